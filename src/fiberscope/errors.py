@@ -1,0 +1,23 @@
+"""The failures that fiberscope names: one base class, and below it what a caller may want to tell apart."""
+
+from __future__ import annotations
+
+
+class FiberscopeError(Exception):
+    """Base of every error raised on purpose; its message fits on one line and says what to do."""
+
+
+class InputError(FiberscopeError, ValueError):
+    """The input is not what the question needs: says what was expected and what came."""
+
+
+class UnsupportedModelError(FiberscopeError):
+    """The model has a part that is not piecewise linear or not known: names the node."""
+
+
+class NotGenericError(FiberscopeError):
+    """The question makes no sense for this degenerate parameter: names the neurons at fault."""
+
+
+class TooLargeError(FiberscopeError):
+    """The answer would exceed the memory or the count allowed: gives the estimate and the limit."""
