@@ -1,0 +1,62 @@
+# Everything runs in .venv, which the first target makes; nothing else has to be set up.
+# Another interpreter: make PYTHON=python3.12 test
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+# Small matrices everywhere: threads inside a process only fight with the processes beside it.
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
+PYTEST     := $(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m pytest -n auto --maxprocesses=8
+LINTED     := src tests examples benchmarks docs
+
+.DEFAULT_GOAL := help
+.PHONY: help install tour test check format slow docs bench clean
+
+help:  ## show this list
+	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+
+install: $(STAMP)  ## make .venv and install the package into it (the other targets do so themselves)
+
+tour: $(STAMP)  ## train a small network, ask it every question, write a page with pictures
+	$(BIN)/fiberscope tour
+
+test: check  ## lint, types, tests, doctests, the docs' code and the examples
+	$(PYTEST) -m "not slow"
+
+check: $(STAMP)  ## lint, format and types only
+	$(BIN)/ruff check $(LINTED)
+	$(BIN)/ruff format --check $(LINTED)
+	$(BIN)/mypy
+
+format: $(STAMP)  ## let ruff mend what it can
+	$(BIN)/ruff check --fix $(LINTED)
+	$(BIN)/ruff format $(LINTED)
+
+slow: $(STAMP)  ## the long tests, which `make test` leaves out
+	$(PYTEST) -m slow
+
+docs: $(STAMP)  ## build the documentation into docs/_build/html; a warning is an error
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
+bench: $(STAMP)  ## ratios against references and peers
+	$(BIN)/python benchmarks/run.py
+
+clean:  ## remove .venv and everything that was built
+	rm -rf $(VENV) build dist docs/_build docs/api/generated fiberscope-tour
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
+	find src tests examples benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamp is removed first and written last: an interrupted installation is taken up again.
+# A .venv without a working pip (interrupted earlier still) is made anew.
+$(STAMP): pyproject.toml constraints.txt
+	@rm -f $@
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "fiberscope needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 | head -n 1)." \
+	       "Try: make PYTHON=python3.12 <target>" >&2; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || { \
+	  echo "could not make $(VENV): is the venv module installed (Debian: apt install python3-venv)?" >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
+	@touch $@
