@@ -35,7 +35,7 @@ format: $(STAMP)  ## let ruff mend what it can
 	$(BIN)/ruff format $(LINTED)
 
 slow: $(STAMP)  ## the long tests, which `make test` leaves out
-	$(PYTEST) -m slow
+	$(PYTEST) -m slow || [ $$? -eq 5 ]  # 5: there are none yet
 
 docs: $(STAMP)  ## build the documentation into docs/_build/html; a warning is an error
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html

@@ -1,0 +1,349 @@
+"""The house's layers, checked over the syntax trees: who may import whom, and where an import may stand.
+
+The checker is a plain function from a source tree to a list of violations. It runs on the package, and on
+small fake trees that break one rule each, so that it is seen to fail.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+PACKAGE = "fiberscope"
+SOURCE = Path(__file__).resolve().parent.parent / "src" / PACKAGE
+
+ORDER = (
+    "errors",
+    "numerics",
+    "network",
+    "modules",
+    "geometry",
+    "dimension",
+    "symmetry",
+    "neurons",
+    "connectivity",
+    "training",
+    "studies",
+    "plot",
+    "reporting",
+    "cli",
+)
+
+ALLOWED: dict[str, frozenset[str]] = {name: frozenset(ORDER[: i + 1]) for i, name in enumerate(ORDER)}
+# Helpers for our users' tests as well as ours; nothing in the package leans on them.
+ALLOWED["testing"] = frozenset({"errors", "numerics", "network", "testing"})
+# `python -m fiberscope`
+ALLOWED["__main__"] = frozenset({"cli"})
+# The lazy root loads modules by name and has no import statement of ours.
+ALLOWED["__init__"] = frozenset()
+
+# Foreign libraries with one home. A library that is not listed may be used anywhere.
+HOMES: dict[str, frozenset[str]] = {
+    "torch": frozenset(ORDER) - {"errors", "numerics", "plot", "reporting"} | {"testing"},
+    "onnx": frozenset({"network"}),
+    "safetensors": frozenset({"network"}),
+    "sklearn": frozenset({"network"}),
+    "onnxruntime": frozenset(),  # an oracle of the tests and a peer in the benchmarks
+    "matplotlib": frozenset({"plot", "reporting"}),
+    "mpl_toolkits": frozenset({"plot", "reporting"}),
+    "plotly": frozenset({"plot", "reporting"}),
+    "jinja2": frozenset({"reporting"}),
+    "highspy": frozenset({"numerics"}),  # no solver's tolerance is the last word, so nobody else asks one
+    "typer": frozenset({"cli"}),
+    "click": frozenset({"cli"}),
+    "hypothesis": frozenset({"testing"}),
+    "pytest": frozenset({"testing"}),
+}
+
+# Files that load a module of ours by `importlib.import_module` inside a function, each with its reason.
+LAZY_LOADERS: dict[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One broken rule: its name, where, and a sentence."""
+
+    rule: str
+    file: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.rule}: {self.text}"
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module (absolute dotted name), the names taken from it, and where the statement stands."""
+
+    module: str
+    names: tuple[str, ...]
+    node: ast.AST
+    inside_function: bool
+
+
+def layer_of(file: Path, root: Path) -> str:
+    """The entry of the house that a file belongs to: its top folder, or its stem at the root."""
+    parts = file.relative_to(root).parts
+    return parts[0] if len(parts) > 1 else file.stem
+
+
+def resolve(module: str | None, level: int, file: Path, root: Path) -> str:
+    """The absolute name of ``from <level dots><module> import ...`` as written in ``file``."""
+    if level == 0:
+        return module or ""
+    package = (PACKAGE, *file.relative_to(root).parent.parts)
+    base = package[: len(package) - (level - 1)]
+    return ".".join((*base, module) if module else base)
+
+
+def is_import_module(call: ast.Call) -> bool:
+    """Whether a call is ``import_module(...)`` or ``importlib.import_module(...)`` or ``__import__(...)``."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", None)
+    return name in {"import_module", "__import__"}
+
+
+def imports_of(tree: ast.Module, file: Path, root: Path) -> Iterator[Import]:
+    """Every import statement and every ``import_module`` of a literal name, wherever it stands."""
+
+    def walk(node: ast.AST, inside: bool) -> Iterator[Import]:
+        for child in ast.iter_child_nodes(node):
+            deeper = inside or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            if isinstance(child, ast.Import):
+                for alias in child.names:
+                    yield Import(alias.name, (), child, inside)
+            elif isinstance(child, ast.ImportFrom):
+                module = resolve(child.module, child.level, file, root)
+                yield Import(module, tuple(alias.name for alias in child.names), child, inside)
+            elif isinstance(child, ast.Call) and is_import_module(child) and child.args:
+                first = child.args[0]
+                if isinstance(first, ast.Constant) and isinstance(first.value, str):
+                    dots = len(first.value) - len(first.value.lstrip("."))
+                    yield Import(resolve(first.value[dots:], dots, file, root), (), child, inside)
+            yield from walk(child, deeper)
+
+    yield from walk(tree, False)
+
+
+def targets(found: Import, entries: frozenset[str]) -> list[str]:
+    """The entries of the house that an import of ours reaches; '' stands for names of the lazy root."""
+    parts = found.module.split(".")
+    if len(parts) > 1:
+        return [parts[1]]
+    if not found.names:
+        return [""]
+    # `from fiberscope import numerics` reaches a subpackage, `from fiberscope import Network` the lazy root.
+    return [name if name in entries else "" for name in found.names if name != "__version__"]
+
+
+def check_direction(found: Import, layer: str, entries: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Our own imports point to the left; foreign libraries stay in their homes."""
+    if layer == "__init__" and isinstance(found.node, ast.Call):
+        return  # the lazy root loads every layer by name: that is its task
+    foreign = found.module.split(".")[0]
+    if foreign != PACKAGE:
+        if foreign in HOMES and layer not in HOMES[foreign]:
+            homes = ", ".join(sorted(HOMES[foreign])) or "no entry of the package"
+            yield "foreign", f"{layer} imports {foreign}, whose home is {homes}"
+        return
+    for target in targets(found, entries):
+        if target == "":
+            yield "root", f"{layer} imports through the lazy root; import from the module that defines it"
+        elif target not in ALLOWED[layer]:
+            yield "direction", f"{layer} imports {target}, which is not to its left"
+
+
+def is_leading(statement: ast.stmt) -> bool:
+    """Whether other imports may follow: docstrings, imports, and `if`/`try` blocks that only import."""
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return True
+    if isinstance(statement, ast.Expr):
+        return isinstance(statement.value, ast.Constant)
+    if isinstance(statement, ast.If):
+        return all(is_leading(inner) for inner in statement.body + statement.orelse)
+    return False
+
+
+def check_placement(tree: ast.Module, imports: list[Import], name: str) -> Iterator[tuple[str, int, str]]:
+    """Imports stand at the top; lazy loading happens in a package's ``__getattr__`` or in a listed file."""
+    seen_code = False
+    for statement in tree.body:
+        if seen_code and isinstance(statement, ast.Import | ast.ImportFrom):
+            yield "top", statement.lineno, "an import below the file's first code"
+        seen_code = seen_code or not is_leading(statement)
+
+    excused: set[int] = set()
+    if name.endswith("__init__.py"):
+        loaders = [
+            node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "__getattr__"
+        ]
+        excused = {id(inner) for loader in loaders for inner in ast.walk(loader)}
+    for found in imports:
+        if not found.inside_function or id(found.node) in excused:
+            continue
+        line = getattr(found.node, "lineno", 0)
+        if isinstance(found.node, ast.Call):
+            if name not in LAZY_LOADERS:
+                yield "lazy", line, f"loads {found.module} lazily but is not in the table LAZY_LOADERS"
+        else:
+            yield "top", line, f"imports {found.module} inside a function"
+
+
+def check_names(tree: ast.Module, entries: frozenset[str]) -> Iterator[tuple[str, int, str]]:
+    """No public function bears the name of an entry: importing the entry would replace it."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in entries:
+            yield (
+                "name",
+                node.lineno,
+                f"function {node.name} has the name of the subpackage {PACKAGE}.{node.name}",
+            )
+
+
+def violations(root: Path) -> list[Violation]:
+    """All broken rules in the package at ``root``, in the order of files and lines."""
+    files = sorted(root.rglob("*.py"))
+    entries = frozenset({layer_of(file, root) for file in files} | set(ORDER) | {"testing"}) - {
+        "__init__",
+        "__main__",
+    }
+    found: list[Violation] = []
+    for file in files:
+        name = file.relative_to(root).as_posix()
+        layer = layer_of(file, root)
+        if layer not in ALLOWED:
+            found.append(Violation("unknown", name, 1, f"{layer} is not an entry of the house"))
+            continue
+        tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+        imports = list(imports_of(tree, file, root))
+        for item in imports:
+            line = getattr(item.node, "lineno", 0)
+            found += [
+                Violation(rule, name, line, text) for rule, text in check_direction(item, layer, entries)
+            ]
+        found += [
+            Violation(rule, name, line, text) for rule, line, text in check_placement(tree, imports, name)
+        ]
+        found += [Violation(rule, name, line, text) for rule, line, text in check_names(tree, entries)]
+    return found
+
+
+def test_package_keeps_its_layers() -> None:
+    broken = violations(SOURCE)
+    assert not broken, "\n" + "\n".join(map(str, broken))
+
+
+def test_lazy_loaders_table_is_not_stale() -> None:
+    for name, reason in LAZY_LOADERS.items():
+        file = SOURCE / name
+        assert reason
+        assert file.is_file(), f"LAZY_LOADERS names {name}, which does not exist"
+        calls = [
+            n
+            for n in ast.walk(ast.parse(file.read_text()))
+            if isinstance(n, ast.Call) and is_import_module(n)
+        ]
+        assert calls, f"LAZY_LOADERS excuses {name}, which loads nothing lazily"
+
+
+FAKE_ROOT = """
+    from importlib import import_module
+    def __getattr__(name):
+        return getattr(import_module("fiberscope.network"), name)
+"""
+
+# rule broken (None: fine), file, text
+FAKES: list[tuple[str | None, str, str]] = [
+    (None, "__init__.py", FAKE_ROOT),
+    (None, "__main__.py", "from fiberscope.cli import main"),
+    (None, "numerics/__init__.py", "from fiberscope.errors import InputError"),
+    (None, "numerics/signs.py", "from ..errors import InputError\nfrom .bounds import gamma"),
+    (None, "network/onnx.py", '"""Doc."""\nfrom __future__ import annotations\nimport onnx\nx = 1'),
+    (
+        None,
+        "network/a.py",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch\nimport os",
+    ),
+    (None, "network/__init__.py", "def __getattr__(name):\n    from .onnx import read\n    return read"),
+    (None, "network/group.py", "def permute(net): ..."),
+    (None, "cli/app.py", "from fiberscope import __version__, errors\nimport typer"),
+    (None, "testing/__init__.py", "import hypothesis\nfrom fiberscope.network import Network"),
+    ("direction", "errors.py", "import fiberscope.numerics"),
+    ("direction", "numerics/signs.py", "from fiberscope.network import Network"),
+    ("direction", "numerics/signs.py", "from ..network.chain import Network"),
+    ("direction", "numerics/signs.py", "from .. import network"),
+    ("direction", "numerics/signs.py", "from fiberscope import network"),
+    (
+        "direction",
+        "numerics/a.py",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ..network import N",
+    ),
+    ("direction", "network/a.py", "def f():\n    from ..geometry import regions"),
+    ("direction", "network/a.py", "import importlib\ndef f(): importlib.import_module('fiberscope.cli')"),
+    (
+        "direction",
+        "network/a.py",
+        "from importlib import import_module\nx = import_module('..cli', __package__)",
+    ),
+    ("direction", "network/deep/a.py", "from ...cli import main"),
+    ("direction", "geometry/a.py", "from fiberscope.testing import random_network"),
+    ("direction", "testing/a.py", "from fiberscope.geometry import regions"),
+    ("direction", "plot/a.py", "from fiberscope.reporting import page"),
+    ("direction", "__init__.py", "from fiberscope.network import Network"),
+    ("root", "network/a.py", "from fiberscope import Network"),
+    ("root", "cli/a.py", "import fiberscope"),
+    ("root", "cli/a.py", "import fiberscope as fs"),
+    ("unknown", "utils/a.py", ""),
+    ("unknown", "helpers.py", ""),
+    ("top", "numerics/a.py", "x = 1\nimport os"),
+    ("top", "numerics/a.py", "def f():\n    import os"),
+    ("top", "numerics/a.py", "class A:\n    def f(self):\n        from os import path"),
+    ("top", "network/__init__.py", "def load():\n    from .onnx import read"),
+    ("top", "network/a.py", "def __getattr__(name):\n    import os"),
+    ("lazy", "network/a.py", "import importlib\ndef f(): importlib.import_module('fiberscope.network.onnx')"),
+    ("name", "geometry/a.py", "def dimension(): ..."),
+    ("name", "cli/a.py", "def plot(): ..."),
+    ("foreign", "numerics/a.py", "import torch"),
+    ("foreign", "numerics/a.py", "import onnx.helper"),
+    ("foreign", "numerics/a.py", "from torch import nn"),
+    ("foreign", "numerics/a.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch"),
+    ("foreign", "modules/a.py", "import onnx"),
+    ("foreign", "cli/a.py", "from safetensors.numpy import load_file"),
+    ("foreign", "training/a.py", "import sklearn.datasets"),
+    ("foreign", "geometry/a.py", "import matplotlib.pyplot as plt"),
+    ("foreign", "studies/a.py", "from mpl_toolkits import mplot3d"),
+    ("foreign", "cli/a.py", "def f():\n    __import__('plotly')"),
+    ("foreign", "network/a.py", "import onnxruntime"),
+    ("foreign", "network/a.py", "import typer"),
+    ("foreign", "geometry/a.py", "import highspy"),
+]
+
+
+@pytest.mark.parametrize(("rule", "name", "text"), FAKES)
+def test_checker_finds_what_is_broken(rule: str | None, name: str, text: str, tmp_path: Path) -> None:
+    root = tmp_path / PACKAGE
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).write_text(dedent(text), encoding="utf-8")
+    broken = {violation.rule for violation in violations(root)}
+    assert (rule in broken) if rule else not broken
+
+
+def test_every_rule_is_seen_to_fail() -> None:
+    assert {rule for rule, _, _ in FAKES if rule} == {
+        "direction",
+        "root",
+        "unknown",
+        "top",
+        "lazy",
+        "name",
+        "foreign",
+    }
+
+
+def test_violation_says_where() -> None:
+    assert str(Violation("top", "a.py", 3, "text")) == "a.py:3: top: text"
