@@ -206,7 +206,7 @@ def _invert(a: Any, constants: Any) -> Any:
 def _panel(m: Any, lower: Any, pivots: Any, corner: Any, constants: Any) -> Any:
     """Eliminate in columns ``left:right`` from row ``top`` on, where ``corner = (top, left, right)``.
 
-    The *negated* multipliers go to ``lower``. Rows are swapped over the whole matrix; columns from ``right`` on are
+    The *negated* multipliers go to ``lower``. Rows are swapped as a whole; columns from ``right`` on are
     not updated yet. Returns the number of pivots; ``pivots`` receives their columns.
     """
     zero = np.uint64(0)

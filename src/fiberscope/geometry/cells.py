@@ -1,0 +1,116 @@
+"""A polyhedral complex as arrays: vertices, boundaries of cells of every dimension, and signs at the vertices.
+
+All combinatorics of a complex is in two things: which cells bound which, and the certified sign of every neuron at
+every vertex. The sign of a neuron is constant on the relative interior of a cell and affine on its closure, so it is
+the one non-zero sign among the cell's vertices, or zero if all of them are zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from fiberscope.numerics.floats import FloatArray, IntArray, SignArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Incidence:
+    """For every cell its facets: those of cell ``i`` are ``indices[indptr[i]:indptr[i + 1]]``."""
+
+    indptr: IntArray
+    indices: IntArray
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    def __getitem__(self, cell: int) -> IntArray:
+        return self.indices[self.indptr[cell] : self.indptr[cell + 1]]
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The cells of a complex in dimension ``d``.
+
+    Parameters
+    ----------
+    points
+        Float coordinates of the vertices, ``(V, d)``; for pictures and volumes, never for combinatorics.
+    vertex_signs
+        Certified signs at the vertices, ``(V, num_signs)``.
+    boundary
+        ``boundary[k - 1]`` gives the ``(k-1)``-cells that bound each ``k``-cell, for ``k = 1, ..., d``. In dimension
+        two the edges of a polygon are listed in cyclic order.
+    rays
+        Mask over the vertices that stand for directions at infinity; their ``points`` are directions.
+    exact_decisions, float_decisions
+        How many signs and comparisons were decided exactly, and by the float filter alone.
+    """
+
+    points: FloatArray
+    vertex_signs: SignArray
+    boundary: tuple[Incidence, ...]
+    rays: np.ndarray | None = None
+    exact_decisions: int = 0
+    float_decisions: int = 0
+    _vertex_cache: dict[int, Incidence] = field(default_factory=dict, repr=False)
+
+    @property
+    def dimension(self) -> int:
+        return len(self.boundary)
+
+    def count(self, k: int) -> int:
+        """Number of ``k``-cells."""
+        return len(self.points) if k == 0 else len(self.boundary[k - 1])
+
+    def vertices_of(self, k: int) -> Incidence:
+        """Vertices of every ``k``-cell, each listed once; in cyclic order for polygons of a planar complex."""
+        if k not in self._vertex_cache:
+            self._vertex_cache[k] = self._collect(k)
+        return self._vertex_cache[k]
+
+    def _collect(self, k: int) -> Incidence:
+        if k == 0:
+            n = len(self.points)
+            return Incidence(np.arange(n + 1), np.arange(n))
+        if k == 1:
+            return self.boundary[0]
+        outer, inner = self.boundary[k - 1], self.vertices_of(k - 1)
+        sizes = np.diff(inner.indptr)[outer.indices]
+        owner = np.repeat(np.repeat(np.arange(len(outer)), np.diff(outer.indptr)), sizes)
+        starts = np.repeat(inner.indptr[outer.indices], sizes)
+        within = np.arange(len(starts)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        vertices = inner.indices[starts + within]
+        if k == 2 and self.dimension == 2:
+            return self._cycles(outer, vertices)
+        pairs = np.unique(owner * len(self.points) + vertices)
+        counts = np.bincount(pairs // len(self.points), minlength=len(outer))
+        return Incidence(np.concatenate([[0], np.cumsum(counts)]), pairs % len(self.points))
+
+    def _cycles(self, outer: Incidence, ends: IntArray) -> Incidence:
+        """Vertices of polygons from their edges in cyclic order: the one that an edge shares with the next."""
+        ends = ends.reshape(-1, 2)
+        following = np.arange(1, len(ends) + 1)
+        following[outer.indptr[1:] - 1] = outer.indptr[:-1]
+        after = ends[following]
+        shared = (ends[:, 1] == after[:, 0]) | (ends[:, 1] == after[:, 1])
+        return Incidence(outer.indptr, np.where(shared, ends[:, 1], ends[:, 0]))
+
+    @cached_property
+    def top_signs(self) -> SignArray:
+        """Sign vectors of the top cells, ``(regions, num_signs)``."""
+        return self.signs(self.dimension)
+
+    def signs(self, k: int) -> SignArray:
+        """Sign vectors of the ``k``-cells, ``(cells, num_signs)``."""
+        if k == 0:
+            return self.vertex_signs
+        inside = self.vertices_of(k)
+        if len(inside) == 0:
+            return np.zeros((0, self.vertex_signs.shape[1]), dtype=np.int8)
+        gathered = self.vertex_signs[inside.indices]
+        return np.asarray(
+            np.maximum.reduceat(gathered, inside.indptr[:-1], axis=0)
+            + np.minimum.reduceat(gathered, inside.indptr[:-1], axis=0)
+        )

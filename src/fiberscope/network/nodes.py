@@ -1,0 +1,221 @@
+"""The five kinds of nodes a network program is made of.
+
+A program is a list of nodes. Value 0 is the input, node ``k`` makes value ``k + 1``, and the last value is the output.
+A node names its sources by their value numbers, all of them smaller than its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from fiberscope.errors import InputError
+from fiberscope.network.operators import Operator, Shape
+from fiberscope.numerics.arrays import frozen, real_array
+from fiberscope.numerics.floats import FloatArray, IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """``operator(x) + bias``.
+
+    ``bias`` is broadcast to the operator's ``out_shape`` (one number per channel after a convolution). The names say
+    which of the model's parameters the numbers are; nodes with the same name share them, and None marks a constant of
+    the model (a mean that is subtracted, the statistics of a batch normalisation, an averaging pool).
+    """
+
+    source: int
+    operator: Operator
+    bias: FloatArray | None = None
+    weight_name: str | None = None
+    bias_name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.bias is not None:
+            bias = frozen(real_array(self.bias, "bias"))
+            try:
+                np.broadcast_to(bias, self.operator.out_shape)
+            except ValueError as error:
+                expected = self.operator.out_shape
+                raise InputError(f"bias: expected shape {expected}, got {bias.shape}") from error
+            object.__setattr__(self, "bias", bias)
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        return (self.source,)
+
+    @property
+    def shape(self) -> Shape:
+        return self.operator.out_shape
+
+    @cached_property
+    def offset(self) -> FloatArray | None:
+        """The bias as a flat vector of ``out_size`` entries, or None."""
+        if self.bias is None:
+            return None
+        return np.broadcast_to(self.bias, self.operator.out_shape).reshape(-1)
+
+    def check(self, shapes: list[Shape]) -> None:
+        """Raise :class:`InputError` unless the source has the size that the operator takes."""
+        if prod(shapes[self.source]) != self.operator.in_size:
+            raise InputError(
+                f"affine map: expected {self.operator.in_size} inputs, got {prod(shapes[self.source])}"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class PiecewiseLinear:
+    """``x`` where ``x > 0`` and ``slope * x`` elsewhere, per neuron: 0 is ReLU, 1 the identity (a linear neuron)."""
+
+    source: int
+    slopes: FloatArray
+    shape: Shape
+
+    def __post_init__(self) -> None:
+        slopes = real_array(self.slopes, "slope")
+        try:
+            full = np.broadcast_to(slopes, self.shape).reshape(-1)
+        except ValueError as error:
+            raise InputError(f"slope: expected shape {self.shape}, got {slopes.shape}") from error
+        object.__setattr__(self, "slopes", frozen(full))
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        return (self.source,)
+
+    @property
+    def linear(self) -> Any:
+        """Mask of the neurons without a kink, ``(size,)``."""
+        return self.slopes == 1
+
+    @property
+    def num_signs(self) -> int:
+        return self.slopes.size
+
+    def check(self, shapes: list[Shape]) -> None:
+        """Raise :class:`InputError` unless the source has as many entries as there are slopes."""
+        if prod(shapes[self.source]) != self.slopes.size:
+            raise InputError(f"activation: expected {self.slopes.size} inputs, got {prod(shapes[self.source])}")
+
+
+@dataclass(frozen=True, eq=False)
+class Add:
+    """Sum of values of one size: a residual connection."""
+
+    sources: tuple[int, ...]
+    shape: Shape
+
+    def check(self, shapes: list[Shape]) -> None:
+        """Raise :class:`InputError` unless all sources have the size of the sum."""
+        sizes = [prod(shapes[s]) for s in self.sources]
+        if len(sizes) < 2 or any(size != prod(self.shape) for size in sizes):
+            raise InputError(f"add: expected two or more inputs of shape {self.shape}, got sizes {sizes}")
+
+
+@dataclass(frozen=True, eq=False)
+class Concat:
+    """Values joined along ``axis`` of their shapes (without the batch axis)."""
+
+    sources: tuple[int, ...]
+    shapes: tuple[Shape, ...]
+    axis: int = 0
+
+    @property
+    def shape(self) -> Shape:
+        first = list(self.shapes[0])
+        first[self.axis] = sum(s[self.axis] for s in self.shapes)
+        return tuple(first)
+
+    @cached_property
+    def order(self) -> IntArray | None:
+        """Where each output entry stands in the sources laid end to end; None when they already are in order."""
+        if self.axis == 0:
+            return None
+        starts = np.cumsum([0, *(prod(s) for s in self.shapes)])
+        blocks = [
+            np.arange(start, start + prod(s)).reshape(s) for start, s in zip(starts, self.shapes, strict=False)
+        ]
+        return np.concatenate(blocks, axis=self.axis).reshape(-1)
+
+    def check(self, shapes: list[Shape]) -> None:
+        """Raise :class:`InputError` unless the sources have the declared sizes and agree off the axis."""
+        rest = {s[: self.axis] + s[self.axis + 1 :] for s in self.shapes if len(s) > self.axis}
+        sizes = [prod(shapes[s]) for s in self.sources]
+        if len(rest) != 1 or sizes != [prod(s) for s in self.shapes]:
+            raise InputError(f"concat: shapes {self.shapes} along axis {self.axis} do not fit sizes {sizes}")
+
+
+@dataclass(frozen=True, eq=False)
+class MaxPool:
+    """Maximum over windows of a ``(channels, height, width)`` value; padding never wins.
+
+    Its part of a sign vector has one entry for every input of every window: the sign of ``x_j - max_{i != j} x_i``,
+    so +1 for the one winner, 0 for inputs that share the maximum, -1 for those that lose.
+    """
+
+    source: int
+    in_shape: Shape
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    ceil: bool = False
+    shape: Shape = field(init=False)
+
+    def __post_init__(self) -> None:
+        if len(self.in_shape) != 3:
+            raise InputError(f"max pooling: expected (channels, height, width), got {self.in_shape}")
+        object.__setattr__(self, "shape", (self.in_shape[0], *(self._length(axis) for axis in (0, 1))))
+        if (self.windows < 0).all(axis=1).any():
+            raise InputError(f"max pooling: padding {self.padding} leaves a window of {self.kernel} without input")
+
+    def _length(self, axis: int) -> int:
+        size = self.in_shape[1 + axis]
+        reach = self.dilation[axis] * (self.kernel[axis] - 1) + 1
+        free = size + self.padding[axis] + self.padding[axis + 2] - reach
+        if free < 0:
+            raise InputError(f"max pooling: a window of {self.kernel} does not fit {self.in_shape}")
+        count = free // self.stride[axis] + 1
+        if self.ceil and free % self.stride[axis]:
+            # One more window, unless it would start in the padding behind the input.
+            count += count * self.stride[axis] < size + self.padding[axis]
+        return count
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        return (self.source,)
+
+    @property
+    def num_signs(self) -> int:
+        return self.windows.size
+
+    @cached_property
+    def windows(self) -> IntArray:
+        """Input indices of every window, ``(windows, size)``; -1 is padding."""
+        channels, height, width = self.in_shape
+        _, out_h, out_w = self.shape
+
+        def positions(axis: int, count: int) -> IntArray:
+            starts = np.arange(count)[:, None] * self.stride[axis] - self.padding[axis]
+            return np.asarray(starts + np.arange(self.kernel[axis]) * self.dilation[axis])
+
+        rows, cols = positions(0, out_h)[:, None, :, None], positions(1, out_w)[None, :, None, :]
+        inside = (rows >= 0) & (rows < height) & (cols >= 0) & (cols < width)
+        pixel = np.where(inside, rows * width + cols, -1).reshape(1, out_h * out_w, -1)
+        channel = np.arange(channels)[:, None, None] * height * width
+        windows = np.where(pixel < 0, -1, channel + pixel)
+        return np.asarray(windows.reshape(channels * out_h * out_w, -1))
+
+    def check(self, shapes: list[Shape]) -> None:
+        """Raise :class:`InputError` unless the source has the declared size."""
+        if prod(shapes[self.source]) != prod(self.in_shape):
+            raise InputError(f"max pooling: expected {self.in_shape}, got {shapes[self.source]}")
+
+
+Node = Affine | PiecewiseLinear | Add | Concat | MaxPool
+Switch = PiecewiseLinear | MaxPool
+"""Nodes that make a network nonlinear; their values have signs."""

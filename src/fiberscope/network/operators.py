@@ -1,0 +1,393 @@
+"""Linear operators: the linear parts of a network's affine maps, kept in the form the model gave them.
+
+An operator applies itself to batches of flattened values ``(points, in_size)``, with absolute coefficients (for error
+bounds), to exact scalars, and its adjoint to batches ``(points, out_size)``. It is never turned into a dense matrix
+unless that is asked for.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+from scipy import sparse as sp
+
+from fiberscope.errors import InputError, TooLargeError
+from fiberscope.numerics.arithmetic import balls
+from fiberscope.numerics.arrays import frozen, real_array
+from fiberscope.numerics.floats import FloatArray, IntArray, ObjectArray
+
+Shape = tuple[int, ...]
+
+_CHUNK_BYTES = 1 << 26
+"""Working memory of one batched convolution."""
+
+
+class Operator(ABC):
+    """A linear map from values of ``in_shape`` to values of ``out_shape``."""
+
+    in_shape: Shape
+    out_shape: Shape
+
+    @property
+    def in_size(self) -> int:
+        return prod(self.in_shape)
+
+    @property
+    def out_size(self) -> int:
+        return prod(self.out_shape)
+
+    @property
+    @abstractmethod
+    def fan_in(self) -> int:
+        """Largest number of products in one output: what a rounding error bound needs."""
+
+    @property
+    @abstractmethod
+    def coefficients(self) -> FloatArray:
+        """The operator's own numbers, in their own shape (a kernel, not its unrolled matrix)."""
+
+    @abstractmethod
+    def with_coefficients(self, coefficients: FloatArray) -> Operator:
+        """The same operator with other numbers."""
+
+    @abstractmethod
+    def apply(self, X: FloatArray) -> FloatArray:
+        """``(points, in_size) -> (points, out_size)``."""
+
+    @abstractmethod
+    def adjoint(self, Y: FloatArray) -> FloatArray:
+        """``(points, out_size) -> (points, in_size)``, the transposed map."""
+
+    @abstractmethod
+    def sparse(self) -> Any:
+        """The matrix ``(out_size, in_size)`` as a SciPy CSR array."""
+
+    def apply_abs(self, X: FloatArray) -> FloatArray:
+        """The map with absolute coefficients; ``X >= 0``."""
+        return self._absolute.apply(X)
+
+    @cached_property
+    def _absolute(self) -> Operator:
+        return self.with_coefficients(np.abs(self.coefficients))
+
+    @cached_property
+    def _exact_rows(self) -> tuple[IntArray, ObjectArray, IntArray, IntArray]:
+        matrix = self.sparse()
+        filled = np.flatnonzero(np.diff(matrix.indptr))
+        return matrix.indices, balls(matrix.data), matrix.indptr[filled], filled
+
+    def apply_scalars(self, X: ObjectArray) -> ObjectArray:
+        """The map on exact scalars (Arb numbers) in an object array ``(points, in_size)``."""
+        columns, values, starts, filled = self._exact_rows
+        result = balls(np.zeros((len(X), self.out_size)))
+        if len(filled):
+            result[:, filled] = np.add.reduceat(X[:, columns] * values, starts, axis=1)
+        return result
+
+    def stages(self) -> Sequence[Operator]:
+        """The maps to apply one after the other; more than one only for a composition."""
+        return (self,)
+
+    def dense(self, limit: int = 1 << 32) -> FloatArray:
+        """The matrix ``(out_size, in_size)``; raises :class:`TooLargeError` above ``limit`` bytes."""
+        need = 8 * self.in_size * self.out_size
+        if need > limit:
+            raise TooLargeError(
+                f"a dense {self.out_size} x {self.in_size} matrix needs {need / 2**30:.1f} GiB, "
+                f"the limit is {limit / 2**30:.1f} GiB"
+            )
+        return np.asarray(self.sparse().toarray(), dtype=np.float64)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.in_shape} -> {self.out_shape})"
+
+
+class Dense(Operator):
+    """A matrix ``(out, in)``.
+
+    >>> Dense(np.array([[1.0, 2.0]])).apply(np.array([[3.0, 4.0]]))
+    array([[11.]])
+    """
+
+    def __init__(self, matrix: Any, in_shape: Shape | None = None) -> None:
+        self.matrix = frozen(real_array(matrix, "weight", ndim=2))
+        self.in_shape = in_shape if in_shape is not None else (self.matrix.shape[1],)
+        self.out_shape = (self.matrix.shape[0],)
+        if self.in_size != self.matrix.shape[1]:
+            raise InputError(
+                f"weight: expected {self.in_size} columns for {self.in_shape}, got {self.matrix.shape}"
+            )
+
+    @property
+    def fan_in(self) -> int:
+        return self.in_size
+
+    @property
+    def coefficients(self) -> FloatArray:
+        return self.matrix
+
+    def with_coefficients(self, coefficients: FloatArray) -> Dense:
+        return Dense(coefficients, self.in_shape)
+
+    def apply(self, X: FloatArray) -> FloatArray:
+        return np.asarray(X @ self.matrix.T)
+
+    def adjoint(self, Y: FloatArray) -> FloatArray:
+        return np.asarray(Y @ self.matrix)
+
+    @cached_property
+    def _exact_matrix(self) -> ObjectArray:
+        return balls(self.matrix)
+
+    def apply_scalars(self, X: ObjectArray) -> ObjectArray:
+        return np.asarray(X @ self._exact_matrix.T)
+
+    def sparse(self) -> Any:
+        return sp.csr_array(self.matrix)
+
+    def dense(self, limit: int = 1 << 32) -> FloatArray:
+        return self.matrix
+
+
+class Sparse(Operator):
+    """A SciPy sparse matrix ``(out, in)``: pooling by averages, selections, masked layers."""
+
+    def __init__(self, matrix: Any, in_shape: Shape | None = None, out_shape: Shape | None = None) -> None:
+        self.matrix = sp.csr_array(matrix, dtype=np.float64)
+        self.matrix.sum_duplicates()
+        real_array(self.matrix.data, "weight")
+        self.in_shape = in_shape if in_shape is not None else (self.matrix.shape[1],)
+        self.out_shape = out_shape if out_shape is not None else (self.matrix.shape[0],)
+        if (self.out_size, self.in_size) != self.matrix.shape:
+            raise InputError(f"weight: expected {(self.out_size, self.in_size)}, got {self.matrix.shape}")
+
+    @property
+    def fan_in(self) -> int:
+        return int(np.diff(self.matrix.indptr).max(initial=1))
+
+    @property
+    def coefficients(self) -> FloatArray:
+        return np.asarray(self.matrix.data)
+
+    def with_coefficients(self, coefficients: FloatArray) -> Sparse:
+        structure = (np.asarray(coefficients), self.matrix.indices, self.matrix.indptr)
+        return Sparse(sp.csr_array(structure, shape=self.matrix.shape), self.in_shape, self.out_shape)
+
+    def apply(self, X: FloatArray) -> FloatArray:
+        return np.ascontiguousarray((self.matrix @ X.T).T)
+
+    def adjoint(self, Y: FloatArray) -> FloatArray:
+        return np.ascontiguousarray((self.matrix.T @ Y.T).T)
+
+    def sparse(self) -> Any:
+        return self.matrix
+
+
+class Scale(Operator):
+    """Entrywise product with ``factors``, broadcast to ``shape`` (one per channel for batch normalisation)."""
+
+    def __init__(self, factors: Any, shape: Shape) -> None:
+        self.factors = frozen(real_array(factors, "scale"))
+        self.in_shape = self.out_shape = tuple(shape)
+        try:
+            self._vector = np.broadcast_to(self.factors, self.in_shape).reshape(-1)
+        except ValueError as error:
+            raise InputError(
+                f"scale: expected factors for {self.in_shape}, got {self.factors.shape}"
+            ) from error
+
+    @property
+    def fan_in(self) -> int:
+        return 1
+
+    @property
+    def coefficients(self) -> FloatArray:
+        return self.factors
+
+    def with_coefficients(self, coefficients: FloatArray) -> Scale:
+        return Scale(coefficients, self.in_shape)
+
+    def apply(self, X: FloatArray) -> FloatArray:
+        return np.asarray(X * self._vector)
+
+    def adjoint(self, Y: FloatArray) -> FloatArray:
+        return self.apply(Y)
+
+    def apply_scalars(self, X: ObjectArray) -> ObjectArray:
+        return np.asarray(X * balls(self._vector))
+
+    def sparse(self) -> Any:
+        return sp.csr_array(sp.diags_array(self._vector))
+
+
+class Convolution(Operator):
+    """Two-dimensional cross-correlation with a kernel ``(out_channels, in_channels / groups, height, width)``.
+
+    ``padding`` is ``(top, left, bottom, right)``. Sums are plain BLAS products of unrolled patches (no FFT, no
+    Winograd), so that the classical rounding bound holds.
+    """
+
+    def __init__(
+        self,
+        kernel: Any,
+        in_shape: Shape,
+        stride: tuple[int, int] = (1, 1),
+        padding: tuple[int, int, int, int] = (0, 0, 0, 0),
+        dilation: tuple[int, int] = (1, 1),
+        groups: int = 1,
+    ) -> None:
+        self.kernel = frozen(real_array(kernel, "kernel", ndim=4))
+        self.in_shape, self.stride, self.padding = tuple(in_shape), tuple(stride), tuple(padding)
+        self.dilation, self.groups = tuple(dilation), groups
+        out_channels, per_group, *size = self.kernel.shape
+        if len(self.in_shape) != 3 or self.in_shape[0] != per_group * groups or out_channels % groups:
+            raise InputError(
+                f"kernel: expected {per_group * groups} input channels as (channels, height, width) "
+                f"and outputs divisible by {groups} groups, got input {self.in_shape}, kernel {self.kernel.shape}"
+            )
+        spatial = tuple(
+            (n + self.padding[a] + self.padding[a + 2] - self.dilation[a] * (size[a] - 1) - 1)
+            // self.stride[a]
+            + 1
+            for a, n in enumerate(self.in_shape[1:])
+        )
+        if min(spatial) < 1:
+            raise InputError(f"kernel: {tuple(size)} does not fit the input {self.in_shape}")
+        self.out_shape = (out_channels, *spatial)
+
+    @property
+    def fan_in(self) -> int:
+        return prod(self.kernel.shape[1:])
+
+    @property
+    def coefficients(self) -> FloatArray:
+        return self.kernel
+
+    def with_coefficients(self, coefficients: FloatArray) -> Convolution:
+        return Convolution(
+            coefficients, self.in_shape, self.stride, self.padding, self.dilation, self.groups
+        )
+
+    @cached_property
+    def _taps(self) -> IntArray:
+        """Input index of every tap, ``(groups, out_h * out_w, fan_in)``; ``in_size`` points at the zero padding."""
+        channels, height, width = self.in_shape
+        _, out_h, out_w = self.out_shape
+        _, per_group, kh, kw = self.kernel.shape
+        rows = (
+            np.arange(out_h)[:, None] * self.stride[0]
+            + np.arange(kh) * self.dilation[0]
+            - self.padding[0]
+        )
+        cols = (
+            np.arange(out_w)[:, None] * self.stride[1]
+            + np.arange(kw) * self.dilation[1]
+            - self.padding[1]
+        )
+        inside = ((rows >= 0) & (rows < height))[:, None, :, None] & ((cols >= 0) & (cols < width))[None, :, None]
+        pixel = rows[:, None, :, None] * width + cols[None, :, None, :]
+        pixel = np.where(inside, pixel, -1).reshape(out_h * out_w, 1, kh * kw)
+        channel = np.arange(channels).reshape(self.groups, 1, per_group, 1)
+        taps = np.where(pixel < 0, self.in_size, channel * height * width + pixel)
+        return taps.reshape(self.groups, out_h * out_w, per_group * kh * kw)
+
+    @cached_property
+    def _matrix(self) -> FloatArray:
+        out_channels = self.kernel.shape[0]
+        return self.kernel.reshape(self.groups, out_channels // self.groups, self.fan_in)
+
+    def apply(self, X: FloatArray) -> FloatArray:
+        groups, pixels, fan_in = self._taps.shape
+        result = np.empty((len(X), groups, self._matrix.shape[1], pixels))
+        for rows in self._chunks(len(X)):
+            padded = np.concatenate([X[rows], np.zeros((len(X[rows]), 1))], axis=1)
+            for g in range(groups):
+                patches = padded[:, self._taps[g]]
+                result[rows, g] = np.matmul(self._matrix[g], patches.transpose(0, 2, 1))
+        return result.reshape(len(X), self.out_size)
+
+    def adjoint(self, Y: FloatArray) -> FloatArray:
+        groups, pixels, _ = self._taps.shape
+        values = Y.reshape(len(Y), groups, self._matrix.shape[1], pixels)
+        result = np.zeros((len(Y), self.in_size + 1))
+        for rows in self._chunks(len(Y)):
+            for g in range(groups):
+                patches = np.matmul(values[rows, g].transpose(0, 2, 1), self._matrix[g])
+                flat = self._taps[g].reshape(-1)
+                for tap_values, target in zip(patches.reshape(len(patches), -1), result[rows], strict=True):
+                    target += np.bincount(flat, weights=tap_values, minlength=self.in_size + 1)
+        return result[:, :-1]
+
+    def _chunks(self, points: int) -> list[slice]:
+        step = max(1, _CHUNK_BYTES // (8 * self._taps[0].size))
+        return [slice(start, min(start + step, points)) for start in range(0, points, step)]
+
+    def sparse(self) -> Any:
+        groups, pixels, fan_in = self._taps.shape
+        per_group = self._matrix.shape[1]
+        rows = np.arange(self.out_size).reshape(groups, per_group, pixels, 1)
+        shape = (groups, per_group, pixels, fan_in)
+        columns = np.broadcast_to(self._taps[:, None], shape).reshape(-1)
+        values = np.broadcast_to(self._matrix[:, :, None, :], shape).reshape(-1)
+        rows = np.broadcast_to(rows, shape).reshape(-1)
+        keep = columns < self.in_size
+        entries = (values[keep], (rows[keep], columns[keep]))
+        return sp.csr_array(sp.coo_array(entries, shape=(self.out_size, self.in_size)))
+
+
+class Composition(Operator):
+    """Several operators applied one after the other, the first one first; its numbers are those of its parts."""
+
+    def __init__(self, operators: Sequence[Operator]) -> None:
+        if not operators:
+            raise InputError("composition: expected at least one operator, got none")
+        for before, after in zip(operators, operators[1:], strict=False):
+            if before.out_size != after.in_size:
+                raise InputError(f"composition: {before} does not fit {after}")
+        self.operators = tuple(stage for operator in operators for stage in operator.stages())
+        self.in_shape, self.out_shape = operators[0].in_shape, operators[-1].out_shape
+
+    @property
+    def fan_in(self) -> int:
+        return max(operator.fan_in for operator in self.operators)
+
+    @property
+    def coefficients(self) -> FloatArray:
+        return np.concatenate([operator.coefficients.reshape(-1) for operator in self.operators])
+
+    def with_coefficients(self, coefficients: FloatArray) -> Composition:
+        parts, start = [], 0
+        for operator in self.operators:
+            own = operator.coefficients
+            parts.append(operator.with_coefficients(coefficients[start : start + own.size].reshape(own.shape)))
+            start += own.size
+        return Composition(parts)
+
+    def apply(self, X: FloatArray) -> FloatArray:
+        for operator in self.operators:
+            X = operator.apply(X)
+        return X
+
+    def adjoint(self, Y: FloatArray) -> FloatArray:
+        for operator in reversed(self.operators):
+            Y = operator.adjoint(Y)
+        return Y
+
+    def apply_scalars(self, X: ObjectArray) -> ObjectArray:
+        for operator in self.operators:
+            X = operator.apply_scalars(X)
+        return X
+
+    def stages(self) -> Sequence[Operator]:
+        return self.operators
+
+    def sparse(self) -> Any:
+        matrix = self.operators[0].sparse()
+        for operator in self.operators[1:]:
+            matrix = operator.sparse() @ matrix
+        return sp.csr_array(matrix)

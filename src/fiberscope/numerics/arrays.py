@@ -1,0 +1,74 @@
+"""What comes in at the border: arrays of finite real numbers, checked once, with what was expected and what came."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fiberscope.errors import InputError
+from fiberscope.numerics.floats import FloatArray
+
+
+def real_array(value: Any, name: str, *, ndim: int | None = None, finite: bool = True) -> FloatArray:
+    """A float64 array with the same real values; raises :class:`InputError` where there is none.
+
+    Python numbers and lists become arrays; arrays (NumPy, torch) must be of a float type no wider than float64, so
+    that nothing is rounded and raw integer data (pixels, labels) is not taken for features by accident.
+
+    >>> real_array([1, 2], "x").dtype
+    dtype('float64')
+    >>> real_array(np.array([1, 2]), "x")
+    Traceback (most recent call last):
+    fiberscope.errors.InputError: x: expected a floating-point array, got int64 (convert it first)
+    """
+    if hasattr(value, "detach"):
+        value = _from_torch(value, name)
+    literal = not hasattr(value, "dtype")
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise InputError(f"{name}: expected a rectangular array of numbers, got a ragged one") from error
+    if literal and array.dtype.kind in "iu":
+        array = array.astype(np.float64)
+    if array.dtype.kind != "f":
+        raise InputError(f"{name}: expected a floating-point array, got {array.dtype} (convert it first)")
+    if array.dtype.itemsize > 8:
+        raise InputError(f"{name}: expected float64 or narrower, got {array.dtype}")
+    if ndim is not None and array.ndim != ndim:
+        raise InputError(f"{name}: expected {ndim} axes, got shape {array.shape}")
+    array = np.asarray(array, dtype=np.float64)
+    if finite and not np.isfinite(array).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise InputError(f"{name}: expected finite numbers, got {array[where]} at index {where}")
+    return array
+
+
+def _from_torch(value: Any, name: str) -> Any:
+    tensor = value.detach().cpu()
+    if not tensor.is_floating_point():
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        raise InputError(f"{name}: expected a floating-point array, got {dtype} (convert it first)")
+    return tensor.double().numpy()
+
+
+def batch(value: Any, width: int, name: str = "X") -> FloatArray:
+    """A non-empty batch ``(points, width)``; trailing axes, as of images, are flattened.
+
+    >>> batch(np.zeros((2, 3)), 2)
+    Traceback (most recent call last):
+    fiberscope.errors.InputError: X: expected a batch of shape (points, 2), got (2, 3)
+    """
+    array = real_array(value, name)
+    if array.ndim < 2 or int(np.prod(array.shape[1:])) != width:
+        raise InputError(f"{name}: expected a batch of shape (points, {width}), got {array.shape}")
+    if len(array) == 0:
+        raise InputError(f"{name}: expected at least one point, got an empty batch of shape {array.shape}")
+    return array.reshape(len(array), width)
+
+
+def frozen(array: FloatArray) -> FloatArray:
+    """A read-only, C-contiguous copy."""
+    copy = np.array(array, dtype=np.float64, order="C", copy=True)
+    copy.setflags(write=False)
+    return copy

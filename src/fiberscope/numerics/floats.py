@@ -1,0 +1,39 @@
+"""Rounding of float64: the constants and the one inequality behind every error bound of this project.
+
+A sum of ``n`` products, accumulated in any order, with or without fused multiplication, differs from its exact
+value by at most ``gamma(n) * sum |x_i y_i|`` plus what underflow loses (Higham, *Accuracy and Stability of
+Numerical Algorithms*, section 3.1). So a bound costs one more product, with absolute values.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+SignArray = npt.NDArray[np.int8]
+BoolArray = npt.NDArray[np.bool_]
+ObjectArray = npt.NDArray[Any]
+
+U = 2.0**-53
+"""Unit roundoff of float64: the largest relative error of one rounding."""
+
+TINY = 2.0**-1022
+"""Smallest normal float64: more than underflow can lose in one operation."""
+
+
+def gamma(n: int) -> float:
+    """Relative error bound of ``n`` roundings in a row, ``n u / (1 - n u)``, itself rounded up.
+
+    >>> gamma(1) > U
+    True
+    """
+    return n * U / (1 - n * U) * (1 + 4 * U)
+
+
+def round_up(bound: FloatArray, operations: int) -> FloatArray:
+    """A value not below the exact one, for a non-negative bound that took ``operations`` roundings to compute."""
+    return np.asarray(bound * (1 + 2 * gamma(operations + 2)) + TINY)
