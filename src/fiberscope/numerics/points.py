@@ -24,8 +24,24 @@ from fiberscope.numerics.floats import TINY, FloatArray, IntArray, ObjectArray, 
 ExactRows = Callable[[int, IntArray], tuple[ObjectArray, ObjectArray]]
 """``(point, indices of functionals) -> (equations (n, n+1), functionals (len, n+1))``, both of integers."""
 
+_HUGE = 1 << 20  # larger than any exponent of a float64
+
 
 # --- exact -----------------------------------------------------------------------------------------
+
+
+def _shifted(values: FloatArray) -> tuple[ObjectArray, IntArray]:
+    """Integers and one exponent per row (last axis): ``values == integers * 2**exponent``."""
+    if not np.isfinite(values).all():
+        raise InputError("expected finite numbers, got NaN or infinity")
+    fraction, exponent = np.frexp(values)
+    mantissa = np.ldexp(fraction, 53).astype(np.int64)
+    nonzero = mantissa != 0
+    zeros = np.where(nonzero, np.frexp((mantissa & -mantissa).astype(np.float64))[1] - 1, 0)  # trailing bits
+    exponent = np.where(nonzero, exponent.astype(np.int64) - 53 + zeros, _HUGE)
+    lowest = exponent.min(axis=-1, keepdims=True, initial=_HUGE)
+    integers = (mantissa >> zeros).astype(object) << np.where(nonzero, exponent - lowest, 0).astype(object)
+    return np.asarray(integers, dtype=object), np.where(lowest == _HUGE, 0, lowest)[..., 0]
 
 
 def to_dyadic(array: FloatArray) -> tuple[ObjectArray, int]:
@@ -35,16 +51,8 @@ def to_dyadic(array: FloatArray) -> tuple[ObjectArray, int]:
     (array([3, -8, 0], dtype=object), -2)
     """
     values = np.asarray(array, dtype=np.float64)
-    if not np.isfinite(values).all():
-        raise InputError("expected finite numbers, got NaN or infinity")
-    fraction, exponent = np.frexp(values)
-    mantissa = np.asarray(np.ldexp(fraction, 53)).astype(np.int64)
-    zeros = np.asarray(np.frexp((mantissa & -mantissa).astype(np.float64))[1] - 1)  # trailing zero bits
-    zeros = np.where(mantissa == 0, 0, zeros)
-    mantissa, exponent = mantissa >> zeros, exponent - 53 + zeros
-    lowest = int(exponent[mantissa != 0].min()) if mantissa.any() else 0
-    shift = np.where(mantissa == 0, 0, exponent - lowest)
-    return np.asarray(mantissa.astype(object) << shift.astype(object)), lowest
+    integers, exponent = _shifted(values.reshape(1, -1))
+    return integers.reshape(values.shape), int(exponent[0])
 
 
 def integer_rows(rows: Any) -> ObjectArray:
@@ -57,11 +65,7 @@ def integer_rows(rows: Any) -> ObjectArray:
     array = np.asarray(rows)
     if array.dtype.kind in "Oiu":
         return array.astype(object)
-    flat = array.reshape(-1, array.shape[-1])
-    out = np.empty(flat.shape, dtype=object)
-    for i, row in enumerate(flat):
-        out[i] = to_dyadic(row)[0]
-    return out.reshape(array.shape)
+    return _shifted(array.astype(np.float64))[0]
 
 
 @dataclass(frozen=True, slots=True)
