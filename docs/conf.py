@@ -1,0 +1,47 @@
+"""Sphinx configuration: Markdown pages, the furo theme, the API from docstrings."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+import api_pages  # noqa: E402  (stands beside this file)
+
+import fiberscope  # noqa: E402
+
+project = "fiberscope"
+author = "The fiberscope developers"
+copyright = author
+release = version = fiberscope.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinxcontrib.bibtex",
+]
+
+myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist"]
+myst_heading_anchors = 3
+bibtex_bibfiles = ["references.bib"]
+exclude_patterns = ["_build"]
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented"
+autodoc_preserve_defaults = True
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+python_use_unqualified_type_names = True
+
+html_theme = "furo"
+html_title = "fiberscope"
+html_static_path = ["_static"]
+
+# Written afresh at every build from the public names, so that no page can forget one.
+api_pages.write(HERE / "api" / "generated")
