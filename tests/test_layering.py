@@ -60,8 +60,8 @@ HOMES: dict[str, frozenset[str]] = {
     "pytest": frozenset({"testing"}),
 }
 
-# Imports inside a function, each (file, module) with its reason. Three reasons are good ones: the module brings
-# a heavy foreign library, it stands on the file that loads it, or the user may not have installed what it needs.
+# Imports inside a function, each (file, module) with its reason. Good reasons: the module brings a heavy
+# foreign library, it stands on the file that loads it, or the user may not have installed what it needs.
 LAZY: dict[tuple[str, str], str] = {
     ("network/network.py", "fiberscope.network.mlp"): "the method as_mlp is thin; mlp stands on network",
     ("network/network.py", "fiberscope.network.to_torch"): "brings torch",
@@ -176,7 +176,7 @@ def is_leading(statement: ast.stmt) -> bool:
 def check_placement(
     tree: ast.Module, imports: list[Import], name: str, lazy: Collection[tuple[str, str]]
 ) -> Iterator[tuple[str, int, str]]:
-    """Imports stand at the top, but for a package's ``__getattr__`` and the pairs (file, module) in ``lazy``."""
+    """Imports stand at the top, but for a package's ``__getattr__`` and the pairs in ``lazy``."""
     seen_code = False
     for statement in tree.body:
         if seen_code and isinstance(statement, ast.Import | ast.ImportFrom):
