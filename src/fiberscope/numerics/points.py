@@ -30,18 +30,36 @@ _HUGE = 1 << 20  # larger than any exponent of a float64
 # --- exact -----------------------------------------------------------------------------------------
 
 
-def _shifted(values: FloatArray) -> tuple[ObjectArray, IntArray]:
-    """Integers and one exponent per row (last axis): ``values == integers * 2**exponent``."""
+def _odd_parts(values: FloatArray) -> tuple[IntArray, IntArray]:
+    """Odd mantissas and exponents, ``values == mantissa * 2**exponent``; a zero has exponent ``_HUGE``."""
     if not np.isfinite(values).all():
         raise InputError("expected finite numbers, got NaN or infinity")
     fraction, exponent = np.frexp(values)
     mantissa = np.ldexp(fraction, 53).astype(np.int64)
-    nonzero = mantissa != 0
-    zeros = np.where(nonzero, np.frexp((mantissa & -mantissa).astype(np.float64))[1] - 1, 0)  # trailing bits
-    exponent = np.where(nonzero, exponent.astype(np.int64) - 53 + zeros, _HUGE)
+    lowest_bit = (mantissa & -mantissa).astype(np.float64)
+    zeros = np.where(mantissa == 0, 0, np.frexp(lowest_bit)[1] - 1)
+    return mantissa >> zeros, np.where(mantissa == 0, _HUGE, exponent.astype(np.int64) - 53 + zeros)
+
+
+def _shifted(values: FloatArray) -> tuple[ObjectArray, IntArray]:
+    """Integers and one exponent per row (last axis): ``values == integers * 2**exponent``."""
+    mantissa, exponent = _odd_parts(values)
     lowest = exponent.min(axis=-1, keepdims=True, initial=_HUGE)
-    integers = (mantissa >> zeros).astype(object) << np.where(nonzero, exponent - lowest, 0).astype(object)
-    return np.asarray(integers, dtype=object), np.where(lowest == _HUGE, 0, lowest)[..., 0]
+    shift = np.where(mantissa == 0, 0, exponent - lowest)
+    integers = np.asarray(mantissa.astype(object) << shift.astype(object), dtype=object)
+    return integers, np.where(lowest == _HUGE, 0, lowest)[..., 0]
+
+
+def row_bits(rows: FloatArray) -> IntArray:
+    """Bits of the largest entry in each row of :func:`integer_rows`, without forming the integers.
+
+    >>> row_bits(np.array([[0.5, -1.5], [4.0, 0.0], [0.0, 0.0]]))
+    array([2, 1, 0])
+    """
+    values = np.asarray(rows, dtype=np.float64)
+    lowest = _odd_parts(values)[1].min(axis=-1, initial=_HUGE)
+    top = np.where(values == 0, -_HUGE, np.frexp(values)[1]).max(axis=-1, initial=-_HUGE)
+    return np.asarray(np.maximum(top - lowest, 0))
 
 
 def to_dyadic(array: FloatArray) -> tuple[ObjectArray, int]:
