@@ -32,7 +32,8 @@ MODULES = ("numerics", "testing", "network.nodes", "network.operators")
 
 def public_names(package: str) -> list[str]:
     """Names of the lazy root that come from one package, in the root's order."""
-    return [name for name, module in fiberscope._NAMES.items() if (module + ".").startswith(f"fiberscope.{package}.")]
+    start = f"fiberscope.{package}."
+    return [name for name, module in fiberscope._NAMES.items() if f"{module}.".startswith(start)]
 
 
 def modules_of(entry: str) -> list[str]:
@@ -46,7 +47,8 @@ def modules_of(entry: str) -> list[str]:
         return []
     if not hasattr(module, "__path__"):
         return [name]
-    return [name, *(f"{name}.{info.name}" for info in pkgutil.iter_modules(module.__path__) if info.name[0] != "_")]
+    inner = [info.name for info in pkgutil.iter_modules(module.__path__) if not info.name.startswith("_")]
+    return [name, *(f"{name}.{module_name}" for module_name in inner)]
 
 
 def directive(name: str) -> str:
@@ -72,7 +74,7 @@ def page(package: str, title: str) -> str:
 
 
 def write(folder: Path) -> None:
-    """Write the pages; a page whose text did not change keeps its date, so that Sphinx need not read it again."""
+    """Write the pages; a page whose text did not change keeps its date, so Sphinx need not read it again."""
     folder.mkdir(parents=True, exist_ok=True)
     kept = set()
     for package, title in PACKAGES.items():
