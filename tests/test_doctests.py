@@ -1,0 +1,42 @@
+"""Every public function shows an example. (pytest itself runs the examples: ``--doctest-modules`` on ``src``.)"""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+
+import pytest
+
+import fiberscope
+
+
+def shows_example(value: object) -> bool:
+    """Whether a docstring holds at least one prompt."""
+    return bool(doctest.DocTestParser().get_examples(inspect.getdoc(value) or ""))
+
+
+def public_functions() -> list[str]:
+    return [
+        name for name in getattr(fiberscope, "_NAMES", {}) if inspect.isfunction(getattr(fiberscope, name))
+    ]
+
+
+@pytest.mark.parametrize("name", public_functions())
+def test_public_function_shows_an_example(name: str) -> None:
+    assert shows_example(getattr(fiberscope, name)), f"fs.{name}: the docstring has no example"
+
+
+def test_network_shows_an_example() -> None:
+    assert shows_example(fiberscope.Network)
+
+
+def test_src_is_among_the_collected_paths(pytestconfig: pytest.Config) -> None:
+    assert "src" in pytestconfig.getini("testpaths")
+    assert pytestconfig.getoption("doctestmodules")
+
+
+def test_shows_example_can_say_no() -> None:
+    def without() -> None:
+        """No prompt here."""
+
+    assert not shows_example(without)
