@@ -1,4 +1,4 @@
-"""Every public function shows an example. (pytest itself runs the examples: ``--doctest-modules`` on ``src``.)"""
+"""Every public function shows an example; pytest itself runs them (``--doctest-modules`` on ``src``)."""
 
 from __future__ import annotations
 
