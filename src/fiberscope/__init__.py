@@ -1,0 +1,53 @@
+"""fiberscope looks into the fibers of neural networks.
+
+Names are loaded when they are first used, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_NAMES = {
+    # errors
+    "FiberscopeError": "errors",
+    "InputError": "errors",
+    "NotGenericError": "errors",
+    "TooLargeError": "errors",
+    "UnsupportedModelError": "errors",
+    # network
+    "AffineMap": "network.network",
+    "CertifiedSigns": "numerics.signs",
+    "Network": "network.network",
+    "Roles": "network.roles",
+    "identical": "network.network",
+    "load": "network.io",
+    "permute": "network.actions",
+    "rescale": "network.actions",
+    "roles": "network.roles",
+    "save": "network.io",
+    "structural_roles": "network.roles",
+    # geometry
+    "Box": "geometry.domains",
+    "Orthant": "geometry.domains",
+    "Plane": "geometry.domains",
+    "Polytope": "geometry.domains",
+    "Space": "geometry.domains",
+}
+_SUBPACKAGES = ("errors", "geometry", "network", "numerics", "testing")
+
+__all__ = ["__version__", *_NAMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        return getattr(import_module(f"fiberscope.{_NAMES[name]}"), name)
+    if name in _SUBPACKAGES:
+        return import_module(f"fiberscope.{name}")
+    raise AttributeError(f"module 'fiberscope' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_SUBPACKAGES])

@@ -1,0 +1,90 @@
+"""The symmetries every ReLU chain has: hidden neurons may be permuted, and rescaled by positive factors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fiberscope.errors import InputError
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
+from fiberscope.network.operators import Dense
+from fiberscope.numerics.arrays import real_array
+from fiberscope.numerics.floats import FloatArray, IntArray
+
+
+def permute(net: Network, permutations: Sequence[Any]) -> Network:
+    """Reorder the hidden neurons of a chain: new neuron ``i`` of layer ``l`` is old neuron ``permutations[l][i]``.
+
+    One permutation per hidden layer, None for none. The function does not change; only the order of its sums does.
+
+    >>> net = Network([[[1.0], [2.0]], [[3.0, 4.0]]], [[0.0, 5.0], [0.0]])
+    >>> permute(net, [[1, 0]]).weights[0].tolist()
+    [[2.0], [1.0]]
+    """
+    widths = net.widths[1:-1]
+    _count(permutations, widths, "permutations")
+    orders = [
+        np.arange(n) if p is None else _permutation(p, n, layer)
+        for layer, (p, n) in enumerate(zip(permutations, widths, strict=True), start=1)
+    ]
+    return _act(net, orders, [np.ones(n) for n in widths])
+
+
+def rescale(net: Network, scales: Sequence[Any]) -> Network:
+    """Multiply row ``i`` of ``(W_l, b_l)`` by ``scales[l][i] > 0`` and divide column ``i`` of ``W_{l+1}`` by it.
+
+    One vector per hidden layer, None for none. Powers of two change no bit of the function.
+
+    >>> net = Network([[[1.0]], [[3.0]]], [[0.5], [0.0]])
+    >>> rescale(net, [[2.0]]).weights
+    (array([[2.]]), array([[1.5]]))
+    """
+    widths = net.widths[1:-1]
+    _count(scales, widths, "scales")
+    factors = [
+        np.ones(n) if s is None else _scales(s, n, layer)
+        for layer, (s, n) in enumerate(zip(scales, widths, strict=True), start=1)
+    ]
+    return _act(net, [np.arange(n) for n in widths], factors)
+
+
+def _act(net: Network, orders: Sequence[IntArray], scales: Sequence[FloatArray]) -> Network:
+    """New neuron ``i`` is old neuron ``orders[i]``, scaled by ``scales[i]``."""
+    nodes: list[Node] = []
+    for index, node in enumerate(net.nodes):
+        layer = index // 2
+        if isinstance(node, PiecewiseLinear):
+            nodes.append(PiecewiseLinear(node.source, node.slopes[orders[layer]], node.shape))
+        elif isinstance(node, Affine):
+            matrix, bias = node.operator.dense(), node.offset
+            if layer > 0:
+                matrix = matrix[:, orders[layer - 1]] / scales[layer - 1]
+            if layer < len(orders):
+                matrix = matrix[orders[layer]] * scales[layer][:, None]
+                bias = None if bias is None else bias[orders[layer]] * scales[layer]
+            nodes.append(
+                Affine(node.source, Dense(matrix, node.operator.in_shape), bias, node.weight_name, node.bias_name)
+            )
+    return Network.from_nodes(nodes, net.input_shape)
+
+
+def _count(given: Sequence[Any], widths: tuple[int, ...], name: str) -> None:
+    if len(given) != len(widths):
+        raise InputError(f"{name}: expected {len(widths)}, one per hidden layer, got {len(given)}")
+
+
+def _permutation(p: Any, n: int, layer: int) -> IntArray:
+    order = np.asarray(p)
+    if order.shape != (n,) or order.dtype.kind not in "iu" or not np.array_equal(np.sort(order), np.arange(n)):
+        raise InputError(f"permutations: expected a permutation of 0 to {n - 1} for hidden layer {layer}")
+    return order.astype(np.int64)
+
+
+def _scales(s: Any, n: int, layer: int) -> FloatArray:
+    factors = real_array(s, f"scales of hidden layer {layer}")
+    if factors.shape != (n,) or not (factors > 0).all():
+        raise InputError(f"scales: expected {n} positive numbers for hidden layer {layer}, got {factors.tolist()}")
+    return factors

@@ -1,0 +1,18 @@
+"""For tests of code that works on networks: random and degenerate networks, Hypothesis strategies, assertions.
+
+The strategies need Hypothesis (``pip install "fiberscope[testing]"``); the networks and assertions do not.
+"""
+
+from fiberscope.testing.assertions import assert_same_function, fraction_signs, fraction_values
+from fiberscope.testing.cases import CASES, case, convolutional, degenerate, residual
+
+__all__ = [
+    "CASES",
+    "assert_same_function",
+    "case",
+    "convolutional",
+    "degenerate",
+    "fraction_signs",
+    "fraction_values",
+    "residual",
+]
