@@ -58,5 +58,6 @@ $(STAMP): pyproject.toml constraints.txt
 	       "Try: make PYTHON=python3.12 <target>" >&2; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || { \
 	  echo "could not make $(VENV): is the venv module installed (Debian: apt install python3-venv)?" >&2; exit 1; }
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
+	@echo "installing into $(VENV) (once; a minute or two)"
+	$(BIN)/python -m pip install -qq -c constraints.txt -e ".[dev]"
 	@touch $@
