@@ -32,8 +32,7 @@ MODULES = ("numerics", "testing", "network.nodes", "network.operators")
 
 def public_names(package: str) -> list[str]:
     """Names of the lazy root that come from one package, in the root's order."""
-    start = f"fiberscope.{package}."
-    return [name for name, module in fiberscope._NAMES.items() if f"{module}.".startswith(start)]
+    return [name for name, module in fiberscope._NAMES.items() if module.split(".")[0] == package]
 
 
 def modules_of(entry: str) -> list[str]:

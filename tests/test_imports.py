@@ -96,34 +96,45 @@ def test_the_watch_can_fail(tmp_path: Path) -> None:
         run("open('litter', 'w').close()", tmp_path)
 
 
-def stub_names() -> dict[str, str]:
-    """Public names of the stub and the module that each comes from, as absolute names."""
+def stub_names() -> tuple[dict[str, str], set[str]]:
+    """Public names of the stub with the module that each comes from, and the subpackages it shows."""
     stub = Path(fiberscope.__file__).with_suffix(".pyi")
     names: dict[str, str] = {}
+    subpackages: set[str] = set()
     for node in ast.parse(stub.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.ImportFrom):
-            prefix = "fiberscope." if node.level else ""
+        if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").startswith("fiberscope")):
             for alias in node.names:
                 assert alias.asname == alias.name, f"write `{alias.name} as {alias.name}` to re-export it"
-                # `from . import plot as plot` re-exports a subpackage
-                source = f"fiberscope.{alias.name}" if node.module is None else prefix + node.module
-                names[alias.name] = source
-    return names
+                module = (node.module or "").removeprefix("fiberscope").lstrip(".")
+                if module:
+                    names[alias.name] = module
+                else:
+                    subpackages.add(alias.name)
+    return names, subpackages
 
 
 def test_stub_and_lazy_root_agree() -> None:
-    assert stub_names() == fiberscope._NAMES
+    names, subpackages = stub_names()
+    assert names == fiberscope._NAMES
+    assert subpackages == set(fiberscope._SUBPACKAGES)
     assert set(fiberscope.__all__) - {"__version__"} == set(fiberscope._NAMES)
     assert len(fiberscope.__all__) == len(set(fiberscope.__all__))
 
 
-@pytest.mark.parametrize("name", sorted(getattr(fiberscope, "_NAMES", {})))
+@pytest.mark.parametrize("name", sorted(fiberscope._NAMES))
 def test_every_public_name_loads(name: str) -> None:
     assert name in dir(fiberscope)
     value = getattr(fiberscope, name)
     if isinstance(value, type) or callable(value):
         assert value.__name__ == name
         assert value.__doc__, f"{name} has no docstring"
+
+
+@pytest.mark.parametrize("name", fiberscope._SUBPACKAGES)
+def test_every_subpackage_loads_and_no_public_name_hides_it(name: str) -> None:
+    assert getattr(fiberscope, name).__name__ == f"fiberscope.{name}"
+    assert name in dir(fiberscope)
+    assert name not in fiberscope._NAMES
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
