@@ -103,7 +103,7 @@ def show(rows: Sequence[Row]) -> None:
         first = key != previous
         ratio, spread = "", ""
         if row.ratio is not None and row.contestant != "ours":
-            ratio, spread = f"{row.ratio:.2f}", f"{row.low:.2f} .. {row.high:.2f}"
+            ratio, spread = f"{row.ratio:.3g}", f"{row.low:.3g} .. {row.high:.3g}"
         time_or_status = human(row.seconds) if row.status == "ok" else row.status
         table.add_row(*(key if first else ("", "")), row.contestant, time_or_status, ratio, spread)
         previous = key
