@@ -85,6 +85,11 @@ def human(seconds: float | None) -> str:
     return f"{seconds / 1e-9:.3g} ns"
 
 
+def times(ratio: float | None) -> str:
+    """A ratio with two digits after the point, or none when it is large."""
+    return "" if ratio is None else f"{ratio:.2f}" if ratio < 100 else f"{ratio:.0f}"
+
+
 def show(rows: Sequence[Row]) -> None:
     """Print the table; rich is imported here because thread counts must be set before anything else loads."""
     from rich.console import Console
@@ -103,7 +108,7 @@ def show(rows: Sequence[Row]) -> None:
         first = key != previous
         ratio, spread = "", ""
         if row.ratio is not None and row.contestant != "ours":
-            ratio, spread = f"{row.ratio:.3g}", f"{row.low:.3g} .. {row.high:.3g}"
+            ratio, spread = times(row.ratio), f"{times(row.low)} .. {times(row.high)}"
         time_or_status = human(row.seconds) if row.status == "ok" else row.status
         table.add_row(*(key if first else ("", "")), row.contestant, time_or_status, ratio, spread)
         previous = key
