@@ -38,7 +38,7 @@ _NAMES = {
 }
 _SUBPACKAGES = ("errors", "geometry", "network", "numerics", "testing")
 
-__all__ = ["__version__", *_NAMES]
+__all__ = ["__version__", *_NAMES]  # noqa: PLE0604  # the names are the keys of the table above
 
 
 def __getattr__(name: str) -> Any:

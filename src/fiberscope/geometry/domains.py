@@ -100,7 +100,7 @@ class Polytope:
 
     @property
     def dimension(self) -> int:
-        return self.A.shape[1]
+        return int(self.A.shape[1])
 
     def halfspaces(self) -> tuple[FloatArray, FloatArray]:
         """``A, b`` as given."""

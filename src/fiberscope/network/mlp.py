@@ -8,6 +8,7 @@ and every other layer has none: questions about parameters are not to be asked o
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -156,7 +157,7 @@ class _Plan:
 
     def bytes(self, net: Network) -> int:
         widths = self.widths(net)
-        return 8 * sum(m * n for m, n in zip(widths, widths[1:], strict=False))
+        return 8 * sum(m * n for m, n in itertools.pairwise(widths))
 
 
 class _Builder:

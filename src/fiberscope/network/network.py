@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib import import_module
 from math import prod, sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -117,7 +119,7 @@ class Network:
         if len(widths) < 2 or any(int(n) != n or n < 1 for n in widths):
             raise InputError(f"widths: expected at least two positive integers, got {tuple(widths)}")
         rng = np.random.default_rng(seed)
-        drawn = [_INITS[init](rng, n, m) for m, n in zip(widths, widths[1:], strict=False)]
+        drawn = [_INITS[init](rng, n, m) for m, n in itertools.pairwise(widths)]
         return cls([w for w, _ in drawn], [b for _, b in drawn])
 
     def _set(self, nodes: tuple[Node, ...], input_shape: Shape) -> None:
@@ -335,19 +337,17 @@ class Network:
         zeros = np.flatnonzero(signs == 0)
         return AffineMap(rows[:-1].T.copy(), rows[-1].copy(), tuple(zeros.tolist()))
 
-    # -- other views (their modules stand on this one and are loaded when asked for) ----------------------------
+    # -- other views: they stand on this module, so they are loaded when asked for ------------------------------
 
     def as_mlp(self, limit: int = 1 << 31) -> Network:
         """The dense chain with the same function; see :func:`fiberscope.network.mlp.as_mlp`."""
-        from fiberscope.network.mlp import as_mlp  # noqa: PLC0415
-
-        return as_mlp(self, limit)
+        chain: Network = import_module("fiberscope.network.mlp").as_mlp(self, limit)
+        return chain
 
     def to_torch(self) -> torch.nn.Module:
         """A torch module in float64 with the same function; a chain becomes ``nn.Sequential``."""
-        from fiberscope.network.to_torch import to_torch  # noqa: PLC0415
-
-        return to_torch(self)
+        module: torch.nn.Module = import_module("fiberscope.network.to_torch").to_torch(self)
+        return module
 
 
 def identical(a: Network, b: Network) -> bool:
@@ -401,9 +401,7 @@ def _chain_nodes(
         matrix = real_array(weight, f"weight {index + 1}", ndim=2)
         vector = real_array(bias, f"bias {index + 1}", ndim=1)
         if nodes and matrix.shape[1] != prod(nodes[-1].shape):
-            raise InputError(
-                f"weight {index + 1}: expected {prod(nodes[-1].shape)} columns, got shape {matrix.shape}"
-            )
+            raise InputError(f"weight {index + 1}: expected {prod(nodes[-1].shape)} columns, got shape {matrix.shape}")
         if min(matrix.shape) == 0 or len(vector) != len(matrix):
             raise InputError(f"bias {index + 1}: expected {len(matrix)} entries (at least one), got {vector.shape}")
         names = (f"{2 * index}.weight", f"{2 * index}.bias")
@@ -419,9 +417,7 @@ def _chain_nodes(
 def _mask(mask: Any, size: int) -> BoolArray:
     array = np.asarray(mask)
     if array.dtype != bool or array.shape != (size,):
-        raise InputError(
-            f"linear: expected a boolean mask of {size} entries, got {array.dtype} of shape {array.shape}"
-        )
+        raise InputError(f"linear: expected a boolean mask of {size} entries, got {array.dtype} of shape {array.shape}")
     return array
 
 

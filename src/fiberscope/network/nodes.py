@@ -62,9 +62,7 @@ class Affine:
     def check(self, shapes: list[Shape]) -> None:
         """Raise :class:`InputError` unless the source has the size that the operator takes."""
         if prod(shapes[self.source]) != self.operator.in_size:
-            raise InputError(
-                f"affine map: expected {self.operator.in_size} inputs, got {prod(shapes[self.source])}"
-            )
+            raise InputError(f"affine map: expected {self.operator.in_size} inputs, got {prod(shapes[self.source])}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,9 +134,7 @@ class Concat:
         if self.axis == 0:
             return None
         starts = np.cumsum([0, *(prod(s) for s in self.shapes)])
-        blocks = [
-            np.arange(start, start + prod(s)).reshape(s) for start, s in zip(starts, self.shapes, strict=False)
-        ]
+        blocks = [np.arange(start, start + prod(s)).reshape(s) for start, s in zip(starts, self.shapes, strict=False)]
         return np.concatenate(blocks, axis=self.axis).reshape(-1)
 
     def check(self, shapes: list[Shape]) -> None:

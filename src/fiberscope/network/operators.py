@@ -7,6 +7,7 @@ unless that is asked for.
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
@@ -119,9 +120,7 @@ class Dense(Operator):
         self.in_shape = in_shape if in_shape is not None else (self.matrix.shape[1],)
         self.out_shape = (self.matrix.shape[0],)
         if self.in_size != self.matrix.shape[1]:
-            raise InputError(
-                f"weight: expected {self.in_size} columns for {self.in_shape}, got {self.matrix.shape}"
-            )
+            raise InputError(f"weight: expected {self.in_size} columns for {self.in_shape}, got {self.matrix.shape}")
 
     @property
     def fan_in(self) -> int:
@@ -197,9 +196,7 @@ class Scale(Operator):
         try:
             self._vector = np.broadcast_to(self.factors, self.in_shape).reshape(-1)
         except ValueError as error:
-            raise InputError(
-                f"scale: expected factors for {self.in_shape}, got {self.factors.shape}"
-            ) from error
+            raise InputError(f"scale: expected factors for {self.in_shape}, got {self.factors.shape}") from error
 
     @property
     def fan_in(self) -> int:
@@ -242,8 +239,8 @@ class Convolution(Operator):
         groups: int = 1,
     ) -> None:
         self.kernel = frozen(real_array(kernel, "kernel", ndim=4))
-        self.in_shape, self.stride, self.padding = tuple(in_shape), tuple(stride), tuple(padding)
-        self.dilation, self.groups = tuple(dilation), groups
+        self.in_shape, self.groups = tuple(in_shape), groups
+        self.stride, self.padding, self.dilation = stride, padding, dilation
         out_channels, per_group, *size = self.kernel.shape
         if len(self.in_shape) != 3 or self.in_shape[0] != per_group * groups or out_channels % groups:
             raise InputError(
@@ -251,9 +248,7 @@ class Convolution(Operator):
                 f"and outputs divisible by {groups} groups, got input {self.in_shape}, kernel {self.kernel.shape}"
             )
         spatial = tuple(
-            (n + self.padding[a] + self.padding[a + 2] - self.dilation[a] * (size[a] - 1) - 1)
-            // self.stride[a]
-            + 1
+            (n + self.padding[a] + self.padding[a + 2] - self.dilation[a] * (size[a] - 1) - 1) // self.stride[a] + 1
             for a, n in enumerate(self.in_shape[1:])
         )
         if min(spatial) < 1:
@@ -269,9 +264,7 @@ class Convolution(Operator):
         return self.kernel
 
     def with_coefficients(self, coefficients: FloatArray) -> Convolution:
-        return Convolution(
-            coefficients, self.in_shape, self.stride, self.padding, self.dilation, self.groups
-        )
+        return Convolution(coefficients, self.in_shape, self.stride, self.padding, self.dilation, self.groups)
 
     @cached_property
     def _taps(self) -> IntArray:
@@ -279,16 +272,8 @@ class Convolution(Operator):
         channels, height, width = self.in_shape
         _, out_h, out_w = self.out_shape
         _, per_group, kh, kw = self.kernel.shape
-        rows = (
-            np.arange(out_h)[:, None] * self.stride[0]
-            + np.arange(kh) * self.dilation[0]
-            - self.padding[0]
-        )
-        cols = (
-            np.arange(out_w)[:, None] * self.stride[1]
-            + np.arange(kw) * self.dilation[1]
-            - self.padding[1]
-        )
+        rows = np.arange(out_h)[:, None] * self.stride[0] + np.arange(kh) * self.dilation[0] - self.padding[0]
+        cols = np.arange(out_w)[:, None] * self.stride[1] + np.arange(kw) * self.dilation[1] - self.padding[1]
         inside = ((rows >= 0) & (rows < height))[:, None, :, None] & ((cols >= 0) & (cols < width))[None, :, None]
         pixel = rows[:, None, :, None] * width + cols[None, :, None, :]
         pixel = np.where(inside, pixel, -1).reshape(out_h * out_w, 1, kh * kw)
@@ -302,7 +287,7 @@ class Convolution(Operator):
         return self.kernel.reshape(self.groups, out_channels // self.groups, self.fan_in)
 
     def apply(self, X: FloatArray) -> FloatArray:
-        groups, pixels, fan_in = self._taps.shape
+        groups, pixels, _ = self._taps.shape
         result = np.empty((len(X), groups, self._matrix.shape[1], pixels))
         for rows in self._chunks(len(X)):
             padded = np.concatenate([X[rows], np.zeros((len(X[rows]), 1))], axis=1)
@@ -319,8 +304,8 @@ class Convolution(Operator):
             for g in range(groups):
                 patches = np.matmul(values[rows, g].transpose(0, 2, 1), self._matrix[g])
                 flat = self._taps[g].reshape(-1)
-                for tap_values, target in zip(patches.reshape(len(patches), -1), result[rows], strict=True):
-                    target += np.bincount(flat, weights=tap_values, minlength=self.in_size + 1)
+                for row, tap_values in enumerate(patches.reshape(len(patches), -1), start=rows.start):
+                    result[row] += np.bincount(flat, weights=tap_values, minlength=self.in_size + 1)
         return result[:, :-1]
 
     def _chunks(self, points: int) -> list[slice]:
@@ -330,11 +315,11 @@ class Convolution(Operator):
     def sparse(self) -> Any:
         groups, pixels, fan_in = self._taps.shape
         per_group = self._matrix.shape[1]
-        rows = np.arange(self.out_size).reshape(groups, per_group, pixels, 1)
+        outputs = np.arange(self.out_size).reshape(groups, per_group, pixels, 1)
         shape = (groups, per_group, pixels, fan_in)
         columns = np.broadcast_to(self._taps[:, None], shape).reshape(-1)
         values = np.broadcast_to(self._matrix[:, :, None, :], shape).reshape(-1)
-        rows = np.broadcast_to(rows, shape).reshape(-1)
+        rows = np.broadcast_to(outputs, shape).reshape(-1)
         keep = columns < self.in_size
         entries = (values[keep], (rows[keep], columns[keep]))
         return sp.csr_array(sp.coo_array(entries, shape=(self.out_size, self.in_size)))
@@ -346,7 +331,7 @@ class Composition(Operator):
     def __init__(self, operators: Sequence[Operator]) -> None:
         if not operators:
             raise InputError("composition: expected at least one operator, got none")
-        for before, after in zip(operators, operators[1:], strict=False):
+        for before, after in itertools.pairwise(operators):
             if before.out_size != after.in_size:
                 raise InputError(f"composition: {before} does not fit {after}")
         self.operators = tuple(stage for operator in operators for stage in operator.stages())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,18 +24,16 @@ def run(nodes: Sequence[Node], value: V, arithmetic: Arithmetic[V]) -> list[V]:
 
 def output(nodes: Sequence[Node], value: V, arithmetic: Arithmetic[V], last_use: Sequence[int]) -> V:
     """The output alone; a value is let go after its last use, so that deep networks need little memory."""
-    values: list[V | None] = [value]
+    alive = {0: value}
     for index, node in enumerate(nodes):
-        values.append(step(node, values, arithmetic))  # type: ignore[arg-type]  # a value lives until its last use
-        for source in node.sources:
+        alive[index + 1] = step(node, alive, arithmetic)
+        for source in set(node.sources):
             if last_use[source] == index:
-                values[source] = None
-    result = values[-1]
-    assert result is not None
-    return result
+                del alive[source]
+    return alive[len(nodes)]
 
 
-def step(node: Node, values: Sequence[V], arithmetic: Arithmetic[V]) -> V:
+def step(node: Node, values: Sequence[V] | Mapping[int, V], arithmetic: Arithmetic[V]) -> V:
     """The value of one node."""
     match node:
         case Affine():

@@ -101,15 +101,22 @@ class BoundedArithmetic:
         if bias is None:
             return value
         total = value.value + bias
-        error = value.error + gamma(1) * np.abs(total)
-        return Bounded(total, round_up(error, 2))
+        error = round_up(value.error + gamma(1) * np.abs(total), 2)
+        exact = (value.error == 0) & ((value.value == 0) | (bias == 0))
+        return Bounded(total, np.where(exact, 0.0, error))
 
     def _linear(self, operator: LinearMap, value: Bounded) -> Bounded:
         n = operator.fan_in
         result = operator.apply(value.value)
         # |W|(e + gamma_n |a|) covers both the error that came in and the rounding of this product.
         error = operator.apply_abs(value.error + gamma(n) * np.abs(value.value))
-        return Bounded(result, round_up(error + n * TINY, n + 3))
+        bound = round_up(error + n * TINY, n + 3)
+        if not error.all():
+            # No term at all (a row of zeros, or only dead inputs) is an exact zero; seen from which coefficients meet
+            # an input that can be non-zero, because the bound itself might have underflowed.
+            touched = operator.apply_abs(((value.value != 0) | (value.error != 0)).astype(np.float64))
+            bound = np.where(touched == 0, 0.0, bound)
+        return Bounded(result, bound)
 
     def piecewise(self, value: Bounded, slopes: FloatArray) -> Bounded:
         result = FloatArithmetic().piecewise(value.value, slopes)
@@ -128,9 +135,7 @@ class BoundedArithmetic:
 
     def concat(self, values: Sequence[Bounded], order: IntArray | None) -> Bounded:
         plain = FloatArithmetic()
-        return Bounded(
-            plain.concat([v.value for v in values], order), plain.concat([v.error for v in values], order)
-        )
+        return Bounded(plain.concat([v.value for v in values], order), plain.concat([v.error for v in values], order))
 
     def window_max(self, value: Bounded, windows: IntArray) -> Bounded:
         result = FloatArithmetic().window_max(value.value, windows)

@@ -103,9 +103,7 @@ CASES: dict[str, Callable[[], Network]] = {
     "width_one": lambda: Network.random((1, 1, 1, 1), 3),
     "affine": lambda: Network.random((3, 2), 4),
     "leaky": lambda: Network(*_arrays((2, 4, 3, 1), 5), "leaky_relu", slope=0.125),
-    "mixed_linear": lambda: Network(
-        *_arrays((2, 4, 3, 1), 6), linear=[np.array([True, False, True, False]), None]
-    ),
+    "mixed_linear": lambda: Network(*_arrays((2, 4, 3, 1), 6), linear=[np.array([True, False, True, False]), None]),
     "convolutional": convolutional,
     "residual": residual,
     **{kind: (lambda kind=kind: degenerate(kind)) for kind in DEGENERATE},  # type: ignore[misc]

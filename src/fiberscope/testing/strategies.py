@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ def chains(draw: Any, inputs: Any = None, max_width: int = 4, max_hidden: int = 
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     style = draw(st.sampled_from(["integer", "dyadic", "normal", "sparse", "duplicated", "wild"]))
     weights, biases = [], []
-    for m, n in zip(shape, shape[1:], strict=False):
+    for m, n in itertools.pairwise(shape):
         weights.append(_array(rng, (n, m), style))
         biases.append(_array(rng, (n,), style))
         if style == "duplicated" and n > 1:
