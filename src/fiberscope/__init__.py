@@ -19,10 +19,12 @@ _NAMES = {
     "UnsupportedModelError": "errors",
     # network
     "AffineMap": "network.network",
+    "Inspection": "network.inspection",
     "CertifiedSigns": "numerics.signs",
     "Network": "network.network",
     "Roles": "network.roles",
     "identical": "network.network",
+    "inspect": "network.inspection",
     "load": "network.io",
     "permute": "network.actions",
     "rescale": "network.actions",

@@ -1,0 +1,5 @@
+"""``python -m fiberscope``."""
+
+from fiberscope.cli import main
+
+main()

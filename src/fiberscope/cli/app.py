@@ -1,0 +1,51 @@
+"""The command ``fiberscope`` and what all its subcommands share: consoles, errors, exit codes."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+import fiberscope as fs
+from fiberscope.cli.inspect import inspect
+from fiberscope.cli.tour import tour
+from fiberscope.errors import FiberscopeError
+
+app = typer.Typer(
+    name="fiberscope",
+    help="Look into the fibers of neural networks: exact answers with evidence.",
+    epilog="Exit codes: 0 yes or done, 1 no, 2 bad input, 3 undecided.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+app.command(no_args_is_help=True)(inspect)
+app.command()(tour)
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False,
+) -> None:
+    if version:
+        print(fs.__version__)
+        raise typer.Exit()
+
+
+def main() -> None:
+    """Run the command line; a failure that has a name is one line on standard error and exit code 2."""
+    try:
+        app()
+    except FiberscopeError as error:
+        Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]error:[/] {_plain(error)}")
+        sys.exit(2)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("interrupted")
+        sys.exit(130)
+
+
+def _plain(error: Exception) -> str:
+    return " ".join(str(error).split()).replace("[", r"\[")

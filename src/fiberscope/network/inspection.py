@@ -1,0 +1,144 @@
+"""A network at a glance: what it is made of, which neurons are idle for every input, which symmetries it shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import lgamma, log
+from typing import Any
+
+import numpy as np
+
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
+from fiberscope.network.operators import Dense, Shape
+from fiberscope.network.roles import Roles, roles, structural_roles
+from fiberscope.numerics.rows import proportional_rows
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSummary:
+    """One node of the program in numbers; ``norm`` is the Frobenius norm of its own coefficients."""
+
+    kind: str
+    shape: Shape
+    parameters: int
+    norm: float | None
+    largest: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "kind": self.kind,
+            "shape": list(self.shape),
+            "parameters": self.parameters,
+            "norm": self.norm,
+            "largest": self.largest,
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inspection:
+    """What ``fiberscope inspect`` shows.
+
+    ``structural`` holds for every input, read off the weights; ``sampled`` on ``samples`` random points. ``coincident``
+    lists, per activation layer, groups of neurons with one and the same hyperplane. The order of the group of
+    permutations of hidden neurons is ``10 ** log10_permutations``, and ``rescalings`` is the number of positive factors
+    that can be chosen freely (one per neuron of a chain).
+    """
+
+    architecture: str
+    input_shape: Shape
+    output_shape: Shape
+    num_parameters: int
+    num_hidden: int
+    layers: tuple[LayerSummary, ...]
+    structural: Roles
+    sampled: Roles | None
+    samples: str
+    coincident: tuple[tuple[int, list[list[int]]], ...]
+    log10_permutations: float | None
+    rescalings: int | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "architecture": self.architecture,
+            "input_shape": list(self.input_shape),
+            "output_shape": list(self.output_shape),
+            "num_parameters": self.num_parameters,
+            "num_hidden": self.num_hidden,
+            "layers": [layer.to_dict() for layer in self.layers],
+            "roles_for_every_input": self.structural.to_dict(),
+            "roles_on_samples": None if self.sampled is None else {**self.sampled.to_dict(), "samples": self.samples},
+            "coincident_hyperplanes": [{"layer": layer, "groups": groups} for layer, groups in self.coincident],
+            "symmetry": {"log10_permutations": self.log10_permutations, "rescalings": self.rescalings},
+        }
+
+    def __repr__(self) -> str:
+        return (
+            f"Inspection({self.architecture}: {self.num_parameters} parameters, {self.num_hidden} hidden neurons, "
+            f"{self.structural!r})"
+        )
+
+
+def inspect(net: Network, points: int = 1000, seed: int = 0) -> Inspection:
+    """Everything about a network that can be told without being asked a question.
+
+    ``points`` inputs are drawn from the standard normal distribution for the sampled roles; 0 leaves them out.
+
+    >>> inspect(Network.random((2, 3, 1), seed=0)).rescalings
+    3
+    """
+    sampled = None
+    if points > 0 and net.num_hidden:
+        sampled = roles(net, np.random.default_rng(seed).normal(size=(points, net.in_size)))
+    factor = None
+    if net.is_chain:
+        factor = sum(lgamma(n + 1) for n in net.widths[1:-1]) / log(10)
+    return Inspection(
+        net.architecture,
+        net.input_shape,
+        net.output_shape,
+        net.num_parameters,
+        net.num_hidden,
+        tuple(_summary(net, node) for node in net.nodes),
+        structural_roles(net),
+        sampled,
+        f"{points} points of N(0, 1)",
+        tuple(_coincident(net)),
+        factor,
+        net.num_hidden if net.is_chain else None,
+    )
+
+
+def _summary(net: Network, node: Any) -> LayerSummary:
+    if isinstance(node, Affine):
+        numbers = node.operator.coefficients
+        own = numbers.size * (node.weight_name is not None)
+        own += 0 if node.bias is None or node.bias_name is None else node.bias.size
+        bias = np.zeros(0) if node.bias is None else node.bias.reshape(-1)
+        entries = np.concatenate([numbers.reshape(-1), bias])
+        kind = type(node.operator).__name__.lower()
+        return LayerSummary(kind, node.shape, own, float(np.linalg.norm(entries)), float(np.abs(entries).max(initial=0)))
+    if isinstance(node, PiecewiseLinear):
+        kind = "relu" if not node.slopes.any() else "piecewise linear"
+        return LayerSummary(kind, node.shape, 0, None, None)
+    kind = "max pool" if isinstance(node, MaxPool) else type(node).__name__.lower()
+    return LayerSummary(kind, node.shape, 0, None, None)
+
+
+def _coincident(net: Network) -> list[tuple[int, list[list[int]]]]:
+    found, layer = [], 0
+    for node in net.nodes:
+        if not isinstance(node, PiecewiseLinear):
+            continue
+        layer += 1
+        source = net.nodes[node.source - 1] if node.source else None
+        if isinstance(source, Affine) and isinstance(source.operator, Dense):
+            bias = np.zeros(node.num_signs) if source.offset is None else source.offset
+            rows = np.column_stack([source.operator.matrix, bias])
+            rows[~source.operator.matrix.any(axis=1)] = 0.0  # a constant neuron has no hyperplane
+            groups = proportional_rows(rows)
+            if groups:
+                found.append((layer, groups))
+    return found

@@ -1,0 +1,17 @@
+"""Pictures: functions that take results and return matplotlib axes."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_NAMES = {
+    "function": "function",
+}
+__all__ = list(_NAMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        return getattr(import_module(f"fiberscope.plot.{_NAMES[name]}"), name)
+    raise AttributeError(f"module 'fiberscope.plot' has no attribute {name!r}")

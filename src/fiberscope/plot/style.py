@@ -1,0 +1,79 @@
+"""How fiberscope's pictures look: one palette, thin lines, no boxes that carry no information."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, to_rgb
+from matplotlib.figure import Figure
+
+INK = "#1f2430"
+PAPER = "#fbfaf7"
+ACCENT = "#d1495b"
+LAYERS = ("#1b4965", "#ca6702", "#2a9d8f", "#8f2d56", "#6a994e", "#5f0f40", "#3d5a80", "#bc4749")
+"""Line colours of the first, second, ... activation layer."""
+
+FUNCTION = LinearSegmentedColormap.from_list(
+    "fiberscope", ["#22577a", "#38a3a5", "#c7e9b0", "#f6f1d1", "#f4a261", "#d1495b", "#7a1f3d"]
+)
+"""Diverging colours for values of a function."""
+
+MOSAIC = ("#22577a", "#2f8f9d", "#57cc99", "#c7e9b0", "#f6f1d1", "#f2cc8f", "#f4a261", "#e07a5f", "#d1495b", "#8f2d56")
+"""Colours of regions."""
+
+_SETTINGS: dict[str, Any] = {
+    "figure.facecolor": PAPER,
+    "axes.facecolor": PAPER,
+    "savefig.facecolor": PAPER,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.titlesize": 12,
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.8,
+    "axes.prop_cycle": mpl.cycler(color=list(LAYERS)),
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "text.color": INK,
+    "font.size": 10,
+    "legend.frameon": False,
+    "lines.linewidth": 1.6,
+}
+
+
+@contextmanager
+def house_style() -> Iterator[None]:
+    """Draw in the house's style and leave the caller's settings as they were."""
+    with mpl.rc_context(_SETTINGS):
+        yield
+
+
+def new_axes(ax: Axes | None = None, size: tuple[float, float] = (6.0, 6.0)) -> Axes:
+    """The given axes, or new ones on a figure that no global state holds on to."""
+    if ax is not None:
+        return ax
+    with house_style():
+        return Figure(figsize=size, layout="constrained").add_subplot()
+
+
+def png(figure: Figure, dpi: int = 130) -> bytes:
+    """The figure as the bytes of a PNG file, without a time stamp: the same picture is the same file."""
+    buffer = BytesIO()
+    figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def mosaic_colors(count: int, seed: int = 0) -> np.ndarray:
+    """Colours ``(count, 3)`` for regions in no particular order: the palette, each a little lighter or darker."""
+    rng = np.random.default_rng(seed)
+    base = np.array([to_rgb(c) for c in MOSAIC])[rng.integers(0, len(MOSAIC), count)]
+    shift = rng.uniform(-0.12, 0.12, (count, 1))
+    return np.asarray(np.clip(np.where(shift > 0, base + shift * (1 - base), base * (1 + shift)), 0, 1))

@@ -1,0 +1,105 @@
+"""One self-contained HTML page: text, tables and pictures in one file, nothing fetched from anywhere."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from jinja2 import Environment
+
+from fiberscope import __version__
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One stop of a page: a question, its answer in a sentence, rows of evidence, and pictures as PNG bytes."""
+
+    title: str
+    answer: str
+    text: str = ""
+    rows: Sequence[tuple[str, str]] = ()
+    figures: Sequence[tuple[str, bytes]] = field(default=(), repr=False)
+
+
+def render_page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
+    """The page as a string of HTML."""
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["inline"] = lambda data: "data:image/png;base64," + b64encode(data).decode()
+    return environment.from_string(_PAGE).render(
+        title=title, subtitle=subtitle, sections=sections, version=__version__, style=_STYLE
+    )
+
+
+_STYLE = """
+:root { --ink: #1f2430; --paper: #fbfaf7; --soft: #6b7280; --line: #e5e1d8; --accent: #d1495b; --deep: #22577a; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e8e6e1; --paper: #171a21; --soft: #9aa3b2; --line: #2b303b; --accent: #f28482; --deep: #7fc8d9; } }
+* { box-sizing: border-box }
+body { margin: 0; background: var(--paper); color: var(--ink);
+  font: 17px/1.55 ui-sans-serif, system-ui, -apple-system, "Segoe UI", sans-serif }
+main { max-width: 60rem; margin: 0 auto; padding: 3.5rem 1.25rem 4rem }
+h1 { font-size: 2.6rem; line-height: 1.1; margin: 0 0 .4rem; letter-spacing: -.02em }
+.subtitle { color: var(--soft); font-size: 1.15rem; margin: 0 0 2.5rem; max-width: 44rem }
+nav { display: flex; flex-wrap: wrap; gap: .4rem; margin: 0 0 2rem }
+nav a { border: 1px solid var(--line); border-radius: 1rem; padding: .15rem .8rem; font-size: .9rem;
+  color: var(--deep); text-decoration: none }
+nav a:hover { border-color: var(--deep) }
+section { border-top: 1px solid var(--line); padding: 2rem 0 }
+.number { color: var(--accent); font-weight: 700; margin-right: .5rem }
+h2 { font-size: 1.45rem; margin: 0 0 .5rem; letter-spacing: -.01em }
+.answer { font-size: 1.15rem; color: var(--deep); font-weight: 600; margin: 0 0 .75rem }
+.text { max-width: 46rem; margin: 0 0 1rem }
+table { border-collapse: collapse; font-size: .95rem; margin: .5rem 0 1rem; font-variant-numeric: tabular-nums }
+td { padding: .25rem 1.5rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top }
+td:first-child { color: var(--soft) }
+figure { margin: 1rem 0 0 }
+figure img { width: 100%; height: auto; border-radius: .5rem; display: block }
+figcaption { color: var(--soft); font-size: .9rem; margin-top: .4rem }
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); gap: 1rem }
+footer { border-top: 1px solid var(--line); color: var(--soft); font-size: .9rem; padding-top: 1rem }
+"""
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{{ title }}</title>
+<style>{{ style|safe }}</style>
+</head>
+<body>
+<main>
+<h1>{{ title }}</h1>
+<p class="subtitle">{{ subtitle }}</p>
+<nav>
+{% for section in sections %}
+<a href="#stop-{{ loop.index }}">{{ section.title }}</a>
+{% endfor %}
+</nav>
+{% for section in sections %}
+<section id="stop-{{ loop.index }}">
+<h2><span class="number">{{ loop.index }}</span>{{ section.title }}</h2>
+<p class="answer">{{ section.answer }}</p>
+{% if section.text %}<p class="text">{{ section.text }}</p>{% endif %}
+{% if section.rows %}
+<table>
+{% for key, value in section.rows %}
+<tr><td>{{ key }}</td><td>{{ value }}</td></tr>
+{% endfor %}
+</table>
+{% endif %}
+{% if section.figures %}
+<div class="figures">
+{% for caption, data in section.figures %}
+<figure><img alt="{{ caption }}" src="{{ data|inline }}"><figcaption>{{ caption }}</figcaption></figure>
+{% endfor %}
+</div>
+{% endif %}
+</section>
+{% endfor %}
+<footer>Made by fiberscope {{ version }}.</footer>
+</main>
+</body>
+</html>
+"""
