@@ -5,10 +5,13 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from jinja2 import Environment
 
 from fiberscope import __version__
+from fiberscope.errors import InputError
+from fiberscope.files import write_atomically
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,26 @@ def render_page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
     return environment.from_string(_PAGE).render(
         title=title, subtitle=subtitle, sections=sections, version=__version__, style=_STYLE
     )
+
+
+def write_page(folder: Path, title: str, subtitle: str, sections: Sequence[Section]) -> Path:
+    """Write ``index.html`` and every picture as a PNG of its own into ``folder``; returns the path of the page."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be made a folder ({error.strerror})") from error
+    for number, section in enumerate(sections, start=1):
+        for index, (_, data) in enumerate(section.figures):
+            suffix = "" if len(section.figures) == 1 else f"-{index + 1}"
+            write_atomically(folder / f"{number:02}-{_slug(section.title)}{suffix}.png", data)
+    page = folder / "index.html"
+    write_atomically(page, render_page(title, subtitle, sections))
+    return page
+
+
+def _slug(title: str) -> str:
+    words = "".join(c if c.isalnum() else " " for c in title.lower()).split()
+    return "-".join(words[:6])
 
 
 _STYLE = """

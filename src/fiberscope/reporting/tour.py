@@ -1,0 +1,196 @@
+"""The tour: a small network is trained on two spirals and asked every question the library can answer."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+
+from fiberscope.geometry.domains import Box
+from fiberscope.network.actions import permute, rescale
+from fiberscope.network.inspection import inspect
+from fiberscope.network.io import load, save
+from fiberscope.network.network import Network, identical
+from fiberscope.network.roles import roles
+from fiberscope.numerics.floats import FloatArray
+from fiberscope.plot.function import function
+from fiberscope.plot.style import png
+from fiberscope.reporting.page import Section
+from fiberscope.training.many import train_many
+
+SUBTITLE = "Trained on two spirals a moment ago, then asked everything that fiberscope can answer."
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """The network that the tour is about, the data it learned, and the box on which it is looked at."""
+
+    net: Network
+    X: FloatArray
+    y: FloatArray
+    box: Box
+    seconds: float
+    epochs: int
+
+
+def train_subject(seed: int = 0, epochs: int = 300) -> Subject:
+    """A ``2-16-16-1`` network that tells two spirals apart; a second or two of training."""
+    X, y = spirals(300, seed)
+    runs = train_many((2, 16, 16, 1), (X, y[:, None]), [seed], epochs=epochs, batch_size=100, lr=0.01)
+    return Subject(runs.networks[0], X, y, Box.cube(2, -1.25, 1.25), runs.seconds, epochs)
+
+
+def spirals(count: int, seed: int = 0) -> tuple[FloatArray, FloatArray]:
+    """Two interleaved spirals of ``count`` points each in the unit disc, labelled -1 and 1."""
+    rng = np.random.default_rng(seed)
+    t = np.sqrt(rng.uniform(0.02, 1, count))
+    angle = 3 * np.pi * t
+    arm = np.stack([t * np.cos(angle), t * np.sin(angle)], axis=1)
+    X = np.concatenate([arm, -arm]) + rng.normal(0, 0.015, (2 * count, 2))
+    return X, np.repeat([-1.0, 1.0], count)
+
+
+def stops() -> list[tuple[str, Callable[[Subject], Section]]]:
+    """The stops of the tour in order, each with the name shown while it is worked out."""
+    return [
+        ("training", _training),
+        ("parameters", _parameters),
+        ("signs", _signs),
+        ("roles", _roles),
+        ("local map", _local),
+        ("symmetry", _symmetry),
+        ("files", _files),
+    ]
+
+
+def walk(subject: Subject) -> Iterator[tuple[str, Section]]:
+    """Every stop's section, as soon as it is there."""
+    for name, stop in stops():
+        yield name, stop(subject)
+
+
+def _training(subject: Subject) -> Section:
+    accuracy = float((np.sign(subject.net(subject.X)[:, 0]) == subject.y).mean())
+    ax = function(subject.net, subject.box, subject.X, subject.y)
+    ax.set_title("What the network computes")
+    return Section(
+        "A network learns two spirals",
+        f"{accuracy:.1%} of {len(subject.y)} points are told apart after {subject.seconds:.1f} s of training.",
+        "The colours show the network's one output; the black line is where it changes sign. Everything on this page "
+        "is asked of this network.",
+        [("network", repr(subject.net)), ("epochs", str(subject.epochs))],
+        [("The output on the square, with the data.", png(ax.get_figure()))],  # type: ignore[arg-type]
+    )
+
+
+def _parameters(subject: Subject) -> Section:
+    found = inspect(subject.net, points=0)
+    largest = [layer.largest for layer in found.layers if layer.largest is not None]
+    return Section(
+        "How many parameters, and how many are too many?",
+        f"{found.num_parameters} parameters; {found.rescalings} of them only rescale neurons.",
+        "Hidden neurons can be permuted, and each can be scaled by a positive number if its outgoing weights are "
+        "divided by it. None of that changes the function, so at most D - N directions of parameter space do.",
+        [
+            ("parameters D", str(found.num_parameters)),
+            ("hidden neurons N", str(found.num_hidden)),
+            ("D - N", str(found.num_parameters - found.num_hidden)),
+            ("permutations", f"10^{found.log10_permutations:.1f}"),
+            ("largest entry per layer", ", ".join(f"{x:.3g}" for x in largest)),
+        ],
+    )
+
+
+def _signs(subject: Subject) -> Section:
+    begin = perf_counter()
+    found = subject.net.signs(subject.X)
+    seconds = perf_counter() - begin
+    patterns = len(np.unique(found.signs, axis=0))
+    weight, bias = subject.net.weights[0][0], subject.net.biases[0][0]
+    x = -bias * weight / (weight @ weight)
+    near = subject.net.signs(x[None])
+    value = subject.net.preactivations(x[None])[0][0, 0]
+    side = {-1: "negative", 0: "zero", 1: "positive"}[int(near.signs[0, 0])]
+    return Section(
+        "On which side of every neuron does each point lie?",
+        f"{found.signs.size:,} signs, all of them proven, in {1000 * seconds:.0f} ms; {patterns} different patterns.",
+        "A sign is proven by a bound of the rounding error; where that does not decide, by arithmetic of higher "
+        "precision, and at last by exact arithmetic. A point put on a neuron's line as well as floats allow shows why: "
+        f"the float value there is {value:.2g}, the proven sign is {side}.",
+        [
+            ("decided by the float bound", f"{found.by_float:,}"),
+            ("by ball arithmetic", str(found.by_ball)),
+            ("exactly", str(found.by_exact)),
+            ("point on a line", f"({x[0]:.17g}, {x[1]:.17g})"),
+            ("its sign took", "the float bound" if near.by_float == near.signs.size else "more than floats"),
+        ],
+    )
+
+
+def _roles(subject: Subject) -> Section:
+    found = roles(subject.net, subject.X)
+    rows = [
+        (f"layer {row['layer']}", f"{row['dead']} dead, {row['linear']} linear, {row['switching']} switching")
+        for row in found.per_layer()
+    ]
+    idle = int(found.dead.sum())
+    return Section(
+        "What does each neuron do on the data?",
+        f"{int(found.switching.sum())} neurons switch, {int(found.linear.sum())} act linearly, {idle} are dead.",
+        "A dead neuron never fires on these points; a linear one always does. Both could be removed without changing "
+        "an output on the data.",
+        rows,
+    )
+
+
+def _local(subject: Subject) -> Section:
+    x = subject.X[0]
+    matrix, offset = subject.net.affine_at(x)
+    gap = float(np.abs(subject.net(x[None])[0] - matrix @ x - offset).max())
+    return Section(
+        "What is the network near one point?",
+        f"Near ({x[0]:.2f}, {x[1]:.2f}) it is f(x) = {matrix[0, 0]:+.4g} x1 {matrix[0, 1]:+.4g} x2 {offset[0]:+.4g}.",
+        "On the region around a point the network is one affine map, read off its weights and the proven signs.",
+        [("difference from the network at the point", f"{gap:.1g}")],
+    )
+
+
+def _symmetry(subject: Subject) -> Section:
+    rng = np.random.default_rng(0)
+    widths = subject.net.widths[1:-1]
+    moved = permute(subject.net, [rng.permutation(n) for n in widths])
+    moved = rescale(moved, [2.0 ** rng.integers(-3, 4, n) for n in widths])
+    distance = np.sqrt(
+        sum(float(((subject.net.parameters[k] - v) ** 2).sum()) for k, v in moved.parameters.items())
+    )
+    grid = rng.uniform(subject.box.low, subject.box.high, (100_000, 2))
+    gap = float(np.abs(subject.net(grid) - moved(grid)).max())
+    return Section(
+        "Which other parameters are the same function?",
+        f"A copy at distance {distance:.1f} in parameter space differs by {gap:.1g} on 100,000 random points.",
+        "The neurons of both layers were shuffled and rescaled by powers of two. In real arithmetic the two functions "
+        "are equal; what is left is the rounding of sums taken in another order.",
+        [("distance of the parameters", f"{distance:.4g}"), ("largest difference of the outputs", f"{gap:.3g}")],
+    )
+
+
+def _files(subject: Subject) -> Section:
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for ending in ("npz", "safetensors", "pt", "onnx"):
+            path = Path(folder) / f"model.{ending}"
+            save(subject.net, path)
+            same = identical(load(path), subject.net)
+            rows.append((f".{ending}", f"{path.stat().st_size:,} bytes, {'bit-identical' if same else 'CHANGED'}"))
+    return Section(
+        "Does it survive being written to a file?",
+        "Yes: written and read again in four formats, every bit is the same."
+        if all("bit-identical" in value for _, value in rows)
+        else "No: a format changed it.",
+        "Torch modules and scikit-learn networks can be loaded as well, and files are never unpickled.",
+        rows,
+    )
