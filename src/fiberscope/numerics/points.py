@@ -86,6 +86,16 @@ def integer_rows(rows: Any) -> ObjectArray:
     return _shifted(array.astype(np.float64))[0]
 
 
+def exact_rows(rows: Any) -> Any:
+    """:func:`integer_rows` as a flint matrix.
+
+    >>> exact_rows(np.array([[0.5, 1.0]])).tolist()
+    [[1, 2]]
+    """
+    integers = integer_rows(rows)
+    return flint.fmpz_mat(*integers.shape, integers.ravel().tolist())
+
+
 @dataclass(frozen=True, slots=True)
 class ExactPoint:
     """The rational point ``numerators / denominator``, with a positive denominator."""
@@ -98,12 +108,19 @@ class ExactPoint:
             raise InputError(f"expected a positive denominator, got {self.denominator}")
 
     def floats(self) -> FloatArray:
-        """The nearest floats (Python divides integers with correct rounding)."""
-        return np.array([p / self.denominator for p in self.numerators])
+        """The nearest floats (Python divides integers with correct rounding); infinite beyond their range."""
+        return np.array([_divide(p, self.denominator) for p in self.numerators])
 
     def to_dict(self) -> dict[str, Any]:
         """The point with plain values only."""
         return {"numerators": list(self.numerators), "denominator": self.denominator}
+
+
+def _divide(p: int, q: int) -> float:
+    try:
+        return p / q
+    except OverflowError:
+        return np.inf if p > 0 else -np.inf
 
 
 def solve_point(equations: Any) -> ExactPoint:
