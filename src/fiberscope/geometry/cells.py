@@ -46,6 +46,10 @@ class Cells:
         Mask over the vertices that stand for directions at infinity; their ``points`` are directions.
     exact_decisions, float_decisions
         How many signs and comparisons were decided exactly, and by the float filter alone.
+    domain_signs
+        Certified signs of ``A x - b`` at the vertices for the domain's sides ``A x <= b``, ``(V, sides)``: 0 on a side.
+    complete
+        False when the work was interrupted: then only some neurons have split the cells.
     """
 
     points: FloatArray
@@ -54,6 +58,8 @@ class Cells:
     rays: np.ndarray | None = None
     exact_decisions: int = 0
     float_decisions: int = 0
+    domain_signs: SignArray | None = None
+    complete: bool = True
     _vertex_cache: dict[int, Incidence] = field(default_factory=dict, repr=False)
 
     @property
