@@ -1,0 +1,396 @@
+"""Building a program from a foreign graph: values with the shapes the graph gives them, and the nodes they cost.
+
+Flattening and reshaping cost nothing: a value carries its current shape, and operators are made for that shape.
+
+Names of parameters are kept only where they are true. A parameter that a model uses in two layouts (transposed in one
+place, or as part of a computed weight) cannot be shared by name, so it comes as a constant in all its places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+from scipy import sparse as sp
+
+from fiberscope.errors import InputError, UnsupportedModelError
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
+from fiberscope.network.operators import Composition, Convolution, Dense, Operator, Scale, Shape, Sparse
+from fiberscope.numerics.floats import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value of the program (0 is the input) and the shape that the foreign graph gives it now.
+
+    ``batched`` says whether the graph's tensor has a batch axis before that shape; a graph for one point may drop it.
+    """
+
+    index: int
+    shape: Shape
+    batched: bool = True
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    def reshaped(self, shape: Sequence[int], batched: bool = True) -> Value:
+        """The same numbers in another shape."""
+        if prod(shape) != self.size:
+            raise InputError(f"cannot reshape {self.shape} to {tuple(shape)}")
+        return Value(self.index, tuple(shape), batched)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A constant array of the foreign model, and its parameter name where it is a parameter."""
+
+    array: FloatArray
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Geometry of a sliding window along one or two axes; ``padding`` is all beginnings, then all ends."""
+
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    ceil: bool = False
+
+    def planar(self) -> Window:
+        """The same window on ``(1, length)`` images where it slides along one axis."""
+        if len(self.size) == 2:
+            return self
+        begin, end = self.padding
+        return Window((1, *self.size), (1, *self.stride), (0, begin, 0, end), (1, *self.dilation), self.ceil)
+
+    def pairs(self) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int, int, int], tuple[int, int]]:
+        """Size, stride, padding and dilation of a planar window."""
+        (a, b), (s, t), (p, q, r, u), (d, e) = self.size, self.stride, self.padding, self.dilation
+        return (a, b), (s, t), (p, q, r, u), (d, e)
+
+
+class Builder:
+    """Collects nodes; every method takes values and gives the value of the new node."""
+
+    def __init__(self, input_shape: Sequence[int], batched: bool = True) -> None:
+        self.input = Value(0, tuple(input_shape), batched)
+        self.nodes: list[Node] = []
+        self.compositions: list[tuple[list[int], str | None]] = []
+        self._first: dict[str, FloatArray] = {}
+        self._dropped: set[str] = set()
+
+    def _push(self, node: Node, shape: Shape, batched: bool) -> Value:
+        self.nodes.append(node)
+        return Value(len(self.nodes), shape, batched)
+
+    def drop_names(self, names: Iterable[str]) -> None:
+        """Parameters that also enter the model in another form: constants in all their places."""
+        self._dropped |= set(names)
+
+    def _use(self, name: str | None, array: FloatArray) -> None:
+        if name is not None and not np.array_equal(self._first.setdefault(name, array), array):
+            self._dropped.add(name)
+
+    def affine(
+        self,
+        value: Value,
+        operator: Operator,
+        bias: FloatArray | None = None,
+        names: tuple[str | None, str | None] = (None, None),
+        shape: Shape | None = None,
+    ) -> Value:
+        """``operator(value) + bias``, with the names of the weight and the bias."""
+        if value.size != operator.in_size:
+            raise InputError(f"expected an input of shape {operator.in_shape}, got {value.shape}")
+        node = Affine(value.index, operator, bias, *names)
+        self._use(names[0], operator.coefficients)
+        if node.bias is not None:
+            self._use(names[1], node.bias)
+        return self._push(node, operator.out_shape if shape is None else shape, value.batched)
+
+    # -- dense maps and convolutions ---------------------------------------------------------------------------
+
+    def dense(self, value: Value, weight: Named, bias: Named | None = None) -> Value:
+        """``weight @ x + bias`` along the last axis, with a weight ``(out, in)``.
+
+        With other axes before the last, the same matrix acts on every row: a convolution over the rows, and a
+        permutation of its output.
+        """
+        out, width = weight.array.shape
+        lead, last = value.shape[:-1], value.shape[-1] if value.shape else 1
+        if last != width:
+            raise InputError(f"expected {width} entries along the last axis, got shape {value.shape}")
+        vector, bias_name = (None, None) if bias is None else (bias.array, bias.name)
+        if vector is not None and vector.shape != (out,):
+            raise InputError(f"bias: expected shape {(out,)}, got {vector.shape}")
+        names = (weight.name, bias_name)
+        rows = prod(lead)
+        if rows == 1:
+            return self.affine(value, Dense(weight.array, value.shape), vector, names, (*lead, out))
+        kernel = Convolution(weight.array.reshape(out, 1, 1, width), (1, rows, width))
+        columns = self.affine(value, kernel, None if vector is None else vector.reshape(-1, 1, 1), names)
+        return self.select(columns, np.arange(out * rows).reshape(out, rows).T, (*lead, out))
+
+    def dense_left(self, value: Value, weight: Named) -> Value:
+        """``weight @ X`` for values ``X`` of shape ``(in, columns)``: the matrix acts along the first axis."""
+        out, width = weight.array.shape
+        if len(value.shape) != 2 or value.shape[0] != width:
+            raise InputError(f"expected a value of shape ({width}, columns), got {value.shape}")
+        columns = value.shape[1]
+        if columns == 1:
+            operator: Operator = Dense(weight.array, value.shape)
+        else:
+            operator = Convolution(weight.array.reshape(out, width, 1, 1), (width, columns, 1))
+        return self.affine(value, operator, None, (weight.name, None), (out, columns))
+
+    def convolution(self, value: Value, weight: Named, bias: Named | None, window: Window, groups: int) -> Value:
+        """A convolution along one or two axes; one axis is taken as the width of an image of height one."""
+        axes = len(window.size)
+        kernel = weight.array
+        if len(value.shape) != axes + 1 or kernel.ndim != axes + 2 or groups < 1:
+            raise InputError(
+                f"expected an input with {axes + 1} axes (channels first), got {value.shape} "
+                f"for a kernel {kernel.shape} in {groups} groups"
+            )
+        kernel = kernel.reshape(*kernel.shape[:2], *window.planar().size)
+        _, stride, padding, dilation = window.planar().pairs()
+        _positive((*stride, *dilation), padding)
+        image = (value.shape[0], *((1, value.shape[1]) if axes == 1 else value.shape[1:]))
+        operator = Convolution(kernel, image, stride, padding, dilation, groups)
+        channels = operator.out_shape[0]
+        if bias is not None and bias.array.shape != (channels,):
+            raise InputError(f"bias: expected shape {(channels,)}, got {bias.array.shape}")
+        names = (weight.name, None if bias is None else bias.name)
+        vector = None if bias is None else bias.array.reshape(-1, 1, 1)
+        shape = operator.out_shape if axes == 2 else (channels, operator.out_shape[2])
+        return self.affine(value, operator, vector, names, shape)
+
+    def batch_norm(
+        self,
+        value: Value,
+        mean: FloatArray,
+        variance: FloatArray,
+        epsilon: float,
+        gamma: Named | None,
+        beta: Named | None,
+    ) -> Value:
+        """Batch normalisation with its stored statistics, as two affine maps.
+
+        First the constant standardisation ``x / s - mean / s`` with ``s = sqrt(variance + epsilon)`` in float64,
+        then ``gamma x + beta``, whose numbers are the model's parameters.
+        """
+        channels = value.shape[0] if value.shape else 0
+        for name, array in (("mean", mean), ("variance", variance)):
+            if array.shape != (channels,):
+                raise InputError(f"{name}: expected {channels} entries for {value.shape}, got {array.shape}")
+        if (variance + epsilon <= 0).any():
+            raise InputError("variance: expected positive numbers after adding epsilon")
+        column = (channels, *(1 for _ in value.shape[1:]))
+        inverse = 1 / np.sqrt(variance + epsilon)
+        value = self.affine(value, Scale(inverse.reshape(column), value.shape), (-mean * inverse).reshape(column))
+        if gamma is None and beta is None:
+            return value
+        factors = np.ones(()) if gamma is None else gamma.array.reshape(column)
+        offset = None if beta is None else beta.array.reshape(column)
+        names = (None if gamma is None else gamma.name, None if beta is None else beta.name)
+        return self.affine(value, Scale(factors, value.shape), offset, names)
+
+    # -- entrywise maps ----------------------------------------------------------------------------------------
+
+    def scale(self, value: Value, factors: Named, bias: Named | None = None) -> Value:
+        """Entrywise product with constants that broadcast against the value's shape (without the batch axis)."""
+        value = self.broadcast(value, _common(value.shape, factors.array.shape))
+        offset, name = (None, None) if bias is None else (bias.array, bias.name)
+        return self.affine(value, Scale(factors.array, value.shape), offset, (factors.name, name))
+
+    def shift(self, value: Value, bias: Named, fuse: bool) -> Value:
+        """Add constants that broadcast; ``fuse`` allows to make them the bias of the map that made the value."""
+        shape = _common(value.shape, bias.array.shape)
+        before = self.nodes[value.index - 1] if value.index else None
+        if fuse and isinstance(before, Affine) and before.bias is None and shape == value.shape:
+            vector = _without_leading_ones(bias.array, len(before.shape))
+            if vector is not None and _trimmed(before.shape) == _trimmed(shape):
+                self.nodes[value.index - 1] = replace(before, bias=vector, bias_name=bias.name)
+                self._use(bias.name, vector)
+                return value
+        value = self.broadcast(value, shape)
+        return self.affine(value, Scale(1.0, shape), bias.array, (None, bias.name))
+
+    def activation(self, value: Value, slopes: FloatArray | float) -> Value:
+        """``max(x, 0) + slope min(x, 0)``; the slopes broadcast to the value's shape."""
+        return self._push(
+            PiecewiseLinear(value.index, np.asarray(slopes, dtype=np.float64), value.shape), value.shape, value.batched
+        )
+
+    def select(self, value: Value, entries: IntArray, shape: Shape, weight: float = 1.0) -> Value:
+        """A constant sparse map: output ``i`` is ``weight`` times the sum of the listed entries of the value."""
+        rows = entries.reshape(prod(shape), -1)
+        starts = np.arange(len(rows) + 1) * rows.shape[1]
+        data = np.full(rows.size, weight)
+        matrix = sp.csr_array((data, rows.reshape(-1), starts), shape=(len(rows), value.size))
+        return self.affine(value, Sparse(matrix, value.shape, shape))
+
+    def broadcast(self, value: Value, shape: Shape) -> Value:
+        """The value repeated to a larger shape; nothing where it has that shape already."""
+        if shape == value.shape:
+            return value
+        if prod(shape) == value.size:
+            return value.reshaped(shape, value.batched)
+        entries = np.broadcast_to(np.arange(value.size).reshape(value.shape), shape)
+        return self.select(value, entries, shape)
+
+    # -- joining -----------------------------------------------------------------------------------------------
+
+    def add(self, values: Sequence[Value]) -> Value:
+        """Sum of computed values, which broadcast against each other."""
+        if len({(v.batched, len(v.shape) if v.batched else 0) for v in values}) != 1:
+            raise UnsupportedModelError(f"adds values of different ranks, {[v.shape for v in values]}")
+        shape = values[0].shape
+        for value in values[1:]:
+            shape = _common(shape, value.shape)
+        values = [self.broadcast(value, shape) for value in values]
+        return self._push(Add(tuple(v.index for v in values), shape), shape, values[0].batched)
+
+    def subtract(self, a: Value, b: Value) -> Value:
+        """``a - b``: the sum with the value scaled by the constant -1."""
+        return self.add([a, self.scale(b, Named(np.asarray(-1.0)))])
+
+    def concat(self, values: Sequence[Value], axis: int) -> Value:
+        """Values joined along an axis counted without the batch axis."""
+        ranks = {len(v.shape) for v in values}
+        if len(ranks) != 1 or not 0 <= axis < min(ranks) or len({v.batched for v in values}) != 1:
+            raise InputError(f"cannot join {[v.shape for v in values]} along axis {axis}")
+        node = Concat(tuple(v.index for v in values), tuple(v.shape for v in values), axis)
+        return self._push(node, node.shape, values[0].batched)
+
+    # -- pooling -----------------------------------------------------------------------------------------------
+
+    def max_pool(self, value: Value, window: Window) -> Value:
+        """Maximum over windows along one or two axes."""
+        node = self._pool(value, window)
+        return self._push(node, _pooled(value, node), value.batched)
+
+    def mean_pool(self, value: Value, window: Window, count_padding: bool) -> Value:
+        """Mean over windows: a constant depthwise convolution, or a sparse map where windows differ in size.
+
+        ``count_padding`` counts the padding as zeros; a window that reaches beyond the padding (because sizes were
+        rounded up) is cut there.
+        """
+        node = self._pool(value, window)
+        counts = np.outer(*(self._counts(node, axis, count_padding) for axis in (0, 1)))
+        channels = node.in_shape[0]
+        full = prod(node.kernel)
+        if (counts == full).all():
+            kernel = np.full((channels, 1, *node.kernel), 1 / full)
+            mean = Convolution(kernel, node.in_shape, node.stride, node.padding, node.dilation, channels)
+            if mean.out_shape == node.shape:
+                return self.affine(value, mean, shape=_pooled(value, node))
+        rows, taps = np.nonzero(node.windows >= 0)
+        weights = 1 / np.tile(counts.reshape(-1), channels)
+        entries = (weights[rows], (rows, node.windows[rows, taps]))
+        matrix = sp.csr_array(sp.coo_array(entries, shape=(len(node.windows), value.size)))
+        return self.affine(value, Sparse(matrix, node.in_shape, node.shape), shape=_pooled(value, node))
+
+    def mean(self, value: Value, axes: Sequence[int], keep: bool) -> Value:
+        """Mean over axes counted without the batch axis."""
+        rest = [a for a in range(len(value.shape)) if a not in axes]
+        kept = tuple(1 if a in axes else n for a, n in enumerate(value.shape))
+        shape = kept if keep else tuple(value.shape[a] for a in rest)
+        count = prod(value.shape[a] for a in axes)
+        entries = np.arange(value.size).reshape(value.shape).transpose([*rest, *axes])
+        return self.select(value, entries, kept, 1 / count).reshaped(shape, value.batched)
+
+    def _pool(self, value: Value, window: Window) -> MaxPool:
+        axes = len(window.size)
+        if len(value.shape) != axes + 1:
+            raise InputError(f"expected an input with {axes + 1} axes (channels first), got {value.shape}")
+        image = (value.shape[0], *((1, value.shape[1]) if axes == 1 else value.shape[1:]))
+        planar = window.planar()
+        size, stride, padding, dilation = planar.pairs()
+        _positive((*size, *stride, *dilation), padding)
+        return MaxPool(value.index, image, size, stride, padding, dilation, planar.ceil)
+
+    @staticmethod
+    def _counts(node: MaxPool, axis: int, count_padding: bool) -> IntArray:
+        starts = np.arange(node.shape[1 + axis])[:, None] * node.stride[axis] - node.padding[axis]
+        taps = starts + np.arange(node.kernel[axis]) * node.dilation[axis]
+        length = node.in_shape[1 + axis]
+        low, high = (-node.padding[axis], length + node.padding[axis + 2]) if count_padding else (0, length)
+        return np.asarray(((taps >= low) & (taps < high)).sum(axis=1))
+
+    # -- the program -------------------------------------------------------------------------------------------
+
+    def finish(self, result: Value) -> Network:
+        """The program that computes ``result``: nodes it does not need are left out."""
+        if result.index == 0:
+            raise InputError("expected a model that computes something, got one that returns its input")
+        nodes: dict[int, Node] = {i + 1: self._renamed(node) for i, node in enumerate(self.nodes)}
+        for group, name in self.compositions:
+            _merge(nodes, group, name)
+        needed, queue = {0}, [result.index]
+        while queue:
+            index = queue.pop()
+            if index not in needed:
+                needed.add(index)
+                queue += nodes[index].sources
+        order = {old: new for new, old in enumerate(sorted(needed))}
+        kept = [_moved(nodes[old], order) for old in sorted(needed - {0})]
+        return Network.from_nodes(kept, self.input.shape)
+
+    def _renamed(self, node: Node) -> Node:
+        if not isinstance(node, Affine) or not {node.weight_name, node.bias_name} & self._dropped:
+            return node
+        weight = None if node.weight_name in self._dropped else node.weight_name
+        bias = None if node.bias_name in self._dropped else node.bias_name
+        return replace(node, weight_name=weight, bias_name=bias)
+
+
+def _moved(node: Node, order: dict[int, int]) -> Node:
+    if isinstance(node, Add | Concat):
+        return replace(node, sources=tuple(order[s] for s in node.sources))
+    return replace(node, source=order[node.source])
+
+
+def _merge(nodes: dict[int, Node], group: list[int], name: str | None) -> None:
+    """Join a run of affine maps into one composition; only the last may have a bias."""
+    parts = [nodes[index] for index in group]
+    affine = [part for part in parts if isinstance(part, Affine)]
+    inner = set(group[:-1])
+    used = [s for index, node in nodes.items() if index not in group for s in node.sources]
+    in_a_row = all(after.source == index for index, after in zip(group, affine[1:], strict=False))
+    if len(affine) < len(parts) or not in_a_row or inner & set(used) or any(p.bias is not None for p in affine[:-1]):
+        raise InputError(f"composition: expected affine maps in a row, got the nodes {group}")
+    operator = Composition([part.operator for part in affine])
+    nodes[group[-1]] = replace(affine[-1], source=affine[0].source, operator=operator, weight_name=name)
+
+
+def _common(a: Shape, b: Shape) -> Shape:
+    try:
+        return np.broadcast_shapes(a, b)
+    except ValueError as error:
+        raise InputError(f"shapes {a} and {b} do not broadcast") from error
+
+
+def _trimmed(shape: Shape) -> Shape:
+    first = next((i for i, n in enumerate(shape) if n != 1), len(shape))
+    return shape[first:]
+
+
+def _without_leading_ones(array: FloatArray, ndim: int) -> FloatArray | None:
+    extra = max(array.ndim - ndim, 0)
+    return array.reshape(array.shape[extra:]) if array.shape[:extra] == (1,) * extra else None
+
+
+def _positive(steps: tuple[int, ...], padding: tuple[int, ...]) -> None:
+    if min(steps) < 1 or min(padding) < 0:
+        raise InputError(f"expected positive window sizes and steps and no negative padding, got {steps}, {padding}")
+
+
+def _pooled(value: Value, node: MaxPool) -> Shape:
+    return node.shape if len(value.shape) == 3 else (node.shape[0], node.shape[2])

@@ -1,0 +1,211 @@
+"""A program as plain data: a JSON description of the nodes, and the arrays it refers to by key.
+
+The three array formats (``.npz``, ``.safetensors``, ``.pt``) share it. Parameters stand under their own names, so that
+the arrays look like the model's state dict; constants of the model stand under names that no parameter has.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy import sparse as sp
+
+from fiberscope.errors import InputError
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
+from fiberscope.network.operators import Composition, Convolution, Dense, Operator, Scale, Sparse
+
+KEY = "fiberscope"
+"""Where the description stands in a file."""
+
+VERSION = 1
+_RESERVED = (KEY, "__metadata__", "")
+
+
+@dataclass(slots=True)
+class Described:
+    """The description as JSON text, the parameters by name, and the other arrays by key."""
+
+    text: str = ""
+    parameters: dict[str, Any] = field(default_factory=dict)
+    constants: dict[str, Any] = field(default_factory=dict)
+
+
+def describe(net: Network, dtype: str) -> Described:
+    """Description and arrays of a network; numbers come in ``dtype``, which must hold them exactly.
+
+    >>> made = describe(Network([[[1.0]]], [[0.5]]), "float32")
+    >>> sorted(made.parameters), made.constants
+    (['0.bias', '0.weight'], {})
+    >>> restore(made.text, made.parameters)
+    Network(1-1; 2 parameters, 0 hidden neurons)
+    """
+    made = Described()
+    names = set(net.parameters)
+
+    def put(array: Any, name: str | None) -> str:
+        array = np.asarray(array)
+        stored = array.astype(dtype) if array.dtype.kind == "f" else array
+        own = name is not None and name not in _RESERVED
+        # Zeros of different sign count as one parameter; the second is stored on its own.
+        if name is not None and own and made.parameters.setdefault(name, stored).tobytes() == stored.tobytes():
+            return name
+        key = next(k for k in _keys() if k not in made.constants and k not in names)
+        made.constants[key] = stored
+        return key
+
+    nodes = [_describe_node(node, put) for node in net.nodes]
+    content = {"format": KEY, "version": VERSION, "input_shape": list(net.input_shape), "nodes": nodes}
+    made.text = json.dumps(content, separators=(",", ":"))
+    return made
+
+
+def _keys() -> Iterator[str]:
+    return (f"constant.{index}" for index in range(1 << 62))
+
+
+def _describe_node(node: Node, put: Any) -> dict[str, Any]:
+    match node:
+        case Affine():
+            names = {"weight_name": node.weight_name, "bias_name": node.bias_name}
+            bias = None if node.bias is None else put(node.bias, node.bias_name)
+            operator = _describe_operator(node.operator, node.weight_name, put)
+            return {"kind": "affine", "source": node.source, "operator": operator, "bias": bias, **names}
+        case PiecewiseLinear():
+            slopes: Any = float(node.slopes[0]) if node.slopes.size else 0.0
+            if np.full_like(node.slopes, slopes).tobytes() != node.slopes.tobytes():
+                slopes = put(node.slopes, None)
+            return {"kind": "piecewise", "source": node.source, "slopes": slopes, "shape": list(node.shape)}
+        case Add():
+            return {"kind": "add", "sources": list(node.sources), "shape": list(node.shape)}
+        case Concat():
+            shapes = [list(shape) for shape in node.shapes]
+            return {"kind": "concat", "sources": list(node.sources), "shapes": shapes, "axis": node.axis}
+        case MaxPool():
+            return {
+                "kind": "max_pool",
+                "source": node.source,
+                "in_shape": list(node.in_shape),
+                "kernel": list(node.kernel),
+                "stride": list(node.stride),
+                "padding": list(node.padding),
+                "dilation": list(node.dilation),
+                "ceil": node.ceil,
+            }
+
+
+def _describe_operator(operator: Operator, name: str | None, put: Any) -> dict[str, Any]:
+    if isinstance(operator, Composition):
+        # The name stands for the numbers of all parts together, so each part is stored as a constant.
+        return {"kind": "composition", "parts": [_describe_operator(o, None, put) for o in operator.operators]}
+    made = {
+        "kind": type(operator).__name__.lower(),
+        "in_shape": list(operator.in_shape),
+        "out_shape": list(operator.out_shape),
+        "array": put(operator.coefficients, name),
+    }
+    if isinstance(operator, Sparse):
+        made["indices"] = put(operator.matrix.indices.astype(np.int64), None)
+        made["indptr"] = put(operator.matrix.indptr.astype(np.int64), None)
+    elif isinstance(operator, Convolution):
+        made["stride"], made["padding"] = list(operator.stride), list(operator.padding)
+        made["dilation"], made["groups"] = list(operator.dilation), operator.groups
+    return made
+
+
+def restore(text: str, arrays: Mapping[str, Any]) -> Network:
+    """The network from its description and arrays; raises :class:`InputError` where they do not fit together."""
+    try:
+        content = json.loads(text)
+        if content["format"] != KEY or content["version"] != VERSION:
+            raise InputError(f"description: expected version {VERSION}, got {content['version']!r}")
+        nodes = [_restore_node(entry, arrays) for entry in content["nodes"]]
+        return Network.from_nodes(nodes, _integers(content["input_shape"]))
+    except InputError:
+        raise
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+        raise InputError(f"description: malformed ({type(error).__name__}: {_line(error)})") from error
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+def _integers(values: Any) -> tuple[int, ...]:
+    if not all(type(value) is int for value in values):
+        raise InputError(f"description: expected integers, got {values}")
+    return tuple(values)
+
+
+def _name(value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise InputError(f"description: expected a name, got {value!r}")
+    return value
+
+
+def _restore_node(entry: Any, arrays: Mapping[str, Any]) -> Node:
+    match entry["kind"]:
+        case "affine":
+            bias = None if entry["bias"] is None else arrays[entry["bias"]]
+            names = _name(entry["weight_name"]), _name(entry["bias_name"])
+            return Affine(int(entry["source"]), _restore_operator(entry["operator"], arrays), bias, *names)
+        case "piecewise":
+            shape, slopes = _integers(entry["shape"]), entry["slopes"]
+            if isinstance(slopes, str):
+                slopes = np.asarray(arrays[slopes]).reshape(shape)
+            return PiecewiseLinear(int(entry["source"]), np.asarray(slopes, dtype=np.float64), shape)
+        case "add":
+            return Add(_integers(entry["sources"]), _integers(entry["shape"]))
+        case "concat":
+            shapes = tuple(_integers(shape) for shape in entry["shapes"])
+            return Concat(_integers(entry["sources"]), shapes, *_integers([entry["axis"]]))
+        case "max_pool":
+            (a, b), (s, t), (d, e) = (_integers(entry[key]) for key in ("kernel", "stride", "dilation"))
+            p, q, r, u = _integers(entry["padding"])
+            return MaxPool(
+                int(entry["source"]),
+                _integers(entry["in_shape"]),
+                (a, b),
+                (s, t),
+                (p, q, r, u),
+                (d, e),
+                bool(entry["ceil"]),
+            )
+        case kind:
+            raise InputError(f"description: unknown kind of node {kind!r}")
+
+
+def _restore_operator(entry: Any, arrays: Mapping[str, Any]) -> Operator:
+    if entry["kind"] == "composition":
+        return Composition([_restore_operator(part, arrays) for part in entry["parts"]])
+    array = arrays[entry["array"]]
+    in_shape, out_shape = _integers(entry["in_shape"]), _integers(entry["out_shape"])
+    match entry["kind"]:
+        case "dense":
+            return Dense(array, in_shape)
+        case "scale":
+            return Scale(array, in_shape)
+        case "sparse":
+            structure = (np.asarray(array), np.asarray(arrays[entry["indices"]]), np.asarray(arrays[entry["indptr"]]))
+            return Sparse(checked_csr(structure, in_shape, out_shape), in_shape, out_shape)
+        case "convolution":
+            (s, t), (d, e) = _integers(entry["stride"]), _integers(entry["dilation"])
+            p, q, r, u = _integers(entry["padding"])
+            (groups,) = _integers([entry["groups"]])
+            return Convolution(array, in_shape, (s, t), (p, q, r, u), (d, e), groups)
+        case kind:
+            raise InputError(f"description: unknown operator {kind!r}")
+
+
+def checked_csr(structure: tuple[Any, Any, Any], in_shape: tuple[int, ...], out_shape: tuple[int, ...]) -> Any:
+    """A sparse matrix from a file; every index is checked, since compiled products trust them."""
+    shape = (int(np.prod(out_shape)), int(np.prod(in_shape)))
+    if any(part.ndim != 1 for part in structure) or any(part.dtype.kind not in "iu" for part in structure[1:]):
+        raise InputError("sparse matrix: expected vectors of values and integer indices")
+    matrix = sp.csr_array(structure, shape=shape)
+    matrix.check_format(full_check=True)
+    return matrix

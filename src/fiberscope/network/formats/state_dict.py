@@ -1,0 +1,101 @@
+"""Plain state dicts of other programs: dense layers in order, read as a ReLU chain.
+
+Such a file holds arrays and no architecture. Where the arrays are ``<layer>.weight`` (two axes) with or without
+``<layer>.bias`` (one axis) and their shapes chain, they are taken as a chain of dense layers with ReLU between them;
+anything else is refused with the advice to load the module itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fiberscope.errors import InputError
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
+from fiberscope.network.operators import Dense
+from fiberscope.numerics.arrays import real_array
+
+NESTED = ("state_dict", "model_state_dict")
+"""Keys under which training scripts put the state dict."""
+
+_ADVICE = "build the model and load that: fiberscope.load(module)"
+
+Layer = tuple[str, str | None]
+"""Names of a weight and of its bias."""
+
+
+def relu_chain(arrays: Mapping[str, Any], ordered: bool = True) -> Network:
+    """The ReLU chain that a plain state dict describes; ``ordered`` says whether the file keeps the layers' order.
+
+    >>> relu_chain({"fc1.weight": np.ones((3, 2)), "fc1.bias": np.zeros(3), "fc2.weight": np.ones((1, 3))})
+    Network(2-3-1; 12 parameters, 3 hidden neurons)
+    """
+    layers = _layers(arrays)
+    nodes: list[Node] = []
+    width: int | None = None
+    for weight_name, bias_name in layers if ordered else _in_order(layers, arrays):
+        weight = real_array(arrays[weight_name], weight_name, ndim=2)
+        bias = None if bias_name is None else real_array(arrays[bias_name], bias_name, ndim=1)
+        if min(weight.shape) == 0:
+            raise InputError(f"{weight_name}: expected at least one row and column, got {weight.shape}")
+        if bias is not None and len(bias) != len(weight):
+            raise InputError(f"{bias_name}: expected {len(weight)} entries, got {bias.shape}")
+        if width is not None:
+            if weight.shape[1] != width:
+                raise InputError(
+                    f"{weight_name}: expected {width} columns after the layer before, got {weight.shape}; {_ADVICE}"
+                )
+            nodes.append(PiecewiseLinear(len(nodes), np.zeros(width), (width,)))
+        nodes.append(Affine(len(nodes), Dense(weight), bias, weight_name, bias_name))
+        width = len(weight)
+    first = nodes[0]
+    assert isinstance(first, Affine)
+    return Network.from_nodes(nodes, first.operator.in_shape)
+
+
+def _layers(arrays: Mapping[str, Any]) -> list[Layer]:
+    """Pairs of weight and bias in the file's order, and nothing besides."""
+    if not arrays:
+        raise InputError(f"expected the weights of a network, got none; {_ADVICE}")
+    layers: list[Layer] = []
+    for name, array in arrays.items():
+        prefix, _, kind = name.rpartition(".")
+        axes = len(np.shape(array))
+        weight = f"{prefix}.weight" if prefix else "weight"
+        if kind == "weight" and axes == 2:
+            bias = name.removesuffix("weight") + "bias"
+            layers.append((name, bias if bias in arrays else None))
+        elif kind != "bias" or axes != 1 or weight not in arrays:
+            raise InputError(
+                f"expected only dense layers (<layer>.weight with 2 axes, <layer>.bias with 1), got {name} of shape "
+                f"{tuple(np.shape(array))}; {_ADVICE}"
+            )
+    return layers
+
+
+def _in_order(layers: list[Layer], arrays: Mapping[str, Any]) -> list[Layer]:
+    """The layers' order where the file does not keep it: by their numbers, else the only one whose shapes chain."""
+    if len({re.sub(r"\d+", "#", weight) for weight, _ in layers}) == 1:
+        return sorted(layers, key=lambda layer: [int(n) for n in re.findall(r"\d+", layer[0])])
+    shapes = {layer: np.shape(arrays[layer[0]]) for layer in layers}
+    found: list[list[Layer]] = []
+
+    def extend(chain: list[Layer], rest: list[Layer]) -> None:
+        if not rest:
+            found.append(chain)
+        for layer in rest:
+            if len(found) < 2 and (not chain or shapes[layer][1] == shapes[chain[-1]][0]):
+                extend([*chain, layer], [other for other in rest if other != layer])
+
+    if len(layers) <= 12:
+        extend([], layers)
+    if len(found) != 1:
+        raise InputError(
+            f"the order of the layers {', '.join(w for w, _ in layers)} is not in the file and does not follow "
+            f"from their shapes; {_ADVICE}"
+        )
+    return found[0]

@@ -1,0 +1,68 @@
+"""``.pt`` files: a state dict beside our description, read with ``weights_only=True`` so that no code can run."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fiberscope.errors import InputError
+from fiberscope.network.formats.program import KEY, describe, restore
+from fiberscope.network.formats.state_dict import NESTED, relu_chain
+from fiberscope.network.network import Network
+
+
+def read(path: Path, input_shape: tuple[int, ...] | None) -> Network:
+    """The network in a ``.pt`` file; one without our description is taken for a plain state dict."""
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        if zipfile.is_zipfile(path):
+            raise InputError(
+                "expected a state dict of tensors, got pickled objects, which could run code and are never read; "
+                "save module.state_dict(), or build the module and load that"
+            ) from error
+        raise InputError("expected a torch file, got something else or a damaged file") from error
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise InputError("expected a state dict saved by torch, got something else or a damaged file") from error
+    if not isinstance(content, Mapping):
+        raise InputError(f"expected a state dict of tensors, got a {type(content).__name__}")
+    if isinstance(content.get(KEY), str):
+        parts = [content.get("state_dict"), content.get("constants")]
+        return restore(
+            content[KEY], {k: v for part in parts if isinstance(part, Mapping) for k, v in _numpy(part).items()}
+        )
+    for key in NESTED:
+        if isinstance(content.get(key), Mapping):
+            return relu_chain(_numpy(content[key]))
+    return relu_chain(_numpy(content))
+
+
+def _numpy(tensors: Mapping[Any, Any]) -> dict[str, Any]:
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, torch.Tensor):
+            raise InputError(f"expected a state dict of tensors, got a {type(tensor).__name__} under {name!r}")
+        if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_meta:
+            raise InputError(f"{name}: expected a plain dense tensor, got {tensor.layout}, {tensor.dtype}")
+    # float16 and bfloat16 fit into float64; integers stay, for the indices of sparse operators.
+    return {
+        str(name): (tensor.detach().double() if tensor.is_floating_point() else tensor.detach()).numpy()
+        for name, tensor in tensors.items()
+    }
+
+
+def encode(net: Network, dtype: str) -> bytes:
+    """The bytes of a ``.pt`` file with the entries ``state_dict``, ``constants`` and our description."""
+    made = describe(net, dtype)
+    state, constants = (
+        {name: torch.from_numpy(array.copy()) for name, array in part.items()}
+        for part in (made.parameters, made.constants)
+    )
+    buffer = io.BytesIO()
+    torch.save({"state_dict": state, "constants": constants, KEY: made.text}, buffer)
+    return buffer.getvalue()

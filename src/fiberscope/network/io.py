@@ -1,0 +1,173 @@
+"""Loading and saving networks; each format lives in its own module, loaded when it is first needed."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from fiberscope.errors import FiberscopeError, InputError
+from fiberscope.network.formats.storage import narrowest, rounded
+from fiberscope.network.network import Network
+
+_FORMATS = "fiberscope.network.formats"
+_READERS = {
+    ".onnx": "onnx_reader",
+    ".npz": "arrays",
+    ".safetensors": "safetensors_file",
+    ".pt": "torch_file",
+    ".pth": "torch_file",
+}
+_WRITERS = _READERS | {".onnx": "onnx_writer"}
+
+
+def load(source: Any, input_shape: Sequence[int] | None = None) -> Network:
+    """A network from a model in memory or from a file.
+
+    Numbers are taken over exactly: float16 and float32 are float64 as they stand. Batch normalisation comes with its
+    stored statistics, dropout as the identity (what torch calls evaluation mode). Division by a constant, means and
+    standard deviations become factors rounded once to float64. Files never run code.
+
+    Parameters
+    ----------
+    source
+        A ``torch.nn.Module``, a fitted scikit-learn ``MLPClassifier`` or ``MLPRegressor`` (its values before the output
+        activation), a :class:`Network`, or the path of a file: ``.onnx``, ``.npz``, ``.safetensors`` or ``.pt``. A
+        plain state dict of dense layers is read as a ReLU chain.
+    input_shape
+        Shape of one input, without the batch axis; needed where the model does not tell it.
+
+    Raises
+    ------
+    InputError
+        The file is missing, damaged or of another format, numbers are not finite, or shapes do not fit.
+    UnsupportedModelError
+        A part of the model is not piecewise linear or not known; the message names the node.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> net = Network.random((2, 3, 1), seed=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(net, f"{folder}/net.npz")
+    ...     load(f"{folder}/net.npz")
+    Network(2-3-1; 13 parameters, 3 hidden neurons)
+    """
+    shape = _shape(input_shape)
+    if isinstance(source, Network):
+        return _with_input_shape(source, shape)
+    if isinstance(source, str | os.PathLike):
+        path = Path(os.fspath(source))
+        reader = _module(path, _READERS)
+        _check_file(path)
+        try:
+            return _with_input_shape(import_module(f"{_FORMATS}.{reader}").read(path, shape), shape)
+        except FiberscopeError as error:
+            raise type(error)(f"{path}: {error}") from error
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    # A model's library is imported already; looking at names keeps the other ones out.
+    libraries = {base.__module__.partition(".")[0] for base in type(source).__mro__}
+    if "torch" in libraries:
+        found: Network = import_module(f"{_FORMATS}.torch_module").read(source, shape)
+        return found
+    if "sklearn" in libraries:
+        return _with_input_shape(import_module(f"{_FORMATS}.sklearn_mlp").read(source, shape), shape)
+    raise InputError(
+        f"source: expected a torch module, a scikit-learn MLP or the path of a file, got {type(source).__name__}"
+    )
+
+
+def save(net: Network, path: str | os.PathLike[str], dtype: str | None = None) -> None:
+    """Write a network to a file; :func:`load` gives back the same program with bit-identical numbers.
+
+    The file appears whole or not at all.
+
+    Parameters
+    ----------
+    net
+        The network.
+    path
+        Where to; the ending says the format: ``.onnx``, ``.npz``, ``.safetensors`` or ``.pt``.
+    dtype
+        ``"float32"`` rounds every number, ``"float64"`` keeps all bits. By default float32 is used where it holds
+        every number exactly, float64 elsewhere.
+    """
+    if not isinstance(net, Network):
+        raise InputError(f"net: expected a Network, got {type(net).__name__}; load it first")
+    if dtype not in (None, "float32", "float64"):
+        raise InputError(f"dtype: expected 'float32', 'float64' or None, got {dtype!r}")
+    target = Path(os.fspath(path))
+    writer = _module(target, _WRITERS)
+    if target.is_dir() or not target.parent.is_dir():
+        what = "a folder of that name" if target.is_dir() else f"no folder {target.parent}"
+        raise InputError(f"{target}: expected a path for a new file, found {what}")
+    if dtype == "float32":
+        net = rounded(net)
+    content: bytes = import_module(f"{_FORMATS}.{writer}").encode(net, dtype or narrowest(net))
+    _write(target, content)
+
+
+def _shape(input_shape: Sequence[int] | None) -> tuple[int, ...] | None:
+    if input_shape is None:
+        return None
+    try:
+        shape = tuple(input_shape)
+        sizes = tuple(int(n) for n in shape)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"input_shape: expected positive integers, got {input_shape!r}") from error
+    if sizes != shape or min(sizes, default=1) < 1:
+        raise InputError(f"input_shape: expected positive integers, got {input_shape!r}")
+    return sizes
+
+
+def _with_input_shape(net: Network, shape: tuple[int, ...] | None) -> Network:
+    """Values are flat, so any shape of the right size will do."""
+    if shape is None or shape == net.input_shape:
+        return net
+    if prod(shape) != net.in_size:
+        raise InputError(f"input_shape: expected {net.input_shape} or as many entries, got {shape}")
+    return Network.from_nodes(net.nodes, shape)
+
+
+def _module(path: Path, table: dict[str, str]) -> str:
+    ending = path.suffix.lower()
+    if ending in table:
+        return table[ending]
+    close = difflib.get_close_matches(ending, table, n=1, cutoff=0.5)
+    hint = f" (closest: {close[0]})" if close else ""
+    known = ", ".join(sorted(table))
+    raise InputError(f"{path}: expected a file ending in {known}, got {ending or 'no ending'!r}{hint}")
+
+
+def _check_file(path: Path) -> None:
+    if path.is_dir():
+        raise InputError(f"{path}: expected a file, got a folder")
+    if not path.exists():
+        raise InputError(f"{path}: no such file")
+    if not path.is_file():
+        raise InputError(f"{path}: expected a regular file")
+    if path.stat().st_size == 0:
+        raise InputError(f"{path}: the file is empty")
+
+
+def _write(target: Path, content: bytes) -> None:
+    """Write beside the target and rename, so that readers never see half a file."""
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except OSError as error:
+        raise InputError(f"{target}: cannot be written ({error.strerror})") from error
+    finally:
+        with suppress(FileNotFoundError):
+            temporary.unlink()
