@@ -33,18 +33,10 @@ THREAD_VARIABLES = (
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     """The parsed command line."""
     parser = argparse.ArgumentParser(description="ratios against references and peers, measured in one run")
-    parser.add_argument(
-        "--quick", action="store_true", help="small cases, few rounds: does everything still run?"
-    )
-    parser.add_argument(
-        "--only", default="", metavar="TEXT", help="only cases whose method or network contains TEXT"
-    )
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="also write the rows and the machine to FILE"
-    )
-    parser.add_argument(
-        "--threads", type=int, default=1, metavar="N", help="threads of every library (default 1)"
-    )
+    parser.add_argument("--quick", action="store_true", help="small cases, few rounds: does everything still run?")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose method or network contains TEXT")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows and the machine to FILE")
+    parser.add_argument("--threads", type=int, default=1, metavar="N", help="threads of every library (default 1)")
     return parser.parse_args(given)
 
 
@@ -69,9 +61,7 @@ def collect(folder: Path) -> list[Case]:
 def chosen(cases: Sequence[Case], quick: bool, only: str) -> list[Case]:
     """The cases that the options leave."""
     return [
-        case
-        for case in cases
-        if (case.quick or not quick) and only.lower() in f"{case.method} {case.network}".lower()
+        case for case in cases if (case.quick or not quick) and only.lower() in f"{case.method} {case.network}".lower()
     ]
 
 

@@ -26,9 +26,7 @@ def report(name: str, net: fs.Network, points: np.ndarray) -> None:
     certified = net.signs(points)
     wrong = int((plain != certified.signs).sum())
     print(f"{name}: {plain.size} signs, {wrong} wrong in floats")
-    print(
-        f"    decided by a float error bound: {certified.by_float}, by balls: {certified.by_ball}, ", end=""
-    )
+    print(f"    decided by a float error bound: {certified.by_float}, by balls: {certified.by_ball}, ", end="")
     print(f"in exact arithmetic: {certified.by_exact}; exact zeros: {len(certified.zeros)}")
 
 

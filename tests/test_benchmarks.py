@@ -136,8 +136,6 @@ def test_wrong_case_in_a_folder_fails_the_command(bench: ModuleType, tmp_path: P
     assert bench.main(["--only", "no such case"], folder=tmp_path) == 2
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(2.5, "2.5 s"), (0.0125, "12.5 ms"), (3e-6, "3 µs"), (4e-9, "4 ns")]
-)
+@pytest.mark.parametrize(("seconds", "text"), [(2.5, "2.5 s"), (0.0125, "12.5 ms"), (3e-6, "3 µs"), (4e-9, "4 ns")])
 def test_times_are_readable(bench: ModuleType, seconds: float, text: str) -> None:
     assert bench.human(seconds) == text

@@ -16,9 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted({ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")})
-FENCE = re.compile(
-    r"^(?P<indent> *)```(?P<info>[^`\n]*)\n(?P<body>.*?)^(?P=indent)```\s*$", re.MULTILINE | re.DOTALL
-)
+FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^`\n]*)\n(?P<body>.*?)^(?P=indent)```\s*$", re.MULTILINE | re.DOTALL)
 OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
@@ -45,9 +43,7 @@ def run_page(path: Path) -> None:
     runner = doctest.DebugRunner(optionflags=OPTIONS)
     for block in blocks(path.read_text(encoding="utf-8")):
         if ">>>" in block.code:
-            test = doctest.DocTestParser().get_doctest(
-                block.code, names, path.name, str(path), block.line - 1
-            )
+            test = doctest.DocTestParser().get_doctest(block.code, names, path.name, str(path), block.line - 1)
             test.globs = names  # the parser copies the namespace; the page shares one
             try:
                 runner.run(test, clear_globs=False)
@@ -66,9 +62,7 @@ def runnable_pages() -> list[Path]:
 
 
 @pytest.mark.parametrize("page", runnable_pages(), ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_page_runs_and_prints_what_it_says(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_page_runs_and_prints_what_it_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_page(page)
 
