@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
+import numba
 import numpy as np
 
 from fiberscope.numerics.floats import FloatArray, IntArray, SignArray
@@ -61,6 +63,7 @@ class Cells:
     domain_signs: SignArray | None = None
     complete: bool = True
     _vertex_cache: dict[int, Incidence] = field(default_factory=dict, repr=False)
+    _sign_cache: dict[int, SignArray] = field(default_factory=dict, repr=False)
 
     @property
     def dimension(self) -> int:
@@ -112,11 +115,23 @@ class Cells:
         """Sign vectors of the ``k``-cells, ``(cells, num_signs)``."""
         if k == 0:
             return self.vertex_signs
-        inside = self.vertices_of(k)
-        if len(inside) == 0:
-            return np.zeros((0, self.vertex_signs.shape[1]), dtype=np.int8)
-        gathered = self.vertex_signs[inside.indices]
-        return np.asarray(
-            np.maximum.reduceat(gathered, inside.indptr[:-1], axis=0)
-            + np.minimum.reduceat(gathered, inside.indptr[:-1], axis=0)
-        )
+        if k not in self._sign_cache:
+            inside = self.boundary[k - 1]
+            signs = np.zeros((len(inside), self.vertex_signs.shape[1]), dtype=np.int8)
+            _join_signs(inside.indptr, inside.indices, self.signs(k - 1), signs)
+            # What lies deep inside is only a step on the way; regions and their facets are asked for again.
+            for deep in [j for j in self._sign_cache if j < self.dimension - 1]:
+                del self._sign_cache[deep]
+            self._sign_cache[k] = signs
+        return self._sign_cache[k]
+
+
+@numba.njit(cache=True)
+def _join_signs(indptr: Any, indices: Any, facet_signs: Any, signs: Any) -> None:
+    """The one non-zero sign among the facets of every cell; -1 and 1 never meet, so their bits can be joined."""
+    for c in range(len(indptr) - 1):
+        own = signs[c]
+        for k in range(indptr[c], indptr[c + 1]):
+            other = facet_signs[indices[k]]
+            for j in range(len(own)):
+                own[j] |= other[j]

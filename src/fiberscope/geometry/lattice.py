@@ -46,9 +46,7 @@ _T = -1
 """Key of the homogeneous coordinate among the live values."""
 
 
-def lattice_cells(
-    net: Network, domain: Domain, progress: Progress | None = None, limit: int | None = None
-) -> Cells:
+def lattice_cells(net: Network, domain: Domain, progress: Progress | None = None, limit: int | None = None) -> Cells:
     """All cells of the canonical complex of ``net`` on ``domain``, of every dimension.
 
     The result is not ``complete`` when interrupted, or when there are more than ``limit`` regions: then it is the
@@ -175,7 +173,7 @@ class _Level:
     def reserve(self, cells: int, places: int) -> None:
         """Room for so many more cells and entries of the pool."""
         if self.count + cells > len(self.start):
-            size = self.count + cells + (self.count + cells) // 2
+            size = 2 * (self.count + cells)
             if self.count + cells > _MAX_CELLS:
                 raise TooLargeError(f"a complex of more than {_MAX_CELLS} cells of one dimension")
             for name in ("start", "length", "link", "masks"):
@@ -184,7 +182,7 @@ class _Level:
             rank[: len(self.rank)] = self.rank
             self.rank = rank
         if self.used + places > len(self.pool):
-            self.pool = grown(self.pool, self.used + places + (self.used + places) // 2)
+            self.pool = grown(self.pool, 2 * (self.used + places))
 
     @property
     def arrays(self) -> tuple[Any, ...]:
@@ -227,8 +225,9 @@ class _Builder:
         self.exact = ExactVertices(net, start.points, self._parents_of)
         self.exact_decisions = self.float_decisions = 0
         self.complete = True
-        self.last_use = [max((i for i, n in enumerate(net.nodes) if k in n.sources), default=-1)
-                         for k in range(len(net.nodes) + 1)]
+        self.last_use = [
+            max((i for i, n in enumerate(net.nodes) if k in n.sources), default=-1) for k in range(len(net.nodes) + 1)
+        ]
 
     @property
     def dimension(self) -> int:
@@ -338,6 +337,9 @@ class _Builder:
             else:
                 values[key] = part
         self.inputs = values[0]
+        self.exact.forget()
+        if layer.end == self.sides + self.net.num_signs or not self.complete:
+            return  # the last activation: nobody asks for its values
         source = values[layer.source]
         slopes = np.where(signs > 0, 1.0, node.slopes)
         bound = np.where(slopes == 1, source.error, round_up(np.abs(slopes) * source.error, 2))
@@ -346,7 +348,6 @@ class _Builder:
         values[layer.index + 1] = Bounded(
             np.where(zero, 0.0, slopes * source.value), np.where(zero, 0.0, round_up(bound + rounding, 2))
         )
-        self.exact.forget()
 
     # -- neurons -----------------------------------------------------------------------------------------------
 
@@ -410,7 +411,7 @@ class _Builder:
         last = first + len(edges)
         if last > len(self.table):
             for name in ("table", "error", "signs", "parents"):
-                setattr(self, name, grown(getattr(self, name), last + last // 2))
+                setattr(self, name, grown(getattr(self, name), 2 * last))
         if len(level.start) > len(self.carrier):
             self.carrier = grown(self.carrier, len(level.start))
         where = (layer.begin, layer.end, layer.slices[layer.source].start)
