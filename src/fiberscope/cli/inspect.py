@@ -90,7 +90,9 @@ def _symmetries(result: Any) -> list[str]:
         )
     for layer, groups in result.coincident:
         count = sum(map(len, groups))
-        lines.append(f"layer {layer}: {count} neurons lie on {len(groups)} shared hyperplanes, {_clip(str(groups), 60)}")
+        lines.append(
+            f"layer {layer}: {count} neurons lie on {len(groups)} shared hyperplanes, {_clip(str(groups), 60)}"
+        )
     return lines
 
 

@@ -164,9 +164,7 @@ def _symmetry(subject: Subject) -> Section:
     widths = subject.net.widths[1:-1]
     moved = permute(subject.net, [rng.permutation(n) for n in widths])
     moved = rescale(moved, [2.0 ** rng.integers(-3, 4, n) for n in widths])
-    distance = np.sqrt(
-        sum(float(((subject.net.parameters[k] - v) ** 2).sum()) for k, v in moved.parameters.items())
-    )
+    distance = np.sqrt(sum(float(((subject.net.parameters[k] - v) ** 2).sum()) for k, v in moved.parameters.items()))
     grid = rng.uniform(subject.box.low, subject.box.high, (100_000, 2))
     gap = float(np.abs(subject.net(grid) - moved(grid)).max())
     return Section(
