@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import difflib
 import os
-import uuid
 from collections.abc import Sequence
-from contextlib import suppress
 from importlib import import_module
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from fiberscope.errors import FiberscopeError, InputError
+from fiberscope.files import write_atomically
 from fiberscope.network.formats.storage import narrowest, rounded
 from fiberscope.network.network import Network
 
@@ -111,7 +110,10 @@ def save(net: Network, path: str | os.PathLike[str], dtype: str | None = None) -
     if dtype == "float32":
         net = rounded(net)
     content: bytes = import_module(f"{_FORMATS}.{writer}").encode(net, dtype or narrowest(net))
-    _write(target, content)
+    try:
+        write_atomically(target, content)
+    except OSError as error:
+        raise InputError(f"{target}: cannot be written ({error.strerror})") from error
 
 
 def _shape(input_shape: Sequence[int] | None) -> tuple[int, ...] | None:
@@ -155,19 +157,3 @@ def _check_file(path: Path) -> None:
         raise InputError(f"{path}: expected a regular file")
     if path.stat().st_size == 0:
         raise InputError(f"{path}: the file is empty")
-
-
-def _write(target: Path, content: bytes) -> None:
-    """Write beside the target and rename, so that readers never see half a file."""
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except OSError as error:
-        raise InputError(f"{target}: cannot be written ({error.strerror})") from error
-    finally:
-        with suppress(FileNotFoundError):
-            temporary.unlink()

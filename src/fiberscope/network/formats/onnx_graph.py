@@ -1,0 +1,202 @@
+"""An ONNX graph while it is read: its constants, its values so far, and the notes that our own files carry."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from fiberscope.errors import InputError, UnsupportedModelError
+from fiberscope.network.formats.build import Builder, Named, Value
+from fiberscope.network.formats.onnx_tensors import FLOATS, Constant
+from fiberscope.numerics.arrays import real_array
+
+METADATA = "fiberscope"
+"""Key of our notes: names of constants, shapes of operators. They never change the function."""
+
+
+class Graph:
+    """The nodes that the output needs, in the file's order, and what is known of their inputs."""
+
+    def __init__(self, model: Any, folder: Path, input_shape: tuple[int, ...] | None) -> None:
+        graph = model.graph
+        self.notes = Notes(model)
+        self.constants: dict[str, Constant] = {}
+        for tensor in graph.initializer:
+            self.constants[tensor.name] = Constant(tensor.name, tensor, folder, True)
+        for tensor in graph.sparse_initializer:
+            self.constants[tensor.values.name] = Constant(tensor.values.name, tensor, folder, True)
+        self.folder = folder
+        inputs = [value for value in graph.input if value.name not in self.constants]
+        for kind, values in (("input", inputs), ("output", graph.output)):
+            if len(values) != 1:
+                names = ", ".join(value.name for value in values)
+                raise UnsupportedModelError(f"expected a graph with one {kind}, got {len(values)} ({names})")
+        self.result = graph.output[0].name
+        self.nodes = _needed(graph, self.result)
+        uses = Counter(name for node in self.nodes for name in node.input)
+        self.uses = uses + Counter([self.result])
+        self.aliases: dict[str, str] = {}
+        shape, batched, self.batch = _input_shape(inputs[0], input_shape)
+        self.builder = Builder(shape, batched)
+        self.values: dict[str, Value] = {inputs[0].name: self.builder.input}
+
+    # -- access to inputs --------------------------------------------------------------------------------------
+
+    def value(self, node: Any, index: int = 0) -> Value:
+        """A computed input."""
+        name = node.input[index]
+        if name in self.values:
+            return self.values[name]
+        if name in self.constants:
+            raise UnsupportedModelError(f"input {name!r} is a constant; expected a computed value")
+        raise InputError(f"input {name!r} is not defined before its use")
+
+    def constant(self, node: Any, index: int) -> Constant | None:
+        """A constant input, or None where it is absent or computed."""
+        name = node.input[index] if index < len(node.input) else ""
+        return self.constants.get(name)
+
+    def named(self, constant: Constant) -> Named:
+        return Named(constant.floats(), self.notes.parameter(constant))
+
+    def required(self, node: Any, index: int, what: str) -> Named:
+        found = self.constant(node, index)
+        if found is None:
+            raise UnsupportedModelError(f"its {what} is not a constant; a product of computed values is not linear")
+        return self.named(found)
+
+    def optional(self, node: Any, index: int, what: str) -> Named | None:
+        given = index < len(node.input) and node.input[index]
+        return self.required(node, index, what) if given else None
+
+    def private(self, name: str) -> bool:
+        """Whether nobody else reads this value, also not under the name it had before a reshape."""
+        while self.uses[name] == 1 and name in self.aliases:
+            name = self.aliases[name]
+        return self.uses[name] == 1
+
+    def aligned(self, named: Named, value: Value) -> Named:
+        """A constant without the batch axis, so that it broadcasts against the value's shape."""
+        array = named.array
+        rank = len(value.shape) + value.batched
+        if value.batched and array.ndim >= rank:
+            if array.ndim > rank or array.shape[0] != 1:
+                raise UnsupportedModelError(f"a constant of shape {array.shape} changes the batch of {value.shape}")
+            array = array.reshape(array.shape[1:])
+        return Named(array, named.name)
+
+    def reshaped(self, value: Value, dims: list[int]) -> Value:
+        """The value in a new full shape, whose first axis is the batch where it can be."""
+        if dims and dims[0] in (1, self.batch) and prod(dims[1:]) == value.size:
+            return value.reshaped(dims[1:])
+        if prod(dims) != value.size or (value.batched and self.batch > 1):
+            raise InputError(f"cannot reshape {value.shape} to {tuple(dims)}")
+        return value.reshaped(dims, batched=False)
+
+    def full(self, value: Value) -> list[int]:
+        return [*([self.batch] if value.batched else []), *value.shape]
+
+
+class Attributes:
+    """Attributes of a node, by name with defaults."""
+
+    def __init__(self, node: Any) -> None:
+        self.found = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
+
+    def number(self, name: str, default: float) -> float:
+        return float(real_array(float(self.found.get(name, default)), name))
+
+    def integer(self, name: str, default: int) -> int:
+        return int(self.found.get(name, default))
+
+    def integers(self, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
+        values = tuple(int(n) for n in self.found.get(name, default))
+        if default and len(values) != len(default):
+            raise InputError(f"{name}: expected {len(default)} integers, got {values}")
+        return values
+
+    def text(self, name: str, default: str) -> str:
+        value = self.found.get(name, default)
+        return value.decode() if isinstance(value, bytes) else str(value)
+
+
+class Notes:
+    """What our own writer noted beside the graph, all of it checked before use."""
+
+    def __init__(self, model: Any) -> None:
+        text = next((entry.value for entry in model.metadata_props if entry.key == METADATA), "{}")
+        try:
+            content = json.loads(text)
+            self.constants = {str(name) for name in content.get("constants", ())}
+            self.names = {str(k): str(v) for k, v in content.get("names", {}).items()}
+            self.shapes = {
+                str(k): (tuple(map(int, a)), tuple(map(int, b))) for k, (a, b) in content.get("shapes", {}).items()
+            }
+            self.compositions = [(list(map(str, names)), name) for names, name in content.get("compositions", ())]
+            given = content.get("input_shape")
+            self.input_shape = None if given is None else tuple(map(int, given))
+        except (ValueError, TypeError, AttributeError) as error:
+            raise InputError("the notes under 'fiberscope' in the file's metadata are malformed") from error
+        self.made: dict[str, int] = {}
+
+    def parameter(self, constant: Constant) -> str | None:
+        if constant.name in self.constants:
+            return None
+        return self.names.get(constant.name, constant.name)
+
+    def groups(self) -> list[tuple[list[int], str | None]]:
+        found = []
+        for names, weight_name in self.compositions:
+            if not all(name in self.made for name in names):
+                continue  # the graph was cut by someone else; its parts stay apart
+            found.append(([self.made[name] for name in names], None if weight_name is None else str(weight_name)))
+        return found
+
+
+def _needed(graph: Any, result: str) -> list[Any]:
+    """Nodes that the output depends on, in the file's order."""
+    wanted, kept = {result}, []
+    for node in reversed(graph.node):
+        if wanted & set(node.output):
+            wanted |= set(node.input)
+            kept.append(node)
+    return kept[::-1]
+
+
+def _input_shape(value: Any, given: tuple[int, ...] | None) -> tuple[tuple[int, ...], bool, int]:
+    """Shape without the batch axis, whether there is a batch axis, and the batch size (1 where it is open)."""
+    tensor = value.type.tensor_type
+    if tensor.elem_type not in FLOATS:
+        kind = onnx.TensorProto.DataType.Name(tensor.elem_type)
+        raise UnsupportedModelError(f"input {value.name!r} has type {kind}; expected FLOAT16, FLOAT or DOUBLE")
+    known = tensor.HasField("shape")
+    dims = [d.dim_value if d.HasField("dim_value") and d.dim_value > 0 else None for d in tensor.shape.dim]
+    if given is not None:
+        if not known or _fits(given, dims[1:]):
+            return given, True, (dims[0] if known and dims and dims[0] else 1)
+        if _fits(given, dims):
+            return given, False, 1
+        static = [n for n in dims[1:] if n is not None]
+        if len(static) == len(dims) - 1 and prod(static) == prod(given):
+            return tuple(static), True, dims[0] or 1
+        raise InputError(f"input_shape: expected {_text(dims[1:])} (without the batch axis), got {given}")
+    if known and len(dims) == 1 and dims[0]:
+        return (dims[0],), False, 1
+    inner = [n for n in dims[1:] if n is not None]
+    if not known or len(dims) < 2 or len(inner) < len(dims) - 1:
+        shape = _text(dims) if known else "unknown"
+        raise InputError(f"input {value.name!r} has the open shape {shape}; give input_shape without the batch axis")
+    return tuple(inner), True, dims[0] or 1
+
+
+def _fits(shape: tuple[int, ...], dims: list[int | None]) -> bool:
+    return len(shape) == len(dims) and all(d is None or n == d for n, d in zip(shape, dims, strict=True))
+
+
+def _text(dims: list[int | None]) -> str:
+    return "(" + ", ".join("?" if n is None else str(n) for n in dims) + ")"

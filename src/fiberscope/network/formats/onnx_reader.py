@@ -1,0 +1,67 @@
+"""Reading ONNX graphs with the ``onnx`` package alone.
+
+One input and one output; the first axis of the input is the batch (of any declared size), unless the input is a single
+vector. Constants come from initializers or ``Constant`` nodes, and their names become the names of parameters.
+A constant that enters with changed numbers (subtracted, divided by, scaled by ``beta``) comes without a name.
+An ``Add`` of a constant right after the linear map it belongs to becomes the bias of that map.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+from fiberscope.errors import FiberscopeError, InputError, UnsupportedModelError
+from fiberscope.network.formats.onnx_graph import Attributes, Graph
+from fiberscope.network.formats.onnx_operators import ALIASES, HANDLERS
+from fiberscope.network.formats.onnx_tensors import Constant
+from fiberscope.network.network import Network
+
+
+def read(path: Path, input_shape: tuple[int, ...] | None) -> Network:
+    """The network in an ``.onnx`` file; ``input_shape`` only where the file leaves it open."""
+    try:
+        model = onnx.load_model_from_string(path.read_bytes())
+    except (DecodeError, ValueError, TypeError) as error:
+        raise InputError("expected an ONNX file, got something else or a damaged file") from error
+    if not model.graph.node or not model.graph.output:
+        raise InputError("expected an ONNX file with a graph, got something else or a damaged file")
+    graph = Graph(model, path.parent, input_shape)
+    for node in graph.nodes:
+        where = f"node {node.name or node.output[0]!r} ({node.op_type})"
+        try:
+            _step(graph, node)
+        except FiberscopeError as error:
+            raise type(error)(f"{where}: {error}") from error
+        except (KeyError, IndexError, ValueError, TypeError, AttributeError, OverflowError) as error:
+            reason = " ".join(str(error).split())
+            raise InputError(f"{where}: malformed ({type(error).__name__}: {reason})") from error
+    if graph.result not in graph.values:
+        raise InputError(f"expected an output {graph.result!r} that depends on the input")
+    graph.builder.compositions = graph.notes.groups()
+    net = graph.builder.finish(graph.values[graph.result])
+    shape = graph.notes.input_shape
+    return net if shape is None or prod(shape) != net.in_size else Network.from_nodes(net.nodes, shape)
+
+
+def _step(graph: Graph, node: Any) -> None:
+    known = node.domain in ("", "ai.onnx")
+    handler = HANDLERS.get(node.op_type) if known else None
+    if handler is None:
+        origin = "" if known else f" of domain {node.domain}"
+        raise UnsupportedModelError(f"operator{origin} is not piecewise linear or not supported")
+    extra = [name for name in node.output[1:] if name and graph.uses[name]]
+    if extra:
+        raise UnsupportedModelError(f"its further output {extra[0]!r} is used, which is not supported")
+    if node.op_type in ALIASES and node.input[0] in graph.values:
+        graph.aliases[node.output[0]] = node.input[0]
+    result = handler(graph, node, Attributes(node))
+    if isinstance(result, Constant):
+        graph.constants[node.output[0]] = result
+    else:
+        graph.values[node.output[0]] = result
+        graph.notes.made[node.name] = result.index

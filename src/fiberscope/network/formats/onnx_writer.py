@@ -1,0 +1,244 @@
+"""Writing networks as ONNX graphs that other tools run, and that :mod:`onnx_reader` reads back bit for bit.
+
+The graph holds the whole function. What it cannot say (which tensors are constants of the model rather than parameters,
+the image shape before a dense layer, which maps form one composition) stands as notes in the file's metadata.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from onnx import helper, numpy_helper
+
+from fiberscope.errors import TooLargeError
+from fiberscope.network.formats.onnx_graph import METADATA
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
+from fiberscope.network.operators import Composition, Convolution, Dense, Operator, Scale, Shape, Sparse
+from fiberscope.numerics.floats import FloatArray
+
+OPSET, IR_VERSION = 13, 8
+"""Old enough for every runtime in use; nothing newer is needed."""
+
+_LIMIT = (1 << 31) - (1 << 16)
+"""Protocol buffers end at 2 GiB."""
+
+
+def encode(net: Network, dtype: str) -> bytes:
+    """The bytes of an ``.onnx`` file with tensors of ``dtype``, which must hold every number exactly."""
+    need = sum(array.size for array in net.parameters.values()) * np.dtype(dtype).itemsize
+    if need > _LIMIT:
+        raise TooLargeError(f"an ONNX file holds at most 2 GiB, the parameters need {need / 2**30:.1f} GiB")
+    model = _Writer(net, dtype).model()
+    return bytes(model.SerializeToString())
+
+
+class _Writer:
+    """Emits one node after the other; ``values[k]`` is the tensor of value ``k`` with its shape."""
+
+    def __init__(self, net: Network, dtype: str) -> None:
+        self.net, self.dtype = net, dtype
+        self.taken: set[str] = set(net.parameters)
+        self.nodes: list[Any] = []
+        self.tensors: dict[str, Any] = {}
+        self.sparse: list[Any] = []
+        self.notes: dict[str, Any] = {"constants": [], "names": {}, "shapes": {}, "compositions": []}
+        self.stored: dict[str, tuple[str, bytes, Shape]] = {}
+        self.reshapes: dict[tuple[str, Shape], str] = {}
+        self.input = self.fresh("input")
+        self.values: list[tuple[str, Shape]] = [(self.input, net.input_shape or (1,))]
+
+    def model(self) -> Any:
+        for node in self.net.nodes:
+            self.values.append(self.write(node))
+        output, shape = self.fresh("output"), self.values[-1][1]
+        self.nodes[-1].output[0] = output  # the last tensor has no reader
+        if not self.net.input_shape:
+            self.notes["input_shape"] = []
+        kind = helper.np_dtype_to_tensor_dtype(np.dtype(self.dtype))
+        graph = helper.make_graph(
+            self.nodes,
+            "fiberscope",
+            [helper.make_tensor_value_info(self.input, kind, ["N", *self.values[0][1]])],
+            [helper.make_tensor_value_info(output, kind, ["N", *shape])],
+            list(self.tensors.values()),
+            sparse_initializer=self.sparse,
+        )
+        opsets = [helper.make_opsetid("", OPSET)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="fiberscope")
+        helper.set_model_props(model, {METADATA: json.dumps(self.notes)})
+        return model
+
+    # -- names and tensors -------------------------------------------------------------------------------------
+
+    def fresh(self, stem: str) -> str:
+        """A name that no tensor has yet."""
+        candidates: Iterator[str] = (f"{stem}_{k}" if k else stem for k in range(len(self.taken) + 1))
+        name = next(name for name in candidates if name not in self.taken)
+        self.taken.add(name)
+        return name
+
+    def tensor(self, array: FloatArray, parameter: str | None, stem: str) -> str:
+        """Store an array once under its parameter's name; constants get a name of their own."""
+        key = (array.tobytes(), array.shape)
+        if parameter is not None and parameter in self.stored:
+            name, *before = self.stored[parameter]
+            if tuple(before) == key:
+                return name
+        name = self.claim(parameter, key, stem)
+        self.tensors[name] = numpy_helper.from_array(array.astype(self.dtype), name)
+        return name
+
+    def claim(self, parameter: str | None, key: tuple[bytes, Shape], stem: str) -> str:
+        """The name of a new tensor: the parameter's own, or a fresh one for a constant or a second layout."""
+        name = parameter if parameter and parameter not in self.stored else self.fresh(stem)
+        if parameter is None:
+            self.notes["constants"].append(name)
+        else:
+            self.stored.setdefault(parameter, (name, *key))
+            if name != parameter:
+                self.notes["names"][name] = parameter
+        return name
+
+    def emit(self, kind: str, inputs: list[str], **attributes: Any) -> str:
+        """One ONNX node; gives its output, which is also the node's name."""
+        name = self.fresh(kind.lower())
+        self.nodes.append(helper.make_node(kind, inputs, [name], name, **attributes))
+        return name
+
+    def shaped(self, value: tuple[str, Shape], shape: Shape) -> str:
+        """The tensor of a value in the wanted shape."""
+        name, now = value
+        if now == shape:
+            return name
+        if (name, shape) not in self.reshapes:
+            target = self.fresh("shape")
+            self.tensors[target] = numpy_helper.from_array(np.array([-1, *shape], dtype=np.int64), target)
+            self.reshapes[name, shape] = self.emit("Reshape", [name, target])
+        return self.reshapes[name, shape]
+
+    # -- nodes -------------------------------------------------------------------------------------------------
+
+    def write(self, node: Node) -> tuple[str, Shape]:
+        match node:
+            case Affine():
+                return self.affine(node)
+            case PiecewiseLinear():
+                return self.activation(node), node.shape
+            case Add():
+                inputs = [self.shaped(self.values[s], node.shape) for s in node.sources]
+                return self.emit("Add" if len(inputs) == 2 else "Sum", inputs), node.shape
+            case Concat():
+                pairs = zip(node.sources, node.shapes, strict=True)
+                inputs = [self.shaped(self.values[s], shape) for s, shape in pairs]
+                return self.emit("Concat", inputs, axis=node.axis + 1), node.shape
+            case MaxPool():
+                attributes = {
+                    "kernel_shape": node.kernel,
+                    "strides": node.stride,
+                    "pads": node.padding,
+                    "dilations": node.dilation,
+                    "ceil_mode": int(node.ceil),
+                }
+                image = self.shaped(self.values[node.source], node.in_shape)
+                return self.emit("MaxPool", [image], **attributes), node.shape
+
+    def activation(self, node: PiecewiseLinear) -> str:
+        value = self.shaped(self.values[node.source], node.shape)
+        slope = node.slopes.reshape(-1)[:1]
+        if np.broadcast_to(slope, node.slopes.shape).tobytes() != node.slopes.tobytes():
+            return self.emit("PRelu", [value, self.tensor(node.slopes.reshape(node.shape), None, "slope")])
+        if slope.tobytes() == np.zeros(1).tobytes():
+            return self.emit("Relu", [value])
+        if np.float64(np.float32(slope[0])) == slope[0]:
+            return self.emit("LeakyRelu", [value], alpha=float(slope[0]))
+        # The attribute of LeakyRelu is a float32 even where tensors are float64.
+        return self.emit("PRelu", [value, self.tensor(slope, None, "slope")])
+
+    def affine(self, node: Affine) -> tuple[str, Shape]:
+        parts = node.operator.stages() if isinstance(node.operator, Composition) else (node.operator,)
+        weight_name = None if isinstance(node.operator, Composition) else node.weight_name
+        value, made = self.values[node.source], []
+        for index, part in enumerate(parts):
+            last = index + 1 == len(parts)
+            name, bias_done = self.linear(value, part, weight_name, node if last else None)
+            made.append(name)
+            value = (self.shaped((name, self.flat_shape(part)), part.out_shape), part.out_shape)
+        if isinstance(node.operator, Composition):
+            self.notes["compositions"].append([made, node.weight_name])
+        if node.bias is not None and not bias_done:
+            value = (self.emit("Add", [value[0], self.tensor(node.bias, node.bias_name, "bias")]), value[1])
+        return value
+
+    @staticmethod
+    def flat_shape(operator: Operator) -> Shape:
+        """The shape that the ONNX node of an operator gives."""
+        return (operator.out_size,) if isinstance(operator, Sparse | Dense) else operator.out_shape
+
+    def linear(
+        self, value: tuple[str, Shape], operator: Operator, weight_name: str | None, node: Affine | None
+    ) -> tuple[str, bool]:
+        """The ONNX node of one operator, and whether the bias of ``node`` went into it."""
+        match operator:
+            case Scale():
+                factors = self.tensor(operator.factors, weight_name, "scale")
+                return self.emit("Mul", [self.shaped(value, operator.in_shape), factors]), False
+            case Convolution():
+                inputs = [
+                    self.shaped(value, operator.in_shape),
+                    self.tensor(operator.kernel, weight_name, "kernel"),
+                ]
+                vector = None if node is None else self.channel_bias(node)
+                name = self.emit(
+                    "Conv",
+                    inputs if vector is None else [*inputs, vector],
+                    strides=operator.stride,
+                    pads=operator.padding,
+                    dilations=operator.dilation,
+                    group=operator.groups,
+                )
+                return name, vector is not None
+            case Dense():
+                inputs = [
+                    self.shaped(value, (operator.in_size,)),
+                    self.tensor(operator.matrix, weight_name, "weight"),
+                ]
+                bias = None if node is None else node.bias
+                if bias is not None and node is not None:
+                    inputs.append(self.tensor(bias, node.bias_name, "bias"))
+                name = self.emit("Gemm", inputs, transB=1)
+            case Sparse():
+                bias = None
+                inputs = [self.shaped(value, (operator.in_size,)), self.sparse_tensor(operator, weight_name)]
+                name = self.emit("Gemm", inputs, transB=1)
+            case _:
+                raise TypeError(f"no ONNX form of {operator}")  # pragma: no cover
+        if operator.in_shape != (operator.in_size,) or operator.out_shape != (operator.out_size,):
+            self.notes["shapes"][name] = [operator.in_shape, operator.out_shape]
+        return name, bias is not None
+
+    def channel_bias(self, node: Affine) -> str | None:
+        """The bias input of a convolution, where the bias is one number per channel and is only used as such."""
+        if node.bias is None or node.bias.shape != (node.shape[0], 1, 1):
+            return None
+        for other in self.net.nodes if node.bias_name is not None else ():
+            if isinstance(other, Affine) and node.bias_name in (other.weight_name, other.bias_name):
+                alone = other.weight_name != node.bias_name and isinstance(other.operator, Convolution)
+                if not alone or other.bias is None or other.bias.tobytes() != node.bias.tobytes():
+                    return None
+        return self.tensor(node.bias.reshape(-1), node.bias_name, "bias")
+
+    def sparse_tensor(self, operator: Sparse, weight_name: str | None) -> str:
+        """A sparse initializer; the pattern is the operator's own, explicit zeros included."""
+        matrix = operator.matrix
+        key = (matrix.data.tobytes(), matrix.shape)
+        name = self.claim(weight_name, key, "sparse")
+        rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+        places = (rows * matrix.shape[1] + matrix.indices).astype(np.int64)
+        values = numpy_helper.from_array(matrix.data.astype(self.dtype), name)
+        indices = numpy_helper.from_array(places, f"{name}_indices")
+        self.sparse.append(helper.make_sparse_tensor(values, indices, list(matrix.shape)))
+        return name
