@@ -75,6 +75,8 @@ class PiecewiseLinear:
 
     def __post_init__(self) -> None:
         slopes = real_array(self.slopes, "slope")
+        if slopes.shape == (prod(self.shape),):
+            slopes = slopes.reshape(self.shape)  # already flat, as when a node is replaced by a changed copy
         try:
             full = np.broadcast_to(slopes, self.shape).reshape(-1)
         except ValueError as error:
