@@ -44,7 +44,6 @@ class _Writer:
         self.taken: set[str] = set(net.parameters)
         self.nodes: list[Any] = []
         self.tensors: dict[str, Any] = {}
-        self.sparse: list[Any] = []
         self.notes: dict[str, Any] = {"constants": [], "names": {}, "shapes": {}, "compositions": []}
         self.stored: dict[str, tuple[str, bytes, Shape]] = {}
         self.reshapes: dict[tuple[str, Shape], str] = {}
@@ -65,7 +64,6 @@ class _Writer:
             [helper.make_tensor_value_info(self.input, kind, ["N", *self.values[0][1]])],
             [helper.make_tensor_value_info(output, kind, ["N", *shape])],
             list(self.tensors.values()),
-            sparse_initializer=self.sparse,
         )
         opsets = [helper.make_opsetid("", OPSET)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="fiberscope")
@@ -232,7 +230,10 @@ class _Writer:
         return self.tensor(node.bias.reshape(-1), node.bias_name, "bias")
 
     def sparse_tensor(self, operator: Sparse, weight_name: str | None) -> str:
-        """A sparse initializer; the pattern is the operator's own, explicit zeros included."""
+        """A constant in sparse form; the pattern is the operator's own, explicit zeros included.
+
+        Not a sparse initializer: the standard's type rules do not let Gemm read one.
+        """
         matrix = operator.matrix
         key = (matrix.data.tobytes(), matrix.shape)
         name = self.claim(weight_name, key, "sparse")
@@ -240,5 +241,6 @@ class _Writer:
         places = (rows * matrix.shape[1] + matrix.indices).astype(np.int64)
         values = numpy_helper.from_array(matrix.data.astype(self.dtype), name)
         indices = numpy_helper.from_array(places, f"{name}_indices")
-        self.sparse.append(helper.make_sparse_tensor(values, indices, list(matrix.shape)))
+        tensor = helper.make_sparse_tensor(values, indices, list(matrix.shape))
+        self.nodes.append(helper.make_node("Constant", [], [name], self.fresh("constant"), sparse_value=tensor))
         return name
