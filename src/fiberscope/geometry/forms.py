@@ -1,0 +1,167 @@
+"""Affine maps of a network on many cells at once, with error bounds, exactly, and what can influence what.
+
+On a cell with a given sign vector every value of the program is an affine function of the input. Here they are computed
+for many sign vectors in one batch of products. Where the bound leaves open whether two maps differ, the active paths
+through the network often prove that they do not; what is still open is decided in exact arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import flint
+import numpy as np
+
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
+from fiberscope.network.operators import Operator
+from fiberscope.network.run import exact_affine_values, winners
+from fiberscope.numerics.arithmetic import EXACT, Bounded, BoundedArithmetic
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, ObjectArray, SignArray, gamma, round_up
+
+_CHUNK = 1 << 17
+"""Numbers in the widest value of one batch: what fits a cache, since fresh memory costs more than arithmetic."""
+
+
+def batches(net: Network, count: int) -> Iterator[slice]:
+    """Slices of ``count`` sign vectors that keep the working memory bounded."""
+    widest = max(int(np.prod(shape)) for shape in net.shapes)
+    size = max(1, _CHUNK // ((net.in_size + 1) * widest))
+    return (slice(start, min(start + size, count)) for start in range(0, count, size))
+
+
+def output_forms(net: Network, signs: SignArray) -> Bounded:
+    """The network on every cell, ``(cells, out, n + 1)``: gradients, and the constant term last."""
+    shape = (len(signs), net.out_size, net.in_size + 1)
+    result = Bounded(np.empty(shape), np.empty(shape))
+    for rows in batches(net, len(signs)):
+        last = _forms(net.nodes, net.in_size, signs[rows])[-1]
+        result.value[rows], result.error[rows] = last.value.swapaxes(1, 2), last.error.swapaxes(1, 2)
+    return result
+
+
+def neuron_forms(net: Network, signs: SignArray, entries: IntArray) -> Bounded:
+    """For every cell the preactivation of one neuron, an entry of the sign vector each, as ``(cells, n + 1)``."""
+    shape = (len(signs), net.in_size + 1)
+    result = Bounded(np.zeros(shape), np.zeros(shape))
+    for rows in batches(net, len(signs)):
+        values = _forms(net.nodes, net.in_size, signs[rows])
+        start, wanted = 0, entries[rows]
+        for node in net.switches:
+            own = np.flatnonzero((wanted >= start) & (wanted < start + node.num_signs))
+            if len(own) and isinstance(node, PiecewiseLinear):
+                source = values[node.source]
+                at = rows.start + own
+                result.value[at] = source.value[own, :, wanted[own] - start]
+                result.error[at] = source.error[own, :, wanted[own] - start]
+            start += node.num_signs
+    return result
+
+
+def _forms(nodes: Sequence[Node], size: int, signs: SignArray) -> list[Bounded]:
+    """Every value of the program on every cell, ``(cells, n + 1, features)``."""
+    cells = len(signs)
+    identity = np.broadcast_to(np.eye(size + 1, size), (cells, size + 1, size))
+    values = [Bounded(identity, np.zeros(identity.shape))]
+    arithmetic, start = BoundedArithmetic(), 0
+    for node in nodes:
+        if isinstance(node, Affine):
+            value = _affine(node, values[node.source], arithmetic)
+        elif isinstance(node, PiecewiseLinear):
+            part = signs[:, None, start : start + node.num_signs]
+            start += node.num_signs
+            value = _scaled(values[node.source], np.where(part > 0, 1.0, node.slopes))
+        elif isinstance(node, MaxPool):
+            part = signs[:, start : start + node.num_signs]
+            start += node.num_signs
+            chosen = np.stack([winners(node, row) for row in part])[:, None, :]
+            source = values[node.source]
+            value = Bounded(*(np.take_along_axis(x, chosen, axis=2) for x in (source.value, source.error)))
+        else:
+            value = _joined(node, [values[s] for s in node.sources], arithmetic)
+        values.append(value)
+    return values
+
+
+def _affine(node: Affine, value: Bounded, arithmetic: BoundedArithmetic) -> Bounded:
+    cells, rows, width = value.value.shape
+    flat = Bounded(value.value.reshape(-1, width), value.error.reshape(-1, width))
+    result = arithmetic.affine(node.operator, None, flat)
+    total, error = (x.reshape(cells, rows, -1).copy() for x in (result.value, result.error))
+    if node.offset is not None:
+        total[:, -1] += node.offset
+        error[:, -1] = round_up(error[:, -1] + gamma(1) * np.abs(total[:, -1]), 2)
+    return Bounded(total, error)
+
+
+def _scaled(value: Bounded, slopes: FloatArray) -> Bounded:
+    result = slopes * value.value
+    plain = (slopes == 1) | (slopes == 0)
+    error = np.where(plain, slopes * value.error, round_up(np.abs(slopes) * value.error + gamma(1) * np.abs(result), 3))
+    return Bounded(result, error)
+
+
+def _joined(node: Add | Concat, parts: list[Bounded], arithmetic: BoundedArithmetic) -> Bounded:
+    if isinstance(node, Add):
+        return arithmetic.add(parts)
+    joined = [np.concatenate([getattr(p, name) for p in parts], axis=2) for name in ("value", "error")]
+    return Bounded(*(x if node.order is None else x[:, :, node.order] for x in joined))
+
+
+def exact_output(net: Network, signs: SignArray) -> ObjectArray:
+    """The network on one cell, ``(n + 1, out)`` in exact Arb numbers."""
+    with flint.ctx.workprec(EXACT):
+        return exact_affine_values(net.nodes, net.in_size, signs)[-1]
+
+
+def exact_neuron(net: Network, signs: SignArray, entry: int) -> ObjectArray:
+    """The preactivation of one neuron on one cell, ``(n + 1,)`` in exact Arb numbers."""
+    start = 0
+    for index, node in enumerate(net.nodes):
+        if isinstance(node, PiecewiseLinear | MaxPool):
+            if entry < start + node.num_signs:
+                with flint.ctx.workprec(EXACT):
+                    values = exact_affine_values(net.nodes[:index], net.in_size, signs)
+                return values[node.source][:, entry - start]
+            start += node.num_signs
+    raise IndexError(entry)
+
+
+def influence(net: Network, seeds: BoolArray, active: BoolArray) -> tuple[BoolArray, BoolArray]:
+    """What the seeds can reach along active paths, ``(cells, num_signs)`` and ``(cells, out)``.
+
+    ``seeds`` and ``active`` are ``(cells, num_signs)``: neurons to start behind, and neurons that let a path through.
+    False proves that the value does not depend on what the seeds do; weights that are zero let nothing through.
+    """
+    values: list[FloatArray] = [np.zeros((len(seeds), net.in_size))]
+    reached: list[BoolArray] = []
+    start = 0
+    for node in net.nodes:
+        if isinstance(node, Affine):
+            value = values[node.source]
+            for stage in node.operator.stages():
+                value = (_indicator(stage).apply(value) > 0).astype(np.float64)
+        elif isinstance(node, PiecewiseLinear | MaxPool):
+            columns = slice(start, start + node.num_signs)
+            start += node.num_signs
+            source = values[node.source]
+            if isinstance(node, PiecewiseLinear):
+                reached.append(source > 0)
+                value = ((source > 0) & active[:, columns] | seeds[:, columns]).astype(np.float64)
+            else:
+                inside = np.where(node.windows >= 0, source[:, node.windows], 0.0) > 0
+                reached.append(inside.reshape(len(seeds), -1))
+                own = seeds[:, columns].reshape(inside.shape)
+                value = (inside | own).any(axis=2).astype(np.float64)
+        elif isinstance(node, Add):
+            value = np.asarray(sum(values[s] for s in node.sources) > 0, dtype=np.float64)
+        else:
+            value = np.concatenate([values[s] for s in node.sources], axis=1)
+            value = value if node.order is None else value[:, node.order]
+        values.append(value)
+    joined = np.concatenate(reached, axis=1) if reached else np.zeros((len(seeds), 0), dtype=bool)
+    return joined, values[-1] > 0
+
+
+def _indicator(operator: Operator) -> Operator:
+    return operator.with_coefficients((operator.coefficients != 0).astype(np.float64))

@@ -1,0 +1,104 @@
+"""Sizes of cells: volumes, inner points and orthonormal bases of every cell, from the vertices up.
+
+The volume of a k-cell is the sum over its facets of ``distance(inner point, facet) * volume(facet) / k``, so that every
+face is measured once and shared by the cells around it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+
+from fiberscope.geometry.cells import Cells
+from fiberscope.numerics.floats import FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Metrics:
+    """Of the k-cells: inner points ``(cells, n)``, bases of their directions ``(cells, k, n)``, and volumes.
+
+    A cell with a direction at infinity has infinite volume; a cell that lies at infinity has a direction for a point,
+    no basis (zeros) and volume zero.
+    """
+
+    points: FloatArray
+    bases: FloatArray
+    volumes: FloatArray
+
+
+def metrics(cells: Cells, lowest: int) -> dict[int, Metrics]:
+    """Metrics of the cells of dimension ``lowest`` and above."""
+    far = np.zeros(len(cells.points), dtype=bool) if cells.rays is None else cells.rays
+    count, n = cells.points.shape
+    level = Metrics(cells.points, np.zeros((count, 0, n)), np.where(far, 0.0, 1.0))
+    found = {0: level}
+    for k in range(1, cells.dimension + 1):
+        inside = cells.boundary[k - 1]
+        points, bases = np.zeros((len(inside), n)), np.zeros((len(inside), k, n))
+        volumes, beyond = np.zeros(len(inside)), np.zeros(len(inside), dtype=bool)
+        _measure(inside.indptr, inside.indices, level.points, level.bases, level.volumes, far, points, bases, volumes,
+                 beyond)  # fmt: skip
+        far, level = beyond, Metrics(points, bases, volumes)
+        found[k] = level
+        found.pop(k - 1 if k - 1 < lowest else -1, None)
+    return found
+
+
+@numba.njit(cache=True)
+def _measure(
+    indptr: Any, indices: Any, facet_points: Any, facet_bases: Any, facet_volumes: Any, facet_far: Any, points: Any,
+    bases: Any, volumes: Any, far: Any,
+) -> None:  # fmt: skip
+    k, n = bases.shape[1], bases.shape[2]
+    offset, best = np.empty(n), np.empty(n)
+    for c in range(len(indptr) - 1):
+        begin, end = indptr[c], indptr[c + 1]
+        near_count = 0
+        for i in range(begin, end):
+            near_count += not facet_far[indices[i]]
+        far[c] = near_count == 0
+        for i in range(begin, end):
+            f = indices[i]
+            weight = 1.0 / (end - begin) if near_count == 0 else (1.0 if facet_far[f] else 1.0 / near_count)
+            for j in range(n):
+                points[c, j] += weight * facet_points[f, j]
+        if near_count == 0:
+            continue
+        largest, chosen, total = -1.0, -1, 0.0
+        for i in range(begin, end):
+            f = indices[i]
+            if facet_far[f]:
+                total = np.inf
+                continue
+            for j in range(n):
+                offset[j] = points[c, j] - facet_points[f, j]
+            _remove(offset, facet_bases[f])
+            _remove(offset, facet_bases[f])  # twice is enough (Kahan)
+            square = 0.0
+            for j in range(n):
+                square += offset[j] * offset[j]
+            distance = np.sqrt(square)
+            if distance > largest:
+                largest, chosen = distance, f
+                best[:] = offset
+            total += distance * facet_volumes[f]
+        volumes[c] = total / k
+        for h in range(k - 1):
+            bases[c, h] = facet_bases[chosen, h]
+        if largest > 0:
+            for j in range(n):
+                bases[c, k - 1, j] = best[j] / largest
+
+
+@numba.njit(cache=True, inline="always")
+def _remove(vector: Any, basis: Any) -> None:
+    """Take the components along the basis out of the vector."""
+    for h in range(basis.shape[0]):
+        product = 0.0
+        for j in range(len(vector)):
+            product += vector[j] * basis[h, j]
+        for j in range(len(vector)):
+            vector[j] -= product * basis[h, j]
