@@ -1,0 +1,160 @@
+"""Named quantities that can be recorded during training, and the registry that later packages add to.
+
+A quantity is a function of a :class:`State`, the network at one moment and the data it is seen on. It returns plain
+data: a number, or a list or mapping of numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fiberscope.errors import InputError
+from fiberscope.network.network import Network
+from fiberscope.network.roles import roles
+from fiberscope.numerics.floats import BoolArray, FloatArray
+from fiberscope.training.datasets.registry import hint
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """One moment of a training.
+
+    ``loss`` is what the caller passed, if anything; ``start`` is the network at the first record of the run.
+    """
+
+    step: int
+    run: int
+    network: Network
+    inputs: FloatArray
+    targets: npt.NDArray[Any] | None
+    start: Network
+    loss: float | None = None
+
+    @cached_property
+    def outputs(self) -> FloatArray:
+        return self.network(self.inputs)
+
+    @cached_property
+    def patterns(self) -> BoolArray:
+        """Certified activation patterns ``(points, num_signs)``, evaluated once for all quantities that need them."""
+        return self.network.pattern(self.inputs)
+
+    def need_targets(self, quantity: str) -> npt.NDArray[Any]:
+        if self.targets is None:
+            raise InputError(f"quantity {quantity}: expected data with targets, got inputs only")
+        return self.targets
+
+
+Quantity = Callable[[State], Any]
+
+_QUANTITIES: dict[str, tuple[Quantity, str]] = {}
+
+
+def register_quantity(name: str, summary: str = "") -> Callable[[Quantity], Quantity]:
+    """Decorator: make a quantity known by name to every tracker.
+
+    >>> @register_quantity("num_hidden", "hidden neurons")
+    ... def num_hidden(state):
+    ...     return state.network.num_hidden
+    >>> "num_hidden" in list_quantities()
+    True
+    """
+
+    def register(function: Quantity) -> Quantity:
+        _QUANTITIES[name] = (function, summary or (function.__doc__ or "").split("\n")[0])
+        return function
+
+    return register
+
+
+def list_quantities() -> dict[str, str]:
+    """Every known quantity with its summary."""
+    return {name: _QUANTITIES[name][1] for name in sorted(_QUANTITIES)}
+
+
+def find_quantity(name: str) -> Quantity:
+    """A quantity by name; an unknown one is refused with the closest names."""
+    if name not in _QUANTITIES:
+        raise InputError(
+            f"quantity: expected one of {', '.join(sorted(_QUANTITIES))}, got {name!r}{hint(name, _QUANTITIES)}"
+        )
+    return _QUANTITIES[name][0]
+
+
+@register_quantity("loss", "mean squared error, or cross entropy for labels, on the tracked data")
+def loss(state: State) -> float:
+    """What the caller passed, else computed on the tracked data."""
+    if state.loss is not None:
+        return float(state.loss)
+    targets = state.need_targets("loss")
+    if targets.dtype.kind == "f":
+        return float(np.mean((state.outputs - targets) ** 2))
+    shifted = state.outputs - state.outputs.max(axis=1, keepdims=True)
+    log_sum = np.log(np.exp(shifted).sum(axis=1))
+    return float(np.mean(log_sum - shifted[np.arange(len(targets)), targets]))
+
+
+@register_quantity("r2", "coefficient of determination of a regression on the tracked data")
+def r2(state: State) -> float | None:
+    """``1 - residual / variance`` over all outputs; None where the targets are constant."""
+    targets = state.need_targets("r2")
+    if targets.dtype.kind != "f":
+        raise InputError("quantity r2: expected floating targets, got labels")
+    total = float(np.sum((targets - targets.mean(axis=0)) ** 2))
+    return None if total == 0 else 1.0 - float(np.sum((state.outputs - targets) ** 2)) / total
+
+
+@register_quantity("accuracy", "fraction of labels met on the tracked data")
+def accuracy(state: State) -> float:
+    """How often the largest output is the label's."""
+    targets = state.need_targets("accuracy")
+    if targets.dtype.kind == "f":
+        raise InputError("quantity accuracy: expected labels, got floating targets")
+    return float(np.mean(state.outputs.argmax(axis=1) == targets))
+
+
+@register_quantity("regions_sampled", "distinct certified activation patterns on the tracked data")
+def regions_sampled(state: State) -> int:
+    """Patterns, not distinct affine maps: two regions with the same map count twice."""
+    return count_distinct(state.patterns)
+
+
+@register_quantity("fixed_neurons", "per layer: dead, linear (always active) and switching neurons on the tracked data")
+def fixed_neurons(state: State) -> list[dict[str, int]]:
+    """By certified signs; see :func:`fiberscope.network.roles.roles`."""
+    return roles(state.network, state.inputs).per_layer()
+
+
+@register_quantity("weight_norms", "Frobenius norm of every parameter array")
+def weight_norms(state: State) -> dict[str, float]:
+    """By parameter name."""
+    return {name: float(np.linalg.norm(value)) for name, value in state.network.parameters.items()}
+
+
+@register_quantity("parameter_norm", "Euclidean norm of all parameters")
+def parameter_norm(state: State) -> float:
+    """Over all parameters together."""
+    return float(np.sqrt(sum(float(np.sum(value**2)) for value in state.network.parameters.values())))
+
+
+@register_quantity("distance_from_start", "Euclidean distance of the parameters from those first recorded")
+def distance_from_start(state: State) -> float:
+    """Zero at the first record of a run."""
+    before = state.start.parameters
+    return float(np.sqrt(sum(float(np.sum((v - before[n]) ** 2)) for n, v in state.network.parameters.items())))
+
+
+def count_distinct(patterns: BoolArray) -> int:
+    """Number of distinct rows of a boolean matrix.
+
+    >>> count_distinct(np.array([[True, False], [False, True], [True, False]]))
+    2
+    """
+    packed = np.packbits(patterns, axis=1)
+    return len({row.tobytes() for row in packed})

@@ -1,0 +1,105 @@
+"""Records that survive: plain data with exact floats, and files of JSON lines that a crash cannot spoil.
+
+Every line is flushed to the disk before the writer goes on. A crash can at most cut the last line short; readers drop
+such a line, and a writer that continues the file removes it first.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fiberscope.errors import InputError
+
+_SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+def plain(value: Any) -> Any:
+    """The same value as plain data: NumPy becomes Python, and what JSON has no number for becomes a word.
+
+    >>> plain({"a": np.float64(0.1), "b": np.array([1, 2]), "c": float("inf")})
+    {'a': 0.1, 'b': [1, 2], 'c': 'inf'}
+    """
+    if hasattr(value, "to_dict"):
+        return plain(value.to_dict())
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        number = float(value)
+        return number if math.isfinite(number) else str(number)
+    if value is None or isinstance(value, str):
+        return value
+    raise InputError(f"record: expected numbers, text, lists or mappings, got {type(value).__name__}")
+
+
+def number(value: Any) -> Any:
+    """Undo :func:`plain` on a single entry: the words nan, inf and -inf become floats again."""
+    return _SPECIAL.get(value, value) if isinstance(value, str) else value
+
+
+def dumps(value: Any) -> str:
+    """One line of JSON with sorted keys: the same data are the same bytes."""
+    return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+
+
+class LineFile:
+    """A file of JSON lines, opened to append; what it held before is in ``existing``."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.existing, length = _read(self.path) if self.path.exists() else ([], 0)
+            self._file = self.path.open("ab")
+            self._file.truncate(length)
+        except OSError as error:
+            raise InputError(f"{self.path}: expected a file that can be written, got {error}") from error
+
+    def append(self, value: Any) -> None:
+        """Add one line; when this returns it is on the disk."""
+        self._file.write(dumps(value).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def read_lines(path: str | Path) -> list[Any]:
+    """All whole lines of a file; one cut short at the end is left out.
+
+    A damaged line anywhere else raises: that is no crash of the writer.
+    """
+    try:
+        return _read(Path(path))[0]
+    except OSError as error:
+        raise InputError(f"{path}: expected a readable file, got {error}") from error
+
+
+def _read(path: Path) -> tuple[list[Any], int]:
+    """The lines, and the length in bytes up to which the file is whole."""
+    content = path.read_bytes()
+    found, start = [], 0
+    while (end := content.find(b"\n", start)) >= 0:
+        try:
+            found.append(json.loads(content[start:end]))
+        except ValueError as error:
+            if content.find(b"\n", end + 1) < 0 and end + 1 == len(content):
+                break  # the last line: a crash may leave it damaged rather than short
+            raise InputError(f"{path}: expected JSON in line {len(found) + 1}, got {error}") from error
+        start = end + 1
+    return found, start
