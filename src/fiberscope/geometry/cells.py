@@ -2,11 +2,13 @@
 
 All combinatorics of a complex is in two things: which cells bound which, and the certified sign of every neuron at
 every vertex. The sign of a neuron is constant on the relative interior of a cell and affine on its closure, so it is
-the one non-zero sign among the cell's vertices, or zero if all of them are zero.
+the one non-zero sign among the cell's vertices, or zero if all of them are zero. An input of a max pooling window
+loses inside a cell if it loses at some vertex; of those that do not lose, a single one has sign +1, several have 0.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -14,7 +16,21 @@ from typing import Any
 import numba
 import numpy as np
 
+from fiberscope.network.nodes import MaxPool, Switch
 from fiberscope.numerics.floats import FloatArray, IntArray, SignArray
+
+Pools = tuple[tuple[int, int, int], ...]
+"""Where the pooling windows stand in a sign vector: ``(first entry, windows, inputs per window)``."""
+
+
+def pool_layout(switches: Sequence[Switch]) -> Pools:
+    """The pooling windows among the switches of a network."""
+    layout, start = [], 0
+    for node in switches:
+        if isinstance(node, MaxPool):
+            layout.append((start, *node.windows.shape))
+        start += node.num_signs
+    return tuple(layout)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +68,8 @@ class Cells:
         Certified signs of ``A x - b`` at the vertices for the domain's sides ``A x <= b``, ``(V, sides)``: 0 on a side.
     complete
         False when the work was interrupted: then only some neurons have split the cells.
+    pools
+        Where max pooling windows stand in a sign vector, see :func:`pool_layout`.
     """
 
     points: FloatArray
@@ -62,6 +80,7 @@ class Cells:
     float_decisions: int = 0
     domain_signs: SignArray | None = None
     complete: bool = True
+    pools: Pools = ()
     _vertex_cache: dict[int, Incidence] = field(default_factory=dict, repr=False)
     _sign_cache: dict[int, SignArray] = field(default_factory=dict, repr=False)
 
@@ -119,6 +138,10 @@ class Cells:
             inside = self.boundary[k - 1]
             signs = np.zeros((len(inside), self.vertex_signs.shape[1]), dtype=np.int8)
             _join_signs(inside.indptr, inside.indices, self.signs(k - 1), signs)
+            for start, windows, size in self.pools:
+                entries = signs[:, start : start + windows * size].reshape(-1, windows, size)
+                single = (entries >= 0).sum(axis=2, keepdims=True) == 1
+                signs[:, start : start + windows * size] = np.where(entries < 0, -1, single).reshape(len(signs), -1)
             # What lies deep inside is only a step on the way; regions and their facets are asked for again.
             for deep in [j for j in self._sign_cache if j < self.dimension - 1]:
                 del self._sign_cache[deep]
