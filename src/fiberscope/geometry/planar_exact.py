@@ -1,0 +1,244 @@
+"""The exact side of the planar engine: functionals on a polygon, vertices and orders as integers.
+
+On a polygon every preactivation is an affine function of ``(x, y)``; with the polygon's signs held fixed it comes out
+of the program as a row ``(a, b, c)`` of integers, up to a positive factor. A vertex is stored by the two lines that
+define it and is their cross product, a homogeneous point ``(X, Y, W)`` with ``W > 0``. Floats are dyadic rationals, so
+all of this is integer arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import flint
+import numpy as np
+
+from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
+from fiberscope.network.operators import Dense, Operator
+from fiberscope.network.run import winners
+from fiberscope.numerics.floats import FloatArray, IntArray, ObjectArray, SignArray
+from fiberscope.numerics.points import integer_rows, to_dyadic
+
+Triple = tuple[Any, Any, Any]
+
+_fmpz = np.frompyfunc(flint.fmpz, 1, 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dyadic:
+    """``integers * 2**exponent`` in an object array."""
+
+    integers: ObjectArray
+    exponent: int
+
+    @classmethod
+    def of(cls, array: FloatArray) -> Dyadic:
+        integers, exponent = to_dyadic(array)
+        return cls(_fmpz(integers), exponent)
+
+    def at(self, exponent: int) -> ObjectArray:
+        """The integers for a smaller exponent."""
+        return self.integers * (flint.fmpz(1) << (self.exponent - exponent))
+
+
+def _plus(a: Dyadic, b: Dyadic) -> Dyadic:
+    low = min(a.exponent, b.exponent)
+    return Dyadic(a.at(low) + b.at(low), low)
+
+
+class ExactProgram:
+    """The program on three homogeneous rows (for x, y and 1) with all signs fixed, in integers."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.nodes = nodes
+        self._maps: dict[int, Any] = {}
+
+    def functionals(self, signs: Sequence[SignArray]) -> list[ObjectArray]:
+        """The rows whose signs are taken, ``(3, n)`` per switch, for as many switches as signs are given plus one."""
+        values = [Dyadic(_fmpz(np.array([[1, 0], [0, 1], [0, 0]], dtype=object)), 0)]
+        found: list[ObjectArray] = []
+        for node in self.nodes:
+            if isinstance(node, PiecewiseLinear | MaxPool):
+                source = values[node.source]
+                found.append(source.integers if isinstance(node, PiecewiseLinear) else _pairs(node, source.integers))
+                if len(found) > len(signs):
+                    break
+                values.append(self._switch(node, source, signs[len(found) - 1]))
+            else:
+                values.append(self._plain(node, values))
+        return found
+
+    def _switch(self, node: PiecewiseLinear | MaxPool, value: Dyadic, signs: SignArray) -> Dyadic:
+        if isinstance(node, MaxPool):
+            return Dyadic(value.integers[:, winners(node, signs)], value.exponent)
+        factors = Dyadic.of(np.where(signs > 0, 1.0, node.slopes))
+        return Dyadic(value.integers * factors.integers, value.exponent + factors.exponent)
+
+    def _plain(self, node: Node, values: Sequence[Dyadic]) -> Dyadic:
+        if isinstance(node, Affine):
+            value = values[node.source]
+            for stage in node.operator.stages():
+                value = self._apply(stage, value)
+            if node.offset is None:
+                return value
+            offset = np.zeros((3, node.offset.size))
+            offset[2] = node.offset
+            return _plus(value, Dyadic.of(offset))
+        parts = [values[s] for s in node.sources]
+        if isinstance(node, Add):
+            total = parts[0]
+            for part in parts[1:]:
+                total = _plus(total, part)
+            return total
+        assert isinstance(node, Concat)
+        low = min(part.exponent for part in parts)
+        joined = np.concatenate([part.at(low) for part in parts], axis=1)
+        return Dyadic(joined if node.order is None else joined[:, node.order], low)
+
+    def _apply(self, stage: Operator, value: Dyadic) -> Dyadic:
+        if id(stage) not in self._maps:
+            self._maps[id(stage)] = _dense(stage) if isinstance(stage, Dense) else _sparse(stage)
+        apply, exponent = self._maps[id(stage)]
+        return Dyadic(apply(value.integers), value.exponent + exponent)
+
+
+def _dense(stage: Dense) -> tuple[Callable[[ObjectArray], ObjectArray], int]:
+    integers, exponent = to_dyadic(stage.matrix)
+    matrix = flint.fmpz_mat(integers.T.tolist())
+
+    def apply(rows: ObjectArray) -> ObjectArray:
+        return np.array((flint.fmpz_mat(rows.tolist()) * matrix).tolist(), dtype=object)
+
+    return apply, exponent
+
+
+def _sparse(stage: Operator) -> tuple[Callable[[ObjectArray], ObjectArray], int]:
+    matrix = stage.sparse()
+    data = Dyadic.of(matrix.data)
+    filled = np.flatnonzero(np.diff(matrix.indptr))
+    starts = matrix.indptr[filled]
+
+    def apply(rows: ObjectArray) -> ObjectArray:
+        result = _fmpz(np.zeros((3, stage.out_size), dtype=object))
+        if len(filled):
+            result[:, filled] = np.add.reduceat(rows[:, matrix.indices] * data.integers, starts, axis=1)
+        return result
+
+    return apply, data.exponent
+
+
+def window_pairs(node: MaxPool) -> IntArray:
+    """All pairs of inputs that meet in some window, ``(count, 2)``, each once, the smaller index first."""
+    size = node.windows.shape[1]
+    first, second = np.triu_indices(size, 1)
+    pairs = np.stack([node.windows[:, first].ravel(), node.windows[:, second].ravel()], axis=1)
+    pairs = np.sort(pairs[(pairs >= 0).all(axis=1)], axis=1)
+    return np.asarray(np.unique(pairs, axis=0).reshape(-1, 2))
+
+
+def _pairs(node: MaxPool, rows: ObjectArray) -> ObjectArray:
+    i, j = window_pairs(node).T
+    return np.asarray(rows[:, i] - rows[:, j])
+
+
+def pool_signs(node: MaxPool, pair_signs: SignArray) -> SignArray:
+    """Signs of all window entries ``(points, num_signs)`` from those of the differences of :func:`window_pairs`."""
+    pairs, windows = window_pairs(node), node.windows
+    size = int(np.prod(node.in_shape))
+    keys = pairs[:, 0] * size + pairs[:, 1]
+    result = np.ones((len(pair_signs), *windows.shape), dtype=np.int8)
+    for j in range(windows.shape[1]):
+        for i in range(windows.shape[1]):
+            if i == j:
+                continue
+            both = (windows[:, i] >= 0) & (windows[:, j] >= 0)
+            a, b = windows[both, j], windows[both, i]
+            column = np.searchsorted(keys, np.minimum(a, b) * size + np.maximum(a, b))
+            sign = pair_signs[:, column] * np.where(a < b, 1, -1).astype(np.int8)
+            result[:, both, j] = np.minimum(result[:, both, j], sign)
+    result[:, windows < 0] = -1
+    return result.reshape(len(pair_signs), windows.size)
+
+
+def cross(a: Triple, b: Triple) -> Triple:
+    """The point where two lines meet, or the line through two points, scaled to a non-negative last entry."""
+    x = a[1] * b[2] - a[2] * b[1]
+    y = a[2] * b[0] - a[0] * b[2]
+    w = a[0] * b[1] - a[1] * b[0]
+    return (-x, -y, -w) if w < 0 else (x, y, w)
+
+
+def dot(a: Triple, b: Triple) -> Any:
+    """Value of a line's functional at a homogeneous point, up to the point's positive last entry."""
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+
+
+def sign(x: Any) -> int:
+    """-1, 0 or 1."""
+    return int(x > 0) - int(x < 0)
+
+
+def ranks_between(lines: Sequence[Triple], a: Triple, b: Triple) -> list[int]:
+    """Order in which lines are met on the way from point ``a`` to point ``b``; equal ranks for a common point.
+
+    Every line separates the two points strictly. It divides their distance in the ratio of its values there.
+
+    >>> ranks_between([(2, 0, -1), (1, 0, 0), (4, 1, -2)], (-1, 0, 1), (1, 0, 1))
+    [1, 0, 1]
+    """
+    ratio = [flint.fmpq(abs(flint.fmpz(dot(line, a))), abs(flint.fmpz(dot(line, b)))) for line in lines]
+    order = {value: k for k, value in enumerate(sorted(set(ratio)))}
+    return [order[value] for value in ratio]
+
+
+@dataclass(slots=True, eq=False)
+class Stage:
+    """What a complex was when it was split: its polygons, and the signs at its vertices of the switches before."""
+
+    indptr: IntArray
+    loop_v: IntArray
+    signs: list[SignArray]
+    parts: Sequence[Callable[[SignArray], SignArray]]
+    rows: dict[int, list[ObjectArray]] = field(default_factory=dict)
+    points: dict[tuple[int, int, int], Triple] = field(default_factory=dict)
+
+    def prefix(self, polygon: int) -> list[SignArray]:
+        """Sign vector of a polygon, switch by switch."""
+        vertices = self.loop_v[self.indptr[polygon] : self.indptr[polygon + 1]]
+        return [part(signs[vertices]) for part, signs in zip(self.parts, self.signs, strict=True)]
+
+
+class Oracle:
+    """Exact answers about the vertices of a complex, kept for as long as their stage lives.
+
+    Lines are numbered: ``offset[s] + j`` is functional ``j`` of switch ``s``, and ``-1 - k`` side ``k`` of the domain.
+    A vertex is given by ``(stage, polygon, line, line)``.
+    """
+
+    def __init__(self, nodes: Sequence[Node], sides: FloatArray, offsets: IntArray) -> None:
+        self.program = ExactProgram(nodes)
+        self.sides: list[Triple] = [(flint.fmpz(a), flint.fmpz(b), flint.fmpz(c)) for a, b, c in integer_rows(sides)]
+        self.offsets = offsets
+        self.decisions = 0
+
+    def line(self, stage: Stage, polygon: int, number: int) -> Triple:
+        """A line's functional on a polygon."""
+        if number < 0:
+            return self.sides[-1 - number]
+        if polygon not in stage.rows:
+            stage.rows[polygon] = self.program.functionals(stage.prefix(polygon))
+        switch = int(np.searchsorted(self.offsets, number, side="right")) - 1
+        column = stage.rows[polygon][switch][:, number - self.offsets[switch]]
+        return column[0], column[1], column[2]
+
+    def point(self, stage: Stage, polygon: int, first: int, second: int) -> Triple:
+        """The vertex where two lines meet."""
+        key = (polygon, first, second)
+        if key not in stage.points:
+            found = cross(self.line(stage, polygon, first), self.line(stage, polygon, second))
+            if not found[2] > 0:  # pragma: no cover - lines that cross are not parallel
+                raise ArithmeticError("two lines that define a vertex do not meet")
+            stage.points[key] = found
+        return stage.points[key]
