@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fiberscope.errors import InputError
+from fiberscope.numerics.floats import gamma
 from fiberscope.numerics.lp import Polyhedron
 from fiberscope.numerics.lp_exact import (
     Constraints,
@@ -24,7 +25,8 @@ from fiberscope.numerics.lp_exact import (
     exact_simplex,
     rational_point,
 )
-from fiberscope.numerics.lp_float import directed, safe_bound
+from fiberscope.numerics.lp_float import DualModel, directed, inside, safe_bound
+from fiberscope.numerics.lp_simplex import SmallModel
 from fiberscope.numerics.points import ExactPoint
 
 Vector = list[Fraction]
@@ -356,6 +358,8 @@ def test_input_is_checked() -> None:
         polyhedron.maximize([1.0, 2.0])
     with pytest.raises(InputError, match="EQUAL"):
         polyhedron.essential(1)
+    with pytest.raises(InputError, match="senses"):
+        polyhedron.set_rows(0, 3)
 
 
 # --- float bounds and the exact method by themselves -----------------------------------------------------
@@ -376,6 +380,44 @@ def test_safe_bounds_are_above_the_exact_bound_of_the_same_multipliers(seed: int
     assert float(bound) - float(exact) <= 1e-10 * max(
         np.abs(proper * b).sum(), np.abs(proper @ np.abs(A)).max(), np.abs(c).max(), 1
     )
+
+
+def test_points_called_inside_are_inside() -> None:
+    """Right sides next to the exact value at the point: a float comparison without error bound errs here."""
+    rng = np.random.default_rng(8)
+    n, claimed = 4, 0
+    for _ in range(500):
+        a, x = rng.standard_normal((1, n)), rng.standard_normal(n)
+        value = float(sum(Fraction(float(v)) * Fraction(float(w)) for v, w in zip(a[0], x, strict=True)))
+        b = np.array([value + rng.integers(-2, 3) * rng.choice([1e-16, 1e-15, 1e-13])])
+        data = Constraints(a, b, np.ones(1, np.int8), np.full(n, -9.0), np.full(n, 9.0))
+        if inside((a, b, data.sense), (data.lower, data.upper), x, gamma(2 * n + 24)):
+            claimed += 1
+            assert check_point(data, x, strict=True)
+    assert claimed > 50
+
+
+@settings(max_examples=150, deadline=None)
+@given(programs(), st.lists(st.integers(0, 15), unique=True, max_size=4))
+def test_exact_simplex_from_any_start(program: tuple[Polyhedron, np.ndarray], start: list[int]) -> None:
+    polyhedron, c = program
+    data = polyhedron.constraints
+    rows, _, _ = data.oriented()
+    outcome = exact_simplex(rows, c, [k for k in start if k < len(rows)])
+    corners = vertices(data)
+    assert outcome.multipliers is not None
+    assert all(y >= 0 for y in outcome.multipliers.values())
+    total = [
+        sum((y * Fraction(float(rows[k, j])) for k, y in outcome.multipliers.items()), Fraction(0))
+        for j in range(rows.shape[1])
+    ]
+    if corners:
+        assert outcome.value == total[-1] == max(dot([Fraction(float(v)) for v in c], x) for x in corners)
+        assert total[:-1] == [Fraction(float(v)) for v in c]
+    else:
+        assert outcome.status == "infeasible"
+        assert not any(total[:-1])
+        assert total[-1] < 0
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -418,6 +460,60 @@ def test_generic_programs_need_no_exact_arithmetic() -> None:
         polyhedron = Polyhedron(A, rng.standard_normal(30) + 0.5, lower=-1.0, upper=1.0)
         methods += [polyhedron.interior().method, polyhedron.maximize(rng.standard_normal(5)).method]
     assert methods.count("exact") <= 1
+
+
+def test_both_float_solvers_propose_the_same() -> None:
+    rng = np.random.default_rng(5)
+    for n in (1, 2, 6):
+        polyhedron = Polyhedron(rng.standard_normal((20, n)), rng.random(20) + 0.1, lower=-1.0, upper=1.0)
+        data = polyhedron.constraints
+        small, warm = SmallModel(data, np.ones(20)), DualModel(data, np.ones(20))
+        for c in (None, rng.standard_normal(n), np.zeros(n)):
+            one, other = small.solve(c), warm.solve(c, data.sense)
+            assert one is not None
+            assert (one.optimal, other.optimal) == (True, True)
+            for proposal in (one, other):
+                point = proposal.x if c is None else c @ proposal.x
+                expected = other.x if c is None else c @ other.x
+                assert point == pytest.approx(expected, abs=1e-7)
+            if c is not None and c.any():
+                assert set(one.tight()) == set(other.tight())
+
+
+def test_large_programs_and_equations_go_to_the_general_solver() -> None:
+    rng = np.random.default_rng(6)
+    A, b = rng.standard_normal((700, 30)), np.abs(rng.standard_normal(700)) + 0.5
+    polyhedron = Polyhedron(A, b, lower=-1.0, upper=1.0)
+    c = rng.standard_normal(30)
+    answer = polyhedron.maximize(c)
+    assert (answer.status, answer.method) == ("optimal", "float")
+    bound = dual_bound(polyhedron.constraints, c, answer.multipliers)
+    assert bound is not None
+    assert Fraction(answer.lower) <= bound <= Fraction(answer.upper)
+    assert polyhedron._warm is not None
+    polyhedron.set_rows([0, 1], [Sense.OFF, Sense.AT_LEAST], [0.0, 0.1])
+    assert polyhedron.constraints.sense[:2].tolist() == [Sense.OFF, Sense.AT_LEAST]
+    assert polyhedron.interior().answer is True
+    assert A[1] @ polyhedron.interior().point > 0.1
+
+
+def test_unbounded_domains() -> None:
+    """Without bounds of the variables nothing absorbs rounding: the verdicts are proven all the same."""
+    rng = np.random.default_rng(7)
+    A, b = rng.standard_normal((20, 3)), rng.standard_normal(20)
+    polyhedron = Polyhedron(A, b)
+    answers = []
+    for _ in range(20):
+        senses = np.where(A @ rng.standard_normal(3) < b, 1, -1)
+        senses[rng.integers(20)] *= -1
+        polyhedron.set_rows(np.arange(20), senses)
+        verdict = polyhedron.interior()
+        answers.append(verdict.answer)
+        if verdict.answer:
+            assert check_point(polyhedron.constraints, verdict.point, strict=True)
+        else:
+            assert check_infeasible(polyhedron.constraints, verdict.multipliers)
+    assert {True, False} == set(answers)
 
 
 def test_results_become_plain_dictionaries() -> None:

@@ -24,11 +24,24 @@ from fiberscope.numerics.lp_exact import (
     check_point,
     exact_simplex,
 )
-from fiberscope.numerics.lp_float import CAP, DualModel, directed, inside, pull_inside, safe_bound, value_bounds
+from fiberscope.numerics.lp_float import (
+    CAP,
+    DualModel,
+    Proposal,
+    directed,
+    inside,
+    pull_inside,
+    safe_bound,
+    value_bounds,
+)
+from fiberscope.numerics.lp_simplex import SmallModel
 from fiberscope.numerics.points import ExactPoint
 
 _GAP = 2.0**-20
 """Bounds further apart than this, relative to their size, are not worth reporting: the exact optimum is taken."""
+
+_SMALL = 20_000
+"""Up to so many numbers the compiled simplex method with its explicit inverse beats the general solver."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,7 +158,9 @@ class Polyhedron:
         self._box = (low, high)
         top = np.abs(matrix).max(axis=1, initial=0.0)
         self._weights = np.where(top > 0, 2.0 ** np.frexp(top)[1].clip(-1000, 1000), 1.0)
-        self._model = DualModel(self.constraints, self._weights)
+        self._model = SmallModel(self.constraints, self._weights)
+        self._warm: DualModel | None = None
+        self._pending: set[int] = set()
         self._small = gamma(2 * sum(matrix.shape) + 24)
         self._inner: Feasibility | None = None
 
@@ -165,11 +180,14 @@ class Polyhedron:
         """
         _, right, sense = self._rows
         which = np.atleast_1d(np.asarray(rows, dtype=np.int64))
-        sides = right[which] if bounds is None else np.broadcast_to(real_array(bounds, "bounds"), which.shape)
-        for k, new, side in zip(which, np.broadcast_to(senses, which.shape), sides, strict=True):
-            if new != sense[k] or side != right[k]:
-                sense[k], right[k] = Sense(int(new)), side
-                self._model.change(int(k), int(new), float(side))
+        new = np.broadcast_to(np.asarray(senses, dtype=np.int8), which.shape)
+        if ((new < Sense.AT_LEAST) | (new > Sense.OFF)).any():
+            raise InputError(f"expected senses among {[int(s) for s in Sense]}, got {new.tolist()}")
+        sense[which] = new
+        if bounds is not None:
+            right[which] = real_array(bounds, "bounds")
+        self._model.change(which, sense[which], right[which])
+        self._pending.update(which.tolist())
         inner = self._inner
         known = inner is not None and inner.answer is True and inner.exact_point is None
         if not (known and self._surely_inside(inner.point)):  # type: ignore[union-attr]
@@ -177,6 +195,21 @@ class Polyhedron:
 
     def _surely_inside(self, x: Any) -> bool:
         return bool(inside(self._rows, self._box, x, self._small))
+
+    def _propose(self, c: FloatArray | None) -> Proposal:
+        """The compiled method for small programs without equations; HiGHS for the rest and where that fails."""
+        sense = self._rows[2]
+        if self._model.rows.size <= _SMALL and not (sense == Sense.EQUAL).any():
+            proposal = self._model.solve(c)
+            if proposal is not None:
+                return proposal
+        if self._warm is None:
+            self._warm = DualModel(self.constraints, self._weights)
+        else:
+            for k in self._pending:
+                self._warm.change(k, int(sense[k]), float(self._rows[1][k]))
+        self._pending.clear()
+        return self._warm.solve(c, sense)
 
     # --- questions ---------------------------------------------------------------------------------
 
@@ -194,12 +227,12 @@ class Polyhedron:
         zero = np.zeros(len(self._box[0]))
         if (self._box[0] >= self._box[1]).any():
             return Feasibility(False, multipliers=np.zeros(len(self._weights)), method="exact")
-        proposal = self._model.solve(None)
+        proposal = self._propose(None)
         if proposal.optimal and self._surely_inside(proposal.x):
             return Feasibility(True, point=proposal.x)
         if safe_bound(self._rows, self._box, zero, proposal.y, self._small) < 0:
-            return Feasibility(False, multipliers=self._clipped(proposal.y))
-        outcome, fold = self._exact(None, proposal.y)
+            return Feasibility(False, multipliers=proposal.y)
+        outcome, fold = self._exact(None, proposal)
         if outcome.status == "infeasible" or (outcome.value is not None and outcome.value <= 0):
             return Feasibility(False, multipliers=fold, method="exact")
         if outcome.status != "optimal" or outcome.point is None:
@@ -215,7 +248,8 @@ class Polyhedron:
         inner = self.interior()
         if inner.answer is True or (inner.answer is False and inner.method == "float"):
             return inner
-        outcome, fold = self._exact(np.zeros(len(self._box[0])), np.zeros(len(self._weights)))
+        zero = np.zeros(len(self._box[0]))
+        outcome, fold = self._exact(zero, self._propose(zero))
         if outcome.status == "infeasible":
             return Feasibility(False, multipliers=fold, method="exact")
         return Feasibility(None) if outcome.point is None else self._found(outcome.point, strict=False)
@@ -238,12 +272,12 @@ class Polyhedron:
         inner = self.interior()
         if inner.answer is False and inner.method == "float":
             return LPAnswer("infeasible", -np.inf, -np.inf, multipliers=inner.multipliers)
-        proposal = self._model.solve(cost)
+        proposal = self._propose(cost)
         if not exact and proposal.optimal and inner.point is not None and inner.exact_point is None:
             answer = self._between(cost, proposal.x, proposal.y, inner.point)
             if answer is not None:
                 return answer
-        outcome, fold = self._exact(cost, proposal.y)
+        outcome, fold = self._exact(cost, proposal)
         return _answer(outcome, fold, cost)
 
     def _between(self, c: FloatArray, x: FloatArray, y: FloatArray, inner: FloatArray) -> LPAnswer | None:
@@ -251,10 +285,10 @@ class Polyhedron:
         upper = safe_bound(self._rows, self._box, c, y, self._small)
         if not upper < np.inf or not pull_inside(self._rows, self._box, x, inner, self._small):
             return None
-        lower = value_bounds(c, x)[0]
+        lower = value_bounds(c, x, self._small)[0]
         if not upper - lower <= _GAP * max(1.0, abs(upper), abs(lower)):
             return None
-        return LPAnswer("optimal", lower, upper, point=x, multipliers=self._clipped(y))
+        return LPAnswer("optimal", lower, upper, point=x, multipliers=y)
 
     def sign_range(self, c: Any, c0: float) -> SignRange:
         """Does ``c x + c0`` take positive values here, does it take negative ones? Only what is proven.
@@ -265,7 +299,7 @@ class Polyhedron:
         cost, inner = real_array(c, "c", ndim=1), self.interior()
         low, high = -np.inf, np.inf
         if inner.point is not None and inner.exact_point is None and cost.shape == inner.point.shape:
-            low, high = value_bounds(cost, inner.point)
+            low, high = value_bounds(cost, inner.point, self._small)
         # the sum of two floats has the sign of the exact sum
         positive = True if low + c0 > 0 else self._exceeds(cost, c0)
         negative = True if high + c0 < 0 else self._exceeds(-cost, -c0)
@@ -301,14 +335,7 @@ class Polyhedron:
 
     # --- exact fallback ------------------------------------------------------------------------------
 
-    def _clipped(self, y: FloatArray) -> FloatArray:
-        """Multipliers of the right signs."""
-        sense = self._rows[2]
-        y = np.where(sense == Sense.AT_MOST, np.maximum(y, 0.0), y)
-        y = np.where(sense == Sense.AT_LEAST, np.minimum(y, 0.0), y)
-        return np.asarray(np.where(sense == Sense.OFF, 0.0, y))
-
-    def _exact(self, c: FloatArray | None, y: FloatArray) -> tuple[ExactOutcome, list[Fraction] | None]:
+    def _exact(self, c: FloatArray | None, proposal: Proposal) -> tuple[ExactOutcome, list[Fraction] | None]:
         """The rational simplex method from the solver's basis, for ``c x`` or (None) for the depth of a point."""
         rows, origin, sign = self.constraints.oriented()
         place = {(int(k), int(s)): i for i, (k, s) in enumerate(zip(origin, sign, strict=True))}
@@ -321,14 +348,14 @@ class Polyhedron:
             place[CAP] = len(rows)
             rows = np.concatenate([rows, cap])
             c = cap[0, :-1]
-        candidates = [place[key] for key in self._model.basic_keys(self._rows[2], y) if key in place]
+        candidates = [place[key] for key in proposal.tight() if key in place]
         outcome = exact_simplex(rows, c, candidates)
         if outcome.multipliers is None:
             return outcome, None
         fold = [Fraction(0)] * len(self._weights)
-        for value, k, s in zip(outcome.multipliers, origin, sign, strict=False):  # the cap has no row
-            if k >= 0:
-                fold[k] += int(s) * value
+        for i, value in outcome.multipliers.items():
+            if i < len(origin) and origin[i] >= 0:  # the bounds of variables follow from the rest, the cap has no row
+                fold[origin[i]] += int(sign[i]) * value
         return outcome, fold
 
 

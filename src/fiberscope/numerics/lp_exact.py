@@ -193,7 +193,8 @@ class ExactOutcome:
     pivots: int
     point: ExactPoint | None = None
     value: Fraction | None = None
-    multipliers: list[Fraction] | None = None
+    multipliers: dict[int, Fraction] | None = None
+    """Of the rows that take part."""
     ray: tuple[int, ...] | None = None
 
 
@@ -247,7 +248,7 @@ def exact_simplex(
 
     >>> outcome = exact_simplex(np.array([[3.0, 0.0, 1.0], [0.0, 1.0, 2.0]]), np.array([1.0, 1.0]))
     >>> outcome.value, outcome.point, outcome.multipliers
-    (Fraction(7, 3), ExactPoint(numerators=(1, 6), denominator=3), [Fraction(1, 3), Fraction(1, 1)])
+    (Fraction(7, 3), ExactPoint(numerators=(1, 6), denominator=3), {0: Fraction(1, 3), 1: Fraction(1, 1)})
     """
     integers, cost = integer_rows(rows), integer_rows(np.asarray(c, float))
     n = len(cost)
@@ -338,7 +339,7 @@ class _Scale:
     """The way back from integer rows to the rows given: every one was multiplied by its own power of two."""
 
     def __init__(self, rows: FloatArray, c: FloatArray, integers: Any, cost: Any) -> None:
-        self.factors = [_ratio(i, r) for i, r in zip(integers, rows, strict=True)]
+        self.rows, self.integers = rows, integers
         self.c = [Fraction(float(v)) for v in c]
         self.cost_factor = _ratio(cost, c)
 
@@ -346,17 +347,17 @@ class _Scale:
         numerator = sum((c * p for c, p in zip(self.c, point.numerators, strict=True)), Fraction(0))
         return numerator / point.denominator
 
-    def multipliers(self, basis: _Basis, target: Any) -> list[Fraction]:
-        result = [Fraction(0)] * len(self.factors)
-        for y, member in zip(basis.weights(target), basis.members, strict=True):
-            if member >= 0:
-                result[member] = Fraction(int(y), int(basis.den)) * self.factors[member] / self.cost_factor
-        return result
+    def factor(self, k: int) -> Fraction:
+        return _ratio(self.integers[k], self.rows[k])
 
-    def farkas(self, basis: _Basis, violated: int, entering: Any) -> list[Fraction]:
-        result = [-v * self.cost_factor for v in self.multipliers(basis, entering)]
-        result[violated] = self.factors[violated]
-        return result
+    def multipliers(self, basis: _Basis, target: Any) -> dict[int, Fraction]:
+        """Of the members of the basis; all others are zero."""
+        pairs = [(m, y) for y, m in zip(basis.weights(target), basis.members, strict=True) if m >= 0 and y != 0]
+        return {m: Fraction(int(y), int(basis.den)) * self.factor(m) / self.cost_factor for m, y in pairs}
+
+    def farkas(self, basis: _Basis, violated: int, entering: Any) -> dict[int, Fraction]:
+        weights = self.multipliers(basis, entering)
+        return {violated: self.factor(violated), **{m: -y * self.cost_factor for m, y in weights.items()}}
 
 
 def _ratio(integers: Any, floats: FloatArray) -> Fraction:

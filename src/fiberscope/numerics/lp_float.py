@@ -8,15 +8,17 @@ Safe bounds in linear and mixed-integer linear programming, Math. Program. 99, 2
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import highspy
 import numba
 import numpy as np
 
-from fiberscope.numerics.floats import TINY, FloatArray, gamma
+from fiberscope.numerics.floats import TINY, FloatArray, SignArray
 from fiberscope.numerics.lp_exact import Constraints, Sense
 
 CAP = (-1, 0)
@@ -39,24 +41,22 @@ def _largest(r: Any, low: Any, high: Any) -> Any:
 
 @numba.njit(cache=True, nogil=True)
 def safe_bound(rows: Any, box: Any, c: Any, y: Any, small: Any) -> Any:
-    """An upper bound of ``c x``, all rounding included, from multipliers; wrong signs count as zero."""
+    """An upper bound of ``c x``, all rounding included, from multipliers; those of the wrong sign become zero."""
     a, b, sense = rows
     lower, upper = box
     m, n = a.shape
-    use = np.empty(m)
     total, size = 0.0, TINY
     for k in range(m):
-        use[k] = y[k]
         if sense[k] == 2 or (sense[k] == 1 and not y[k] > 0.0) or (sense[k] == -1 and not y[k] < 0.0):
-            use[k] = 0.0
-        total += use[k] * b[k]
-        size += abs(use[k] * b[k]) + TINY
+            y[k] = 0.0
+        total += y[k] * b[k]
+        size += abs(y[k] * b[k]) + TINY
     for j in range(n):
         rest, magnitude, rounded = c[j], abs(c[j]), False
         for k in range(m):
-            if use[k] != 0.0 and a[k, j] != 0.0:
-                rest -= use[k] * a[k, j]
-                magnitude += abs(use[k] * a[k, j]) + TINY
+            if y[k] != 0.0 and a[k, j] != 0.0:
+                rest -= y[k] * a[k, j]
+                magnitude += abs(y[k] * a[k, j]) + TINY
                 rounded = True
         slack = small * magnitude + TINY if rounded else 0.0
         term = max(_largest(rest - slack, lower[j], upper[j]), _largest(rest + slack, lower[j], upper[j]))
@@ -98,11 +98,14 @@ def pull_inside(rows: Any, box: Any, x: Any, inner: Any, small: Any) -> bool:
     return False
 
 
-def value_bounds(c: FloatArray, x: FloatArray) -> tuple[float, float]:
+@numba.njit(cache=True, nogil=True)
+def value_bounds(c: Any, x: Any, small: Any) -> Any:
     """``c x`` from below and from above, rounding included."""
-    n = len(c)
-    products = c * x
-    value, slack = float(products.sum()), gamma(n + 4) * float(np.abs(products).sum()) + (n + 1) * TINY
+    value, size = 0.0, TINY
+    for j in range(c.size):
+        value += c[j] * x[j]
+        size += abs(c[j] * x[j]) + TINY
+    slack = small * size + (c.size + 1) * TINY
     return value - slack, value + slack
 
 
@@ -128,6 +131,8 @@ class Proposal:
     optimal: bool
     x: FloatArray
     y: FloatArray
+    tight: Callable[[], list[tuple[int, int]]]
+    """The rows of its basis as ``(origin, sign)`` of :meth:`Constraints.oriented`; asked for only at need."""
 
 
 class DualModel:
@@ -157,7 +162,7 @@ class DualModel:
         lp.a_matrix_.start_ = np.arange(0, columns.size + 1, n + 1, dtype=np.int32)
         lp.a_matrix_.index_ = np.tile(np.arange(n + 1, dtype=np.int32), len(columns))
         lp.a_matrix_.value_ = columns.ravel()
-        self.highs = highspy._core._Highs()
+        self.highs: Any = highspy.Highs()
         for option, value in _OPTIONS.items():
             self.highs.setOptionValue(option, value)
         self.highs.passModel(lp)
@@ -170,7 +175,7 @@ class DualModel:
         self.highs.changeColCost(k, bound / float(self.weights[k]))
         self.highs.changeCoeff(self.n, k, float(depth[0]))
 
-    def solve(self, c: FloatArray | None) -> Proposal:
+    def solve(self, c: FloatArray | None, sense: SignArray) -> Proposal:
         """Propose the maximum of ``c x``, or an inner point if c is None."""
         low, high = np.empty(self.n + 1), np.empty(self.n + 1)
         low[:-1] = high[:-1] = 0.0 if c is None else c
@@ -182,15 +187,15 @@ class DualModel:
         if status == highspy.HighsModelStatus.kOptimal:
             solution = self.highs.getSolution()
             x, y = np.array(solution.row_dual), np.array(solution.col_value)
-            return Proposal(True, x[:n], y[:m] / self.weights)
+            return Proposal(True, x[:n], y[:m] / self.weights, partial(self._tight, sense, y))
         if status == highspy.HighsModelStatus.kUnbounded:
             _, has_ray, ray = self.highs.getPrimalRay()
             if has_ray:
-                return Proposal(False, np.zeros(n), np.array(ray)[:m] / self.weights)
-        return Proposal(False, np.zeros(n), np.zeros(m))
+                y = np.array(ray)
+                return Proposal(False, np.zeros(n), y[:m] / self.weights, partial(self._tight, sense, y))
+        return Proposal(False, np.zeros(n), np.zeros(m), partial(self._tight, sense, np.zeros(m)))
 
-    def basic_keys(self, sense: Any, y: FloatArray) -> list[tuple[int, int]]:
-        """The basic columns of the last solution as ``(origin, sign)`` of :meth:`Constraints.oriented`."""
+    def _tight(self, sense: SignArray, y: FloatArray) -> list[tuple[int, int]]:
         status, basic = self.highs.getBasicVariables()
         if status != highspy.HighsStatus.kOk:
             return []
