@@ -102,10 +102,10 @@ def inspect(net: Network, points: int = 1000, seed: int = 0) -> Inspection:
         net.num_parameters,
         net.num_hidden,
         tuple(_summary(net, node) for node in net.nodes),
-        structural_roles(net),
+        structural_roles(net.composed),
         sampled,
         f"{points} points of N(0, 1)",
-        tuple(_coincident(net)),
+        tuple(_coincident(net.composed)),
         factor,
         net.num_hidden if net.is_chain else None,
     )
@@ -119,7 +119,8 @@ def _summary(net: Network, node: Any) -> LayerSummary:
         bias = np.zeros(0) if node.bias is None else node.bias.reshape(-1)
         entries = np.concatenate([numbers.reshape(-1), bias])
         kind = type(node.operator).__name__.lower()
-        return LayerSummary(kind, node.shape, own, float(np.linalg.norm(entries)), float(np.abs(entries).max(initial=0)))
+        largest = float(np.abs(entries).max(initial=0))
+        return LayerSummary(kind, node.shape, own, float(np.linalg.norm(entries)), largest)
     if isinstance(node, PiecewiseLinear):
         kind = "relu" if not node.slopes.any() else "piecewise linear"
         return LayerSummary(kind, node.shape, 0, None, None)

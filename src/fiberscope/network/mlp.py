@@ -18,6 +18,7 @@ from fiberscope.errors import TooLargeError
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense, Sparse
+from fiberscope.network.rewire import moved
 from fiberscope.numerics.floats import FloatArray
 
 
@@ -49,27 +50,13 @@ def without_pooling(net: Network) -> Network:
     nodes: list[Node] = []
     place = {0: 0}
     for index, node in enumerate(net.nodes):
-        moved = tuple(place[s] for s in node.sources)
+        sources = tuple(place[s] for s in node.sources)
         if isinstance(node, MaxPool):
-            nodes.extend(_tournament(node, moved[0], len(nodes)))
+            nodes.extend(_tournament(node, sources[0], len(nodes)))
         else:
-            nodes.append(_moved(node, moved))
+            nodes.append(moved(node, sources))
         place[index + 1] = len(nodes)
     return Network.from_nodes(nodes, net.input_shape)
-
-
-def _moved(node: Node, sources: tuple[int, ...]) -> Node:
-    match node:
-        case Affine():
-            return Affine(sources[0], node.operator, node.bias, node.weight_name, node.bias_name)
-        case PiecewiseLinear():
-            return PiecewiseLinear(sources[0], node.slopes.reshape(node.shape), node.shape)
-        case Add():
-            return Add(sources, node.shape)
-        case Concat():
-            return Concat(sources, node.shapes, node.axis)
-        case MaxPool():
-            raise AssertionError("pools are replaced before they are moved")
 
 
 def _tournament(node: MaxPool, source: int, made: int) -> list[Node]:

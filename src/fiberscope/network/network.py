@@ -344,6 +344,12 @@ class Network:
         chain: Network = import_module("fiberscope.network.mlp").as_mlp(self, limit)
         return chain
 
+    @cached_property
+    def composed(self) -> Network:
+        """The same real function, dense maps in a row multiplied out where that is exact."""
+        short: Network = import_module("fiberscope.network.compose").composed(self)
+        return short
+
     def to_torch(self) -> torch.nn.Module:
         """A torch module in float64 with the same function; a chain becomes ``nn.Sequential``."""
         module: torch.nn.Module = import_module("fiberscope.network.to_torch").to_torch(self)

@@ -1,0 +1,14 @@
+"""Nodes with other sources."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fiberscope.network.nodes import Add, Concat, Node
+
+
+def moved(node: Node, sources: tuple[int, ...]) -> Node:
+    """The same node reading other values."""
+    if isinstance(node, Add | Concat):
+        return replace(node, sources=sources)
+    return replace(node, source=sources[0])
