@@ -302,6 +302,10 @@ class Builder:
         rest = [a for a in range(len(value.shape)) if a not in axes]
         kept = tuple(1 if a in axes else n for a, n in enumerate(value.shape))
         shape = kept if keep else tuple(value.shape[a] for a in rest)
+        if rest == [0] and len(value.shape) in (2, 3):
+            size, ones = value.shape[1:], tuple(1 for _ in axes)
+            pooled = self.mean_pool(value, Window(size, ones, (0, 0) * len(axes), ones), False)
+            return pooled.reshaped(shape, value.batched)
         count = prod(value.shape[a] for a in axes)
         entries = np.arange(value.size).reshape(value.shape).transpose([*rest, *axes])
         return self.select(value, entries, kept, 1 / count).reshaped(shape, value.batched)

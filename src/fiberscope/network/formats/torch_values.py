@@ -1,0 +1,126 @@
+"""What a traced torch graph computes with: values of the program, constant tensors, and sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import fx
+from torch.nn.parameter import is_lazy
+
+from fiberscope.errors import InputError, UnsupportedModelError
+from fiberscope.network.formats.build import Builder, Named, Value
+from fiberscope.network.formats.torch_trace import Trace
+from fiberscope.numerics.arrays import real_array
+
+
+class BatchSize:
+    """The number of points in a batch, which is not known: no arithmetic, only passed on to a reshape."""
+
+    def __repr__(self) -> str:
+        return "batch"
+
+
+BATCH: Final = BatchSize()
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A constant tensor: its name where it is a parameter, else the parameters that it was computed from."""
+
+    tensor: torch.Tensor
+    name: str | None = None
+    made_from: frozenset[str] = frozenset()
+
+
+class Reader:
+    """The program so far, and the object that each traced node stands for."""
+
+    def __init__(self, trace: Trace, builder: Builder) -> None:
+        self.trace, self.builder = trace, builder
+        self.found: dict[fx.Node, Any] = {}
+        self._storage: dict[fx.Node, fx.Node] = {}
+
+    def keep(self, node: fx.Node, result: Any, in_place: bool) -> None:
+        """Remember what a node stands for.
+
+        Nodes that share their memory (views, identities) go together: an operation in place changes them all.
+        """
+        self.found[node] = result
+        if not isinstance(result, Value):
+            return
+        sources = [other for other in node.all_input_nodes if isinstance(self.found[other], Value)]
+        same = sources and node.target != "clone" and self.found[sources[0]].index == result.index
+        self._storage[node] = self._storage[sources[0]] if sources and (same or in_place) else node
+        if in_place:
+            for other, storage in self._storage.items():
+                if storage is self._storage[node]:
+                    self.found[other] = result.reshaped(self.found[other].shape)
+
+    def constant(self, tensor: torch.Tensor) -> Const:
+        """A tensor of the module."""
+        name = self.trace.names.get(id(tensor))
+        return Const(tensor, name, frozenset() if name is None else frozenset({name}))
+
+    def named(self, constant: Any, what: str) -> Named:
+        """A constant in float64, exactly; numbers and tensors both."""
+        if isinstance(constant, torch.Tensor):
+            constant = self.constant(constant)
+        if isinstance(constant, Const):
+            if constant.name is None:
+                self.builder.drop_names(constant.made_from)
+            if constant.tensor.is_meta or is_lazy(constant.tensor):
+                raise InputError(f"{constant.name or what}: expected a tensor with values, got one without")
+            return Named(real_array(constant.tensor, constant.name or what), constant.name)
+        if isinstance(constant, int | float) and not isinstance(constant, bool):
+            return Named(real_array(float(constant), what))
+        raise UnsupportedModelError(f"its {what} is not a constant: not piecewise linear or not supported")
+
+    def optional(self, constant: Any, what: str) -> Named | None:
+        return None if constant is None else self.named(constant, what)
+
+    def aligned(self, constant: Any, value: Value, what: str) -> Named:
+        """A constant without the batch axis, so that it broadcasts against the value's shape."""
+        named = self.named(constant, what)
+        array = named.array
+        if array.ndim > len(value.shape):
+            if array.ndim > len(value.shape) + 1 or array.shape[0] != 1:
+                raise UnsupportedModelError(f"a constant of shape {array.shape} changes the batch of {value.shape}")
+            array = array.reshape(array.shape[1:])
+        return Named(array, named.name)
+
+    def private(self, value: Value) -> bool:
+        """Whether only one node reads this value, under any of the shapes it was given."""
+        holders = [
+            node for node, found in self.found.items() if isinstance(found, Value) and found.index == value.index
+        ]
+        return all(len(node.users) == 1 for node in holders)
+
+    def reshaped(self, value: Value, target: Sequence[Any]) -> Value:
+        """The value in a new shape, which must keep the batch axis first."""
+        first, rest = (target[0], list(target[1:])) if target else (None, [])
+        if not all(isinstance(n, int) for n in rest) or rest.count(-1) > 1:
+            raise UnsupportedModelError(f"cannot reshape to {tuple(target)}: the batch axis must stay first")
+        if isinstance(first, BatchSize) and -1 in rest:
+            others = -int(np.prod(rest))
+            if others < 1 or value.size % others:
+                raise InputError(f"cannot reshape {value.shape} to {tuple(target)}")
+            rest[rest.index(-1)] = value.size // others
+        elif not isinstance(first, BatchSize) and (first != -1 or int(np.prod(rest)) != value.size):
+            raise UnsupportedModelError(
+                f"cannot reshape {value.shape} to {tuple(target)}: the batch axis must stay first"
+            )
+        return value.reshaped(rest)
+
+    def axis(self, value: Value, axis: int, extra: int = 0) -> int:
+        """An axis counted without the batch axis; ``extra`` axes may be new."""
+        rank = len(value.shape) + 1 + extra
+        if not -rank <= axis < rank:
+            raise InputError(f"expected an axis below {rank}, got {axis}")
+        axis %= rank
+        if axis == 0:
+            raise UnsupportedModelError("an operation along the batch axis mixes the points")
+        return axis - 1
