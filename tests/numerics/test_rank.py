@@ -7,6 +7,7 @@ from fractions import Fraction
 import flint
 import numpy as np
 import pytest
+import scipy.linalg
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -94,9 +95,7 @@ def test_products_known_by_residues_only() -> None:
     a, b, c = rng.standard_normal((40, 7)), rng.standard_normal((7, 20)), rng.standard_normal((20, 50))
 
     def function(p: int) -> mod.Residues:
-        return mod.matmul_mod(
-            mod.matmul_mod(mod.residues(a, p), mod.residues(b, p), p), mod.residues(c, p), p
-        )
+        return mod.matmul_mod(mod.matmul_mod(mod.residues(a, p), mod.residues(b, p), p), mod.residues(c, p), p)
 
     assert exact_rank(a @ b @ c).rank == 40
     result = exact_rank(function, bits=400)
@@ -108,13 +107,20 @@ def test_products_known_by_residues_only() -> None:
         exact_rank(function, bits=400, method="rational")
 
 
-def test_a_bad_prime_is_outvoted() -> None:
-    """If the first prime divides the minor its modular rank is too small; the second prime repairs it."""
-    first, second = mod.random_primes(2, seed=9)
-    matrix = [[1, 0, 0], [0, first, 0], [0, 0, 0]]
+@pytest.mark.parametrize("bad", [0, 1])
+def test_a_bad_prime_is_outvoted(bad: int) -> None:
+    """A prime that divides the minor gives too small a rank; the other one repairs it, in either order."""
+    primes = mod.random_primes(2, seed=9)
+    matrix = [[1, 0, 0], [0, primes[bad], 0], [0, 0, 0]]
     result = exact_rank(lambda p: mod.residues_of_integers(matrix, p), bits=61, seed=9)
-    assert mod.rank_mod(mod.residues_of_integers(matrix, first), first) == 1
-    assert result == ExactRank(2, 2, result.failure_probability, (first, second), "modular", (3, 3))
+    assert mod.rank_mod(mod.residues_of_integers(matrix, primes[bad]), primes[bad]) == 1
+    assert result == ExactRank(2, 2, result.failure_probability, primes, "modular", (3, 3))
+
+
+def test_the_largest_minors_are_bounded() -> None:
+    """Hadamard's own matrices attain his inequality."""
+    matrix = scipy.linalg.hadamard(8).astype(float)
+    assert 2 ** float_minor_bits(matrix) >= 8**4
 
 
 @given(hnp.arrays(np.float64, (3, 4), elements=st.floats(-1e6, 1e6)))
