@@ -30,9 +30,7 @@ def random_residues(shape: tuple[int, ...], prime: int, seed: int = 0) -> np.nda
     """Residues with many extreme entries: near p every intermediate sum is as large as it can be."""
     rng = np.random.default_rng(seed)
     values = rng.integers(0, prime, shape, dtype=np.uint64)
-    return np.where(
-        rng.random(shape) < 0.5, np.uint64(prime) - rng.integers(1, 3, shape, dtype=np.uint64), values
-    )
+    return np.where(rng.random(shape) < 0.5, np.uint64(prime) - rng.integers(1, 3, shape, dtype=np.uint64), values)
 
 
 def test_primes_are_prime_uniform_range_and_seeded() -> None:
@@ -103,15 +101,11 @@ def test_entrywise_operations_broadcast(prime: int) -> None:
     assert np.array_equal(integers(mod.scale_mod(a, factor, prime)), integers(a) * factor % prime)
 
 
-@pytest.mark.parametrize(
-    "shape", [(1, 1, 1), (2, 64, 3), (3, 65, 2), (5, 200, 7), (4, 0, 3), (0, 3, 2), (3, 2, 0)]
-)
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 64, 3), (3, 65, 2), (5, 200, 7), (4, 0, 3), (0, 3, 2), (3, 2, 0)])
 def test_matmul(shape: tuple[int, int, int], prime: int) -> None:
     m, k, n = shape
     a, b = random_residues((m, k), prime, 3), random_residues((k, n), prime, 4)
-    slow = np.array(
-        [[sum(int(a[i, q]) * int(b[q, j]) for q in range(k)) % prime for j in range(n)] for i in range(m)]
-    )
+    slow = np.array([[sum(int(a[i, q]) * int(b[q, j]) for q in range(k)) % prime for j in range(n)] for i in range(m)])
     assert np.array_equal(integers(mod.matmul_mod(a, b, prime)), slow.reshape(m, n).astype(object))
 
 
@@ -156,9 +150,7 @@ def test_rank_of_products_is_known(m: int, n: int, r: int, prime: int) -> None:
 
 
 @given(st.integers(0, 9), st.integers(0, 150), st.integers(0, 2**32), st.floats(0, 1))
-def test_rank_and_pivots_agree_with_flint_on_sparse_matrices(
-    m: int, n: int, seed: int, density: float
-) -> None:
+def test_rank_and_pivots_agree_with_flint_on_sparse_matrices(m: int, n: int, seed: int, density: float) -> None:
     rng = np.random.default_rng(seed)
     p = PRIMES[1]
     small = rng.integers(-2, 3, (m, n)) * (rng.random((m, n)) < density)

@@ -27,10 +27,7 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False)
 def cramer(equations: np.ndarray) -> list[Fraction] | None:
     """Slow oracle: Gauss-Jordan over the rationals."""
     n = len(equations)
-    rows = [
-        [Fraction(float(v)) if isinstance(v, float) else Fraction(v) for v in row]
-        for row in equations.tolist()
-    ]
+    rows = [[Fraction(float(v)) if isinstance(v, float) else Fraction(v) for v in row] for row in equations.tolist()]
     for c in range(n):
         pivot = next((i for i in range(c, n) if rows[i][c]), None)
         if pivot is None:
@@ -98,9 +95,7 @@ def test_points_and_shapes_are_checked() -> None:
 @given(st.integers(1, 6), st.integers(0, 2**32), st.integers(-40, 40), st.booleans())
 def test_enclosures_hold_the_exact_solution(n: int, seed: int, exponent: int, nearly_singular: bool) -> None:
     rng = np.random.default_rng(seed)
-    equations = rng.standard_normal((n, n + 1)) * 2.0 ** rng.integers(
-        -abs(exponent), abs(exponent) + 1, (n, n + 1)
-    )
+    equations = rng.standard_normal((n, n + 1)) * 2.0 ** rng.integers(-abs(exponent), abs(exponent) + 1, (n, n + 1))
     if nearly_singular and n > 1:
         equations[-1, :n] = equations[0, :n] * (1 + 2.0**-45 * rng.standard_normal(n))
     points = enclose(equations[None])
@@ -180,9 +175,7 @@ def test_signs_against_the_oracle_on_small_integers(n: int, seed: int, own: bool
     for i, system in enumerate(systems):
         x = [*cramer(system), Fraction(1)]
         rows = functionals[i] if own else functionals
-        expected = [
-            sign(sum((Fraction(float(w)) * v for w, v in zip(r, x, strict=True)), Fraction(0))) for r in rows
-        ]
+        expected = [sign(sum((Fraction(float(w)) * v for w, v in zip(r, x, strict=True)), Fraction(0))) for r in rows]
         assert result.signs[i].tolist() == expected
     assert result.exact_signs >= int((result.signs == 0).sum())
 
@@ -224,9 +217,7 @@ def test_deep_products_given_as_integers() -> None:
         exact=exact,
     )
     x = [*cramer(equations), Fraction(1)]
-    expected = [
-        sign(sum((int(w) * v for w, v in zip(row, x, strict=True)), Fraction(0))) for row in exact_rows
-    ]
+    expected = [sign(sum((int(w) * v for w, v in zip(row, x, strict=True)), Fraction(0))) for row in exact_rows]
     assert expected[:2] == [0, 1]
     assert result.signs[0].tolist() == expected
     assert calls == [(0, [0, 1])]

@@ -374,9 +374,7 @@ def signs_at_points(
     count, n = points.coordinates.shape
     rows = np.ascontiguousarray(functionals, dtype=np.float64)
     if rows.ndim not in (2, 3) or rows.shape[-1] != n + 1 or (rows.ndim == 3 and rows.shape[0] != count):
-        raise InputError(
-            f"expected functionals of shape (f, {n + 1}) or ({count}, f, {n + 1}), got {rows.shape}"
-        )
+        raise InputError(f"expected functionals of shape (f, {n + 1}) or ({count}, f, {n + 1}), got {rows.shape}")
     if exact is None and (equation_errors is not None or functional_errors is not None):
         raise InputError("expected the exact rows along with error bounds, got exact=None")
     value, bound = points.values(rows, functional_errors)

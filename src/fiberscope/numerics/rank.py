@@ -190,9 +190,7 @@ class NumericalRank:
         }
 
 
-def rank_cutoff(
-    shape: tuple[int, ...], largest: float, dtype: np.dtype[Any], rtol: float | None = None
-) -> float:
+def rank_cutoff(shape: tuple[int, ...], largest: float, dtype: np.dtype[Any], rtol: float | None = None) -> float:
     """The one rule for the cut-off: ``max(m, n) * sigma_max * eps`` of the dtype the matrix was computed in.
 
     The computed singular values are those of a matrix within a modest multiple of ``eps * sigma_max``; the
