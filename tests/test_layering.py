@@ -67,6 +67,7 @@ HOMES: dict[str, frozenset[str]] = {
 # A module may end in `*`.
 LAZY: dict[tuple[str, str], str] = {
     ("network/network.py", "fiberscope.network.mlp"): "the method as_mlp is thin; mlp stands on network",
+    ("network/network.py", "fiberscope.network.compose"): "the property composed is thin; compose stands on network",
     ("network/network.py", "fiberscope.network.to_torch"): "brings torch",
     ("network/io.py", "fiberscope.network.formats.*"): "each format brings its own library: torch, onnx, sklearn",
     ("cli/tour.py", "fiberscope.reporting.*"): "brings torch and matplotlib",
@@ -144,7 +145,8 @@ def text_of(node: ast.AST, constants: dict[str, str]) -> str:
 
 def imports_of(tree: ast.Module, file: Path, root: Path) -> Iterator[Import]:
     """Every import statement and every ``import_module``, wherever it stands."""
-    constants = constants_of(tree)
+    package = ".".join((PACKAGE, *file.relative_to(root).parent.parts))
+    constants = constants_of(tree) | {"__package__": package}
 
     def walk(node: ast.AST, inside: bool) -> Iterator[Import]:
         for child in ast.iter_child_nodes(node):
