@@ -40,7 +40,7 @@ class Dyadic:
 
     def at(self, exponent: int) -> ObjectArray:
         """The integers for a smaller exponent."""
-        return self.integers * (flint.fmpz(1) << (self.exponent - exponent))
+        return np.asarray(self.integers * (flint.fmpz(1) << (self.exponent - exponent)))
 
 
 def _plus(a: Dyadic, b: Dyadic) -> Dyadic:
@@ -124,7 +124,7 @@ def _sparse(stage: Operator) -> tuple[Callable[[ObjectArray], ObjectArray], int]
         result = _fmpz(np.zeros((3, stage.out_size), dtype=object))
         if len(filled):
             result[:, filled] = np.add.reduceat(rows[:, matrix.indices] * data.integers, starts, axis=1)
-        return result
+        return np.asarray(result)
 
     return apply, data.exponent
 
@@ -221,7 +221,6 @@ class Oracle:
         self.program = ExactProgram(nodes)
         self.sides: list[Triple] = [(flint.fmpz(a), flint.fmpz(b), flint.fmpz(c)) for a, b, c in integer_rows(sides)]
         self.offsets = offsets
-        self.decisions = 0
 
     def line(self, stage: Stage, polygon: int, number: int) -> Triple:
         """A line's functional on a polygon."""

@@ -25,7 +25,7 @@ _ONES = np.uint64(0x0101010101010101)
 
 @numba.njit(cache=True, nogil=True)
 def float_signs(z: Any, c: Any, r: Any, floor: float, s: Any) -> int:
-    """Signs of ``z`` to ``s`` where ``|z[v, j]| > c[v] r[j] + floor`` proves them, 2 elsewhere; how many 2 there are."""
+    """Signs of ``z`` where ``|z[v, j]| > c[v] r[j] + floor`` proves them, 2 elsewhere; how many 2 there are."""
     count = 0
     for v in range(z.shape[0]):
         if c[v] == 0.0:
@@ -44,6 +44,47 @@ def float_signs(z: Any, c: Any, r: Any, floor: float, s: Any) -> int:
                     s[v, j] = 2
                     count += 1
     return count
+
+
+@numba.njit(cache=True, nogil=True)
+def count_zeros(words: Any, counts: Any) -> None:
+    """For every vertex, how many functionals vanish there."""
+    for v in range(words.shape[0]):
+        total = 0
+        for k in range(words.shape[1]):
+            w = words[v, k]
+            # a zero byte, and only such, borrows from its neighbour (the lowest one found is a true zero)
+            if (w - _ONES) & ~w & (_ONES << np.uint64(7)):
+                for _ in range(8):
+                    total += (w & np.uint64(255)) == 0
+                    w >>= np.uint64(8)
+        counts[v] = total
+
+
+@numba.njit(cache=True, nogil=True)
+def fill_zeros(s: Any, ptr: Any, label: Any) -> None:
+    """The functionals that vanish at every vertex."""
+    for v in range(s.shape[0]):
+        i = ptr[v]
+        if i < ptr[v + 1]:
+            for j in range(s.shape[1]):
+                if s[v, j] == 0:
+                    label[i] = j
+                    i += 1
+
+
+@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def rectify(z: Any, s: Any, r2: Any, out: Any, size: Any, live: Any) -> None:
+    """``z`` where the certified sign is positive, else exactly 0; the squared norms of that and of ``r`` there."""
+    for v in range(z.shape[0]):
+        total, spread = 0.0, 0.0
+        for j in range(z.shape[1]):
+            on = s[v, j] > 0
+            x = z[v, j] if on else 0.0
+            out[v, j] = x
+            total += x * x
+            spread += r2[j] if on else 0.0
+        size[v], live[v] = total, spread
 
 
 @numba.njit(cache=True, nogil=True)
@@ -94,10 +135,10 @@ def _sort(t: Any, d: Any, label: Any, pair: Any, lo: int, hi: int) -> bool:
                 k -= gap
             t[k], d[k], label[k], pair[k] = x, y, l, m
         gap //= 3
+    strict = True
     for i in range(lo + 1, hi):
-        if not t[i - 1] + d[i - 1] < t[i] - d[i]:
-            return False
-    return True
+        strict &= t[i - 1] + d[i - 1] < t[i] - d[i]
+    return strict
 
 
 @numba.njit(cache=True, nogil=True)
@@ -317,7 +358,7 @@ def fill_meetings(
 
     ``pair`` numbers the crossings of a polygon; both chords of a crossing carry the number.
     """
-    fun, p, q, lo, hi, num = chords
+    fun, p, q, lo, _, num = chords
     at = np.empty(positions, dtype=np.int64)
     cursor = meet_ptr[:-1].copy()
     for f in range(num.shape[0]):
@@ -376,7 +417,7 @@ def _points_inside(slot_lo: int, slot_hi: int, meet_ptr: Any, rank: Any, pair: A
 def count_inside(
     slot_ptr: Any, num: Any, meet_ptr: Any, rank: Any, pair: Any, seen: Any, inside: Any, segments: Any
 ) -> None:
-    """Per polygon: distinct crossing points, and segments into which they cut the chords; ``seen`` numbers the points."""
+    """Per polygon: distinct crossing points, numbered in ``seen``, and segments into which they cut the chords."""
     of_pair = np.empty(meet_ptr[-1] + 1, dtype=np.int64)
     for f in range(num.shape[0]):
         lo, hi = slot_ptr[f], slot_ptr[f] + num[f]
@@ -408,11 +449,12 @@ def trace_faces(
 
     ``meetings`` is ``(meet_ptr, other, rank, t, d, seen)``; ``bases`` gives, per polygon, the first number of its new
     vertices, edges, faces and loop entries; ``sizes`` bounds the positions, slots, points and half-edges of a polygon.
-    ``out`` is ``(ends, line, indptr, vertices, edges, point)`` with ``point`` as ``(slot, other, rank, t, d, A, B, f)``.
+    ``out`` is ``(ends, line, indptr, vertices, edges, point)`` with
+    ``point`` as ``(slot, other, rank, t, d, A, B, f)``.
     Faces lie to the left of their half-edges: at a point reached along one ray, a face goes on along the next ray
     clockwise. Rays at a crossing are ordered as the positions of their chords' ends. False if a face does not close.
     """
-    fun, p, q, lo, hi, num = chords
+    fun, p, q, lo, _, num = chords
     meet_ptr, other, rank, t, d, seen = meetings
     vertex_base, edge_base, face_base, loop_base = bases
     new_ends, new_line, new_indptr, new_v, new_e, point = out
@@ -591,7 +633,7 @@ def cross_signs(rows: Any, A: Any, B: Any, first: int, rank: Any, segment: Any, 
 
 @numba.njit(cache=True, nogil=True)
 def join_values(z: Any, c: Any, e2: Any, r: Any, A: Any, B: Any, t: Any, d: Any, first: int) -> None:
-    """Values at points ``A + t (B - A)``, with the error of ``t``, and new error bounds ``c`` (entrywise) and ``e2``."""
+    """Values at points ``A + t (B - A)``, with the error of ``t``, and new bounds ``c`` (entrywise) and ``e2``."""
     n = z.shape[1]
     inverse = np.zeros(n)
     for j in range(n):

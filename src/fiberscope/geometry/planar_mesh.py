@@ -26,8 +26,9 @@ class Mesh:
 
     Edge ``loop_e[i]`` of a polygon joins ``loop_v[i]`` with the next vertex of its loop, counter-clockwise. ``line``
     says on which line an edge lies and ``defined`` by which lines a vertex is defined, see
-    :class:`~fiberscope.geometry.planar_exact.Oracle`. ``sides`` are the signs of the domain's sides at the vertices, ``signs`` those of every
-    switch so far; ``values`` the values of the program that are still needed. Edges from ``num_refined`` on are new.
+    :class:`~fiberscope.geometry.planar_exact.Oracle`. ``sides`` are the signs of the domain's sides at the vertices,
+    ``signs`` those of every switch so far; ``values`` are the values of the program that are still needed. Edges from
+    ``num_refined`` on are new.
     """
 
     ends: IntArray
@@ -64,9 +65,9 @@ class Mesh:
             self._polygon_of_edge = found
         return self._polygon_of_edge
 
-    def copy(self) -> Mesh:
-        """The same mesh with a dictionary of values of its own."""
-        return replace(self, values=dict(self.values), num_refined=len(self.ends))
+    def copy(self, values: dict[int, Tracked]) -> Mesh:
+        """The same mesh with other values."""
+        return replace(self, values=values, num_refined=len(self.ends))
 
     def part(self, lo: int, hi: int) -> Mesh:
         """The mesh of the polygons ``lo`` to ``hi - 1`` alone."""
@@ -258,9 +259,7 @@ def _compressed(
     keep = ~straight[mesh.loop_v[entries]]
     owner = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))[keep]
     loop_v = mesh.loop_v[entries[keep]]
-    groups, representative, loop_e = np.unique(
-        group[mesh.loop_e[entries[keep]]], return_index=True, return_inverse=True
-    )
+    _, representative, loop_e = np.unique(group[mesh.loop_e[entries[keep]]], return_index=True, return_inverse=True)
     new_indptr = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(indptr) - 1))])
     after = np.arange(1, len(loop_v) + 1)
     after[new_indptr[1:] - 1] = new_indptr[:-1]

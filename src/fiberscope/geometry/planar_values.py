@@ -4,6 +4,7 @@ The error of entry ``j`` at point ``v`` is bounded by ``c[v] * r[j]``, and the E
 ``e2[v]``. By Cauchy and Schwarz an affine map with rows ``W_j`` turns ``e2`` into ``c[v] = e2[v] + gamma |a_v|`` and
 ``r[j] = |W_j|``; where all inputs are exactly zero, the outputs are exact. Non-negative factors are rounded up by a
 relative ``2**-30``, which covers the rounding of norms of up to a million entries.
+A bound that overflows is infinite or NaN and decides nothing.
 """
 
 from __future__ import annotations
@@ -13,19 +14,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fiberscope.geometry.planar_kernels import join_values
+from fiberscope.geometry.planar_kernels import join_values, rectify
 from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense, Operator, Scale
-from fiberscope.numerics.floats import TINY, FloatArray, IntArray, SignArray, gamma
+from fiberscope.numerics.floats import FloatArray, IntArray, SignArray, gamma
 
 _UP = 1 + 2.0**-30
+
+FLOOR = 2.0**-960
+"""Far more than underflow can lose in one entry; smaller values are left to exact arithmetic."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tracked:
-    """Values ``z`` of shape ``(points, n)``; ``|z - true| <= c r + floor``, and ``norm(z - true) <= e2`` per point.
+    """Values ``z`` of shape ``(points, n)``; ``|z - true| <= c r + FLOOR``, and ``norm(z - true) <= e2`` per point.
 
-    ``exact_zeros`` says that an entry which is 0.0 is truly zero (the output of a ReLU with certified signs).
+    ``exact_zeros`` says that an entry which is 0.0 is truly zero (the output of a ReLU with certified signs), and
+    ``norm`` is the Euclidean norm of each row of ``z`` where it is already known, rounded up.
     """
 
     z: FloatArray
@@ -33,11 +38,7 @@ class Tracked:
     e2: FloatArray
     r: FloatArray
     exact_zeros: bool = False
-
-    @property
-    def floor(self) -> float:
-        """What underflow can lose in one entry."""
-        return (self.z.shape[1] + 4) * TINY * 2**20
+    norm: FloatArray | None = None
 
     @classmethod
     def exact(cls, z: FloatArray) -> Tracked:
@@ -47,10 +48,11 @@ class Tracked:
 
     def rows(self, index: IntArray) -> Tracked:
         """The values at some of the points."""
-        return replace(self, z=self.z[index], c=self.c[index], e2=self.e2[index])
+        norm = None if self.norm is None else self.norm[index]
+        return replace(self, z=self.z[index], c=self.c[index], e2=self.e2[index], norm=norm)
 
     def extended(self, blocks: Sequence[tuple[IntArray, IntArray, FloatArray, FloatArray]]) -> Tracked:
-        """With points appended, block by block: ``A + t (B - A)`` with the error of ``t``, from ``(A, B, t, error)``."""
+        """With points ``A + t (B - A)`` appended, from blocks ``(A, B, t, error of t)``; later ones may use earlier."""
         old, new = len(self.z), sum(len(block[0]) for block in blocks)
         z = np.empty((old + new, self.z.shape[1]))
         c, e2 = np.empty(old + new), np.empty(old + new)
@@ -64,39 +66,46 @@ class Tracked:
 
 def affine(node: Affine, value: Tracked, tight: bool) -> Tracked:
     """The node's values; ``tight`` also bounds spectral norms, which pays where more layers follow."""
-    for stage in node.operator.stages():
-        value = _linear(stage, value, tight)
-    return value if node.offset is None else _shift(value, node.offset)
+    *before, last = node.operator.stages()
+    for stage in before:
+        value = _linear(stage, value, None, tight)
+    return _linear(last, value, node.offset, tight)
 
 
 def _norms(z: FloatArray) -> FloatArray:
     return np.asarray(np.sqrt(np.einsum("ij,ij->i", z, z)) * _UP)
 
 
-def _linear(stage: Operator, value: Tracked, tight: bool) -> Tracked:
+def _linear(stage: Operator, value: Tracked, offset: FloatArray | None, tight: bool) -> Tracked:
     result = stage.apply(value.z)
+    if offset is not None:
+        result += offset
     if isinstance(stage, Scale):
-        factors = np.abs(stage.apply(np.ones((1, stage.in_size)))[0])
-        return _rounded(Tracked(result, value.c, value.e2 * factors.max(initial=0.0) * _UP, value.r * factors * _UP))
-    size = _norms(value.z)
-    rounding = gamma(stage.fan_in + 4) * size
+        return _scaled(stage, value, result, offset)
     rows = np.sqrt(stage.with_coefficients(stage.coefficients**2).apply(np.ones((1, stage.in_size)))[0]) * _UP
+    r = rows if offset is None else np.hypot(rows, offset) * _UP
+    # |W_j a + b_j| <= r_j |(a, 1)|, so rounding is in proportion to r_j as well. Rows without input stay exact.
+    norm = _norms(value.z) if value.norm is None else value.norm
+    size = norm if offset is None else np.where((norm > 0) | (value.e2 > 0), np.hypot(norm, 1.0), 0.0)
+    rounding = gamma(stage.fan_in + 6) * size * _UP
     c = (value.e2 + rounding) * _UP
-    frobenius = float(np.sqrt((rows**2).sum())) * _UP
+    frobenius = float(np.sqrt((r**2).sum())) * _UP
     e2 = c * frobenius
     if tight and isinstance(stage, Dense):
-        e2 = np.minimum(e2, (value.e2 * spectral_bound(stage.matrix) + rounding * frobenius))
-    return Tracked(result, c, e2 * _UP, rows)
+        e2 = np.minimum(e2, value.e2 * spectral_bound(stage.matrix) + rounding * frobenius)
+    return Tracked(result, c, np.where(c > 0, e2 * _UP + len(r) * FLOOR, 0.0), r)
 
 
-def _shift(value: Tracked, offset: FloatArray) -> Tracked:
-    z = value.z + offset
-    r = np.hypot(value.r, offset) * _UP
-    # |z_j| <= (|z|_inf-ish of the row in units of r_j); exact rows (c = 0: nothing came in) stay exact.
-    moved = value.c > 0
-    size = np.where(moved, _relative(z, r), 0.0)
-    norm = np.where(moved, _norms(z), 0.0)
-    return Tracked(z, (value.c + gamma(2) * size) * _UP, (value.e2 + gamma(2) * norm) * _UP, r)
+def _scaled(stage: Scale, value: Tracked, result: FloatArray, offset: FloatArray | None) -> Tracked:
+    """A diagonal map keeps errors entry by entry."""
+    factors = np.abs(stage.apply(np.ones((1, stage.in_size)))[0])
+    r = value.r * factors * _UP
+    once = _rounded(Tracked(result, value.c, value.e2 * factors.max(initial=0.0) * _UP, r))
+    if offset is None:
+        return once
+    # A factor of zero leaves the offset alone, which is no smaller than its own rounding.
+    wide = replace(once, z=np.abs(result) + np.abs(offset), r=np.maximum(once.r, np.abs(offset)))
+    return _rounded(wide, result)
 
 
 def _relative(z: FloatArray, r: FloatArray) -> FloatArray:
@@ -105,21 +114,27 @@ def _relative(z: FloatArray, r: FloatArray) -> FloatArray:
     return np.asarray(np.abs(z * inverse).max(axis=1, initial=0.0) * _UP)
 
 
-def _rounded(value: Tracked) -> Tracked:
-    """The same value after one more rounding of every entry."""
+def _rounded(value: Tracked, result: FloatArray | None = None) -> Tracked:
+    """The same value (or ``result`` of at most its size) after one more rounding of every entry."""
     r = np.maximum(value.r, value.r.max(initial=0.0) * 2.0**-40)
     c = (value.c + gamma(2) * _relative(value.z, r)) * _UP
-    return replace(value, c=c, e2=(value.e2 + gamma(2) * _norms(value.z)) * _UP, r=r)
+    e2 = (value.e2 + gamma(2) * _norms(value.z)) * _UP
+    return Tracked(value.z if result is None else result, c, e2, r)
 
 
-def activate(node: PiecewiseLinear, value: Tracked, signs: SignArray) -> Tracked:
-    """The activation, by certified signs: what is not positive is multiplied by its slope, a zero is exactly zero."""
-    active = signs[:, : node.slopes.size] > 0
+def activate(node: PiecewiseLinear, value: Tracked, signs: SignArray, reuse: bool) -> Tracked:
+    """The activation, by certified signs: what is not positive is multiplied by its slope, a zero is exactly zero.
+
+    With ``reuse`` the array of ``value`` is overwritten.
+    """
     if not node.slopes.any():
-        z = np.where(active, value.z, 0.0)
-        live = np.sqrt(active @ value.r**2) * value.c * _UP
-        return Tracked(z, value.c, np.minimum(value.e2, live), value.r, exact_zeros=True)
-    z = np.where(active, value.z, np.where(signs[:, : node.slopes.size] == 0, 0.0, node.slopes * value.z))
+        out = value.z if reuse else np.empty_like(value.z)
+        size, live = np.empty(len(out)), np.empty(len(out))
+        rectify(value.z, signs, value.r**2, out, size, live)
+        e2 = np.minimum(value.e2, np.sqrt(live) * value.c * _UP)
+        return Tracked(out, value.c, e2, value.r, exact_zeros=True, norm=np.sqrt(size) * _UP)
+    own = signs[:, : node.slopes.size]
+    z = np.where(own > 0, value.z, np.where(own == 0, 0.0, node.slopes * value.z))
     steep = np.maximum(1.0, np.abs(node.slopes))
     return _rounded(Tracked(z, value.c, value.e2 * steep.max() * _UP, value.r * steep * _UP))
 

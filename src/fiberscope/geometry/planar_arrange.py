@@ -1,0 +1,251 @@
+"""All decisions about one switch on a mesh: signs at vertices, points on edges, crossings inside polygons.
+
+Floats with error bounds decide first; what they leave open is asked of the exact oracle. What comes out is integers:
+from these alone :mod:`fiberscope.geometry.planar_build` makes the finer mesh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fiberscope.geometry import planar_kernels as kernels
+from fiberscope.geometry.planar_exact import Oracle, Stage, Triple, dot, ranks_between, sign
+from fiberscope.geometry.planar_mesh import Mesh
+from fiberscope.geometry.planar_values import FLOOR, Tracked
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
+
+
+@dataclass(slots=True, eq=False)
+class Crossings:
+    """Points on the edges: those of edge ``e`` are numbered from ``point_ptr[e]`` on, in order from end to end.
+
+    ``label[ptr[e]:ptr[e + 1]]`` are the functionals that cross the edge and ``rank`` which of its points each one
+    passes. ``points`` is ``(edge, functional, t, error of t)``, one entry for every point.
+    """
+
+    ptr: IntArray
+    label: IntArray
+    rank: IntArray
+    point_ptr: IntArray
+    points: tuple[IntArray, IntArray, FloatArray, FloatArray]
+
+
+@dataclass(slots=True, eq=False)
+class Meetings:
+    """Chords of the polygons, and the crossings on every chord in order; see :mod:`planar_kernels` for the terms.
+
+    ``chords`` is ``(fun, p, q, lo, hi, num)``; chord ``k`` is met by the chords ``other[ptr[k]:ptr[k + 1]]``, at its
+    point ``rank``, which is number ``seen`` of the ``inside`` points of the polygon.
+    """
+
+    slot_ptr: IntArray
+    chords: tuple[IntArray, ...]
+    ptr: IntArray
+    other: IntArray
+    rank: IntArray
+    t: FloatArray
+    d: FloatArray
+    seen: IntArray
+    inside: IntArray
+    segments: IntArray
+
+
+@dataclass(slots=True, eq=False)
+class Arrangement:
+    """The decisions for one switch; ``meetings`` is None if no polygon is cut."""
+
+    first: int
+    signs: SignArray
+    crossings: Crossings
+    meetings: Meetings | None
+    positions: IntArray
+
+
+class Arranger:
+    """Makes the decisions, and keeps the stages that the vertices of a mesh refer to."""
+
+    def __init__(self, oracle: Oracle, start: Stage) -> None:
+        self.oracle = oracle
+        self.stages = [start]
+        self.by_float = 0
+        self.by_exact = 0
+
+    def arrange(self, mesh: Mesh, value: Tracked, stage: Stage, first: int, known: Known) -> Arrangement:
+        """Decide everything about the functionals ``value`` (numbered from ``first`` on) on a mesh.
+
+        ``known`` may put in signs that need no decision, before the exact ones are asked for.
+        """
+        self.stages.append(stage)
+        signs = self._signs(mesh, value, stage, first, known)
+        crossings = self._cross_edges(mesh, value, signs, stage, first)
+        positions = np.add.reduceat(1 + np.diff(crossings.point_ptr)[mesh.loop_e], mesh.indptr[:-1])
+        rough = Arrangement(first, signs, crossings, None, positions)
+        rough.meetings = self._cross_chords(mesh, value, stage, rough)
+        return rough
+
+    def _signs(self, mesh: Mesh, value: Tracked, stage: Stage, first: int, known: Known) -> SignArray:
+        V, n = value.z.shape
+        signs = np.ones((V, -(-n // 8) * 8), dtype=np.int8)
+        undecided = kernels.float_signs(value.z, value.c, value.r, FLOOR, signs)
+        known(signs, undecided)
+        self.by_float += V * n
+        if undecided:
+            self._decide(mesh, signs, stage, first)
+        return signs
+
+    def _decide(self, mesh: Mesh, signs: SignArray, stage: Stage, first: int) -> None:
+        """Exact signs where the float bound left them open."""
+        vertices, columns = np.nonzero(signs == 2)
+        self._note(len(vertices))
+        polygon = np.zeros(mesh.num_vertices, dtype=np.int64)
+        polygon[mesh.loop_v] = mesh.owners
+        for v, j in zip(vertices.tolist(), columns.tolist(), strict=True):
+            line = self.oracle.line(stage, int(polygon[v]), first + j)
+            signs[v, j] = sign(dot(line, self._point(mesh, v)))
+
+    def _note(self, exact: int) -> None:
+        self.by_exact += exact
+        self.by_float -= exact
+
+    def _point(self, mesh: Mesh, vertex: int) -> Triple:
+        stage, polygon, first, second = mesh.defined[vertex].tolist()
+        return self.oracle.point(self.stages[stage], polygon, first, second)
+
+    # -- edges ---------------------------------------------------------------------------------------------------
+
+    def _cross_edges(self, mesh: Mesh, value: Tracked, signs: SignArray, stage: Stage, first: int) -> Crossings:
+        words = signs.view(np.uint64)
+        counts = np.empty(len(mesh.ends), dtype=np.int64)
+        kernels.count_crossings(mesh.ends, words, counts)
+        ptr = pointers(counts)
+        label, t, d = np.empty(ptr[-1], dtype=np.int64), np.empty(ptr[-1]), np.empty(ptr[-1])
+        sure = np.ones(len(counts), dtype=bool)
+        kernels.fill_crossings(mesh.ends, words, value.z, value.c, value.r, FLOOR, ptr, label, t, d, sure)
+        rank = np.arange(ptr[-1]) - np.repeat(ptr[:-1], counts)
+        self.by_float += int(ptr[-1])
+        for e in np.flatnonzero(~sure).tolist():
+            here = slice(int(ptr[e]), int(ptr[e + 1]))
+            self._order(here, rank, (label, t, d), self._edge_ranks(mesh, e, label[here], stage, first))
+        counts[counts > 0] = rank[ptr[1:][counts > 0] - 1] + 1
+        point_ptr = pointers(counts)
+        points = (
+            np.empty(point_ptr[-1], dtype=np.int64),
+            np.empty(point_ptr[-1], dtype=np.int64),
+            np.empty(point_ptr[-1]),
+            np.empty(point_ptr[-1]),
+        )
+        kernels.edge_points(ptr, rank, t, d, label, point_ptr, points)
+        return Crossings(ptr, label, rank, point_ptr, points)
+
+    def _order(self, here: slice, rank: IntArray, arrays: Sequence[Any], found: list[int]) -> None:
+        """Put exact ranks in place and bring the arrays in their order."""
+        order = np.argsort(found, kind="stable")
+        rank[here] = np.asarray(found)[order]
+        for array in arrays:
+            array[here] = array[here][order]
+        self._note(len(found))
+
+    def _edge_ranks(self, mesh: Mesh, edge: int, label: IntArray, stage: Stage, first: int) -> list[int]:
+        polygon = int(mesh.polygon_of_edge[edge])
+        lines = [self.oracle.line(stage, polygon, first + j) for j in label.tolist()]
+        a, b = mesh.ends[edge].tolist()
+        return ranks_between(lines, self._point(mesh, a), self._point(mesh, b))
+
+    # -- polygons ------------------------------------------------------------------------------------------------
+
+    def _cross_chords(self, mesh: Mesh, value: Tracked, stage: Stage, known: Arrangement) -> Meetings | None:
+        crossings, signs = known.crossings, known.signs
+        zero_ptr, zero_j = _zeros(signs)
+        loops = (mesh.indptr, mesh.loop_v, mesh.loop_e)
+        counts = np.empty(mesh.num_polygons, dtype=np.int64)
+        kernels.count_chords(*loops, crossings.ptr, zero_ptr, zero_j, signs, counts)
+        slot_ptr = pointers(counts)
+        N = int(slot_ptr[-1])
+        if N == 0:
+            return None
+        chords = (*(np.empty(N, dtype=np.int64) for _ in range(5)), counts)
+        edges = (mesh.ends, crossings.ptr, crossings.label, crossings.rank, crossings.point_ptr)
+        assure(kernels.fill_chords(*loops, *edges, zero_ptr, zero_j, signs, slot_ptr, chords))
+        meet = np.empty(N, dtype=np.int64)
+        kernels.count_meetings(slot_ptr, counts, chords[1], chords[2], meet)
+        ptr = pointers(meet)
+        other, pair = np.empty(ptr[-1], dtype=np.int64), np.empty(ptr[-1], dtype=np.int64)
+        t, d, sure = np.empty(ptr[-1]), np.empty(ptr[-1]), np.empty(mesh.num_polygons, dtype=bool)
+        kernels.fill_meetings(
+            *loops, mesh.ends, crossings.point_ptr, crossings.points, slot_ptr, chords,
+            value.z, value.c, value.r, FLOOR, ptr, other, t, d, pair, sure, int(known.positions.max()),
+        )  # fmt: skip
+        rank = np.arange(ptr[-1]) - np.repeat(ptr[:-1], meet)
+        self.by_float += int(ptr[-1])
+        seen, inside, segments = np.empty(ptr[-1], dtype=np.int64), np.empty_like(counts), np.empty_like(counts)
+        found = Meetings(slot_ptr, chords, ptr, other, rank, t, d, seen, inside, segments)
+        self._order_chords(mesh, sure, stage, known, found, pair)
+        kernels.count_inside(slot_ptr, counts, ptr, rank, pair, seen, inside, segments)
+        return found
+
+    def _order_chords(
+        self, mesh: Mesh, sure: BoolArray, stage: Stage, known: Arrangement, found: Meetings, pair: IntArray
+    ) -> None:
+        """Exact order of the crossings on those chords where the float bounds left it open."""
+        fun, p, q, lo, _, num = found.chords
+        for f in np.flatnonzero(~sure).tolist():
+            ends = self._boundary_points(mesh, f, stage, known)
+            for slot in range(int(found.slot_ptr[f]), int(found.slot_ptr[f] + num[f])):
+                here = slice(int(found.ptr[slot]), int(found.ptr[slot + 1]))
+                t, d = found.t[here], found.d[here]
+                if ((t + d)[:-1] < (t - d)[1:]).all():
+                    continue
+                others = fun[lo[found.other[here]]].tolist()
+                lines = [self.oracle.line(stage, f, known.first + j) for j in others]
+                ranks = ranks_between(lines, ends(int(p[slot])), ends(int(q[slot])))
+                self._order(here, found.rank, (found.other, found.t, found.d, pair), ranks)
+
+    def _boundary_points(self, mesh: Mesh, f: int, stage: Stage, known: Arrangement) -> Callable[[int], Triple]:
+        """The exact point at every position of a polygon."""
+        places: list[tuple[int, int]] = []
+        ptr = known.crossings.point_ptr
+        for i in range(int(mesh.indptr[f]), int(mesh.indptr[f + 1])):
+            v, e = int(mesh.loop_v[i]), int(mesh.loop_e[i])
+            places.append((v, -1))
+            on = range(int(ptr[e]), int(ptr[e + 1]))
+            places += [(e, k) for k in (on if mesh.ends[e, 0] == v else reversed(on))]
+
+        def point(position: int) -> Triple:
+            index, k = places[position]
+            if k < 0:
+                return self._point(mesh, index)
+            line = known.first + int(known.crossings.points[1][k])
+            return self.oracle.point(stage, f, int(mesh.line[index]), line)
+
+        return point
+
+
+Known = Callable[[SignArray, int], None]
+"""Called with the signs (2 where open) and how many are open; may replace some of them."""
+
+
+def _zeros(signs: SignArray) -> tuple[IntArray, IntArray]:
+    counts = np.empty(len(signs), dtype=np.int64)
+    kernels.count_zeros(signs.view(np.uint64), counts)
+    ptr = pointers(counts)
+    label = np.empty(ptr[-1], dtype=np.int64)
+    if len(label):
+        kernels.fill_zeros(signs, ptr, label)
+    return ptr, label
+
+
+def pointers(counts: IntArray) -> IntArray:
+    """Where each stretch begins when stretches of the given lengths are laid end to end, and where the last ends."""
+    result = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=result[1:])
+    return result
+
+
+def assure(closed: bool) -> None:
+    """All decisions are certified, so the combinatorics closes; if it does not, there is a bug, not a bad input."""
+    if not closed:  # pragma: no cover
+        raise ArithmeticError("planar complex: certified decisions contradict each other; please report this network")
