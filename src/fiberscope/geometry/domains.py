@@ -142,6 +142,15 @@ class Plane:
             raise InputError(f"plane: expected three points of one length, got {[a.size, b.size, c.size]}")
         return cls(a, b - a, c - a, Box.cube(2, -margin, 1 + margin))
 
+    @classmethod
+    def along(cls, ambient: int, axes: tuple[int, int], at: Any = None, box: Box | None = None) -> Plane:
+        """The plane spanned by two coordinates of R^ambient through the point ``at`` (zeros by default)."""
+        if len(set(axes)) != 2 or not all(0 <= i < ambient for i in axes):
+            raise InputError(f"axes: expected two different coordinates among 0 to {ambient - 1}, got {tuple(axes)}")
+        origin = np.zeros(ambient) if at is None else real_array(at, "at").reshape(-1).copy()
+        u, v = np.eye(ambient)[list(axes)]
+        return cls(origin, u, v, box)
+
     @property
     def dimension(self) -> int:
         """Of the slice: 2."""

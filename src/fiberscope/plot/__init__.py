@@ -7,6 +7,8 @@ from typing import Any
 
 _NAMES = {
     "function": "function",
+    "regions": "regions",
+    "save_figure": "style",
 }
 __all__ = list(_NAMES)
 

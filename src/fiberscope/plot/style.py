@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -12,6 +13,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
+
+from fiberscope.errors import InputError
+from fiberscope.files import write_atomically
 
 INK = "#1f2430"
 PAPER = "#fbfaf7"
@@ -69,6 +73,13 @@ def png(figure: Figure, dpi: int = 130) -> bytes:
     buffer = BytesIO()
     figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
     return buffer.getvalue()
+
+
+def save_figure(ax: Axes, path: Path | str, dpi: int = 200) -> None:
+    """Write the axes' figure as a PNG file, whole or not at all."""
+    if Path(path).suffix.lower() != ".png":
+        raise InputError(f"{path}: expected a name that ends in .png")
+    write_atomically(path, png(ax.get_figure(root=True), dpi))  # type: ignore[arg-type]  # axes here have a figure
 
 
 def mosaic_colors(count: int, seed: int = 0) -> np.ndarray:
