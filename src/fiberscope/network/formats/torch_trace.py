@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,7 +33,8 @@ class Trace:
         try:
             with _evaluation(module), torch.no_grad(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                self.graph = tracer.trace(module, _defaults(module))
+                leaf = tracer.is_leaf_module(module, "")
+                self.graph = _single_layer(module) if leaf else tracer.trace(module, _defaults(module))
         except fx.proxy.TraceError as error:
             raise UnsupportedModelError(
                 f"{type(module).__name__}: control flow that depends on the input ({_line(error)}); "
@@ -75,12 +77,34 @@ def base_class(module: nn.Module) -> type[nn.Module]:
     return kind  # type: ignore[no-any-return]
 
 
+class _Proxy(fx.Proxy):
+    """A symbolic value that records ``x += y`` as what it is; torch's own takes it for ``x = x + y``."""
+
+    def _changed(self, function: Any, other: Any) -> fx.Proxy:
+        return self.tracer.create_proxy("call_function", function, (self, other), {})
+
+    def __iadd__(self, other: Any) -> fx.Proxy:
+        return self._changed(operator.iadd, other)
+
+    def __isub__(self, other: Any) -> fx.Proxy:
+        return self._changed(operator.isub, other)
+
+    def __imul__(self, other: Any) -> fx.Proxy:
+        return self._changed(operator.imul, other)
+
+    def __itruediv__(self, other: Any) -> fx.Proxy:
+        return self._changed(operator.itruediv, other)
+
+
 class _Tracer(fx.Tracer):
     """Stops at the layers of torch.nn, and keeps tensors made in forward to itself instead of in the module."""
 
     def __init__(self) -> None:
         super().__init__()
         self.own_constants: dict[str, torch.Tensor] = {}
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        return _Proxy(node, self)
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         base = base_class(m)
@@ -96,6 +120,14 @@ class _Tracer(fx.Tracer):
                 self.own_constants[name] = a
                 return self.create_node("get_attr", name, (), {})
         return super().create_arg(a)
+
+
+def _single_layer(module: nn.Module) -> fx.Graph:
+    """The graph of a module that is one layer of torch.nn itself; tracing would go inside."""
+    graph = fx.Graph()
+    layer = graph.create_node("call_module", "", (graph.placeholder("input"),), name=type(module).__name__.lower())
+    graph.output(layer)
+    return graph
 
 
 @contextmanager
