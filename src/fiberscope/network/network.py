@@ -357,7 +357,12 @@ class Network:
 
 
 def identical(a: Network, b: Network) -> bool:
-    """Whether two networks are the same program with bit-identical numbers (not merely the same function)."""
+    """Whether two networks are the same program with bit-identical numbers (not merely the same function).
+
+    >>> net = Network([[[1.0]], [[3.0]]], [[0.5], [0.0]])
+    >>> identical(net, Network([[[1.0]], [[3.0]]], [[0.5], [0.0]])), identical(net, Network.random((1, 1, 1), 0))
+    (True, False)
+    """
 
     def same(x: Any, y: Any) -> bool:
         if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):

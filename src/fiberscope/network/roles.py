@@ -78,6 +78,10 @@ def structural_roles(net: Network) -> Roles:
 
     Behind a ReLU all inputs of a layer are non-negative, so a neuron without positive weight or bias is dead and one
     without a negative weight or bias is linear. A row of zeros makes a neuron constant.
+
+    >>> net = Network([[[1.0]], [[-1.0], [2.0]], [[1.0, 1.0]]], [[0.0], [-1.0, 1.0], [0.0]])
+    >>> structural_roles(net)
+    Roles(1 dead, 1 linear, 1 switching for every input)
     """
     low, high = [], []
     nonnegative = [False]

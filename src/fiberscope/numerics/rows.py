@@ -26,13 +26,13 @@ def proportional_rows(matrix: FloatArray) -> list[list[int]]:
             key = np.append(row / row[pivots[index]] + 0.0, pivots[index]).tobytes()
             candidates.setdefault(key, []).append(index)
     groups = []
-    for members in candidates.values():
-        while len(members) > 1:
-            first, *rest = members
+    for left in candidates.values():
+        while left:
+            first, *rest = left
             same = [m for m in rest if _multiples(matrix[first], matrix[m], int(pivots[first]))]
             if same:
                 groups.append([first, *same])
-            members = [m for m in rest if m not in same]
+            left[:] = [m for m in rest if m not in same]
     return sorted(groups)
 
 

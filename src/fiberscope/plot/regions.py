@@ -93,7 +93,7 @@ def regions(
 def _shade(complex: Complex, color: str, output: int) -> FloatArray:
     matrices, offsets = complex.affine_maps
     if color == "slope":
-        return np.linalg.norm(matrices[:, output], axis=1)
+        return np.asarray(np.linalg.norm(matrices[:, output], axis=1))
     return np.asarray(np.einsum("ri,ri->r", matrices[:, output], complex.points) + offsets[:, output])
 
 
