@@ -1,0 +1,508 @@
+"""Regions in higher dimension by traversal: from one region to the next across facets, as a stream.
+
+Why nothing is missed. Let s be the sign vector of a region and i one of its neurons with ``s_i != 0``. If i makes a
+facet, the region behind it is the same all along the facet, and it differs from s only in neurons that vanish on the
+facet's hyperplane: their functionals there are multiples of ``f_i``, whose signs follow one after the other. Hence *if*
+there is a region that differs from s in i and otherwise only where s is zero, it is the neighbour, and row i of s needs
+no further thought. So for every row either such a region is known, each with a point whose certified signs are its
+label; or the row is proven not to be a facet, with the errors of its coefficients accounted for; or rational arithmetic
+decides, and finds the neurons that vanish together. Regions of a convex domain are connected across facets.
+
+The search is the classical one (D. Avis and K. Fukuda, *Reverse search for enumeration*, 1996, for arrangements);
+deciding all rows of a cell from one dictionary follows K. Clarkson, *More output-sensitive geometric algorithms*, 1994.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from fiberscope.errors import InputError
+from fiberscope.geometry import traversal_kernels as kernels
+from fiberscope.geometry.domains import Domain
+from fiberscope.geometry.traversal_exact import ExactCell, fraction
+from fiberscope.geometry.traversal_rows import Sides, check, copies, exact_functionals, functionals, start
+from fiberscope.network.network import AffineMap, Network, Seed
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
+
+Words = npt.NDArray[np.uint64]
+
+Progress = Callable[[int, int], Any]
+"""Called as ``progress(explored, found)`` now and then; may raise ``KeyboardInterrupt`` to stop."""
+
+_CHUNK = 1024
+"""Regions explored at once: enough to make the overhead of a call small."""
+
+_CHUNK_BYTES = 1 << 26
+
+_SHRINK = 0.5 ** np.array([0.0, 3.0, 7.0, 12.0, 20.0, 30.0])
+"""How far behind a facet a point of the neighbour is sought; the first that works is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """One facet of a region: the neurons that vanish on it, or the side of the domain (row of its half-spaces)."""
+
+    neurons: tuple[int, ...] = ()
+    side: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {"neurons": list(self.neurons), "side": self.side}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Region:
+    """A linear region, proven to exist by its ``witness``: the certified signs at this point are ``signs``.
+
+    ``facets`` are proven as well. The label is kept in two bits per neuron.
+    """
+
+    net: Network = field(repr=False)
+    words: Words = field(repr=False)
+    witness: FloatArray
+    facets: tuple[Facet, ...]
+
+    @property
+    def signs(self) -> SignArray:
+        """The sign vector, ``(num_signs,)``."""
+        return np.asarray(unpack(self.words[None], self.net.num_signs)[0])
+
+    @property
+    def affine_map(self) -> AffineMap:
+        """The network on this region."""
+        return self.net.affine_at(self.witness)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "signs": self.signs.tolist(),
+            "witness": self.witness.tolist(),
+            "facets": [facet.to_dict() for facet in self.facets],
+        }
+
+    def __repr__(self) -> str:
+        text = "".join("-0+"[s + 1] for s in self.signs)
+        text = text if len(text) <= 40 else f"{text[:37]}..."
+        return f"Region({text}, {len(self.facets)} facets)"
+
+
+@dataclass(frozen=True, slots=True)
+class RegionCount:
+    """How many regions were found, and whether that is all of them.
+
+    ``complete`` is True only if nothing is left to explore and every decision was proven. ``undecided`` counts facets
+    behind which no point could be named, ``exact`` the decisions that took rational arithmetic. ``stopped`` says why
+    the search ended early: ``"limit"``, ``"interrupted"`` or None.
+    """
+
+    count: int
+    complete: bool
+    undecided: int = 0
+    exact: int = 0
+    explored: int = 0
+    stopped: str | None = None
+
+    @property
+    def at_least(self) -> int:
+        """A rigorous lower bound: every region counted has a witness."""
+        return self.count
+
+    def __str__(self) -> str:
+        if self.complete:
+            return f"{self.count} regions"
+        why = self.stopped or f"{self.undecided} undecided"
+        return f"at least {self.count} regions ({why})"
+
+    def __repr__(self) -> str:
+        return f"RegionCount({self})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+def traverse(
+    net: Network,
+    domain: Domain,
+    *,
+    limit: int | None = None,
+    seed: Seed = 0,
+    progress: Progress | None = None,
+) -> Traversal:
+    """All linear regions of ``net`` on ``domain`` as a stream, breadth first from a random one.
+
+    Meant for input dimensions from about 6 to 20, where the complex with all its faces is too large. Memory is that of
+    the labels seen (two bits per neuron and region, in a hash table at most 60 % full, compared in full) and of the
+    frontier (a label and a point each).
+
+    Parameters
+    ----------
+    domain
+        A box, a polytope (bounded or not), an orthant or the whole space, of dimension ``net.in_size``.
+    limit
+        Stop after so many regions.
+    seed
+        Chooses the region to begin with.
+
+    >>> from fiberscope.geometry.domains import Box
+    >>> net = Network([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]])
+    >>> stream = traverse(net, Box([-1, -1], [1, 1]))
+    >>> sorted(region.signs.tolist() for region in stream)
+    [[-1, -1], [-1, 1], [1, -1], [1, 1]]
+    >>> stream.summary
+    RegionCount(4 regions)
+    """
+    return Traversal(net, domain, limit, seed, progress)
+
+
+def count_by_traversal(
+    net: Network,
+    domain: Domain,
+    *,
+    limit: int | None = None,
+    seed: Seed = 0,
+    progress: Progress | None = None,
+) -> RegionCount:
+    """The number of regions of ``net`` on ``domain``; see :func:`traverse`.
+
+    Interrupted, or at the limit, it returns what was found, marked as incomplete.
+
+    >>> from fiberscope.geometry.domains import Space
+    >>> count_by_traversal(Network.random((3, 6, 1), seed=0), Space(3))  # 1 + 6 + 15 + 20
+    RegionCount(42 regions)
+    """
+    search = _Search(net, domain, seed, limit, facets=False)
+    stopped: str | None = None
+    try:
+        for _ in search.run():
+            if progress is not None:
+                progress(search.explored, len(search.seen))
+    except KeyboardInterrupt:
+        stopped = "interrupted"
+    return search.summary(stopped)
+
+
+class Traversal:
+    """An iterator over regions that knows how far it is; see :func:`traverse`."""
+
+    def __init__(self, net: Network, domain: Domain, limit: int | None, seed: Seed, progress: Progress | None) -> None:
+        self._search = _Search(net, domain, seed, limit, facets=True)
+        self._progress = progress
+        self._regions = self._stream()
+        self._given = 0
+
+    def __iter__(self) -> Iterator[Region]:
+        return self
+
+    def __next__(self) -> Region:
+        return next(self._regions)
+
+    def _stream(self) -> Iterator[Region]:
+        search = self._search
+        for words, X, facets in search.run():
+            for label, x, own in zip(words, X, facets, strict=True):
+                if search.limit is not None and self._given == search.limit:
+                    return
+                self._given += 1
+                yield Region(search.net, label.copy(), x.copy(), own)
+            if self._progress is not None:
+                self._progress(search.explored, len(search.seen))
+
+    @property
+    def summary(self) -> RegionCount:
+        """What is known so far: all regions found, also those not yet given out."""
+        return self._search.summary(None)
+
+
+class _Search:
+    """Breadth-first search over labels; every label that is seen has been proven by a point."""
+
+    def __init__(self, net: Network, domain: Domain, seed: Seed, limit: int | None, facets: bool) -> None:
+        check(net, domain)
+        if limit is not None and limit < 1:
+            raise InputError(f"limit: expected a positive number, got {limit}")
+        self.net, self.limit, self.facets = net, limit, facets
+        self.sides = Sides.of(domain)
+        self.first = copies(net)
+        self.classes = [np.flatnonzero(self.first == k) for k in range(net.num_signs)]
+        rows = net.num_signs + len(self.sides.rows)
+        flips = np.zeros((rows, net.num_signs), dtype=np.int8)
+        for k, members in enumerate(self.classes):
+            flips[k, members] = 1
+        self.flips = pack(flips) ^ pack(np.zeros_like(flips) - 1)  # the bits of positive signs alone
+        point, signs = start(net, domain, self.sides, seed)
+        self.seen = Labels(self.flips.shape[1])
+        self.queue: deque[tuple[Words, FloatArray]] = deque()
+        self._add(signs[None], point[None])
+        self.explored = self.undecided = self.exact = 0
+        self.pivots = 0
+        size = max(1, rows * (net.in_size + 1) * 40)
+        self.chunk = max(1, min(_CHUNK, _CHUNK_BYTES // size))
+
+    # -- the search --------------------------------------------------------------------------------------------
+
+    def run(self) -> Iterator[tuple[Words, FloatArray, list[tuple[Facet, ...]]]]:
+        """Explore chunk after chunk; gives labels, witnesses and (if wanted) facets."""
+        workers = max(1, min(int(numba.config.NUMBA_NUM_THREADS), os.cpu_count() or 1))
+        with ThreadPoolExecutor(workers) as pool:
+            while self.queue and not self._full():
+                words, X = self._next()
+                found = self._explore(words, X, pool, workers)
+                self.explored += len(X)
+                yield words, X, found
+
+    def _full(self) -> bool:
+        if self.limit is None:
+            return False
+        return (self.explored if self.facets else len(self.seen)) >= self.limit
+
+    def summary(self, stopped: str | None) -> RegionCount:
+        found = len(self.seen)
+        rest = bool(self.queue)
+        if self.limit is not None and (found > self.limit or (rest and found == self.limit)):
+            stopped, found = stopped or "limit", min(found, self.limit)
+        complete = not rest and not self.undecided and stopped is None and found == self.explored
+        return RegionCount(found, complete, self.undecided, self.exact, self.explored, stopped)
+
+    def _next(self) -> tuple[Words, FloatArray]:
+        parts, size = [], 0
+        while self.queue and size < self.chunk:
+            parts.append(self.queue.popleft())
+            size += len(parts[-1][1])
+        words, X = (np.concatenate(p) for p in zip(*parts, strict=True))
+        if size > self.chunk:
+            self.queue.appendleft((words[self.chunk :], X[self.chunk :]))
+        return words[: self.chunk], X[: self.chunk]
+
+    def _add(self, signs: SignArray, X: FloatArray) -> None:
+        words = pack(signs)
+        fresh = self.seen.add(words)
+        if fresh.any():
+            self.queue.append((words[fresh], X[fresh]))
+
+    def _explore(self, words: Words, X: FloatArray, pool: ThreadPoolExecutor, workers: int) -> list[tuple[Facet, ...]]:
+        signs = unpack(words, self.net.num_signs)
+        rows, kinds = self._rows(signs)
+        if not self.facets:
+            kernels.known_neighbours(words, self.flips[: self.net.num_signs], kinds, *self.seen.arrays)
+        state = np.empty(kinds.shape, dtype=np.int8)
+        beyond = np.empty((*kinds.shape, 2 * X.shape[1]))
+        low, high = self.sides.low, self.sides.high
+
+        def work(part: slice) -> int:
+            H, E = rows[0][part], rows[1][part]
+            return int(kernels.cells(H, E, kinds[part], X[part], low, high, state[part], beyond[part]))
+
+        bounds = np.linspace(0, len(X), 4 * workers + 1).astype(int) if len(X) > 64 else np.array([0, len(X)])
+        parts = [slice(int(a), int(b)) for a, b in pairwise(bounds)]
+        self.pivots += sum(pool.map(work, parts) if workers > 1 else map(work, parts))
+        left = self._cross(signs, state, beyond)
+        exact = self._settle_exactly(signs, X, state, left)
+        return self._facets(state, exact) if self.facets else [()] * len(X)
+
+    def _rows(self, signs: SignArray) -> tuple[tuple[FloatArray, FloatArray], SignArray]:
+        """Oriented rows of neurons and sides with their errors, and what is asked of each."""
+        found = functionals(self.net, signs)
+        cells, count, width = found.value.shape
+        total = count + len(self.sides.rows)
+        H, E = np.empty((cells, total, width)), np.zeros((cells, total, width))
+        np.multiply(found.value, signs[:, :, None], out=H[:, :count])
+        E[:, :count] = found.error
+        H[:, count:] = self.sides.rows
+        kinds = np.full((cells, total), kernels.WANTED, dtype=np.int8)
+        flat = ((found.value[:, :, :-1] == 0) & (found.error[:, :, :-1] == 0)).all(axis=2)
+        extra = self.net.linear_entries | (self.first != np.arange(count))
+        kinds[:, :count][flat | (signs == 0) | extra] = kernels.OFF
+        kinds[:, count:] = kernels.WANTED if self.facets else kernels.SKIP
+        return (H, E), kinds
+
+    # -- crossing ----------------------------------------------------------------------------------------------
+
+    def _cross(self, signs: SignArray, state: SignArray, beyond: FloatArray) -> IntArray:
+        """Find a point behind every facet made by a neuron; gives the pairs (cell, neuron) that are left."""
+        n = beyond.shape[2] // 2
+        pairs = np.argwhere(state[:, : self.net.num_signs] == kernels.FACET)
+        for shrink in _SHRINK:
+            if not len(pairs):
+                break
+            expected = signs[pairs[:, 0]]
+            self._flip(expected, pairs[:, 1])
+            words = pack(expected)
+            vague = (expected == 0).any(axis=1)
+            open_ = ~self.seen.contain(words)
+            pairs, expected, words, vague = pairs[open_], expected[open_], words[open_], vague[open_]
+            # two cells may lead to one neighbour: one point will do, unless zeros may change on the way
+            tries = np.concatenate([np.flatnonzero(vague), np.flatnonzero(~vague)[_distinct(words[~vague])]])
+            if not len(tries):
+                continue
+            near = beyond[pairs[tries, 0], pairs[tries, 1]]
+            points = near[:, n:] + shrink * (near[:, :n] - near[:, n:])
+            good, found = self._behind(points, expected[tries], expected[tries] == 0)
+            self._add(found[good], points[good])
+            pairs = np.delete(pairs, tries[good], axis=0)
+        return pairs
+
+    def _flip(self, signs: SignArray, neurons: IntArray) -> None:
+        """Flip neurons and their copies, one per row, in place."""
+        if (self.first == np.arange(len(self.first))).all():
+            signs[np.arange(len(signs)), neurons] *= -1
+            return
+        for row, k in zip(signs, neurons, strict=True):
+            row[self.classes[k]] *= -1
+
+    def _behind(self, points: FloatArray, expected: SignArray, loose: BoolArray) -> tuple[BoolArray, SignArray]:
+        """Which points are inside the domain and have the expected signs, where ``loose`` any sign; and their signs."""
+        found = self.net.signs(points).signs
+        return self.sides.contain(points) & ((found == expected) | loose).all(axis=1), found
+
+    # -- exact fallback ----------------------------------------------------------------------------------------
+
+    def _settle_exactly(
+        self, signs: SignArray, X: FloatArray, state: SignArray, left: IntArray
+    ) -> dict[int, dict[int, tuple[int, ...]]]:
+        """Decide in rational arithmetic what floats left open; gives, by cell, the classes of facets found so."""
+        open_pairs = np.concatenate([np.argwhere(state == kernels.OPEN), left])
+        found: dict[int, dict[int, tuple[int, ...]]] = {}
+        for cell in np.unique(open_pairs[:, 0]):
+            rows = sorted(set(open_pairs[open_pairs[:, 0] == cell, 1].tolist()))
+            found[int(cell)] = self._exact_cell(signs[cell], X[cell], rows, state[cell])
+        return found
+
+    def _exact_cell(
+        self, signs: SignArray, x: FloatArray, rows: list[int], state: SignArray
+    ) -> dict[int, tuple[int, ...]]:
+        neurons = self.net.num_signs
+        functions = exact_functionals(self.net, signs)
+        oriented = [
+            [0] * len(f) if linear else [int(s) * v for v in f]
+            for f, s, linear in zip(functions, signs, self.net.linear_entries, strict=True)
+        ]
+        sides = [[fraction(v) for v in row] for row in self.sides.rows]
+        cell = ExactCell([*oriented, *sides], x)
+        found: dict[int, tuple[int, ...]] = {}
+        for first in sorted({cell.classes[i][0] for i in rows if cell.classes[i]}):
+            group = cell.classes[first]
+            far = cell.beyond(first)
+            self.exact += 1
+            state[list(group)] = kernels.ABSENT
+            if far is None:
+                continue
+            found[first] = group
+            if group[-1] < neurons and not self._step_exactly(signs, cell.centre(), far, oriented[first], group):
+                self.undecided += 1
+        state[[i for i in rows if not cell.classes[i]]] = kernels.ABSENT
+        return found
+
+    def _step_exactly(
+        self, signs: SignArray, inner: list[Any], far: list[Any], row: list[Any], group: tuple[int, ...]
+    ) -> bool:
+        """Find the neighbour on the segment from an inner point to one behind the facet of ``group``."""
+        inside = sum((a * v for a, v in zip(row, inner, strict=False)), row[-1])
+        outside = sum((a * v for a, v in zip(row, far, strict=False)), row[-1])
+        cross = inside / (inside - outside)
+        shares = [cross + (1 - cross) * fraction(0.5**k) for k in range(1, 52, 2)]
+        points = np.array([[_float(a + t * (b - a)) for a, b in zip(inner, far, strict=True)] for t in shares])
+        loose = signs == 0
+        loose[list(group)] = True
+        good, found = self._behind(points, np.broadcast_to(signs, (len(points), len(signs))), loose)
+        good &= found[:, group[0]] == -signs[group[0]]
+        best = np.flatnonzero(good)[:1]
+        self._add(found[best], points[best])
+        return bool(len(best))
+
+    # -- facets ------------------------------------------------------------------------------------------------
+
+    def _facets(self, state: SignArray, exact: dict[int, dict[int, tuple[int, ...]]]) -> list[tuple[Facet, ...]]:
+        neurons = self.net.num_signs
+        result = []
+        for cell, row in enumerate(state):
+            proven = [int(i) for i in np.flatnonzero(row == kernels.FACET)]
+            groups = {i: tuple(self.classes[i].tolist()) if i < neurons else (i,) for i in proven}
+            groups.update(exact.get(cell, {}))
+            result.append(tuple(_facet(groups[i], neurons) for i in sorted(groups)))
+        return result
+
+
+def _facet(group: tuple[int, ...], neurons: int) -> Facet:
+    sides = [i - neurons for i in group if i >= neurons]
+    return Facet(tuple(int(i) for i in group if i < neurons), sides[0] if sides else None)
+
+
+# --- labels ------------------------------------------------------------------------------------------------------
+
+
+def pack(signs: SignArray) -> Words:
+    """Sign vectors ``(count, N)`` in two bits per entry, ``(count, words)``: which are positive, which are zero.
+
+    >>> unpack(pack(np.array([[1, 0, -1]], dtype=np.int8)), 3)
+    array([[ 1,  0, -1]], dtype=int8)
+    """
+    bits = np.concatenate([np.packbits(signs > 0, axis=1), np.packbits(signs == 0, axis=1)], axis=1)
+    words = np.zeros((len(signs), max(1, -(-bits.shape[1] // 8)) * 8), dtype=np.uint8)
+    words[:, : bits.shape[1]] = bits
+    return words.view(np.uint64)
+
+
+def unpack(words: Words, size: int) -> SignArray:
+    """The sign vectors ``(count, size)`` again."""
+    half = -(-size // 8)
+    raw = np.ascontiguousarray(words).view(np.uint8)
+    positive = np.unpackbits(raw[:, :half], axis=1, count=size).astype(np.int8)
+    zero = np.unpackbits(raw[:, half : 2 * half], axis=1, count=size).astype(np.int8)
+    return np.asarray(2 * positive + zero - 1, dtype=np.int8)
+
+
+class Labels:
+    """A set of labels, kept in full in one open-addressed table."""
+
+    def __init__(self, words: int) -> None:
+        self.arrays = (np.zeros((1024, words), dtype=np.uint64), np.zeros(1024, dtype=np.bool_))
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in self.arrays)
+
+    def add(self, labels: Words) -> BoolArray:
+        """Put labels in; gives which were new (the first of equal ones)."""
+        table, used = self.arrays
+        size = len(used)
+        while self._count + len(labels) > 0.6 * size:
+            size *= 2
+        if size > len(used):
+            self.arrays = (np.zeros((size, table.shape[1]), dtype=np.uint64), np.zeros(size, dtype=np.bool_))
+            kernels.insert(table[used], *self.arrays, np.empty(self._count, dtype=np.bool_))
+        fresh = np.empty(len(labels), dtype=np.bool_)
+        self._count += kernels.insert(labels, *self.arrays, fresh)
+        return fresh
+
+    def contain(self, labels: Words) -> BoolArray:
+        """Which labels are in."""
+        found = np.empty(len(labels), dtype=np.bool_)
+        kernels.contains(labels, *self.arrays, found)
+        return found
+
+
+def _distinct(words: Words) -> IntArray:
+    """Indices of the first of equal rows."""
+    if not len(words):
+        return np.zeros(0, dtype=np.int64)
+    keys = np.ascontiguousarray(words).view([("", words.dtype)] * words.shape[1]).ravel()
+    return np.asarray(np.unique(keys, return_index=True)[1])
+
+
+def _float(q: Any) -> float:
+    return int(q.p) / int(q.q)
