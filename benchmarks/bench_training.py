@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+
 from fiberscope.network.network import Network
 from fiberscope.training.datasets.loading import load_dataset
 from fiberscope.training.many import train_many
-
 from harness import Case
 
 

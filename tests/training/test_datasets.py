@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -82,7 +82,7 @@ def test_all_synthetic_names_are_tested() -> None:
 def test_unknown_names_and_options_are_answered_with_close_ones() -> None:
     with pytest.raises(InputError, match="did you mean fashion_mnist"):
         load_dataset("fashion-mnist")
-    with pytest.raises(InputError, match="expected options points, noise, seed.*did you mean noise"):
+    with pytest.raises(InputError, match=r"expected options points, noise, seed.*did you mean noise"):
         load_dataset("f1", nois=0.1)
 
 
@@ -230,7 +230,7 @@ def test_missing_files_say_what_to_put_where(tmp_path: Path, monkeypatch: pytest
     for text in ("train-images-idx3-ubyte.gz", str(tmp_path / "mnist"), "no network", "https://", files.ENVIRONMENT):
         assert text in str(error.value)
     assert len(str(error.value).splitlines()) == 1
-    with pytest.raises(InputError, match="cifar10-subset.npz"):
+    with pytest.raises(InputError, match=r"cifar10-subset\.npz"):
         load_dataset("cifar10_subset", tmp_path)
     with pytest.raises(InputError, match="existing directory"):
         load_dataset("mnist", tmp_path / "none")
@@ -316,7 +316,7 @@ CONTENT = bytes(range(256)) * 4000
 class Server(BaseHTTPRequestHandler):
     """Serves CONTENT; ``/cut`` breaks off half way the first time, ``/wrong`` serves something else."""
 
-    requests: list[tuple[str, str | None]] = []
+    requests: ClassVar[list[tuple[str, str | None]]] = []
 
     def do_GET(self) -> None:
         wanted = self.headers.get("Range")
@@ -364,7 +364,7 @@ def test_download_is_checked_and_used_the_next_time(server: str, tmp_path: Path)
 
 def test_broken_download_continues_where_it_stopped(server: str, tmp_path: Path) -> None:
     cut, target = source(f"{server}/cut"), tmp_path / "file.bin"
-    with pytest.raises(InputError, match="run again to continue|IncompleteRead"):
+    with pytest.raises(InputError, match=r"run again to continue|IncompleteRead"):
         download(cut, target, lambda *_: None)
     assert not target.exists() and (tmp_path / "file.bin.part").stat().st_size == len(CONTENT) // 2
     assert download(cut, target, lambda *_: None) == CONTENT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -51,10 +52,10 @@ def test_context_listens_to_the_optimizer_and_changes_nothing(tmp_path: Path) ->
     train(tracked, optimizer, 5)  # after the context nobody listens
     assert [record.step for record in tracker.records] == [0, 5, 10, 15, 20]
     train(plain, torch.optim.SGD(plain.parameters(), lr=0.0), 1)
-    steps, losses = tracker.series("loss")
+    _steps, losses = tracker.series("loss")
     assert losses[-1] < losses[0]
     _, moved = tracker.series("distance_from_start")
-    assert moved[0] == 0 and all(a < b for a, b in zip(moved, moved[1:], strict=False))
+    assert moved[0] == 0 and all(a < b for a, b in itertools.pairwise(moved))
     assert read_track(tmp_path / "run.jsonl") == tracker.records
     overhead = read_lines(tmp_path / "run.jsonl")[-1]["overhead"]
     assert 0 < overhead["fraction"] <= 1 and overhead["records"] == 5
@@ -125,7 +126,7 @@ def test_bad_input() -> None:
         track(net, X, quantities="loss")
     with pytest.raises(InputError, match="data"):
         track(net)
-    with pytest.raises(InputError, match="torch.optim"), track(net, X, optimizer=object()):
+    with pytest.raises(InputError, match=r"torch\.optim"), track(net, X, optimizer=object()):
         pass
     with pytest.raises(UnsupportedModelError):
         track(torch.nn.Sequential(torch.nn.Linear(1, 2), torch.nn.Tanh(), torch.nn.Linear(2, 1)), X)
@@ -199,7 +200,8 @@ def test_records_survive_kill_9(tmp_path: Path) -> None:
         import numpy as np
         from fiberscope.network.network import Network
         from fiberscope.training.track import track
-        tracker = track(Network.random((1, 3, 1), 0), np.zeros((2, 1)), quantities=["regions_sampled"], file={str(path)!r})
+        net, X = Network.random((1, 3, 1), 0), np.zeros((2, 1))
+        tracker = track(net, X, quantities=["regions_sampled"], file={str(path)!r})
         step = 0
         while True:
             tracker(step)
