@@ -376,7 +376,7 @@ def test_interruption_leaves_the_complex_of_the_neurons_reached() -> None:
     net = recipe(3, 6, 6, 1)
     whole = lattice_cells(net, Box.cube(3))
 
-    def stop(done: int, total: int) -> None:
+    def stop(done: int, total: int, text: str) -> None:
         if done >= 8:
             raise KeyboardInterrupt
 

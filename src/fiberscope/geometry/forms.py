@@ -154,7 +154,7 @@ def influence(net: Network, seeds: BoolArray, active: BoolArray) -> tuple[BoolAr
                 own = seeds[:, columns].reshape(inside.shape)
                 value = (inside | own).any(axis=2).astype(np.float64)
         elif isinstance(node, Add):
-            value = np.asarray(sum(values[s] for s in node.sources) > 0, dtype=np.float64)
+            value = np.asarray(np.stack([values[s] for s in node.sources]).max(axis=0))
         else:
             value = np.concatenate([values[s] for s in node.sources], axis=1)
             value = value if node.order is None else value[:, node.order]

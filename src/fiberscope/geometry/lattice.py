@@ -31,11 +31,11 @@ from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense
 from fiberscope.network.run import step
 from fiberscope.numerics.arithmetic import Bounded, BoundedArithmetic, LinearMap
-from fiberscope.numerics.floats import FloatArray, IntArray, gamma, round_up
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, gamma, round_up
 from fiberscope.numerics.points import integer_rows
 
-Progress = Callable[[int, int], Any]
-"""Called as ``progress(done, total)`` after every neuron; may raise ``KeyboardInterrupt`` to stop."""
+Progress = Callable[[int, int, str], Any]
+"""Called as ``progress(done, total, text)`` after every neuron; may raise ``KeyboardInterrupt`` to stop."""
 
 BLOCK = 64
 """Neurons whose signs are kept in one machine word."""
@@ -87,19 +87,19 @@ def _start(net: Network, domain: Box | Orthant | Space | Polytope) -> Start:
 def _inside(sides: _Builder, domain: Domain) -> Start:
     """What is left of a fan where no side of the domain is positive."""
     cells = sides.cells()
-    keep = [~(cells.signs(k) > 0).any(axis=1) for k in range(cells.dimension + 1)]
+    keep: list[BoolArray] = [np.asarray(~(cells.signs(k) > 0).any(axis=1)) for k in range(cells.dimension + 1)]
     if not keep[-1].any():
         raise InputError(f"domain: expected a set with interior points, got {domain}, which has none")
     # Only faces of the remaining top cells belong to the domain (a face may touch it from outside).
     for k in range(cells.dimension, 0, -1):
         below = np.zeros(cells.count(k - 1), dtype=bool)
         for c in np.flatnonzero(keep[k]):
-            below[cells.boundary[k - 1][c]] = True
+            below[cells.boundary[k - 1][int(c)]] = True
         keep[k - 1] &= below
     number = [np.cumsum(mask) - 1 for mask in keep]
     boundary = tuple(
         tuple(
-            tuple(int(number[k - 1][f]) for f in cells.boundary[k - 1][c] if keep[k - 1][f])
+            tuple(int(number[k - 1][f]) for f in cells.boundary[k - 1][int(c)] if keep[k - 1][f])
             for c in np.flatnonzero(keep[k])
         )
         for k in range(1, cells.dimension + 1)
@@ -124,7 +124,7 @@ def _deferred_interrupt() -> Iterator[Callable[[], bool]]:
 
 
 class _HomogeneousBounds(BoundedArithmetic):
-    """Bounded floats on homogeneous coordinates: biases are multiplied by the last coordinate ``t``, ``(points, 1)``."""
+    """Bounded floats on homogeneous coordinates: biases are multiplied by the last coordinate, t, ``(points, 1)``."""
 
     def __init__(self, t: Bounded) -> None:
         self.t = t
@@ -193,7 +193,7 @@ class _Level:
         np.cumsum(self.length[: self.count], out=indptr[1:])
         indices = np.empty(indptr[-1], dtype=np.int32)
         kernels.compact(self.start, self.length, self.pool, indptr, indices)
-        return Incidence(indptr, indices)  # type: ignore[arg-type]  # half the memory of 64-bit indices
+        return Incidence(indptr, indices)  # half the memory of 64-bit indices
 
 
 def grown(array: Any, size: int) -> Any:
@@ -263,7 +263,7 @@ class _Builder:
             else:
                 arithmetic = BoundedArithmetic() if self.t is None else _HomogeneousBounds(self.t)
                 with np.errstate(over="ignore", invalid="ignore"):
-                    values[index + 1] = step(node, values, arithmetic)  # type: ignore[arg-type]
+                    values[index + 1] = step(node, values, arithmetic)
             for key in [k for k in values if k and self.last_use[k] <= index]:
                 del values[key]
 
@@ -272,7 +272,7 @@ class _Builder:
     ) -> bool:
         try:
             if progress is not None:
-                progress(done, total)
+                progress(done, total, f"{self.levels[-1].count} regions")
         except KeyboardInterrupt:
             return done < total
         return done < total and (interrupted() or (limit is not None and self.levels[-1].count > limit))

@@ -1,8 +1,8 @@
 """Vertices of a complex as exact rational points, made only when the float bound leaves a sign open.
 
-A point is ``x = X / t`` with integers ``(X, t)``, ``t >= 0``; ``t = 0`` is a direction at infinity. A vertex is stored by
-what defines it: the edge it was cut from and the neuron that vanishes there. Networks are positively homogeneous in
-``(x, t)`` once their biases are multiplied by t, so integers serve everywhere and nothing is divided.
+A point is ``x = X / t`` with integers ``(X, t)``, ``t >= 0``; ``t = 0`` is a direction at infinity. A vertex is stored
+by what defines it: the edge it was cut from and the neuron that vanishes there. Networks are positively homogeneous
+in ``(x, t)`` once their biases are multiplied by t, so integers serve everywhere and nothing is divided.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Parents = Callable[[int], tuple[int, int, int]]
 
 
 class HomogeneousBalls(BallArithmetic):
-    """Exact arithmetic on homogeneous coordinates: biases are multiplied by the last coordinate ``t``, ``(points,)``."""
+    """Exact arithmetic on homogeneous coordinates: biases are multiplied by the last coordinate, t, ``(points,)``."""
 
     def __init__(self, t: ObjectArray) -> None:
         super().__init__(EXACT)
@@ -121,7 +121,7 @@ def _entries(net: Network) -> list[tuple[int, int]]:
     found = []
     for index, node in enumerate(net.nodes):
         if node in net.switches:
-            found += [(index, j) for j in range(node.num_signs)]  # type: ignore[union-attr]
+            found += [(index, j) for j in range(node.num_signs)]
     return found
 
 

@@ -2,9 +2,9 @@
 
 A level holds the cells of one dimension: ``start`` and ``length`` cut their facets out of ``pool``. ``masks[c]`` are
 three words of 64 bits, one bit for each neuron at work: it is positive somewhere on the cell, negative somewhere, zero
-at some vertex. A cell is crossed by a neuron if its first two bits are set. Crossed cells wait in linked lists (``head``
-by neuron, ``link`` by cell), so that a neuron costs only the cells it splits. While a neuron is at work, ``rank[c]`` is
-the place of cell c among the cells it splits, and -1 for all others.
+at some vertex. A cell is crossed by a neuron if its first two bits are set. Crossed cells wait in linked lists
+(``head`` by neuron, ``link`` by cell), so that a neuron costs only the cells it splits. While a neuron is at work,
+``rank[c]`` is the place of cell c among the cells it splits, and -1 for all others.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def split_edges(
 
 
 @numba.njit(cache=True)
-def split_cells(
+def split_cells(  # noqa: PLR0915  # one pass over the facets; a call per part would be slower
     cells: Any, done: int, bit: int, level: Any, head: Any, facet_level: Any, facet_rank: Any, facet_head: Any,
     ridge_masks: Any, bases: Any, used: int, facet_used: int,
 ) -> Any:  # fmt: skip

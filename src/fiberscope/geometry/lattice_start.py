@@ -1,8 +1,8 @@
 """The complex that the lattice engine starts from: a box, a polytope, or a fan of cones that fills the domain.
 
-Unbounded domains are closed at infinity: a direction is a vertex ``(x, t)`` with ``t = 0``. The fan has its apex where n
-independent rows vanish, sides of the domain first and then neurons of the first layer, so that every cell of the fan
-is a union of cells of the complex and no wall is invented.
+Unbounded domains are closed at infinity: a direction is a vertex ``(x, t)`` with ``t = 0``. The fan has its apex where
+n independent rows vanish, sides of the domain first and then neurons of the first layer, so that every cell of the
+fan is a union of cells of the complex and no wall is invented.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ def box_start(box: Box) -> Start:
 def fan_start(net: Network, domain: Orthant | Space | Polytope) -> Start:
     """Cones with a common apex that cover the domain, cut neither by its other sides nor by other neurons."""
     A, b = domain.halfspaces()
-    sides = integer_rows(np.concatenate([A, -b[:, None]], axis=1)) if len(A) else np.zeros((0, domain.dimension + 1))
+    sides: list[list[int]] = integer_rows(np.concatenate([A, -b[:, None]], axis=1)).tolist() if len(A) else []
     neurons = _first_layer(net)
-    rows = [*sides.tolist(), *neurons]
+    rows = [*sides, *neurons]
     chosen = _independent(rows, domain.dimension)
     if len(chosen) < domain.dimension:
         raise NotGenericError(
@@ -104,7 +104,7 @@ def fan_start(net: Network, domain: Orthant | Space | Polytope) -> Start:
         ends = [tuple(-x for x in ray), ray] if two_sided else [tuple(-x for x in ray)]
         spokes.append(tuple(range(len(points), len(points) + len(ends))))
         points += ends
-    return Start(tuple(points), _cones(spokes), _domain_signs(sides.tolist(), points))
+    return Start(tuple(points), _cones(spokes), _domain_signs(sides, points))
 
 
 def _domain_signs(sides: Sequence[Sequence[int]], points: Sequence[Integers]) -> SignArray:

@@ -1,0 +1,346 @@
+"""The result of asking where a network is linear: its polyhedral complex on a domain, with all that can be read off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from fiberscope.errors import InputError, NotGenericError
+from fiberscope.geometry.cells import Cells, Incidence
+from fiberscope.geometry.decision import DecisionBoundary, decision_boundary, difference_network
+from fiberscope.geometry.domains import Domain, Plane
+from fiberscope.geometry.engines import cells_on
+from fiberscope.geometry.facets import Facets, find_facets, sides_of
+from fiberscope.geometry.forms import output_forms
+from fiberscope.geometry.lattice_start import on_slice
+from fiberscope.geometry.metrics import Metrics, metrics
+from fiberscope.geometry.ridges import Balance, Ridges, balance, find_ridges, straight_facets
+from fiberscope.geometry.verify import Certificate, verify
+from fiberscope.network.network import AffineMap, Network
+from fiberscope.network.nodes import Switch
+from fiberscope.numerics.arithmetic import Bounded
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellSet:
+    """Cells of one dimension: which of the complex's ``k``-cells they are, their vertices and their sign vectors."""
+
+    dimension: int
+    index: IntArray
+    vertices: tuple[IntArray, ...]
+    signs: SignArray
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __repr__(self) -> str:
+        return f"CellSet({len(self)} cells of dimension {self.dimension})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Region:
+    """One region: its sign vector, affine map, half-spaces ``A x <= b`` (one for each facet), vertices and volume.
+
+    ``rays`` are the directions in which it is unbounded. ``lipschitz`` is the spectral norm of the map's matrix.
+    """
+
+    index: int
+    signs: SignArray
+    affine: AffineMap
+    A: FloatArray
+    b: FloatArray
+    vertices: FloatArray
+    rays: FloatArray
+    point: FloatArray
+    volume: float
+
+    @property
+    def lipschitz(self) -> float:
+        return float(np.linalg.norm(self.affine.matrix, 2))
+
+    def __repr__(self) -> str:
+        return f"Region({self.index}: {len(self.b)} sides, {len(self.vertices)} vertices, volume {self.volume:.4g})"
+
+
+@dataclass(frozen=True, eq=False)
+class Complex:
+    """The canonical polyhedral complex of a network on a domain; made by :func:`fiberscope.regions`.
+
+    A region is a maximal connected open set on which the sign of every neuron is constant, zero allowed. On a
+    :class:`Plane` all coordinates, normals, volumes and maps are those of the slice. On unbounded domains ``rays``
+    marks vertices that stand for directions; cells that lie at infinity are not counted.
+
+    >>> net = Network([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]])
+    >>> from fiberscope.geometry.domains import Box
+    >>> from fiberscope.geometry.regions import regions
+    >>> complex = regions(net, Box.cube(2))
+    >>> complex
+    Complex(4 regions of 2-2-1 on Box([-1, 1] x [-1, 1]); f-vector 9, 12, 4)
+    >>> complex.volumes.tolist()
+    [1.0, 1.0, 1.0, 1.0]
+    """
+
+    net: Network
+    domain: Domain
+    structure: Cells
+
+    # -- counts ------------------------------------------------------------------------------------------------
+
+    @property
+    def dimension(self) -> int:
+        return self.structure.dimension
+
+    @property
+    def complete(self) -> bool:
+        """False when the work was interrupted: then there are *at least* so many regions."""
+        return self.structure.complete
+
+    @property
+    def num_regions(self) -> int:
+        return self.structure.count(self.dimension)
+
+    @cached_property
+    def f_vector(self) -> tuple[int, ...]:
+        """Number of cells of every dimension."""
+        return tuple(int((~self.at_infinity(k)).sum()) for k in range(self.dimension + 1))
+
+    @property
+    def euler_characteristic(self) -> int:
+        """``sum (-1)^k f_k``: 1 on a bounded domain, ``(-1)^n`` on all of R^n, 0 on an orthant."""
+        return sum((-1) ** k * count for k, count in enumerate(self.f_vector))
+
+    @property
+    def bytes_per_region(self) -> float:
+        """Memory of the whole structure, divided by the number of regions."""
+        s = self.structure
+        arrays: list[Any] = [s.points, s.vertex_signs, *(x for i in s.boundary for x in (i.indptr, i.indices))]
+        return float(sum(a.nbytes for a in arrays)) / self.num_regions
+
+    # -- cells -------------------------------------------------------------------------------------------------
+
+    @property
+    def vertices(self) -> FloatArray:
+        """Coordinates of the vertices; those marked by :attr:`rays` are directions at infinity."""
+        return self.structure.points
+
+    @property
+    def rays(self) -> BoolArray:
+        """Which vertices stand for directions at infinity."""
+        rays = self.structure.rays
+        return np.zeros(len(self.vertices), dtype=bool) if rays is None else rays
+
+    def at_infinity(self, k: int) -> BoolArray:
+        """Mask of the ``k``-cells all of whose vertices are directions; they close the complex at infinity."""
+        if self.structure.rays is None:
+            return np.zeros(self.structure.count(k), dtype=bool)
+        inside = self.structure.vertices_of(k)
+        return np.asarray(np.logical_and.reduceat(self.rays[inside.indices], inside.indptr[:-1]))
+
+    def cells(self, dim: int) -> CellSet:
+        """The cells of one dimension, those at infinity left out."""
+        if not 0 <= dim <= self.dimension:
+            raise InputError(f"dim: expected 0 to {self.dimension}, got {dim}")
+        index = np.flatnonzero(~self.at_infinity(dim))
+        return self._cell_set(dim, index)
+
+    def _cell_set(self, dim: int, index: IntArray) -> CellSet:
+        inside = self.structure.vertices_of(dim)
+        vertices = tuple(inside[int(c)] for c in index)
+        return CellSet(dim, index, vertices, self.structure.signs(dim)[index])
+
+    @property
+    def sign_vectors(self) -> SignArray:
+        """Of the regions, ``(regions, num_signs)``."""
+        return self.structure.top_signs
+
+    def bent_hyperplane(self, neuron: int) -> tuple[CellSet, ...]:
+        """Where the neuron, an entry of the sign vector, vanishes: its cells of every dimension from 0 up."""
+        if not 0 <= neuron < self.net.num_signs:
+            raise InputError(f"neuron: expected 0 to {self.net.num_signs - 1}, got {neuron}")
+        sets = []
+        for k in range(self.dimension + 1):
+            zero = (self.structure.signs(k)[:, neuron] == 0) & ~self.at_infinity(k)
+            sets.append(self._cell_set(k, np.flatnonzero(zero)))
+        return tuple(sets)
+
+    # -- sizes and maps ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def view(self) -> Network:
+        """The network in the coordinates of the complex: itself, or its restriction to a plane."""
+        return on_slice(self.net, self.domain)[0] if isinstance(self.domain, Plane) else self.net
+
+    @cached_property
+    def _metrics(self) -> dict[int, Metrics]:
+        return metrics(self.structure, max(0, self.dimension - 2))
+
+    @property
+    def volumes(self) -> FloatArray:
+        """Volume of every region; infinite for an unbounded one."""
+        return self._metrics[self.dimension].volumes
+
+    @property
+    def wall_sizes(self) -> FloatArray:
+        """Volume of every ``(d-1)``-cell in its own dimension."""
+        return self._metrics[self.dimension - 1].volumes
+
+    @property
+    def points(self) -> FloatArray:
+        """A point inside of every region."""
+        return self._metrics[self.dimension].points
+
+    @cached_property
+    def _maps(self) -> Bounded:
+        if not self.complete:
+            raise NotGenericError("affine maps: expected a complete complex, got one that was interrupted")
+        return output_forms(self.view, self.sign_vectors)
+
+    @property
+    def affine_maps(self) -> tuple[FloatArray, FloatArray]:
+        """Matrices ``(regions, out, d)`` and offsets ``(regions, out)``."""
+        return self._maps.value[:, :, :-1], self._maps.value[:, :, -1]
+
+    @cached_property
+    def lipschitz(self) -> FloatArray:
+        """Spectral norm of every region's matrix; the largest is the Lipschitz constant on the domain."""
+        return np.asarray(np.linalg.norm(self.affine_maps[0], 2, axis=(1, 2)))
+
+    def region(self, index: int) -> Region:
+        """One region with its half-spaces, vertices, volume and affine map."""
+        if not 0 <= index < self.num_regions:
+            raise InputError(f"region: expected 0 to {self.num_regions - 1}, got {index}")
+        own = self.structure.vertices_of(self.dimension)[index]
+        matrix, offset = self.affine_maps
+        rows = self.facets_of[index]
+        turn = np.where(self.facets.regions[rows, 0] == index, 1.0, -1.0)
+        return Region(
+            index=index,
+            signs=self.sign_vectors[index],
+            affine=AffineMap(matrix[index], offset[index]),
+            A=self.facets.normal[rows] * turn[:, None],
+            b=self.facets.offset[rows] * turn,
+            vertices=self.vertices[own[~self.rays[own]]],
+            rays=self.vertices[own[self.rays[own]]],
+            point=self.points[index],
+            volume=float(self.volumes[index]),
+        )
+
+    # -- facets and ridges -------------------------------------------------------------------------------------
+
+    @cached_property
+    def facets(self) -> Facets:
+        """Every facet with its neurons, normal, weight, and whether it is visible."""
+        d = self.dimension
+        flat = self.at_infinity(d - 1)
+        return find_facets(
+            self.view, self.domain, self.structure, self._maps, self._metrics[d], self._metrics[d - 1], flat
+        )
+
+    @cached_property
+    def sides(self) -> IntArray:
+        """The regions on both sides of every ``(d-1)``-cell, -1 for none."""
+        return sides_of(self.structure.boundary[-1], self.structure.count(self.dimension - 1))
+
+    @cached_property
+    def facets_of(self) -> Incidence:
+        """For every region the rows of :attr:`facets` that bound it."""
+        regions = self.facets.regions
+        row, side = np.nonzero(regions >= 0)
+        owner = regions[row, side]
+        order = np.argsort(owner, kind="stable")
+        counts = np.bincount(owner, minlength=self.num_regions)
+        return Incidence(np.concatenate([[0], np.cumsum(counts)]), row[order])
+
+    @cached_property
+    def adjacency(self) -> nx.Graph[int]:
+        """The regions as a graph; an edge carries the row of its facet, its neurons, and whether it is visible."""
+        graph: nx.Graph[int] = nx.Graph()
+        graph.add_nodes_from(range(self.num_regions))
+        for row in np.flatnonzero(~self.facets.boundary).tolist():
+            a, b = self.facets.regions[row].tolist()
+            neurons = tuple(self.facets.neurons[row].tolist())
+            graph.add_edge(a, b, facet=row, neurons=neurons, visible=bool(self.facets.visible[row]))
+        return graph
+
+    @property
+    def breakpoint_complex(self) -> IntArray:
+        """Rows of the visible facets: together they are the set where the function is not differentiable."""
+        return np.flatnonzero(self.facets.visible)
+
+    @cached_property
+    def ridges(self) -> Ridges:
+        """Inner cells of codimension two, with the facets around them."""
+        d = self.dimension
+        deep = self._metrics[max(0, d - 2)]
+        return find_ridges(self.view, self.structure, self.facets, deep, self._metrics[d - 1])
+
+    @cached_property
+    def bending(self) -> BoolArray:
+        """Which of the :attr:`ridges` have a facet without a straight continuation; decided exactly."""
+        straight, _ = straight_facets(self.view, self.structure, self.facets, self.ridges)
+        if not len(self.ridges):
+            return np.zeros(0, dtype=bool)
+        return ~np.logical_and.reduceat(straight, self.ridges.facets.indptr[:-1])
+
+    def balance(self) -> Balance:
+        """The balancing condition around every inner ridge, with its error."""
+        return balance(self.facets, self.ridges)
+
+    @cached_property
+    def honest(self) -> bool:
+        """Whether every ridge that does not bend lies on bent hyperplanes of a single layer."""
+        layer = np.repeat(np.arange(len(self.net.switches)), [_size(node) for node in self.net.switches])
+        signs = self.structure.signs(max(0, self.dimension - 2))
+        for row in np.flatnonzero(~self.bending):
+            facets = self.ridges.facets[int(row)]
+            makers = np.concatenate([self.facets.neurons[int(f)] for f in facets])
+            on = makers[signs[self.ridges.cell[row], makers] == 0]
+            if len(np.unique(layer[on])) > 1:
+                return False
+        return True
+
+    @cached_property
+    def cancellation_free(self) -> bool:
+        """Whether a facet's weight vanishes only where no active path leads from its neuron to the output."""
+        return not (self.facets.path & ~self.facets.visible).any()
+
+    # -- questions ---------------------------------------------------------------------------------------------
+
+    def verify(self) -> Certificate:
+        """Check everything that can be checked; see :func:`fiberscope.geometry.verify.verify`."""
+        return verify(self)
+
+    def decision_boundary(self) -> DecisionBoundary:
+        """Where the largest output changes; the complex is built anew, cut by the differences of the outputs."""
+        extended = difference_network(self.net)
+        return decision_boundary(Complex(extended, self.domain, cells_on(extended, self.domain)), self.net.out_size)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Counts and sizes as plain data for JSON."""
+        return {
+            "network": self.net.architecture,
+            "domain": repr(self.domain),
+            "complete": self.complete,
+            "num_regions": self.num_regions,
+            "f_vector": list(self.f_vector),
+            "euler_characteristic": self.euler_characteristic,
+            "exact_decisions": self.structure.exact_decisions,
+            "float_decisions": self.structure.float_decisions,
+            "bytes_per_region": self.bytes_per_region,
+        }
+
+    def __repr__(self) -> str:
+        least = "" if self.complete else "at least "
+        counts = ", ".join(map(str, self.f_vector))
+        text = self.net.architecture
+        text = text if len(text) <= 60 else text[:57] + "..."
+        return f"Complex({least}{self.num_regions} regions of {text} on {self.domain}; f-vector {counts})"
+
+
+def _size(node: Switch) -> int:
+    return node.num_signs

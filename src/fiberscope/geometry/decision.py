@@ -1,0 +1,110 @@
+"""The decision boundary of a classifier as a complex: where two classes share the largest output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from fiberscope.errors import TooLargeError
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
+from fiberscope.network.operators import Dense
+from fiberscope.numerics.floats import BoolArray, IntArray, SignArray
+
+if TYPE_CHECKING:
+    from fiberscope.geometry.complex import Complex
+
+MAX_CLASSES = 40
+"""Above, the differences of all pairs of outputs are too many to cut by."""
+
+
+@dataclass(frozen=True, eq=False)
+class DecisionBoundary:
+    """Where the decision of a classifier changes.
+
+    ``complex`` refines the network's complex by the differences of all pairs of outputs (by the sign of the output if
+    there is only one), so that the boundary is a union of its cells. ``cells[k]`` are its ``k``-cells on the boundary,
+    and ``labels`` the class of every region, -1 where two classes tie all over it.
+    """
+
+    complex: Complex
+    cells: tuple[IntArray, ...]
+    labels: IntArray
+
+    @property
+    def num_facets(self) -> int:
+        """Cells of codimension one."""
+        return len(self.cells[-2])
+
+    @property
+    def area(self) -> float:
+        """Total volume of the facets, in their own dimension."""
+        return float(self.complex.wall_sizes[self.cells[-2]].sum())
+
+    @property
+    def num_components(self) -> int:
+        """Connected pieces, corners that touch included."""
+        structure = self.complex.structure
+        vertices = self.cells[0]
+        if not len(vertices):
+            return 0
+        place = np.full(structure.count(0), -1)
+        place[vertices] = np.arange(len(vertices))
+        ends = structure.boundary[0].indices.reshape(-1, 2)[self.cells[1]]
+        a, b = place[ends].T
+        graph = coo_array((np.ones(len(a)), (a, b)), shape=(len(vertices), len(vertices)))
+        return int(connected_components(graph, directed=False)[0])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Counts as plain data for JSON."""
+        return {
+            "cells": [len(c) for c in self.cells],
+            "area": self.area,
+            "components": self.num_components,
+            "classes": np.unique(self.labels).tolist(),
+        }
+
+    def __repr__(self) -> str:
+        return f"DecisionBoundary({self.num_facets} facets in {self.num_components} pieces)"
+
+
+def difference_network(net: Network) -> Network:
+    """The network followed by one neuron for every difference of two outputs (or for the one output)."""
+    m = net.out_size
+    if m > MAX_CLASSES:
+        raise TooLargeError(f"decision boundary: expected at most {MAX_CLASSES} classes, got {m}")
+    rows = np.ones((1, 1)) if m == 1 else np.zeros((m * (m - 1) // 2, m))
+    for row, (i, j) in enumerate(combinations(range(m), 2)):
+        rows[row, i], rows[row, j] = 1.0, -1.0
+    last = len(net.nodes)
+    extra: list[Node] = [Affine(last, Dense(rows)), PiecewiseLinear(last + 1, np.zeros(len(rows)), (len(rows),))]
+    return Network.from_nodes([*net.nodes, *extra], net.input_shape)
+
+
+def winners_of(signs: SignArray, classes: int) -> BoolArray:
+    """Which classes have the largest output, ``(cells, classes)``, from the signs of all differences."""
+    if classes == 1:  # two classes, told apart by the sign of one output
+        return np.concatenate([signs <= 0, signs >= 0], axis=1)
+    best = np.ones((len(signs), classes), dtype=bool)
+    for row, (i, j) in enumerate(combinations(range(classes), 2)):
+        best[:, i] &= signs[:, row] >= 0
+        best[:, j] &= signs[:, row] <= 0
+    return best
+
+
+def decision_boundary(refined: Complex, classes: int) -> DecisionBoundary:
+    """The boundary among the cells of the complex of :func:`difference_network`."""
+    structure = refined.structure
+    count = max(1, classes * (classes - 1) // 2)
+    found = []
+    for k in range(refined.dimension + 1):
+        tied = winners_of(structure.signs(k)[:, -count:], classes).sum(axis=1) > 1
+        found.append(np.flatnonzero(tied & ~refined.at_infinity(k)))
+    best = winners_of(structure.top_signs[:, -count:], classes)
+    labels = np.where(best.sum(axis=1) == 1, best.argmax(axis=1), -1)
+    return DecisionBoundary(refined, tuple(found), labels)

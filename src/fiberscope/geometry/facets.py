@@ -1,0 +1,261 @@
+"""Facets of a complex with their meaning: which neurons make them, the gradient jump across them, visible or not.
+
+The weight of a facet between regions with affine maps ``A_1 x + c_1`` and ``A_2 x + c_2`` is ``w = (A_2 - A_1) n`` with
+the unit normal n from region 1 to region 2. A facet is visible if its weight is not zero: there the function has a
+kink.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import flint
+import numpy as np
+
+from fiberscope.geometry.cells import Cells, Incidence
+from fiberscope.geometry.domains import Domain, Plane
+from fiberscope.geometry.forms import batches, exact_output, influence, neuron_forms
+from fiberscope.geometry.metrics import Metrics
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import MaxPool, PiecewiseLinear
+from fiberscope.numerics.arithmetic import EXACT, Bounded
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma, round_up
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Facets:
+    """All facets of a complex that do not lie at infinity, one row each.
+
+    Parameters
+    ----------
+    cell
+        Which of the ``(d-1)``-cells it is.
+    regions
+        The regions on its two sides, ``(count, 2)``; -1 outside of the domain.
+    neurons
+        Entries of the sign vector that change there, for every facet; none on the border of the domain.
+    normal
+        Unit normal from the first region to the second, ``(count, d)``.
+    normal_error
+        Bound of the normals' errors (Euclidean); infinite where a normal comes from positions and not from a gradient.
+    offset
+        The facet lies in ``normal x = offset``.
+    weight
+        Jump of the gradient along the normal, ``(count, out)``; zero on the border of the domain.
+    weight_error
+        Bound of the rounding error of the weights, in the maximum norm.
+    visible
+        Whether the weight is not zero, decided exactly.
+    path
+        Whether an active path leads from one of its neurons to the output.
+    exact_decisions
+        How many weights the float bound left open, so that paths or exact numbers had to decide.
+    """
+
+    cell: IntArray
+    regions: IntArray
+    neurons: Incidence
+    normal: FloatArray = field(repr=False)
+    normal_error: FloatArray = field(repr=False)
+    offset: FloatArray = field(repr=False)
+    weight: FloatArray = field(repr=False)
+    weight_error: FloatArray = field(repr=False)
+    visible: BoolArray = field(repr=False)
+    path: BoolArray = field(repr=False)
+    exact_decisions: int = 0
+
+    def __len__(self) -> int:
+        return len(self.cell)
+
+    @property
+    def boundary(self) -> BoolArray:
+        """Which facets lie on the border of the domain."""
+        return np.asarray(self.regions[:, 1] < 0)
+
+    @property
+    def neuron(self) -> IntArray:
+        """The first neuron that makes each facet, as an entry of the sign vector; -1 on the border of the domain."""
+        return _first(self.neurons)
+
+    def __repr__(self) -> str:
+        inner = len(self) - int(self.boundary.sum())
+        return f"Facets({len(self)}: {inner} between regions, {int(self.visible.sum())} of them visible)"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "regions": self.regions.tolist(),
+            "neurons": [self.neurons[i].tolist() for i in range(len(self))],
+            "normal": self.normal.tolist(),
+            "offset": self.offset.tolist(),
+            "weight": self.weight.tolist(),
+            "visible": self.visible.tolist(),
+        }
+
+
+def sides_of(incidence: Incidence, count: int) -> IntArray:
+    """The cells on both sides of each of ``count`` facets, ``(count, 2)``, the smaller first; -1 if there is none."""
+    owner = np.repeat(np.arange(len(incidence)), np.diff(incidence.indptr))
+    order = np.argsort(incidence.indices, kind="stable")
+    number = np.bincount(incidence.indices, minlength=count)
+    start = np.cumsum(number) - number
+    sides = np.full((count, 2), -1, dtype=np.int64)
+    one, two = number >= 1, number >= 2
+    sides[one, 0] = owner[order[start[one]]]
+    sides[two, 1] = owner[order[start[two] + 1]]
+    return sides
+
+
+def find_facets(
+    net: Network, domain: Domain, cells: Cells, maps: Bounded, top: Metrics, flat: Metrics, far: BoolArray
+) -> Facets:
+    """The facets of a complex.
+
+    ``net`` is the network in the coordinates of the complex, ``maps`` its affine maps on the regions, ``top`` and
+    ``flat`` the metrics of regions and facets, ``far`` the mask of the facets at infinity.
+    """
+    d = cells.dimension
+    cell = np.flatnonzero(~far)
+    regions = sides_of(cells.boundary[d - 1], cells.count(d - 1))[cell]
+    inner = np.flatnonzero(regions[:, 1] >= 0)
+    neurons = _makers(cells, cell, regions)
+    normal = _geometric_normals(top.points[regions[:, 0]], flat, cell)
+    normal_error = np.full(len(cell), np.inf)
+    _from_gradients(net, cells.top_signs, regions, neurons, normal, normal_error)
+    border = np.flatnonzero(regions[:, 1] < 0)
+    _from_sides(domain, cells, cell, border, normal, normal_error)
+    one, two = regions[inner].T
+    shape = (len(cell), net.out_size)
+    weight, error = np.zeros(shape), np.zeros(len(cell))
+    jump = maps.value[two, :, :-1] - maps.value[one, :, :-1]
+    slack = maps.error[two, :, :-1] + maps.error[one, :, :-1]
+    slack = round_up(slack + gamma(1) * np.abs(jump), 3)
+    weight[inner] = np.einsum("fon,fn->fo", jump, normal[inner])
+    size = np.abs(jump).sum(axis=2)
+    with np.errstate(invalid="ignore"):
+        turned = np.where(size > 0, size * normal_error[inner, None], 0.0)
+    rounding = gamma(cells.dimension + 2) * size
+    error[inner] = round_up((slack.sum(axis=2) + turned + rounding).max(axis=1, initial=0.0), 8)
+    visible, path, open_count = _visible(net, cells.top_signs, regions[inner], jump, slack)
+    seen, on_path = np.zeros(len(cell), dtype=bool), np.zeros(len(cell), dtype=bool)
+    seen[inner], on_path[inner] = visible, path
+    weight[~seen] = 0.0
+    offset = np.einsum("fn,fn->f", normal, flat.points[cell])
+    return Facets(cell, regions, neurons, normal, normal_error, offset, weight, error, seen, on_path, open_count)
+
+
+def _makers(cells: Cells, cell: IntArray, regions: IntArray) -> Incidence:
+    """Neurons that vanish on a facet, but not on both sides of it."""
+    signs, top = cells.signs(cells.dimension - 1), cells.top_signs
+    counts = np.zeros(len(cell), dtype=np.int64)
+    found = []
+    step = max(1, (1 << 24) // max(1, top.shape[1]))
+    for start in range(0, len(cell), step):
+        rows = slice(start, min(start + step, len(cell)))
+        one, two = regions[rows].T
+        zero = (signs[cell[rows]] == 0) & ((top[one] != 0) | (top[two] != 0)) & (two >= 0)[:, None]
+        which, entry = np.nonzero(zero)
+        counts[rows] = np.bincount(which, minlength=len(one))
+        found.append(entry)
+    indices = np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+    return Incidence(np.concatenate([[0], np.cumsum(counts)]), indices)
+
+
+def _first(neurons: Incidence) -> IntArray:
+    first = np.full(len(neurons), -1, dtype=np.int64)
+    filled = np.diff(neurons.indptr) > 0
+    first[filled] = neurons.indices[neurons.indptr[:-1][filled]]
+    return first
+
+
+def _geometric_normals(inside: FloatArray, flat: Metrics, cell: IntArray) -> FloatArray:
+    """Normals away from an inner point of the first region."""
+    away = flat.points[cell] - inside
+    bases = flat.bases[cell]
+    for _ in range(2):
+        away = away - np.einsum("fk,fkn->fn", np.einsum("fkn,fn->fk", bases, away), bases)
+    return unit(away)
+
+
+def unit(vectors: FloatArray) -> FloatArray:
+    """The vectors divided by their lengths; zero stays zero."""
+    length = np.sqrt(np.einsum("fn,fn->f", vectors, vectors))[:, None]
+    return np.asarray(np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 0))
+
+
+def _from_gradients(
+    net: Network, top: SignArray, regions: IntArray, neurons: Incidence, normal: FloatArray, error: FloatArray
+) -> None:
+    """The normal is the gradient of a neuron that vanishes on the facet: more accurate than positions."""
+    entry = _first(neurons)
+    rows = np.flatnonzero(entry >= 0)
+    rows = rows[~pooled(net)[entry[rows]]]
+    for some in batches(net, len(rows)):
+        facet = rows[some]
+        own = entry[facet]
+        one, two = regions[facet].T
+        first = top[one, own] != 0
+        signs = top[np.where(first, one, two)]
+        forms = neuron_forms(net, signs, own)
+        gradient, slip = forms.value[:, :-1], forms.error[:, :-1]
+        # From the first region to the second the neuron falls if it is positive in the first, and so on.
+        direction = np.where(first, -1, 1) * signs[np.arange(len(own)), own]
+        normal[facet] = unit(gradient * direction[:, None])
+        length = np.linalg.norm(gradient, axis=1)
+        with np.errstate(divide="ignore"):
+            # |g'/|g'| - g/|g|| <= 2 |g' - g| / |g|, and the rounding of the division and the root
+            error[facet] = 2 * np.linalg.norm(slip, axis=1) / length + gamma(2 * normal.shape[1] + 8)
+
+
+def _from_sides(
+    domain: Domain, cells: Cells, cell: IntArray, border: IntArray, normal: FloatArray, error: FloatArray
+) -> None:
+    """On the border of the domain the normal is that of the side on which all vertices of the facet lie."""
+    box = domain.box if isinstance(domain, Plane) else domain
+    A, _ = box.halfspaces()
+    if cells.domain_signs is None or not len(A):
+        return
+    inside = cells.vertices_of(cells.dimension - 1)
+    for row in border:
+        on = (cells.domain_signs[inside[int(cell[row])]] == 0).all(axis=0)
+        sides = np.flatnonzero(on & A.any(axis=1))
+        if len(sides):
+            normal[row] = A[sides[0]] / np.linalg.norm(A[sides[0]])
+            error[row] = gamma(2 * A.shape[1] + 8)
+
+
+def _visible(
+    net: Network, top: SignArray, regions: IntArray, jump: FloatArray, slack: FloatArray
+) -> tuple[BoolArray, BoolArray, int]:
+    """Whether the maps on both sides differ, whether a path could make them differ, and how many were hard to tell."""
+    visible: BoolArray = np.asarray((np.abs(jump) > slack).any(axis=(1, 2)))
+    path = visible.copy()
+    still_open = np.flatnonzero(~visible)
+    for rows in batches(net, len(still_open)):
+        which = still_open[rows]
+        one, two = top[regions[which, 0]], top[regions[which, 1]]
+        path[which] = influence(net, switched(net, one, two), passes(net, one) | passes(net, two))[1].any(axis=1)
+    for i in still_open[path[still_open]]:
+        a, b = (exact_output(net, top[r])[:-1] for r in regions[i])
+        with flint.ctx.workprec(EXACT):
+            visible[i] = any(not (x - y).is_zero() for x, y in zip(a.reshape(-1), b.reshape(-1), strict=True))
+    return visible, path, len(still_open)
+
+
+def pooled(net: Network) -> BoolArray:
+    """Which entries of the sign vector belong to pooling windows and not to neurons."""
+    parts = [np.full(node.num_signs, isinstance(node, MaxPool)) for node in net.switches]
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=bool)
+
+
+def switched(net: Network, one: SignArray, two: SignArray) -> BoolArray:
+    """Which neurons use another slope under the second signs than under the first, or pooling windows other inputs."""
+    return np.asarray(np.where(pooled(net), one != two, (one > 0) != (two > 0)))
+
+
+def passes(net: Network, signs: SignArray) -> BoolArray:
+    """Which neurons let a change through, ``(cells, num_signs)``: all that are not on a flat piece."""
+    slopes = [node.slopes if isinstance(node, PiecewiseLinear) else np.ones(node.num_signs) for node in net.switches]
+    flat = np.concatenate(slopes) == 0 if slopes else np.zeros(0, dtype=bool)
+    return np.asarray((signs > 0) | ~flat)

@@ -1,0 +1,138 @@
+"""Saving and loading a complex: one ``.npz`` file with its network, its domain and its cells; no pickle, never half."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fiberscope.errors import InputError
+from fiberscope.files import atomic_path
+from fiberscope.geometry.cells import Cells, Incidence, pool_layout
+from fiberscope.geometry.complex import Complex
+from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
+from fiberscope.network.formats.program import describe, restore
+
+VERSION = 1
+
+
+def save_complex(complex: Complex, path: str | os.PathLike[str]) -> None:
+    """Write a complex to a ``.npz`` file; a file that was there is replaced only by a whole new one."""
+    target = Path(os.fspath(path))
+    if target.suffix != ".npz":
+        raise InputError(f"{target}: expected a name that ends in .npz")
+    cells = complex.structure
+    made = describe(complex.net, "float64")
+    kind, sides = _describe_domain(complex.domain)
+    header = {
+        "format": "fiberscope.complex",
+        "version": VERSION,
+        "network": made.text,
+        "domain": kind,
+        "dimension": cells.dimension,
+        "complete": cells.complete,
+        "exact_decisions": cells.exact_decisions,
+        "float_decisions": cells.float_decisions,
+    }
+    arrays: dict[str, Any] = {"header": np.array(json.dumps(header)), "points": cells.points}
+    arrays["vertex_signs"] = cells.vertex_signs
+    for name, value in (("rays", cells.rays), ("domain_signs", cells.domain_signs)):
+        if value is not None:
+            arrays[name] = value
+    for k, inside in enumerate(cells.boundary, start=1):
+        arrays[f"indptr.{k}"], arrays[f"indices.{k}"] = inside.indptr, inside.indices
+    arrays |= {f"domain.{name}": value for name, value in sides.items()}
+    arrays |= {f"network.{name}": value for name, value in (made.parameters | made.constants).items()}
+    with atomic_path(target) as part:
+        np.savez_compressed(part, **arrays)
+
+
+def load_complex(path: str | os.PathLike[str]) -> Complex:
+    """Read a complex that :func:`save_complex` wrote."""
+    source = Path(os.fspath(path))
+    try:
+        with np.load(source, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except FileNotFoundError as error:
+        raise InputError(f"{source}: no such file") from error
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise InputError(f"{source}: expected a complex saved by fiberscope, got something else") from error
+    try:
+        header = json.loads(str(arrays["header"]))
+        if header["format"] != "fiberscope.complex" or header["version"] != VERSION:
+            raise InputError(f"{source}: expected version {VERSION}, got {header['version']!r}")
+        return _rebuild(header, arrays)
+    except (KeyError, TypeError, json.JSONDecodeError) as error:
+        raise InputError(f"{source}: expected a complex saved by fiberscope, {error} is missing or damaged") from error
+
+
+def _rebuild(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Complex:
+    own = {name.removeprefix("network."): value for name, value in arrays.items() if name.startswith("network.")}
+    net = restore(header["network"], own)
+    sides = {name.removeprefix("domain."): value for name, value in arrays.items() if name.startswith("domain.")}
+    domain = _restore_domain(header["domain"], int(header["dimension"]), sides)
+    boundary = tuple(
+        Incidence(arrays[f"indptr.{k}"], arrays[f"indices.{k}"]) for k in range(1, int(header["dimension"]) + 1)
+    )
+    points, signs = arrays["points"], arrays["vertex_signs"]
+    _check(points, signs, boundary, net.num_signs)
+    cells = Cells(
+        points=points,
+        vertex_signs=signs,
+        boundary=boundary,
+        rays=arrays.get("rays"),
+        exact_decisions=int(header["exact_decisions"]),
+        float_decisions=int(header["float_decisions"]),
+        domain_signs=arrays.get("domain_signs"),
+        complete=bool(header["complete"]),
+        pools=pool_layout(net.switches),
+    )
+    return Complex(net, domain, cells)
+
+
+def _check(points: Any, signs: Any, boundary: tuple[Incidence, ...], num_signs: int) -> None:
+    """What the file claims must at least fit together, or a kernel would read beyond its arrays."""
+    if signs.shape != (len(points), num_signs) or points.shape[1] != len(boundary):
+        raise InputError(f"complex: shapes {points.shape} and {signs.shape} do not fit the network")
+    below = len(points)
+    for inside in boundary:
+        ends = inside.indptr
+        fits = len(ends) > 1 and ends[0] == 0 and (np.diff(ends) > 0).all() and ends[-1] == len(inside.indices)
+        if not fits or inside.indices.min() < 0 or inside.indices.max() >= below:
+            raise InputError("complex: the incidences of its cells do not fit together")
+        below = len(inside)
+
+
+def _describe_domain(domain: Domain) -> tuple[str, dict[str, Any]]:
+    match domain:
+        case Box():
+            return "box", {"low": domain.low, "high": domain.high}
+        case Polytope():
+            return "polytope", {"A": domain.A, "b": domain.b}
+        case Plane():
+            parts = {"origin": domain.origin, "u": domain.u, "v": domain.v}
+            return "plane", {**parts, "low": domain.box.low, "high": domain.box.high}
+        case Orthant():
+            return "orthant", {}
+        case Space():
+            return "space", {}
+
+
+def _restore_domain(kind: str, dimension: int, sides: Mapping[str, Any]) -> Domain:
+    match kind:
+        case "box":
+            return Box(sides["low"], sides["high"])
+        case "polytope":
+            return Polytope(sides["A"], sides["b"])
+        case "plane":
+            return Plane(sides["origin"], sides["u"], sides["v"], Box(sides["low"], sides["high"]))
+        case "orthant":
+            return Orthant(dimension)
+        case "space":
+            return Space(dimension)
+    raise InputError(f"complex: expected a known kind of domain, got {kind!r}")

@@ -1,0 +1,229 @@
+"""Certificates: what proves that a complex is right, measured anew and independently of how it was made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import flint
+import numpy as np
+
+from fiberscope.errors import NotGenericError
+from fiberscope.geometry.domains import Box, Plane
+from fiberscope.geometry.forms import exact_neuron
+from fiberscope.geometry.lattice import lattice_cells
+from fiberscope.geometry.lattice_exact import HomogeneousBalls, Integers, exact_signs, integers, reduced
+from fiberscope.geometry.metrics import metrics
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import MaxPool
+from fiberscope.network.run import switch_values
+from fiberscope.numerics.arithmetic import EXACT
+from fiberscope.numerics.floats import IntArray, SignArray, gamma
+from fiberscope.numerics.points import integer_rows, solve_point
+
+if TYPE_CHECKING:
+    from fiberscope.geometry.complex import Complex
+
+_CHUNK = 1 << 22
+"""Numbers in one batch of witness points."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check: what was measured, against what, in words."""
+
+    name: str
+    ok: bool
+    measured: float
+    allowed: float
+    text: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "name": self.name,
+            "ok": self.ok,
+            "measured": self.measured,
+            "allowed": self.allowed,
+            "text": self.text,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """The outcome of all checks; true if every one of them holds."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def ok(self) -> bool:
+        return all(check.ok for check in self.checks)
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {"ok": self.ok, "checks": [check.to_dict() for check in self.checks]}
+
+    def __repr__(self) -> str:
+        lines = [f"  {'ok    ' if check.ok else 'FAILED'} {check.name}: {check.text}" for check in self.checks]
+        return "\n".join([f"Certificate({'ok' if self.ok else 'FAILED'})", *lines])
+
+
+def verify(complex: Complex) -> Certificate:
+    """Check a complex: witnesses, labels, closed walls, Euler characteristic, volumes, balance.
+
+    >>> from fiberscope.geometry.regions import regions
+    >>> print(verify(regions(Network.random((2, 4, 1), 0), Box.cube(2))).ok)
+    True
+    """
+    checks = [_complete(complex), _witnesses(complex), _labels(complex), _closed(complex), _euler(complex)]
+    if complex.complete:
+        checks += [_volumes(complex), _balance(complex)]
+    return Certificate(tuple(checks))
+
+
+def _complete(complex: Complex) -> Check:
+    text = "all neurons were reached" if complex.complete else "the work was interrupted"
+    return Check("complete", complex.complete, float(complex.complete), 1.0, text)
+
+
+def _witnesses(complex: Complex) -> Check:
+    """Every region has a point whose exact sign vector is its label."""
+    net, points, labels = complex.view, complex.points, complex.sign_vectors
+    reached = np.arange(labels.shape[1]) if complex.complete else np.flatnonzero(complex.structure.vertex_signs.any(0))
+    step = max(1, _CHUNK // max(int(np.prod(shape)) for shape in net.shapes))
+    wrong: list[int] = []
+    for start in range(0, len(points), step):
+        rows = slice(start, start + step)
+        found = net.signs(points[rows]).signs
+        bad = (found[:, reached] != labels[rows][:, reached]).any(axis=1)
+        wrong += (start + np.flatnonzero(bad)).tolist()
+    rational = len(wrong)
+    wrong = [region for region in wrong if not _exact_witness(complex, region, reached)]
+    text = f"{len(points) - len(wrong)} of {len(points)} regions have a point with exactly their signs"
+    text += f" ({rational - len(wrong)} of them a rational one)" if rational > len(wrong) else ""
+    return Check("witnesses", not wrong, float(len(wrong)), 0.0, text)
+
+
+def _exact_witness(complex: Complex, region: int, reached: IntArray) -> bool:
+    """Whether the exact mean of the region's vertices has its signs: for regions thinner than floats can tell."""
+    cells = complex.structure
+    net = complex.view
+    if cells.domain_signs is None or any(isinstance(node, MaxPool) for node in net.switches):
+        return False
+    own = cells.vertices_of(cells.dimension)[region]
+    if complex.rays[own].any():
+        return False
+    try:
+        points = [_exact_vertex(complex, int(v), region) for v in own]
+    except NotGenericError:
+        return False
+    total = np.zeros(cells.dimension, dtype=object)
+    common = 1
+    for *_, t in points:
+        common = common * t // _gcd(common, t)
+    for *x, t in points:
+        total += np.array(x, dtype=object) * (common // t)
+    mean = reduced((*(int(x) for x in total), common * len(points)))
+    return bool((exact_point_signs(net, mean)[reached] == complex.sign_vectors[region][reached]).all())
+
+
+def _gcd(a: int, b: int) -> int:
+    return int(flint.fmpz(a).gcd(flint.fmpz(b)))
+
+
+def _exact_vertex(complex: Complex, vertex: int, region: int) -> Integers:
+    """A vertex as the solution of its equations: neurons that vanish there, not on the region, and sides."""
+    cells = complex.structure
+    assert cells.domain_signs is not None
+    domain = complex.domain.box if isinstance(complex.domain, Plane) else complex.domain
+    A, b = domain.halfspaces()
+    label = complex.sign_vectors[region]
+    sides = np.flatnonzero(cells.domain_signs[vertex] == 0)
+    rows: list[list[int]] = integer_rows(np.concatenate([A[sides], -b[sides, None]], axis=1)).tolist()
+    chosen: list[list[int]] = []
+    neurons = np.flatnonzero((cells.vertex_signs[vertex] == 0) & (label != 0))
+    rows += [list(integers(exact_neuron(complex.view, label, int(j)))) for j in neurons]
+    for row in rows:
+        matrix = flint.fmpz_mat([[int(x) for x in r[:-1]] for r in [*chosen, row]])
+        if matrix.rank() == len(chosen) + 1:
+            chosen.append(row)
+    if len(chosen) != cells.dimension:
+        raise NotGenericError(f"vertex {vertex}: expected {cells.dimension} equations, got {len(chosen)}")
+    point = solve_point(np.array(chosen, dtype=object))
+    return (*point.numerators, point.denominator)
+
+
+def exact_point_signs(net: Network, point: Integers) -> SignArray:
+    """Signs at a rational point ``X / t``, given as integers ``(X, t)``."""
+    with flint.ctx.workprec(EXACT):
+        row = np.array([flint.arb(x) for x in point], dtype=object)[None, :]
+        values = switch_values(net.nodes, row[:, :-1], HomogeneousBalls(row[:, -1]))
+        signs = np.concatenate([exact_signs(v)[0] for v in values])
+    return np.where(net.linear_entries, np.int8(1), signs).astype(np.int8)
+
+
+def _labels(complex: Complex) -> Check:
+    """No two regions with one sign vector share a facet."""
+    labels = complex.sign_vectors
+    distinct = len(np.unique(labels, axis=0)) if labels.shape[1] else 1
+    joined = 0
+    if distinct < len(labels):
+        one, two = complex.sides[complex.sides[:, 1] >= 0].T
+        joined = int((labels[one] == labels[two]).all(axis=1).sum())
+    text = f"{distinct} sign vectors for {len(labels)} regions"
+    text += f", {joined} facets between equal ones" if distinct < len(labels) else ""
+    return Check("labels", joined == 0, float(joined), 0.0, text)
+
+
+def _closed(complex: Complex) -> Check:
+    """Every facet bounds one or two regions, and one only on the border of the domain or at infinity."""
+    d, cells = complex.dimension, complex.structure
+    number = np.bincount(cells.boundary[d - 1].indices, minlength=cells.count(d - 1))
+    wrong = int(((number < 1) | (number > 2)).sum())
+    if cells.domain_signs is not None and d >= 1:
+        inside = cells.vertices_of(d - 1)
+        on = np.logical_and.reduceat(cells.domain_signs[inside.indices] == 0, inside.indptr[:-1], axis=0).any(axis=1)
+        wrong += int(((number == 1) != (on | complex.at_infinity(d - 1))).sum())
+    return Check(
+        "walls", wrong == 0, float(wrong), 0.0, f"{wrong} of {len(number)} facets bound a wrong number of regions"
+    )
+
+
+def _euler(complex: Complex) -> Check:
+    """Closed at infinity, the complex is a ball."""
+    cells = complex.structure
+    value = sum((-1) ** k * cells.count(k) for k in range(cells.dimension + 1))
+    text = f"{value}, with cells at infinity; {complex.euler_characteristic} without"
+    return Check("Euler characteristic", value == 1, float(value), 1.0, text)
+
+
+def _volumes(complex: Complex) -> Check:
+    total = float(complex.volumes.sum())
+    if not np.isfinite(total):
+        return Check("volumes", True, 0.0, 0.0, "the domain is unbounded")
+    domain = complex.domain.box if isinstance(complex.domain, Plane) else complex.domain
+    if isinstance(domain, Box):
+        wanted = domain.volume
+    else:
+        empty = Network([np.zeros((1, domain.dimension))], [np.zeros(1)])
+        wanted = float(metrics(lattice_cells(empty, domain), domain.dimension)[domain.dimension].volumes.sum())
+    # A vertex that is off by some ulps moves the walls around it; what it adds on one side it takes on the other,
+    # except in cells so thin that they turn over.
+    walls = float(complex.wall_sizes.sum())
+    reach = float(np.abs(complex.vertices).max(initial=1.0))
+    allowed = gamma(1024) * (wanted + reach * walls)
+    difference = abs(total - wanted)
+    text = f"{total:.12g} against {wanted:.12g}: difference {difference:.1e}, allowed {allowed:.1e}"
+    return Check("volumes", difference <= allowed, difference, allowed, text)
+
+
+def _balance(complex: Complex) -> Check:
+    found = complex.balance()
+    text = (
+        f"{found.ridges} inner ridges, largest sum {found.residual:.1e}, {found.excess:.1e} of what rounding explains"
+    )
+    text += f", {found.unchecked} without a bound" if found.unchecked else ""
+    return Check("balance", found.ok, found.excess, 1.0, text)

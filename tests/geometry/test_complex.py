@@ -1,0 +1,285 @@
+"""The complex as a result: counts, volumes, maps, certificates, files, other domains, and the function it determines."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fiberscope.errors import InputError, NotGenericError, TooLargeError
+from fiberscope.geometry.cells import Cells, Incidence
+from fiberscope.geometry.complex import Complex
+from fiberscope.geometry.domains import Box, Orthant, Plane, Polytope, Space
+from fiberscope.geometry.function import function_from
+from fiberscope.geometry.lattice import lattice_cells
+from fiberscope.geometry.planar import planar_cells
+from fiberscope.geometry.regions import count_regions, regions
+from fiberscope.geometry.storage import load_complex, save_complex
+from fiberscope.geometry.verify import exact_point_signs, verify
+from fiberscope.network.network import Network, identical
+from fiberscope.testing.cases import CASES, DEGENERATE, degenerate
+from fiberscope.testing.strategies import chains
+
+SMALL = [name for name in CASES if name != "convolutional"]
+
+
+def signs_of(complex: Complex) -> list[tuple[int, ...]]:
+    return sorted(map(tuple, complex.sign_vectors.tolist()))
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_certificates_of_all_architectures(name: str) -> None:
+    net = CASES[name]()
+    complex = regions(net, Box.cube(net.in_size))
+    certificate = complex.verify()
+    assert certificate.ok, certificate
+    assert complex.euler_characteristic == 1
+    assert complex.volumes.sum() == pytest.approx(2.0**net.in_size)
+    assert certificate.to_dict()["ok"]
+    assert {c.name for c in certificate.checks} >= {"witnesses", "labels", "volumes", "Euler characteristic", "balance"}
+
+
+@given(chains(inputs=st.integers(1, 3), max_width=4, max_hidden=2))
+@settings(max_examples=40)
+def test_certificates_and_functions_of_degenerate_networks(net: Network) -> None:
+    complex = Complex(net, Box.cube(net.in_size), lattice_cells(net, Box.cube(net.in_size)))
+    certificate = complex.verify()
+    assert certificate.ok, certificate
+    X = np.random.default_rng(0).uniform(-1, 1, (200, net.in_size))
+    matrix, offset = complex.affine_maps
+    size = 1 + np.abs(matrix).sum() + np.abs(offset).sum()
+    assert np.abs(function_from(complex)(X) - net(X)).max() <= 1e-12 * size
+
+
+@given(chains(inputs=st.just(2), max_width=5, max_hidden=3))
+@settings(max_examples=60)
+def test_both_engines_agree_in_the_plane(net: Network) -> None:
+    box = Box([-1, -1.5], [1.25, 1])
+    a, b = lattice_cells(net, box), planar_cells(net, box)
+    assert [a.count(k) for k in range(3)] == [b.count(k) for k in range(3)]
+    for k in range(3):
+        assert sorted(map(tuple, a.signs(k).tolist())) == sorted(map(tuple, b.signs(k).tolist()))
+
+
+@pytest.mark.parametrize("domain", [Space(2), Orthant(2), Polytope([[-1, 0.5], [0, -1]], [1, 2])], ids=repr)
+@pytest.mark.parametrize("name", ["chain", "leaky", "through_origin", "integer"])
+def test_unbounded_domains(name: str, domain: Space | Orthant | Polytope) -> None:
+    net = CASES[name]()
+    complex = regions(net, domain)
+    certificate = complex.verify()
+    assert certificate.ok, certificate
+    assert complex.euler_characteristic == (1 if isinstance(domain, Space) else 0)
+    A, b = domain.halfspaces()
+    rng = np.random.default_rng(0)
+    X = rng.normal(0, 5, (3000, 2))
+    X = X[(X @ A.T <= b).all(axis=1)]
+    assert {tuple(s) for s in net.signs(X).signs.tolist()} <= set(signs_of(complex))
+    np.testing.assert_allclose(function_from(complex)(X[:100]), net(X[:100]), atol=1e-10)
+
+
+def test_volumes_of_a_polytope_and_of_a_plane() -> None:
+    net = CASES["residual"]()
+    simplex = Polytope(np.concatenate([-np.eye(4), np.ones((1, 4))]), np.array([0.0, 0, 0, 0, 1]))
+    complex = regions(net, simplex)
+    assert complex.verify().ok
+    assert complex.volumes.sum() == pytest.approx(1 / 24)
+    rng = np.random.default_rng(1)
+    plane = Plane(*rng.normal(size=(3, 4)), Box([-1, 0], [1, 3]))
+    sliced = regions(net, plane)
+    assert sliced.verify().ok, sliced.verify()
+    assert sliced.volumes.sum() == pytest.approx(6)
+    S = rng.uniform([-1, 0], [1, 3], (100, 2))
+    np.testing.assert_allclose(function_from(sliced)(S), net(plane.lift(S)), atol=1e-12)
+
+
+def test_regions_have_half_spaces_vertices_and_maps() -> None:
+    net = Network.random((3, 6, 5, 2), 0)
+    complex = regions(net, Box.cube(3))
+    rng = np.random.default_rng(0)
+    for index in range(0, complex.num_regions, 7):
+        region = complex.region(index)
+        assert (region.A @ region.point < region.b).all()
+        assert (region.A @ region.vertices.T <= region.b[:, None] + 1e-12).all()
+        assert len(region.rays) == 0
+        matrix, offset = net.affine_at(region.point)
+        np.testing.assert_allclose(region.affine.matrix, matrix, atol=1e-13)
+        np.testing.assert_allclose(region.affine.offset, offset, atol=1e-13)
+        assert region.lipschitz == pytest.approx(complex.lipschitz[index])
+        # points of the box that fulfil the inequalities are those with the region's signs
+        X = rng.uniform(-1, 1, (400, 3))
+        inside = (X @ region.A.T < region.b).all(axis=1)
+        assert (inside == (net.signs(X).signs == region.signs).all(axis=1)).all()
+    with pytest.raises(InputError, match="region"):
+        complex.region(complex.num_regions)
+
+
+def test_adjacency_and_bent_hyperplanes() -> None:
+    net = Network.random((2, 6, 5, 1), 4)
+    complex = regions(net, Box.cube(2))
+    graph = complex.adjacency
+    assert len(graph) == complex.num_regions
+    assert nx.is_connected(graph)
+    for a, b, data in graph.edges(data=True):
+        changed = np.flatnonzero(complex.sign_vectors[a] != complex.sign_vectors[b])
+        assert tuple(changed) == data["neurons"]
+    inner = int((~complex.facets.boundary).sum())
+    made = [complex.bent_hyperplane(j)[1] for j in range(net.num_signs)]
+    assert sum(map(len, made)) == inner == graph.number_of_edges()
+    for j, cells in enumerate(made):
+        assert (cells.signs[:, j] == 0).all()
+    with pytest.raises(InputError, match="neuron"):
+        complex.bent_hyperplane(99)
+
+
+def test_cells_of_every_dimension() -> None:
+    complex = regions(Network.random((3, 5, 4, 1), 1), Box.cube(3))
+    assert [len(complex.cells(k)) for k in range(4)] == list(complex.f_vector)
+    assert complex.cells(3).signs.shape == complex.sign_vectors.shape
+    assert all(len(v) == 2 for v in complex.cells(1).vertices)
+    assert complex.bytes_per_region > 0
+    assert str(complex.num_regions) in repr(complex)
+    assert complex.to_dict()["f_vector"] == list(complex.f_vector)
+    with pytest.raises(InputError, match="dim"):
+        complex.cells(4)
+
+
+def test_count_regions_and_limits() -> None:
+    net = Network.random((3, 6, 6, 1), 2)
+    whole = count_regions(net, Box.cube(3))
+    assert whole == regions(net, Box.cube(3)).num_regions
+    part = regions(net, Box.cube(3), limit=5)
+    assert not part.complete
+    assert "at least" in repr(part)
+    assert 5 < part.num_regions < whole
+    certificate = part.verify()
+    assert not certificate.ok
+    assert [c.name for c in certificate.checks if not c.ok] == ["complete"]
+    with pytest.raises(NotGenericError, match="interrupted"):
+        _ = part.affine_maps
+    with pytest.raises(InputError, match="dimension 3"):
+        regions(net, Box.cube(2))
+    with pytest.raises(TooLargeError, match="dimensions"):
+        regions(Network.random((9, 2, 1), 0), Box.cube(9))
+
+
+# --- a certificate must be able to fail ---------------------------------------------------------------
+
+
+def _changed(complex: Complex, **changes: object) -> Complex:
+    cells = complex.structure
+    fields = {f.name: getattr(cells, f.name) for f in dataclasses.fields(Cells) if not f.name.startswith("_")}
+    return Complex(complex.net, complex.domain, Cells(**(fields | changes)))
+
+
+def _failed(complex: Complex) -> set[str]:
+    return {c.name for c in verify(complex).checks if not c.ok}
+
+
+def test_wrong_complexes_are_caught() -> None:
+    net = Network.random((3, 5, 5, 1), 0)
+    complex = regions(net, Box.cube(3))
+    cells = complex.structure
+    assert _failed(complex) == set()
+    signs = cells.vertex_signs.copy()
+    signs[:, 7] = -signs[:, 7]
+    assert "witnesses" in _failed(_changed(complex, vertex_signs=signs))
+    # a region too few
+    top = cells.boundary[-1]
+    short = Incidence(top.indptr[:-1], top.indices[: top.indptr[-2]])
+    fewer = _failed(_changed(complex, boundary=(*cells.boundary[:-1], short)))
+    assert fewer >= {"walls", "Euler characteristic", "volumes"}
+    # a vertex in the wrong place
+    points = cells.points.copy()
+    inner = np.flatnonzero((np.abs(points) < 0.9).all(axis=1))
+    points[inner[0]] = [3.0, 3.0, 3.0]
+    assert "volumes" in _failed(_changed(complex, points=points))
+    # another network of the same shape
+    other = Complex(Network.random((3, 5, 5, 1), 1), complex.domain, cells)
+    assert "witnesses" in _failed(other)
+
+
+def test_a_region_thinner_than_floats_has_a_rational_witness() -> None:
+    # two parallel lines one ulp apart: no float lies strictly between them on the diagonal
+    b = 1 / 3
+    net = Network([[[1.0, 1.0], [1.0, 1.0]], [[1.0, 1.0]]], [[b, np.nextafter(b, 1)], [0.0]])
+    complex = Complex(net, Box.cube(2), lattice_cells(net, Box.cube(2)))
+    assert complex.num_regions == 3
+    certificate = complex.verify()
+    assert certificate.ok, certificate
+
+
+def test_exact_signs_of_rational_points() -> None:
+    net = Network([[[3.0]], [[1.0]]], [[-1.0], [0.0]])
+    assert exact_point_signs(net, (1, 3)).tolist() == [0]
+    assert exact_point_signs(net, (333333, 1000000)).tolist() == [-1]
+
+
+# --- files ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("domain", [Box.cube(2), Space(2), Orthant(2), Polytope([[1, 1], [-1, 0], [0, -1]], [1, 1, 1])])
+def test_saving_and_loading(tmp_path: Path, domain: Box | Space | Orthant | Polytope) -> None:
+    complex = regions(degenerate("integer"), domain)
+    save_complex(complex, tmp_path / "a.npz")
+    again = load_complex(tmp_path / "a.npz")
+    assert identical(complex.net, again.net)
+    assert repr(again) == repr(complex)
+    assert (again.sign_vectors == complex.sign_vectors).all()
+    np.testing.assert_array_equal(again.volumes, complex.volumes)
+    assert again.verify().ok
+
+
+def test_a_plane_through_a_convolutional_network_is_saved(tmp_path: Path) -> None:
+    net = CASES["convolutional"]()
+    rng = np.random.default_rng(0)
+    plane = Plane(*rng.normal(size=(3, 72)), Box.cube(2, -0.1, 0.1))
+    complex = regions(net, plane)
+    assert complex.verify().ok, complex.verify()
+    save_complex(complex, tmp_path / "a.npz")
+    again = load_complex(tmp_path / "a.npz")
+    assert (again.sign_vectors == complex.sign_vectors).all()
+    np.testing.assert_allclose(function_from(again)([[0.05, 0.02]]), net(plane.lift([[0.05, 0.02]])), atol=1e-12)
+
+
+def test_files_that_are_no_complex(tmp_path: Path) -> None:
+    complex = regions(Network.random((2, 2, 1), 0), Box.cube(2))
+    with pytest.raises(InputError, match="npz"):
+        save_complex(complex, tmp_path / "a.txt")
+    with pytest.raises(InputError, match="no such file"):
+        load_complex(tmp_path / "none.npz")
+    (tmp_path / "b.npz").write_bytes(b"no archive")
+    with pytest.raises(InputError, match="something else"):
+        load_complex(tmp_path / "b.npz")
+    np.savez(tmp_path / "c.npz", x=np.zeros(3))
+    with pytest.raises(InputError, match="missing or damaged"):
+        load_complex(tmp_path / "c.npz")
+    save_complex(complex, tmp_path / "d.npz")
+    with np.load(tmp_path / "d.npz") as file:
+        arrays = dict(file.items())
+    arrays["indices.1"] = arrays["indices.1"] + 1000
+    np.savez(tmp_path / "e.npz", **arrays)
+    with pytest.raises(InputError, match="incidences"):
+        load_complex(tmp_path / "e.npz")
+
+
+# --- the function -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["chain", "deep", "residual", *DEGENERATE])
+def test_the_function_is_determined_by_any_region_and_the_weights(name: str) -> None:
+    net = CASES[name]()
+    complex = regions(net, Box.cube(net.in_size))
+    X = np.random.default_rng(3).uniform(-1, 1, (300, net.in_size))
+    for region in {0, complex.num_regions // 2, complex.num_regions - 1}:
+        np.testing.assert_allclose(function_from(complex, region)(X), net(X), atol=1e-10)
+    corners = complex.vertices
+    np.testing.assert_allclose(function_from(complex)(corners), net(corners), atol=1e-10)
+    with pytest.raises(InputError, match="expected points of"):
+        function_from(complex)(np.full((1, net.in_size), 1.5))
+    with pytest.raises(InputError, match="region"):
+        function_from(complex, -1)
