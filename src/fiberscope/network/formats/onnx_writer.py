@@ -134,15 +134,10 @@ class _Writer:
                 inputs = [self.shaped(self.values[s], shape) for s, shape in pairs]
                 return self.emit("Concat", inputs, axis=node.axis + 1), node.shape
             case MaxPool():
-                attributes = {
-                    "kernel_shape": node.kernel,
-                    "strides": node.stride,
-                    "pads": node.padding,
-                    "dilations": node.dilation,
-                    "ceil_mode": int(node.ceil),
-                }
                 image = self.shaped(self.values[node.source], node.in_shape)
-                return self.emit("MaxPool", [image], **attributes), node.shape
+                options = {"kernel_shape": node.kernel, "strides": node.stride, "dilations": node.dilation}
+                pads, ceil = _pooling_ends(node)
+                return self.emit("MaxPool", [image], pads=pads, ceil_mode=int(ceil), **options), node.shape
 
     def activation(self, node: PiecewiseLinear) -> str:
         value = self.shaped(self.values[node.source], node.shape)
@@ -244,3 +239,18 @@ class _Writer:
         tensor = helper.make_sparse_tensor(values, indices, list(matrix.shape))
         self.nodes.append(helper.make_node("Constant", [], [name], self.fresh("constant"), sparse_value=tensor))
         return name
+
+
+def _pooling_ends(node: MaxPool) -> tuple[tuple[int, ...], bool]:
+    """Padding and rounding of a max pooling, so that every runtime counts the same windows.
+
+    The standard rounds sizes up without leaving out a window that would start behind the input, as we and the runtimes
+    do. Where the two counts differ, the padding at the ends is written out and nothing is rounded up.
+    """
+    reach = [d * (k - 1) + 1 for d, k in zip(node.dilation, node.kernel, strict=True)]
+    free = [node.in_shape[1 + a] + node.padding[a] + node.padding[a + 2] - reach[a] for a in (0, 1)]
+    if not node.ceil or all(-(-free[a] // node.stride[a]) + 1 == node.shape[1 + a] for a in (0, 1)):
+        return node.padding, node.ceil
+    lengths = [(node.shape[1 + a] - 1) * node.stride[a] + reach[a] for a in (0, 1)]
+    ends = [max(node.padding[a + 2], lengths[a] - node.in_shape[1 + a] - node.padding[a]) for a in (0, 1)]
+    return (*node.padding[:2], *ends), False
