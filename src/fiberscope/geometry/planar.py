@@ -37,7 +37,7 @@ Progress = Callable[[int, int, str], None]
 
 PlanarDomain = Box | Plane | Polytope
 
-_CHUNK_BYTES = 1 << 28
+_CHUNK_BYTES = 1 << 25
 """Counting goes on in pieces when the values of all vertices would need more than this."""
 
 XY = -1

@@ -14,6 +14,7 @@ import numpy as np
 
 from fiberscope.geometry import planar_kernels as kernels
 from fiberscope.geometry.planar_exact import Oracle, Stage, Triple, dot, ranks_between, sign
+from fiberscope.geometry.planar_faces import count_inside
 from fiberscope.geometry.planar_mesh import Mesh
 from fiberscope.geometry.planar_values import FLOOR, Tracked
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
@@ -184,7 +185,7 @@ class Arranger:
         seen, inside, segments = np.empty(ptr[-1], dtype=np.int64), np.empty_like(counts), np.empty_like(counts)
         found = Meetings(slot_ptr, chords, ptr, other, rank, t, d, seen, inside, segments)
         self._order_chords(mesh, sure, stage, known, found, pair)
-        kernels.count_inside(slot_ptr, counts, ptr, rank, pair, seen, inside, segments)
+        count_inside(slot_ptr, counts, ptr, rank, pair, seen, inside, segments)
         return found
 
     def _order_chords(

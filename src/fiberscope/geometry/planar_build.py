@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.geometry import planar_kernels as kernels
+from fiberscope.geometry import planar_faces as kernels
 from fiberscope.geometry.planar_arrange import Arrangement, Crossings, Meetings, assure, pointers
 from fiberscope.geometry.planar_mesh import Mesh, winner_signs
 from fiberscope.geometry.planar_values import Tracked
@@ -39,9 +39,8 @@ def build(mesh: Mesh, found: Arrangement, stage: int, switches: Sequence[Switch]
     point = _new_points(int(bases[0][-1]) - V - P)
     fine = (meetings.ptr, meetings.other, meetings.rank, meetings.t, meetings.d, meetings.seen)
     closed = kernels.trace_faces(
-        mesh.indptr, mesh.loop_v, mesh.loop_e, mesh.ends, crossings.point_ptr, meetings.slot_ptr,
-        meetings.chords, fine, bases, V, _sizes(meetings, found.positions, loops),
-        (ends, line, indptr, loop_v, loop_e, point),
+        (mesh.indptr, mesh.loop_v, mesh.loop_e, mesh.ends), crossings.point_ptr, meetings.slot_ptr, meetings.chords,
+        fine, bases, V, _sizes(meetings, found.positions, loops), (ends, line, indptr, loop_v, loop_e, point),
     )  # fmt: skip
     assure(closed)
     line[E + P :] += found.first

@@ -1,4 +1,4 @@
-"""Compiled parts of the planar engine: signs, order of crossings, chords of polygons, and tracing of faces.
+"""Compiled decisions of the planar engine: signs, order of crossings on edges, chords and their crossings.
 
 Nothing here judges combinatorics by floats alone. Every float comes with a bound of its error; what a bound leaves
 open is flagged, decided exactly by the caller and handed back as integer ranks, from which the structure is built.
@@ -71,20 +71,6 @@ def fill_zeros(s: Any, ptr: Any, label: Any) -> None:
                 if s[v, j] == 0:
                     label[i] = j
                     i += 1
-
-
-@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def rectify(z: Any, s: Any, r2: Any, out: Any, size: Any, live: Any) -> None:
-    """``z`` where the certified sign is positive, else exactly 0; the squared norms of that and of ``r`` there."""
-    for v in range(z.shape[0]):
-        total, spread = 0.0, 0.0
-        for j in range(z.shape[1]):
-            on = s[v, j] > 0
-            x = z[v, j] if on else 0.0
-            out[v, j] = x
-            total += x * x
-            spread += r2[j] if on else 0.0
-        size[v], live[v] = total, spread
 
 
 @numba.njit(cache=True, nogil=True)
@@ -237,7 +223,9 @@ def fill_chords(
     ``num[f]`` slots from ``slot_ptr[f]`` on. False if some functional does not vanish at two positions exactly.
     """
     fun, p, q, lo, hi, num = out
-    first = np.full(s.shape[1], -1, dtype=np.int64)
+    first = np.empty(s.shape[1], dtype=np.int64)
+    for j in range(s.shape[1]):
+        first[j] = -1
     for f in range(indptr.shape[0] - 1):
         n, start = slot_ptr[f], slot_ptr[f]
         if slot_ptr[f + 1] == start:
@@ -290,7 +278,8 @@ def _group_chords(fun: Any, p: Any, q: Any, lo: Any, hi: Any, start: int, stop: 
 @numba.njit(cache=True, nogil=True)
 def count_meetings(slot_ptr: Any, num: Any, p: Any, q: Any, counts: Any) -> None:
     """For every slot, how many chords of its polygon cross it: those whose ends strictly interleave with its own."""
-    counts[:] = 0
+    for a in range(counts.shape[0]):
+        counts[a] = 0
     for f in range(num.shape[0]):
         stop = slot_ptr[f] + num[f]
         for a in range(slot_ptr[f], stop):
@@ -303,7 +292,7 @@ def count_meetings(slot_ptr: Any, num: Any, p: Any, q: Any, counts: Any) -> None
 
 
 @numba.njit(cache=True, nogil=True)
-def _positions(f: int, indptr: Any, loop_v: Any, loop_e: Any, ends: Any, point_ptr: Any, V: int, at: Any) -> int:
+def fill_positions(f: int, indptr: Any, loop_v: Any, loop_e: Any, ends: Any, point_ptr: Any, V: int, at: Any) -> int:
     """Vertex at every position of a polygon; the number of positions."""
     n = 0
     for i in range(indptr[f], indptr[f + 1]):
@@ -360,13 +349,15 @@ def fill_meetings(
     """
     fun, p, q, lo, _, num = chords
     at = np.empty(positions, dtype=np.int64)
-    cursor = meet_ptr[:-1].copy()
+    cursor = np.empty(meet_ptr.shape[0], dtype=np.int64)
+    for a in range(meet_ptr.shape[0]):
+        cursor[a] = meet_ptr[a]
     for f in range(num.shape[0]):
         start, stop = slot_ptr[f], slot_ptr[f] + num[f]
         sure[f] = True
         if num[f] < 2 or meet_ptr[start] == meet_ptr[stop]:
             continue
-        _positions(f, indptr, loop_v, loop_e, ends, point_ptr, z.shape[0], at)
+        fill_positions(f, indptr, loop_v, loop_e, ends, point_ptr, z.shape[0], at)
         n = 0
         for a in range(start, stop):
             b = a + 1
@@ -388,268 +379,3 @@ def fill_meetings(
                 t[i], d[i] = _ratio(za, zb, ea, eb)
             if not _sort(t, d, other, pair, meet_ptr[a], meet_ptr[a + 1]):
                 sure[f] = False
-
-
-@numba.njit(cache=True, nogil=True)
-def _points_inside(slot_lo: int, slot_hi: int, meet_ptr: Any, rank: Any, pair: Any, of_pair: Any, seen: Any) -> int:
-    """Number the crossing points of one polygon: ``seen[i]`` is the point of meeting ``i``; how many there are."""
-    n = 0
-    for a in range(slot_lo, slot_hi):
-        i = meet_ptr[a]
-        while i < meet_ptr[a + 1]:
-            k = i
-            point = -1
-            while k < meet_ptr[a + 1] and rank[k] == rank[i]:
-                if of_pair[pair[k]] >= 0:
-                    point = of_pair[pair[k]]
-                k += 1
-            if point < 0:
-                point = n
-                n += 1
-            for m in range(i, k):
-                of_pair[pair[m]] = point
-                seen[m] = point
-            i = k
-    return n
-
-
-@numba.njit(cache=True, nogil=True)
-def count_inside(
-    slot_ptr: Any, num: Any, meet_ptr: Any, rank: Any, pair: Any, seen: Any, inside: Any, segments: Any
-) -> None:
-    """Per polygon: distinct crossing points, numbered in ``seen``, and segments into which they cut the chords."""
-    of_pair = np.empty(meet_ptr[-1] + 1, dtype=np.int64)
-    for f in range(num.shape[0]):
-        lo, hi = slot_ptr[f], slot_ptr[f] + num[f]
-        of_pair[: (meet_ptr[hi] - meet_ptr[lo]) // 2] = -1
-        inside[f] = _points_inside(lo, hi, meet_ptr, rank, pair, of_pair, seen)
-        total = num[f]
-        for a in range(lo, hi):
-            if meet_ptr[a] < meet_ptr[a + 1]:
-                total += rank[meet_ptr[a + 1] - 1] + 1
-        segments[f] = total
-
-
-@numba.njit(cache=True, nogil=True)
-def trace_faces(
-    indptr: Any,
-    loop_v: Any,
-    loop_e: Any,
-    ends: Any,
-    point_ptr: Any,
-    slot_ptr: Any,
-    chords: Any,
-    meetings: Any,
-    bases: Any,
-    V: int,
-    sizes: Any,
-    out: Any,
-) -> bool:
-    """Build the sub-polygons of every polygon from the order of positions and crossings alone.
-
-    ``meetings`` is ``(meet_ptr, other, rank, t, d, seen)``; ``bases`` gives, per polygon, the first number of its new
-    vertices, edges, faces and loop entries; ``sizes`` bounds the positions, slots, points and half-edges of a polygon.
-    ``out`` is ``(ends, line, indptr, vertices, edges, point)`` with
-    ``point`` as ``(slot, other, rank, t, d, A, B, f)``.
-    Faces lie to the left of their half-edges: at a point reached along one ray, a face goes on along the next ray
-    clockwise. Rays at a crossing are ordered as the positions of their chords' ends. False if a face does not close.
-    """
-    fun, p, q, lo, _, num = chords
-    meet_ptr, other, rank, t, d, seen = meetings
-    vertex_base, edge_base, face_base, loop_base = bases
-    new_ends, new_line, new_indptr, new_v, new_e, point = out
-    at = np.empty(sizes[0], dtype=np.int64)
-    edge_at = np.empty(sizes[0], dtype=np.int64)
-    rays_ptr = np.empty(sizes[0] + 1, dtype=np.int64)
-    rays = np.empty(2 * sizes[1], dtype=np.int64)
-    half_base = np.empty(sizes[1] + 1, dtype=np.int64)
-    inc_ptr = np.empty(sizes[2] + 1, dtype=np.int64)
-    inc = np.empty((2 * sizes[4] + 1, 3), dtype=np.int64)
-    following = np.empty(sizes[3], dtype=np.int64)
-    origin = np.empty(sizes[3], dtype=np.int64)
-    edge_of = np.empty(sizes[3], dtype=np.int64)
-    for f in range(num.shape[0]):
-        start, K = slot_ptr[f], num[f]
-        M = _positions(f, indptr, loop_v, loop_e, ends, point_ptr, V, at)
-        n = 0
-        for i in range(indptr[f], indptr[f + 1]):
-            e = loop_e[i]
-            points = point_ptr[e + 1] - point_ptr[e]
-            forward = ends[e, 0] == loop_v[i]
-            for k in range(points + 1):
-                edge_at[n] = e + point_ptr[e] + (k if forward else points - k)
-                n += 1
-        face, entry = face_base[f], loop_base[f]
-        if K == 0:
-            for i in range(M):
-                new_v[entry + i], new_e[entry + i] = at[i], edge_at[i]
-            new_indptr[face + 1] = entry + M
-            continue
-        # half-edges: M along the boundary, then two per segment of a chord, forward (even) and backward
-        half_base[0] = M
-        for a in range(K):
-            slot = start + a
-            cuts = rank[meet_ptr[slot + 1] - 1] + 1 if meet_ptr[slot] < meet_ptr[slot + 1] else 0
-            half_base[a + 1] = half_base[a] + 2 * (cuts + 1)
-        H = half_base[K]
-        for x in range(M):
-            origin[x], edge_of[x] = at[x], edge_at[x]
-        n_inside = vertex_base[f + 1] - vertex_base[f]
-        inc_ptr[: n_inside + 1] = 0
-        for a in range(K):
-            slot = start + a
-            previous = at[p[slot]]
-            h = half_base[a]
-            number = edge_base[f] + (h - M) // 2
-            i = meet_ptr[slot]
-            while True:
-                last = i >= meet_ptr[slot + 1]
-                target = at[q[slot]] if last else vertex_base[f] + seen[i]
-                origin[h], origin[h + 1], edge_of[h], edge_of[h + 1] = previous, target, number, number
-                new_ends[number, 0], new_ends[number, 1] = previous, target
-                new_line[number] = fun[lo[slot]]
-                if last:
-                    break
-                k = seen[i]
-                g = vertex_base[f] + k - vertex_base[0]
-                best = i
-                while i < meet_ptr[slot + 1] and seen[i] == k:
-                    if d[i] < d[best]:
-                        best = i
-                    i += 1
-                if inc_ptr[k + 1] == 0 or d[best] < point[4][g]:
-                    point[0][g], point[1][g], point[2][g] = slot, other[best], rank[best]
-                    point[3][g], point[4][g] = t[best], d[best]
-                    point[5][g], point[6][g], point[7][g] = at[p[slot]], at[q[slot]], f
-                inc_ptr[k + 1] += 1
-                previous = target
-                h += 2
-                number += 1
-        # around every crossing point: its chords, each as a ray to p and a ray to q
-        for k in range(n_inside):
-            inc_ptr[k + 1] += inc_ptr[k]
-        for a in range(K):
-            slot = start + a
-            i = meet_ptr[slot]
-            h = half_base[a]
-            while i < meet_ptr[slot + 1]:
-                k = seen[i]
-                while i < meet_ptr[slot + 1] and seen[i] == k:
-                    i += 1
-                m = 2 * inc_ptr[k]
-                # (position of the end, half-edge that arrives from there, half-edge that leaves to there)
-                inc[m, 0], inc[m, 1], inc[m, 2] = p[slot], h, h + 1
-                inc[m + 1, 0], inc[m + 1, 1], inc[m + 1, 2] = q[slot], h + 3, h + 2
-                inc_ptr[k] += 1
-                h += 2
-        low = 0
-        for k in range(n_inside):
-            high = 2 * inc_ptr[k]
-            for i in range(low + 1, high):
-                x, y, w = inc[i, 0], inc[i, 1], inc[i, 2]
-                m = i
-                while m > low and inc[m - 1, 0] > x:
-                    inc[m, 0], inc[m, 1], inc[m, 2] = inc[m - 1, 0], inc[m - 1, 1], inc[m - 1, 2]
-                    m -= 1
-                inc[m, 0], inc[m, 1], inc[m, 2] = x, y, w
-            for i in range(low, high):
-                following[inc[i, 1]] = inc[i - 1 if i > low else high - 1, 2]
-            low = high
-        # around every position: the edge ahead, chords by their other end counter-clockwise, the edge behind
-        rays_ptr[: M + 1] = 0
-        for a in range(start, start + K):
-            rays_ptr[p[a] + 1] += 1
-            rays_ptr[q[a] + 1] += 1
-        for x in range(M):
-            rays_ptr[x + 1] += rays_ptr[x]
-        for a in range(K):
-            rays[rays_ptr[p[start + a]]] = 2 * a
-            rays_ptr[p[start + a]] += 1
-        for a in range(K):
-            rays[rays_ptr[q[start + a]]] = 2 * a + 1
-            rays_ptr[q[start + a]] += 1
-        low = 0
-        for x in range(M):
-            leave = x
-            for i in range(low, rays_ptr[x]):
-                a = rays[i] // 2
-                if rays[i] % 2 == 0:
-                    following[half_base[a] + 1] = leave
-                    leave = half_base[a]
-                else:
-                    following[half_base[a + 1] - 2] = leave
-                    leave = half_base[a + 1] - 1
-            following[x - 1 if x > 0 else M - 1] = leave
-            low = rays_ptr[x]
-        for h0 in range(H):
-            if following[h0] < 0:
-                continue
-            h = h0
-            if face >= face_base[f + 1]:
-                return False
-            while following[h] >= 0:
-                new_v[entry], new_e[entry] = origin[h], edge_of[h]
-                entry += 1
-                step = following[h]
-                following[h] = -1
-                h = step
-            if h != h0:
-                return False
-            face += 1
-            new_indptr[face] = entry
-        if face != face_base[f + 1] or entry != loop_base[f + 1]:
-            return False
-    return True
-
-
-@numba.njit(cache=True, nogil=True)
-def join_signs(rows: Any, A: Any, B: Any, first: int) -> None:
-    """Signs at points between two rows: the non-zero one, and zero where they are opposite (corrected later)."""
-    for k in range(A.shape[0]):
-        a, b = A[k], B[k]
-        for j in range(rows.shape[1]):
-            x, y = rows[a, j], rows[b, j]
-            rows[first + k, j] = x if x == y else x + y
-
-
-@numba.njit(cache=True, nogil=True)
-def cross_signs(rows: Any, A: Any, B: Any, first: int, rank: Any, segment: Any, lists: Any) -> None:
-    """Signs of the functionals that change along a segment, at the points of the segment, by their order.
-
-    Point ``k`` has rank ``rank[k]`` on ``segment[k]``; ``lists`` is ``(ptr, rank, item, lo, hi, fun)``: crossing ``i``
-    of a segment is the item ``item[i]``, which stands for the functionals ``fun[lo:hi]`` of that item.
-    """
-    ptr, ranks, item, lo, hi, fun = lists
-    for k in range(A.shape[0]):
-        e = segment[k]
-        for i in range(ptr[e], ptr[e + 1]):
-            for m in range(lo[item[i]], hi[item[i]]):
-                j = fun[m]
-                if ranks[i] == rank[k]:
-                    rows[first + k, j] = 0
-                else:
-                    rows[first + k, j] = rows[A[k] if ranks[i] > rank[k] else B[k], j]
-
-
-@numba.njit(cache=True, nogil=True)
-def join_values(z: Any, c: Any, e2: Any, r: Any, A: Any, B: Any, t: Any, d: Any, first: int) -> None:
-    """Values at points ``A + t (B - A)``, with the error of ``t``, and new bounds ``c`` (entrywise) and ``e2``."""
-    n = z.shape[1]
-    inverse = np.zeros(n)
-    for j in range(n):
-        if r[j] > 0.0:
-            inverse[j] = 1.0 / r[j]
-    for k in range(A.shape[0]):
-        a, b, v = A[k], B[k], first + k
-        tk, dk = t[k], d[k] * (1.0 + 16 * U) + 4 * U
-        worst, total = 0.0, 0.0
-        for j in range(n):
-            x, y = z[a, j], z[b, j]
-            z[v, j] = x + tk * (y - x)
-            # equal values are kept as they are: nothing is rounded
-            spread = 0.0 if x == y else dk * abs(y - x) + 4 * U * (abs(x) + abs(y))
-            worst = max(worst, spread * inverse[j])
-            total += spread * spread
-        grow = 1.0 + 2 * d[k]
-        c[v] = (max(c[a], c[b]) * grow + worst) * (1.0 + 1e-9)
-        e2[v] = (max(e2[a], e2[b]) * grow + np.sqrt(total)) * (1.0 + 1e-9) + n * TINY

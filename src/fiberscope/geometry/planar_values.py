@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fiberscope.geometry.planar_kernels import join_values, rectify
+from fiberscope.geometry.planar_faces import join_values, rectify
 from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense, Operator, Scale
 from fiberscope.numerics.floats import FloatArray, IntArray, SignArray, gamma
