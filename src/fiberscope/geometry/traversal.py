@@ -297,11 +297,11 @@ class _Search:
             kernels.known_neighbours(words, self.flips[: self.net.num_signs], kinds, *self.seen.arrays)
         state = np.empty(kinds.shape, dtype=np.int8)
         beyond = np.empty((*kinds.shape, 2 * X.shape[1]))
-        low, high = self.sides.low, self.sides.high
+        low, high, bounded = self.sides.low, self.sides.high, self.sides.bounded
 
         def work(part: slice) -> int:
             H, E = rows[0][part], rows[1][part]
-            return int(kernels.cells(H, E, kinds[part], X[part], low, high, state[part], beyond[part]))
+            return int(kernels.cells(H, E, kinds[part], X[part], low, high, bounded, state[part], beyond[part]))
 
         bounds = np.linspace(0, len(X), 4 * workers + 1).astype(int) if len(X) > 64 else np.array([0, len(X)])
         parts = [slice(int(a), int(b)) for a, b in pairwise(bounds)]
@@ -398,10 +398,19 @@ class _Search:
             if far is None:
                 continue
             found[first] = group
-            if group[-1] < neurons and not self._step_exactly(signs, cell.centre(), far, oriented[first], group):
+            if group[-1] >= neurons or self._known(signs, group):
+                continue
+            if not self._step_exactly(signs, cell.centre(), far, oriented[first], group):
                 self.undecided += 1
         state[[i for i in rows if not cell.classes[i]]] = kernels.ABSENT
         return found
+
+    def _known(self, signs: SignArray, group: tuple[int, ...]) -> bool:
+        """Whether a region was seen that differs in the first of the group, and may differ in the others."""
+        flipped = np.stack([signs, signs])
+        flipped[0, group[0]] *= -1
+        flipped[1, list(group)] *= -1
+        return bool(self.seen.contain(pack(flipped)).any())
 
     def _step_exactly(
         self, signs: SignArray, inner: list[Any], far: list[Any], row: list[Any], group: tuple[int, ...]

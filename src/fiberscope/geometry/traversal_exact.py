@@ -60,7 +60,7 @@ class ExactCell:
                 own = self.table[i][-1] / (-direction * self.table[i][e])
             blocking = self._blocking(e, direction, i)
             if blocking is None or own < blocking[0]:
-                step = own + (1 if blocking is None else (blocking[0] - own) / 2)
+                step = 2 * own + 1 if blocking is None else (own + blocking[0]) / 2
                 return [row[-1] + direction * step * row[e] for row in self.point]
             self._pivot(blocking[1], e)
 

@@ -73,7 +73,7 @@ def _entering(M: Any, free: Any, i: int) -> Any:
 @numba.njit(cache=True, nogil=True)
 def _first_two(M: Any, m: int, e: int, direction: float, i: int) -> Any:
     """The first row other than i that is crossed along a column, its step, and the step of the second."""
-    column, values = M[e], M[-1]
+    column, values = M[e], M[len(M) - 1]
     k1, t1, t2 = -1, np.inf, np.inf
     for k in range(m):
         rate = -direction * column[k]
@@ -88,12 +88,12 @@ def _first_two(M: Any, m: int, e: int, direction: float, i: int) -> Any:
 
 
 @numba.njit(cache=True, nogil=True)
-def _beyond(M: Any, m: int, e: int, direction: float, t1: float, t2: float, out: Any) -> None:
+def _beyond(M: Any, m: int, e: int, direction: float, t1: float, t2: float, out: Any, k: int) -> None:
     """A point on the present edge behind the step t1 and before t2."""
     n = len(M) - 1
     step = t1 + 0.5 * min(t2 - t1, max(t1, 1.0))
     for c in range(n):
-        out[c] = M[n, m + c] + direction * step * M[e, m + c]
+        out[k, c] = M[n, m + c] + direction * step * M[e, m + c]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -117,13 +117,13 @@ def _settle(
             own = max(M[n, i], 0.0) / (-direction * M[e, i])
         k, t1, t2 = _first_two(M, m, e, direction, i)
         if _strictly(own, t1, noise):
-            _beyond(M, m, e, direction, own, t1, beyond[i])
+            _beyond(M, m, e, direction, own, t1, beyond, i)
             state[i] = FACET
             return False
         if k < 0:
             return False  # own is finite and t1 is not, up to rounding
         if state[k] == OPEN and _strictly(t1, min(t2, own), noise):
-            _beyond(M, m, e, direction, t1, min(t2, own), beyond[k])
+            _beyond(M, m, e, direction, t1, min(t2, own), beyond, k)
             state[k] = FACET
         _pivot(M, k, e, work)
         if free[e] >= 0:
@@ -195,7 +195,10 @@ def _by_cone(B: Any, H: Any, E: Any, free: Any, y: Any, i: int) -> bool:
         rest = abs(rest) + small * size + error * (1 + small)
         for j in range(n):
             slip[j] += rest * abs(B[j, c]) + TINY
-    far = slip.max() / (1 - defect) * (1 + 4 * small) + TINY
+    far = 0.0
+    for j in range(n):
+        far = max(far, slip[j])
+    far = far / (1 - defect) * (1 + 4 * small) + TINY
     constant, size, error, exact = H[i, n], abs(H[i, n]), E[i, n], H[i, n] == 0.0 and E[i, n] == 0.0
     for j in range(n):
         if not y[j] > far:
@@ -222,13 +225,14 @@ def _prove_absent(M: Any, H: Any, E: Any, norms: Any, free: Any, i: int, low: An
     for j in range(n):
         for c in range(n):
             B[j, c] = M[j, m + c] / (norms[free[j]] if free[j] >= 0 else 1.0)
-    return _by_cone(B, H, E, free, y, i)
+    return bool(_by_cone(B, H, E, free, y, i))
 
 
 @numba.njit(cache=True, nogil=True)
-def _only_beyond(H: Any, E: Any, i: int, x: Any) -> bool:
-    """Does x certainly violate row i, and certainly satisfy all others strictly?"""
-    n = x.size
+def _only_beyond(H: Any, E: Any, i: int, points: Any) -> bool:
+    """Does the point of row i certainly violate row i, and certainly satisfy all others strictly?"""
+    n = H.shape[1] - 1
+    x = points[i]
     small = _gamma(n + 4)
     for k in range(len(H)):
         value, size = H[k, n], abs(H[k, n]) * small + E[k, n]
@@ -280,17 +284,20 @@ def _nearest(M: Any, free: Any, place: Any, state: Any, asked: Any) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def _decide(H: Any, E: Any, x: Any, low: Any, high: Any, bounded: bool, beyond: Any, state: Any, centre: Any) -> None:
+def _decide(
+    H: Any, E: Any, x: Any, low: Any, high: Any, bounded: bool, noise: float, beyond: Any, state: Any, centre: Any
+) -> None:
     """Decide the open rows of one cell, all rows being constraints; ``beyond[i]`` becomes a point behind i alone."""
     m, n = len(H), x.size
     M, norms, work = np.empty((n + 1, m + n)), np.empty(m), np.empty(m + n)
-    centre[n] = 0.0
+    free, place, asked = np.empty(n, np.int64), np.empty(m, np.int64), np.zeros(m, np.bool_)
+    for k in range(m):
+        place[k] = -1
+    for c in range(n):
+        free[c], centre[c] = -1, x[c]
+    centre[n] = 1.0
     if not _start(H, x, M, norms):
         return
-    free, place, asked = np.full(n, -1), np.full(m, -1), np.zeros(m, np.bool_)
-    centre[:n] = x
-    centre[n] = 1.0
-    noise = _NOISE * (max(np.abs(low).max(), np.abs(high).max()) if bounded else np.abs(x).max())
     while True:
         i = _nearest(M, free, place, state, asked)
         if i < 0:
@@ -319,43 +326,53 @@ def _pull(H: Any, E: Any, i: int, centre: Any, beyond: Any, state: Any) -> None:
         far = beyond[i, c]
         beyond[i, n + c] = centre[c] + share * (far - centre[c])
         beyond[i, c] = 0.5 * (far + beyond[i, n + c])
-    if not _only_beyond(H, E, i, beyond[i, :n]):
+    if not _only_beyond(H, E, i, beyond):
         state[i] = OPEN
 
 
 @numba.njit(cache=True, nogil=True)
-def cells(H: Any, E: Any, kinds: Any, X: Any, low: Any, high: Any, state: Any, beyond: Any) -> int:
+def cells(H: Any, E: Any, kinds: Any, X: Any, low: Any, high: Any, bounded: bool, state: Any, beyond: Any) -> int:
     """Facets of many cells.
 
     ``H`` and ``E`` are rows and error bounds of their entries, ``(cells, m, n + 1)``; ``kinds`` is ``(cells, m)``;
-    ``X`` holds inner points, ``(cells, n)``; ``low`` and ``high`` bound the domain (infinite if it is not bounded).
-    ``state`` ``(cells, m)`` receives what was found, and ``beyond`` ``(cells, m, 2 n)`` for a facet a point behind it
-    and the point where it was crossed. Returns the number of pivots.
+    ``X`` holds inner points, ``(cells, n)``; ``low`` and ``high`` bound the domain if it is ``bounded``. ``state``
+    ``(cells, m)`` receives what was found, and ``beyond`` ``(cells, m, 2 n)`` for a facet a point behind it and the
+    point where it was crossed. Returns the number of pivots.
     """
     count, m, width = H.shape
     n = width - 1
-    bounded = bool(np.isfinite(low).all() and np.isfinite(high).all())
-    centre = np.empty(width)
-    none, zero = np.full(n, -1), np.zeros(n)
+    centre, none, zero = np.empty(width), np.empty(n, np.int64), np.zeros(n)
+    h, e, some, behind = np.empty((m, width)), np.empty((m, width)), np.empty(m, np.int8), np.empty((m, 2 * n))
+    use = np.empty(m, np.int64)
+    reach = 0.0
+    for c in range(n):
+        none[c] = -1
+        reach = max(reach, abs(low[c]), abs(high[c]))
     pivots = 0
     for r in range(count):
-        use = np.empty(m, np.int64)
+        if not bounded:
+            reach = 0.0
+            for c in range(n):
+                reach = max(reach, abs(X[r, c]))
         rows = 0
         for k in range(m):
             state[r, k] = OPEN if kinds[r, k] == WANTED else UNASKED
-            if kinds[r, k] != OFF:
-                if bounded and _by_box(H[r], E[r], none, zero, k, low, high):
-                    # positive on the whole box: neither a facet nor needed as a constraint
-                    state[r, k] = ABSENT if state[r, k] == OPEN else state[r, k]
-                else:
-                    use[rows] = k
-                    rows += 1
-        use = use[:rows]
-        some, behind = state[r][use], np.empty((rows, 2 * n))
-        _decide(H[r][use], E[r][use], X[r], low, high, bounded, behind, some, centre)
+            if kinds[r, k] == OFF:
+                continue
+            if bounded and _by_box(H[r], E[r], none, zero, k, low, high):
+                # positive on the whole box: neither a facet nor needed as a constraint
+                state[r, k] = ABSENT if state[r, k] == OPEN else state[r, k]
+                continue
+            use[rows], some[rows] = k, state[r, k]
+            for c in range(width):
+                h[rows, c], e[rows, c] = H[r, k, c], E[r, k, c]
+            rows += 1
+        _decide(h[:rows], e[:rows], X[r], low, high, bounded, _NOISE * reach, behind, some, centre)
         for k in range(rows):
             state[r, use[k]] = some[k]
-            beyond[r, use[k]] = behind[k]
+            if some[k] == FACET:
+                for c in range(2 * n):
+                    beyond[r, use[k], c] = behind[k, c]
         pivots += int(centre[n])
     return pivots
 
@@ -396,7 +413,8 @@ def insert(labels: Any, table: Any, used: Any, fresh: Any) -> int:
         fresh[r] = not used[slot]
         if fresh[r]:
             used[slot] = True
-            table[slot] = labels[r]
+            for w in range(table.shape[1]):
+                table[slot, w] = labels[r, w]
             count += 1
     return count
 

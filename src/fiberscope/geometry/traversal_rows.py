@@ -163,6 +163,11 @@ class Sides:
             low, high = _bounds(A, b)
         return cls(np.column_stack([-A, b]), np.array(low), np.array(high))
 
+    @property
+    def bounded(self) -> bool:
+        """Whether the box is finite."""
+        return bool(np.isfinite(self.low).all() and np.isfinite(self.high).all())
+
     def contain(self, X: FloatArray) -> BoolArray:
         """Which points are certainly strictly inside; rounding can only say no."""
         A, b = self.rows[:, :-1], self.rows[:, -1]
