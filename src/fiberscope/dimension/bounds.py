@@ -1,0 +1,105 @@
+"""Upper bounds of the functional dimension on a batch, each with its assumptions and whether they are met."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fiberscope.dimension.exact import Sampled
+from fiberscope.dimension.symmetries import HiddenSymmetry, LayerActivity, acts_freely_on, rescaling_rank
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import PiecewiseLinear
+from fiberscope.numerics.modular import random_primes, rank_mod, residues
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One upper bound; ``holds`` says whether its assumptions are met, ``proven`` whether it then needs no genericity.
+
+    A bound that is not proven is a theorem for almost every parameter; what can be checked of that is checked.
+    """
+
+    name: str
+    value: int
+    assumptions: str
+    holds: bool
+    proven: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {name: getattr(self, name) for name in ("name", "value", "assumptions", "holds", "proven")}
+
+    def __repr__(self) -> str:
+        return f"Bound({self.name} = {self.value}{'' if self.holds else ', assumptions not met'})"
+
+
+def bounds(net: Network, found: Sampled, symmetry: HiddenSymmetry | None) -> tuple[Bound, ...]:
+    """All bounds, the plain ones first. See the theory page for where each comes from."""
+    D, n, outputs = net.num_parameters, net.in_size + 1, net.out_size
+    pieces = int(np.minimum(found.counts, n).sum())
+    result = [
+        Bound("parameters", D, "none", True, True),
+        Bound("outputs", min(len(found.X) * outputs, D), "none", True, True),
+        Bound(
+            "regions", n * outputs * found.regions, "none (Proposition 4.6, with certified sign vectors)", True, True
+        ),
+        Bound("regions refined", outputs * pieces, "none (at most n_0 + 1 points of a region count)", True, True),
+    ]
+    if not acts_freely_on(net):
+        return tuple(result)
+    N = net.num_hidden
+    result.append(
+        Bound(
+            "rescaling",
+            D - N,
+            "the rescalings of the hidden neurons are independent at this parameter",
+            rescaling_rank(net) == N,
+            True,
+        )
+    )
+    if symmetry is not None:
+        result.append(_theorem(net, symmetry))
+        what = "none (the stabiliser is computed)"
+        if not symmetry.complete:
+            what = "none (only rescalings and dead neurons counted: the whole group is too large to rank)"
+        result.append(Bound("orbit", D - symmetry.directions, what, True, True))
+    return tuple(result)
+
+
+def theorem_value(parameters: int, layers: tuple[LayerActivity, ...]) -> int:
+    """``D - sum (n_l - n_l^fix) - sum (n_l^fix)^2``."""
+    fixed = [layer.active + layer.inactive for layer in layers]
+    return parameters - sum(layer.switching for layer in layers) - sum(f**2 for f in fixed)
+
+
+def roughly_monotonic(widths: tuple[int, ...]) -> bool:
+    """Whether ``n_l - 1 <= n_{l-1}`` for all layers, or ``n_{l-1} - 1 <= n_l`` for all.
+
+    >>> roughly_monotonic((1, 5, 4, 3, 2, 1)), roughly_monotonic((1, 10, 10, 1))
+    (False, False)
+    >>> roughly_monotonic((5, 4, 3, 2, 1)), roughly_monotonic((1, 2, 3, 3))
+    (True, True)
+    """
+    steps = list(itertools.pairwise(widths))
+    return all(b - 1 <= a for a, b in steps) or all(a - 1 <= b for a, b in steps)
+
+
+def _theorem(net: Network, symmetry: HiddenSymmetry) -> Bound:
+    monotonic = roughly_monotonic(net.widths)
+    plain = all(np.isin(node.slopes, (0.0, 1.0)).all() for node in net.nodes if isinstance(node, PiecewiseLinear))
+    text = "roughly monotonic widths (" + ("met" if monotonic else "not met") + "), almost every parameter"
+    holds = monotonic and plain and _full_rank(net)
+    return Bound("fixed neurons", theorem_value(net.num_parameters, symmetry.layers), text, holds, False)
+
+
+def _full_rank(net: Network) -> bool:
+    """What can be checked of *almost every*: all ``(W_l, b_l)`` have the largest rank possible."""
+    prime = random_primes(1, 0)[0]
+    for weight, bias in zip(net.weights, net.biases, strict=True):
+        matrix = np.column_stack([weight, bias])
+        if rank_mod(residues(matrix, prime), prime) < min(matrix.shape):
+            return False
+    return True

@@ -1,0 +1,220 @@
+"""The exact rank of a Jacobian: certified signs, then forward and backward modulo primes.
+
+With the signs fixed every entry of the Jacobian is a sum of products of floats, hence a dyadic rational with a residue
+modulo every odd prime. Nothing is rounded on the way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import frexp
+from typing import Any
+
+import numpy as np
+
+from fiberscope.dimension.jacobian import rows_in_ring
+from fiberscope.dimension.rings import ModularRing
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import Add, Affine, MaxPool, PiecewiseLinear
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
+from fiberscope.numerics.modular import Residues, pivots_mod, random_primes, residues
+from fiberscope.numerics.rank import ExactRank, exact_rank
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sampled:
+    """A batch without its points on kinks: certified signs, and which points share a sign vector.
+
+    ``region`` numbers the sign vectors in order of first appearance, ``(points,)``; ``counts`` says how many points each
+    has. ``on_boundary`` are the indices, in the batch that was given, of the points that were left out.
+    """
+
+    X: FloatArray
+    signs: SignArray
+    region: IntArray
+    counts: IntArray
+    on_boundary: IntArray
+    boundary_entries: IntArray
+
+    @property
+    def regions(self) -> int:
+        return len(self.counts)
+
+
+def sample(net: Network, X: FloatArray) -> Sampled:
+    """Certify the signs of a batch and set its points on kinks apart: there the Jacobian does not exist."""
+    signs = net.signs(X).signs
+    zero = kinks(net, signs)
+    bad = zero.any(axis=1)
+    kept = signs[~bad]
+    packed = np.packbits(kept > 0, axis=1) if kept.shape[1] else np.zeros((len(kept), 1), np.uint8)
+    # Entries that are zero without a kink (ties between dead inputs of a pool) are told apart from negative ones too.
+    ties = kept == 0
+    if ties.any():
+        packed = np.concatenate([packed, np.packbits(ties, axis=1)], axis=1)
+    _, first, inverse, counts = np.unique(packed, axis=0, return_index=True, return_inverse=True, return_counts=True)
+    rank = np.argsort(np.argsort(first))
+    ordered = np.empty_like(counts)
+    ordered[rank] = counts
+    region = rank[inverse.reshape(-1)]
+    return Sampled(X[~bad], kept, region, ordered, np.flatnonzero(bad), np.flatnonzero(zero.any(axis=0)))
+
+
+def kinks(net: Network, signs: SignArray) -> BoolArray:
+    """Where a zero sign is a kink, ``(points, num_signs)``.
+
+    Inputs of a pooling window that share the maximum are no kink if all of them are off behind a ReLU: they stay zero
+    when the parameters move a little.
+    """
+    zero = signs == 0
+    start, off = 0, {}
+    for index, node in enumerate(net.nodes):
+        if isinstance(node, PiecewiseLinear):
+            part = signs[:, start : start + node.num_signs]
+            off[index + 1] = (part < 0) & (node.slopes == 0)
+            start += node.num_signs
+        elif isinstance(node, MaxPool):
+            part = zero[:, start : start + node.num_signs].reshape(len(signs), *node.windows.shape)
+            if node.source in off:
+                dead = off[node.source][:, np.maximum(node.windows, 0)]
+                part &= ~(~part | dead).all(axis=2, keepdims=True)
+            start += node.num_signs
+    return zero
+
+
+def spanning_points(found: Sampled) -> IntArray:
+    """Points whose rows span the row space of the whole Jacobian, proven over the rationals.
+
+    On a region the rows are affine functions of the point. So of a region with more than ``n_0 + 1`` points it is
+    enough to keep ``n_0 + 1`` that are affinely independent; independent modulo a prime is independent.
+    """
+    n = found.X.shape[1] + 1
+    crowded = np.flatnonzero(found.counts > n)
+    if len(crowded) == 0:
+        return np.arange(len(found.X))
+    prime = random_primes(1, 0)[0]
+    keep = np.ones(len(found.X), dtype=bool)
+    order = np.argsort(found.region, kind="stable")
+    ends = np.cumsum(found.counts)
+    for region in crowded:
+        members = order[ends[region] - found.counts[region] : ends[region]]
+        lifted = np.column_stack([found.X[members], np.ones(len(members))])
+        pivots = pivots_mod(residues(np.ascontiguousarray(lifted.T), prime), prime)
+        if len(pivots) == n:
+            keep[members] = False
+            keep[members[list(pivots)]] = True
+    return np.flatnonzero(keep)
+
+
+def residue_rows(net: Network, X: FloatArray, signs: SignArray, prime: int) -> Residues:
+    """The Jacobian modulo a prime, ``(points * out_size, num_parameters)``."""
+    rows: Residues = rows_in_ring(net, X, ModularRing(prime), signs)
+    return rows
+
+
+def exact_jacobian_rank(net: Network, found: Sampled, upper: int | None = None, seed: int = 0) -> ExactRank:
+    """Rank over the rationals; one prime is enough where its rank meets a proven ``upper`` bound, else two are drawn."""
+    keep = spanning_points(found)
+    X, signs = found.X[keep], found.signs[keep]
+    bits = entry_bits(net, X)
+    first, second = (int(s) for s in np.random.SeedSequence(seed).generate_state(2))
+
+    def one(number: int) -> ExactRank:
+        return exact_rank(lambda p: residue_rows(net, X, signs, p), bits=bits, primes=1, seed=number)
+
+    a = one(first)
+    if a.proven or a.rank == upper:
+        return ExactRank(a.rank, a.lower, 0.0, a.primes, "modular", a.shape)
+    b = one(second)
+    # The larger rank is wrong only if both primes are unlucky.
+    failure = 0.0 if b.proven else a.failure_probability * b.failure_probability
+    rank = max(a.rank, b.rank)
+    return ExactRank(rank, rank, failure, (*a.primes, *b.primes), "modular", a.shape)
+
+
+# --- how large the entries are ----------------------------------------------------------------------------
+
+
+Span = tuple[int, int]
+"""``(low, high)``: all numbers are multiples of ``2^low`` and below ``2^high`` in absolute value."""
+
+
+def entry_bits(net: Network, X: FloatArray) -> int:
+    """Bits of every entry of the Jacobian after multiplication with one power of two."""
+    values = [_span(X)]
+    inputs: list[list[Span]] = []
+    for node in net.nodes:
+        stages: list[Span] = []
+        value = values[node.sources[0]]
+        if isinstance(node, Affine):
+            for stage in node.operator.stages():
+                stages.append(value)
+                value = _product(_span(stage.coefficients), value, stage.fan_in)
+            if node.bias is not None:
+                value = _sum([value, _span(node.bias)])
+        elif isinstance(node, PiecewiseLinear):
+            value = _union([value, _product(_span(node.slopes), value, 1)])
+        elif isinstance(node, Add):
+            value = _sum([values[s] for s in node.sources])
+        elif not isinstance(node, MaxPool):
+            value = _union([values[s] for s in node.sources])
+        values.append(value)
+        inputs.append(stages)
+    return _backward_bits(net, inputs)
+
+
+def _backward_bits(net: Network, inputs: list[list[Span]]) -> int:
+    deltas: dict[int, list[Span]] = {len(net.nodes): [(0, 1)]}
+    uses: dict[str, list[Span]] = {}
+    for index in range(len(net.nodes) - 1, -1, -1):
+        node = net.nodes[index]
+        if index + 1 not in deltas:
+            continue
+        delta = _sum(deltas.pop(index + 1))
+        if isinstance(node, Affine):
+            if node.bias is not None and node.bias_name is not None:
+                uses.setdefault(node.bias_name, []).append(_repeat(delta, node.operator.out_size))
+            for stage, value in reversed(list(zip(node.operator.stages(), inputs[index], strict=True))):
+                if node.weight_name is not None:
+                    uses.setdefault(node.weight_name, []).append(_product(delta, value, stage.out_size))
+                delta = _product(_span(stage.coefficients), delta, stage.out_size)
+        elif isinstance(node, PiecewiseLinear):
+            delta = _union([delta, _product(_span(node.slopes), delta, 1)])
+        elif isinstance(node, MaxPool):
+            delta = _repeat(delta, node.windows.size)
+        for source in node.sources:
+            deltas.setdefault(source, []).append(delta)
+    low, high = _union([_sum(spans) for spans in uses.values()]) if uses else (0, 1)
+    return max(1, high - low)
+
+
+def _span(values: Any) -> Span:
+    numbers = np.asarray(values, dtype=np.float64).reshape(-1)
+    numbers = numbers[numbers != 0]
+    if len(numbers) == 0:
+        return 0, 0
+    mantissas, exponents = np.frexp(numbers)
+    integers = np.abs(mantissas * 2.0**53).astype(np.int64)
+    trailing = np.frexp((integers & -integers).astype(np.float64))[1] - 1
+    return int((exponents - 53 + trailing).min()), frexp(float(np.abs(numbers).max()))[1]
+
+
+def _log(count: int) -> int:
+    return max(0, int(count) - 1).bit_length()
+
+
+def _product(a: Span, b: Span, terms: int) -> Span:
+    return a[0] + b[0], a[1] + b[1] + _log(terms)
+
+
+def _repeat(a: Span, terms: int) -> Span:
+    return a[0], a[1] + _log(terms)
+
+
+def _union(spans: list[Span]) -> Span:
+    return min(s[0] for s in spans), max(s[1] for s in spans)
+
+
+def _sum(spans: list[Span]) -> Span:
+    low, high = _union(spans)
+    return low, high + _log(len(spans))

@@ -1,0 +1,119 @@
+"""The Jacobian of all outputs on a batch with respect to all parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fiberscope import modules
+from fiberscope.dimension.gradients import add_block, size_of
+from fiberscope.dimension.passes import FLOAT, Use, uses
+from fiberscope.dimension.rings import Ring
+from fiberscope.errors import InputError, TooLargeError, UnsupportedModelError
+from fiberscope.network.network import Network
+from fiberscope.network.operators import Dense
+from fiberscope.numerics.arrays import batch
+from fiberscope.numerics.floats import SignArray
+
+LIMIT = 1 << 33
+"""Bytes that a Jacobian or a kernel may take unless the caller says otherwise."""
+
+
+def jacobian(net: Any, X: Any, *, limit: int = LIMIT) -> Any:
+    r"""Derivatives of all outputs with respect to all parameters, :math:`J(X) = \partial f_\theta(X) / \partial\theta`.
+
+    Row ``i * out_size + o`` belongs to output ``o`` at point ``i``. Columns follow ``net.parameters``: one parameter
+    after the other in the order of that mapping, each flattened in C order. A parameter that is used several times
+    (a shared layer, a convolution) has the sum over its uses; constants of the model have no column.
+
+    Signs of preactivations are those of the float evaluation, and at a kink the slope of the inactive side is taken, as
+    torch does; :func:`functional_dimension` certifies the signs first.
+
+    Parameters
+    ----------
+    net
+        A :class:`Network`, or any ``torch.nn.Module`` (columns then follow ``named_parameters()``, the answer is a
+        tensor of the module's dtype, dropout and batch normalisation are in evaluation mode).
+    X
+        The batch, ``(points, in_size)``.
+    limit
+        Bytes that the answer may take; above, :class:`TooLargeError` says how many it needs.
+
+    Returns
+    -------
+    ``(points * out_size, num_parameters)``.
+
+    Examples
+    --------
+    ``f(x) = v relu(w x + b) + c`` at ``x = 3`` with ``w, b, v = 2, 1, 5``; the columns are ``w, b, v, c``.
+
+    >>> net = Network([[[2.0]], [[5.0]]], [[1.0], [0.0]])
+    >>> jacobian(net, [[3.0]])
+    array([[15.,  5.,  7.,  1.]])
+    """
+    if not isinstance(net, Network):
+        return modules.derivatives.jacobian(net, X, limit)
+    check_parameters(net)
+    X = batch(X, net.in_size)
+    check_size(len(X) * net.out_size, net.num_parameters, limit)
+    return assemble(net, uses(net, X, FLOAT), len(X), FLOAT)
+
+
+def rows_in_ring(net: Network, X: Any, ring: Ring, signs: SignArray | None) -> Any:
+    """The Jacobian in a ring, the signs given; arguments are taken as checked."""
+    return assemble(net, uses(net, X, ring, signs), len(X), ring)
+
+
+def assemble(net: Network, found: list[Use], points: int, ring: Ring) -> Any:
+    """Uses side by side in the order of the parameters, those of one parameter added up."""
+    starts = offsets(net)
+    result = ring.empty((points, net.out_size, net.num_parameters))
+    written: set[tuple[str, int]] = set()
+    for use in found:
+        first = starts[use.name] + use.start
+        part = result[:, :, first : first + size_of(use)]
+        add_block(use, part, ring, fresh=(use.name, use.start) not in written)
+        written.add((use.name, use.start))
+    _clear_unused(net, found, result, starts)
+    return result.reshape(points * net.out_size, net.num_parameters)
+
+
+def _clear_unused(net: Network, found: list[Use], result: Any, starts: dict[str, int]) -> None:
+    """Zero the columns of parameters that no output depends on."""
+    reached = {use.name for use in found}
+    for name, value in net.parameters.items():
+        if name not in reached:
+            result[:, :, starts[name] : starts[name] + value.size] = 0
+
+
+def offsets(net: Network) -> dict[str, int]:
+    """First column of every parameter."""
+    ends = np.cumsum([0, *(value.size for value in net.parameters.values())])
+    return {name: int(start) for name, start in zip(net.parameters, ends, strict=False)}
+
+
+def check_parameters(net: Network) -> None:
+    """Refuse networks whose numbers are not the model's own parameters."""
+    unrolled = net.is_chain and any(
+        node.weight_name is None  # type: ignore[union-attr]
+        for node in net.nodes[::2]
+        if isinstance(node.operator, Dense)  # type: ignore[union-attr]
+    )
+    if not net.parameters or unrolled:
+        raise UnsupportedModelError(
+            "questions about parameters are only asked of networks whose parameters are the model's own, "
+            "never of an unrolled view such as as_mlp()"
+        )
+
+
+def check_size(rows: int, columns: int, limit: int, copies: int = 1) -> None:
+    """Raise :class:`TooLargeError` with the estimate and the way around it."""
+    need = 8 * rows * columns * copies
+    if limit <= 0:
+        raise InputError(f"limit: expected a positive number of bytes, got {limit}")
+    if need > limit:
+        raise TooLargeError(
+            f"a {rows} x {columns} Jacobian needs {need / 2**30:.1f} GiB here, the limit is {limit / 2**30:.1f} GiB; "
+            "take fewer points, raise limit=, or ask fiberscope.dimension.spectrum.kernel_spectrum, which never forms it"
+        )

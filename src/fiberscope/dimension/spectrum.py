@@ -1,0 +1,206 @@
+"""The leading spectrum and the effective rank of a tangent kernel that is never formed.
+
+Lanczos' method needs products ``K v = J (J^T v)`` only. Every eigenvalue it gives is within the residual of a true one.
+What the leading eigenvalues leave of the trace, which is known, bounds the effective rank from both sides, and random
+vectors estimate it in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from fiberscope.dimension.jacobian import check_parameters
+from fiberscope.dimension.tangent import TangentMap, kernel_diagonal
+from fiberscope.errors import InputError
+from fiberscope.network.network import Network, Seed
+from fiberscope.numerics.arrays import batch
+from fiberscope.numerics.floats import FloatArray
+
+Product = Callable[[FloatArray], FloatArray]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelSpectrum:
+    """What is known of the spectrum of a kernel of ``size`` rows without forming it.
+
+    ``eigenvalues`` are the leading ones that Lanczos' method found, largest first; each lies within its entry of
+    ``errors`` of a true eigenvalue. ``trace`` is the sum of all. The effective rank is ``effective_rank`` give or take
+    ``standard_error`` (over the random vectors), and it lies between ``lower`` and ``upper`` if no leading eigenvalue was
+    missed. ``products`` counts products with the kernel.
+    """
+
+    eigenvalues: FloatArray = field(repr=False)
+    errors: FloatArray = field(repr=False)
+    trace: float
+    size: int
+    effective_rank: float
+    standard_error: float
+    lower: float
+    upper: float
+    products: int
+
+    @property
+    def singular_values(self) -> FloatArray:
+        """Leading singular values of the Jacobian."""
+        return np.sqrt(np.maximum(self.eigenvalues, 0.0))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        names = ("trace", "size", "effective_rank", "standard_error", "lower", "upper", "products")
+        return {
+            "eigenvalues": self.eigenvalues.tolist(),
+            "errors": self.errors.tolist(),
+            **{name: getattr(self, name) for name in names},
+        }
+
+
+def kernel_spectrum(
+    net: Network, X: Any, count: int = 10, *, steps: int | None = None, probes: int = 4, seed: Seed = 0
+) -> KernelSpectrum:
+    """Leading eigenvalues and effective rank of ``ntk(net, X)``, with their errors, without forming it.
+
+    Memory is that of a few evaluations of the network on the batch.
+
+    Parameters
+    ----------
+    net, X
+        A network and a batch ``(points, in_size)``.
+    count
+        How many leading eigenvalues are wanted.
+    steps
+        Steps of Lanczos' method; ``2 count + 12`` by default. More steps, smaller errors.
+    probes
+        Random vectors for the estimate of the effective rank, at least two.
+    seed
+        For the random vectors.
+
+    Examples
+    --------
+    >>> net = Network.random((3, 8, 8, 2), seed=0)
+    >>> X = np.random.default_rng(0).normal(size=(50, 3))
+    >>> from fiberscope.dimension.kernel import ntk
+    >>> top = np.linalg.eigvalsh(ntk(net, X))[::-1][:5]
+    >>> bool(np.allclose(kernel_spectrum(net, X, count=5).eigenvalues, top))
+    True
+    """
+    check_parameters(net)
+    X = batch(X, net.in_size)
+    if count < 1 or probes < 2:
+        raise InputError(f"expected count >= 1 and probes >= 2, got {count} and {probes}")
+    rng = np.random.default_rng(seed)
+    tangent = TangentMap(net, X)
+    size = tangent.shape[0]
+    trace = float(kernel_diagonal(net, X).sum())
+    steps = min(size, 2 * count + 12 if steps is None else max(steps, count))
+    run = lanczos(tangent.gram, rng.normal(size=size), steps)
+    values, vectors, errors = run.ritz(min(count, len(run.diagonal)))
+    low, high = _between(values, trace, size)
+    estimate, deviation, used = _estimated(tangent.gram, values, vectors, (trace, size, probes), rng)
+    return KernelSpectrum(
+        values,
+        errors,
+        trace,
+        size,
+        float(np.clip(estimate, low, high)),
+        deviation,
+        low,
+        high,
+        len(run.diagonal) + used,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Krylov:
+    """An orthonormal basis ``(steps, size)`` in which a symmetric map is tridiagonal, and the last remainder."""
+
+    basis: FloatArray
+    diagonal: FloatArray
+    beside: FloatArray
+    remainder: float
+
+    def ritz(self, count: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Leading eigenvalues, vectors ``(count, size)``, and bounds of the distance to a true eigenvalue."""
+        values, local = scipy.linalg.eigh_tridiagonal(self.diagonal, self.beside)
+        top = np.argsort(values)[::-1][:count]
+        # The residual of a Ritz pair is the remainder times the last entry; rounding adds a few units of the largest.
+        errors = self.remainder * np.abs(local[-1, top]) + 1e-14 * np.abs(values).max(initial=0.0)
+        return values[top], local[:, top].T @ self.basis, errors
+
+
+def lanczos(product: Product, start: FloatArray, steps: int) -> Krylov:
+    """Lanczos' method with full reorthogonalisation (C. Lanczos, J. Res. Nat. Bur. Stand. 45, 1950)."""
+    length = float(np.linalg.norm(start))
+    basis = np.zeros((steps, len(start)))
+    diagonal, beside = [], []
+    vector, remainder = start / length if length else start, 0.0
+    for k in range(steps):
+        basis[k] = vector
+        image = product(vector)
+        diagonal.append(float(image @ vector))
+        for _ in range(2):  # twice is enough
+            image = image - basis[: k + 1].T @ (basis[: k + 1] @ image)
+        remainder = float(np.linalg.norm(image))
+        if k + 1 == steps or remainder <= 1e-14 * max(np.abs(diagonal)):
+            break
+        beside.append(remainder)
+        vector = image / remainder
+    done = len(diagonal)
+    return Krylov(basis[:done], np.array(diagonal), np.array(beside[: done - 1]), remainder)
+
+
+def _entropy(shares: FloatArray) -> float:
+    positive = shares[shares > 0]
+    return float(-(positive * np.log(positive)).sum())
+
+
+def _between(values: FloatArray, trace: float, size: int) -> tuple[float, float]:
+    """Bounds of the effective rank: what is left of the trace in as few, or as many, parts as possible."""
+    if trace <= 0:
+        return 0.0, 0.0
+    shares = np.maximum(values, 0.0) / trace
+    rest = max(0.0, 1.0 - float(shares.sum()))
+    known, places = _entropy(shares), size - len(values)
+    if rest == 0 or places == 0:
+        return float(np.exp(known)), float(np.exp(known))
+    smallest = float(shares[-1]) if shares[-1] > 0 else rest
+    whole = int(rest // smallest)
+    packed = _entropy(np.array([*[smallest] * whole, rest - whole * smallest]))
+    spread = _entropy(np.full(places, rest / places))
+    return float(np.exp(known + packed)), float(np.exp(known + max(spread, packed)))
+
+
+def _estimated(
+    product: Product, values: FloatArray, vectors: FloatArray, sizes: tuple[float, int, int], rng: np.random.Generator
+) -> tuple[float, float, int]:
+    """Effective rank by quadrature on random vectors beside the known ones, its standard error, and the products used.
+
+    S. Ubaru, J. Chen, Y. Saad: Fast estimation of tr(f(A)) via stochastic Lanczos quadrature. SIMAX 38, 2017.
+    """
+    trace, size, probes = sizes
+    if trace <= 0:
+        return 0.0, 0.0, 0
+    known = _entropy(np.maximum(values, 0.0) / trace)
+    if size == len(values):
+        return float(np.exp(known)), 0.0, 0
+
+    def beside(v: FloatArray) -> FloatArray:
+        return v - vectors.T @ (vectors @ v)
+
+    found, used = [], 0
+    for _ in range(probes):
+        start = beside(rng.choice([-1.0, 1.0], size=size))
+        weight = float(start @ start)
+        run = lanczos(lambda v: beside(product(v)), start, min(8, size - len(values)))
+        used += len(run.diagonal)
+        nodes, local = scipy.linalg.eigh_tridiagonal(run.diagonal, run.beside)
+        shares = np.maximum(nodes, 0.0) / trace
+        logs = np.where(shares > 0, -shares * np.log(np.where(shares > 0, shares, 1.0)), 0.0)
+        found.append(weight * float(local[0] ** 2 @ logs))
+    entropy = known + float(np.mean(found))
+    error = float(np.std(found, ddof=1) / np.sqrt(probes))
+    return float(np.exp(entropy)), float(np.exp(entropy) * error), used

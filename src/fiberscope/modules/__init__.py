@@ -1,0 +1,17 @@
+"""The torch side: what needs a live ``torch.nn.Module``. Submodules load when they are first used, and torch with them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fiberscope.modules import derivatives
+
+__all__ = ["derivatives"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return import_module(f"fiberscope.modules.{name}")
+    raise AttributeError(f"module 'fiberscope.modules' has no attribute {name!r}")
