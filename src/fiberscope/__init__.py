@@ -33,12 +33,15 @@ _NAMES = {
     "structural_roles": "network.roles",
     # geometry
     "Box": "geometry.domains",
+    "Complex": "geometry.complex",
     "Orthant": "geometry.domains",
     "Plane": "geometry.domains",
     "Polytope": "geometry.domains",
     "Space": "geometry.domains",
+    "count_regions": "geometry.regions",
+    "regions": "geometry.regions",
 }
-_SUBPACKAGES = ("errors", "geometry", "network", "numerics", "testing")
+_SUBPACKAGES = ("errors", "geometry", "network", "numerics", "plot", "reporting", "studies", "testing", "training")
 
 __all__ = ["__version__", *_NAMES]  # noqa: PLE0604  # the names are the keys of the table above
 

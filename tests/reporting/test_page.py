@@ -7,14 +7,14 @@ import re
 import pytest
 
 from fiberscope.errors import InputError
-from fiberscope.plot.style import new_axes, png
+from fiberscope.plot.style import figure_png, new_axes
 from fiberscope.reporting.page import Section, render_page, write_page
 
 
 def picture() -> bytes:
     ax = new_axes(size=(1, 1))
     ax.plot([0, 1], [0, 1])
-    return png(ax.get_figure())
+    return figure_png(ax)
 
 
 def test_nothing_is_fetched_and_everything_is_escaped():

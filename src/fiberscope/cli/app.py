@@ -10,6 +10,7 @@ from rich.console import Console
 
 import fiberscope as fs
 from fiberscope.cli.inspect import inspect
+from fiberscope.cli.regions import regions
 from fiberscope.cli.tour import tour
 from fiberscope.errors import FiberscopeError
 
@@ -23,6 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(no_args_is_help=True)(inspect)
+app.command(no_args_is_help=True)(regions)
 app.command()(tour)
 
 

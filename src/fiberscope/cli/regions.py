@@ -59,7 +59,9 @@ def regions(
     net = fs.load(model)
     domain = _domain(net, box, plane, axes, at)
     if plot is not None and domain.dimension != 2:
-        raise InputError(f"--plot: expected 2 dimensions, got {domain.dimension}; choose a slice with --axes or --plane")
+        raise InputError(
+            f"--plot: expected 2 dimensions, got {domain.dimension}; choose a slice with --axes or --plane"
+        )
     console = Console(stderr=as_json)
     begin = perf_counter()
     with Progress(
@@ -146,7 +148,7 @@ def _show(console: Console, result: dict[str, Any]) -> None:
             table.add_column(name)
         for check in result["certificate"]["checks"]:
             mark = "[green]holds[/]" if check["ok"] else "[red]fails[/]"
-            table.add_row(mark, check["name"], check["evidence"])
+            table.add_row(mark, check["name"], check["text"])
         console.print(table)
     for key in ("plot", "saved"):
         if key in result:

@@ -75,11 +75,19 @@ def png(figure: Figure, dpi: int = 130) -> bytes:
     return buffer.getvalue()
 
 
+def figure_png(ax: Axes, dpi: int = 130) -> bytes:
+    """The figure of the axes as the bytes of a PNG file."""
+    figure = ax.get_figure(root=True)
+    if figure is None:
+        raise InputError("plot: expected axes on a figure, got axes that were removed from theirs")
+    return png(figure, dpi)
+
+
 def save_figure(ax: Axes, path: Path | str, dpi: int = 200) -> None:
     """Write the axes' figure as a PNG file, whole or not at all."""
     if Path(path).suffix.lower() != ".png":
         raise InputError(f"{path}: expected a name that ends in .png")
-    write_atomically(path, png(ax.get_figure(root=True), dpi))  # type: ignore[arg-type]  # axes here have a figure
+    write_atomically(path, figure_png(ax, dpi))
 
 
 def mosaic_colors(count: int, seed: int = 0) -> np.ndarray:

@@ -11,6 +11,7 @@ from time import perf_counter
 import numpy as np
 
 from fiberscope.geometry.domains import Box
+from fiberscope.geometry.regions import regions
 from fiberscope.network.actions import permute, rescale
 from fiberscope.network.inspection import inspect
 from fiberscope.network.io import load, save
@@ -18,7 +19,8 @@ from fiberscope.network.network import Network, identical
 from fiberscope.network.roles import roles
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.plot.function import function
-from fiberscope.plot.style import png
+from fiberscope.plot.regions import regions as draw_regions
+from fiberscope.plot.style import figure_png
 from fiberscope.reporting.page import Section
 from fiberscope.training.many import train_many
 
@@ -62,6 +64,7 @@ def stops() -> list[tuple[str, Callable[[Subject], Section]]]:
         ("signs", _signs),
         ("roles", _roles),
         ("local map", _local),
+        ("regions", _regions),
         ("symmetry", _symmetry),
         ("files", _files),
     ]
@@ -83,7 +86,7 @@ def _training(subject: Subject) -> Section:
         "The colours show the network's one output; the black line is where it changes sign. Everything on this page "
         "is asked of this network.",
         [("network", repr(subject.net)), ("epochs", str(subject.epochs))],
-        [("The output on the square, with the data.", png(ax.get_figure()))],  # type: ignore[arg-type]
+        [("The output on the square, with the data.", figure_png(ax))],
     )
 
 
@@ -156,6 +159,36 @@ def _local(subject: Subject) -> Section:
         f"Near ({x[0]:.2f}, {x[1]:.2f}) it is f(x) = {matrix[0, 0]:+.4g} x1 {matrix[0, 1]:+.4g} x2 {offset[0]:+.4g}.",
         "On the region around a point the network is one affine map, read off its weights and the proven signs.",
         [("difference from the network at the point", f"{gap:.1g}")],
+    )
+
+
+def _regions(subject: Subject) -> Section:
+    begin = perf_counter()
+    found = regions(subject.net, subject.box)
+    seconds = perf_counter() - begin
+    certificate = found.verify()
+    inner = len(found.facets) - int(found.facets.boundary.sum())
+    mosaic = draw_regions(found, color="mosaic")
+    mosaic.set_title(f"{found.num_regions} regions")
+    slopes = draw_regions(found, color="value")
+    slopes.set_title("The lines of both layers over the output")
+    return Section(
+        "Where exactly is it linear?",
+        f"On {found.num_regions} regions, found in {1000 * seconds:.0f} ms; the certificate "
+        f"{'holds' if certificate.ok else 'FAILS'}.",
+        "A region is a maximal set on which no neuron changes its sign. The second layer's lines bend where they cross "
+        "the first layer's. Every region has a witness point whose signs were evaluated exactly.",
+        [
+            ("vertices, edges, regions", ", ".join(f"{n:,}" for n in found.f_vector)),
+            ("edges where the function bends", f"{int(found.facets.visible.sum())} of {inner}"),
+            ("decisions that needed exact arithmetic", str(found.structure.exact_decisions)),
+            ("largest slope (Lipschitz constant)", f"{found.lipschitz.max():.4g}"),
+            *((f"certificate: {check.name}", check.text) for check in certificate.checks),
+        ],
+        [
+            ("Every colour is one region, on which the network is one affine map.", figure_png(mosaic)),
+            ("Blue lines belong to the first layer, orange ones to the second.", figure_png(slopes)),
+        ],
     )
 
 
