@@ -143,8 +143,13 @@ class Dense(Operator):
     def _exact_matrix(self) -> ObjectArray:
         return balls(self.matrix)
 
+    @cached_property
+    def _mostly_zeros(self) -> bool:
+        return 2 * int(np.count_nonzero(self.matrix)) < self.matrix.size
+
     def apply_scalars(self, X: ObjectArray) -> ObjectArray:
-        return np.asarray(X @ self._exact_matrix.T)
+        # Scalar products are dear: selections and masked layers stored as dense matrices skip their zeros.
+        return super().apply_scalars(X) if self._mostly_zeros else np.asarray(X @ self._exact_matrix.T)
 
     def sparse(self) -> Any:
         return sp.csr_array(self.matrix)
