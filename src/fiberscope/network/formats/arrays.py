@@ -21,9 +21,10 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 def read(path: Path, input_shape: tuple[int, ...] | None) -> Network:
     """The network in a ``.npz`` file; one without our description is taken for a plain state dict."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not hasattr(archive, "files"):
-                raise InputError("expected a NumPy archive of several arrays, got a single array")
+        archive = np.load(path, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise InputError("expected a NumPy archive of several arrays, got a single array")
+        with archive:
             arrays = {name: archive[name] for name in archive.files}
     except InputError:
         raise
