@@ -10,17 +10,19 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import laboratory
 import pytest
+import torch
 
 from fiberscope.errors import InputError
-from fiberscope.studies.lab import backends, store
+from fiberscope.studies.lab import backends, runner, store
 from fiberscope.studies.lab.progress import Status
 from fiberscope.studies.lab.registry import all_studies
-from fiberscope.studies.lab.runner import StudyResult, list_studies, reproduce
+from fiberscope.studies.lab.runner import list_studies, reproduce
 from fiberscope.studies.lab.study import Study
 from fiberscope.studies.lab.table import Table
 
@@ -226,6 +228,44 @@ def test_a_worker_that_dies_is_found_out_and_the_rest_is_done(tmp_path: Path) ->
     assert "the worker died" in result.failures[0].error
 
 
+def test_a_cluster_that_goes_away_ends_the_run_and_keeps_what_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: dict[str, bytes]
+) -> None:
+    study = laboratory.study()
+
+    def breaks(study: Study, tasks: Any, backend: Any, client: Any) -> Iterator[backends.Outcome]:
+        yield backends.execute(study.run_task, tasks[0])
+        monkeypatch.setattr(backends, "_reach", original)
+        raise ConnectionError("gone")
+
+    original, pool = backends._reach, backends._pool
+    monkeypatch.setattr(backends, "_reach", lambda address: None)
+    monkeypatch.setattr(backends, "connected", lambda backend: nullcontext(object()))
+    monkeypatch.setattr(backends, "_pool", breaks)
+    with pytest.raises(InputError, match=r"no answer.*finished tasks are kept"):
+        reproduce(study, cluster="dask://127.0.0.1:9", out=tmp_path)
+    monkeypatch.setattr(backends, "_pool", pool)
+    assert reproduce(study, jobs=1, out=tmp_path).reused == 1
+    assert contents(tmp_path) == expected
+
+
+def test_workers_of_another_version_are_refused() -> None:
+    (task, *_) = laboratory.study().tasks("quick", {})
+    outcome = backends._execute_there(laboratory.numbers, task, "0.0.0", None)
+    assert outcome.rows is None and "expected 0.0.0" in outcome.error
+
+
+def test_tasks_run_on_one_thread_and_leave_the_caller_as_he_was() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with backends.one_thread():
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_incomplete_tables_leave_claims_undecided(tmp_path: Path) -> None:
     result = reproduce(laboratory.study(), jobs=1, out=tmp_path)
     holds = {verdict.claim: verdict.holds for verdict in result.verdicts}
@@ -325,15 +365,17 @@ def test_every_study_is_well_made() -> None:
 
 def test_list_shows_the_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (info,) = [info for info in list_studies() if info.name == "initialisation"]
-    assert info.status == {"quick": "not run", "paper": "not run"} and info.tasks["quick"] == 36
-    result: StudyResult = reproduce("initialisation", jobs=1)
-    assert result.folder == Path("fiberscope-studies/initialisation-quick")
-    (info,) = [info for info in list_studies() if info.name == "initialisation"]
-    assert info.status["quick"] == "done"
+    study = laboratory.study()
+    monkeypatch.setattr(runner, "all_studies", lambda: {study.name: study})
+    (info,) = list_studies()
+    assert info.status == {"quick": "not run", "paper": "not run"} and info.tasks["quick"] == 6
+    result = reproduce(study, jobs=1)
+    assert result.folder == Path("fiberscope-studies/numbers-quick")
+    assert list_studies()[0].status["quick"] == "done"
     next((result.folder / "tasks").iterdir()).unlink()
-    (info,) = [info for info in list_studies() if info.name == "initialisation"]
-    assert info.status["quick"] == "35 of 36 tasks"
+    assert list_studies()[0].status["quick"] == "5 of 6 tasks"
+    changed = reproduce(study, jobs=1, count=2)
+    assert changed.folder != result.folder and changed.folder.parent == result.folder.parent
 
 
 def test_table_round_trip_and_refusals() -> None:

@@ -19,7 +19,7 @@ from fiberscope.errors import InputError
 from fiberscope.network.network import Network
 from fiberscope.network.roles import roles
 from fiberscope.numerics.floats import FloatArray
-from fiberscope.studies.lab.study import Claim, Finding, Study, Task
+from fiberscope.studies.lab.study import Claim, Finding, Picture, Study, Task
 from fiberscope.studies.lab.table import Table
 from fiberscope.training.datasets.registry import hint
 from fiberscope.training.datasets.synthetic import circle_points
@@ -96,6 +96,7 @@ def run_task(task: Task) -> list[dict[str, Any]]:
                 "dead": int(found.dead.sum()),
                 "linear": int(found.linear.sum()),
                 "switching": int(found.switching.sum()),
+                "switching_fraction": float(found.switching.mean()),
                 "on_boundary": found.on_boundary,
             }
         )
@@ -119,7 +120,7 @@ def summarise(table: Table) -> Table:
                 "region_bound": part.mean("region_bound"),
                 "dead_fraction": part.mean("dead") / neurons,
                 "linear_fraction": part.mean("linear") / neurons,
-                "switching_fraction": part.mean("switching") / neurons,
+                "switching_fraction": part.mean("switching_fraction"),
             }
         )
     return Table.of(rows)
@@ -216,5 +217,30 @@ STUDY = Study(
     ),
     cost={"quick": 10.0, "paper": 900.0},
     options={"seeds": None, "batches": None, "widths": None, "depths": None},
+    pictures=(
+        Picture(
+            "regions",
+            "Regions sampled at initialisation",
+            x="depth",
+            y="regions",
+            lines="width",
+            panels="batch",
+            x_label="hidden layers",
+            y_label="regions sampled",
+            log_y=True,
+            caption="Mean and standard deviation over networks; certified activation patterns on each batch.",
+        ),
+        Picture(
+            "switching",
+            "Neurons that switch at initialisation",
+            x="depth",
+            y="switching_fraction",
+            lines="width",
+            panels="batch",
+            x_label="hidden layers",
+            y_label="fraction of neurons",
+            caption="The others are fixed: always active or always inactive on the batch.",
+        ),
+    ),
     summarise=summarise,
 )

@@ -19,7 +19,7 @@ def all_studies() -> dict[str, Study]:
     for module in iter_modules(home.__path__):
         if module.ispkg or module.name.startswith("_"):
             continue
-        study = getattr(import_module(f"{home.__name__}.{module.name}"), "STUDY", None)
+        study = getattr(import_module(f"fiberscope.studies.{module.name}"), "STUDY", None)
         if isinstance(study, Study):
             found[study.name] = study
     return dict(sorted(found.items()))

@@ -32,8 +32,8 @@ else:
     import fcntl
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """After this the file has this content; whenever the process dies, it has the old content or the new."""
+def write_durably(path: Path, content: bytes) -> None:
+    """After this the file has this content, on the disk; whenever the machine stops, it has the old or the new."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with temporary.open("wb") as file:
         file.write(content)
@@ -91,7 +91,7 @@ class Store:
                             f"out: expected a new folder or one of the same study, got {self.folder} with "
                             f"{name} {before.get(name)!r} instead of {self.provenance[name]!r}"
                         )
-        write_atomically(path, _pretty(self.provenance))
+        write_durably(path, _pretty(self.provenance))
 
     def close(self) -> None:
         """Give the lock back."""
@@ -103,7 +103,7 @@ class Store:
     def save(self, task: Task, rows: Sequence[Row]) -> None:
         """Write the result of one task."""
         content = self._content(task, rows)
-        write_atomically(self.path(task), _pretty({**content, "sha256": _digest(content)}))
+        write_durably(self.path(task), _pretty({**content, "sha256": _digest(content)}))
 
     def _content(self, task: Task, rows: Sequence[Row]) -> dict[str, Any]:
         """Settings and versions stand in every result. The scale does not: a task is the same in both."""
@@ -141,7 +141,7 @@ class Store:
     def write(self, name: str, content: str | Mapping[str, Any]) -> Path:
         """Write a result of the whole study, text or JSON."""
         path = self.folder / name
-        write_atomically(path, content.encode() if isinstance(content, str) else _pretty(content))
+        write_durably(path, content.encode() if isinstance(content, str) else _pretty(content))
         return path
 
 

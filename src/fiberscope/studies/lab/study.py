@@ -74,6 +74,27 @@ class Verdict:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A figure to be drawn from the study's table: described here, drawn by :mod:`fiberscope.plot.studies`.
+
+    The mean of column ``y`` with its standard deviation over column ``x``; one line for each entry of ``lines`` and one
+    panel for each entry of ``panels`` (columns too, or empty for a single one).
+    """
+
+    name: str
+    title: str
+    x: str
+    y: str
+    lines: str = ""
+    panels: str = ""
+    x_label: str = ""
+    y_label: str = ""
+    log_x: bool = False
+    log_y: bool = False
+    caption: str = ""
+
+
 def _unchanged(table: Table) -> Table:
     return table
 
@@ -99,6 +120,8 @@ class Study:
         Rough seconds on one core, by scale.
     options
         What a user may change, with the defaults.
+    pictures
+        The figures, described by columns of the table.
     summarise
         From the table of all rows to the one that people read; by default the same.
     version
@@ -114,6 +137,7 @@ class Study:
     claims: tuple[Claim, ...]
     cost: Mapping[str, float]
     options: Mapping[str, Any] = field(default_factory=dict)
+    pictures: tuple[Picture, ...] = ()
     summarise: Callable[[Table], Table] = _unchanged
     version: int = 1
 

@@ -1,0 +1,121 @@
+"""``fiberscope reproduce``: run a paper's study, resume it, or list what there is."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from fiberscope.errors import InputError
+
+COLOURS = {True: "green", False: "red", None: "yellow"}
+
+
+def reproduce(
+    name: Annotated[str | None, typer.Argument(help="The study; see --list.", show_default=False)] = None,
+    listing: Annotated[bool, typer.Option("--list", help="List the studies and stop.")] = False,
+    scale: Annotated[str, typer.Option(help="quick (minutes on a laptop) or paper.")] = "quick",
+    jobs: Annotated[int | None, typer.Option(help="Tasks at a time; all cores by default.", show_default=False)] = None,
+    cluster: Annotated[str, typer.Option(help="local, dask://HOST:PORT, or the name of a joblib backend.")] = "local",
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the results; fiberscope-studies/NAME-SCALE by default.", show_default=False),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="An option of the study; may be given again."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Run a study of a paper and judge the paper's claims; the same command resumes a run that was interrupted.
+
+    Exit codes: 0 done, 1 some tasks failed, 2 bad input.
+
+    Examples:
+
+      fiberscope reproduce --list
+
+      fiberscope reproduce initialisation --scale quick --jobs 2
+
+      fiberscope reproduce initialisation --scale paper --cluster dask://127.0.0.1:8786
+
+      fiberscope reproduce initialisation --set seeds=100 --set widths=[10,20] --out /tmp/mine
+    """
+    runner = import_module("fiberscope.studies.lab.runner")
+    if listing:
+        _list(runner.list_studies(), as_json)
+        return
+    if name is None:
+        raise InputError("study: expected a name, got none; fiberscope reproduce --list shows them")
+    options = dict(_option(text) for text in settings or ())
+    study = import_module("fiberscope.studies.lab.registry").find_study(name)
+    result = runner.reproduce(study, scale, jobs, cluster, out, progress=False if as_json else None, **options)
+    page = import_module("fiberscope.reporting.studies").write_study_page(result, study)
+    if as_json:
+        print(json.dumps({**result.to_dict(), "page": str(page)}, indent=2))
+    else:
+        _show(result, study, page)
+    if not result.complete:
+        raise typer.Exit(1)
+
+
+def _option(text: str) -> tuple[str, Any]:
+    """``KEY=VALUE``, the value read as JSON where it is JSON and as text otherwise."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.isidentifier():
+        raise InputError(f"--set: expected KEY=VALUE, got {text!r}")
+    if key in {"progress", "name", "scale", "jobs", "cluster", "out"}:
+        raise InputError(f"--set: expected an option of the study, got {key!r}")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value
+
+
+def _list(studies: Any, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([info.to_dict() for info in studies], indent=2))
+        return
+    human = import_module("fiberscope.studies.lab.progress").human
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in ("study", "what, and in which paper", "scale", "tasks", "on one core", "status"):
+        right = column in ("tasks", "on one core")
+        table.add_column(column, justify="right" if right else "left", no_wrap=not column.startswith("what"))
+    for info in studies:
+        what = f"{info.title}\n[dim]{info.paper}: {info.figure}[/]"
+        scales = tuple(info.tasks)
+        cells = (
+            scales,
+            [str(info.tasks[scale]) for scale in scales],
+            [human(info.cost[scale]) for scale in scales],
+            [info.status[scale] for scale in scales],
+        )
+        table.add_row(info.name, what, *("\n".join(cell) for cell in cells))
+    Console().print(table)
+
+
+def _show(result: Any, study: Any, page: Path) -> None:
+    console = Console()
+    console.print(f"[bold]{study.title}[/]  {study.paper}, {study.figure}", highlight=False)
+    console.print(
+        f"{result.computed} tasks computed, {result.reused} found on disk, {result.seconds:.1f} s", highlight=False
+    )
+    for reason in result.recomputed:
+        console.print(f"computed again: {reason}", highlight=False, markup=False)
+    table = Table(box=box.SIMPLE_HEAD, show_lines=False)
+    for column in ("the paper", "ours", "verdict"):
+        table.add_column(column, no_wrap=column == "verdict")
+    for verdict in result.verdicts:
+        table.add_row(verdict.text, verdict.ours, f"[{COLOURS[verdict.holds]}]{verdict.word}[/]")
+    console.print(table)
+    for failure in result.failures:
+        console.print(f"failed twice: {failure.settings}: {failure.error}", style="red", markup=False)
+    console.print(
+        f"Tables in {result.folder}; open {page} in a browser.", highlight=False, soft_wrap=True, markup=False
+    )
