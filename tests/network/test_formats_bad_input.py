@@ -366,7 +366,13 @@ def test_torch_objects_that_are_no_modules() -> None:
         refused(source, "expected a torch.nn.Module", UnsupportedModelError)
 
 
-def test_an_archive_with_a_huge_member_name(tmp_path: Path) -> None:
+def test_names_with_line_breaks_do_not_break_the_message(tmp_path: Path) -> None:
+    path = tmp_path / "net.npz"
+    np.savez(path, **{"a\nb.weight": np.full((1, 1), np.nan)})  # type: ignore[arg-type]
+    refused(path, "a b.weight: expected finite numbers")
+
+
+def test_an_archive_with_a_member_outside(tmp_path: Path) -> None:
     """Names with dots and slashes stay names: nothing is unpacked to the disk."""
     buffer = io.BytesIO()
     np.save(buffer, np.ones((2, 2)))

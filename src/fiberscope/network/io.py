@@ -68,7 +68,8 @@ def load(source: Any, input_shape: Sequence[int] | None = None) -> Network:
         try:
             return _with_input_shape(import_module(f"{_FORMATS}.{reader}").read(path, shape), shape)
         except FiberscopeError as error:
-            raise type(error)(f"{path}: {error}") from error
+            # Names out of a file may hold anything; a message has one line.
+            raise type(error)(f"{path}: {' '.join(str(error).split())}") from error
         except OSError as error:
             raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     # A model's library is imported already; looking at names keeps the other ones out.
