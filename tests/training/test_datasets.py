@@ -230,6 +230,7 @@ def test_missing_files_say_what_to_put_where(tmp_path: Path, monkeypatch: pytest
     for text in ("train-images-idx3-ubyte.gz", str(tmp_path / "mnist"), "no network", "https://", files.ENVIRONMENT):
         assert text in str(error.value)
     assert len(str(error.value).splitlines()) == 1
+    assert list(tmp_path.iterdir()) == [], "looking for a file changed the directory"
     with pytest.raises(InputError, match=r"cifar10-subset\.npz"):
         load_dataset("cifar10_subset", tmp_path)
     with pytest.raises(InputError, match="existing directory"):
@@ -382,6 +383,12 @@ def test_wrong_content_is_thrown_away_and_the_next_address_tried(server: str, tm
     with pytest.raises(InputError, match="sha256"):
         download(source(f"{server}/wrong"), tmp_path / "other.bin", lambda *_: None)
     assert [path.name for path in tmp_path.iterdir()] == ["file.bin"]
+
+
+def test_target_that_cannot_be_written(server: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="expected to write the download"):
+        download(source(f"{server}/whole"), tmp_path / "file" / "file.bin", lambda *_: None)
 
 
 def test_complete_part_is_taken_as_it_is(server: str, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import http.client
 import os
 import sys
 import urllib.error
@@ -105,19 +106,15 @@ def checked(source: Source, path: Path) -> bytes:
 def download(source: Source, target: Path, progress: Progress) -> bytes:
     """Fetch a file into ``target`` from the first address that answers; see the module's text."""
     trouble = "no address is known"
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{target.parent}: expected a writable directory, got {error}") from error
     part = target.with_name(target.name + ".part")
     for url in source.urls:
         try:
             _receive(url, part, lambda done, total: progress(source.name, done, total))
-        except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+        except (urllib.error.URLError, TimeoutError, ConnectionError, http.client.HTTPException) as error:
             trouble = f"{url}: {getattr(error, 'reason', error)}"
             continue
         except OSError as error:
-            raise InputError(f"{part}: expected to write the download, got {error}") from error
+            raise InputError(f"{source.name}: expected to write the download to {part}, got {error}") from error
         try:
             content = checked(source, part)
         except InputError as error:
@@ -150,6 +147,8 @@ def _receive(url: str, part: Path, progress: Callable[[int, int | None], None]) 
         done = start if continued else 0
         length = response.headers.get("Content-Length")
         total = done + int(length) if length is not None else None
+        # Only now: a directory that is merely read must not change because a file is missing and nobody answers.
+        part.parent.mkdir(parents=True, exist_ok=True)
         with part.open("ab" if continued else "wb") as file:
             while chunk := response.read(CHUNK):
                 file.write(chunk)
