@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -186,7 +186,7 @@ def compare(net: Network, box: Box = SQUARE) -> Cells:
 def from_facts(*widths: int) -> Network:
     rng = np.random.default_rng(0)
     weights, biases = [], []
-    for n, m in zip(widths, widths[1:], strict=False):
+    for n, m in pairwise(widths):
         weights.append(rng.normal(0, np.sqrt(2 / n), (m, n)).astype(np.float32).astype(np.float64))
         biases.append(rng.normal(0, np.sqrt(2 / n), m).astype(np.float32).astype(np.float64))
     return Network(weights, biases)
@@ -202,7 +202,7 @@ def small_integers(rows: int, columns: int | None = None):
 @st.composite
 def degenerate_chains(draw) -> Network:
     widths = [2, *draw(st.lists(st.integers(1, 4), min_size=1, max_size=3)), 1]
-    weights = [draw(small_integers(m, n)) for n, m in zip(widths, widths[1:], strict=False)]
+    weights = [draw(small_integers(m, n)) for n, m in pairwise(widths)]
     biases = [draw(small_integers(m)) for m in widths[1:]]
     kind = draw(st.sampled_from(["relu", "relu", "relu", "leaky_relu"]))
     linear = None
@@ -253,7 +253,7 @@ def residual(weights, biases) -> Network:
     return Network.from_nodes(nodes, (2,))
 
 
-# --- tests --------------------------------------------------------------------------------------------------------------
+# --- tests ---------------------------------------------------------------------------------------------------
 
 TRUE_COUNTS = [
     ((2, 16, 16, 1), 84),

@@ -118,6 +118,7 @@ class _Engine:
 
     def __init__(self, net: Network, domain: PlanarDomain) -> None:
         self.nodes, self.sides = _setting(net, domain)
+        self.on_plane = isinstance(domain, Plane)
         self.switch_nodes = [k for k, x in enumerate(self.nodes) if isinstance(x, PiecewiseLinear | MaxPool)]
         self.switches = [x for x in self.nodes if isinstance(x, PiecewiseLinear | MaxPool)]
         self.pairs = [window_pairs(x) if isinstance(x, MaxPool) else None for x in self.switches]
@@ -125,6 +126,7 @@ class _Engine:
         self.offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
     def start(self) -> Mesh:
+        """The domain as one polygon, with values at its corners."""
         mesh, points = first_mesh(self.sides)
         mesh.values = {XY: Tracked.exact(points), 0: corner_values(mesh, points, self.sides)}
         oracle = Oracle(self.nodes_before_output, self.sides, self.offsets)
@@ -147,12 +149,22 @@ class _Engine:
                 last[source] = index
         return last
 
+    @property
+    def composes(self) -> bool:
+        """Whether the program begins with a plane and a dense layer behind it, and nothing else reads the plane."""
+        chain = all(isinstance(x, Affine) and isinstance(x.operator, Dense) for x in self.nodes[:2])
+        return self.on_plane and chain and self.last_use[1] == 1
+
     def advance(self, mesh: Mesh, node: int) -> int:
         """Evaluate the program up to the next switch; the index of that node."""
         values = mesh.values
         while node not in self.switch_nodes:
             step = self.nodes[node]
-            if isinstance(step, Affine):
+            if node == 0 and self.composes:
+                values[2] = track.lifted(step, self.nodes[1], values[0])  # type: ignore[arg-type]
+                node, step = 1, self.nodes[1]
+                del values[0]
+            elif isinstance(step, Affine):
                 # spectral norms serve the layers behind the next switch
                 values[node + 1] = track.affine(step, values[step.source], sum(k > node for k in self.switch_nodes) > 1)
             elif isinstance(step, Add):

@@ -17,7 +17,8 @@ import numpy as np
 from fiberscope.geometry.planar_faces import join_values, rectify
 from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense, Operator, Scale
-from fiberscope.numerics.floats import FloatArray, IntArray, SignArray, gamma
+from fiberscope.numerics.compensated import accurate_product
+from fiberscope.numerics.floats import FloatArray, IntArray, SignArray, U, gamma
 
 _UP = 1 + 2.0**-30
 
@@ -70,6 +71,23 @@ def affine(node: Affine, value: Tracked, tight: bool) -> Tracked:
     for stage in before:
         value = _linear(stage, value, None, tight)
     return _linear(last, value, node.offset, tight)
+
+
+def lifted(plane: Affine, node: Affine, points: Tracked) -> Tracked:
+    """Two affine maps in a row, a plane and a dense layer, composed almost exactly before they meet the points.
+
+    Through the large space in between, rounding would count its dimension.
+    """
+    assert isinstance(plane.operator, Dense) and isinstance(node.operator, Dense)
+    rows = np.column_stack([plane.operator.matrix, plane.offset])
+    start = np.zeros((node.operator.out_size, 3))
+    if node.offset is not None:
+        start[:, 2] = node.offset
+    F, error = accurate_product(node.operator.matrix, rows, start)
+    r = (np.linalg.norm(F, axis=1) + np.linalg.norm(error, axis=1) / U) * _UP
+    size = np.hypot(_norms(points.z), 1.0) * _UP
+    c = (points.e2 + gamma(8) * size) * _UP
+    return Tracked(points.z @ F[:, :2].T + F[:, 2], c, c * float(np.linalg.norm(r)) * _UP + len(r) * FLOOR, r)
 
 
 def _norms(z: FloatArray) -> FloatArray:
