@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -107,17 +106,11 @@ def test_results_are_used_by_a_larger_plan(tmp_path: Path) -> None:
     ]
 
 
-def start_command(folder: Path, *more: str) -> subprocess.Popen[bytes]:
-    script = textwrap.dedent(
-        f"""
-        from fiberscope.studies.lab.runner import reproduce
-        if __name__ == "__main__":
-            reproduce("initialisation", "quick", jobs=2, out={str(folder)!r})
-        """
-    )
-    path = folder.parent / "run.py"
-    path.write_text(script)
-    return subprocess.Popen([sys.executable, str(path), *more], stdout=subprocess.DEVNULL, start_new_session=True)
+def start_command(folder: Path) -> subprocess.Popen[bytes]:
+    """``fiberscope reproduce initialisation --scale quick --jobs 2``."""
+    program = "import typer; from fiberscope.cli.reproduce import reproduce; typer.run(reproduce)"
+    command = [sys.executable, "-c", program, "initialisation", "--scale", "quick", "--jobs", "2", "--out", str(folder)]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
 
 
 def alive_in_session(session: int) -> list[int]:

@@ -141,10 +141,10 @@ def test_whole_runs_agree_in_distribution() -> None:
     ours = [float(np.mean((net(data.inputs) - data.targets) ** 2)) for net in runs.networks]
     theirs = [float(np.mean((m(torch.tensor(data.inputs)).detach().numpy() - data.targets) ** 2)) for m in slow]
     # Other seeds, so nothing is shared but the distribution: a two-sample Kolmogorov-Smirnov statistic, and a level
-    # at which sixteen against sixteen would differ by chance about once in ten thousand.
+    # that sixteen against sixteen exceed by chance less than once in a hundred choices of seeds.
     both = np.sort(ours + theirs)
     gap = max(abs(np.mean(np.array(ours) <= x) - np.mean(np.array(theirs) <= x)) for x in both)
-    assert gap <= 0.75
+    assert gap <= 0.6
     assert runs.losses[:, -1].mean() < 0.5 * runs.losses[:, 0].mean()
 
 

@@ -215,7 +215,7 @@ STUDY = Study(
             regions_close_to_neurons,
         ),
     ),
-    cost={"quick": 10.0, "paper": 900.0},
+    cost={"quick": 3.0, "paper": 130.0},
     options={"seeds": None, "batches": None, "widths": None, "depths": None},
     pictures=(
         Picture(
