@@ -1,0 +1,105 @@
+"""One representative of every orbit under permutations and positive rescalings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fiberscope.errors import InputError
+from fiberscope.network.network import Network
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
+from fiberscope.symmetry.chains import slopes_of, split, with_arrays
+from fiberscope.symmetry.labelling import canonical_orders
+
+
+def canonical(net: Network) -> Network:
+    """The canonical form: every hidden row ``(w | b)`` has largest entry 1 in absolute value, and rows are sorted.
+
+    The norm is the maximum norm. Then a row is divided by one of its own entries, that entry becomes exactly 1, and a
+    second application divides by 1: the form is idempotent bit for bit, which division by a Euclidean norm is not.
+    The form is bit-identical on permuted copies and on copies rescaled by powers of two, and the same up to rounding
+    on other rescaled copies (there the sorting may differ, where rows agree up to rounding; compare networks with
+    :func:`same_up_to_symmetry`, not by their canonical forms).
+
+    A neuron whose row is zero puts out zero, so its scale is taken from its outgoing weights, which are given the largest
+    entry 1. Rows are sorted lexicographically, the bias last. Where rows are equal, the order comes from refining
+    classes of neurons by what they read and what reads them; neurons that this cannot tell apart are as a rule
+    exchanged by a symmetry, and stay in the order in which they are.
+
+    >>> net = Network([[[2.0], [-4.0]], [[1.0, 1.0]]], [[1.0, 0.0], [0.0]])
+    >>> canonical(net).weights
+    (array([[-1.],
+           [ 1.]]), array([[4., 2.]]))
+    """
+    parts = split(net)
+    form = normalised(parts.tail)
+    orders = canonical_orders(form.rows, form.slopes)
+    weights, biases = [], []
+    for layer, rows in enumerate(form.rows):
+        table = rows if layer == 0 else np.column_stack([rows[:, :-1][:, orders[layer - 1]], rows[:, -1]])
+        table = table if layer == len(orders) else table[orders[layer]]
+        weights.append(table[:, :-1])
+        biases.append(table[:, -1])
+    moved = _with_slopes(parts.tail, orders)
+    return parts.joined(with_arrays(moved, weights, biases))
+
+
+def _with_slopes(chain: Network, orders: list[IntArray]) -> Network:
+    from_slopes = slopes_of(chain)
+    if all((s == s[0]).all() for s in from_slopes):
+        return chain
+    nodes = list(chain.nodes)
+    for layer, order in enumerate(orders):
+        node = nodes[2 * layer + 1]
+        nodes[2 * layer + 1] = type(node)(2 * layer + 1, from_slopes[layer][order], node.shape)  # type: ignore[call-arg]
+    return Network.from_nodes(nodes, chain.input_shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Normalised:
+    """A chain with unit rows: ``rows`` are ``(W_l | b_l)``, ``scales`` what the hidden rows were divided by."""
+
+    rows: list[FloatArray]
+    scales: list[FloatArray]
+    slopes: tuple[FloatArray, ...]
+
+
+def normalised(chain: Network) -> Normalised:
+    """Hidden rows divided by their largest entry, the next columns multiplied by it; no sorting."""
+    weights, biases = chain.weights, chain.biases
+    depth = len(weights) - 1
+    rows: list[FloatArray] = []
+    scales: list[FloatArray] = []
+    idle: list[BoolArray] = []
+    factor, dropped = np.ones(chain.in_size), np.zeros(chain.in_size, dtype=bool)
+    for layer in range(depth + 1):
+        with np.errstate(over="ignore", under="ignore"):
+            table = np.column_stack([weights[layer] * factor, biases[layer]]) + 0.0
+        _check_range(weights[layer], table[:, :-1], layer)
+        if layer < depth:
+            # columns of neurons that put out zero say nothing about the size of a row
+            seen = np.abs(table[:, :-1][:, ~dropped]).max(axis=1, initial=0.0)
+            size = np.maximum(seen, np.abs(table[:, -1]))
+            idle.append(size == 0)
+            size = np.where(size == 0, 1.0, size)
+            table = table / size[:, None]
+            scales.append(size)
+            factor, dropped = size, idle[-1]
+        rows.append(table)
+    for layer in range(depth - 1, -1, -1):
+        if idle[layer].any():
+            column = np.abs(rows[layer + 1][:, :-1][:, idle[layer]]).max(axis=0)
+            size = np.where(column == 0, 1.0, column)
+            rows[layer + 1][:, np.flatnonzero(idle[layer])] /= size
+            rows[layer][idle[layer]] *= size[:, None]
+            scales[layer][idle[layer]] = 1.0 / size
+    return Normalised(rows, scales, slopes_of(chain))
+
+
+def _check_range(before: FloatArray, after: FloatArray, layer: int) -> None:
+    if not np.isfinite(after).all() or ((after == 0) & (before != 0)).any():
+        raise InputError(
+            f"canonical form: the scales of layer {layer} times the weights of layer {layer + 1} leave the range of "
+            "float64; rescale the network first"
+        )

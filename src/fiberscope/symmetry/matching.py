@@ -1,0 +1,234 @@
+"""Are two parameters the same up to permutation and positive rescaling? Decided by assignment, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import Affine
+from fiberscope.network.operators import Dense
+from fiberscope.numerics.floats import FloatArray, IntArray, U
+from fiberscope.symmetry.canonical import normalised
+from fiberscope.symmetry.chains import Split, slopes_of, split
+from fiberscope.symmetry.group import Symmetry
+from fiberscope.symmetry.labelling import canonical_orders
+from fiberscope.symmetry.ulps import FEW, distance
+
+_ROWS = 4.0 * FEW * U
+"""Entries of normalised rows that differ by less may be the same number up to rounding."""
+
+
+Readers = Callable[[IntArray], FloatArray]
+"""From some neurons to a description of what reads them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Match:
+    """Whether ``symmetry(a)`` is ``b``, entry by entry up to rounding; true or false in conditions.
+
+    ``same`` is None only where equal neurons left several assignments open and none of those tried fits. ``residual``
+    is the largest distance of an entry of ``symmetry(a)`` from that of ``b`` in ulps: 0 for bit-identical parameters.
+    """
+
+    same: bool | None
+    symmetry: Symmetry | None = field(default=None, repr=False)
+    residual: float = np.inf
+    reason: str = ""
+
+    @property
+    def permutations(self) -> tuple[IntArray, ...]:
+        """Neuron ``i`` of ``b`` is neuron ``permutations[l][i]`` of ``a``; empty without a match."""
+        return () if self.symmetry is None else self.symmetry.permutations
+
+    @property
+    def scales(self) -> tuple[FloatArray, ...]:
+        """What the neurons of ``a`` are multiplied by; empty without a match."""
+        return () if self.symmetry is None else self.symmetry.scales
+
+    @property
+    def exact(self) -> bool:
+        """Whether the match proves that the two are the same real function: no bit differs and nothing was rounded."""
+        return self.same is True and self.residual == 0 and self.symmetry is not None and self.symmetry.is_dyadic
+
+    def __bool__(self) -> bool:
+        return self.same is True
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        witness = None if self.symmetry is None else self.symmetry.to_dict()
+        return {"same": self.same, "residual_ulps": self.residual, "reason": self.reason, "witness": witness}
+
+
+def same_up_to_symmetry(a: Network, b: Network) -> Match:
+    """Whether a permutation and positive rescaling of hidden neurons carries ``a`` onto ``b`` within a few ulps.
+
+    Rows are normalised, which leaves permutations only; layer by layer the rows of ``a`` are assigned to those of ``b``.
+    A row whose projection has one counterpart within rounding is assigned at once; the others by the least total
+    distance (the Hungarian method). So the result does not hang on the order of a sort.
+
+    >>> net = Network.random((2, 3, 1), seed=0)
+    >>> same_up_to_symmetry(net, Symmetry([[2, 0, 1]], [[0.5, 4.0, 1.0]])(net)).permutations
+    (array([2, 0, 1]),)
+    """
+    left, right = split(a), split(b)
+    reason = _shape_reason(left, right)
+    if reason:
+        return Match(False, reason=reason)
+    return match_chains(left.tail, right.tail)
+
+
+def _shape_reason(a: Split, b: Split) -> str:
+    if a.tail.widths != b.tail.widths:
+        return f"widths {a.tail.widths} and {b.tail.widths} differ"
+    if not same_prefix(a, b):
+        return "the affine maps before the first dense layer differ"
+    return ""
+
+
+def same_prefix(a: Split, b: Split) -> bool:
+    """Whether two networks begin with the same affine maps, bit for bit."""
+    if len(a.prefix) != len(b.prefix) or a.tail.in_size != b.tail.in_size:
+        return False
+    for p, q in zip(a.prefix, b.prefix, strict=True):
+        if not isinstance(p, Affine) or not isinstance(q, Affine) or type(p.operator) is not type(q.operator):
+            return False
+        if not np.array_equal(p.operator.coefficients, q.operator.coefficients):
+            return False
+        if not isinstance(p.operator, Dense) and (p.operator.sparse() != q.operator.sparse()).nnz:
+            return False
+        offsets = [np.zeros(n.operator.out_size) if n.offset is None else n.offset for n in (p, q)]
+        if not np.array_equal(*offsets):
+            return False
+    return True
+
+
+def match_chains(a: Network, b: Network, loose: bool = False) -> Match:
+    """The match of two chains of the same widths; ``loose`` assigns nearest rows however far apart they are."""
+    try:
+        left, right = normalised(a), normalised(b)
+    except ValueError as error:
+        return Match(None, reason=str(error))
+    orders: list[IntArray] = []
+    open_ties = False
+    for layer in range(len(left.scales)):
+        mine, theirs = left.rows[layer], right.rows[layer]
+        if layer:
+            mine = np.column_stack([mine[:, :-1][:, orders[-1]], mine[:, -1]])
+        mine = np.column_stack([mine, left.slopes[layer]])
+        theirs = np.column_stack([theirs, right.slopes[layer]])
+        last = layer + 1 == len(left.scales)
+        readers = (partial(_outgoing, left.rows[layer + 1], last), partial(_outgoing, right.rows[layer + 1], last))
+        order, ties = _assign(mine, theirs, readers, loose)
+        open_ties |= ties
+        if order is None:
+            reason = f"layer {layer + 1}: no assignment of its rows agrees up to rounding"
+            return Match(None if open_ties else False, reason=reason)
+        orders.append(order)
+    match = _weighed(a, b, orders, left.scales, right.scales, loose)
+    if match.same is False and open_ties:
+        # equal neurons: the refinement of the canonical form tells apart what a row and its readers do not
+        pairs = [canonical_orders(form.rows, form.slopes) for form in (left, right)]
+        orders = [p[np.argsort(q)] for p, q in zip(*pairs, strict=True)]
+        match = _weighed(a, b, orders, left.scales, right.scales, loose)
+        if match.same is False:
+            return Match(None, reason="equal neurons leave several assignments open, and those tried do not fit")
+    return match
+
+
+def _weighed(
+    a: Network, b: Network, orders: list[IntArray], mine: list[FloatArray], theirs: list[FloatArray], loose: bool
+) -> Match:
+    scales = [t / s[order] for order, s, t in zip(orders, mine, theirs, strict=True)]
+    element = Symmetry(orders, scales)
+    residual = residual_of(element, a, b)
+    if residual <= FEW:
+        return Match(True, element, residual)
+    return Match(False, element if loose else None, residual, f"an entry is {residual:.3g} ulps off")
+
+
+def residual_of(element: Symmetry, a: Network, b: Network) -> float:
+    """Largest distance in ulps of an entry of ``element(a)`` from that of ``b``; both are chains."""
+    worst, before = 0.0, None
+    slopes = (slopes_of(a), slopes_of(b))
+    for layer, (w, bias) in enumerate(zip(a.weights, a.biases, strict=True)):
+        w = w if before is None else w[:, before[0]] / before[1]  # noqa: PLW2901  # as the group acts, step by step
+        if layer < len(element.scales):
+            p, s = element.permutations[layer], element.scales[layer]
+            w, bias = w[p] * s[:, None], bias[p] * s  # noqa: PLW2901
+            before = (p, s)
+            if not np.array_equal(slopes[0][layer][p], slopes[1][layer]):
+                return np.inf
+        worst = max(worst, distance(w, b.weights[layer]), distance(bias, b.biases[layer]))
+        if not worst < np.inf:
+            return np.inf
+    return worst
+
+
+def _outgoing(rows: FloatArray, last: bool, which: IntArray) -> FloatArray:
+    """What tells neurons with equal rows apart: their outgoing weights, sorted where their readers have no order."""
+    columns = rows[:, which].T
+    return columns if last else np.sort(columns, axis=1)
+
+
+def _assign(
+    mine: FloatArray, theirs: FloatArray, readers: tuple[Readers, Readers], loose: bool
+) -> tuple[IntArray | None, bool]:
+    """For each row of ``theirs`` the row of ``mine``, or None; and whether equal rows left a choice."""
+    n = len(mine)
+    direction = np.random.default_rng(n).normal(size=mine.shape[1])
+    reach = _ROWS * np.abs(direction).sum()
+    keys = np.concatenate([mine @ direction, theirs @ direction])
+    order = np.argsort(keys, kind="stable")
+    breaks = np.flatnonzero(np.diff(keys[order]) > 2 * reach) + 1
+    result = np.full(n, -1, dtype=np.int64)
+    rest_mine: list[int] = []
+    rest_theirs: list[int] = []
+    ties = False
+    sizes = np.diff(np.concatenate([[0], breaks, [2 * n]]))
+    if (sizes == 2).all():  # the common case, all at once
+        pairs = np.sort(order.reshape(n, 2), axis=1)
+        if (pairs[:, 0] < n).all() and (pairs[:, 1] >= n).all():
+            result[pairs[:, 1] - n] = pairs[:, 0]
+            if loose or np.abs(mine[result] - theirs).max(initial=0.0) <= _ROWS:
+                return result, False
+            return None, False
+    for block in np.split(order, breaks):
+        own, other = block[block < n], block[block >= n] - n
+        if len(own) != len(other):
+            if not loose:
+                return None, False
+            rest_mine += own.tolist()
+            rest_theirs += other.tolist()
+            continue
+        cost = _distances(mine[own], theirs[other])
+        beyond = cost > _ROWS
+        if len(own) > 1:
+            spread = _distances(readers[0](own), readers[1](other))
+            ties |= bool((~beyond).sum() > len(own))
+            cost = np.where(beyond, 1e6 + cost, np.minimum(spread, 1e3))
+        chosen, places = linear_sum_assignment(cost)
+        if beyond[chosen, places].any():
+            if not loose:
+                return None, False
+            rest_mine += own.tolist()
+            rest_theirs += other.tolist()
+            continue
+        result[other[places]] = own[chosen]
+    if rest_mine:
+        cost = _distances(mine[rest_mine], theirs[rest_theirs])
+        chosen, places = linear_sum_assignment(cost)
+        result[np.array(rest_theirs)[places]] = np.array(rest_mine)[chosen]
+    return result, ties
+
+
+def _distances(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Largest difference of two rows, for all pairs; row by row, to keep memory small."""
+    if not a.shape[1]:
+        return np.zeros((len(a), len(b)))
+    return np.stack([np.abs(b - row).max(axis=1) for row in a])
