@@ -8,8 +8,9 @@ all of this is integer arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import flint
@@ -40,7 +41,8 @@ class Dyadic:
 
     def at(self, exponent: int) -> ObjectArray:
         """The integers for a smaller exponent."""
-        return np.asarray(self.integers * (flint.fmpz(1) << (self.exponent - exponent)))
+        shift = self.exponent - exponent
+        return np.asarray(self.integers * (flint.fmpz(1) << shift) if shift else self.integers.copy())
 
 
 def _plus(a: Dyadic, b: Dyadic) -> Dyadic:
@@ -48,44 +50,73 @@ def _plus(a: Dyadic, b: Dyadic) -> Dyadic:
     return Dyadic(a.at(low) + b.at(low), low)
 
 
+State = tuple[int, dict[int, Dyadic], list[ObjectArray]]
+"""The index of a switch, the values needed from there on, and the functionals of all switches up to this one."""
+
+_MOST_STATES = 1 << 12
+
+
 class ExactProgram:
-    """The program on three homogeneous rows (for x, y and 1) with all signs fixed, in integers."""
+    """The program on three homogeneous rows (for x, y and 1) with all signs fixed, in integers.
+
+    Polygons share the signs of their first layers with many others, so the state behind every switch is kept under
+    the signs that led there.
+    """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = nodes
+        self.last_use = {source: k for k, node in enumerate(nodes) for source in node.sources}
         self._maps: dict[int, Any] = {}
+        self._states: dict[bytes, State] = {}
 
     def functionals(self, signs: Sequence[SignArray]) -> list[ObjectArray]:
         """The rows whose signs are taken, ``(3, n)`` per switch, for as many switches as signs are given plus one."""
-        values = [Dyadic(_fmpz(np.array([[1, 0], [0, 1], [0, 0]], dtype=object)), 0)]
-        found: list[ObjectArray] = []
-        for node in self.nodes:
-            if isinstance(node, PiecewiseLinear | MaxPool):
-                source = values[node.source]
-                found.append(source.integers if isinstance(node, PiecewiseLinear) else _pairs(node, source.integers))
-                if len(found) > len(signs):
-                    break
-                values.append(self._switch(node, source, signs[len(found) - 1]))
-            else:
-                values.append(self._plain(node, values))
-        return found
+        keys = list(accumulate((part.tobytes() for part in signs), initial=b""))
+        if len(self._states) >= _MOST_STATES:
+            self._states.clear()
+        if b"" not in self._states:
+            rows = Dyadic(_fmpz(np.array([[1, 0], [0, 1], [0, 0]], dtype=object)), 0)
+            self._states[b""] = self._onward(0, {0: rows}, [])
+        known = max(k for k, key in enumerate(keys) if key in self._states)
+        for k in range(known, len(signs)):
+            index, values, found = self._states[keys[k]]
+            switch = self.nodes[index]
+            assert isinstance(switch, PiecewiseLinear | MaxPool)
+            after = self._switch(switch, values[switch.source], signs[k])
+            self._states[keys[k + 1]] = self._onward(index + 1, {**values, index + 1: after}, found)
+        return self._states[keys[-1]][2]
+
+    def _onward(self, index: int, values: dict[int, Dyadic], found: list[ObjectArray]) -> State:
+        """On to the next switch and its functionals; values that nothing reads any more are let go."""
+        while not isinstance(node := self.nodes[index], PiecewiseLinear | MaxPool):
+            values[index + 1] = self._plain(node, values)
+            index += 1
+        rows = values[node.source].integers
+        live = {key: value for key, value in values.items() if self.last_use.get(key, -1) >= index}
+        return index, live, [*found, rows if isinstance(node, PiecewiseLinear) else _pairs(node, rows)]
 
     def _switch(self, node: PiecewiseLinear | MaxPool, value: Dyadic, signs: SignArray) -> Dyadic:
         if isinstance(node, MaxPool):
             return Dyadic(value.integers[:, winners(node, signs)], value.exponent)
+        if not node.slopes.any():
+            return Dyadic(np.where(signs > 0, value.integers, flint.fmpz(0)), value.exponent)
         factors = Dyadic.of(np.where(signs > 0, 1.0, node.slopes))
         return Dyadic(value.integers * factors.integers, value.exponent + factors.exponent)
 
-    def _plain(self, node: Node, values: Sequence[Dyadic]) -> Dyadic:
+    def _plain(self, node: Node, values: Mapping[int, Dyadic]) -> Dyadic:
         if isinstance(node, Affine):
             value = values[node.source]
             for stage in node.operator.stages():
                 value = self._apply(stage, value)
             if node.offset is None:
                 return value
-            offset = np.zeros((3, node.offset.size))
-            offset[2] = node.offset
-            return _plus(value, Dyadic.of(offset))
+            if id(node) not in self._maps:
+                self._maps[id(node)] = Dyadic.of(node.offset)
+            offset = self._maps[id(node)]
+            low = min(value.exponent, offset.exponent)
+            rows = value.at(low)
+            rows[2] = rows[2] + offset.at(low)
+            return Dyadic(rows, low)
         parts = [values[s] for s in node.sources]
         if isinstance(node, Add):
             total = parts[0]
