@@ -1,4 +1,4 @@
-"""The complex as a result: counts, volumes, maps, certificates, files, other domains, and the function it determines."""
+"""The complex as a result: counts, volumes, maps, certificates, files, domains, and the function it determines."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_unbounded_domains(name: str, domain: Space | Orthant | Polytope) -> Non
     A, b = domain.halfspaces()
     rng = np.random.default_rng(0)
     X = rng.normal(0, 5, (3000, 2))
-    X = X[(X @ A.T <= b).all(axis=1)]
+    X = X[(b >= X @ A.T).all(axis=1)]
     assert {tuple(s) for s in net.signs(X).signs.tolist()} <= set(signs_of(complex))
     np.testing.assert_allclose(function_from(complex)(X[:100]), net(X[:100]), atol=1e-10)
 
@@ -104,7 +104,7 @@ def test_regions_have_half_spaces_vertices_and_maps() -> None:
     for index in range(0, complex.num_regions, 7):
         region = complex.region(index)
         assert (region.A @ region.point < region.b).all()
-        assert (region.A @ region.vertices.T <= region.b[:, None] + 1e-12).all()
+        assert (region.b[:, None] + 1e-12 >= region.A @ region.vertices.T).all()
         assert len(region.rays) == 0
         matrix, offset = net.affine_at(region.point)
         np.testing.assert_allclose(region.affine.matrix, matrix, atol=1e-13)
@@ -112,7 +112,7 @@ def test_regions_have_half_spaces_vertices_and_maps() -> None:
         assert region.lipschitz == pytest.approx(complex.lipschitz[index])
         # points of the box that fulfil the inequalities are those with the region's signs
         X = rng.uniform(-1, 1, (400, 3))
-        inside = (X @ region.A.T < region.b).all(axis=1)
+        inside = (region.b > X @ region.A.T).all(axis=1)
         assert (inside == (net.signs(X).signs == region.signs).all(axis=1)).all()
     with pytest.raises(InputError, match="region"):
         complex.region(complex.num_regions)

@@ -1,7 +1,8 @@
-"""Facets, ridges and decision boundaries: the weight formulas, visibility, balance, what does not change the function."""
+"""Facets, ridges and decision boundaries: weight formulas, visibility, balance, what does not change the function."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ def test_neurons_that_share_a_hyperplane_add_their_weights() -> None:
     (row,) = np.flatnonzero(~facets.boundary)
     assert facets.neurons[int(row)].tolist() == [0, 1, 2]
     np.testing.assert_allclose(facets.weight[row], [(3 + 1 - 4 * 0.5) * np.sqrt(5)])
-    hidden = Network(net.weights[:1] + (np.array([[1.0, 1.0, -4.0]]),), net.biases)
+    hidden = Network((*net.weights[:1], np.array([[1.0, 1.0, -4.0]])), net.biases)
     facets = regions(hidden, Box.cube(2)).facets
     assert not facets.visible.any()  # 1 + 1 - 4 / 2 = 0: a cancellation
     assert not regions(hidden, Box.cube(2)).cancellation_free
@@ -56,7 +57,7 @@ def test_weights_of_a_deep_network() -> None:
         (neuron,) = facets.neurons[int(row)]
         layer = int(np.searchsorted(starts, neuron, side="right")) - 1
         active = signs[facets.cell[row]] > 0
-        masks = [np.diag(active[a:b].astype(float)) for a, b in zip(starts, starts[1:], strict=False)]
+        masks = [np.diag(active[a:b].astype(float)) for a, b in itertools.pairwise(starts)]
         gradient = np.eye(3)
         for k in range(layer):
             gradient = masks[k] @ net.weights[k] @ gradient

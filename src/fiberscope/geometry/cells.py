@@ -68,6 +68,8 @@ class Cells:
         Certified signs of ``A x - b`` at the vertices for the domain's sides ``A x <= b``, ``(V, sides)``: 0 on a side.
     complete
         False when the work was interrupted: then only some neurons have split the cells.
+    point_errors
+        Bounds of the errors of the vertices' coordinates, ``(V,)``, where they are known.
     pools
         Where max pooling windows stand in a sign vector, see :func:`pool_layout`.
     """
@@ -80,6 +82,7 @@ class Cells:
     float_decisions: int = 0
     domain_signs: SignArray | None = None
     complete: bool = True
+    point_errors: FloatArray | None = None
     pools: Pools = ()
     _vertex_cache: dict[int, Incidence] = field(default_factory=dict, repr=False)
     _sign_cache: dict[int, SignArray] = field(default_factory=dict, repr=False)

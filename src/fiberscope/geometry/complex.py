@@ -196,9 +196,12 @@ class Complex:
 
     @cached_property
     def _maps(self) -> Bounded:
-        if not self.complete:
-            raise NotGenericError("affine maps: expected a complete complex, got one that was interrupted")
+        self._require_complete("affine maps")
         return output_forms(self.view, self.sign_vectors)
+
+    def _require_complete(self, what: str) -> None:
+        if not self.complete:
+            raise NotGenericError(f"{what}: expected a complete complex, got one that was interrupted")
 
     @property
     def affine_maps(self) -> tuple[FloatArray, FloatArray]:
@@ -237,9 +240,8 @@ class Complex:
         """Every facet with its neurons, normal, weight, and whether it is visible."""
         d = self.dimension
         flat = self.at_infinity(d - 1)
-        return find_facets(
-            self.view, self.domain, self.structure, self._maps, self._metrics[d], self._metrics[d - 1], flat
-        )
+        self._require_complete("facets")
+        return find_facets(self.view, self.domain, self.structure, self._metrics[d], self._metrics[d - 1], flat)
 
     @cached_property
     def sides(self) -> IntArray:

@@ -15,7 +15,7 @@ import numpy as np
 
 from fiberscope.geometry.cells import Cells, Incidence
 from fiberscope.geometry.domains import Domain, Plane
-from fiberscope.geometry.forms import batches, exact_output, influence, neuron_forms
+from fiberscope.geometry.forms import batches, exact_output, influence, jumps, neuron_forms
 from fiberscope.geometry.metrics import Metrics
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear
@@ -107,42 +107,41 @@ def sides_of(incidence: Incidence, count: int) -> IntArray:
     return sides
 
 
-def find_facets(
-    net: Network, domain: Domain, cells: Cells, maps: Bounded, top: Metrics, flat: Metrics, far: BoolArray
-) -> Facets:
+def find_facets(net: Network, domain: Domain, cells: Cells, solid: Metrics, flat: Metrics, far: BoolArray) -> Facets:
     """The facets of a complex.
 
-    ``net`` is the network in the coordinates of the complex, ``maps`` its affine maps on the regions, ``top`` and
-    ``flat`` the metrics of regions and facets, ``far`` the mask of the facets at infinity.
+    ``net`` is the network in the coordinates of the complex, ``solid`` and ``flat`` are the metrics of regions and
+    facets, ``far`` is the mask of the facets at infinity.
     """
     d = cells.dimension
     cell = np.flatnonzero(~far)
     regions = sides_of(cells.boundary[d - 1], cells.count(d - 1))[cell]
     inner = np.flatnonzero(regions[:, 1] >= 0)
     neurons = _makers(cells, cell, regions)
-    normal = _geometric_normals(top.points[regions[:, 0]], flat, cell)
-    normal_error = np.full(len(cell), np.inf)
-    _from_gradients(net, cells.top_signs, regions, neurons, normal, normal_error)
-    border = np.flatnonzero(regions[:, 1] < 0)
-    _from_sides(domain, cells, cell, border, normal, normal_error)
+    normal = _geometric_normals(solid.points[regions[:, 0]], flat, cell)
+    planes = _Planes(normal, np.einsum("fn,fn->f", normal, flat.points[cell]), np.full(len(cell), np.inf))
+    _from_gradients(net, cells.top_signs, regions, neurons, planes)
+    _from_sides(domain, cells, cell, np.flatnonzero(regions[:, 1] < 0), planes)
+    top = cells.top_signs
     one, two = regions[inner].T
-    shape = (len(cell), net.out_size)
-    weight, error = np.zeros(shape), np.zeros(len(cell))
-    jump = maps.value[two, :, :-1] - maps.value[one, :, :-1]
-    slack = maps.error[two, :, :-1] + maps.error[one, :, :-1]
-    slack = round_up(slack + gamma(1) * np.abs(jump), 3)
-    weight[inner] = np.einsum("fon,fn->fo", jump, normal[inner])
-    size = np.abs(jump).sum(axis=2)
-    with np.errstate(invalid="ignore"):
-        turned = np.where(size > 0, size * normal_error[inner, None], 0.0)
-    rounding = gamma(cells.dimension + 2) * size
-    error[inner] = round_up((slack.sum(axis=2) + turned + rounding).max(axis=1, initial=0.0), 8)
-    visible, path, open_count = _visible(net, cells.top_signs, regions[inner], jump, slack)
+    jump = jumps(net, top[one], top[two], normal[inner])
+    weight, error = np.zeros((len(cell), net.out_size)), np.zeros(len(cell))
+    weight[inner] = jump.value
+    error[inner] = _weight_error(jump, planes.error[inner])
+    visible, path, open_count = _visible(net, top, regions[inner], jump)
     seen, on_path = np.zeros(len(cell), dtype=bool), np.zeros(len(cell), dtype=bool)
     seen[inner], on_path[inner] = visible, path
     weight[~seen] = 0.0
-    offset = np.einsum("fn,fn->f", normal, flat.points[cell])
-    return Facets(cell, regions, neurons, normal, normal_error, offset, weight, error, seen, on_path, open_count)
+    return Facets(cell, regions, neurons, normal, planes.error, planes.offset, weight, error, seen, on_path, open_count)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Planes:
+    """Unit normals, offsets and errors of the normals, set one after the other to the best that is known."""
+
+    normal: FloatArray
+    offset: FloatArray
+    error: FloatArray
 
 
 def _makers(cells: Cells, cell: IntArray, regions: IntArray) -> Incidence:
@@ -184,9 +183,7 @@ def unit(vectors: FloatArray) -> FloatArray:
     return np.asarray(np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 0))
 
 
-def _from_gradients(
-    net: Network, top: SignArray, regions: IntArray, neurons: Incidence, normal: FloatArray, error: FloatArray
-) -> None:
+def _from_gradients(net: Network, top: SignArray, regions: IntArray, neurons: Incidence, planes: _Planes) -> None:
     """The normal is the gradient of a neuron that vanishes on the facet: more accurate than positions."""
     entry = _first(neurons)
     rows = np.flatnonzero(entry >= 0)
@@ -201,19 +198,18 @@ def _from_gradients(
         gradient, slip = forms.value[:, :-1], forms.error[:, :-1]
         # From the first region to the second the neuron falls if it is positive in the first, and so on.
         direction = np.where(first, -1, 1) * signs[np.arange(len(own)), own]
-        normal[facet] = unit(gradient * direction[:, None])
         length = np.linalg.norm(gradient, axis=1)
-        with np.errstate(divide="ignore"):
+        planes.normal[facet] = unit(gradient * direction[:, None])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            planes.offset[facet] = -direction * forms.value[:, -1] / length
             # |g'/|g'| - g/|g|| <= 2 |g' - g| / |g|, and the rounding of the division and the root
-            error[facet] = 2 * np.linalg.norm(slip, axis=1) / length + gamma(2 * normal.shape[1] + 8)
+            planes.error[facet] = 2 * np.linalg.norm(slip, axis=1) / length + gamma(2 * gradient.shape[1] + 8)
 
 
-def _from_sides(
-    domain: Domain, cells: Cells, cell: IntArray, border: IntArray, normal: FloatArray, error: FloatArray
-) -> None:
+def _from_sides(domain: Domain, cells: Cells, cell: IntArray, border: IntArray, planes: _Planes) -> None:
     """On the border of the domain the normal is that of the side on which all vertices of the facet lie."""
     box = domain.box if isinstance(domain, Plane) else domain
-    A, _ = box.halfspaces()
+    A, b = box.halfspaces()
     if cells.domain_signs is None or not len(A):
         return
     inside = cells.vertices_of(cells.dimension - 1)
@@ -221,15 +217,22 @@ def _from_sides(
         on = (cells.domain_signs[inside[int(cell[row])]] == 0).all(axis=0)
         sides = np.flatnonzero(on & A.any(axis=1))
         if len(sides):
-            normal[row] = A[sides[0]] / np.linalg.norm(A[sides[0]])
-            error[row] = gamma(2 * A.shape[1] + 8)
+            length = np.linalg.norm(A[sides[0]])
+            planes.normal[row], planes.offset[row] = A[sides[0]] / length, b[sides[0]] / length
+            planes.error[row] = gamma(2 * A.shape[1] + 8)
 
 
-def _visible(
-    net: Network, top: SignArray, regions: IntArray, jump: FloatArray, slack: FloatArray
-) -> tuple[BoolArray, BoolArray, int]:
+def _weight_error(jump: Bounded, turned: FloatArray) -> FloatArray:
+    """Rounding of the jumps, and what an error of the normal makes of them: the true jump is ``w (n* n)``."""
+    size = np.abs(jump.value)
+    with np.errstate(invalid="ignore"):
+        slip = np.where(size > 0, size * turned[:, None], 0.0)
+    return np.asarray(round_up(jump.error + slip, 4).max(axis=1, initial=0.0))
+
+
+def _visible(net: Network, top: SignArray, regions: IntArray, jump: Bounded) -> tuple[BoolArray, BoolArray, int]:
     """Whether the maps on both sides differ, whether a path could make them differ, and how many were hard to tell."""
-    visible: BoolArray = np.asarray((np.abs(jump) > slack).any(axis=(1, 2)))
+    visible: BoolArray = np.asarray((np.abs(jump.value) > jump.error).any(axis=1))
     path = visible.copy()
     still_open = np.flatnonzero(~visible)
     for rows in batches(net, len(still_open)):

@@ -8,6 +8,7 @@ through the network often prove that they do not; what is still open is decided 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import flint
 import numpy as np
@@ -16,7 +17,7 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
 from fiberscope.network.operators import Operator
 from fiberscope.network.run import exact_affine_values, winners
-from fiberscope.numerics.arithmetic import EXACT, Bounded, BoundedArithmetic
+from fiberscope.numerics.arithmetic import EXACT, Bounded, BoundedArithmetic, FloatArithmetic
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, ObjectArray, SignArray, gamma, round_up
 
 _CHUNK = 1 << 17
@@ -108,6 +109,65 @@ def _joined(node: Add | Concat, parts: list[Bounded], arithmetic: BoundedArithme
     return Bounded(*(x if node.order is None else x[:, :, node.order] for x in joined))
 
 
+def jumps(net: Network, one: SignArray, two: SignArray, directions: FloatArray) -> Bounded:
+    """Difference of the directional derivatives on pairs of cells, ``(A_2 - A_1) v``, as ``(pairs, out)``.
+
+    The difference is carried through the network on its own, at every activation as
+    ``D_2 z_2 - D_1 z_1 = D_2 (z_2 - z_1) + (D_2 - D_1) z_1``, so that a small jump between steep maps comes out as
+    accurate as a large one.
+    """
+    result = Bounded(np.zeros((len(one), net.out_size)), np.zeros((len(one), net.out_size)))
+    for rows in batches(net, len(one)):
+        last = _jumps(net.nodes, one[rows], two[rows], directions[rows])
+        result.value[rows], result.error[rows] = last.value, last.error
+    return result
+
+
+def _jumps(nodes: Sequence[Node], one: SignArray, two: SignArray, directions: FloatArray) -> Bounded:
+    arithmetic, start = BoundedArithmetic(), 0
+    slopes = [Bounded(directions, np.zeros_like(directions))]
+    changes = [Bounded(np.zeros_like(directions), np.zeros_like(directions))]
+    for node in nodes:
+        if isinstance(node, Affine):
+            slope = arithmetic.affine(node.operator, None, slopes[node.source])
+            change = arithmetic.affine(node.operator, None, changes[node.source])
+        elif isinstance(node, PiecewiseLinear | MaxPool):
+            columns = slice(start, start + node.num_signs)
+            start += node.num_signs
+            slope, change = _switch(node, slopes[node.source], changes[node.source], one[:, columns], two[:, columns])
+        elif isinstance(node, Add):
+            slope, change = (arithmetic.add([v[s] for s in node.sources]) for v in (slopes, changes))
+        else:
+            slope, change = (arithmetic.concat([v[s] for s in node.sources], node.order) for v in (slopes, changes))
+        slopes.append(slope)
+        changes.append(change)
+    return changes[-1]
+
+
+def _switch(
+    node: PiecewiseLinear | MaxPool, slope: Bounded, change: Bounded, one: SignArray, two: SignArray
+) -> tuple[Bounded, Bounded]:
+    """Slopes behind an activation under the first signs, and their change to the second."""
+    if isinstance(node, PiecewiseLinear):
+        first, second = (np.where(signs > 0, 1.0, node.slopes) for signs in (one, two))
+        own = _scaled(slope, second - first)
+        after, kept = _scaled(slope, first), _scaled(change, second)
+    else:
+        a, b = (np.stack([winners(node, row) for row in signs]) for signs in (one, two))
+        after, other, kept = _taken(slope, a), _taken(slope, b), _taken(change, b)
+        value = other.value - after.value
+        error = np.where(a == b, 0.0, round_up(other.error + after.error + gamma(1) * np.abs(value), 3))
+        own = Bounded(value, error)
+    total = kept.value + own.value
+    error = round_up(kept.error + own.error + gamma(1) * np.abs(total), 3)
+    plain = (kept.error == 0) & (own.error == 0) & ((kept.value == 0) | (own.value == 0))
+    return after, Bounded(total, np.where(plain, 0.0, error))
+
+
+def _taken(value: Bounded, columns: IntArray) -> Bounded:
+    return Bounded(*(np.take_along_axis(x, columns, axis=1) for x in (value.value, value.error)))
+
+
 def exact_output(net: Network, signs: SignArray) -> ObjectArray:
     """The network on one cell, ``(n + 1, out)`` in exact Arb numbers."""
     with flint.ctx.workprec(EXACT):
@@ -135,7 +195,8 @@ def influence(net: Network, seeds: BoolArray, active: BoolArray) -> tuple[BoolAr
     """
     values: list[FloatArray] = [np.zeros((len(seeds), net.in_size))]
     reached: list[BoolArray] = []
-    start = 0
+    arithmetic, start = FloatArithmetic(), 0
+    value: Any
     for node in net.nodes:
         if isinstance(node, Affine):
             value = values[node.source]
@@ -154,10 +215,9 @@ def influence(net: Network, seeds: BoolArray, active: BoolArray) -> tuple[BoolAr
                 own = seeds[:, columns].reshape(inside.shape)
                 value = (inside | own).any(axis=2).astype(np.float64)
         elif isinstance(node, Add):
-            value = np.asarray(np.stack([values[s] for s in node.sources]).max(axis=0))
+            value = np.concatenate([values[s][None] for s in node.sources]).max(axis=0)
         else:
-            value = np.concatenate([values[s] for s in node.sources], axis=1)
-            value = value if node.order is None else value[:, node.order]
+            value = arithmetic.concat([values[s] for s in node.sources], node.order)
         values.append(value)
     joined = np.concatenate(reached, axis=1) if reached else np.zeros((len(seeds), 0), dtype=bool)
     return joined, values[-1] > 0

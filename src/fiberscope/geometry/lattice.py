@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import flint
 import numpy as np
 
 from fiberscope.errors import InputError, TooLargeError, UnsupportedModelError
@@ -31,11 +32,14 @@ from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense
 from fiberscope.network.run import step
 from fiberscope.numerics.arithmetic import Bounded, BoundedArithmetic, LinearMap
-from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, gamma, round_up
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, U, gamma, round_up
 from fiberscope.numerics.points import integer_rows
 
 Progress = Callable[[int, int, str], Any]
 """Called as ``progress(done, total, text)`` after every neuron; may raise ``KeyboardInterrupt`` to stop."""
+
+COORDINATE_ERROR = 2.0**-20
+"""Vertices with a larger relative error bound get new coordinates, exactly; signs never depend on that."""
 
 BLOCK = 64
 """Neurons whose signs are kept in one machine word."""
@@ -431,10 +435,12 @@ class _Builder:
     def cells(self) -> Cells:
         """The finished complex."""
         count = self.num_vertices
-        points, rays = self.inputs.value, None
-        if self.t is not None:
+        rays = errors = None
+        if self.t is None:
+            points, errors = self._sharpened()
+        else:
             rays = self._rays()
-            points = np.where(rays[:, None], points, points / np.where(rays[:, None], 1.0, self.t.value))
+            points = self._finite(self.inputs.value, rays, self.t)
         boundary = tuple(level.incidence() for level in self.levels[1:])
         if self.dimension == 2:
             kernels.around_polygons(boundary[1].indptr, boundary[1].indices, boundary[0].indices)
@@ -442,12 +448,33 @@ class _Builder:
             points=np.ascontiguousarray(points),
             vertex_signs=np.ascontiguousarray(self.signs[:count, self.sides :]),
             boundary=boundary,
+            point_errors=errors,
             rays=rays,
             exact_decisions=self.exact_decisions,
             float_decisions=self.float_decisions,
             domain_signs=np.ascontiguousarray(self.signs[:count, : self.sides]),
             complete=self.complete,
         )
+
+    def _sharpened(self) -> tuple[FloatArray, FloatArray]:
+        """Coordinates of the vertices, made anew where rounding has spoilt them, and bounds of their errors."""
+        value, error = self.inputs.value.copy(), self.inputs.error.max(axis=1, initial=0.0)
+        size = np.abs(value).max(axis=1, initial=1.0)
+        for v in np.flatnonzero(~(error <= COORDINATE_ERROR * size)):
+            *x, scale = self.exact.point(int(v))
+            value[v] = [float(flint.arb(a) / scale) for a in x]
+            error[v] = 4 * U * np.abs(value[v]).max()
+        return value, error
+
+    def _finite(self, points: FloatArray, rays: BoolArray, t: Bounded) -> FloatArray:
+        """Points from homogeneous coordinates; exactly where t is lost in its error."""
+        sure = (t.value > 4 * t.error)[:, 0]
+        divisor = np.where(rays | ~sure, 1.0, t.value[:, 0])
+        points = points / divisor[:, None]
+        for v in np.flatnonzero(~sure & ~rays):
+            *x, scale = self.exact.point(int(v))
+            points[v] = [float(flint.arb(a) / scale) for a in x]
+        return points
 
     def _rays(self) -> Any:
         """Which vertices are at infinity: those cut from an edge with both ends there."""

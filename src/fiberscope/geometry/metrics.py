@@ -67,7 +67,7 @@ def _measure(
                 points[c, j] += weight * facet_points[f, j]
         if near_count == 0:
             continue
-        largest, chosen, total = -1.0, -1, 0.0
+        largest, chosen, total, height = -1.0, 0, 0.0, 0.0
         for i in range(begin, end):
             f = indices[i]
             if facet_far[f]:
@@ -81,16 +81,18 @@ def _measure(
             for j in range(n):
                 square += offset[j] * offset[j]
             distance = np.sqrt(square)
-            if distance > largest:
-                largest, chosen = distance, f
+            part = distance * facet_volumes[f]
+            # The thickest pyramid gives the basis: that of a facet as thin as rounding errors would be noise.
+            if part > largest:
+                largest, chosen, height = part, f, distance
                 best[:] = offset
-            total += distance * facet_volumes[f]
+            total += part
         volumes[c] = total / k
         for h in range(k - 1):
             bases[c, h] = facet_bases[chosen, h]
-        if largest > 0:
+        if height > 0:
             for j in range(n):
-                bases[c, k - 1, j] = best[j] / largest
+                bases[c, k - 1, j] = best[j] / height
 
 
 @numba.njit(cache=True, inline="always")

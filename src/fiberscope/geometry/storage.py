@@ -41,7 +41,8 @@ def save_complex(complex: Complex, path: str | os.PathLike[str]) -> None:
     }
     arrays: dict[str, Any] = {"header": np.array(json.dumps(header)), "points": cells.points}
     arrays["vertex_signs"] = cells.vertex_signs
-    for name, value in (("rays", cells.rays), ("domain_signs", cells.domain_signs)):
+    extra = {"rays": cells.rays, "domain_signs": cells.domain_signs, "point_errors": cells.point_errors}
+    for name, value in extra.items():
         if value is not None:
             arrays[name] = value
     for k, inside in enumerate(cells.boundary, start=1):
@@ -90,6 +91,7 @@ def _rebuild(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Complex:
         float_decisions=int(header["float_decisions"]),
         domain_signs=arrays.get("domain_signs"),
         complete=bool(header["complete"]),
+        point_errors=arrays.get("point_errors"),
         pools=pool_layout(net.switches),
     )
     return Complex(net, domain, cells)

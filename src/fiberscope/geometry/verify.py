@@ -19,7 +19,7 @@ from fiberscope.network.nodes import MaxPool
 from fiberscope.network.run import switch_values
 from fiberscope.numerics.arithmetic import EXACT
 from fiberscope.numerics.floats import IntArray, SignArray, gamma
-from fiberscope.numerics.points import integer_rows, solve_point
+from fiberscope.numerics.points import integer_rows
 
 if TYPE_CHECKING:
     from fiberscope.geometry.complex import Complex
@@ -108,52 +108,43 @@ def _witnesses(complex: Complex) -> Check:
 
 
 def _exact_witness(complex: Complex, region: int, reached: IntArray) -> bool:
-    """Whether the exact mean of the region's vertices has its signs: for regions thinner than floats can tell."""
-    cells = complex.structure
-    net = complex.view
+    """Whether an exact mean of the region's vertices has its signs: for regions thinner than floats can tell."""
+    cells, net = complex.structure, complex.view
     if cells.domain_signs is None or any(isinstance(node, MaxPool) for node in net.switches):
         return False
     own = cells.vertices_of(cells.dimension)[region]
-    if complex.rays[own].any():
-        return False
     try:
         points = [_exact_vertex(complex, int(v), region) for v in own]
     except NotGenericError:
         return False
-    total = np.zeros(cells.dimension, dtype=object)
-    common = 1
-    for *_, t in points:
-        common = common * t // _gcd(common, t)
-    for *x, t in points:
-        total += np.array(x, dtype=object) * (common // t)
-    mean = reduced((*(int(x) for x in total), common * len(points)))
-    return bool((exact_point_signs(net, mean)[reached] == complex.sign_vectors[region][reached]).all())
-
-
-def _gcd(a: int, b: int) -> int:
-    return int(flint.fmpz(a).gcd(flint.fmpz(b)))
+    # In homogeneous coordinates every sum with positive weights is inside, directions at infinity included.
+    inside = reduced(tuple(sum(column) for column in zip(*points, strict=True)))
+    return bool((exact_point_signs(net, inside)[reached] == complex.sign_vectors[region][reached]).all())
 
 
 def _exact_vertex(complex: Complex, vertex: int, region: int) -> Integers:
-    """A vertex as the solution of its equations: neurons that vanish there, not on the region, and sides."""
+    """A vertex ``(X, t)`` from its equations: neurons that vanish there and not on the region, sides, and infinity."""
     cells = complex.structure
     assert cells.domain_signs is not None
+    n = cells.dimension
     domain = complex.domain.box if isinstance(complex.domain, Plane) else complex.domain
     A, b = domain.halfspaces()
-    label = complex.sign_vectors[region]
-    sides = np.flatnonzero(cells.domain_signs[vertex] == 0)
-    rows: list[list[int]] = integer_rows(np.concatenate([A[sides], -b[sides, None]], axis=1)).tolist()
-    chosen: list[list[int]] = []
-    neurons = np.flatnonzero((cells.vertex_signs[vertex] == 0) & (label != 0))
-    rows += [list(integers(exact_neuron(complex.view, label, int(j)))) for j in neurons]
-    for row in rows:
-        matrix = flint.fmpz_mat([[int(x) for x in r[:-1]] for r in [*chosen, row]])
-        if matrix.rank() == len(chosen) + 1:
-            chosen.append(row)
-    if len(chosen) != cells.dimension:
-        raise NotGenericError(f"vertex {vertex}: expected {cells.dimension} equations, got {len(chosen)}")
-    point = solve_point(np.array(chosen, dtype=object))
-    return (*point.numerators, point.denominator)
+    label, far = complex.sign_vectors[region], bool(complex.rays[vertex])
+    sides: list[list[int]] = integer_rows(np.concatenate([A, -b[:, None]], axis=1)).tolist() if len(A) else []
+    neurons = np.flatnonzero(label != 0)
+    forms = [list(integers(exact_neuron(complex.view, label, int(j)))) for j in neurons]
+    rows = [*sides, *forms, [0] * n + [1]]
+    signs = [*cells.domain_signs[vertex].tolist(), *cells.vertex_signs[vertex, neurons].tolist(), int(not far)]
+    equations = [row for row, sign in zip(rows, signs, strict=True) if sign == 0]
+    kernel, nullity = flint.fmpz_mat(equations or [[0] * (n + 1)]).nullspace()
+    if nullity != 1:
+        raise NotGenericError(f"vertex {vertex}: expected {n} independent equations, got {n + 1 - nullity}")
+    point = reduced(tuple(int(kernel[i, 0]) for i in range(n + 1)))
+    for row, sign in zip(rows, signs, strict=True):
+        if sign:
+            value = sum(int(a) * x for a, x in zip(row, point, strict=True))
+            return point if (value > 0) == (sign > 0) else tuple(-x for x in point)
+    raise NotGenericError(f"vertex {vertex}: nothing tells it from its opposite")
 
 
 def exact_point_signs(net: Network, point: Integers) -> SignArray:
@@ -210,11 +201,14 @@ def _volumes(complex: Complex) -> Check:
     else:
         empty = Network([np.zeros((1, domain.dimension))], [np.zeros(1)])
         wanted = float(metrics(lattice_cells(empty, domain), domain.dimension)[domain.dimension].volumes.sum())
-    # A vertex that is off by some ulps moves the walls around it; what it adds on one side it takes on the other,
+    # A vertex that is a little off moves the walls around it; what that adds on one side it takes on the other,
     # except in cells so thin that they turn over.
-    walls = float(complex.wall_sizes.sum())
     reach = float(np.abs(complex.vertices).max(initial=1.0))
-    allowed = gamma(1024) * (wanted + reach * walls)
+    slip = np.full(complex.structure.count(complex.dimension - 1), gamma(1024) * reach)
+    if complex.structure.point_errors is not None:
+        inside = complex.structure.vertices_of(complex.dimension - 1)
+        slip += 4 * np.maximum.reduceat(complex.structure.point_errors[inside.indices], inside.indptr[:-1])
+    allowed = gamma(1024) * wanted + float(slip @ complex.wall_sizes)
     difference = abs(total - wanted)
     text = f"{total:.12g} against {wanted:.12g}: difference {difference:.1e}, allowed {allowed:.1e}"
     return Check("volumes", difference <= allowed, difference, allowed, text)
