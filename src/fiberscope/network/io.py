@@ -10,7 +10,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from fiberscope.errors import FiberscopeError, InputError
+from fiberscope.errors import FiberscopeError, InputError, TooLargeError
 from fiberscope.files import write_atomically
 from fiberscope.network.formats.storage import narrowest, rounded
 from fiberscope.network.network import Network
@@ -72,6 +72,8 @@ def load(source: Any, input_shape: Sequence[int] | None = None) -> Network:
             raise type(error)(f"{path}: {' '.join(str(error).split())}") from error
         except OSError as error:
             raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+        except MemoryError as error:
+            raise TooLargeError(f"{path}: the network does not fit into memory, or its sizes are damaged") from error
     # A model's library is imported already; looking at names keeps the other ones out.
     libraries = {base.__module__.partition(".")[0] for base in type(source).__mro__}
     if "torch" in libraries:

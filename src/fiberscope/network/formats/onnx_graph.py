@@ -12,7 +12,7 @@ import onnx
 
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.formats.build import Builder, Named, Value
-from fiberscope.network.formats.onnx_tensors import FLOATS, Constant
+from fiberscope.network.formats.onnx_tensors import FLOATS, Constant, kind_name
 from fiberscope.numerics.arrays import real_array
 
 METADATA = "fiberscope"
@@ -172,7 +172,7 @@ def _input_shape(value: Any, given: tuple[int, ...] | None) -> tuple[tuple[int, 
     """Shape without the batch axis, whether there is a batch axis, and the batch size (1 where it is open)."""
     tensor = value.type.tensor_type
     if tensor.elem_type not in FLOATS:
-        kind = onnx.TensorProto.DataType.Name(tensor.elem_type)
+        kind = kind_name(tensor.elem_type)
         raise UnsupportedModelError(f"input {value.name!r} has type {kind}; expected FLOAT16, FLOAT or DOUBLE")
     known = tensor.HasField("shape")
     dims = [d.dim_value if d.HasField("dim_value") and d.dim_value > 0 else None for d in tensor.shape.dim]

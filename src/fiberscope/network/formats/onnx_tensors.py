@@ -20,6 +20,12 @@ FLOATS = {TensorProto.FLOAT16: "<f2", TensorProto.FLOAT: "<f4", TensorProto.DOUB
 _INTEGERS = {TensorProto.INT64: "<i8", TensorProto.INT32: "<i4"}
 
 
+def kind_name(kind: int) -> str:
+    """The standard's name of an element type; its number where it has none."""
+    known = TensorProto.DataType.values()
+    return str(TensorProto.DataType.Name(kind)) if kind in known else f"number {kind}"
+
+
 @dataclass(frozen=True, slots=True)
 class Constant:
     """A constant of the graph; ``initializer`` tells stored tensors from the outputs of Constant nodes."""
@@ -38,7 +44,7 @@ class Constant:
         if self.is_sparse:
             raise UnsupportedModelError(f"tensor {self.name!r} is sparse; only matrices of Gemm and MatMul may be")
         if self.proto.data_type not in FLOATS:
-            kind = TensorProto.DataType.Name(self.proto.data_type)
+            kind = kind_name(self.proto.data_type)
             raise UnsupportedModelError(f"tensor {self.name!r} has type {kind}; expected FLOAT16, FLOAT or DOUBLE")
         return real_array(np.asarray(array_of(self.proto, self.folder)), self.name)
 
@@ -94,7 +100,7 @@ def _external(tensor: Any, folder: Path, dims: tuple[int, ...]) -> Any:
         raise InputError(f"tensor {tensor.name!r}: its data file {location!r} is outside of the model's folder")
     kinds = FLOATS | _INTEGERS
     if tensor.data_type not in kinds:
-        kind = TensorProto.DataType.Name(tensor.data_type)
+        kind = kind_name(tensor.data_type)
         raise UnsupportedModelError(f"tensor {tensor.name!r} has type {kind}; expected FLOAT16, FLOAT or DOUBLE")
     dtype = np.dtype(kinds[tensor.data_type])
     need = prod(dims) * dtype.itemsize
