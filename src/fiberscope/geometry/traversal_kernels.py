@@ -30,7 +30,7 @@ ABSENT, FACET, OPEN, UNASKED = 0, 1, 2, 3
 
 _PIVOT = 1e-10  # coefficients below this, relative to their row, are no pivots; only proposals depend on it
 _STRICT = 1e-9  # one row is crossed before another if their steps differ by more than this; again a proposal
-_NOISE = 1e-13  # and by more than this part of the domain's size
+NOISE = 1e-13  # and by more than this part of the domain's size
 
 
 @numba.njit(cache=True, nogil=True)
@@ -136,7 +136,7 @@ def _settle(
 
 
 @numba.njit(cache=True, nogil=True)
-def _by_box(H: Any, E: Any, free: Any, y: Any, i: int, low: Any, high: Any) -> bool:
+def by_box(H: Any, E: Any, free: Any, y: Any, i: int, low: Any, high: Any) -> bool:
     """Do the multipliers prove ``h_i > 0`` on the cell, what they leave over being met by bounds of x?"""
     n = low.size
     small = _gamma(2 * n + 8)
@@ -219,7 +219,7 @@ def _prove_absent(M: Any, H: Any, E: Any, norms: Any, free: Any, i: int, low: An
     for j in range(n):
         if free[j] >= 0:
             y[j] = M[j, i] * norms[i] / norms[free[j]]
-    if bounded and _by_box(H, E, free, y, i, low, high):
+    if bounded and by_box(H, E, free, y, i, low, high):
         return True
     B = np.empty((n, n))
     for j in range(n):
@@ -284,7 +284,7 @@ def _nearest(M: Any, free: Any, place: Any, state: Any, asked: Any) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def _decide(
+def decide(
     H: Any, E: Any, x: Any, low: Any, high: Any, bounded: bool, noise: float, beyond: Any, state: Any, centre: Any
 ) -> None:
     """Decide the open rows of one cell, all rows being constraints; ``beyond[i]`` becomes a point behind i alone."""
@@ -359,7 +359,7 @@ def cells(H: Any, E: Any, kinds: Any, X: Any, low: Any, high: Any, bounded: bool
             state[r, k] = OPEN if kinds[r, k] == WANTED else UNASKED
             if kinds[r, k] == OFF:
                 continue
-            if bounded and _by_box(H[r], E[r], none, zero, k, low, high):
+            if bounded and by_box(H[r], E[r], none, zero, k, low, high):
                 # positive on the whole box: neither a facet nor needed as a constraint
                 state[r, k] = ABSENT if state[r, k] == OPEN else state[r, k]
                 continue
@@ -367,7 +367,7 @@ def cells(H: Any, E: Any, kinds: Any, X: Any, low: Any, high: Any, bounded: bool
             for c in range(width):
                 h[rows, c], e[rows, c] = H[r, k, c], E[r, k, c]
             rows += 1
-        _decide(h[:rows], e[:rows], X[r], low, high, bounded, _NOISE * reach, behind, some, centre)
+        decide(h[:rows], e[:rows], X[r], low, high, bounded, NOISE * reach, behind, some, centre)
         for k in range(rows):
             state[r, use[k]] = some[k]
             if some[k] == FACET:

@@ -151,6 +151,7 @@ class Sides:
     rows: FloatArray
     low: FloatArray
     high: FloatArray
+    box: bool = False
 
     @classmethod
     def of(cls, domain: Domain) -> Sides:
@@ -161,7 +162,7 @@ class Sides:
             low, high = domain.low, domain.high
         elif isinstance(domain, Polytope):
             low, high = _bounds(A, b)
-        return cls(np.column_stack([-A, b]), np.array(low), np.array(high))
+        return cls(np.column_stack([-A, b]), np.array(low), np.array(high), isinstance(domain, Box))
 
     @property
     def bounded(self) -> bool:
@@ -170,12 +171,13 @@ class Sides:
 
     def contain(self, X: FloatArray) -> BoolArray:
         """Which points are certainly strictly inside; rounding can only say no."""
+        if self.box:
+            return np.asarray(((self.low < X) & (self.high > X)).all(axis=1))
         A, b = self.rows[:, :-1], self.rows[:, -1]
         value = X @ A.T + b
         size = np.abs(X) @ np.abs(A).T + np.abs(b)
         error = round_up(gamma(X.shape[1] + 2) * size, X.shape[1] + 4)
-        exact_box = ((self.low < X) & (self.high > X)).all(axis=1)
-        return np.asarray(exact_box & (value > error).all(axis=1))
+        return np.asarray((value > error).all(axis=1))
 
 
 def _bounds(A: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
