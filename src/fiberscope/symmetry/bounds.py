@@ -1,0 +1,113 @@
+"""Rigorous ranges of every value of a program on a box, and of the difference of two chains whose neurons are matched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fiberscope.geometry.domains import Box
+from fiberscope.network.network import Network
+from fiberscope.network.run import run
+from fiberscope.numerics.arithmetic import LinearMap, gather
+from fiberscope.numerics.floats import TINY, FloatArray, IntArray, U, gamma, round_up
+from fiberscope.symmetry.group import Symmetry
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Range:
+    """``low <= value <= high``, vectors."""
+
+    low: FloatArray
+    high: FloatArray
+
+
+class RangeArithmetic:
+    """Interval arithmetic with all rounding outward; infinite bounds are allowed behind the first affine map."""
+
+    def affine(self, operator: LinearMap, bias: FloatArray | None, value: Range) -> Range:
+        for stage in operator.stages():
+            value = self._linear(stage, value)
+        if bias is None:
+            return value
+        low, high = value.low + bias, value.high + bias
+        slack = [2 * U * np.abs(x) + TINY for x in (low, high)]
+        return Range(np.where(bias == 0, value.low, low - slack[0]), np.where(bias == 0, value.high, high + slack[1]))
+
+    def _linear(self, stage: LinearMap, value: Range) -> Range:
+        n = stage.fan_in
+        centre = 0.5 * value.low + 0.5 * value.high
+        radius = round_up(np.maximum(value.high - centre, centre - value.low), 3)
+        middle = stage.apply(centre[None])[0]
+        # |W| (radius + rounding of the product with the centre)
+        reach = stage.apply_abs((radius + gamma(n + 2) * np.abs(centre))[None])[0]
+        reach = round_up(reach + n * TINY, n + 4)
+        return Range(middle - reach, middle + reach)
+
+    def piecewise(self, value: Range, slopes: FloatArray) -> Range:
+        ends = [np.where(x > 0, x, slopes * x) for x in (value.low, value.high)]
+        slack = np.where((slopes == 0) | (slopes == 1), 0.0, 2 * U)
+        low, high = np.minimum(*ends), np.maximum(*ends)
+        both = (value.low < 0) & (value.high > 0)
+        low = np.where(both, np.minimum(low, 0.0), low)
+        return Range(low - slack * np.abs(low), high + slack * np.abs(high))
+
+    def add(self, values: Sequence[Range]) -> Range:
+        low, high = (np.sum([getattr(v, name) for v in values], axis=0) for name in ("low", "high"))
+        size = gamma(len(values)) * np.sum([np.maximum(np.abs(v.low), np.abs(v.high)) for v in values], axis=0)
+        slack = round_up(size, len(values) + 2)
+        return Range(low - slack, high + slack)
+
+    def concat(self, values: Sequence[Range], order: IntArray | None) -> Range:
+        low, high = (np.concatenate([getattr(v, name) for v in values]) for name in ("low", "high"))
+        return Range(low, high) if order is None else Range(low[order], high[order])
+
+    def window_max(self, value: Range, windows: IntArray) -> Range:
+        low, high = (gather(x[None], windows, -np.inf)[0].max(axis=1) for x in (value.low, value.high))
+        return Range(low, high)
+
+    def window_margins(self, value: Range, windows: IntArray) -> Range:
+        raise NotImplementedError("ranges have no margins")
+
+
+def ranges(net: Network, box: Box) -> list[Range]:
+    """A range of every value of the program on a box, the input first; all rounding included.
+
+    >>> net = Network([[[1.0, -1.0]], [[1.0]]], [[0.5], [0.0]])
+    >>> found = ranges(net, Box.cube(2))[1]
+    >>> bool(-1.5 - 1e-9 < found.low[0] <= -1.5), bool(2.5 <= found.high[0] < 2.5 + 1e-9)
+    (True, True)
+    """
+    return run(net.nodes, Range(box.low, box.high), RangeArithmetic())
+
+
+def difference_bound(a: Network, b: Network, element: Symmetry, box: Box) -> float:
+    """An upper bound of ``max |a - b|`` on a box, for chains of the same widths whose neurons ``element`` matches.
+
+    Layer by layer ``|s_i a_i - b_i| <= sum_j |s_i W_ij / s_j| |s_j a_j - b_j| + sum_j |s_i W_ij / s_j - V_ij| |b_j|``,
+    plus the same for the biases, with all rounding included: first match, then bound the differences.
+    """
+    found = ranges(b, box)
+    gap = np.zeros(a.in_size)
+    order, scale = np.arange(a.in_size), np.ones(a.in_size)
+    for layer, (w, bias) in enumerate(zip(a.weights, a.biases, strict=True)):
+        value = found[2 * layer]
+        size = np.maximum(np.abs(value.low), np.abs(value.high))
+        moved = w[:, order] / scale
+        shift = bias
+        if layer < len(element.scales):
+            order, scale = element.permutations[layer], element.scales[layer]
+            moved, shift = moved[order] * scale[:, None], shift[order] * scale
+        n = w.shape[1]
+        off = np.abs(moved - b.weights[layer]) + gamma(4) * (np.abs(moved) + np.abs(b.weights[layer])) * (
+            moved != b.weights[layer]
+        )
+        # what equals the other's entry bit for bit may still be the rounding of something else
+        exact = bool((np.frexp(scale)[0] == 0.5).all()) and element.is_dyadic
+        off = off if exact else off + gamma(4) * np.abs(moved)
+        plain = np.abs(shift - b.biases[layer]) + gamma(4) * (np.abs(shift) + np.abs(b.biases[layer])) * (
+            (shift != b.biases[layer]) | (not exact)
+        )
+        gap = round_up(np.abs(moved) @ gap * (1 + gamma(6)) + off @ size + plain + 2 * n * TINY, 2 * n + 8)
+    return float(gap.max(initial=0.0))
