@@ -71,6 +71,10 @@ LAZY: dict[tuple[str, str], str] = {
     ("network/network.py", "fiberscope.network.to_torch"): "brings torch",
     ("network/io.py", "fiberscope.network.formats.*"): "each format brings its own library: torch, onnx, sklearn",
     ("cli/tour.py", "fiberscope.reporting.*"): "brings torch and matplotlib",
+    ("cli/reproduce.py", "fiberscope.studies.lab.*"): "brings joblib and every study",
+    ("cli/reproduce.py", "fiberscope.reporting.*"): "brings matplotlib",
+    ("studies/lab/backends.py", "fiberscope.studies.lab.dask_client"): "the extra may not be installed",
+    ("studies/lab/registry.py", "fiberscope.studies.*"): "studies are found by looking at the folder",
 }
 
 

@@ -40,6 +40,17 @@ _NAMES = {
     "Space": "geometry.domains",
     "count_regions": "geometry.regions",
     "regions": "geometry.regions",
+    # training and studies
+    "Dataset": "training.datasets.dataset",
+    "Parametrisation": "training.plan",
+    "list_datasets": "training.datasets.loading",
+    "list_studies": "studies.lab.runner",
+    "load_dataset": "training.datasets.loading",
+    "read_track": "training.track",
+    "register_quantity": "training.quantities",
+    "reproduce": "studies.lab.runner",
+    "track": "training.track",
+    "train_many": "training.many",
 }
 _SUBPACKAGES = ("errors", "geometry", "network", "numerics", "plot", "reporting", "studies", "testing", "training")
 

@@ -35,5 +35,15 @@ from .network.roles import Roles as Roles
 from .network.roles import roles as roles
 from .network.roles import structural_roles as structural_roles
 from .numerics.signs import CertifiedSigns as CertifiedSigns
+from .studies.lab.runner import list_studies as list_studies
+from .studies.lab.runner import reproduce as reproduce
+from .training.datasets.dataset import Dataset as Dataset
+from .training.datasets.loading import list_datasets as list_datasets
+from .training.datasets.loading import load_dataset as load_dataset
+from .training.many import train_many as train_many
+from .training.plan import Parametrisation as Parametrisation
+from .training.quantities import register_quantity as register_quantity
+from .training.track import read_track as read_track
+from .training.track import track as track
 
 __version__: str

@@ -11,6 +11,7 @@ from rich.console import Console
 import fiberscope as fs
 from fiberscope.cli.inspect import inspect
 from fiberscope.cli.regions import regions
+from fiberscope.cli.reproduce import reproduce
 from fiberscope.cli.tour import tour
 from fiberscope.errors import FiberscopeError
 
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 app.command(no_args_is_help=True)(inspect)
 app.command(no_args_is_help=True)(regions)
+app.command()(reproduce)
 app.command()(tour)
 
 

@@ -100,6 +100,14 @@ def save(net: Network, path: str | os.PathLike[str], dtype: str | None = None) -
     dtype
         ``"float32"`` rounds every number, ``"float64"`` keeps all bits. By default float32 is used where it holds
         every number exactly, float64 elsewhere.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(Network([[[0.5]]], [[1.0]]), f"{folder}/net.onnx")
+    ...     load(f"{folder}/net.onnx").weights
+    (array([[0.5]]),)
     """
     if not isinstance(net, Network):
         raise InputError(f"net: expected a Network, got {type(net).__name__}; load it first")

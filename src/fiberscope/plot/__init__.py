@@ -6,9 +6,10 @@ from importlib import import_module
 from typing import Any
 
 _NAMES = {
-    "function": "function",
-    "regions": "regions",
+    "function": "functions",
+    "regions": "complexes",
     "save_figure": "style",
+    "study_figure": "studies",
 }
 __all__ = list(_NAMES)
 

@@ -18,8 +18,8 @@ from fiberscope.network.io import load, save
 from fiberscope.network.network import Network, identical
 from fiberscope.network.roles import roles
 from fiberscope.numerics.floats import FloatArray
-from fiberscope.plot.function import function
-from fiberscope.plot.regions import regions as draw_regions
+from fiberscope.plot.functions import function
+from fiberscope.plot.complexes import regions as draw_regions
 from fiberscope.plot.style import figure_png
 from fiberscope.reporting.page import Section
 from fiberscope.training.many import train_many

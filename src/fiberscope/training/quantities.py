@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fiberscope.errors import InputError
+from fiberscope.geometry.domains import Box
+from fiberscope.geometry.regions import count_regions
 from fiberscope.network.network import Network
 from fiberscope.network.roles import roles
 from fiberscope.numerics.floats import BoolArray, FloatArray
@@ -129,6 +131,15 @@ def regions_sampled(state: State) -> int:
 def fixed_neurons(state: State) -> list[dict[str, int]]:
     """By certified signs; see :func:`fiberscope.network.roles.roles`."""
     return roles(state.network, state.inputs).per_layer()
+
+
+@register_quantity("region_count", "exact number of linear regions on the bounding box of the tracked data (1 to 3 inputs)")
+def region_count(state: State) -> int:
+    """By the geometry engine; see :func:`fiberscope.geometry.regions.count_regions`."""
+    if state.network.in_size > 3:
+        raise InputError(f"quantity region_count: expected at most 3 inputs, got {state.network.in_size}")
+    low, high = state.inputs.min(axis=0), state.inputs.max(axis=0)
+    return int(count_regions(state.network, Box(low, high)))
 
 
 @register_quantity("weight_norms", "Frobenius norm of every parameter array")

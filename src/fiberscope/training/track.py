@@ -255,7 +255,16 @@ def track(
 
 
 def read_track(path: str | Path) -> tuple[Record, ...]:
-    """The records of a tracker's file, as :attr:`Tracker.records`; also of one whose writer crashed."""
+    """The records of a tracker's file, as :attr:`Tracker.records`; also of one whose writer crashed.
+
+    >>> import tempfile
+    >>> net = Network([[[1.0]], [[1.0]]], [[0.0], [0.0]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     tracker = track(net, np.array([[1.0]]), quantities=["regions_sampled"], file=f"{folder}/run.jsonl")
+    ...     _ = tracker(0)
+    ...     read_track(f"{folder}/run.jsonl")[0].values
+    {'regions_sampled': 1}
+    """
     lines = read_lines(path)
     if not lines or "tracker" not in lines[0]:
         raise InputError(f"{path}: expected a tracker's file, got another first line")

@@ -39,5 +39,9 @@ def load_dataset(name: str, directory: str | Path | None = None, **options: Any)
 
 
 def list_datasets() -> tuple[Entry, ...]:
-    """Every data set that can be loaded: ``.name``, ``.summary``, ``.options``, ``.needs_files``."""
+    """Every data set that can be loaded: ``.name``, ``.summary``, ``.options``, ``.needs_files``.
+
+    >>> "mnist" in [entry.name for entry in list_datasets()]
+    True
+    """
     return entries()

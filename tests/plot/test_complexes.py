@@ -7,7 +7,7 @@ import pytest
 from matplotlib.collections import LineCollection, PolyCollection
 
 import fiberscope as fs
-from fiberscope.plot.regions import regions as draw
+from fiberscope.plot.complexes import regions as draw
 from fiberscope.testing import CASES, case
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fiberscope as fs
-from fiberscope.plot.function import function
+from fiberscope.plot.functions import function
 
 
 def test_colours_are_the_values():
