@@ -1,8 +1,8 @@
 """The dependency graph of a fold-set: which piece bends at which (Phuong & Lampert, ICLR 2020).
 
 Its vertices are the pieces of the canonical representation. An edge leads from a piece H to a piece G of higher order
-if H, which is open in its hyperplane, meets the closure of G. In a general network a piece with a chain of m descendants
-belongs to a unit at least m layers before the last hidden one (Lemma 3, on the union of all units' kinks).
+if H, which is open in its hyperplane, meets the closure of G. In a general network a piece with a chain of m
+descendants belongs to a unit at least m layers before the last hidden one (Lemma 3, on the union of all units' kinks).
 """
 
 from __future__ import annotations
