@@ -16,9 +16,11 @@ from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, S
 from fiberscope.geometry.lattice import lattice_cells
 from fiberscope.geometry.traversal import Labels, Region, count_by_traversal, pack, traverse, unpack
 from fiberscope.geometry.traversal_exact import ExactCell, fraction
-from fiberscope.geometry.traversal_rows import exact_functionals, functionals, is_open
+from fiberscope.geometry.traversal_rows import copies, exact_functionals, functionals, is_open
 from fiberscope.network.actions import permute, rescale
 from fiberscope.network.network import Network
+from fiberscope.network.nodes import Affine, PiecewiseLinear
+from fiberscope.network.operators import Composition, Dense
 from fiberscope.numerics.lp import Polyhedron
 from fiberscope.testing import case, convolutional, fraction_signs
 from fiberscope.testing.cases import CASES, DEGENERATE
@@ -167,6 +169,22 @@ def test_thin_regions_are_found() -> None:
     net = Network([weight, np.ones((1, 4))], [np.array([0.0, 1e-13, 0.5, 0.25]), np.zeros(1)])
     found = count_by_traversal(net, Box.cube(3))
     assert (found.count, found.complete) == (lattice_cells(net, Box.cube(3)).count(3), True)
+
+
+def test_copies_of_a_linear_neuron_still_count() -> None:
+    """The first of two equal neurons is linear and has no kink; the second has one."""
+    weights, biases = [[[1.0], [1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]]
+    net = Network(weights, biases, linear=[np.array([True, False])])
+    assert count_by_traversal(net, Box.cube(1)).count == 2
+
+
+def test_copies_are_not_read_off_a_rounded_product() -> None:
+    """Two rows that agree only after a product of matrices is rounded are two neurons."""
+    inner = Dense(np.array([[1.0], [2.0**-60]]))
+    outer = Dense(np.array([[1.0, 0.0], [1.0, 1.0]]))
+    nodes = [Affine(0, Composition([inner, outer]), np.array([-0.5, -0.5])), PiecewiseLinear(1, np.zeros(2), (2,))]
+    net = Network.from_nodes([*nodes, Affine(2, Dense(np.ones((1, 2))))], (1,))
+    assert copies(net).tolist() == [0, 1]
 
 
 # --- what a region says ------------------------------------------------------------------------------------------

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
-from fiberscope.geometry.traversal_kernels import ABSENT, FACET, NOISE, OPEN, UNASKED, by_box, decide
+from fiberscope.geometry.traversal_kernels import ABSENT, FACET, NOISE, OPEN, UNASKED, by_box, compiled, decide
 from fiberscope.numerics.floats import TINY, U
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _sign_at(F: Any, G: Any, x: Any) -> int:
     """Certain sign of a functional at x; 2 if it is not certain, 0 only for a functional that is exactly zero."""
     n = x.size
@@ -31,7 +30,7 @@ def _sign_at(F: Any, G: Any, x: Any) -> int:
     return 1 if value > 0 else -1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _constant(F: Any, G: Any) -> bool:
     flat = True
     for c in range(F.size - 1):
@@ -39,7 +38,7 @@ def _constant(F: Any, G: Any) -> bool:
     return flat
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def split(
     F: Any, G: Any, origin: Any, copy: bool, box: Any, bounded: bool, cells: Any, answer: Any, signs: Any, far: Any
 ) -> None:

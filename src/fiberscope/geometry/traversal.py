@@ -275,14 +275,16 @@ class _Search:
         return RegionCount(found, complete, self.undecided, self.exact, self.explored, stopped)
 
     def _next(self) -> tuple[Words, FloatArray]:
-        parts, size = [], 0
-        while self.queue and size < self.chunk:
+        parts, size, chunk = [], 0, self.chunk
+        if self.limit is not None and not self.facets:
+            chunk = min(chunk, max(8, (self.limit - len(self.seen)) // 8))  # a region has some ten neighbours
+        while self.queue and size < chunk:
             parts.append(self.queue.popleft())
             size += len(parts[-1][1])
         words, X = (np.concatenate(p) for p in zip(*parts, strict=True))
-        if size > self.chunk:
-            self.queue.appendleft((words[self.chunk :], X[self.chunk :]))
-        return words[: self.chunk], X[: self.chunk]
+        if size > chunk:
+            self.queue.appendleft((words[chunk:], X[chunk:]))
+        return words[:chunk], X[:chunk]
 
     def _add(self, signs: SignArray, X: FloatArray) -> None:
         words = pack(signs)

@@ -20,7 +20,8 @@ import numpy as np
 
 from fiberscope.numerics.floats import TINY, gamma
 
-_gamma = numba.njit(cache=True)(gamma)
+compiled = numba.njit(cache=True, nogil=True, error_model="numpy")
+_gamma = compiled(gamma)
 
 OFF, WANTED, SKIP = 0, 1, 2
 """Of a row that comes in: no constraint at all; a constraint to be decided; a constraint whose fate is not asked."""
@@ -33,7 +34,7 @@ _STRICT = 1e-9  # one row is crossed before another if their steps differ by mor
 NOISE = 1e-13  # and by more than this part of the domain's size
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _pivot(M: Any, r: int, e: int, f: Any) -> None:
     """Make quantity r free in place of column e; columns are contiguous, so that this is n + 1 vector operations."""
     inverse = 1.0 / M[e, r]
@@ -52,7 +53,7 @@ def _pivot(M: Any, r: int, e: int, f: Any) -> None:
     column[r] = 1.0
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _entering(M: Any, free: Any, i: int) -> Any:
     """The column that makes row i smaller fastest, and its direction; -1 if there is none."""
     n = free.size
@@ -70,7 +71,7 @@ def _entering(M: Any, free: Any, i: int) -> Any:
     return best, direction
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _first_two(M: Any, m: int, e: int, direction: float, i: int) -> Any:
     """The first row other than i that is crossed along a column, its step, and the step of the second."""
     column, values = M[e], M[len(M) - 1]
@@ -87,7 +88,7 @@ def _first_two(M: Any, m: int, e: int, direction: float, i: int) -> Any:
     return k1, t1, t2
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _beyond(M: Any, m: int, e: int, direction: float, t1: float, t2: float, out: Any, k: int) -> None:
     """A point on the present edge behind the step t1 and before t2."""
     n = len(M) - 1
@@ -96,12 +97,12 @@ def _beyond(M: Any, m: int, e: int, direction: float, t1: float, t2: float, out:
         out[k, c] = M[n, m + c] + direction * step * M[e, m + c]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _strictly(t1: float, t2: float, noise: float) -> bool:
     return t2 - t1 > _STRICT * t1 + noise and t1 < np.inf
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _settle(
     M: Any, free: Any, place: Any, i: int, state: Any, beyond: Any, centre: Any, work: Any, noise: float
 ) -> bool:
@@ -135,7 +136,7 @@ def _settle(
     return False
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def by_box(H: Any, E: Any, free: Any, y: Any, i: int, low: Any, high: Any) -> bool:
     """Do the multipliers prove ``h_i > 0`` on the cell, what they leave over being met by bounds of x?"""
     n = low.size
@@ -159,7 +160,7 @@ def by_box(H: Any, E: Any, free: Any, y: Any, i: int, low: Any, high: Any) -> bo
     return bool(total > slip * (1 + 4 * small) + small * abs(total))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _by_cone(B: Any, H: Any, E: Any, free: Any, y: Any, i: int) -> bool:
     """Are there exact multipliers near y, none negative, that prove row i not to be a facet, for unbounded cells too?
 
@@ -211,7 +212,7 @@ def _by_cone(B: Any, H: Any, E: Any, free: Any, y: Any, i: int) -> bool:
     return bool((exact and n > 1) or constant > (error + small * size) * (1 + 4 * small) + TINY)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _prove_absent(M: Any, H: Any, E: Any, norms: Any, free: Any, i: int, low: Any, high: Any, bounded: bool) -> bool:
     """Whether the dictionary's multipliers, taken back to the scale of the rows, prove that row i is no facet."""
     n, m = free.size, norms.size
@@ -228,7 +229,7 @@ def _prove_absent(M: Any, H: Any, E: Any, norms: Any, free: Any, i: int, low: An
     return bool(_by_cone(B, H, E, free, y, i))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _only_beyond(H: Any, E: Any, i: int, points: Any) -> bool:
     """Does the point of row i certainly violate row i, and certainly satisfy all others strictly?"""
     n = H.shape[1] - 1
@@ -246,7 +247,7 @@ def _only_beyond(H: Any, E: Any, i: int, points: Any) -> bool:
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _start(H: Any, x: Any, M: Any, norms: Any) -> bool:
     """The dictionary at the inner point x, rows scaled to unit length; False if x is not inside."""
     m, n = norms.size, x.size
@@ -268,22 +269,31 @@ def _start(H: Any, x: Any, M: Any, norms: Any) -> bool:
     return True
 
 
-@numba.njit(cache=True, nogil=True)
-def _nearest(M: Any, free: Any, place: Any, state: Any, asked: Any) -> int:
+@compiled
+def _nearest(M: Any, free: Any, place: Any, state: Any, asked: Any, least: Any) -> int:
     """The open row whose least coefficient is largest: it is closest to being settled; -1 if all were asked."""
+    m = asked.size
+    for k in range(m):
+        least[k] = 0.0
+    for j in range(free.size):
+        column = M[j]
+        if free[j] < 0:
+            for k in range(m):
+                least[k] = min(least[k], -abs(column[k]))
+        else:
+            for k in range(m):
+                least[k] = min(least[k], column[k])
     best, value = -1, -np.inf
-    for k in range(asked.size):
+    for k in range(m):
         if state[k] == OPEN and not asked[k]:
-            least = 0.0
-            if place[k] < 0:
-                for j in range(free.size):
-                    least = min(least, -abs(M[j, k]) if free[j] < 0 else M[j, k])
-            if least > value:
-                best, value = k, least
+            if place[k] >= 0:
+                return k
+            if least[k] > value:
+                best, value = k, least[k]
     return best
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def decide(
     H: Any, E: Any, x: Any, low: Any, high: Any, bounded: bool, noise: float, beyond: Any, state: Any, centre: Any
 ) -> None:
@@ -299,7 +309,7 @@ def decide(
     if not _start(H, x, M, norms):
         return
     while True:
-        i = _nearest(M, free, place, state, asked)
+        i = _nearest(M, free, place, state, asked, work)
         if i < 0:
             break
         asked[i] = True
@@ -313,7 +323,7 @@ def decide(
             _pull(H, E, i, centre, beyond, state)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _pull(H: Any, E: Any, i: int, centre: Any, beyond: Any, state: Any) -> None:
     """Keep where the segment from the centre crosses facet i, and a point behind; check the facet on the way."""
     n = centre.size - 1
@@ -330,7 +340,7 @@ def _pull(H: Any, E: Any, i: int, centre: Any, beyond: Any, state: Any) -> None:
         state[i] = OPEN
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def cells(H: Any, E: Any, kinds: Any, X: Any, low: Any, high: Any, bounded: bool, state: Any, beyond: Any) -> int:
     """Facets of many cells.
 
@@ -380,7 +390,7 @@ def cells(H: Any, E: Any, kinds: Any, X: Any, low: Any, high: Any, bounded: bool
 # --- the set of cells seen ----------------------------------------------------------------------------------------
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _slot(words: Any, table: Any, used: Any) -> Any:
     """Where the words are, or the empty slot where they would go."""
     size = used.size
@@ -404,7 +414,7 @@ def _slot(words: Any, table: Any, used: Any) -> Any:
     return slot
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def insert(labels: Any, table: Any, used: Any, fresh: Any) -> int:
     """Put labels ``(count, words)`` in; ``fresh`` tells which were new. Returns how many were."""
     count = 0
@@ -419,14 +429,14 @@ def insert(labels: Any, table: Any, used: Any, fresh: Any) -> int:
     return count
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def contains(labels: Any, table: Any, used: Any, found: Any) -> None:
     """Which labels ``(count, words)`` are in."""
     for r in range(len(labels)):
         found[r] = used[_slot(labels[r], table, used)]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def known_neighbours(labels: Any, flips: Any, kinds: Any, table: Any, used: Any) -> None:
     """Turn WANTED rows into SKIP if the cell with that row flipped, ``label ^ flips[row]``, was seen."""
     words = np.empty(labels.shape[1], np.uint64)

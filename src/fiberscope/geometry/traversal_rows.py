@@ -24,6 +24,9 @@ from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArra
 from fiberscope.numerics.lp import Polyhedron
 from fiberscope.numerics.rows import proportional_rows
 
+_DENSE = 1 << 22
+"""Entries of a matrix up to which copies are looked for; without, coincident neurons are found cell by cell."""
+
 _TRIES = 200
 """Random points tried before a start is given up."""
 
@@ -131,15 +134,22 @@ def is_open(net: Network, signs: SignArray) -> BoolArray:
 
 
 def copies(net: Network) -> IntArray:
-    """For every neuron the first one whose functional is a multiple of its own whatever the signs are, or itself."""
+    """For every neuron the first one whose functional is a multiple of its own whatever the signs are, or itself.
+
+    >>> copies(Network([[[1.0], [2.0], [3.0]], [[1.0, 1.0, 1.0]]], [[1.0, 2.0, 0.0], [0.0]]))
+    array([0, 0, 2])
+    """
     first = np.arange(net.num_signs)
     start = 0
     for node in net.switches:
         source = net.nodes[node.source - 1] if node.source else None
-        if isinstance(source, Affine) and source.operator.in_size * source.operator.out_size <= 1 << 22:
-            offset = np.zeros(source.operator.out_size) if source.offset is None else source.offset
-            for group in proportional_rows(np.column_stack([source.operator.dense(), offset])):
-                first[start + np.array(group)] = start + group[0]
+        if isinstance(source, Affine):
+            last = source.operator.stages()[-1]  # of a composition the others do not matter, and are not multiplied out
+            offset = np.zeros(last.out_size) if source.offset is None else source.offset
+            if last.in_size * last.out_size <= _DENSE:
+                for group in proportional_rows(np.column_stack([last.dense(), offset])):
+                    own = [start + k for k in group if not net.linear_entries[start + k]]
+                    first[own] = own[0] if own else 0
         start += node.num_signs
     return first
 
