@@ -15,39 +15,29 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import flint
 import numpy as np
 
-from fiberscope.errors import InputError, TooLargeError, UnsupportedModelError
+from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.geometry import lattice_kernels as kernels
-from fiberscope.geometry.cells import Cells, Incidence
+from fiberscope.geometry.cells import Cells
 from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
-from fiberscope.geometry.lattice_exact import ExactVertices, exact_signs, reduced, rounded
+from fiberscope.geometry.lattice_exact import ExactVertices, exact_signs, rounded
+from fiberscope.geometry.lattice_levels import BLOCK, HomogeneousBounds, Layer, Level, T, grown, proportional
 from fiberscope.geometry.lattice_start import Start, box_start, fan_start, on_slice, sides_network
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
-from fiberscope.network.operators import Dense
+from fiberscope.network.nodes import MaxPool, PiecewiseLinear
 from fiberscope.network.run import step
-from fiberscope.numerics.arithmetic import Bounded, BoundedArithmetic, LinearMap
+from fiberscope.numerics.arithmetic import Bounded, BoundedArithmetic
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, U, gamma, round_up
-from fiberscope.numerics.points import integer_rows
 
 Progress = Callable[[int, int, str], Any]
 """Called as ``progress(done, total, text)`` after every neuron; may raise ``KeyboardInterrupt`` to stop."""
 
 COORDINATE_ERROR = 2.0**-20
 """Vertices with a larger relative error bound get new coordinates, exactly; signs never depend on that."""
-
-BLOCK = 64
-"""Neurons whose signs are kept in one machine word."""
-
-_MAX_CELLS = (1 << 31) - 1
-
-_T = -1
-"""Key of the homogeneous coordinate among the live values."""
 
 
 def lattice_cells(net: Network, domain: Domain, progress: Progress | None = None, limit: int | None = None) -> Cells:
@@ -71,24 +61,24 @@ def lattice_cells(net: Network, domain: Domain, progress: Progress | None = None
             f"node {pool}: max pooling is not supported in dimension {domain.dimension}; "
             "take net.as_mlp(), or a two-dimensional slice (Plane)"
         )
-    builder = _Builder(net, _start(net, domain))
+    builder = LatticeBuilder(net, start_cells(net, domain))
     with _deferred_interrupt() as interrupted:
         builder.run(progress, limit, interrupted)
     return builder.cells()
 
 
-def _start(net: Network, domain: Box | Orthant | Space | Polytope) -> Start:
+def start_cells(net: Network, domain: Box | Orthant | Space | Polytope) -> Start:
     if isinstance(domain, Box):
         return box_start(domain)
     start = fan_start(net, domain)
     if not (start.domain_signs > 0).any():
         return start
-    sides = _Builder(sides_network(domain), start)
+    sides = LatticeBuilder(sides_network(domain), start)
     sides.run(None, None, lambda: False)
     return _inside(sides, domain)
 
 
-def _inside(sides: _Builder, domain: Domain) -> Start:
+def _inside(sides: LatticeBuilder, domain: Domain) -> Start:
     """What is left of a fan where no side of the domain is positive."""
     cells = sides.cells()
     keep: list[BoolArray] = [np.asarray(~(cells.signs(k) > 0).any(axis=1)) for k in range(cells.dimension + 1)]
@@ -127,87 +117,7 @@ def _deferred_interrupt() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-class _HomogeneousBounds(BoundedArithmetic):
-    """Bounded floats on homogeneous coordinates: biases are multiplied by the last coordinate, t, ``(points, 1)``."""
-
-    def __init__(self, t: Bounded) -> None:
-        self.t = t
-
-    def affine(self, operator: LinearMap, bias: FloatArray | None, value: Bounded) -> Bounded:
-        value = super().affine(operator, None, value)
-        if bias is None:
-            return value
-        shift = self.t.value * bias
-        slip = np.where(shift == 0, 0.0, round_up(gamma(1) * np.abs(shift), 2)) + np.abs(bias) * self.t.error
-        return self.add([value, Bounded(shift, slip)])
-
-
-@dataclass(slots=True)
-class _Level:
-    """The cells of one dimension, in arrays that grow."""
-
-    start: IntArray
-    length: Any
-    pool: Any
-    masks: Any
-    link: Any
-    rank: Any
-    head: Any
-    count: int = 0
-    used: int = 0
-
-    @classmethod
-    def of(cls, facets: tuple[tuple[int, ...], ...]) -> _Level:
-        lengths = np.array([len(f) for f in facets], dtype=np.int32)
-        flat = np.array([x for f in facets for x in f], dtype=np.int32)
-        level = cls.empty()
-        level.reserve(len(facets), len(flat))
-        level.length[: len(facets)] = lengths
-        level.start[: len(facets)] = np.cumsum(lengths) - lengths
-        level.pool[: len(flat)] = flat
-        level.count, level.used = len(facets), len(flat)
-        return level
-
-    @classmethod
-    def empty(cls) -> _Level:
-        small = np.zeros(0, dtype=np.int32)
-        head = np.full(BLOCK, -1, dtype=np.int64)
-        return cls(np.zeros(0, np.int64), small, small, np.zeros((0, 3), np.uint64), small, small, head)
-
-    def reserve(self, cells: int, places: int) -> None:
-        """Room for so many more cells and entries of the pool."""
-        if self.count + cells > len(self.start):
-            size = 2 * (self.count + cells)
-            if self.count + cells > _MAX_CELLS:
-                raise TooLargeError(f"a complex of more than {_MAX_CELLS} cells of one dimension")
-            for name in ("start", "length", "link", "masks"):
-                setattr(self, name, grown(getattr(self, name), size))
-            rank = np.full(size, -1, dtype=np.int32)
-            rank[: len(self.rank)] = self.rank
-            self.rank = rank
-        if self.used + places > len(self.pool):
-            self.pool = grown(self.pool, 2 * (self.used + places))
-
-    @property
-    def arrays(self) -> tuple[Any, ...]:
-        return self.start, self.length, self.pool, self.masks, self.link
-
-    def incidence(self) -> Incidence:
-        indptr = np.zeros(self.count + 1, dtype=np.int64)
-        np.cumsum(self.length[: self.count], out=indptr[1:])
-        indices = np.empty(indptr[-1], dtype=np.int32)
-        kernels.compact(self.start, self.length, self.pool, indptr, indices)
-        return Incidence(indptr, indices)  # half the memory of 64-bit indices
-
-
-def grown(array: Any, size: int) -> Any:
-    """A larger array with the same beginning."""
-    larger = np.empty((size, *array.shape[1:]), dtype=array.dtype)
-    larger[: len(array)] = array
-    return larger
-
-
-class _Builder:
+class LatticeBuilder:
     """The lattice under construction.
 
     ``table`` and ``error`` hold, for every vertex, float values of all live values of the program and bounds of their
@@ -217,7 +127,7 @@ class _Builder:
     def __init__(self, net: Network, start: Start) -> None:
         self.net = net
         self.inputs, self.t = start.coordinates()
-        self.levels = [_Level.empty(), *(_Level.of(facets) for facets in start.boundary)]
+        self.levels = [Level.empty(), *(Level.of(facets) for facets in start.boundary)]
         self.sides = start.domain_signs.shape[1]
         self.levels[0].reserve(len(start.points), 0)
         self.levels[0].count = len(start.points)
@@ -265,7 +175,7 @@ class _Builder:
                     return
                 done += node.num_signs
             else:
-                arithmetic = BoundedArithmetic() if self.t is None else _HomogeneousBounds(self.t)
+                arithmetic = BoundedArithmetic() if self.t is None else HomogeneousBounds(self.t)
                 with np.errstate(over="ignore", invalid="ignore"):
                     values[index + 1] = step(node, values, arithmetic)
             for key in [k for k in values if k and self.last_use[k] <= index]:
@@ -285,19 +195,19 @@ class _Builder:
         self.complete = False
         self.signs[:, column:] = 0
 
-    def _begin_layer(self, index: int, node: PiecewiseLinear, values: dict[int, Bounded], begin: int) -> _Layer:
+    def _begin_layer(self, index: int, node: PiecewiseLinear, values: dict[int, Bounded], begin: int) -> Layer:
         """Lay out the table for this layer and certify the signs of its neurons at the vertices there are."""
         count = self.num_vertices
         keys = [k for k in sorted(values) if k in (0, node.source) or self.last_use[k] > index]
         parts = [values[k] for k in keys]
         if self.t is not None:
-            keys, parts = [*keys, _T], [*parts, self.t]
+            keys, parts = [*keys, T], [*parts, self.t]
         self.table = np.concatenate([p.value for p in parts], axis=1)
         self.error = np.concatenate([p.error for p in parts], axis=1)
         ends = np.cumsum([p.value.shape[1] for p in parts])
         slices = {k: slice(int(e) - p.value.shape[1], int(e)) for k, p, e in zip(keys, parts, ends, strict=True)}
-        copies = _proportional(self.net, node)
-        layer = _Layer(index, node.source, begin, begin + node.num_signs, slices, copies)
+        copies = proportional(self.net, node)
+        layer = Layer(index, node.source, begin, begin + node.num_signs, slices, copies)
         own = Bounded(self.table[:, slices[node.source]], self.error[:, slices[node.source]])
         signs = np.where(own.decided, np.sign(own.value), kernels.UNKNOWN).astype(np.int8)
         signs[:, node.linear] = 1
@@ -310,7 +220,7 @@ class _Builder:
         self.carrier[: edges.count] = edges.pool[: 2 * edges.count].reshape(-1, 2)
         return layer
 
-    def _decide(self, vertices: IntArray, layer: _Layer) -> None:
+    def _decide(self, vertices: IntArray, layer: Layer) -> None:
         """Decide open signs exactly; the floats of these vertices become as good as floats can be."""
         for some in np.array_split(vertices, len(vertices) // 256 + 1):
             if not len(some):
@@ -322,13 +232,13 @@ class _Builder:
             self.signs[some, layer.begin : layer.end] = np.where(own == kernels.UNKNOWN, signs, own)
             scales = self.exact.scales(some)
             for key, columns in layer.slices.items():
-                if key == _T:
+                if key == T:
                     t = np.array([float(self.exact.point(int(v))[-1] > 0) for v in some])
                     self.table[some, columns], self.error[some, columns] = t[:, None], 0.0
                 else:
                     self.table[some, columns], self.error[some, columns] = rounded(values[key], scales)
 
-    def _end_layer(self, layer: _Layer, node: PiecewiseLinear, values: dict[int, Bounded]) -> None:
+    def _end_layer(self, layer: Layer, node: PiecewiseLinear, values: dict[int, Bounded]) -> None:
         """Hand the values at all vertices, old and new, to the program, and apply the activation."""
         count = self.num_vertices
         signs = self.signs[:count, layer.begin : layer.end]
@@ -336,7 +246,7 @@ class _Builder:
             signs[:, copy] = sign * signs[:, original]
         for key, columns in layer.slices.items():
             part = Bounded(self.table[:count, columns], self.error[:count, columns])
-            if key == _T:
+            if key == T:
                 self.t = part
             else:
                 values[key] = part
@@ -355,7 +265,7 @@ class _Builder:
 
     # -- neurons -----------------------------------------------------------------------------------------------
 
-    def _split_all(self, layer: _Layer) -> Iterator[int]:
+    def _split_all(self, layer: Layer) -> Iterator[int]:
         """Split by the neurons of a layer, block by block; yields each column when the complex is whole again."""
         signs = self.signs[: self.num_vertices, layer.begin : layer.end]
         # A neuron with one sign at all vertices of the complex has it everywhere.
@@ -369,26 +279,26 @@ class _Builder:
                 level.head[:] = -1
                 kernels.enlist_all(level.count, level.masks, level.head, level.link)
             for bit, column in enumerate(block):
-                self._split(bit, int(column), block, layer)
+                self.split(bit, int(column), block, layer)
                 yield int(column)
 
-    def _split(self, bit: int, column: int, block: IntArray, layer: _Layer) -> None:
+    def split(self, bit: int, column: int, block: IntArray, layer: Layer) -> None:
         """Split every cell that the neuron crosses, vertices first, then from edges up to the top cells."""
-        crossed = [np.zeros(0, np.int32), *(self._crossed(level, bit) for level in self.levels[1:])]
+        crossed = [np.zeros(0, np.int32), *(self.crossed(level, bit) for level in self.levels[1:])]
         if not any(len(c) for c in crossed):
             return
         sizes = [len(c) for c in crossed] + [0]
         before = [level.count for level in self.levels]
         for k, level in enumerate(self.levels):
             level.reserve(sizes[k] + sizes[k + 1], 2 * (sizes[k] + sizes[k + 1]))
-        self._cut_edges(crossed[1], bit, column, block, layer)
+        self.cut(crossed[1], bit, column, block, layer)
         for k in range(2, self.dimension + 1):
             level, facets = self.levels[k], self.levels[k - 1]
             bases = (before[k], before[k - 1] + sizes[k - 1], before[k - 1], before[k - 2] + sizes[k - 2])
             done = 0
             while True:
                 done, level.used, facets.used = kernels.split_cells(
-                    crossed[k], done, bit, level.arrays, level.head, facets.arrays, facets.rank, facets.head,
+                    crossed[k], done, bit, level.arrays, level.head, facets.arrays, facets.head,
                     self.levels[k - 2].masks, bases, level.used, facets.used,
                 )  # fmt: skip
                 if done == sizes[k]:
@@ -400,24 +310,23 @@ class _Builder:
                 self.carrier[fresh] = facets.pool[2 * fresh.start : 2 * fresh.stop].reshape(-1, 2)
         for k, level in enumerate(self.levels):
             level.count += sizes[k] + sizes[k + 1]
-            kernels.forget(crossed[k], level.rank)
+            kernels.forget(crossed[k], level.masks)
 
     @staticmethod
-    def _crossed(level: _Level, bit: int) -> Any:
+    def crossed(level: Level, bit: int) -> Any:
         out = np.empty(256, dtype=np.int32)
-        while (count := kernels.drain(level.head[bit], level.link, level.rank, out)) < 0:
+        while (count := kernels.drain(level.head[bit], level.link, level.masks, out)) < 0:
             out = np.empty(8 * len(out), dtype=np.int32)
         return out[:count]
 
-    def _cut_edges(self, edges: Any, bit: int, column: int, block: IntArray, layer: _Layer) -> None:
+    def cut(self, edges: Any, bit: int, column: int, block: IntArray, layer: Layer) -> None:
         level, vertices = self.levels[1], self.levels[0]
         first, minus = vertices.count, level.count
         last = first + len(edges)
         if last > len(self.table):
             for name in ("table", "error", "signs", "parents"):
                 setattr(self, name, grown(getattr(self, name), 2 * last))
-        if len(level.start) > len(self.carrier):
-            self.carrier = grown(self.carrier, len(level.start))
+        self.grow_carrier()
         where = (layer.begin, layer.end, layer.slices[layer.source].start)
         unsure = np.empty(len(edges), dtype=np.int64)
         count = kernels.cut_edges(
@@ -429,6 +338,11 @@ class _Builder:
         kernels.vertex_masks(self.signs, block, first, last, vertices.masks)
         kernels.split_edges(edges, bit, level.arrays, self.carrier, level.head, vertices.masks, first, minus)
         level.used = 2 * (minus + len(edges))
+
+    def grow_carrier(self) -> None:
+        """As much room for the carriers of edges as for the edges themselves."""
+        if len(self.levels[1].start) > len(self.carrier):
+            self.carrier = grown(self.carrier, len(self.levels[1].start))
 
     # -- result ------------------------------------------------------------------------------------------------
 
@@ -483,45 +397,3 @@ class _Builder:
         for v, (a, b, _) in enumerate(self.parents[: self.num_vertices]):
             rays[v] = (rays[a] and rays[b]) if a >= 0 else self.exact.point(v)[-1] == 0
         return rays
-
-
-@dataclass(frozen=True, slots=True)
-class _Layer:
-    """One activation: its node, the value it acts on, its columns of the sign table, where live values stand in the
-    float table, and neurons that are multiples of earlier ones (neuron -> (earlier neuron, sign))."""
-
-    index: int
-    source: int
-    begin: int
-    end: int
-    slices: dict[int, slice]
-    copies: dict[int, tuple[int, int]]
-
-
-def _proportional(net: Network, node: PiecewiseLinear) -> dict[int, tuple[int, int]]:
-    """Neurons of a dense layer whose row is a multiple of an earlier one: they vanish together, so one is enough."""
-    affine = net.nodes[node.source - 1] if node.source else None
-    if not (isinstance(affine, Affine) and isinstance(affine.operator, Dense)):
-        return {}
-    bias = np.zeros(affine.operator.out_size) if affine.offset is None else affine.offset
-    rows = np.concatenate([affine.operator.coefficients, bias[:, None]], axis=1)
-    largest = np.abs(rows).argmax(axis=1)
-    pivot = rows[np.arange(len(rows)), largest]
-    with np.errstate(all="ignore"):
-        # Multiples of a row have almost the same key; a pair that the key misses only costs time.
-        key = np.nan_to_num(rows / pivot[:, None]) @ np.cos(np.arange(rows.shape[1]))
-    order = np.argsort(key)
-    near = np.diff(key[order]) < 1e-9
-    suspects = np.union1d(order[:-1][near], order[1:][near])
-    first: dict[tuple[int, ...], tuple[int, int]] = {}
-    copies: dict[int, tuple[int, int]] = {}
-    for j in suspects.tolist():
-        row = reduced(tuple(int(x) for x in integer_rows(rows[j])))
-        lead = next((x for x in row if x), 0)
-        if lead == 0 or node.linear[j]:
-            continue
-        sign = 1 if lead > 0 else -1
-        original, its_sign = first.setdefault(tuple(sign * x for x in row), (j, sign))
-        if original != j:
-            copies[j] = (original, sign * its_sign)
-    return copies

@@ -1,10 +1,10 @@
 """Compiled kernels of the lattice engine: how cells are split by one neuron.
 
 A level holds the cells of one dimension: ``start`` and ``length`` cut their facets out of ``pool``. ``masks[c]`` are
-three words of 64 bits, one bit for each neuron at work: it is positive somewhere on the cell, negative somewhere, zero
-at some vertex. A cell is crossed by a neuron if its first two bits are set. Crossed cells wait in linked lists
-(``head`` by neuron, ``link`` by cell), so that a neuron costs only the cells it splits. While a neuron is at work,
-``rank[c]`` is the place of cell c among the cells it splits, and -1 for all others.
+four words of 32 bits. The first three have one bit for each neuron at work: it is positive somewhere on the cell,
+negative somewhere, zero at some vertex. A cell is crossed by a neuron if its first two bits are set. Crossed cells
+wait in linked lists (``head`` by neuron, ``link`` by cell), so that a neuron costs only the cells it splits. While a
+neuron is at work, the fourth word is 1 + the place of the cell among those it splits, and 0 for all others.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ UNKNOWN = 2
 def _lowest(word: Any) -> int:
     """Index of the lowest bit of a non-zero word."""
     position = 0
-    while not word & np.uint64(0xFF):
-        word >>= np.uint64(8)
+    while not word & 0xFF:
+        word >>= 8
         position += 8
-    while not word & np.uint64(1):
-        word >>= np.uint64(1)
+    while not word & 1:
+        word >>= 1
         position += 1
     return position
 
 
 @numba.njit(cache=True, inline="always")
-def _enlist(cell: int, masks: Any, head: Any, link: Any) -> None:
+def enlist(cell: int, masks: Any, head: Any, link: Any) -> None:
     """Put the cell on the list of the first neuron that crosses it, if any."""
     crossed = masks[cell, 0] & masks[cell, 1]
     if crossed:
@@ -47,9 +47,9 @@ def _enlist(cell: int, masks: Any, head: Any, link: Any) -> None:
 def vertex_masks(signs: Any, columns: Any, first: int, count: int, masks: Any) -> None:
     """Masks of vertices ``first, ..., count - 1``: bit b is the sign in column ``columns[b]``."""
     for v in range(first, count):
-        positive, negative, zero = np.uint64(0), np.uint64(0), np.uint64(0)
+        positive, negative, zero = np.uint32(0), np.uint32(0), np.uint32(0)
         for b in range(len(columns)):
-            bit = np.uint64(1) << np.uint64(b)
+            bit = np.uint32(1) << np.uint32(b)
             sign = signs[v, columns[b]]
             if sign > 0:
                 positive |= bit
@@ -57,31 +57,31 @@ def vertex_masks(signs: Any, columns: Any, first: int, count: int, masks: Any) -
                 negative |= bit
             else:
                 zero |= bit
-        masks[v, 0], masks[v, 1], masks[v, 2] = positive, negative, zero
+        masks[v, 0], masks[v, 1], masks[v, 2], masks[v, 3] = positive, negative, zero, 0
 
 
 @numba.njit(cache=True)
 def cell_masks(start: Any, length: Any, pool: Any, facet_masks: Any, count: int, masks: Any) -> None:
     """Masks of all cells of a level from those of their facets."""
     for c in range(count):
-        positive, negative, zero = np.uint64(0), np.uint64(0), np.uint64(0)
+        positive, negative, zero = np.uint32(0), np.uint32(0), np.uint32(0)
         for k in range(start[c], start[c] + length[c]):
             f = pool[k]
             positive |= facet_masks[f, 0]
             negative |= facet_masks[f, 1]
             zero |= facet_masks[f, 2]
-        masks[c, 0], masks[c, 1], masks[c, 2] = positive, negative, zero
+        masks[c, 0], masks[c, 1], masks[c, 2], masks[c, 3] = positive, negative, zero, 0
 
 
 @numba.njit(cache=True)
 def enlist_all(count: int, masks: Any, head: Any, link: Any) -> None:
     """Put every crossed cell of a level on its list."""
     for c in range(count):
-        _enlist(c, masks, head, link)
+        enlist(c, masks, head, link)
 
 
 @numba.njit(cache=True)
-def drain(first: int, link: Any, rank: Any, out: Any) -> int:
+def drain(first: int, link: Any, masks: Any, out: Any) -> int:
     """Write the list that begins at ``first`` to ``out`` and number its cells; returns how many, or -1 if more."""
     count = 0
     cell = first
@@ -89,17 +89,17 @@ def drain(first: int, link: Any, rank: Any, out: Any) -> int:
         if count == len(out):
             return -1
         out[count] = cell
-        rank[cell] = count
         count += 1
+        masks[cell, 3] = count
         cell = link[cell]
     return count
 
 
 @numba.njit(cache=True)
-def forget(cells: Any, rank: Any) -> None:
+def forget(cells: Any, masks: Any) -> None:
     """End of the round: no cell is being split."""
     for c in cells:
-        rank[c] = -1
+        masks[c, 3] = 0
 
 
 @numba.njit(cache=True, error_model="numpy")  # 0 / 0 is NaN, and NaN is undecided
@@ -169,7 +169,7 @@ def split_edges(
 ) -> None:
     """Cut the edges at the new vertices ``vertex, ...``; an edge keeps its positive part, ``minus, ...`` the other."""
     start, length, ends, masks, link = level
-    word = np.uint64(1) << np.uint64(bit)
+    word = np.uint32(1) << np.uint32(bit)
     for q in range(len(edges)):
         e, m, p = edges[q], minus + q, vertex + q
         u, v = ends[2 * e], ends[2 * e + 1]
@@ -182,13 +182,14 @@ def split_edges(
         for k in range(3):
             masks[e, k] = vertex_mask[u, k] | vertex_mask[p, k]
             masks[m, k] = vertex_mask[p, k] | vertex_mask[v, k]
-        _enlist(e, masks, head, link)
-        _enlist(m, masks, head, link)
+        masks[m, 3] = 0
+        enlist(e, masks, head, link)
+        enlist(m, masks, head, link)
 
 
 @numba.njit(cache=True)
 def split_cells(  # noqa: PLR0915  # one pass over the facets; a call per part would be slower
-    cells: Any, done: int, bit: int, level: Any, head: Any, facet_level: Any, facet_rank: Any, facet_head: Any,
+    cells: Any, done: int, bit: int, level: Any, head: Any, facet_level: Any, facet_head: Any,
     ridge_masks: Any, bases: Any, used: int, facet_used: int,
 ) -> Any:  # fmt: skip
     """Split cells ``done, ...`` of the list: c becomes c+ (in its place), c- and c0, the last one a level below.
@@ -201,7 +202,7 @@ def split_cells(  # noqa: PLR0915  # one pass over the facets; a call per part w
     start, length, pool, masks, link = level
     facet_start, facet_length, facet_pool, facet_masks, facet_link = facet_level
     minus_base, zero_base, facet_minus, facet_zero = bases
-    word = np.uint64(1) << np.uint64(bit)
+    word = np.uint32(1) << np.uint32(bit)
     keep = np.empty(64, dtype=pool.dtype)
     for q in range(done, len(cells)):
         c = cells[q]
@@ -219,11 +220,11 @@ def split_cells(  # noqa: PLR0915  # one pass over the facets; a call per part w
         facet_start[zero] = facet_used
         start[minus] = used
         plus_size = 0
-        p0, p1, p2 = np.uint64(0), np.uint64(0), np.uint64(0)
-        n0, n1, n2 = np.uint64(0), np.uint64(0), np.uint64(0)
+        p0, p1, p2 = np.uint32(0), np.uint32(0), np.uint32(0)
+        n0, n1, n2 = np.uint32(0), np.uint32(0), np.uint32(0)
         for k in range(begin, begin + size):
             f = pool[k]
-            r = facet_rank[f]
+            r = np.int64(facet_masks[f, 3]) - 1
             if r >= 0:
                 facet_pool[facet_used] = facet_zero + r
                 facet_used += 1
@@ -248,19 +249,19 @@ def split_cells(  # noqa: PLR0915  # one pass over the facets; a call per part w
                 n1 |= facet_masks[f, 1]
                 n2 |= facet_masks[f, 2]
         facet_length[zero] = facet_used - facet_start[zero]
-        z0, z1, z2 = np.uint64(0), np.uint64(0), np.uint64(0)
+        z0, z1, z2 = np.uint32(0), np.uint32(0), np.uint32(0)
         for k in range(facet_start[zero], facet_used):
             g = facet_pool[k]
             z0 |= ridge_masks[g, 0]
             z1 |= ridge_masks[g, 1]
             z2 |= ridge_masks[g, 2]
-        facet_masks[zero, 0], facet_masks[zero, 1], facet_masks[zero, 2] = z0, z1, z2
-        _enlist(zero, facet_masks, facet_head, facet_link)
+        facet_masks[zero, 0], facet_masks[zero, 1], facet_masks[zero, 2], facet_masks[zero, 3] = z0, z1, z2, 0
+        enlist(zero, facet_masks, facet_head, facet_link)
         pool[used] = zero
         used += 1
         length[minus] = used - start[minus]
-        masks[minus, 0], masks[minus, 1], masks[minus, 2] = n0 | z0, n1 | z1, n2 | z2
-        _enlist(minus, masks, head, link)
+        masks[minus, 0], masks[minus, 1], masks[minus, 2], masks[minus, 3] = n0 | z0, n1 | z1, n2 | z2, 0
+        enlist(minus, masks, head, link)
         keep[plus_size] = zero
         plus_size += 1
         if plus_size > size:
@@ -270,7 +271,7 @@ def split_cells(  # noqa: PLR0915  # one pass over the facets; a call per part w
         for k in range(plus_size):
             pool[begin + k] = keep[k]
         masks[c, 0], masks[c, 1], masks[c, 2] = p0 | z0, p1 | z1, p2 | z2
-        _enlist(c, masks, head, link)
+        enlist(c, masks, head, link)
     return len(cells), used, facet_used
 
 

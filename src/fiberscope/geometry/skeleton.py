@@ -1,0 +1,178 @@
+"""Vertices, edges and their sign vectors alone: edge subdivision, for when the faces above are too many to keep.
+
+A neuron that crosses a polygon crosses two of its edges (in general position), and joins the two new vertices by a new
+edge. A polygon need not be stored for that: it is known by its sign vector, and that of an edge on it differs in one
+entry only, which is zero on the edge (A. Berzins, *Polyhedral complex extraction from ReLU networks using edge
+subdivision*, 2023). Here sign vectors meet in a hash table of sums of random words, and what would not be safe is seen:
+every polygon must be met exactly twice, and every vertex must lie on exactly n hyperplanes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+
+from fiberscope.errors import InputError, NotGenericError
+from fiberscope.geometry import lattice_kernels as kernels
+from fiberscope.geometry.domains import Domain, Plane
+from fiberscope.geometry.lattice import LatticeBuilder, start_cells
+from fiberscope.geometry.lattice_levels import Layer
+from fiberscope.geometry.lattice_start import Start, on_slice
+from fiberscope.network.network import Network
+from fiberscope.numerics.floats import FloatArray, IntArray, SignArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Skeleton:
+    """Vertices ``(V, n)``, edges ``(E, 2)`` by their ends, and certified signs ``(V, num_signs)`` at the vertices."""
+
+    points: FloatArray
+    edges: Any
+    vertex_signs: SignArray
+    exact_decisions: int = 0
+
+    @property
+    def edge_signs(self) -> SignArray:
+        """Sign vectors of the edges: of both ends, where one is zero that of the other."""
+        a, b = self.edges.T
+        return np.asarray(self.vertex_signs[a] | self.vertex_signs[b])
+
+    def __repr__(self) -> str:
+        return f"Skeleton({len(self.points)} vertices, {len(self.edges)} edges)"
+
+
+def skeleton(net: Network, domain: Domain) -> Skeleton:
+    """Vertices and edges of the complex of ``net`` on a bounded domain.
+
+    Raises :class:`NotGenericError` where a vertex lies on more than n hyperplanes; :func:`fiberscope.regions` builds
+    the whole complex there.
+
+    >>> from fiberscope.geometry.domains import Box
+    >>> skeleton(Network([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]]), Box.cube(2))
+    Skeleton(9 vertices, 12 edges)
+    """
+    if isinstance(domain, Plane):
+        net, domain = on_slice(net, domain)
+    start = start_cells(net, domain)
+    if not start.bounded:
+        raise InputError(f"skeleton: expected a bounded domain, got {domain}")
+    builder = _SkeletonBuilder(net, start)
+    builder.run(None, None, lambda: False)
+    builder.check_simple()
+    edges = builder.levels[1]
+    return Skeleton(
+        points=builder.inputs.value,
+        edges=edges.pool[: 2 * edges.count].reshape(-1, 2).copy(),
+        vertex_signs=np.ascontiguousarray(builder.signs[: builder.num_vertices, builder.sides :]),
+        exact_decisions=builder.exact_decisions,
+    )
+
+
+class _SkeletonBuilder(LatticeBuilder):
+    """A lattice of two levels; polygons are found by their signs."""
+
+    def __init__(self, net: Network, start: Start) -> None:
+        super().__init__(net, start)
+        self.n = self.dimension
+        self.levels = self.levels[:2]
+        # Any words would do; these are fixed so that a run can be repeated.
+        words = np.random.default_rng(20230501).integers(0, 2**63, (self.signs.shape[1], 3), dtype=np.int64)
+        self.words = words.view(np.uint64)
+
+    def split(self, bit: int, column: int, block: IntArray, layer: Layer) -> None:
+        """Cut the edges that the neuron crosses, and join the new vertices that share a polygon."""
+        edges, vertices = self.levels[1], self.levels[0]
+        crossed = self.crossed(edges, bit)
+        if not len(crossed):
+            return
+        first, count = vertices.count, len(crossed)
+        ends = edges.pool.reshape(-1, 2)[crossed]
+        vertices.reserve(count, 0)
+        edges.reserve(count, 2 * count)
+        self.cut(crossed, bit, column, block, layer)
+        vertices.count += count
+        edges.count += count
+        kernels.forget(crossed, edges.masks)
+        pairs = np.empty((count * (self.n - 1), 2), dtype=np.int32)
+        size = 1 << int(4 * count * max(1, self.n - 1)).bit_length()
+        found = _join(ends, self.signs, column, self.sides, self.words, first, np.zeros(size, np.uint64),
+                      np.zeros(size, np.int32), pairs)  # fmt: skip
+        if found < 0:
+            raise NotGenericError("skeleton: a polygon is crossed in more or less than two edges")
+        self._add_edges(pairs[:found])
+
+    def _add_edges(self, pairs: Any) -> None:
+        edges, vertices = self.levels[1], self.levels[0]
+        first, last = edges.count, edges.count + len(pairs)
+        edges.reserve(len(pairs), 2 * len(pairs))
+        self.grow_carrier()
+        edges.pool[2 * first : 2 * last] = pairs.reshape(-1)
+        edges.start[first:last], edges.length[first:last] = 2 * np.arange(first, last), 2
+        self.carrier[first:last] = pairs
+        _new_edges(first, last, edges.pool, vertices.masks, edges.masks, edges.head, edges.link)
+        edges.count, edges.used = last, 2 * last
+
+    def check_simple(self) -> None:
+        """Raise unless every vertex lies on exactly n hyperplanes, sides of the domain included."""
+        zeros = (self.signs[: self.num_vertices] == 0).sum(axis=1)
+        if (zeros != self.n).any():
+            v = int(np.flatnonzero(zeros != self.n)[0])
+            where = np.flatnonzero(self.signs[v, self.sides :] == 0).tolist()
+            raise NotGenericError(f"skeleton: expected {self.n} hyperplanes at every vertex, got {zeros[v]}: {where}")
+
+
+@numba.njit(cache=True)
+def _new_edges(first: int, last: int, ends: Any, vertex_mask: Any, masks: Any, head: Any, link: Any) -> None:
+    for e in range(first, last):
+        for k in range(3):
+            masks[e, k] = vertex_mask[ends[2 * e], k] | vertex_mask[ends[2 * e + 1], k]
+        masks[e, 3] = 0
+        kernels.enlist(e, masks, head, link)
+
+
+@numba.njit(cache=True)
+def _join(
+    ends: Any, signs: Any, upto: int, sides: int, words: Any, first: int, keys: Any, found: Any, pairs: Any
+) -> int:
+    """Pairs of new vertices on one polygon each; -1 if some polygon is not met exactly twice.
+
+    ``keys`` and ``found`` are a hash table: the polygon's key, and 1 + the vertex that met it first, or -1 when a
+    second one came.
+    """
+    cover = len(keys) - 1
+    count = met = 0
+    zeros = np.empty(signs.shape[1], dtype=np.int64)
+    for q in range(len(ends)):
+        u, v = ends[q, 0], ends[q, 1]
+        key = np.uint64(0)
+        many = 0
+        for j in range(upto):
+            sign = signs[u, j] | signs[v, j]
+            key += words[j, sign + 1]
+            if sign == 0:
+                zeros[many] = j
+                many += 1
+        for k in range(many):
+            j = zeros[k]
+            for side in (-1, 1):
+                if side > 0 and j < sides:
+                    continue
+                face = key - words[j, 1] + words[j, side + 1]
+                face = face if face else np.uint64(1)
+                place = np.int64(face & np.uint64(cover))
+                while keys[place] and keys[place] != face:
+                    place = (place + 1) & cover
+                met += 1
+                if not keys[place]:
+                    keys[place] = face
+                    found[place] = first + q + 1
+                elif found[place] < 0 or count == len(pairs):
+                    return -1
+                else:
+                    pairs[count, 0], pairs[count, 1] = found[place] - 1, first + q
+                    count += 1
+                    found[place] = -1
+    return count if met == 2 * count else -1
