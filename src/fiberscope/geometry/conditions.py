@@ -173,8 +173,23 @@ def _every_pattern(net: Network) -> BoolArray | None:
     if len(free) > 30 or 1 << len(free) > MAX_PATTERNS:
         return None
     patterns = np.ones((1 << len(free), net.num_signs), dtype=bool)
-    patterns[:, free] = np.array(list(product((False, True), repeat=len(free))), dtype=bool).reshape(-1, len(free))
+    for row, active in enumerate(product((False, True), repeat=len(free))):
+        patterns[row, free] = active
     return patterns
+
+
+def _single_units(net: Network) -> BoolArray:
+    """Patterns that single out one unit in each of two layers in a row: their products are zero where a weight is."""
+    parts = layer_slices(net)
+    rows = []
+    for before, after in pairwise(parts):
+        for i, j in product(range(before.start, before.stop), range(after.start, after.stop)):
+            row = np.zeros(net.num_signs, dtype=bool)
+            row[[part.start for part in parts]] = True
+            row[before], row[after] = False, False
+            row[[i, j]] = True
+            rows.append(row | net.linear_entries)
+    return np.array(rows, dtype=bool).reshape(-1, net.num_signs)
 
 
 def ranks_are_maximal(net: Network, patterns: BoolArray, where: str) -> Condition:
@@ -182,8 +197,12 @@ def ranks_are_maximal(net: Network, patterns: BoolArray, where: str) -> Conditio
     if not net.is_chain:
         return Condition(None, "not asked: masked products are those of a plain chain of layers")
     every = _every_pattern(net)
-    found = masked_ranks(net, patterns if every is None else every)
-    masks = f"the {len(patterns)} masks that {where}" if every is None else f"all {len(every)} masks"
+    if every is None:
+        found = masked_ranks(net, np.concatenate([patterns, _single_units(net)]))
+        masks = f"the {len(patterns)} masks that {where} and those that single out two units"
+    else:
+        found = masked_ranks(net, every)
+        masks = f"all {len(every)} masks"
     part = "" if found.complete else ", cut short by the limit"
     whole = found.complete and every is not None
     return _judge([str(failure) for failure in found.failures], f"{found.checked} products under {masks}{part}", whole)
