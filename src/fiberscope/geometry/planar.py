@@ -183,9 +183,8 @@ class _Engine:
         step, last = self.switches[switch], switch == len(self.switches) - 1
         live = {key: value for key, value in mesh.values.items() if key == XY or not last}
         finer = build(mesh, found, len(self.arranger.stages) - 1, self.switches[:switch], live)
-        pairs = self.pairs[switch]
-        if isinstance(step, MaxPool) and pairs is not None:
-            finer.signs[-1] = pool_signs(step, finer.signs[-1][:, : len(pairs)])
+        if isinstance(step, MaxPool):
+            finer.signs[-1] = pool_signs(step, finer.signs[-1])
             finer = merged(finer, mesh.num_vertices)
         if last:
             return finer

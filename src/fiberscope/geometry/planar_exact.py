@@ -16,6 +16,7 @@ from typing import Any
 import flint
 import numpy as np
 
+from fiberscope.geometry.planar_faces import compare_windows
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense, Operator
 from fiberscope.network.run import winners
@@ -53,7 +54,8 @@ def _plus(a: Dyadic, b: Dyadic) -> Dyadic:
 State = tuple[int, dict[int, Dyadic], list[ObjectArray]]
 """The index of a switch, the values needed from there on, and the functionals of all switches up to this one."""
 
-_MOST_STATES = 1 << 12
+_MOST_INTEGERS = 1 << 21
+"""How many integers the states of an exact program may hold before they are dropped."""
 
 
 class ExactProgram:
@@ -68,12 +70,14 @@ class ExactProgram:
         self.last_use = {source: k for k, node in enumerate(nodes) for source in node.sources}
         self._maps: dict[int, Any] = {}
         self._states: dict[bytes, State] = {}
+        self._held = 0
 
     def functionals(self, signs: Sequence[SignArray]) -> list[ObjectArray]:
         """The rows whose signs are taken, ``(3, n)`` per switch, for as many switches as signs are given plus one."""
         keys = list(accumulate((part.tobytes() for part in signs), initial=b""))
-        if len(self._states) >= _MOST_STATES:
+        if self._held > _MOST_INTEGERS:
             self._states.clear()
+            self._held = 0
         if b"" not in self._states:
             rows = Dyadic(_fmpz(np.array([[1, 0], [0, 1], [0, 0]], dtype=object)), 0)
             self._states[b""] = self._onward(0, {0: rows}, [])
@@ -92,6 +96,7 @@ class ExactProgram:
             values[index + 1] = self._plain(node, values)
             index += 1
         rows = values[node.source].integers
+        self._held += 2 * rows.size
         live = {key: value for key, value in values.items() if self.last_use.get(key, -1) >= index}
         return index, live, [*found, rows if isinstance(node, PiecewiseLinear) else _pairs(node, rows)]
 
@@ -175,22 +180,19 @@ def _pairs(node: MaxPool, rows: ObjectArray) -> ObjectArray:
 
 
 def pool_signs(node: MaxPool, pair_signs: SignArray) -> SignArray:
-    """Signs of all window entries ``(points, num_signs)`` from those of the differences of :func:`window_pairs`."""
+    """Signs of all window entries ``(points, num_signs)`` from those of the differences of :func:`window_pairs`.
+
+    Columns of ``pair_signs`` beyond the pairs are not read.
+    """
     pairs, windows = window_pairs(node), node.windows
     size = int(np.prod(node.in_shape))
-    keys = pairs[:, 0] * size + pairs[:, 1]
-    result = np.ones((len(pair_signs), *windows.shape), dtype=np.int8)
-    for j in range(windows.shape[1]):
-        for i in range(windows.shape[1]):
-            if i == j:
-                continue
-            both = (windows[:, i] >= 0) & (windows[:, j] >= 0)
-            a, b = windows[both, j], windows[both, i]
-            column = np.searchsorted(keys, np.minimum(a, b) * size + np.maximum(a, b))
-            sign = pair_signs[:, column] * np.where(a < b, 1, -1).astype(np.int8)
-            result[:, both, j] = np.minimum(result[:, both, j], sign)
-    result[:, windows < 0] = -1
-    return result.reshape(len(pair_signs), windows.size)
+    a, b = windows[:, :, None], windows[:, None, :]
+    wanted = np.minimum(a, b) * size + np.maximum(a, b)
+    column = np.searchsorted(pairs[:, 0] * size + pairs[:, 1], np.where((a < 0) | (b < 0) | (a == b), -1, wanted))
+    column = np.where((a < 0) | (b < 0) | (a == b), -1, column)
+    result = np.empty((len(pair_signs), windows.size), dtype=np.int8)
+    compare_windows(pair_signs, windows, column, result)
+    return result
 
 
 def cross(a: Triple, b: Triple) -> Triple:

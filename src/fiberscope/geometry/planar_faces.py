@@ -321,3 +321,44 @@ def rectify(z: Any, s: Any, r2: Any, out: Any, size: Any, live: Any) -> None:
             total += x * x
             spread += r2[j] if on else 0.0
         size[v], live[v] = total, spread
+
+
+@numba.njit(cache=True, nogil=True)
+def compare_windows(pair_signs: Any, windows: Any, column: Any, out: Any) -> None:
+    """Sign of every window entry against the best of the others: the least of its signs against each.
+
+    ``column[w, j, i]`` is the column of the pair of entries ``j`` and ``i``, -1 where one of them is absent.
+    """
+    size = windows.shape[1]
+    for v in range(pair_signs.shape[0]):
+        for w in range(windows.shape[0]):
+            for j in range(size):
+                least = 1
+                for i in range(size):
+                    if column[w, j, i] >= 0:
+                        x = pair_signs[v, column[w, j, i]]
+                        least = min(least, x if windows[w, j] < windows[w, i] else -x)
+                out[v, w * size + j] = least if windows[w, j] >= 0 else -1
+
+
+@numba.njit(cache=True, nogil=True)
+def lowest_signs(indptr: Any, loop_v: Any, signs: Any, out: Any) -> None:
+    """The least sign of every entry among the vertices of each polygon."""
+    for f in range(indptr.shape[0] - 1):
+        for j in range(signs.shape[1]):
+            out[f, j] = 1
+        for i in range(indptr[f], indptr[f + 1]):
+            v = loop_v[i]
+            for j in range(signs.shape[1]):
+                out[f, j] = min(out[f, j], signs[v, j])
+
+
+@numba.njit(cache=True, nogil=True)
+def same_losers(beside: Any, low: Any, out: Any) -> None:
+    """Whether the two polygons beside an edge have the same entries that lose."""
+    for e in range(beside.shape[0]):
+        a, b = beside[e, 0], beside[e, 1]
+        same = True
+        for j in range(low.shape[1]):
+            same &= (low[a, j] < 0) == (low[b, j] < 0)
+        out[e] = same

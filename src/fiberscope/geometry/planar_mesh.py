@@ -14,6 +14,7 @@ from scipy.sparse.csgraph import connected_components
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.planar_exact import Triple, cross, dot, sign
+from fiberscope.geometry.planar_faces import lowest_signs, same_losers
 from fiberscope.geometry.planar_values import Tracked
 from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, U
@@ -200,11 +201,11 @@ def merged(mesh: Mesh, old_vertices: int) -> Mesh:
     """
     if len(mesh.ends) == mesh.num_refined:
         return mesh
-    lost = np.minimum.reduceat(mesh.signs[-1][mesh.loop_v], mesh.indptr[:-1], axis=0) < 0
+    low = np.empty((mesh.num_polygons, mesh.signs[-1].shape[1]), dtype=np.int8)
+    lowest_signs(mesh.indptr, mesh.loop_v, mesh.signs[-1], low)
     twin, beside = _twins(mesh)
     spurious = np.zeros(len(mesh.ends), dtype=bool)
-    new = np.arange(mesh.num_refined, len(mesh.ends))
-    spurious[new] = (lost[beside[new, 0]] == lost[beside[new, 1]]).all(axis=1)
+    same_losers(beside[mesh.num_refined :], low, spurious[mesh.num_refined :])
     following = np.arange(1, len(mesh.loop_v) + 1)
     following[mesh.indptr[1:] - 1] = mesh.indptr[:-1]
     entries, indptr = _outlines(mesh.loop_e, following, twin, spurious)
