@@ -14,8 +14,9 @@ from fiberscope.errors import InputError, NotGenericError, UnsupportedModelError
 from fiberscope.geometry import traversal_kernels as kernels
 from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
 from fiberscope.geometry.lattice import lattice_cells
-from fiberscope.geometry.traversal import Labels, Region, count_by_traversal, pack, traverse, unpack
+from fiberscope.geometry.traversal import Region, count_by_traversal, traverse
 from fiberscope.geometry.traversal_exact import ExactCell, fraction
+from fiberscope.geometry.traversal_labels import Labels, pack, unpack
 from fiberscope.geometry.traversal_rows import copies, exact_functionals, functionals, is_open
 from fiberscope.network.actions import permute, rescale
 from fiberscope.network.network import Network

@@ -30,9 +30,9 @@ from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Box, Domain
 from fiberscope.geometry.lattice import lattice_cells
 from fiberscope.geometry.sampling_kernels import split
-from fiberscope.geometry.traversal import Labels, pack
-from fiberscope.geometry.traversal_exact import ExactCell, fraction
+from fiberscope.geometry.traversal_exact import ExactCell, fraction, towards
 from fiberscope.geometry.traversal_kernels import ABSENT, FACET, OPEN
+from fiberscope.geometry.traversal_labels import Labels, pack
 from fiberscope.geometry.traversal_rows import Sides, check, copies, exact_functionals, functionals, is_open, start
 from fiberscope.network.network import Network, Seed
 from fiberscope.network.nodes import Add, Affine, Concat, Node
@@ -289,13 +289,8 @@ class _Population:
         behind = cell.beyond(last)
         if behind is None:
             return ABSENT
-        centre = cell.centre()
-        inside = sum((a * v for a, v in zip(own, centre, strict=False)), own[-1])
-        outside = sum((a * v for a, v in zip(own, behind, strict=False)), own[-1])
-        share = inside / (inside - outside)
-        steps = [share + (1 - share) * fraction(0.5**j) for j in range(1, 52, 2)]
-        targets = [[_float(a + t * (b - a)) for a, b in zip(centre, behind, strict=True)] for t in steps]
-        return self._point(r, k, -int(signs[k]), np.array(targets), far)
+        targets = towards(own, cell.centre(), behind)
+        return self._point(r, k, -int(signs[k]), targets, far)
 
     def _leave_hyperplane(self, r: int, k: int, far: FloatArray) -> int:
         x = self.X[r]
@@ -314,10 +309,6 @@ class _Population:
             return ABSENT
         out[:] = targets[np.flatnonzero(good)[0]]
         return FACET
-
-
-def _float(q: Any) -> float:
-    return int(q.p) / int(q.q)
 
 
 # --- uniform points ----------------------------------------------------------------------------------------------

@@ -24,17 +24,15 @@ from typing import Any
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from fiberscope.errors import InputError
 from fiberscope.geometry import traversal_kernels as kernels
 from fiberscope.geometry.domains import Domain
-from fiberscope.geometry.traversal_exact import ExactCell, fraction
+from fiberscope.geometry.traversal_exact import ExactCell, fraction, towards
+from fiberscope.geometry.traversal_labels import Labels, Words, distinct, known_neighbours, pack, unpack
 from fiberscope.geometry.traversal_rows import Sides, check, copies, exact_functionals, functionals, start
 from fiberscope.network.network import AffineMap, Network, Seed
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
-
-Words = npt.NDArray[np.uint64]
 
 Progress = Callable[[int, int], Any]
 """Called as ``progress(explored, found)`` now and then; may raise ``KeyboardInterrupt`` to stop."""
@@ -296,7 +294,7 @@ class _Search:
         signs = unpack(words, self.net.num_signs)
         rows, kinds = self._rows(signs)
         if not self.facets:
-            kernels.known_neighbours(words, self.flips[: self.net.num_signs], kinds, *self.seen.arrays)
+            known_neighbours(words, self.flips[: self.net.num_signs], kinds, *self.seen.arrays)
         state = np.empty(kinds.shape, dtype=np.int8)
         beyond = np.empty((*kinds.shape, 2 * X.shape[1]))
         low, high, bounded = self.sides.low, self.sides.high, self.sides.bounded
@@ -344,7 +342,7 @@ class _Search:
             open_ = ~self.seen.contain(words)
             pairs, expected, words, vague = pairs[open_], expected[open_], words[open_], vague[open_]
             # two cells may lead to one neighbour: one point will do, unless zeros may change on the way
-            tries = np.concatenate([np.flatnonzero(vague), np.flatnonzero(~vague)[_distinct(words[~vague])]])
+            tries = np.concatenate([np.flatnonzero(vague), np.flatnonzero(~vague)[distinct(words[~vague])]])
             if not len(tries):
                 continue
             near = beyond[pairs[tries, 0], pairs[tries, 1]]
@@ -418,11 +416,7 @@ class _Search:
         self, signs: SignArray, inner: list[Any], far: list[Any], row: list[Any], group: tuple[int, ...]
     ) -> bool:
         """Find the neighbour on the segment from an inner point to one behind the facet of ``group``."""
-        inside = sum((a * v for a, v in zip(row, inner, strict=False)), row[-1])
-        outside = sum((a * v for a, v in zip(row, far, strict=False)), row[-1])
-        cross = inside / (inside - outside)
-        shares = [cross + (1 - cross) * fraction(0.5**k) for k in range(1, 52, 2)]
-        points = np.array([[_float(a + t * (b - a)) for a, b in zip(inner, far, strict=True)] for t in shares])
+        points = towards(row, inner, far)
         loose = signs == 0
         loose[list(group)] = True
         good, found = self._behind(points, np.broadcast_to(signs, (len(points), len(signs))), loose)
@@ -447,73 +441,3 @@ class _Search:
 def _facet(group: tuple[int, ...], neurons: int) -> Facet:
     sides = [i - neurons for i in group if i >= neurons]
     return Facet(tuple(int(i) for i in group if i < neurons), sides[0] if sides else None)
-
-
-# --- labels ------------------------------------------------------------------------------------------------------
-
-
-def pack(signs: SignArray) -> Words:
-    """Sign vectors ``(count, N)`` in two bits per entry, ``(count, words)``: which are positive, which are zero.
-
-    >>> unpack(pack(np.array([[1, 0, -1]], dtype=np.int8)), 3)
-    array([[ 1,  0, -1]], dtype=int8)
-    """
-    bits = np.concatenate([np.packbits(signs > 0, axis=1), np.packbits(signs == 0, axis=1)], axis=1)
-    words = np.zeros((len(signs), max(1, -(-bits.shape[1] // 8)) * 8), dtype=np.uint8)
-    words[:, : bits.shape[1]] = bits
-    return words.view(np.uint64)
-
-
-def unpack(words: Words, size: int) -> SignArray:
-    """The sign vectors ``(count, size)`` again."""
-    half = -(-size // 8)
-    raw = np.ascontiguousarray(words).view(np.uint8)
-    positive = np.unpackbits(raw[:, :half], axis=1, count=size).astype(np.int8)
-    zero = np.unpackbits(raw[:, half : 2 * half], axis=1, count=size).astype(np.int8)
-    return np.asarray(2 * positive + zero - 1, dtype=np.int8)
-
-
-class Labels:
-    """A set of labels, kept in full in one open-addressed table."""
-
-    def __init__(self, words: int) -> None:
-        self.arrays = (np.zeros((1024, words), dtype=np.uint64), np.zeros(1024, dtype=np.bool_))
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    @property
-    def nbytes(self) -> int:
-        return sum(array.nbytes for array in self.arrays)
-
-    def add(self, labels: Words) -> BoolArray:
-        """Put labels in; gives which were new (the first of equal ones)."""
-        table, used = self.arrays
-        size = len(used)
-        while self._count + len(labels) > 0.6 * size:
-            size *= 2
-        if size > len(used):
-            self.arrays = (np.zeros((size, table.shape[1]), dtype=np.uint64), np.zeros(size, dtype=np.bool_))
-            kernels.insert(table[used], *self.arrays, np.empty(self._count, dtype=np.bool_))
-        fresh = np.empty(len(labels), dtype=np.bool_)
-        self._count += kernels.insert(labels, *self.arrays, fresh)
-        return fresh
-
-    def contain(self, labels: Words) -> BoolArray:
-        """Which labels are in."""
-        found = np.empty(len(labels), dtype=np.bool_)
-        kernels.contains(labels, *self.arrays, found)
-        return found
-
-
-def _distinct(words: Words) -> IntArray:
-    """Indices of the first of equal rows."""
-    if not len(words):
-        return np.zeros(0, dtype=np.int64)
-    keys = np.ascontiguousarray(words).view([("", words.dtype)] * words.shape[1]).ravel()
-    return np.asarray(np.unique(keys, return_index=True)[1])
-
-
-def _float(q: Any) -> float:
-    return int(q.p) / int(q.q)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import flint
+import numpy as np
 
 from fiberscope.numerics.floats import FloatArray
 
@@ -96,6 +97,20 @@ class ExactCell:
             p[j] = flint.fmpq(int(j == e))
         self.free[e] = r
         self._visited.append([row[-1] for row in self.point])
+
+
+def towards(row: Sequence[Any], inner: Sequence[Any], far: Sequence[Any]) -> FloatArray:
+    """Float points behind the zero set of a row, ever closer to it, on the segment from an inner point to a far one.
+
+    >>> towards([1, 0], [1], [-1])[:2].tolist()  # zero at 0
+    [[-0.5], [-0.125]]
+    """
+    inside = sum((a * v for a, v in zip(row, inner, strict=False)), flint.fmpq(row[-1]))
+    outside = sum((a * v for a, v in zip(row, far, strict=False)), flint.fmpq(row[-1]))
+    cross = inside / (inside - outside)
+    shares = [cross + (1 - cross) * fraction(0.5**k) for k in range(1, 64, 2)]
+    points = [[a + t * (b - a) for a, b in zip(inner, far, strict=True)] for t in shares]
+    return np.array([[int(q.p) / int(q.q) for q in point] for point in points])
 
 
 def _classes(gradients: list[Row], constants: list[Any]) -> list[tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""Compiled kernels of the traversal: which rows of a cell are its facets, and the set of cells that were seen.
+"""The compiled kernel of the traversal: which rows of a cell are its facets.
 
 A cell is ``h_k(x) >= 0`` for all rows k, with an inner point at hand. Its dictionary writes every row, and every
 coordinate, as an affine function of n *free* quantities: at first the coordinates, then, pivot by pivot, rows that are
@@ -385,65 +385,3 @@ def cells(H: Any, E: Any, kinds: Any, X: Any, low: Any, high: Any, bounded: bool
                     beyond[r, use[k], c] = behind[k, c]
         pivots += int(centre[n])
     return pivots
-
-
-# --- the set of cells seen ----------------------------------------------------------------------------------------
-
-
-@compiled
-def _slot(words: Any, table: Any, used: Any) -> Any:
-    """Where the words are, or the empty slot where they would go."""
-    size = used.size
-    h = np.uint64(0x9E3779B97F4A7C15)
-    for w in range(words.size):
-        h ^= words[w]
-        h *= np.uint64(0xBF58476D1CE4E5B9)
-        h ^= h >> np.uint64(29)
-        h *= np.uint64(0x94D049BB133111EB)
-        h ^= h >> np.uint64(32)
-    slot = np.int64(h & np.uint64(size - 1))
-    while used[slot]:
-        same = True
-        for w in range(words.size):
-            if table[slot, w] != words[w]:
-                same = False
-                break
-        if same:
-            return slot
-        slot = (slot + 1) & (size - 1)
-    return slot
-
-
-@compiled
-def insert(labels: Any, table: Any, used: Any, fresh: Any) -> int:
-    """Put labels ``(count, words)`` in; ``fresh`` tells which were new. Returns how many were."""
-    count = 0
-    for r in range(len(labels)):
-        slot = _slot(labels[r], table, used)
-        fresh[r] = not used[slot]
-        if fresh[r]:
-            used[slot] = True
-            for w in range(table.shape[1]):
-                table[slot, w] = labels[r, w]
-            count += 1
-    return count
-
-
-@compiled
-def contains(labels: Any, table: Any, used: Any, found: Any) -> None:
-    """Which labels ``(count, words)`` are in."""
-    for r in range(len(labels)):
-        found[r] = used[_slot(labels[r], table, used)]
-
-
-@compiled
-def known_neighbours(labels: Any, flips: Any, kinds: Any, table: Any, used: Any) -> None:
-    """Turn WANTED rows into SKIP if the cell with that row flipped, ``label ^ flips[row]``, was seen."""
-    words = np.empty(labels.shape[1], np.uint64)
-    for r in range(len(labels)):
-        for k in range(len(flips)):
-            if kinds[r, k] == WANTED:
-                for w in range(words.size):
-                    words[w] = labels[r, w] ^ flips[k, w]
-                if used[_slot(words, table, used)]:
-                    kinds[r, k] = SKIP
