@@ -25,8 +25,8 @@ from fiberscope.numerics.rank import ExactRank, exact_rank
 class Sampled:
     """A batch without its points on kinks: certified signs, and which points share a sign vector.
 
-    ``region`` numbers the sign vectors in order of first appearance, ``(points,)``; ``counts`` says how many points each
-    has. ``on_boundary`` are the indices, in the batch that was given, of the points that were left out.
+    ``region`` numbers the sign vectors in order of first appearance, ``(points,)``; ``counts`` says how many points
+    each has. ``on_boundary`` are the indices, in the batch that was given, of the points that were left out.
     """
 
     X: FloatArray
@@ -66,7 +66,7 @@ def kinks(net: Network, signs: SignArray) -> BoolArray:
     Inputs of a pooling window that share the maximum are no kink if all of them are off behind a ReLU: they stay zero
     when the parameters move a little.
     """
-    zero = signs == 0
+    zero: BoolArray = np.asarray(signs == 0)
     start, off = 0, {}
     for index, node in enumerate(net.nodes):
         if isinstance(node, PiecewiseLinear):
@@ -74,10 +74,11 @@ def kinks(net: Network, signs: SignArray) -> BoolArray:
             off[index + 1] = (part < 0) & (node.slopes == 0)
             start += node.num_signs
         elif isinstance(node, MaxPool):
-            part = zero[:, start : start + node.num_signs].reshape(len(signs), *node.windows.shape)
+            ties = zero[:, start : start + node.num_signs].reshape(len(signs), *node.windows.shape)
             if node.source in off:
                 dead = off[node.source][:, np.maximum(node.windows, 0)]
-                part &= ~(~part | dead).all(axis=2, keepdims=True)
+                harmless = (~ties | dead).all(axis=2, keepdims=True)
+                zero[:, start : start + node.num_signs] = (ties & ~harmless).reshape(len(signs), -1)
             start += node.num_signs
     return zero
 
@@ -113,7 +114,7 @@ def residue_rows(net: Network, X: FloatArray, signs: SignArray, prime: int) -> R
 
 
 def exact_jacobian_rank(net: Network, found: Sampled, upper: int | None = None, seed: int = 0) -> ExactRank:
-    """Rank over the rationals; one prime is enough where its rank meets a proven ``upper`` bound, else two are drawn."""
+    """Rank over the rationals; one prime is enough where its rank meets a proven ``upper`` bound, else two."""
     keep = spanning_points(found)
     X, signs = found.X[keep], found.signs[keep]
     bits = entry_bits(net, X)

@@ -115,5 +115,5 @@ def check_size(rows: int, columns: int, limit: int, copies: int = 1) -> None:
     if need > limit:
         raise TooLargeError(
             f"a {rows} x {columns} Jacobian needs {need / 2**30:.1f} GiB here, the limit is {limit / 2**30:.1f} GiB; "
-            "take fewer points, raise limit=, or ask fiberscope.dimension.spectrum.kernel_spectrum, which never forms it"
+            "take fewer points, raise limit=, or ask kernel_spectrum(net, X), which never forms it"
         )

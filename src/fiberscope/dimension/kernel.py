@@ -7,6 +7,7 @@ The derivative with respect to a dense layer is an outer product, so the kernel 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -20,15 +21,21 @@ from fiberscope.errors import InputError, TooLargeError
 from fiberscope.network.network import Network
 from fiberscope.network.operators import Dense
 from fiberscope.numerics.arrays import batch, real_array
-from fiberscope.numerics.floats import FloatArray
+from fiberscope.numerics.floats import BoolArray, FloatArray
 
-_STRIP_BYTES = 1 << 19
-"""Size of the strips in which a kernel is summed: two of them stay in a core's cache."""
+_STRIP_BYTES = 1 << 18
+"""Size of the strips in which narrow layers are summed: three of them stay in a core's cache."""
+
+_WIDE = 48
+"""Inner products from this length on are limited by arithmetic and not by memory."""
+
+_TALL = 1024
+"""Rows of the strips in which wide layers are summed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Term:
-    """``(delta delta'^T) * (inputs inputs'^T)``; a factor that is None is 1.
+    """``(delta delta'^T) * (inputs inputs'^T + plus)``; without inputs the second factor is ``plus``.
 
     ``delta`` is ``(points * outputs, width)``, or ``(outputs, width)`` where ``constant``; ``inputs`` is ``(points,
     width)``.
@@ -36,7 +43,18 @@ class Term:
 
     delta: tuple[FloatArray, FloatArray]
     inputs: tuple[FloatArray, FloatArray] | None
+    plus: int
     constant: bool
+
+    @property
+    def square(self) -> bool:
+        """Whether both factors are products of a matrix with its own transpose."""
+        return self.delta[0] is self.delta[1] and (self.inputs is None or self.inputs[0] is self.inputs[1])
+
+    @property
+    def width(self) -> int:
+        """Length of the longer inner product: what the cost per entry depends on."""
+        return int(max(self.delta[0].shape[1], 0 if self.inputs is None else self.inputs[0].shape[1]))
 
 
 def ntk(net: Any, X: Any, Y: Any = None, *, limit: int = LIMIT) -> Any:
@@ -45,8 +63,8 @@ def ntk(net: Any, X: Any, Y: Any = None, *, limit: int = LIMIT) -> Any:
     With ``n`` outputs, entry ``(i * n + o, j * n + p)`` belongs to output ``o`` at ``X[i]`` and output ``p`` at
     ``Y[j]``; ``K.reshape(len(X), n, len(Y), n)`` takes the indices apart. Signs are those of :func:`jacobian`.
 
-    Dense layers enter as products of Gram matrices (also where layers share parameters), other layers as the Gram matrix
-    of their own columns of the Jacobian. For a torch module blocks of the Jacobian are multiplied, never all of it.
+    Dense layers enter as products of Gram matrices (also where layers share parameters), other layers as the Gram
+    matrix of their own columns of the Jacobian. For a torch module blocks of the Jacobian are multiplied.
 
     Parameters
     ----------
@@ -87,7 +105,7 @@ def _check(rows: int, columns: int, limit: int) -> None:
         raise TooLargeError(
             f"a {rows} x {columns} kernel needs {8 * rows * columns / 2**30:.1f} GiB, the limit is "
             f"{limit / 2**30:.1f} GiB; take fewer points, raise limit=, or ask "
-            "fiberscope.dimension.spectrum.kernel_spectrum, which never forms it"
+            "kernel_spectrum(net, X), which never forms it"
         )
 
 
@@ -121,24 +139,22 @@ def _factored(found: list[tuple[Use, Use]], points: int, others: int) -> Term:
     """One product of Gram matrices for all parameters that meet at the same pair of layers."""
     a, b = found[0]
     constant = len(a.delta) == len(b.delta) == 1
-    delta = (_rows(a, points, constant), _rows(b, others, constant))
+    left = _rows(a, points, constant)
+    delta = (left, left if a.delta is b.delta else _rows(b, others, constant))
     weights = [pair for pair in found if pair[0].operator is not None]
-    biases = len(found) - len(weights)
-    if not weights and biases == 1 and not constant:
-        return Term(delta, None, constant)
-    # A column of ones turns A A^T into A A^T + 1: the bias for the price of one more product.
-    extra = [np.sqrt(biases)] if biases else []
-    left, right = (
-        _joined([*(pair[side].inputs for pair in weights), *(np.full((count, 1), x) for x in extra)])
-        for side, count in ((0, points), (1, others))
-    )
-    return Term(delta, (left, right), constant)
+    plus = len(found) - len(weights)
+    if not weights:
+        return Term(delta, None, plus, constant)
+    # Several weights meet at one layer only if they share its input and its result: their inputs stand side by side.
+    sides = [_joined([pair[side].inputs for pair in weights]) for side in (0, 1)]
+    return Term(delta, (sides[0], sides[1]), plus, constant)
 
 
 def _rows(use: Use, points: int, constant: bool) -> FloatArray:
-    _, outputs, width = use.delta.shape
-    delta = use.delta if constant else np.broadcast_to(use.delta, (points, outputs, width))
-    return np.ascontiguousarray(delta).reshape(-1, width)
+    lead, outputs, width = use.delta.shape
+    if constant or lead == points:
+        return np.asarray(use.delta.reshape(-1, width))
+    return np.broadcast_to(use.delta, (points, outputs, width)).reshape(-1, width)
 
 
 def _joined(parts: list[FloatArray]) -> FloatArray:
@@ -147,7 +163,7 @@ def _joined(parts: list[FloatArray]) -> FloatArray:
 
 def _gram(group: list[tuple[Use, Use]], points: int, others: int) -> Term:
     """The columns of one parameter, formed."""
-    blocks = []
+    blocks: list[FloatArray] = []
     for side, count in ((0, points), (1, others)):
         if side == 1 and all(a is b for a, b in group):
             blocks.append(blocks[0])
@@ -161,81 +177,120 @@ def _gram(group: list[tuple[Use, Use]], points: int, others: int) -> Term:
             add_block(use, block[:, :, use.start : use.start + size_of(use)], FLOAT, use.start not in written)
             written.add(use.start)
         blocks.append(block.reshape(count * outputs, size))
-    return Term((blocks[0], blocks[1]), None, constant=False)
+    return Term((blocks[0], blocks[1]), None, 1, constant=False)
 
 
 def sum_terms(terms: list[Term], sizes: tuple[int, int, int], symmetric: bool) -> FloatArray:
-    """The sum, strip by strip of the rows; of a symmetric kernel only the strips from the diagonal on."""
+    """The sum, strip by strip of the rows; of a symmetric kernel only the strips from the diagonal on.
+
+    Long inner products want tall strips, so that the matrix product is at its best; short ones want strips that stay in
+    the cache. So the two kinds are summed one after the other.
+    """
     points, others, outputs = sizes
     result = np.empty((points * outputs, others * outputs))
-    step = max(1, min(points, max(64, _STRIP_BYTES // (8 * others * outputs)) // outputs))
-    work = np.empty(2 * step * outputs * others * outputs)
+    wide = [term for term in terms if term.width >= _WIDE]
+    narrow = [term for term in terms if term.width < _WIDE]
+    tall = max(1, _TALL // outputs)
+    flat = max(1, min(tall, max(32, _STRIP_BYTES // (8 * others * outputs)) // outputs))
+    fresh = True
+    for group, step in ((wide, tall), (narrow, flat)):
+        if group:
+            _sweep(group, result, sizes, min(points, step), symmetric, fresh)
+            fresh = False
+    if fresh:
+        result[...] = 0.0
+    step = outputs * min(points, flat if narrow else tall)
+    # In one strip NumPy computes A A^T as a symmetric product; pairs of different uses are transposes of each other
+    # only up to rounding.
+    if symmetric and (step < len(result) or not all(term.square for term in terms)):
+        _mirror(result, step)
+    return result
+
+
+def _sweep(
+    terms: list[Term], result: FloatArray, sizes: tuple[int, int, int], step: int, symmetric: bool, fresh: bool
+) -> None:
+    points, others, outputs = sizes
+    work = np.empty(step * outputs * others * outputs * (2 - (fresh and len(terms) == 1)))
     for first in range(0, points, step):
         rows = slice(first, min(first + step, points))
         columns = slice(first if symmetric else 0, others)
         strip = result[first * outputs : rows.stop * outputs, columns.start * outputs :]
-        _strip(terms, rows, columns, outputs, strip, work)
-        if symmetric and rows.stop < others:
-            beyond = (rows.stop - first) * outputs
-            result[rows.stop * outputs :, first * outputs : rows.stop * outputs] = strip[:, beyond:].T
-        if symmetric:
-            _mirror(strip[:, : (rows.stop - first) * outputs])
-    return result
+        for number, term in enumerate(terms):
+            _add_term(term, rows, columns, outputs, strip, work, fresh and number == 0)
 
 
-def _mirror(block: FloatArray) -> None:
-    """Make a diagonal block symmetric to the last bit: a product of a matrix with its transpose need not be."""
-    lower = np.tril_indices(len(block), -1)
-    block[lower] = block.T[lower]
+def _mirror(result: FloatArray, step: int) -> None:
+    """Copy what lies above the diagonal below it, in blocks; what lies below was not computed."""
+    size = len(result)
+    for first in range(0, size, step):
+        end = min(first + step, size)
+        block = result[first:end, first:end]
+        # A product of a matrix with its transpose need not be symmetric to the last bit.
+        np.copyto(block, block.T, where=_below(end - first))
+        if end < size:
+            result[end:, first:end] = result[first:end, end:].T
 
 
-def _strip(terms: list[Term], rows: slice, columns: slice, outputs: int, strip: FloatArray, work: FloatArray) -> None:
-    size = strip.size
-    product, factor = work[:size].reshape(strip.shape), work[size : 2 * size]
+@lru_cache(maxsize=8)
+def _below(size: int) -> BoolArray:
+    return np.tri(size, k=-1, dtype=bool)
+
+
+def _add_term(
+    term: Term, rows: slice, columns: slice, outputs: int, strip: FloatArray, work: FloatArray, fresh: bool
+) -> None:
+    """Add one term to a strip, or write it if ``fresh``; ``work`` holds what is computed on the way."""
     m, n = rows.stop - rows.start, columns.stop - columns.start
-    fresh = True
-    for term in terms:
-        target = strip if fresh else product
-        gram = None
-        if term.inputs is not None:
-            gram = factor[: m * n].reshape(m, n)
-            np.matmul(term.inputs[0][rows], term.inputs[1][columns].T, out=gram)
-        if term.constant:
-            _constant(term.delta[0] @ term.delta[1].T, gram, outputs, target)
+    gram: Any = None
+    if term.inputs is not None or term.constant:
+        gram = work[: m * n].reshape(m, n)
+        if term.inputs is None:
+            gram[...] = term.plus
         else:
-            left = term.delta[0][rows.start * outputs : rows.stop * outputs]
-            right = term.delta[1][columns.start * outputs : columns.stop * outputs]
-            np.matmul(left, right.T, out=target)
-            if gram is not None and outputs == 1:
-                np.multiply(target, gram, out=target)
-            elif gram is not None:
-                blocks = target.reshape(m, outputs, n * outputs)
-                np.multiply(blocks, np.repeat(gram, outputs, axis=1)[:, None, :], out=blocks)
-        if not fresh:
-            strip += product
-        fresh = False
+            np.matmul(term.inputs[0][rows], term.inputs[1][columns].T, out=gram)
+            if term.plus:
+                gram += term.plus
+    if term.constant:
+        _add_constant(term.delta[0] @ term.delta[1].T, gram, outputs, strip, fresh)
+        return
+    size = strip.size
+    target = strip if fresh else work[len(work) - size :].reshape(strip.shape)
+    left = term.delta[0][rows.start * outputs : rows.stop * outputs]
+    right = term.delta[1][columns.start * outputs : columns.stop * outputs]
+    np.matmul(left, right.T, out=target)
+    if gram is None:
+        if term.plus != 1:
+            target *= term.plus
+    elif outputs == 1:
+        target *= gram
+    else:
+        blocks = target.reshape(m, outputs, n * outputs) if target is not strip else None
+        spread = np.repeat(gram, outputs, axis=1)
+        if blocks is None:
+            for o in range(outputs):
+                target[o::outputs] *= spread
+        else:
+            blocks *= spread[:, None, :]
+    if not fresh:
+        strip += target
+
+
+def _add_constant(matrix: FloatArray, gram: FloatArray, outputs: int, strip: FloatArray, fresh: bool) -> None:
+    """``matrix[o, p] * gram[i, j]``: the last layer, whose delta is the same at all points."""
     if fresh:
         strip[...] = 0.0
-
-
-def _constant(matrix: FloatArray, gram: Any, outputs: int, target: FloatArray) -> None:
-    """``matrix[o, p] * gram[i, j]``: the last layer, whose delta is the same at all points."""
-    if outputs == 1:
-        np.multiply(gram, matrix[0, 0], out=target)
-        return
-    m, n = gram.shape
-    target[...] = 0.0
-    blocks = target.reshape(m, outputs, n, outputs)
     for o, p in np.argwhere(matrix):
-        blocks[:, o, :, p] = matrix[o, p] * gram
+        part = strip[o::outputs, p::outputs]
+        part += gram if matrix[o, p] == 1 else matrix[o, p] * gram
 
 
 def effective_rank(K: Any) -> float:
-    r"""A rank for spectra that decay: :math:`\exp(-\sum_i p_i \log p_i)` with :math:`p_i = \lambda_i / \sum_j \lambda_j`.
+    r"""A rank for spectra that decay: :math:`\exp(-\sum p_i \log p_i)` with :math:`p_i = \lambda_i / \sum_j \lambda_j`.
 
-    ``K`` is a symmetric, positive semidefinite matrix, such as a tangent kernel. The value lies between 1 and the rank; it
-    is ``r`` for ``r`` equal eigenvalues. Eigenvalues below zero, which only rounding makes, count as zero; the matrix of
-    zeros has effective rank 0. It is no lower bound of a rank in the sense of linear algebra, only of its size.
+    ``K`` is a symmetric, positive semidefinite matrix, such as a tangent kernel. The value lies between 1 and the rank;
+    it is ``r`` for ``r`` equal eigenvalues. Eigenvalues below zero, which only rounding makes, count as zero; a matrix
+    of zeros has effective rank 0.
 
     References
     ----------
@@ -253,7 +308,7 @@ def effective_rank(K: Any) -> float:
     # Float32 kernels come in too; their two halves differ by more than float64 would allow.
     if not np.allclose(matrix, matrix.T, rtol=1e-4, atol=1e-5 * scale):
         raise InputError("K: expected a symmetric matrix (the tangent kernel of one batch with itself)")
-    return spectral_rank(np.linalg.eigvalsh(matrix))
+    return spectral_rank(np.asarray(np.linalg.eigvalsh(matrix), dtype=np.float64))
 
 
 def spectral_rank(eigenvalues: FloatArray) -> float:

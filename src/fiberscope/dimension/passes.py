@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,8 +23,7 @@ from fiberscope.numerics.arithmetic import gather
 from fiberscope.numerics.floats import IntArray, SignArray
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Use:
+class Use(NamedTuple):
     """One place at which a parameter enters.
 
     ``delta`` is ``(points or 1, outputs, size)``: the derivative of every output with respect to the result of the
@@ -94,7 +94,12 @@ def forward(net: Network, X: Any, ring: Ring, signs: SignArray | None) -> Forwar
 
 
 def _slopes(node: PiecewiseLinear, ring: Ring) -> Any:
-    return ring.take(node.slopes) if node.slopes.any() else None
+    return ring.take(node.slopes) if _leaky(node) else None
+
+
+@lru_cache(maxsize=1024)
+def _leaky(node: PiecewiseLinear) -> bool:
+    return bool(node.slopes.any())
 
 
 def gate(value: Any, gates: tuple[Any, Any], ring: Ring) -> Any:
@@ -148,18 +153,20 @@ def backward(net: Network, found: Forward, ring: Ring, delta: Any) -> list[Use]:
 def _affine(
     node: Affine, inputs: Sequence[Any], delta: Any, deltas: dict[int, Any], result: list[Use], ring: Ring
 ) -> None:
-    full = node.operator.out_shape
-    if node.bias is not None and node.bias_name is not None:
+    operator = node.operator
+    full = operator.out_shape
+    if node.bias_name is not None and node.bias is not None:
         result.append(Use(node.bias_name, 0, None, node.bias.shape, full, None, delta))
-    stages = node.operator.stages()
-    starts = np.cumsum([0, *(stage.coefficients.size for stage in stages)])
+    stages = operator.stages()
+    end = 0 if len(stages) == 1 else operator.coefficients.size
     for k in range(len(stages) - 1, -1, -1):
+        own = stages[k].coefficients
+        end = max(0, end - own.size)
         if node.weight_name is not None:
-            shape = stages[k].coefficients.shape
-            result.append(Use(node.weight_name, int(starts[k]), stages[k], shape, full, inputs[k], delta))
+            result.append(Use(node.weight_name, end, stages[k], own.shape, full, inputs[k], delta))
         if k > 0 or node.source > 0:  # nothing is asked about the network's input
-            rows = ring.adjoint(stages[k], np.ascontiguousarray(delta).reshape(-1, delta.shape[2]))
-            delta = rows.reshape(delta.shape[0], delta.shape[1], -1)
+            lead, functions, size = delta.shape
+            delta = ring.adjoint(stages[k], delta.reshape(lead * functions, size)).reshape(lead, functions, -1)
     if node.source > 0:
         _send(deltas, node.source, delta, ring)
 

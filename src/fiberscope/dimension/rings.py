@@ -60,14 +60,18 @@ class FloatRing:
     def apply(self, stage: Operator, rows: Any) -> Any:
         if self.dtype is not np.float64:
             return (
-                rows @ self._matrix(stage).T if isinstance(stage, Dense) else self.take(stage.apply(np.float64(rows)))
+                rows @ self._matrix(stage).T
+                if isinstance(stage, Dense)
+                else self.take(stage.apply(rows.astype(np.float64)))
             )
         return stage.apply(rows)
 
     def adjoint(self, stage: Operator, rows: Any) -> Any:
         if self.dtype is not np.float64:
             return (
-                rows @ self._matrix(stage) if isinstance(stage, Dense) else self.take(stage.adjoint(np.float64(rows)))
+                rows @ self._matrix(stage)
+                if isinstance(stage, Dense)
+                else self.take(stage.adjoint(rows.astype(np.float64)))
             )
         return stage.adjoint(rows)
 

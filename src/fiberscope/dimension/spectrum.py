@@ -30,8 +30,8 @@ class KernelSpectrum:
 
     ``eigenvalues`` are the leading ones that Lanczos' method found, largest first; each lies within its entry of
     ``errors`` of a true eigenvalue. ``trace`` is the sum of all. The effective rank is ``effective_rank`` give or take
-    ``standard_error`` (over the random vectors), and it lies between ``lower`` and ``upper`` if no leading eigenvalue was
-    missed. ``products`` counts products with the kernel.
+    ``standard_error`` (over the random vectors); it is below ``upper``, and above ``lower`` unless a leading eigenvalue
+    was missed (a second copy of a multiple one can be). ``products`` counts products with the kernel.
     """
 
     eigenvalues: FloatArray = field(repr=False)
@@ -129,12 +129,16 @@ class Krylov:
         top = np.argsort(values)[::-1][:count]
         # The residual of a Ritz pair is the remainder times the last entry; rounding adds a few units of the largest.
         errors = self.remainder * np.abs(local[-1, top]) + 1e-14 * np.abs(values).max(initial=0.0)
-        return values[top], local[:, top].T @ self.basis, errors
+        return np.asarray(values[top], dtype=np.float64), np.asarray(local[:, top].T @ self.basis), np.asarray(errors)
 
 
 def lanczos(product: Product, start: FloatArray, steps: int) -> Krylov:
-    """Lanczos' method with full reorthogonalisation (C. Lanczos, J. Res. Nat. Bur. Stand. 45, 1950)."""
+    """Lanczos' method with full reorthogonalisation (C. Lanczos, J. Res. Nat. Bur. Stand. 45, 1950).
+
+    ``steps`` is at most the dimension.
+    """
     length = float(np.linalg.norm(start))
+    rng = np.random.default_rng(0)
     basis = np.zeros((steps, len(start)))
     diagonal, beside = [], []
     vector, remainder = start / length if length else start, 0.0
@@ -145,12 +149,17 @@ def lanczos(product: Product, start: FloatArray, steps: int) -> Krylov:
         for _ in range(2):  # twice is enough
             image = image - basis[: k + 1].T @ (basis[: k + 1] @ image)
         remainder = float(np.linalg.norm(image))
-        if k + 1 == steps or remainder <= 1e-14 * max(np.abs(diagonal)):
+        if k + 1 == steps:
             break
+        if remainder <= 1e-14 * max(np.abs(diagonal)):
+            # An invariant subspace: go on beside it, where further copies of multiple eigenvalues are.
+            image = rng.normal(size=len(start))
+            for _ in range(2):
+                image = image - basis[: k + 1].T @ (basis[: k + 1] @ image)
+            remainder = 0.0
         beside.append(remainder)
-        vector = image / remainder
-    done = len(diagonal)
-    return Krylov(basis[:done], np.array(diagonal), np.array(beside[: done - 1]), remainder)
+        vector = image / np.linalg.norm(image)
+    return Krylov(basis, np.array(diagonal), np.array(beside), remainder)
 
 
 def _entropy(shares: FloatArray) -> float:
@@ -167,11 +176,12 @@ def _between(values: FloatArray, trace: float, size: int) -> tuple[float, float]
     known, places = _entropy(shares), size - len(values)
     if rest == 0 or places == 0:
         return float(np.exp(known)), float(np.exp(known))
-    smallest = float(shares[-1]) if shares[-1] > 0 else rest
-    whole = int(rest // smallest)
-    packed = _entropy(np.array([*[smallest] * whole, rest - whole * smallest]))
-    spread = _entropy(np.full(places, rest / places))
-    return float(np.exp(known + packed)), float(np.exp(known + max(spread, packed)))
+    spread = -rest * np.log(rest / places)
+    smallest = max(float(shares[-1]), rest / places)
+    whole = rest // smallest
+    left = rest - whole * smallest
+    packed = -whole * smallest * np.log(smallest) - (left * np.log(left) if left > 0 else 0.0)
+    return float(np.exp(known + min(packed, spread))), float(np.exp(known + spread))
 
 
 def _estimated(

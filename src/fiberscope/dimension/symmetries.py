@@ -1,8 +1,8 @@
 """The hidden equivalence group of a batch, and what it does to the parameter infinitesimally.
 
 ``G_hid = GL(n_1) x ... x GL(n_{L-1})`` acts by ``(W_l, b_l) -> (g_l W_l g_{l-1}^{-1}, g_l b_l)``. On a batch the
-elements that commute with the activation do not change the outputs: positive diagonal ones on neurons that switch, all of
-``GL`` on the block of neurons that act linearly. Beyond the group, linear neurons may be translated, and all weights
+elements that commute with the activation do not change the outputs: positive diagonal ones on neurons that switch, all
+of ``GL`` on the block of neurons that act linearly. Beyond the group, linear neurons may be translated, and all weights
 of a dead neuron are free. Every tangent vector of these lies in the kernel of the Jacobian.
 """
 
@@ -23,7 +23,7 @@ from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArra
 from fiberscope.numerics.modular import Residues, random_primes, rank_mod, subtract_mod
 
 WORK = 4 * 10**9
-"""Products that the rank of the infinitesimal action may cost; above it only rescalings and dead neurons are counted."""
+"""Products that the rank of the infinitesimal action may cost; above, only rescalings and dead neurons count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,7 @@ def _translations(net: Network, k: int, linear: IntArray, d: FloatArray, ring: M
 def _places(net: Network, k: int) -> IntArray:
     """Columns of the entries of ``W_{k+1}``, in its shape."""
     node = net.nodes[2 * k]
-    assert isinstance(node, Affine) and node.weight_name is not None  # noqa: S101, PT018  # acts_freely_on
+    assert isinstance(node, Affine) and node.weight_name is not None  # acts_freely_on
     shape = net.weights[k].shape
     return offsets(net)[node.weight_name] + np.arange(shape[0] * shape[1]).reshape(shape)
 

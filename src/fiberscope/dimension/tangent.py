@@ -20,7 +20,7 @@ _CHUNK_BYTES = 1 << 27
 
 
 class TangentMap:
-    """``J(X)`` as the map from directions ``(D,)`` of the parameters to changes ``(points * out_size,)`` of the outputs.
+    """``J(X)`` as the map from directions ``(D,)`` of the parameters to changes ``(points * out_size,)`` of outputs.
 
     One product costs about as much as two evaluations of the network, one with the transpose as much as a gradient.
     """
@@ -103,7 +103,7 @@ def _gradient(use: Use, points: int) -> FloatArray:
     """The derivative of a use, summed over the points, flat."""
     delta = np.broadcast_to(use.delta, (points, 1, use.delta.shape[2]))[:, 0]
     if isinstance(use.operator, Dense):
-        return (delta.T @ use.inputs).reshape(-1)
+        return np.asarray(delta.T @ use.inputs).reshape(-1)
     if isinstance(use.operator, Convolution):
         return _kernel_gradient(use.operator, delta, use.inputs)
     block = np.empty((points, 1, size_of(use)))
@@ -137,7 +137,7 @@ def kernel_diagonal(net: Network, X: FloatArray) -> FloatArray:
         diagonal = np.zeros((len(part), net.out_size))
         for term in kernel_terms(found, found, len(part), len(part)):
             lengths = np.einsum("ij,ij->i", *term.delta).reshape(-1, net.out_size)
-            factor = 1.0 if term.inputs is None else np.einsum("ij,ij->i", *term.inputs)[:, None]
+            factor = term.plus + (0.0 if term.inputs is None else np.einsum("ij,ij->i", *term.inputs)[:, None])
             diagonal += lengths * factor
         parts.append(diagonal.reshape(-1))
     return np.concatenate(parts)

@@ -1,4 +1,4 @@
-"""The torch side: what needs a live ``torch.nn.Module``. Submodules load when they are first used, and torch with them."""
+"""The torch side: what needs a live ``torch.nn.Module``. Submodules load when first used, and torch with them."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def jacobian(module: Any, X: Any, limit: int) -> torch.Tensor:
 
 
 def ntk(module: Any, X: Any, Y: Any, limit: int) -> torch.Tensor:
-    """``J(X) J(Y)^T``, from blocks of the two Jacobians; ``Y=None`` means ``X``, and the answer is exactly symmetric."""
+    """``J(X) J(Y)^T``, from blocks of the two Jacobians; ``Y=None`` means ``X`` and an exactly symmetric answer."""
     with _evaluating(_checked(module)):
         left = _batch(module, X, "X")
         right = left if Y is None else _batch(module, Y, "Y")

@@ -1,0 +1,129 @@
+"""``fiberscope dimension``: how many independent things the parameters of a model can do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+import fiberscope as fs
+from fiberscope.cli.arrays import load_array
+from fiberscope.errors import InputError
+
+
+def dimension_command(
+    model: Annotated[Path, typer.Argument(help="An .onnx, .npz, .safetensors or .pt file.", show_default=False)],
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Batch as .npy, (points, ...); without it a decisive set of the model.", show_default=False),
+    ] = None,
+    spectrum: Annotated[
+        int, typer.Option(help="Leading eigenvalues of the tangent kernel, never formed, instead of ranks.", min=0)
+    ] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of primes and samples.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Functional dimension: exact, numerical and float32 rank of the Jacobian, symmetries, and every bound.
+
+    Exit code 3 if only a lower bound is known: without --data, for a model with more than three inputs.
+
+    Examples:
+
+      fiberscope dimension model.onnx --data X.npy
+
+      fiberscope dimension model.pt
+
+      fiberscope dimension large.onnx --data X.npy --spectrum 20 --json
+    """
+    net = fs.load(model)
+    X = None if data is None else load_array(data)
+    if spectrum:
+        if X is None:
+            raise InputError("--spectrum: expected a batch, give --data X.npy")
+        _show_spectrum(model, fs.kernel_spectrum(net, X, spectrum, seed=seed), as_json)
+        return
+    result = fs.functional_dimension(net, X, seed=seed)
+    if as_json:
+        print(json.dumps({"model": str(model), **result.to_dict()}, indent=2))
+    else:
+        _show(model, result)
+    if not (result.decisive or result.certified):
+        raise typer.Exit(3)
+
+
+def _show(model: Path, result: Any) -> None:
+    console = Console(highlight=False)
+    console.print(f"[bold]{model.name}[/]  {result.num_parameters:,} parameters, {result.num_outputs} outputs")
+    regions = "" if result.regions_sampled is None else f", {result.regions_sampled} regions sampled"
+    console.print(f"{result.num_points} points ({result.batch}){regions}")
+    if result.on_boundary:
+        console.print(f"[bold]{len(result.on_boundary)} points lie exactly on a kink[/] and are left out")
+    console.print(_ranks(result))
+    console.print(_bounds(result))
+    if result.symmetry is not None:
+        console.print(_symmetry(result))
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold")
+    for index, name in enumerate(columns):
+        table.add_column(name, justify="left" if index == 0 or index == len(columns) - 1 else "right")
+    return table
+
+
+def _ranks(result: Any) -> Table:
+    table = _table("Functional dimension", "rank", "value", "evidence")
+    if result.exact is not None:
+        chance = f"wrong with probability below {result.failure_probability:.1g}; at least {result.lower} is proven"
+        table.add_row("exact", str(result.exact), "certified: an upper bound meets it" if result.certified else chance)
+    gap = "no gap" if not np.isfinite(result.gap) else f"gap {result.gap:.3g}"
+    table.add_row("numerical (float64)", str(result.numerical), f"cut-off {result.cutoff:.2g}, {gap}")
+    table.add_row("paper (float32)", str(result.paper), f"cut-off {result.paper_cutoff:.2g}")
+    return table
+
+
+def _bounds(result: Any) -> Table:
+    table = _table("Upper bounds", "bound", "value", "holds", "assumptions")
+    for bound in sorted(result.bounds, key=lambda b: b.value):
+        table.add_row(bound.name, str(bound.value), "yes" if bound.holds else "[red]no[/]", bound.assumptions)
+    return table
+
+
+def _symmetry(result: Any) -> Table:
+    symmetry = result.symmetry
+    table = _table("Hidden neurons on these points", "layer", "width", "active", "inactive", "switching", "")
+    if symmetry is None:
+        return table
+    for layer in symmetry.layers:
+        numbers = (layer.layer, layer.width, layer.active, layer.inactive, layer.switching)
+        table.add_row(*map(str, numbers), "")
+    orbit = "not computed" if symmetry.orbit is None else f"orbit {symmetry.orbit}, stabiliser {symmetry.stabiliser}"
+    table.caption = (
+        f"hidden equivalence group of dimension {symmetry.dimension}, {orbit}; "
+        f"{symmetry.directions} directions change nothing"
+    )
+    table.caption_justify = "left"
+    return table
+
+
+def _show_spectrum(model: Path, result: Any, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"model": str(model), **result.to_dict()}, indent=2))
+        return
+    console = Console(highlight=False)
+    console.print(f"[bold]{model.name}[/]  tangent kernel of {result.size:,} rows, trace {result.trace:.6g}")
+    console.print(
+        f"effective rank {result.effective_rank:.4g} +- {result.standard_error:.2g}, "
+        f"between {result.lower:.4g} and {result.upper:.4g}"
+    )
+    table: Any = _table("Leading eigenvalues", "", "value", "share", "error at most")
+    for index, (value, error) in enumerate(zip(result.eigenvalues, result.errors, strict=True), start=1):
+        share = f"{value / result.trace:.2%}" if result.trace else ""
+        table.add_row(str(index), f"{value:.8g}", share, f"{error:.1g}")
+    console.print(table)

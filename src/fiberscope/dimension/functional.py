@@ -1,0 +1,283 @@
+"""Functional dimension: how many independent things the parameters can do to the outputs on a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fiberscope import modules
+from fiberscope.dimension.bounds import Bound, bounds
+from fiberscope.dimension.decisive import PointSet, decisive_set
+from fiberscope.dimension.exact import Sampled, exact_jacobian_rank, sample
+from fiberscope.dimension.jacobian import check_parameters, check_size, rows_in_ring
+from fiberscope.dimension.rings import FloatRing
+from fiberscope.dimension.symmetries import HiddenSymmetry, hidden_symmetry
+from fiberscope.errors import InputError, NotGenericError, UnsupportedModelError
+from fiberscope.network.io import load
+from fiberscope.network.network import Network
+from fiberscope.network.roles import structural_roles
+from fiberscope.numerics.arrays import batch
+from fiberscope.numerics.floats import FloatArray, SignArray
+from fiberscope.numerics.rank import NumericalRank, numerical_rank
+
+LIMIT = 1 << 31
+"""Bytes that all Jacobians of one question may take together unless the caller says otherwise."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FunctionalDimension:
+    """The rank of the Jacobian on a batch, three times, with evidence.
+
+    ``exact`` is the rank over the rationals, wrong with probability at most ``failure_probability`` (over the draw of
+    primes); ``lower`` is proven. ``certified`` means that a proven upper bound meets it: nothing is left to chance.
+    ``numerical`` counts singular values of the float64 Jacobian above ``cutoff``; ``gap`` is the ratio of the last one
+    kept to the first one dropped. ``paper`` is the rule of the literature: singular values of the float32 Jacobian
+    above ``max(rows, D) * sigma_max * eps32``.
+
+    ``on_boundary`` lists the points at which a preactivation is exactly zero: there the Jacobian does not exist, and
+    they are left out of everything else. ``regions_sampled`` counts sign vectors. ``batch`` says which points were
+    used, and ``decisive`` is False where they are samples of a question about all inputs: then only ``lower`` is proven.
+    ``exact``, ``lower``, ``regions_sampled`` and ``symmetry`` are None where the model is not a :class:`Network`.
+    """
+
+    exact: int | None
+    lower: int | None
+    failure_probability: float | None
+    numerical: int
+    paper: int
+    certified: bool
+    bounds: tuple[Bound, ...]
+    regions_sampled: int | None
+    num_points: int
+    num_outputs: int
+    num_parameters: int
+    on_boundary: tuple[int, ...]
+    symmetry: HiddenSymmetry | None
+    batch: str
+    decisive: bool
+    singular_values: FloatArray = field(repr=False)
+    cutoff: float = field(repr=False)
+    gap: float = field(repr=False)
+    paper_singular_values: FloatArray = field(repr=False)
+    paper_cutoff: float = field(repr=False)
+    primes: tuple[int, ...] = field(repr=False, default=())
+
+    @property
+    def upper(self) -> int:
+        """The smallest proven upper bound whose assumptions are met."""
+        return min(bound.value for bound in self.bounds if bound.holds and bound.proven)
+
+    def bound(self, name: str) -> Bound:
+        """The bound of that name."""
+        for bound in self.bounds:
+            if bound.name == name:
+                return bound
+        raise InputError(f"bound: expected one of {', '.join(b.name for b in self.bounds)}, got {name!r}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            **{name: getattr(self, name) for name in _PLAIN},
+            "gap": self.gap if np.isfinite(self.gap) else None,
+            "upper": self.upper,
+            "bounds": [bound.to_dict() for bound in self.bounds],
+            "on_boundary": list(self.on_boundary),
+            "symmetry": None if self.symmetry is None else self.symmetry.to_dict(),
+            "singular_values": self.singular_values.tolist(),
+            "paper_singular_values": self.paper_singular_values.tolist(),
+            "primes": list(self.primes),
+        }
+
+    def __repr__(self) -> str:
+        value = "not asked" if self.exact is None else f"{self.exact}{' certified' if self.certified else ''}"
+        regions = "" if self.regions_sampled is None else f", {self.regions_sampled} regions"
+        left_out = f", {len(self.on_boundary)} points on kinks left out" if self.on_boundary else ""
+        return (
+            f"FunctionalDimension(exact {value}, numerical {self.numerical}, paper {self.paper}; at most {self.upper}; "
+            f"{self.num_parameters} parameters, {self.num_points} points{regions}{left_out})"
+        )
+
+
+_PLAIN = (
+    "exact",
+    "lower",
+    "failure_probability",
+    "numerical",
+    "paper",
+    "certified",
+    "regions_sampled",
+    "num_points",
+    "num_outputs",
+    "num_parameters",
+    "batch",
+    "decisive",
+    "cutoff",
+    "paper_cutoff",
+)
+
+
+def functional_dimension(
+    net: Any,
+    X: Any = None,
+    *,
+    exact: bool | None = None,
+    rtol: float | None = None,
+    seed: int = 0,
+    limit: int = LIMIT,
+) -> FunctionalDimension:
+    r"""Rank of the Jacobian :math:`\partial f_\theta(X) / \partial \theta`, which is that of the tangent kernel.
+
+    Parameters
+    ----------
+    net
+        A :class:`Network`, or any torch module. A module that can be loaded with all of its parameters is treated as
+        a network; for others ``exact`` is None and the signs are those of floats.
+    X
+        The batch ``(points, in_size)``. None asks for the functional dimension of the parameter itself, the largest
+        value over all batches: on ``n_0 + 1`` points in every region of the input space for up to three inputs; on
+        samples, until the rank stops growing, for more (``batch`` says so, and only ``lower`` is then proven).
+    exact
+        None: exact if possible. True: exact, or an error that says why not. False: floats only.
+    rtol
+        Relative cut-off of ``numerical``; ``max(rows, D) * eps`` by default.
+    seed
+        Seed of the primes and of samples.
+    limit
+        Bytes of memory; above, :class:`TooLargeError` gives the estimate.
+
+    References
+    ----------
+    J. E. Grigsby, K. Lindsey, R. Meyerhoff, C. Wu: Functional dimension of feedforward ReLU neural networks. 2022.
+
+    Examples
+    --------
+    ``f(x) = v relu(w x + b) + c`` has four parameters and one symmetry, the rescaling of its neuron:
+
+    >>> net = Network([[[1.0]], [[2.0]]], [[0.5], [0.0]])
+    >>> functional_dimension(net)
+    FunctionalDimension(exact 3 certified, numerical 3, paper 3; at most 3; 4 parameters, 4 points, 2 regions)
+    >>> functional_dimension(net, [[-2.0], [-3.0]]).exact  # the neuron is off: only c is left
+    1
+    """
+    if not isinstance(net, Network):
+        found = _loaded(net, X, exact)
+        if found is None:
+            return _of_module(net, X, rtol, limit)
+        net = found
+    check_parameters(net)
+    points = decisive_set(net, seed) if X is None else PointSet(batch(X, net.in_size), True, "given batch")
+    sampled = sample(net, points.X)
+    if len(sampled.X) == 0:
+        raise NotGenericError(
+            f"all {len(points.X)} points lie on kinks (entries {sampled.boundary_entries[:8].tolist()} of the sign "
+            "vector are exactly zero): the outputs are not differentiable there"
+        )
+    check_size(len(sampled.X) * net.out_size, net.num_parameters, limit, copies=3)
+    symmetry = hidden_symmetry(net, sampled.signs if points.complete else _anywhere(net))
+    known = bounds(net, sampled, symmetry)
+    if not points.complete:
+        # What was not sampled is not bounded by the samples.
+        known = tuple(b for b in known if b.name in ("parameters", "rescaling", "fixed neurons", "orbit"))
+    return _ranked(net, sampled, (points, symmetry, known), exact is not False, rtol, seed)
+
+
+def _ranked(
+    net: Network,
+    found: Sampled,
+    context: tuple[PointSet, HiddenSymmetry | None, tuple[Bound, ...]],
+    exact: bool,
+    rtol: float | None,
+    seed: int,
+) -> FunctionalDimension:
+    points, symmetry, known = context
+    upper = min(b.value for b in known if b.holds and b.proven)
+    rank = exact_jacobian_rank(net, found, upper, seed) if exact else None
+    numerical = numerical_rank(rows_in_ring(net, found.X, FloatRing(), found.signs), rtol=rtol)
+    paper = numerical_rank(rows_in_ring(net, found.X, FloatRing(np.float32), None))
+    return FunctionalDimension(
+        exact=None if rank is None else rank.rank,
+        lower=None if rank is None else rank.lower,
+        failure_probability=None if rank is None else rank.failure_probability,
+        numerical=numerical.rank,
+        paper=paper.rank,
+        certified=rank is not None and rank.lower == upper,
+        bounds=known,
+        regions_sampled=found.regions,
+        num_points=len(found.X),
+        num_outputs=net.out_size,
+        num_parameters=net.num_parameters,
+        on_boundary=tuple(found.on_boundary.tolist()),
+        symmetry=symmetry,
+        batch=points.text,
+        decisive=points.complete,
+        **_spectra(numerical, paper),
+        primes=() if rank is None else rank.primes,
+    )
+
+
+def _spectra(numerical: NumericalRank, paper: NumericalRank) -> dict[str, Any]:
+    return {
+        "singular_values": numerical.singular_values,
+        "cutoff": numerical.cutoff,
+        "gap": numerical.gap,
+        "paper_singular_values": paper.singular_values,
+        "paper_cutoff": paper.cutoff,
+    }
+
+
+def _anywhere(net: Network) -> SignArray:
+    """Two sign vectors with the same constant entries as all of the input space is known to have from the weights."""
+    roles = structural_roles(net)
+    off = np.where(roles.dead, -1, 1).astype(np.int8)
+    return np.stack([off, np.where(roles.switching, -1, off).astype(np.int8)])
+
+
+def _loaded(module: Any, X: Any, exact: bool | None) -> Network | None:
+    """The module as a network if all of its parameters are the network's; None where that fails and may."""
+    if exact is False:
+        return None
+    shape = None if X is None else tuple(np.shape(X)[1:])
+    try:
+        net = load(module, shape or None)
+        names = {name for name, _ in module.named_parameters()}
+        if names != set(net.parameters):
+            missing = sorted(names.symmetric_difference(net.parameters))[0]
+            raise UnsupportedModelError(f"parameter {missing}: enters the loaded network in another form")
+        return net
+    except UnsupportedModelError as error:
+        if exact or X is None:
+            raise UnsupportedModelError(f"an exact rank needs a piecewise linear network: {error}") from error
+        return None
+
+
+def _of_module(module: Any, X: Any, rtol: float | None, limit: int) -> FunctionalDimension:
+    if X is None:
+        raise InputError("X: expected a batch for a torch module in floats, got None")
+    rows = modules.derivatives.jacobian(module, X, limit // 3).cpu()
+    numerical = numerical_rank(rows.double().numpy(), rtol=rtol, dtype=rows.numpy().dtype)
+    paper = numerical_rank(rows.float().numpy())
+    points = len(X)
+    known = (
+        Bound("parameters", rows.shape[1], "none", True, True),
+        Bound("outputs", min(rows.shape), "none", True, True),
+    )
+    return FunctionalDimension(
+        exact=None,
+        lower=None,
+        failure_probability=None,
+        numerical=numerical.rank,
+        paper=paper.rank,
+        certified=False,
+        bounds=known,
+        regions_sampled=None,
+        num_points=points,
+        num_outputs=rows.shape[0] // points,
+        num_parameters=rows.shape[1],
+        on_boundary=(),
+        symmetry=None,
+        batch="given batch",
+        decisive=True,
+        **_spectra(numerical, paper),
+    )

@@ -1,0 +1,48 @@
+"""Singular values of a Jacobian with the cut-offs that turn them into ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from fiberscope.dimension.functional import FunctionalDimension
+from fiberscope.plot.style import ACCENT, INK, LAYERS, house_style, new_axes
+
+
+def spectrum(result: FunctionalDimension, *, ax: Axes | None = None) -> Axes:
+    """Singular values in float64 and float32 on a logarithmic scale, both cut-offs, the gap and the exact rank.
+
+    A reader sees whether the numerical rank means something: where the values fall steadily through the cut-off,
+    another convention gives another rank.
+    """
+    ax = new_axes(ax, (7.0, 4.2))
+    values, narrow = result.singular_values, result.paper_singular_values
+    with house_style():
+        floor = _floor(result)
+        order = np.arange(1, len(values) + 1)
+        ax.semilogy(order, np.maximum(values, floor), ".", color=LAYERS[0], ms=5, label="float64")
+        ax.semilogy(order, np.maximum(narrow, floor), ".", color=LAYERS[1], ms=3, label="float32")
+        ax.axhline(result.cutoff, color=LAYERS[0], lw=1, ls="--")
+        ax.axhline(result.paper_cutoff, color=LAYERS[1], lw=1, ls="--")
+        if result.exact is not None:
+            ax.axvline(result.exact + 0.5, color=ACCENT, lw=1.2, label=f"exact rank {result.exact}")
+        kept = result.numerical
+        if 0 < kept < len(values) and values[kept] > 0:
+            ax.annotate(
+                f"gap {result.gap:.1e}",
+                (kept + 0.5, float(np.sqrt(values[kept - 1] * max(values[kept], floor)))),
+                xytext=(8, 0),
+                textcoords="offset points",
+                color=INK,
+                va="center",
+            )
+        ax.set_xlabel("index")
+        ax.set_ylabel("singular value")
+        ax.set_title(f"numerical {result.numerical}, float32 rule {result.paper}, at most {result.upper}")
+        ax.legend(loc="upper right")
+    return ax
+
+
+def _floor(result: FunctionalDimension) -> float:
+    """Where zeros are drawn: nothing below 1e-20 of the largest singular value says anything."""
+    return 1e-20 * float(result.singular_values.max(initial=0.0)) or 1.0

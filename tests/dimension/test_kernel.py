@@ -1,0 +1,110 @@
+"""The tangent kernel is the Gram matrix of the Jacobian; effective rank."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fiberscope.dimension import kernel
+from fiberscope.dimension.jacobian import jacobian
+from fiberscope.dimension.kernel import effective_rank, ntk
+from fiberscope.errors import InputError, TooLargeError
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import Add, Affine, PiecewiseLinear
+from fiberscope.network.operators import Dense
+from fiberscope.testing import CASES, case
+from fiberscope.testing.strategies import batches, chains
+
+
+def assert_gram(net, X, Y):
+    J, other = jacobian(net, X), jacobian(net, Y)
+    scale = max(1e-300, float(np.abs(J).max(initial=0) * np.abs(other).max(initial=0)))
+    np.testing.assert_allclose(ntk(net, X, Y), J @ other.T, rtol=0, atol=1e-12 * scale * J.shape[1])
+    K = ntk(net, X)
+    np.testing.assert_allclose(K, J @ J.T, rtol=0, atol=1e-12 * max(1e-300, np.abs(J).max() ** 2) * J.shape[1])
+    assert np.array_equal(K, K.T)
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_kernel_is_the_gram_matrix_of_the_jacobian(name):
+    net, rng = case(name), np.random.default_rng(0)
+    assert_gram(net, rng.normal(size=(7, net.in_size)), rng.normal(size=(4, net.in_size)))
+
+
+@given(data=st.data())
+@settings(max_examples=60)
+def test_kernel_is_the_gram_matrix_for_any_chain(data):
+    net = data.draw(chains())
+    assert_gram(net, data.draw(batches(net)), data.draw(batches(net)))
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_strips_of_all_kinds_agree(outputs, monkeypatch):
+    net = Network.random((5, 70, 6, 6, outputs), 0)  # wide and narrow layers
+    rng = np.random.default_rng(1)
+    X, Y = rng.normal(size=(45, 5)), rng.normal(size=(31, 5))
+    monkeypatch.setattr(kernel, "_TALL", 40)
+    monkeypatch.setattr(kernel, "_STRIP_BYTES", 1)
+    assert_gram(net, X, Y)
+
+
+def test_shared_layer_sums_over_pairs_of_uses_also_with_the_last_layer():
+    rng = np.random.default_rng(0)
+    shared, bias = Dense(rng.normal(size=(2, 2))), rng.normal(size=2)
+    nodes = [
+        Affine(0, shared, bias, "w", "b"),
+        PiecewiseLinear(1, np.array([0.0, 0.5]), (2,)),
+        Affine(2, shared, bias, "w", "b"),
+        Add((3, 0), (2,)),
+        PiecewiseLinear(4, np.zeros(2), (2,)),
+        Affine(5, shared, np.array([1.0, 2.0]), "w", "c"),
+    ]
+    net = Network.from_nodes(nodes, (2,))
+    assert net.num_parameters == 8
+    assert_gram(net, rng.normal(size=(9, 2)), rng.normal(size=(5, 2)))
+
+
+def test_a_bias_alone_is_a_parameter():
+    nodes = [
+        Affine(0, Dense([[2.0], [1.0]]), np.array([1.0, -1.0]), None, "b"),
+        Affine(1, Dense([[1.0, 3.0]]), None, "w"),
+    ]
+    net = Network.from_nodes(nodes, (1,))
+    assert_gram(net, np.array([[1.0], [2.0]]), np.array([[0.5]]))
+    parts = [Affine(0, Dense(np.eye(1)), None, "v"), Affine(1, Dense([[2.0], [1.0]]), np.array([1.0, -1.0]), None, "b")]
+    last = Network.from_nodes(parts, (1,))
+    X = np.array([[1.0], [2.0]])
+    through_v = np.outer([2.0, 1.0, 4.0, 2.0], [2.0, 1.0, 4.0, 2.0])
+    np.testing.assert_array_equal(ntk(last, X), np.tile(np.eye(2), (2, 2)) + through_v)
+
+
+def test_block_layout_with_several_outputs():
+    net, rng = Network.random((2, 4, 3), 0), np.random.default_rng(0)
+    X = rng.normal(size=(5, 2))
+    K = ntk(net, X).reshape(5, 3, 5, 3)
+    for o in range(3):
+        for p in range(3):
+            rows = jacobian(net, X).reshape(5, 3, -1)
+            np.testing.assert_allclose(K[:, o, :, p], rows[:, o] @ rows[:, p].T)
+
+
+def test_bad_input():
+    net = case("chain")
+    with pytest.raises(InputError, match="Y: expected a batch"):
+        ntk(net, np.zeros((2, 2)), np.zeros((2, 5)))
+    with pytest.raises(TooLargeError, match="kernel needs"):
+        ntk(net, np.zeros((1000, 2)), limit=1 << 20)
+
+
+def test_effective_rank():
+    assert effective_rank(np.eye(5)) == pytest.approx(5)
+    assert effective_rank(np.diag([1.0, 0.0])) == pytest.approx(1)
+    assert effective_rank(np.zeros((3, 3))) == 0
+    shares = np.array([0.5, 0.25, 0.25])
+    assert effective_rank(np.diag(shares)) == pytest.approx(np.exp(-(shares * np.log(shares)).sum()))
+    assert effective_rank(1e-3 * np.ones((4, 4))) == pytest.approx(1, abs=1e-6)
+    for bad in (np.ones((2, 3)), np.array([[1.0, 2.0], [0.0, 1.0]]), np.array([[np.nan]]), np.zeros((0, 0))):
+        with pytest.raises(InputError):
+            effective_rank(bad)
