@@ -131,7 +131,10 @@ class BoundedArithmetic:
         result = FloatArithmetic().add([v.value for v in values])
         magnitude = sum(np.abs(v.value) for v in values)
         error = sum(v.error for v in values) + gamma(len(values)) * magnitude
-        return Bounded(result, round_up(np.asarray(error), len(values) + 2))
+        bound = round_up(np.asarray(error), len(values) + 2)
+        # Exact terms of which at most one is not zero have an exact sum.
+        rounded = sum((v.error != 0) * 2 + (v.value != 0) for v in values) > 1
+        return Bounded(result, np.where(rounded, bound, 0.0))
 
     def concat(self, values: Sequence[Bounded], order: IntArray | None) -> Bounded:
         plain = FloatArithmetic()
