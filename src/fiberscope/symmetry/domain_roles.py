@@ -50,8 +50,8 @@ class DomainRoles:
 
     @property
     def signs(self) -> IntArray:
-        """1 where a neuron is proven nowhere negative, -1 nowhere positive, 0 else."""
-        return np.where(self.nonnegative, 1, np.where(self.nonpositive, -1, 0))
+        """-1 where a neuron is proven nowhere positive, 1 nowhere negative, 0 else; a neuron that is zero has -1."""
+        return np.where(self.nonpositive, -1, np.where(self.nonnegative, 1, 0))
 
     def per_layer(self) -> list[dict[str, int]]:
         """Counts of every role in every layer."""
@@ -100,7 +100,7 @@ def domain_roles(net: Network, domain: Domain | None = None, time_limit: float =
     [{'layer': 1, 'width': 3, 'dead': 1, 'linear': 1, 'switching': 1, 'undecided': 0}]
     """
     where = domain_of(net, domain)
-    view, place = sliced(net, where)
+    view, place = sliced(net.composed, where)
     deadline = time.monotonic() + time_limit
     state = _State(view, place)
     state.by_structure()
@@ -221,7 +221,7 @@ class _State:
             switching,
             ~dead & ~linear & ~switching,
             never_negative,
-            never_positive & ~never_negative,
+            never_positive,
             np.concatenate(layers) if layers else np.zeros(0, dtype=np.int64),
             where,
         )

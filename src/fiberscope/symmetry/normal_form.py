@@ -56,7 +56,7 @@ class Row:
 class Table:
     """The hyperplanes found so far, by their primitive rows; shared by the networks that are compared.
 
-    ``nonnegative`` marks inputs that are never negative on the domain.
+    ``nonnegative`` marks inputs that are never negative on the domain; ``facts`` are the signs that were proven on it.
     """
 
     inputs: int
@@ -66,6 +66,7 @@ class Table:
     rows: list[tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)
     depths: list[int] = field(default_factory=list)
     residual: float = 0.0
+    facts: dict[Any, int] = field(default_factory=dict)
     _ids: dict[Any, int] = field(default_factory=dict)
     _near: dict[tuple[int, ...], list[tuple[int, FloatArray, FloatArray]]] = field(default_factory=dict)
     _spent: int = 0
@@ -92,12 +93,27 @@ class Table:
             return None
         return int(high) - int(low)
 
+    def remember(self, row: Row, sign: int) -> None:
+        """A sign that was proven; a multiple of the row has it as well."""
+        if row.terms:
+            atoms, primitive, _ = _primitive(row)
+            self.facts[(atoms, primitive)] = sign
+
+    def recall(self, row: Row) -> int | None:
+        """The sign that was proven of a multiple of this row."""
+        if not self.facts or not row.terms:
+            return None
+        atoms, primitive, _ = _primitive(row)
+        sign = self.facts.get((atoms, primitive))
+        if sign is None:
+            opposite = self.facts.get((atoms, tuple(-v for v in primitive)))
+            sign = None if opposite is None else -opposite
+        return sign
+
     def relu(self, row: Row) -> Row:
         """``relu(row)`` for a row of no known sign."""
-        items = sorted(row.terms.items())
-        atoms, values = tuple(k for k, _ in items), [v for _, v in items]
-        content = gcd(*values)
-        primitive = tuple(v // content for v in values)
+        atoms, primitive, content = _primitive(row)
+        values = [v * content for v in primitive]
         key, opposite = (atoms, primitive), (atoms, tuple(-v for v in primitive))
         if key in self._ids:
             return self._monomial(self._ids[key], content, row.exponent)
@@ -149,6 +165,13 @@ class Table:
         off = max(abs(c) / gap.magnitude(k) for k, c in gap.terms.items()) * 2.0**53
         self.residual = max(self.residual, off)
         return off <= self.ulps
+
+
+def _primitive(row: Row) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """The atoms of a row in order, its coefficients divided by their greatest common divisor, and that divisor."""
+    items = sorted(row.terms.items())
+    content = gcd(*(v for _, v in items))
+    return tuple(k for k, _ in items), tuple(v // content for _, v in items), content
 
 
 def combine(parts: Sequence[tuple[int, int, Row]], sizes: bool) -> Row:
@@ -262,7 +285,12 @@ class FormArithmetic:
         return [self._switch(row, float(s), int(sign)) for row, s, sign in zip(value, slopes, signs, strict=True)]
 
     def _switch(self, row: Row, slope: float, sign: int) -> Row:
-        known = self.table.sign_of(row) if not sign else sign
+        if sign:
+            self.table.remember(row, sign)
+            known: int | None = sign
+        else:
+            known = self.table.sign_of(row)
+            known = self.table.recall(row) if known is None else known
         if slope == 1 or known == 1:
             return row
         m, e = _dyadic(slope)

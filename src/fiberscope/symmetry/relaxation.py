@@ -24,6 +24,9 @@ from fiberscope.symmetry.chains import Split, slopes_of
 _VARIABLES = 260
 """Largest program that is tried."""
 
+_UNBOUNDED = 24
+"""The same on unbounded domains, where a relaxation has no upper sides and all is left to the branching."""
+
 _BRANCHES = 40
 """Nodes of the branching for one neuron."""
 
@@ -91,7 +94,8 @@ class Relaxation:
     def decide(self, entry: int, sign: int, deadline: float) -> tuple[bool, list[FloatArray]]:
         """Whether ``sign * z <= 0`` on the whole domain is proven; and inputs at which to look for the contrary."""
         layer, index = self._place(entry)
-        if self.chain.in_size + sum(s.size for s in self.slopes[:layer]) > _VARIABLES:
+        bounded = all(np.isfinite(x).all() for x in self.box)
+        if self.chain.in_size + sum(s.size for s in self.slopes[:layer]) > (_VARIABLES if bounded else _UNBOUNDED):
             return False, []
         queue: list[Fixed] = [{}]
         points: list[FloatArray] = []

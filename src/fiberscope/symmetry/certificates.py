@@ -1,0 +1,232 @@
+"""Replaying a certificate: the evidence is checked again, the search is not."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fiberscope.errors import FiberscopeError, InputError
+from fiberscope.geometry.domains import Box, Domain, Orthant, Polytope, Space
+from fiberscope.network.network import Network, identical
+from fiberscope.numerics.arrays import real_array
+from fiberscope.numerics.floats import IntArray
+from fiberscope.symmetry.chains import split
+from fiberscope.symmetry.domain_roles import domain_roles
+from fiberscope.symmetry.encoding import FORMAT, domain_from_dict, network_from_dict
+from fiberscope.symmetry.equivalence.cells import by_regions
+from fiberscope.symmetry.equivalence.forms import entries_of, forms_agree, table_for
+from fiberscope.symmetry.equivalence.ladder import question_for
+from fiberscope.symmetry.equivalence.parameters import matched_bound
+from fiberscope.symmetry.equivalence.refutation import confirmed
+from fiberscope.symmetry.group import Symmetry
+from fiberscope.symmetry.matching import Match, residual_of, same_prefix
+from fiberscope.symmetry.sampling import check_point, domain_of, sliced
+from fiberscope.symmetry.simplify import simplify
+from fiberscope.symmetry.ulps import FEW
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replay:
+    """What replaying a certificate gave; true in conditions if the claim holds.
+
+    ``equal``, ``tolerance`` and ``method`` are the claim, ``ok`` whether its evidence proves it, ``evidence`` says how.
+    """
+
+    ok: bool
+    equal: bool
+    tolerance: float | None
+    method: str
+    evidence: str
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "ok": self.ok,
+            "equal": self.equal,
+            "tolerance": self.tolerance,
+            "method": self.method,
+            "evidence": self.evidence,
+        }
+
+
+def verify(path: Path | str) -> Replay:
+    """Replay a certificate written by ``verdict.save(path)``, in exact arithmetic.
+
+    A counterexample is evaluated exactly at its input. A permutation and rescaling is applied and compared entry by entry.
+    Normal forms are computed again, and the signs that they use are proven again. Regions are listed again. The file is
+    not trusted: what is missing or of the wrong kind raises :class:`InputError`, and evidence that does not prove the
+    claim gives a replay that is not ``ok``.
+
+    >>> import tempfile
+    >>> from fiberscope.symmetry.equivalence.ladder import equivalent
+    >>> net = Network.random((2, 3, 1), seed=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     equivalent(net, Symmetry.random((2, 3, 1), seed=1)(net)).save(f"{folder}/proof.json")
+    ...     verify(f"{folder}/proof.json").ok
+    True
+    """
+    found = _read(path)
+    claim = found["claim"]
+    equal, tolerance = claim.get("equal"), claim.get("tolerance")
+    if not isinstance(equal, bool):
+        raise InputError(f"{path}: expected a claim that is true or false, got {equal!r}")
+    if tolerance is not None:
+        tolerance = float(real_array(_number(tolerance, "tolerance"), "tolerance"))
+        if tolerance < 0:
+            raise InputError(f"{path}: expected a tolerance of at least 0, got {tolerance}")
+    a, b = (network_from_dict(item) for item in found["networks"])
+    if a.in_size != b.in_size or a.out_size != b.out_size:
+        raise InputError(f"{path}: expected networks with the same inputs and outputs")
+    where = domain_of(a, domain_from_dict(found["domain"]))
+    replay = _Replayer(a, b, where, tolerance)
+    try:
+        ok, evidence = replay.equal(found) if equal else replay.different(found)
+    except (KeyError, TypeError, IndexError, OverflowError) as error:
+        raise InputError(f"{path}: the evidence is not complete ({type(error).__name__}: {error})") from error
+    return Replay(ok, equal, tolerance, str(claim.get("method", "")), evidence)
+
+
+def _read(path: Path | str) -> dict[str, Any]:
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: expected a certificate in JSON, got something else") from error
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise InputError(f"{path}: expected the format {FORMAT!r}")
+    networks = found.get("networks")
+    if not isinstance(found.get("claim"), dict) or not isinstance(networks, list) or len(networks) != 2:
+        raise InputError(f"{path}: expected a claim and two networks")
+    return found
+
+
+def _number(value: Any, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"certificate: expected a number for {name}, got {type(value).__name__}")
+    return float(value)
+
+
+class _Replayer:
+    def __init__(self, a: Network, b: Network, where: Domain, tolerance: float | None) -> None:
+        self.whole = (a, b)
+        self.a, self.place = sliced(a, where)
+        self.b, _ = sliced(b, where)
+        self.where, self.tolerance = where, tolerance
+
+    # -- different -----------------------------------------------------------------------------------------------
+
+    def different(self, found: dict[str, Any]) -> tuple[bool, str]:
+        given = found.get("counterexample")
+        if given is None:
+            return self._different_forms()
+        if not isinstance(given, dict):
+            raise InputError("certificate: expected a counterexample with its input")
+        x = check_point(given["x"], self.a.in_size)
+        if not exactly_inside(self.place, x):
+            return False, "the input is outside the domain"
+        example = confirmed(self.a, self.b, x, self.tolerance)
+        if example is None:
+            return False, "the exact outputs at the input do not differ by more than the kind of equality allows"
+        return True, f"the exact outputs at the input differ by {example.difference:.6g}"
+
+    def _different_forms(self) -> tuple[bool, str]:
+        """Hyperplane representations that differ; a proof for one hidden layer and real functions only."""
+        roles = [domain_roles(net, self.place) for net in (self.a, self.b)]
+        if self.tolerance != 0 or any(r.undecided.any() for r in roles):
+            return False, "there is no counterexample, and the hyperplane representation is not complete here"
+        table = table_for(self.a, self.place)
+        signs = (entries_of(self.a, roles[0]), entries_of(self.b, roles[1]))
+        same, _ = forms_agree(self.a, self.b, table, signs)
+        ok = not same and table.depth <= 1
+        return ok, "the hyperplane representations differ" if ok else "the hyperplane representations do not differ"
+
+    # -- equal ---------------------------------------------------------------------------------------------------
+
+    def equal(self, found: dict[str, Any]) -> tuple[bool, str]:
+        witness = found.get("witness")
+        if not isinstance(witness, dict):
+            raise InputError("certificate: expected a witness of equality")
+        if "permutations" in witness:
+            return self._symmetry(witness)
+        if "signs" in witness:
+            return self._forms(witness)
+        if "regions" in witness:
+            return self._regions()
+        ok = identical(self.a, self.b)
+        return ok, "the networks are identical" if ok else "the networks are not identical"
+
+    def _symmetry(self, witness: dict[str, Any]) -> tuple[bool, str]:
+        a, b = self.a, self.b
+        if witness.get("simplified"):
+            small = [simplify(net, self.place) for net in (a, b)]
+            if not all(s.verdict.exact for s in small):
+                return False, "a network could not be simplified exactly"
+            a, b = (s.network for s in small)
+        try:
+            element = Symmetry([np.asarray(p, dtype=np.int64) for p in witness["permutations"]], witness["scales"])
+            left, right = split(a), split(b)
+        except (ValueError, FiberscopeError) as error:
+            raise InputError(f"certificate: the symmetry is not one of these networks ({error})") from error
+        same = left.tail.widths == right.tail.widths and element.widths == left.tail.widths[1:-1]
+        if not same or not same_prefix(left, right):
+            return False, "the symmetry does not fit the networks"
+        residual = residual_of(element, left.tail, right.tail)
+        if residual == 0 and element.is_dyadic:
+            return True, "the symmetry carries one network onto the other bit for bit"
+        if self.tolerance is None:
+            return residual <= FEW, f"the symmetry carries one network onto the other within {residual:.3g} ulps"
+        if self.tolerance > 0 and isinstance(self.place, Box):
+            bound = matched_bound(Match(True, element, residual), left, right, self.place)
+            return bound <= self.tolerance, f"with matched neurons the difference is at most {bound:.3g}"
+        return False, f"the symmetry is off by {residual:.3g} ulps, which proves nothing exactly"
+
+    def _forms(self, witness: dict[str, Any]) -> tuple[bool, str]:
+        claimed = [_signs(s, net) for s, net in zip(witness["signs"], (self.a, self.b), strict=True)]
+        ulps = int(_number(witness.get("ulps", 0), "ulps"))
+        if not 0 <= ulps <= FEW or (ulps and self.tolerance is not None):
+            return False, f"agreement within {ulps} ulps does not prove this kind of equality"
+        for signs, net in zip(claimed, (self.a, self.b), strict=True):
+            if signs.any():
+                proven = entries_of(net, domain_roles(net, self.place))
+                assert proven is not None
+                if not ((signs == 0) | (signs == proven)).all():
+                    return False, "a sign that the normal form uses could not be proven again"
+        table = table_for(self.a, self.place, ulps)
+        same, _ = forms_agree(self.a, self.b, table, (claimed[0], claimed[1]))
+        how = "exactly" if not ulps else f"within {table.residual:.3g} ulps"
+        return same, f"the normal forms {'agree ' + how if same else 'differ'} over {len(table.rows)} hyperplanes"
+
+    def _regions(self) -> tuple[bool, str]:
+        verdict = by_regions(question_for(*self.whole, self.where, self.tolerance, None, 0))
+        ok = verdict is not None and verdict.equal is True
+        return ok, verdict.reason if ok and verdict is not None else "the regions do not prove equality"
+
+
+def _signs(found: Any, net: Network) -> IntArray:
+    signs = np.asarray(found)
+    if signs.size == 0:
+        signs = np.zeros(0, dtype=np.int64)
+    if signs.shape != (net.num_signs,) or signs.dtype.kind not in "iu" or not np.isin(signs, (-1, 0, 1)).all():
+        raise InputError(f"certificate: expected {net.num_signs} signs among -1, 0, 1")
+    return signs.astype(np.int64)
+
+
+def exactly_inside(domain: Box | Orthant | Space | Polytope, x: Any) -> bool:
+    """Whether a point is in a domain, in rational arithmetic."""
+    if isinstance(domain, Box):
+        return bool(((x >= domain.low) & (x <= domain.high)).all())
+    A, b = domain.halfspaces()
+    point = [Fraction(float(v)) for v in x]
+    return all(
+        sum((Fraction(float(w)) * v for w, v in zip(row, point, strict=True)), Fraction(0)) <= Fraction(float(c))
+        for row, c in zip(A, b, strict=True)
+    )

@@ -1,0 +1,1 @@
+"""Deciding whether two networks are one function: a ladder of methods, each with its evidence."""

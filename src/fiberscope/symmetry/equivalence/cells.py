@@ -1,0 +1,153 @@
+"""Equality by regions: the affine maps of two networks compared on the common refinement of their regions."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from fiberscope.errors import FiberscopeError
+from fiberscope.geometry.complex import Complex
+from fiberscope.geometry.domains import Box
+from fiberscope.geometry.forms import exact_output, output_forms
+from fiberscope.geometry.regions import regions
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import Affine, Concat, Node
+from fiberscope.network.operators import Dense
+from fiberscope.network.rewire import moved
+from fiberscope.numerics.arithmetic import Bounded
+from fiberscope.numerics.floats import FloatArray, gamma, round_up
+from fiberscope.symmetry.equivalence.question import Question
+from fiberscope.symmetry.equivalence.refutation import confirmed
+from fiberscope.symmetry.equivalence.verdict import Verdict, Witness
+from fiberscope.symmetry.sampling import inside
+
+_DIMENSION = 3
+_NEURONS = {1: 4000, 2: 600, 3: 60}
+"""Hidden neurons of both networks together up to which their regions are listed, by dimension."""
+
+
+class _TimeIsUp(Exception):
+    pass
+
+
+def difference_network(a: Network, b: Network) -> Network:
+    """``a - b`` as one program.
+
+    >>> net = Network.random((2, 3, 1), seed=0)
+    >>> float(difference_network(net, net)(np.ones((1, 2)))[0, 0])
+    0.0
+    """
+    shift = len(a.nodes)
+    rest = [moved(node, tuple(s + shift if s else 0 for s in node.sources)) for node in b.nodes]
+    m = a.out_size
+    ends: list[Node] = [
+        Concat((shift, shift + len(rest)), ((m,), (m,))),
+        Affine(shift + len(rest) + 1, Dense(np.hstack([np.eye(m), -np.eye(m)]))),
+    ]
+    return Network.from_nodes([*a.nodes, *rest, *ends], (a.in_size,))
+
+
+def by_regions(question: Question) -> Verdict | None:
+    """The rung: in up to three dimensions, the difference on every region of both networks together."""
+    size = question.place.dimension
+    neurons = question.a.num_signs + question.b.num_signs
+    if size > _DIMENSION or neurons > _NEURONS[size]:
+        return None
+    gap = difference_network(question.a, question.b)
+
+    def progress(done: int, total: int, text: str) -> None:
+        if time.monotonic() > question.deadline:
+            raise _TimeIsUp
+
+    try:
+        found = regions(gap, question.place, progress=progress)
+    except _TimeIsUp:
+        question.notes.append("out of time while listing regions")
+        return None
+    except FiberscopeError as error:
+        question.notes.append(str(error))
+        return None
+    if not found.complete:
+        return None
+    forms = output_forms(gap, found.sign_vectors)
+    return _same_maps(question, found, forms) or _within(question, found, forms) or _different(question, found, forms)
+
+
+def _same_maps(question: Question, found: Complex, forms: Bounded) -> Verdict | None:
+    """All maps of the difference are zero: exactly, or for equality up to rounding within their error bounds."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(forms.value == 0, 0.0, np.abs(forms.value) / forms.error)
+    if (ratio > 1).any():
+        return None
+    exact = _exactly_zero(question, found, forms)
+    if not exact and question.tolerance is not None:
+        return None
+    return Verdict(
+        True, "regions", question.domain, question.tolerance, Witness(regions=found.num_regions),
+        bound=0.0 if exact else None, residual=0.0 if exact else float(ratio.max(initial=0.0)),
+        reason=f"the affine maps agree on all {found.num_regions} regions of the two together",
+    )  # fmt: skip
+
+
+def _exactly_zero(question: Question, found: Complex, forms: Bounded) -> bool:
+    zero = (forms.value == 0) & (forms.error == 0)
+    for cell in np.flatnonzero(~zero.all(axis=(1, 2))):
+        if time.monotonic() > question.deadline:
+            return False
+        rows = exact_output(found.net, found.sign_vectors[cell])
+        if not all(v.is_zero() for v in rows.ravel()):
+            return False
+    return True
+
+
+def _within(question: Question, found: Complex, forms: Bounded) -> Verdict | None:
+    """On a bounded domain the difference is largest at a vertex."""
+    if not question.tolerance or not isinstance(question.place, Box):
+        return None
+    bound = 0.0
+    n = found.dimension
+    reach = np.maximum(np.abs(question.place.low), np.abs(question.place.high))
+    members = found.structure.vertices_of(n)
+    for cell in range(found.num_regions):
+        v = found.vertices[members[cell]]
+        ones = np.ones((len(v), 1))
+        # vertices are floats close to the true ones; a region's map moves by its slope times that distance
+        slack = 1e-12 * (1 + reach)
+        x = np.hstack([v, ones])
+        size = np.hstack([np.abs(v) + slack, ones])
+        value = np.abs(x @ forms.value[cell].T) + gamma(n + 3) * (size @ np.abs(forms.value[cell]).T)
+        value = value + size @ forms.error[cell].T + slack @ np.abs(forms.value[cell][:, :-1]).T
+        bound = max(bound, float(round_up(value, 2 * n + 12).max()))
+    if bound > question.tolerance:
+        question.notes.append(f"the difference is at most {bound:.3g}")
+        return None
+    return Verdict(
+        True, "regions", question.domain, question.tolerance, Witness(regions=found.num_regions), bound=bound,
+        residual=None, reason=f"the difference at the vertices of {found.num_regions} regions stays below the bound",
+    )  # fmt: skip
+
+
+def _different(question: Question, found: Complex, forms: Bounded) -> Verdict | None:
+    """A region on which the maps differ gives an input at which the networks do."""
+    size = np.abs(forms.value).max(axis=(1, 2)) - forms.error.max(axis=(1, 2))
+    for cell in np.argsort(-size)[:8]:
+        for x in _inner_points(found, int(cell), question.rng):
+            if not inside(question.place, x[None])[0]:
+                continue
+            example = confirmed(question.a, question.b, x, question.tolerance)
+            if example is not None:
+                return Verdict(
+                    False, "regions", question.domain, question.tolerance, counterexample=example,
+                    reason="the affine maps differ on a region",
+                )  # fmt: skip
+    return None
+
+
+def _inner_points(found: Complex, cell: int, rng: np.random.Generator) -> list[FloatArray]:
+    point = found.points[cell]
+    own = found.structure.vertices_of(found.dimension)[cell]
+    corners = [v for v in own if not found.rays[v]]
+    moved_points = [point + t * (found.vertices[v] - point) for v in corners[:6] for t in (0.5, 0.999, 1.0)]
+    rays = [point + s * found.vertices[v] for v in own if found.rays[v] for s in (1.0, 1e3, 1e6)]
+    return [point, *moved_points, *rays]

@@ -1,0 +1,47 @@
+"""What every method of the ladder is given: two networks, a domain, a kind of equality, and how much time is left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fiberscope.geometry.domains import Box, Domain, Orthant, Polytope, Space
+from fiberscope.network.network import Network
+from fiberscope.symmetry.domain_roles import DomainRoles, domain_roles
+from fiberscope.symmetry.equivalence.verdict import Verdict
+
+
+@dataclass(slots=True, eq=False)
+class Question:
+    """Are ``a`` and ``b`` equal on ``place``? ``domain`` is what the user asked about: a plane, where ``place`` is its box.
+
+    ``tolerance`` is the kind of equality, ``deadline`` the moment of :func:`time.monotonic` at which to give up.
+    """
+
+    a: Network
+    b: Network
+    place: Box | Orthant | Space | Polytope
+    domain: Domain
+    tolerance: float | None
+    deadline: float
+    rng: np.random.Generator
+    notes: list[str] = field(default_factory=list)
+    _roles: tuple[DomainRoles, DomainRoles] | None = None
+
+    @property
+    def seconds_left(self) -> float:
+        return self.deadline - time.monotonic()
+
+    def roles(self) -> tuple[DomainRoles, DomainRoles]:
+        """Roles of the neurons of both networks on the domain; computed once."""
+        if self._roles is None:
+            share = max(0.0, min(5.0, self.seconds_left / 4))
+            self._roles = (domain_roles(self.a, self.place, share), domain_roles(self.b, self.place, share))
+        return self._roles
+
+
+Rung = Callable[[Question], Verdict | None]
+"""One method: a verdict, or None if it cannot decide."""

@@ -1,0 +1,178 @@
+"""Inputs at which two networks differ: random ones, improved along gradients, and confirmed in exact arithmetic."""
+
+from __future__ import annotations
+
+import time
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fiberscope.geometry.domains import Box, Orthant, Polytope, Space
+from fiberscope.network.network import Network
+from fiberscope.network.run import affine_values, output
+from fiberscope.numerics.arithmetic import EXACT, BallArithmetic, BoundedArithmetic
+from fiberscope.numerics.floats import FloatArray, SignArray
+from fiberscope.symmetry.equivalence.question import Question
+from fiberscope.symmetry.equivalence.verdict import Counterexample, Verdict, rounded
+from fiberscope.symmetry.sampling import inside, sample
+
+_POINTS = 256
+"""Random inputs of a first look."""
+
+_CONFIRM = 4
+"""How many of the best are evaluated exactly."""
+
+_COVER = 48
+"""Exact evaluations in search of a difference that floats do not show."""
+
+_STEPS = (0.5, 0.25, 0.1, 0.05, 0.02, 0.01, 0.003, 0.001)
+"""Lengths of the steps along gradients, relative to the domain."""
+
+
+def exact_outputs(net: Network, x: FloatArray) -> list[Fraction]:
+    """The outputs at one point as fractions; the floats are taken as exact numbers."""
+    arithmetic = BallArithmetic(EXACT)
+    with arithmetic.working():
+        values = output(net.nodes, arithmetic.exact_input(x.reshape(1, -1)), arithmetic, net._last_use)[0]
+        return [_fraction(v) for v in values]
+
+
+def _fraction(ball: Any) -> Fraction:
+    if not ball.is_exact():  # pragma: no cover - would need numbers of 2^24 bits
+        raise ArithmeticError(f"exact evaluation needs more than {EXACT} bits")
+    mantissa, exponent = ball.man_exp()
+    return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
+
+
+def rounding_error(net: Network, x: FloatArray) -> FloatArray:
+    """A bound of the rounding error of evaluating the network at a point in float64."""
+    arithmetic = BoundedArithmetic()
+    with np.errstate(over="ignore", invalid="ignore"):
+        return output(net.nodes, arithmetic.exact_input(x.reshape(1, -1)), arithmetic, net._last_use).error[0]
+
+
+def confirmed(a: Network, b: Network, x: FloatArray, tolerance: float | None) -> Counterexample | None:
+    """The counterexample at ``x``, if the exact difference there is more than the kind of equality allows."""
+    left, right = exact_outputs(a, x), exact_outputs(b, x)
+    gaps = [abs(p - q) for p, q in zip(left, right, strict=True)]
+    if tolerance is None:
+        errors = rounding_error(a, x) + rounding_error(b, x)
+        if not np.isfinite(errors).all():
+            return None
+        over = [gap - 2 * Fraction(float(e)) for gap, e in zip(gaps, errors, strict=True)]
+    else:
+        errors = np.full(len(gaps), tolerance)
+        over = [gap - Fraction(tolerance) for gap in gaps]
+    worst = max(range(len(gaps)), key=lambda k: over[k])
+    if over[worst] <= 0:
+        return None
+    return Counterexample(x.copy(), rounded(left), rounded(right), float(gaps[worst]), float(errors[worst]))
+
+
+def by_samples(question: Question) -> Verdict | None:
+    """The rung: random inputs, the most promising confirmed exactly."""
+    points = sample(question.place, _POINTS, question.rng)
+    return _refuted(question, points, "random inputs")
+
+
+def by_coverage(question: Question) -> Verdict | None:
+    """The rung for ``tolerance=0``: exact evaluation at inputs that together switch on every neuron that can be.
+
+    A last bit of a weight does not show in floats, but shows exactly wherever its neuron is read.
+    """
+    if question.tolerance != 0:
+        return None
+    points = sample(question.place, 4 * _POINTS, question.rng)
+    active = np.concatenate([z > 0 for net in (question.a, question.b) for z in net.preactivations(points)], axis=1)
+    order: list[int] = []
+    missing = active.any(axis=0)
+    while missing.any() and len(order) < _COVER:
+        best = int((active & missing).sum(axis=1).argmax())
+        order.append(best)
+        missing &= ~active[best]
+    rest = [i for i in range(len(points) - 1, -1, -1) if i not in set(order)]
+    for i in (order + rest)[:_COVER]:
+        if question.seconds_left < 0:
+            return None
+        example = confirmed(question.a, question.b, points[i], 0.0)
+        if example is not None and inside(question.place, points[i : i + 1])[0]:
+            return Verdict(
+                False, "refutation (covering inputs)", question.domain, 0.0, counterexample=example,
+                reason="the outputs at x differ in exact arithmetic",
+            )  # fmt: skip
+    return None
+
+
+def by_gradients(question: Question) -> Verdict | None:
+    """The rung: from the best random inputs along the gradient of the difference, which is linear around each."""
+    points = sample(question.place, 4 * _POINTS, question.rng)
+    gaps = difference(question, points)
+    best = points[np.argsort(-gaps)[:_CONFIRM]]
+    improved = [climb(question, x) for x in best if question.seconds_left > 0]
+    return _refuted(question, np.array(improved), "inputs improved along gradients") if improved else None
+
+
+def difference(question: Question, points: FloatArray) -> FloatArray:
+    """Largest difference of an output, in floats; -1 where it is not finite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        gaps = np.abs(question.a(points) - question.b(points)).max(axis=1)
+    return np.where(np.isfinite(gaps), gaps, -1.0)
+
+
+def _refuted(question: Question, points: FloatArray, method: str) -> Verdict | None:
+    points = points[inside(question.place, points)]
+    if not len(points):
+        return None
+    gaps = difference(question, points)
+    order = np.argsort(-gaps)[:_CONFIRM]
+    for i in order:
+        hopeless = question.tolerance is not None and question.tolerance > 0 and gaps[i] < 0.99 * question.tolerance
+        if hopeless or gaps[i] < 0 or question.seconds_left < 0:
+            break
+        example = confirmed(question.a, question.b, points[i], question.tolerance)
+        if example is not None:
+            return Verdict(
+                False, f"refutation ({method})", question.domain, question.tolerance, counterexample=example,
+                reason="the outputs at x differ in exact arithmetic",
+            )  # fmt: skip
+    return None
+
+
+def climb(question: Question, x: FloatArray) -> FloatArray:
+    """Steps along the gradient of the output that differs most, as long as the difference grows."""
+    best, value = x, difference(question, x[None])[0]
+    for step in _STEPS:
+        if time.monotonic() > question.deadline:
+            break
+        gap = (question.a(best[None]) - question.b(best[None]))[0]
+        k = int(np.abs(gap).argmax())
+        gradient = (_gradient(question.a, best, k) - _gradient(question.b, best, k)) * (1.0 if gap[k] >= 0 else -1.0)
+        tried = _moved(question.place, best, gradient, step)
+        values = difference(question, tried)
+        if values.max() > value:
+            best, value = tried[values.argmax()], float(values.max())
+    return best
+
+
+def _gradient(net: Network, x: FloatArray, k: int) -> FloatArray:
+    parts = net.preactivations(x[None])
+    signs: SignArray = np.sign(np.concatenate(parts, axis=1)[0]).astype(np.int8) if parts else np.zeros(0, np.int8)
+    return affine_values(net.nodes, net.in_size, signs)[-1][:-1, k]
+
+
+def _moved(place: Box | Orthant | Space | Polytope, x: FloatArray, gradient: FloatArray, step: float) -> FloatArray:
+    size = float(np.abs(gradient).max())
+    if size == 0:
+        return x[None]
+    if isinstance(place, Box):
+        width = place.high - place.low
+        tries = [x + step * width * np.sign(gradient), x + step * width * gradient / size]
+        return np.clip(np.array(tries), place.low, place.high)
+    reach = max(1.0, float(np.abs(x).max()))
+    tries = [x + step * reach * gradient / size, x + 4 * step * reach * gradient / size]
+    if isinstance(place, Orthant):
+        tries = [np.maximum(t, 0.0) for t in tries]
+    found = np.array(tries)
+    kept = found[inside(place, found)]
+    return kept if len(kept) else x[None]

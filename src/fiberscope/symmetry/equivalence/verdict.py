@@ -1,0 +1,148 @@
+"""The answer to the question whether two networks are one function, with its evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fiberscope.geometry.domains import Domain
+from fiberscope.network.network import Network
+from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.symmetry.encoding import write_certificate
+from fiberscope.symmetry.group import Symmetry
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counterexample:
+    """An input at which two networks differ: ``x`` exactly as given, ``a`` and ``b`` rounded from the exact outputs.
+
+    On a plane ``x`` has the two coordinates of the slice. ``difference`` is the largest difference of an output, rounded;
+    ``allowed`` is what the kind of equality allows there.
+    """
+
+    x: FloatArray
+    a: FloatArray
+    b: FloatArray
+    difference: float
+    allowed: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "x": self.x.tolist(),
+            "a": self.a.tolist(),
+            "b": self.b.tolist(),
+            "difference": self.difference,
+            "allowed": self.allowed,
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Witness:
+    """Why two networks are equal.
+
+    ``symmetry`` carries ``a`` onto ``b`` (both simplified first, if ``simplified``). Otherwise ``signs`` are the signs of
+    neurons of ``a`` and ``b`` that were proven on the domain, with which the normal forms of the two agree over
+    ``hyperplanes`` hyperplanes; ``ulps`` is 0 if they agree exactly.
+    """
+
+    symmetry: Symmetry | None = None
+    simplified: bool = False
+    signs: tuple[IntArray, IntArray] | None = None
+    hyperplanes: int | None = None
+    ulps: int = 0
+    regions: int | None = None
+
+    @property
+    def permutations(self) -> tuple[IntArray, ...]:
+        return () if self.symmetry is None else self.symmetry.permutations
+
+    @property
+    def scales(self) -> tuple[FloatArray, ...]:
+        return () if self.symmetry is None else self.symmetry.scales
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; only what is there."""
+        found: dict[str, Any] = {} if self.symmetry is None else self.symmetry.to_dict()
+        if self.simplified:
+            found["simplified"] = True
+        if self.signs is not None:
+            found["signs"] = [s.tolist() for s in self.signs]
+            found["ulps"] = self.ulps
+            found["hyperplanes"] = self.hyperplanes
+        if self.regions is not None:
+            found["regions"] = self.regions
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verdict:
+    """Whether two networks are the same function on a domain: True and False are proven, None is undecided.
+
+    ``tolerance`` names the kind of equality: None *up to rounding*, 0 *the same real function*, a positive number
+    *within it everywhere on the domain*. ``bound`` is the largest difference that is proven (0 for the same real function),
+    ``residual`` how far the evidence is from exact agreement, in ulps. ``reason`` says in words what was found.
+    """
+
+    equal: bool | None
+    method: str
+    domain: Domain
+    tolerance: float | None = None
+    witness: Witness | None = None
+    counterexample: Counterexample | None = None
+    bound: float | None = None
+    residual: float | None = None
+    seconds: float = 0.0
+    reason: str = ""
+    networks: tuple[Network, Network] | None = field(default=None, repr=False)
+
+    @property
+    def exact(self) -> bool:
+        """Whether the two are proven to be the same real function."""
+        return self.equal is True and self.bound == 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, without the networks."""
+        return {
+            "equal": self.equal,
+            "method": self.method,
+            "tolerance": self.tolerance,
+            "domain": repr(self.domain),
+            "witness": None if self.witness is None else self.witness.to_dict(),
+            "counterexample": None if self.counterexample is None else self.counterexample.to_dict(),
+            "bound": self.bound,
+            "residual": self.residual,
+            "seconds": self.seconds,
+            "reason": self.reason,
+        }
+
+    def save(self, path: Path | str, models: tuple[Path | str, Path | str] | None = None) -> None:
+        """Write a certificate that :func:`fiberscope.verify` can replay.
+
+        The networks go into the file, or, with ``models``, their paths; in either case with a hash of their content.
+        """
+        write_certificate(path, self, models)
+
+    def __repr__(self) -> str:
+        answer = {True: "equal", False: "different", None: "undecided"}[self.equal]
+        kind = {None: "up to rounding", 0: "as real functions"}.get(self.tolerance, f"within {self.tolerance}")
+        parts = [f"{answer} {kind} on {self.domain}", f"by {self.method}"]
+        if self.counterexample is not None:
+            parts.append(f"difference {self.counterexample.difference:.3g} at x = {_short(self.counterexample.x)}")
+        if self.residual:
+            parts.append(f"residual {self.residual:.3g} ulps")
+        return f"Verdict({', '.join(parts)})"
+
+
+def _short(x: FloatArray) -> str:
+    text = np.array2string(x, precision=4, threshold=6, edgeitems=2, separator=", ")
+    return " ".join(text.split())
+
+
+def rounded(values: list[Fraction]) -> FloatArray:
+    """The nearest floats."""
+    return np.array([float(v) for v in values])
