@@ -19,7 +19,6 @@ from fiberscope.geometry.function import function_from
 from fiberscope.geometry.lattice import lattice_cells
 from fiberscope.geometry.planar import planar_cells
 from fiberscope.geometry.regions import count_regions, regions
-from fiberscope.geometry.storage import load_complex, save_complex
 from fiberscope.geometry.verify import exact_point_signs, verify
 from fiberscope.network.network import Network, identical
 from fiberscope.testing.cases import CASES, DEGENERATE, degenerate
@@ -152,6 +151,17 @@ def test_count_regions_and_limits() -> None:
     net = Network.random((3, 6, 6, 1), 2)
     whole = count_regions(net, Box.cube(3))
     assert whole == regions(net, Box.cube(3)).num_regions
+    assert (whole.complete, whole.method) == (True, "skeleton")
+    degenerate_net = degenerate("integer")
+    assert count_regions(degenerate_net, Space(2)) == regions(degenerate_net, Space(2)).num_regions
+    some = count_regions(net, Box.cube(3), limit=5)
+    assert not some.complete
+    assert 5 < some < whole
+    assert str(some) == f"at least {int(some)}"
+    wide = Network.random((7, 4, 1), 0)
+    many = count_regions(wide, Box.cube(7))
+    assert many.method == "traversal"
+    assert many == regions(wide, Box.cube(7)).num_regions
     part = regions(net, Box.cube(3), limit=5)
     assert not part.complete
     assert "at least" in repr(part)
@@ -225,8 +235,8 @@ def test_exact_signs_of_rational_points() -> None:
 @pytest.mark.parametrize("domain", [Box.cube(2), Space(2), Orthant(2), Polytope([[1, 1], [-1, 0], [0, -1]], [1, 1, 1])])
 def test_saving_and_loading(tmp_path: Path, domain: Box | Space | Orthant | Polytope) -> None:
     complex = regions(degenerate("integer"), domain)
-    save_complex(complex, tmp_path / "a.npz")
-    again = load_complex(tmp_path / "a.npz")
+    complex.save(tmp_path / "a.npz")
+    again = Complex.load(tmp_path / "a.npz")
     assert identical(complex.net, again.net)
     assert repr(again) == repr(complex)
     assert (again.sign_vectors == complex.sign_vectors).all()
@@ -240,8 +250,8 @@ def test_a_plane_through_a_convolutional_network_is_saved(tmp_path: Path) -> Non
     plane = Plane(*rng.normal(size=(3, 72)), Box.cube(2, -0.1, 0.1))
     complex = regions(net, plane)
     assert complex.verify().ok, complex.verify()
-    save_complex(complex, tmp_path / "a.npz")
-    again = load_complex(tmp_path / "a.npz")
+    complex.save(tmp_path / "a.npz")
+    again = Complex.load(tmp_path / "a.npz")
     assert (again.sign_vectors == complex.sign_vectors).all()
     np.testing.assert_allclose(function_from(again)([[0.05, 0.02]]), net(plane.lift([[0.05, 0.02]])), atol=1e-12)
 
@@ -249,22 +259,22 @@ def test_a_plane_through_a_convolutional_network_is_saved(tmp_path: Path) -> Non
 def test_files_that_are_no_complex(tmp_path: Path) -> None:
     complex = regions(Network.random((2, 2, 1), 0), Box.cube(2))
     with pytest.raises(InputError, match="npz"):
-        save_complex(complex, tmp_path / "a.txt")
+        complex.save(tmp_path / "a.txt")
     with pytest.raises(InputError, match="no such file"):
-        load_complex(tmp_path / "none.npz")
+        Complex.load(tmp_path / "none.npz")
     (tmp_path / "b.npz").write_bytes(b"no archive")
     with pytest.raises(InputError, match="something else"):
-        load_complex(tmp_path / "b.npz")
+        Complex.load(tmp_path / "b.npz")
     np.savez(tmp_path / "c.npz", x=np.zeros(3))
     with pytest.raises(InputError, match="missing or damaged"):
-        load_complex(tmp_path / "c.npz")
-    save_complex(complex, tmp_path / "d.npz")
+        Complex.load(tmp_path / "c.npz")
+    complex.save(tmp_path / "d.npz")
     with np.load(tmp_path / "d.npz") as file:
         arrays = dict(file.items())
     arrays["indices.1"] = arrays["indices.1"] + 1000
     np.savez(tmp_path / "e.npz", **arrays)
     with pytest.raises(InputError, match="incidences"):
-        load_complex(tmp_path / "e.npz")
+        Complex.load(tmp_path / "e.npz")
 
 
 # --- the function -------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fiberscope.errors import InputError, NotGenericError
 from fiberscope.geometry.domains import Box, Plane, Polytope, Space
 from fiberscope.geometry.lattice import lattice_cells
-from fiberscope.geometry.skeleton import skeleton
+from fiberscope.geometry.skeleton import count_by_skeleton, skeleton
 from fiberscope.network.network import Network
 from fiberscope.testing.cases import CASES
 from fiberscope.testing.strategies import chains
@@ -31,6 +31,7 @@ def test_the_same_vertices_and_edges_as_the_lattice(widths: tuple[int, ...]) -> 
     assert len(found.edges) == cells.count(1)
     assert sorted_rows(found.vertex_signs) == sorted_rows(cells.vertex_signs)
     assert sorted_rows(found.edge_signs) == sorted_rows(cells.signs(1))
+    assert count_by_skeleton(net, box) == (cells.count(widths[0]), True)
 
 
 def test_other_networks_and_domains() -> None:
@@ -41,6 +42,7 @@ def test_other_networks_and_domains() -> None:
         found, cells = skeleton(net, domain), lattice_cells(net, domain)
         assert (len(found.points), len(found.edges)) == (cells.count(0), cells.count(1))
         assert sorted_rows(found.edge_signs) == sorted_rows(cells.signs(1))
+        assert count_by_skeleton(net, domain) == (cells.count(cells.dimension), True)
 
 
 @given(chains(inputs=st.integers(1, 3), max_width=4, max_hidden=2))
@@ -56,6 +58,18 @@ def test_right_or_refused(net: Network) -> None:
         return
     assert sorted_rows(found.vertex_signs) == sorted_rows(cells.vertex_signs)
     assert sorted_rows(found.edge_signs) == sorted_rows(cells.signs(1))
+    assert count_by_skeleton(net, box) == (cells.count(net.in_size), True)
+
+
+def test_interruption_counts_what_was_reached() -> None:
+    net = Network.random((3, 6, 6, 1), 2)
+
+    def stop(done: int, total: int, text: str) -> None:
+        if done >= 8:
+            raise KeyboardInterrupt
+
+    part = lattice_cells(net, Box.cube(3), progress=stop)
+    assert count_by_skeleton(net, Box.cube(3), progress=stop) == (part.count(3), False)
 
 
 def test_refusals() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,6 +20,7 @@ from fiberscope.geometry.forms import output_forms
 from fiberscope.geometry.lattice_start import on_slice
 from fiberscope.geometry.metrics import Metrics, metrics
 from fiberscope.geometry.ridges import Balance, Ridges, balance, find_ridges, straight_facets
+from fiberscope.geometry.storage import read_complex, save_complex
 from fiberscope.geometry.verify import Certificate, verify
 from fiberscope.network.network import AffineMap, Network
 from fiberscope.network.nodes import Switch
@@ -316,6 +318,15 @@ class Complex:
     def verify(self) -> Certificate:
         """Check everything that can be checked; see :func:`fiberscope.geometry.verify.verify`."""
         return verify(self)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the complex with its network and domain to a ``.npz`` file, which :meth:`load` reads."""
+        save_complex(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Complex:
+        """Read a complex from a ``.npz`` file."""
+        return cls(*read_complex(path))
 
     def decision_boundary(self) -> DecisionBoundary:
         """Where the largest output changes; the complex is built anew, cut by the differences of the outputs."""

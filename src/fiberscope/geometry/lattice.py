@@ -53,6 +53,15 @@ def lattice_cells(net: Network, domain: Domain, progress: Progress | None = None
     """
     if isinstance(domain, Plane):
         net, domain = on_slice(net, domain)
+    check_supported(net, domain)
+    builder = LatticeBuilder(net, start_cells(net, domain))
+    with deferred_interrupt() as interrupted:
+        builder.run(progress, limit, interrupted)
+    return builder.cells()
+
+
+def check_supported(net: Network, domain: Domain) -> None:
+    """Raise unless the engine takes this network on this domain."""
     if net.in_size != domain.dimension:
         raise InputError(f"domain: expected dimension {net.in_size}, the network's input, got {domain}")
     pool = next((index for index, node in enumerate(net.nodes) if isinstance(node, MaxPool)), None)
@@ -61,10 +70,6 @@ def lattice_cells(net: Network, domain: Domain, progress: Progress | None = None
             f"node {pool}: max pooling is not supported in dimension {domain.dimension}; "
             "take net.as_mlp(), or a two-dimensional slice (Plane)"
         )
-    builder = LatticeBuilder(net, start_cells(net, domain))
-    with _deferred_interrupt() as interrupted:
-        builder.run(progress, limit, interrupted)
-    return builder.cells()
 
 
 def start_cells(net: Network, domain: Box | Orthant | Space | Polytope) -> Start:
@@ -104,7 +109,7 @@ def _inside(sides: LatticeBuilder, domain: Domain) -> Start:
 
 
 @contextmanager
-def _deferred_interrupt() -> Iterator[Callable[[], bool]]:
+def deferred_interrupt() -> Iterator[Callable[[], bool]]:
     """Hold Ctrl-C back until a neuron is done, because in between the lattice is torn."""
     asked: list[bool] = []
     if threading.current_thread() is not threading.main_thread():
@@ -138,7 +143,7 @@ class LatticeBuilder:
         self.table = self.error = np.zeros((0, 0))
         self.exact = ExactVertices(net, start.points, self._parents_of)
         self.exact_decisions = self.float_decisions = 0
-        self.complete = True
+        self.complete, self.reached = True, self.signs.shape[1]
         self.last_use = [
             max((i for i, n in enumerate(net.nodes) if k in n.sources), default=-1) for k in range(len(net.nodes) + 1)
         ]
@@ -186,13 +191,17 @@ class LatticeBuilder:
     ) -> bool:
         try:
             if progress is not None:
-                progress(done, total, f"{self.levels[-1].count} regions")
+                progress(done, total, self.status())
         except KeyboardInterrupt:
             return done < total
         return done < total and (interrupted() or (limit is not None and self.levels[-1].count > limit))
 
+    def status(self) -> str:
+        """How far the work is, in words."""
+        return f"{self.levels[-1].count} regions"
+
     def _drop_from(self, column: int) -> None:
-        self.complete = False
+        self.complete, self.reached = False, column
         self.signs[:, column:] = 0
 
     def _begin_layer(self, index: int, node: PiecewiseLinear, values: dict[int, Bounded], begin: int) -> Layer:

@@ -1,4 +1,4 @@
-"""What the lattice engine works on: growing lists of cells, the layout of a layer, floats in homogeneous coordinates."""
+"""What the lattice engine works on: lists of cells that grow, the layout of a layer, floats in homogeneous form."""
 
 from __future__ import annotations
 

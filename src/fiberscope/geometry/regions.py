@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+from fiberscope.errors import NotGenericError
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Box, Domain, Plane
 from fiberscope.geometry.engines import Progress, cells_on, check_dimension
 from fiberscope.geometry.planar import planar_count
-from fiberscope.network.network import Network
+from fiberscope.geometry.skeleton import count_by_skeleton
+from fiberscope.geometry.traversal import count_by_traversal
+from fiberscope.network.network import Network, Seed
+
+LATTICE_DIMENSION = 6
+"""Up to here counting by vertices or faces is faster than visiting regions one by one."""
 
 
 def regions(net: Network, domain: Domain, *, progress: Progress | None = None, limit: int | None = None) -> Complex:
@@ -36,13 +45,53 @@ def regions(net: Network, domain: Domain, *, progress: Progress | None = None, l
     return Complex(net, domain, cells_on(net, domain, progress, limit))
 
 
-def count_regions(net: Network, domain: Domain, *, progress: Progress | None = None) -> int:
+class NumRegions(int):
+    """A number of regions; ``complete`` is False when there are *at least* so many, ``method`` names the engine."""
+
+    complete: bool
+    method: str
+
+    def __new__(cls, count: int, complete: bool, method: str) -> NumRegions:
+        made = super().__new__(cls, count)
+        made.complete, made.method = complete, method
+        return made
+
+    def __repr__(self) -> str:
+        return f"{int(self)}" if self.complete else f"at least {int(self)}"
+
+    __str__ = __repr__
+
+
+def count_regions(
+    net: Network, domain: Domain, *, limit: int | None = None, seed: Seed = 0, progress: Progress | None = None
+) -> NumRegions:
     """How many regions a network has on a domain.
+
+    In the plane polygons are counted; up to six dimensions vertices and edges suffice if the network is in general
+    position, and all faces are built if it is not; above, regions are visited one by one. With a ``limit`` (then the
+    regions are visited from a random one, by ``seed``, or built until there are more), or when interrupted, the answer
+    may be marked as incomplete.
 
     >>> count_regions(Network([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]]), Box.cube(2))
     4
     """
     check_dimension(net, domain)
-    if isinstance(domain, Box | Plane) and domain.dimension == 2:
-        return int(planar_count(net, domain, progress=progress))
-    return regions(net, domain, progress=progress).num_regions
+    planar = isinstance(domain, Box | Plane) and domain.dimension == 2
+    if planar and limit is None:
+        return NumRegions(int(planar_count(net, domain, progress=progress)), True, "planar")  # type: ignore[arg-type]
+    if domain.dimension > LATTICE_DIMENSION:
+        found = count_by_traversal(net, domain, limit=limit, seed=seed, progress=_two(progress))
+        return NumRegions(found.count, found.complete, "traversal")
+    if limit is None and isinstance(domain, Box):
+        try:
+            count, complete = count_by_skeleton(net, domain, progress)
+            return NumRegions(count, complete, "skeleton")
+        except NotGenericError:
+            pass
+    complex = regions(net, domain, progress=progress, limit=limit)
+    return NumRegions(complex.num_regions, complex.complete, "lattice")
+
+
+def _two(progress: Progress | None) -> Callable[[int, int], Any] | None:
+    """Progress of a search: what is explored, of what is known so far."""
+    return None if progress is None else lambda done, known: progress(done, known, f"{known} regions")

@@ -7,16 +7,19 @@ import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fiberscope.errors import InputError
 from fiberscope.files import atomic_path
 from fiberscope.geometry.cells import Cells, Incidence, pool_layout
-from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
 from fiberscope.network.formats.program import describe, restore
+from fiberscope.network.network import Network
+
+if TYPE_CHECKING:
+    from fiberscope.geometry.complex import Complex
 
 VERSION = 1
 
@@ -53,8 +56,8 @@ def save_complex(complex: Complex, path: str | os.PathLike[str]) -> None:
         np.savez_compressed(part, **arrays)
 
 
-def load_complex(path: str | os.PathLike[str]) -> Complex:
-    """Read a complex that :func:`save_complex` wrote."""
+def read_complex(path: str | os.PathLike[str]) -> tuple[Network, Domain, Cells]:
+    """Network, domain and cells of a complex that :func:`save_complex` wrote."""
     source = Path(os.fspath(path))
     try:
         with np.load(source, allow_pickle=False) as file:
@@ -72,7 +75,7 @@ def load_complex(path: str | os.PathLike[str]) -> Complex:
         raise InputError(f"{source}: expected a complex saved by fiberscope, {error} is missing or damaged") from error
 
 
-def _rebuild(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Complex:
+def _rebuild(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> tuple[Network, Domain, Cells]:
     own = {name.removeprefix("network."): value for name, value in arrays.items() if name.startswith("network.")}
     net = restore(header["network"], own)
     sides = {name.removeprefix("domain."): value for name, value in arrays.items() if name.startswith("domain.")}
@@ -94,7 +97,7 @@ def _rebuild(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Complex:
         point_errors=arrays.get("point_errors"),
         pools=pool_layout(net.switches),
     )
-    return Complex(net, domain, cells)
+    return net, domain, cells
 
 
 def _check(points: Any, signs: Any, boundary: tuple[Incidence, ...], num_signs: int) -> None:
