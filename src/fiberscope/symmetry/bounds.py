@@ -1,4 +1,5 @@
-"""Rigorous ranges of every value of a program on a box, and of the difference of two chains whose neurons are matched."""
+"""Rigorous ranges of every value of a program on a box, and of the difference of two chains whose neurons are
+matched."""
 
 from __future__ import annotations
 

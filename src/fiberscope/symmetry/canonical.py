@@ -8,6 +8,7 @@ import numpy as np
 
 from fiberscope.errors import InputError
 from fiberscope.network.network import Network
+from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
 from fiberscope.symmetry.chains import slopes_of, split, with_arrays
 from fiberscope.symmetry.labelling import canonical_orders
@@ -22,9 +23,9 @@ def canonical(net: Network) -> Network:
     on other rescaled copies (there the sorting may differ, where rows agree up to rounding; compare networks with
     :func:`same_up_to_symmetry`, not by their canonical forms).
 
-    A neuron whose row is zero puts out zero, so its scale is taken from its outgoing weights, which are given the largest
-    entry 1. Rows are sorted lexicographically, the bias last. Where rows are equal, the order comes from refining
-    classes of neurons by what they read and what reads them; neurons that this cannot tell apart are as a rule
+    A neuron whose row is zero puts out zero, so its scale is taken from its outgoing weights, which are given the
+    largest entry 1. Rows are sorted lexicographically, the bias last. Where rows are equal, the order comes from
+    refining classes of neurons by what they read and what reads them; neurons that this cannot tell apart are as a rule
     exchanged by a symmetry, and stay in the order in which they are.
 
     >>> net = Network([[[2.0], [-4.0]], [[1.0, 1.0]]], [[1.0, 0.0], [0.0]])
@@ -51,8 +52,8 @@ def _with_slopes(chain: Network, orders: list[IntArray]) -> Network:
         return chain
     nodes = list(chain.nodes)
     for layer, order in enumerate(orders):
-        node = nodes[2 * layer + 1]
-        nodes[2 * layer + 1] = type(node)(2 * layer + 1, from_slopes[layer][order], node.shape)  # type: ignore[call-arg]
+        place = 2 * layer + 1
+        nodes[place] = PiecewiseLinear(place, from_slopes[layer][order], nodes[place].shape)
     return Network.from_nodes(nodes, chain.input_shape)
 
 

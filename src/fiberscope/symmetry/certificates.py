@@ -60,10 +60,10 @@ class Replay:
 def verify(path: Path | str) -> Replay:
     """Replay a certificate written by ``verdict.save(path)``, in exact arithmetic.
 
-    A counterexample is evaluated exactly at its input. A permutation and rescaling is applied and compared entry by entry.
-    Normal forms are computed again, and the signs that they use are proven again. Regions are listed again. The file is
-    not trusted: what is missing or of the wrong kind raises :class:`InputError`, and evidence that does not prove the
-    claim gives a replay that is not ``ok``.
+    A counterexample is evaluated exactly at its input. A permutation and rescaling is applied and compared entry by
+    entry. Normal forms are computed again, and the signs that they use are proven again. Regions are listed again. The
+    file is not trusted: what is missing or of the wrong kind raises :class:`InputError`, and evidence that does not
+    prove the claim gives a replay that is not ``ok``.
 
     >>> import tempfile
     >>> from fiberscope.symmetry.equivalence.ladder import equivalent

@@ -7,7 +7,7 @@ see no hidden neuron.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -81,6 +81,11 @@ def _split_before(net: Network) -> Split | None:
 
 def _convolves(node: Affine) -> bool:
     return any(isinstance(stage, Convolution) for stage in node.operator.stages())
+
+
+def nameless(node: Node) -> Node:
+    """The node as a constant of the model: two networks side by side may use one name for different numbers."""
+    return replace(node, weight_name=None, bias_name=None) if isinstance(node, Affine) else node
 
 
 def slopes_of(chain: Network) -> tuple[FloatArray, ...]:

@@ -1,4 +1,5 @@
-"""What a neuron does on a whole domain: dead, linear or switching, each one proven, and the rest listed as undecided."""
+"""What a neuron does on a whole domain: dead, linear or switching, each one proven, and the rest listed as
+undecided."""
 
 from __future__ import annotations
 
@@ -228,7 +229,7 @@ class _State:
 
 
 def structural_signs(net: Network) -> BoolArray:
-    """Whether each neuron is nowhere negative, and nowhere positive, by the signs of the weights: ``(2, num_hidden)``."""
+    """Whether each neuron is nowhere negative, and nowhere positive, by its weights alone: ``(2, num_hidden)``."""
     found = structural_roles(net)
     slopes = [node.slopes for node in net.switches if isinstance(node, PiecewiseLinear)]
     slope = np.concatenate(slopes) if slopes else np.zeros(0)

@@ -90,7 +90,9 @@ def network_from_dict(found: Any) -> Network:
     except FiberscopeError as error:
         raise InputError(f"certificate: a network cannot be read: {error}") from error
     if content_hash(net) != found["sha256"]:
-        raise InputError("certificate: a network is not the one that the certificate was written for (its hash differs)")
+        raise InputError(
+            "certificate: a network is not the one that the certificate was written for (its hash differs)"
+        )
     return net
 
 

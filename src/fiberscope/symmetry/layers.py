@@ -52,7 +52,7 @@ class Layers:
 
     def linear(self, layer: int) -> BoolArray:
         """Neurons that act as the identity."""
-        return (self.signs[layer] > 0) | (self.slopes[layer] == 1)
+        return np.asarray((self.signs[layer] > 0) | (self.slopes[layer] == 1))
 
     def keep(self, layer: int, mask: BoolArray, reason: str) -> None:
         """Drop the neurons outside the mask; their output no longer matters."""

@@ -68,8 +68,8 @@ class Match:
 def same_up_to_symmetry(a: Network, b: Network) -> Match:
     """Whether a permutation and positive rescaling of hidden neurons carries ``a`` onto ``b`` within a few ulps.
 
-    Rows are normalised, which leaves permutations only; layer by layer the rows of ``a`` are assigned to those of ``b``.
-    A row whose projection has one counterpart within rounding is assigned at once; the others by the least total
+    Rows are normalised, which leaves permutations only; layer by layer the rows of ``a`` are assigned to those of
+    ``b``. A row whose projection has one counterpart within rounding is assigned at once; the others by the least total
     distance (the Hungarian method). So the result does not hang on the order of a sort.
 
     >>> net = Network.random((2, 3, 1), seed=0)
@@ -103,7 +103,7 @@ def same_prefix(a: Split, b: Split) -> bool:
         if not isinstance(p.operator, Dense) and (p.operator.sparse() != q.operator.sparse()).nnz:
             return False
         offsets = [np.zeros(n.operator.out_size) if n.offset is None else n.offset for n in (p, q)]
-        if not np.array_equal(*offsets):
+        if not np.array_equal(offsets[0], offsets[1]):
             return False
     return True
 

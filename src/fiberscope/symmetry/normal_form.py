@@ -2,20 +2,21 @@
 
 Every output of a program is ``c + sum_k a_k x_k + sum_h v_h relu(p_h)``, where ``p_h`` is such a sum again. Three
 identities bring it into a normal form: ``relu(t p) = t relu(p)`` for ``t > 0`` makes ``p`` a primitive integer row,
-``relu(-p) = relu(p) - p`` gives a hyperplane one orientation, and what is of one sign is dead or linear. Two programs that
-are written over one table of hyperplanes and come out the same are the same real function. Numbers are dyadic
+``relu(-p) = relu(p) - p`` gives a hyperplane one orientation, and what is of one sign is dead or linear. Two programs
+that are written over one table of hyperplanes and come out the same are the same real function. Numbers are dyadic
 rationals: no step divides, none rounds.
 
 For one hidden layer the converse holds as well: on a domain with an interior, the functions ``relu(p_h)`` of different
 hyperplanes that meet the interior, the coordinates and the constant are linearly independent. This is the hyperplane
 representation of the fiber paper. For deeper networks different forms prove nothing.
 
-A table with ``ulps > 0`` takes for equal what agrees within so many units of rounding: every coefficient carries the sum
-of the absolute values it was added up from, and this sum times ``2^-53`` is its unit.
+A table with ``ulps > 0`` takes for equal what agrees within so many units of rounding: every coefficient carries the
+sum of the absolute values it was added up from, and this sum times ``2^-53`` is its unit.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -229,7 +230,7 @@ class FormArithmetic:
         shift = -lowest
         pointers, columns = matrix.indptr.tolist(), matrix.indices.tolist()
         result = []
-        for i, (first, last) in enumerate(zip(pointers, pointers[1:], strict=False)):
+        for i, (first, last) in enumerate(itertools.pairwise(pointers)):
             terms: dict[int, int] = {}
             constant = numbers[len(matrix.data) + i] << shift if bias is not None else 0
             work = last - first

@@ -1,12 +1,13 @@
 """Linear relaxations of a ReLU chain on a polyhedron: proven bounds of a preactivation, refined by branching.
 
-A neuron ``a = relu(z)`` with ``l <= z <= u`` is relaxed to ``a >= 0``, ``a >= z`` and ``a <= s z + t``, the line through
-``(l, 0)`` and ``(u, u)`` (R. Ehlers, ATVA 2017), rounded outward so that the relaxation holds for the real network.
-Optima are those of :class:`fiberscope.numerics.lp.Polyhedron`: proven, whatever the solver's tolerances are.
+A neuron ``a = relu(z)`` with ``l <= z <= u`` is relaxed to ``a >= 0``, ``a >= z`` and ``a <= s z + t``, the line
+through ``(l, 0)`` and ``(u, u)`` (R. Ehlers, ATVA 2017), rounded outward so that the relaxation holds for the real
+network. Optima are those of :class:`fiberscope.numerics.lp.Polyhedron`: proven, whatever the solver's tolerances are.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
 from dataclasses import dataclass
 
@@ -14,11 +15,11 @@ import numpy as np
 
 from fiberscope.geometry.domains import Box, Orthant, Polytope, Space
 from fiberscope.network.network import Network
+from fiberscope.network.run import run
 from fiberscope.numerics.floats import BoolArray, FloatArray, U, round_up
 from fiberscope.numerics.lp import Polyhedron
-from fiberscope.symmetry.bounds import RangeArithmetic, ranges
 from fiberscope.symmetry.bounds import Range as ValueRange
-from fiberscope.network.run import run
+from fiberscope.symmetry.bounds import RangeArithmetic, ranges
 from fiberscope.symmetry.chains import Split, slopes_of
 
 _VARIABLES = 260
@@ -74,8 +75,7 @@ class Relaxation:
         lows, highs = _ranges(chain, low, high)
         cuts = np.cumsum([0, *(s.size for s in slopes)])
         signs = [
-            np.where(nonnegative[i:j], 1.0, np.where(nonpositive[i:j], -1.0, 0.0))
-            for i, j in zip(cuts, cuts[1:], strict=False)
+            np.where(nonnegative[i:j], 1.0, np.where(nonpositive[i:j], -1.0, 0.0)) for i, j in itertools.pairwise(cuts)
         ]
         return cls(chain, (A, b), lows, highs, signs, slopes, (low, high), direct)
 
@@ -144,7 +144,7 @@ class Relaxation:
         """Variables are the input and all activations before ``layer``."""
         sizes = [self.chain.in_size, *(s.size for s in self.slopes[:layer])]
         cuts = np.cumsum([0, *sizes])
-        slices = [slice(int(i), int(j)) for i, j in zip(cuts, cuts[1:], strict=False)]
+        slices = [slice(int(i), int(j)) for i, j in itertools.pairwise(cuts)]
         lower, upper = np.full(cuts[-1], -np.inf), np.full(cuts[-1], np.inf)
         lower[slices[0]], upper[slices[0]] = self.box
         rows, right = [], []

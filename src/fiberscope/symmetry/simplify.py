@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,10 +25,10 @@ from fiberscope.symmetry.sampling import domain_of
 class Simplified:
     """A network with the same function on a domain.
 
-    ``removed`` lists neurons ``(layer, index)`` of the network that came in, layers counted from 1, each with its reason;
-    ``merged`` lists groups of neurons that became one; ``undecided`` those whose role on the domain is not known and
-    that were left alone. ``exact`` says that no number was rounded. ``verdict`` is the proof of equality: the same real
-    function if ``exact``, otherwise equality up to rounding.
+    ``removed`` lists neurons ``(layer, index)`` of the network that came in, layers counted from 1, each with its
+    reason; ``merged`` lists groups of neurons that became one; ``undecided`` those whose role on the domain is not
+    known and that were left alone. ``exact`` says that no number was rounded. ``verdict`` is the proof of equality:
+    the same real function if ``exact``, otherwise equality up to rounding.
     """
 
     network: Network
@@ -119,8 +120,10 @@ def _start(net: Network, roles: DomainRoles) -> tuple[Layers, Any, tuple[int, ..
         slopes = [np.array(s) for s in slopes_of(chain)]
         shape, prefix = chain.input_shape, parts if parts.prefix else None
     cuts = np.cumsum([0, *(s.size for s in slopes)])
-    signs = [roles.signs[i:j].astype(np.int64) for i, j in zip(cuts, cuts[1:], strict=False)]
-    origins = [[((layer, i),) for i in range(s.size)] for layer, s in enumerate(slopes, start=1)]
+    signs = [roles.signs[i:j].astype(np.int64) for i, j in itertools.pairwise(cuts)]
+    origins: list[list[tuple[Neuron, ...]]] = [
+        [((layer, i),) for i in range(s.size)] for layer, s in enumerate(slopes, start=1)
+    ]
     return Layers(list(weights), list(biases), list(slopes), signs, origins), prefix, shape
 
 

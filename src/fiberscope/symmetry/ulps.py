@@ -10,8 +10,8 @@ FEW = 16
 """Largest distance, in units in the last place of an entry, that equality *up to rounding* allows.
 
 A row that was multiplied by a scale and a column that was divided by one are off by two roundings; the scales that
-are found from two such copies add four more. Sixteen leaves room for a second such step and is far below what any change
-of a parameter on purpose amounts to.
+are found from two such copies add four more. Sixteen leaves room for a second such step and is far below what any
+change of a parameter on purpose amounts to.
 """
 
 

@@ -17,6 +17,7 @@ from fiberscope.network.operators import Dense
 from fiberscope.network.rewire import moved
 from fiberscope.numerics.arithmetic import Bounded
 from fiberscope.numerics.floats import FloatArray, gamma, round_up
+from fiberscope.symmetry.chains import nameless
 from fiberscope.symmetry.equivalence.question import Question
 from fiberscope.symmetry.equivalence.refutation import confirmed
 from fiberscope.symmetry.equivalence.verdict import Verdict, Witness
@@ -39,7 +40,7 @@ def difference_network(a: Network, b: Network) -> Network:
     0.0
     """
     shift = len(a.nodes)
-    rest = [moved(node, tuple(s + shift if s else 0 for s in node.sources)) for node in b.nodes]
+    rest = [moved(nameless(node), tuple(s + shift if s else 0 for s in node.sources)) for node in b.nodes]
     m = a.out_size
     ends: list[Node] = [
         Concat((shift, shift + len(rest)), ((m,), (m,))),

@@ -53,9 +53,7 @@ def compare_forms(a: Network, b: Network, domain: Domain, signs: Signs, toleranc
     return Verdict(None, "normal form", domain, tolerance, reason=reason, networks=(a, b))
 
 
-def _proven(
-    a: Network, b: Network, domain: Domain, tolerance: float | None, table: Table, signs: Signs
-) -> Verdict:
+def _proven(a: Network, b: Network, domain: Domain, tolerance: float | None, table: Table, signs: Signs) -> Verdict:
     filled = tuple(
         np.zeros(net.num_signs, dtype=np.int64) if s is None else s for net, s in zip((a, b), signs, strict=True)
     )
@@ -88,9 +86,7 @@ def _roles_help(question: Question) -> bool:
     return bool(question.a.num_hidden or question.b.num_hidden)
 
 
-def _one_try(
-    question: Question, signs: Signs, roles: tuple[DomainRoles | None, DomainRoles | None]
-) -> Verdict | None:
+def _one_try(question: Question, signs: Signs, roles: tuple[DomainRoles | None, DomainRoles | None]) -> Verdict | None:
     a, b, place = question.a, question.b, question.place
     for ulps in (0, FEW) if question.tolerance is None else (0,):
         table = table_for(a, place, ulps, question.deadline)
@@ -152,7 +148,7 @@ def near_gaps(question: Question, table: Table, gaps: list[Row], count: int = 8)
     points = np.concatenate(found)
     points = points[inside(question.place, points)]
     gaps_seen = np.abs(question.a(points) - question.b(points)).max(axis=1)
-    return points[np.argsort(-gaps_seen)[: 2 * count]]
+    return np.asarray(points[np.argsort(-gaps_seen)[: 2 * count]])
 
 
 def entries_of(net: Network, roles: DomainRoles | None) -> IntArray | None:

@@ -45,16 +45,18 @@ def equivalent(
 
     Three kinds of equality, never mixed up:
 
-    - ``tolerance=None``, *up to rounding*: a permutation and rescaling carries one parameter onto the other within a few
+    - ``tolerance=None``, *up to rounding*: a permutation and rescaling carries one parameter onto the other within a
+    few
       ulps of every entry, or the two have normal forms or affine maps that agree within the rounding error of computing
-      them. A counterexample differs by more than the rounding errors of evaluating both.
+      them. A counterexample differs by so much more than the
+      rounding errors of evaluating both that a few ulps in every parameter cannot explain it.
     - ``tolerance=0``, *the same real function*: floats are exact rationals, one ulp in one weight makes two functions.
     - ``tolerance=e > 0``: ``max |a - b| <= e`` on the domain.
 
-    Methods are tried from cheap to dear: symmetry (permutations, rescalings), random inputs, normal forms (dead, linear,
-    duplicated neurons; complete for one hidden layer), simplification with bounds of the difference, the regions of both
-    networks in up to three dimensions, inputs improved along gradients. Every counterexample is confirmed in exact
-    arithmetic. In general the question is coNP-hard, so None is a possible answer.
+    Methods are tried from cheap to dear: symmetry (permutations, rescalings), random inputs, normal forms (dead,
+    linear, duplicated neurons; complete for one hidden layer), simplification with bounds of the difference, the
+    regions of both networks in up to three dimensions, inputs improved along gradients. Every counterexample is
+    confirmed in exact arithmetic. In general the question is coNP-hard, so None is a possible answer.
 
     Parameters
     ----------
@@ -70,7 +72,7 @@ def equivalent(
     >>> net = Network([[[1.0], [-1.0]], [[1.0, -1.0]]], [[0.0, 0.0], [0.0]])  # relu(x) - relu(-x) = x
     >>> equivalent(net, Network([[[1.0]]], [[0.0]]), tolerance=0).equal
     True
-    >>> other = Network([[[1.0]]], [[2.0**-60]])
+    >>> other = Network([[[1.0 + 2.0**-52]]], [[0.0]])  # one ulp
     >>> equivalent(net, other, tolerance=0).equal, equivalent(net, other).equal
     (False, True)
     """

@@ -1,4 +1,5 @@
-"""Equality by parameters: a permutation and rescaling that carries one network onto the other, as given or simplified."""
+"""Equality by parameters: a permutation and rescaling that carries one network onto the other, as given or
+simplified."""
 
 from __future__ import annotations
 

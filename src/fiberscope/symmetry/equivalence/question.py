@@ -16,7 +16,7 @@ from fiberscope.symmetry.equivalence.verdict import Verdict
 
 @dataclass(slots=True, eq=False)
 class Question:
-    """Are ``a`` and ``b`` equal on ``place``? ``domain`` is what the user asked about: a plane, where ``place`` is its box.
+    """Are ``a`` and ``b`` equal on ``place``? ``domain`` is what was asked about: a plane, where ``place`` is its box.
 
     ``tolerance`` is the kind of equality, ``deadline`` the moment of :func:`time.monotonic` at which to give up.
     """

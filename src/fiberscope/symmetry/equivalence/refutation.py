@@ -16,6 +16,7 @@ from fiberscope.numerics.floats import FloatArray, SignArray
 from fiberscope.symmetry.equivalence.question import Question
 from fiberscope.symmetry.equivalence.verdict import Counterexample, Verdict, rounded
 from fiberscope.symmetry.sampling import inside, sample
+from fiberscope.symmetry.ulps import FEW
 
 _POINTS = 256
 """Random inputs of a first look."""
@@ -49,7 +50,8 @@ def rounding_error(net: Network, x: FloatArray) -> FloatArray:
     """A bound of the rounding error of evaluating the network at a point in float64."""
     arithmetic = BoundedArithmetic()
     with np.errstate(over="ignore", invalid="ignore"):
-        return output(net.nodes, arithmetic.exact_input(x.reshape(1, -1)), arithmetic, net._last_use).error[0]
+        value = output(net.nodes, arithmetic.exact_input(x.reshape(1, -1)), arithmetic, net._last_use)
+    return np.asarray(value.error[0])
 
 
 def confirmed(a: Network, b: Network, x: FloatArray, tolerance: float | None) -> Counterexample | None:
@@ -57,10 +59,11 @@ def confirmed(a: Network, b: Network, x: FloatArray, tolerance: float | None) ->
     left, right = exact_outputs(a, x), exact_outputs(b, x)
     gaps = [abs(p - q) for p, q in zip(left, right, strict=True)]
     if tolerance is None:
-        errors = rounding_error(a, x) + rounding_error(b, x)
+        # parameters that a few ulps carry onto each other give outputs that differ by less than this
+        errors = 2 * FEW * (rounding_error(a, x) + rounding_error(b, x))
         if not np.isfinite(errors).all():
             return None
-        over = [gap - 2 * Fraction(float(e)) for gap, e in zip(gaps, errors, strict=True)]
+        over = [gap - Fraction(float(e)) for gap, e in zip(gaps, errors, strict=True)]
     else:
         errors = np.full(len(gaps), tolerance)
         over = [gap - Fraction(tolerance) for gap in gaps]

@@ -20,8 +20,8 @@ from fiberscope.symmetry.group import Symmetry
 class Counterexample:
     """An input at which two networks differ: ``x`` exactly as given, ``a`` and ``b`` rounded from the exact outputs.
 
-    On a plane ``x`` has the two coordinates of the slice. ``difference`` is the largest difference of an output, rounded;
-    ``allowed`` is what the kind of equality allows there.
+    On a plane ``x`` has the two coordinates of the slice. ``difference`` is the largest difference of an output,
+    rounded; ``allowed`` is what the kind of equality allows there.
     """
 
     x: FloatArray
@@ -45,8 +45,8 @@ class Counterexample:
 class Witness:
     """Why two networks are equal.
 
-    ``symmetry`` carries ``a`` onto ``b`` (both simplified first, if ``simplified``). Otherwise ``signs`` are the signs of
-    neurons of ``a`` and ``b`` that were proven on the domain, with which the normal forms of the two agree over
+    ``symmetry`` carries ``a`` onto ``b`` (both simplified first, if ``simplified``). Otherwise ``signs`` are the signs
+    of neurons of ``a`` and ``b`` that were proven on the domain, with which the normal forms of the two agree over
     ``hyperplanes`` hyperplanes; ``ulps`` is 0 if they agree exactly.
     """
 
@@ -84,8 +84,9 @@ class Verdict:
     """Whether two networks are the same function on a domain: True and False are proven, None is undecided.
 
     ``tolerance`` names the kind of equality: None *up to rounding*, 0 *the same real function*, a positive number
-    *within it everywhere on the domain*. ``bound`` is the largest difference that is proven (0 for the same real function),
-    ``residual`` how far the evidence is from exact agreement, in ulps. ``reason`` says in words what was found.
+    *within it everywhere on the domain*. ``bound`` is the largest difference that is proven (0 for the same real
+    function), ``residual`` how far the evidence is from exact agreement, in ulps. ``reason`` says in words what was
+    found.
     """
 
     equal: bool | None
@@ -129,7 +130,8 @@ class Verdict:
 
     def __repr__(self) -> str:
         answer = {True: "equal", False: "different", None: "undecided"}[self.equal]
-        kind = {None: "up to rounding", 0: "as real functions"}.get(self.tolerance, f"within {self.tolerance}")
+        kind = "up to rounding" if self.tolerance is None else f"within {self.tolerance}"
+        kind = "as real functions" if self.tolerance == 0 else kind
         parts = [f"{answer} {kind} on {self.domain}", f"by {self.method}"]
         if self.counterexample is not None:
             parts.append(f"difference {self.counterexample.difference:.3g} at x = {_short(self.counterexample.x)}")
