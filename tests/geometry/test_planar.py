@@ -326,11 +326,43 @@ def test_pooling_against_the_oracle(after, seed, stride, integers):
     assert_no_straight_inner_vertices(cells)
 
 
+def test_pooling_first_last_and_trivial():
+    rng = np.random.default_rng(5)
+    pool = MaxPool(0, (1, 1, 2), (1, 2), (1, 1))
+    alone = Network.from_nodes([pool], (2,))  # the maximum of the two coordinates
+    assert sorted(map(tuple, compare(alone).top_signs.tolist())) == [(-1, 1), (1, -1)]
+    single = Network.from_nodes([MaxPool(0, (1, 1, 2), (1, 1), (1, 1))], (2,))
+    assert compare(single).top_signs.tolist() == [[1, 1]]
+    last = Network.from_nodes(
+        [
+            Affine(0, Dense(rng.normal(size=(9, 2))), rng.normal(size=9)),
+            PiecewiseLinear(1, np.zeros(9), (1, 3, 3)),
+            MaxPool(2, (1, 3, 3), (2, 2), (1, 1)),
+            MaxPool(3, (1, 2, 2), (2, 2), (1, 1)),
+        ],
+        (2,),
+    )
+    assert_no_straight_inner_vertices(compare(last))
+
+
 def assert_no_straight_inner_vertices(cells: Cells) -> None:
     """A vertex of degree two is a corner of the square: joined faces leave nothing behind."""
     degree = np.bincount(cells.boundary[0].indices, minlength=cells.count(0))
     corners = (np.abs(cells.points) == 1).all(axis=1)
     assert (degree[~corners] >= 3).all()
+
+
+@pytest.mark.parametrize("scale", [2.0**-1060, 2.0**-600, 2.0**500, 2.0**700])
+def test_extreme_scales(scale):
+    """Rounding, overflow and underflow leave decisions to exact arithmetic, never to chance."""
+    net = from_facts(2, 4, 4, 1)
+    W, b = net.weights, net.biases
+    expected = planar_cells(net, SQUARE)
+    # not powers of two that cancel: the first layer alone is scaled, the biases of the second with it
+    scaled = Network([W[0] * scale, W[1], W[2]], [b[0] * scale, b[1] * scale, b[2]])
+    found = compare(scaled)
+    if scale > 2.0**-700:  # subnormal weights are rounded
+        assert {tuple(r) for r in found.top_signs.tolist()} == {tuple(r) for r in expected.top_signs.tolist()}
 
 
 def test_named_degenerate_cases():
@@ -459,11 +491,15 @@ def test_pieces_of_bounded_memory(monkeypatch):
     calls = []
     assert int(planar_count(net, SQUARE, progress=lambda *x: calls.append(x))) == whole
     assert calls
+    assert int(planar_count(net, SQUARE, threads=2)) == whole
     vanishing = Network(
         [[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, -1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0, 0.0], [0.0]]
     )
     monkeypatch.setattr(planar, "_CHUNK_BYTES", 40)
     assert int(planar_count(vanishing, SQUARE)) == 5
+    assert int(planar_count(vanishing, SQUARE, threads=3)) == 5
+    with pytest.raises(InputError, match="threads"):
+        planar_count(vanishing, SQUARE, threads=0)
 
 
 def test_exact_arithmetic_alone_gives_the_same(monkeypatch):

@@ -10,7 +10,9 @@ its windows' inputs, and faces with equal winners are joined again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -93,23 +95,30 @@ def planar_cells(net: Network, domain: PlanarDomain, *, progress: Progress | Non
     mesh, node = engine.start(), 0
     total = len(engine.switches)
     for done in range(total):
-        node = engine.advance(mesh, node)
-        mesh = engine.split(mesh, done, node)
+        with np.errstate(all="ignore"):  # what overflows is left to exact arithmetic
+            node = engine.advance(mesh, node)
+            mesh = engine.split(mesh, done, node)
         node += 1
         if progress is not None:
             progress(done + 1, total, f"{mesh.num_polygons} polygons")
     return engine.cells(mesh)
 
 
-def planar_count(net: Network, domain: PlanarDomain, *, progress: Progress | None = None) -> PlanarCount:
+def planar_count(
+    net: Network, domain: PlanarDomain, *, progress: Progress | None = None, threads: int = 1
+) -> PlanarCount:
     """The number of regions alone: the last layer is counted without being built.
+
+    Large complexes are counted piece by piece, so memory stays bounded; ``threads`` pieces are counted at a time.
 
     >>> net = Network([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [[1.0, 1.0, 1.0]]], [[0.0, 0.0, 0.0], [0.0]])
     >>> int(planar_count(net, Box.cube(2)))  # three lines through one point
     6
     """
+    if threads < 1:
+        raise InputError(f"threads: expected at least one, got {threads}")
     engine = _Engine(net, domain)
-    found = engine.count(engine.start(), 0, 0, progress)
+    found = engine.count(engine.start(), 0, 0, progress, threads)
     return PlanarCount(found, engine.arranger.by_exact, engine.arranger.by_float)
 
 
@@ -217,30 +226,55 @@ class _Engine:
 
     # -- results -------------------------------------------------------------------------------------------------
 
-    def count(self, mesh: Mesh, switch: int, node: int, progress: Progress | None = None) -> int:
+    def count(self, mesh: Mesh, switch: int, node: int, progress: Progress | None = None, threads: int = 1) -> int:
         """Regions inside the polygons of a mesh, in pieces of bounded memory."""
         if switch == len(self.switches):
             return mesh.num_polygons
         width = int(np.diff(self.offsets)[switch:].max())
         pieces = min(mesh.num_polygons, -(-8 * width * mesh.num_vertices // _CHUNK_BYTES))
         if pieces <= 1:
-            return self._count_piece(mesh, switch, node, progress)
-        total, cuts = 0, np.linspace(0, mesh.num_polygons, pieces + 1).astype(np.int64).tolist()
-        for lo, hi in pairwise(cuts):
-            total += self._count_piece(mesh.part(lo, hi), switch, node, None)
+            return self._count_piece(mesh, switch, node, progress, threads)
+        cuts = list(pairwise(np.linspace(0, mesh.num_polygons, pieces + 1).astype(np.int64).tolist()))
+        total = 0
+        for (_, hi), found in zip(cuts, self._counts(mesh, cuts, switch, node, threads), strict=True):
+            total += found
             if progress is not None:
                 progress(hi, mesh.num_polygons, f"{total} regions")
         return total
 
-    def _count_piece(self, mesh: Mesh, switch: int, node: int, progress: Progress | None) -> int:
-        node = self.advance(mesh, node)
-        if switch == len(self.switches) - 1 and self.pairs[switch] is None:
-            meetings = self.arrange(mesh, switch).meetings
-            # Euler: every segment of a chord adds a face, every point inside takes one back
-            found = 0 if meetings is None else int(meetings.segments.sum() - meetings.inside.sum())
-            found += mesh.num_polygons
-        else:
-            found = self.count(self.split(mesh, switch, node), switch + 1, node + 1, progress)
+    def _counts(self, mesh: Mesh, cuts: list[tuple[int, int]], switch: int, node: int, threads: int) -> Iterator[int]:
+        """The counts of the pieces of a mesh, in order."""
+        if threads == 1:
+            yield from (self._count_piece(mesh.part(lo, hi), switch, node) for lo, hi in cuts)
+            return
+
+        def piece(bounds: tuple[int, int]) -> tuple[int, Arranger]:
+            worker = copy(self)
+            worker.arranger = self.arranger.fork(Oracle(self.nodes_before_output, self.sides, self.offsets))
+            return worker._count_piece(mesh.part(*bounds), switch, node), worker.arranger
+
+        pool = ThreadPoolExecutor(threads)
+        try:
+            for found, arranger in pool.map(piece, cuts):
+                self.arranger.by_float += arranger.by_float
+                self.arranger.by_exact += arranger.by_exact
+                yield found
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _count_piece(
+        self, mesh: Mesh, switch: int, node: int, progress: Progress | None = None, threads: int = 1
+    ) -> int:
+        with np.errstate(all="ignore"):  # what overflows is left to exact arithmetic
+            node = self.advance(mesh, node)
+            if switch < len(self.switches) - 1 or self.pairs[switch] is not None:
+                finer = self.split(mesh, switch, node)
+                found = self.count(finer, switch + 1, node + 1, progress, threads)
+            else:
+                meetings = self.arrange(mesh, switch).meetings
+                # Euler: every segment of a chord adds a face, every point inside takes one back
+                found = 0 if meetings is None else int(meetings.segments.sum() - meetings.inside.sum())
+                found += mesh.num_polygons
         self.arranger.stages.pop()
         return found
 

@@ -17,7 +17,7 @@ from fiberscope.geometry.planar_exact import Oracle, Stage, Triple, dot, ranks_b
 from fiberscope.geometry.planar_faces import count_inside
 from fiberscope.geometry.planar_mesh import Mesh
 from fiberscope.geometry.planar_values import FLOOR, Tracked
-from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, U
 
 
 @dataclass(slots=True, eq=False)
@@ -75,6 +75,12 @@ class Arranger:
         self.by_float = 0
         self.by_exact = 0
 
+    def fork(self, oracle: Oracle) -> Arranger:
+        """Another one that knows the same stages, for a thread of its own."""
+        other = Arranger(oracle, self.stages[0])
+        other.stages = list(self.stages)
+        return other
+
     def arrange(self, mesh: Mesh, value: Tracked, stage: Stage, first: int, known: Known) -> Arrangement:
         """Decide everything about the functionals ``value`` (numbered from ``first`` on) on a mesh.
 
@@ -130,7 +136,7 @@ class Arranger:
         self.by_float += int(ptr[-1])
         for e in np.flatnonzero(~sure).tolist():
             here = slice(int(ptr[e]), int(ptr[e + 1]))
-            self._order(here, rank, (label, t, d), self._edge_ranks(mesh, e, label[here], stage, first))
+            self._order(here, rank, (label, t, d), self._edge_ranks(mesh, e, label[here], stage, first), (t, d))
         counts[counts > 0] = rank[ptr[1:][counts > 0] - 1] + 1
         point_ptr = pointers(counts)
         points = (
@@ -142,15 +148,27 @@ class Arranger:
         kernels.edge_points(ptr, rank, t, d, label, point_ptr, points)
         return Crossings(ptr, label, rank, point_ptr, points)
 
-    def _order(self, here: slice, rank: IntArray, arrays: Sequence[Any], found: list[int]) -> None:
-        """Put exact ranks in place and bring the arrays in their order."""
-        order = np.argsort(found, kind="stable")
-        rank[here] = np.asarray(found)[order]
+    def _order(
+        self,
+        here: slice,
+        rank: IntArray,
+        arrays: Sequence[Any],
+        found: tuple[list[int], list[float]],
+        floats: tuple[FloatArray, FloatArray],
+    ) -> None:
+        """Put exact ranks and parameters in place and bring the arrays in their order."""
+        ranks, where = found
+        t, d = floats
+        t[here], d[here] = where, 2 * U
+        order = np.argsort(ranks, kind="stable")
+        rank[here] = np.asarray(ranks)[order]
         for array in arrays:
             array[here] = array[here][order]
-        self._note(len(found))
+        self._note(len(ranks))
 
-    def _edge_ranks(self, mesh: Mesh, edge: int, label: IntArray, stage: Stage, first: int) -> list[int]:
+    def _edge_ranks(
+        self, mesh: Mesh, edge: int, label: IntArray, stage: Stage, first: int
+    ) -> tuple[list[int], list[float]]:
         polygon = int(mesh.polygon_of_edge[edge])
         lines = [self.oracle.line(stage, polygon, first + j) for j in label.tolist()]
         a, b = mesh.ends[edge].tolist()
@@ -198,12 +216,13 @@ class Arranger:
             for slot in range(int(found.slot_ptr[f]), int(found.slot_ptr[f] + num[f])):
                 here = slice(int(found.ptr[slot]), int(found.ptr[slot + 1]))
                 t, d = found.t[here], found.d[here]
-                if ((t + d)[:-1] < (t - d)[1:]).all():
+                if (d < kernels.POOR).all() and ((t + d)[:-1] < (t - d)[1:]).all():
                     continue
                 others = fun[lo[found.other[here]]].tolist()
                 lines = [self.oracle.line(stage, f, known.first + j) for j in others]
                 ranks = ranks_between(lines, ends(int(p[slot])), ends(int(q[slot])))
-                self._order(here, found.rank, (found.other, found.t, found.d, pair), ranks)
+                arrays = (found.other, found.t, found.d, pair)
+                self._order(here, found.rank, arrays, ranks, (found.t, found.d))
 
     def _boundary_points(self, mesh: Mesh, f: int, stage: Stage, known: Arrangement) -> Callable[[int], Triple]:
         """The exact point at every position of a polygon."""

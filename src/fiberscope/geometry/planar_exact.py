@@ -213,17 +213,21 @@ def sign(x: Any) -> int:
     return int(x > 0) - int(x < 0)
 
 
-def ranks_between(lines: Sequence[Triple], a: Triple, b: Triple) -> list[int]:
-    """Order in which lines are met on the way from point ``a`` to point ``b``; equal ranks for a common point.
+def ranks_between(lines: Sequence[Triple], a: Triple, b: Triple) -> tuple[list[int], list[float]]:
+    """Order in which lines are met on the way from point ``a`` to point ``b``, equal ranks for a common point, and
+    where on the way that is, between 0 and 1, rounded to floats.
 
     Every line separates the two points strictly. It divides their distance in the ratio of its values there.
 
     >>> ranks_between([(2, 0, -1), (1, 0, 0), (4, 1, -2)], (-1, 0, 1), (1, 0, 1))
-    [1, 0, 1]
+    ([1, 0, 1], [0.75, 0.5, 0.75])
     """
-    ratio = [flint.fmpq(abs(flint.fmpz(dot(line, a))), abs(flint.fmpz(dot(line, b)))) for line in lines]
-    order = {value: k for k, value in enumerate(sorted(set(ratio)))}
-    return [order[value] for value in ratio]
+    where = []
+    for line in lines:
+        here, there = abs(flint.fmpz(dot(line, a))) * b[2], abs(flint.fmpz(dot(line, b))) * a[2]
+        where.append(flint.fmpq(here, here + there))
+    order = {value: k for k, value in enumerate(sorted(set(where)))}
+    return [order[t] for t in where], [int(t.p) / int(t.q) for t in where]
 
 
 @dataclass(slots=True, eq=False)

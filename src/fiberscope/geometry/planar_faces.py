@@ -11,7 +11,7 @@ import numba
 import numpy as np
 
 from fiberscope.geometry.planar_kernels import fill_positions
-from fiberscope.numerics.floats import TINY, U
+from fiberscope.numerics.floats import U
 
 
 @numba.njit(cache=True, nogil=True)
@@ -291,22 +291,22 @@ def join_values(z: Any, c: Any, e2: Any, r: Any, A: Any, B: Any, t: Any, d: Any,
     n = z.shape[1]
     inverse = np.zeros(n)
     for j in range(n):
-        if r[j] > 0.0:
+        if r[j] > 2.0**-1000:  # below, all values are under the floor of the sign test
             inverse[j] = 1.0 / r[j]
     for k in range(A.shape[0]):
         a, b, v = A[k], B[k], first + k
         tk, dk = t[k], d[k] * (1.0 + 16 * U) + 4 * U
-        worst, total = 0.0, 0.0
+        worst, total, moved = 0.0, 0.0, False
         for j in range(n):
             x, y = z[a, j], z[b, j]
             z[v, j] = x + tk * (y - x)
             # equal values are kept as they are: nothing is rounded
             spread = 0.0 if x == y else dk * abs(y - x) + 4 * U * (abs(x) + abs(y))
+            moved |= x != y
             worst = max(worst, spread * inverse[j])
             total += spread * spread
-        grow = 1.0 + 2 * d[k]
-        c[v] = (max(c[a], c[b]) * grow + worst) * (1.0 + 1e-9)
-        e2[v] = (max(e2[a], e2[b]) * grow + np.sqrt(total)) * (1.0 + 1e-9) + n * TINY
+        c[v] = (max(c[a], c[b]) + worst) * (1.0 + 1e-9)
+        e2[v] = (max(e2[a], e2[b]) + np.sqrt(total)) * (1.0 + 1e-9) + (2.0**-400 if moved else 0.0)
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})

@@ -19,6 +19,9 @@ import numpy as np
 
 from fiberscope.numerics.floats import TINY, U
 
+POOR = 2.0**-20
+"""A point on a segment that is known no better than this is made anew from exact numbers."""
+
 _GROW = 1.0 + 64 * U
 _ONES = np.uint64(0x0101010101010101)
 
@@ -108,7 +111,7 @@ def _ratio(za: float, zb: float, ea: float, eb: float) -> tuple[float, float]:
 
 @numba.njit(cache=True, nogil=True)
 def _sort(t: Any, d: Any, label: Any, pair: Any, lo: int, hi: int) -> bool:
-    """Sort the stretch by ``t`` (shell sort); False if the error bounds do not prove the order strict."""
+    """Sort the stretch by ``t`` (shell sort); False if the error bounds do not prove the order strict, or are bad."""
     gap = 1
     while gap < (hi - lo) // 9:
         gap = 3 * gap + 1
@@ -121,10 +124,11 @@ def _sort(t: Any, d: Any, label: Any, pair: Any, lo: int, hi: int) -> bool:
                 k -= gap
             t[k], d[k], label[k], pair[k] = x, y, l, m
         gap //= 3
-    strict = True
+    strict = d[lo] < POOR
     for i in range(lo + 1, hi):
+        strict &= d[i] < POOR
         strict &= t[i - 1] + d[i - 1] < t[i] - d[i]
-    return strict
+    return bool(strict)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -25,6 +25,9 @@ _UP = 1 + 2.0**-30
 FLOOR = 2.0**-960
 """Far more than underflow can lose in one entry; smaller values are left to exact arithmetic."""
 
+SMALL = 2.0**-400
+"""Numbers between this and its inverse can be squared and summed without leaving the range of floats."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tracked:
@@ -84,14 +87,35 @@ def lifted(plane: Affine, node: Affine, points: Tracked) -> Tracked:
     if node.offset is not None:
         start[:, 2] = node.offset
     F, error = accurate_product(node.operator.matrix, rows, start)
-    r = (np.linalg.norm(F, axis=1) + np.linalg.norm(error, axis=1) / U) * _UP
+    r = (np.hypot.reduce(F, axis=1) + np.hypot.reduce(error, axis=1) / U) * _UP
     size = np.hypot(_norms(points.z), 1.0) * _UP
     c = (points.e2 + gamma(8) * size) * _UP
-    return Tracked(points.z @ F[:, :2].T + F[:, 2], c, c * float(np.linalg.norm(r)) * _UP + len(r) * FLOOR, r)
+    return Tracked(points.z @ F[:, :2].T + F[:, 2], c, c * _length(r) * _UP + len(r) * FLOOR, r)
 
 
 def _norms(z: FloatArray) -> FloatArray:
-    return np.asarray(np.sqrt(np.einsum("ij,ij->i", z, z)) * _UP)
+    norm = np.sqrt(np.einsum("ij,ij->i", z, z)) * _UP
+    small = np.flatnonzero(norm < SMALL)
+    if len(small):  # squares may have vanished
+        norm[small] = np.where((z[small] != 0).any(axis=1), SMALL, 0.0)
+    return np.asarray(norm)
+
+
+def _positive(r: FloatArray) -> FloatArray:
+    """Factors whose squares do not vanish, not below the given ones."""
+    return np.where(r > 0, np.maximum(r, SMALL), 0.0)
+
+
+def _length(r: FloatArray) -> float:
+    return float(np.sqrt((_positive(r) ** 2).sum())) * _UP
+
+
+def _row_norms(stage: Operator) -> FloatArray:
+    """Not below the Euclidean norms of the rows; sums of absolute values where squares would leave the range."""
+    ones = np.ones((1, stage.in_size))
+    total = stage.apply_abs(ones)[0] * _UP
+    squares = stage.with_coefficients(np.clip(stage.coefficients, -1 / SMALL, 1 / SMALL) ** 2).apply(ones)[0]
+    return np.asarray(np.where((total > SMALL) & (total < 1 / SMALL), np.sqrt(squares) * _UP, total))
 
 
 def _linear(stage: Operator, value: Tracked, offset: FloatArray | None, tight: bool) -> Tracked:
@@ -100,17 +124,17 @@ def _linear(stage: Operator, value: Tracked, offset: FloatArray | None, tight: b
         result += offset
     if isinstance(stage, Scale):
         return _scaled(stage, value, result, offset)
-    rows = np.sqrt(stage.with_coefficients(stage.coefficients**2).apply(np.ones((1, stage.in_size)))[0]) * _UP
+    rows = _row_norms(stage)
     r = rows if offset is None else np.hypot(rows, offset) * _UP
     # |W_j a + b_j| <= r_j |(a, 1)|, so rounding is in proportion to r_j as well. Rows without input stay exact.
     norm = _norms(value.z) if value.norm is None else value.norm
     size = norm if offset is None else np.where((norm > 0) | (value.e2 > 0), np.hypot(norm, 1.0), 0.0)
     rounding = gamma(stage.fan_in + 6) * size * _UP
     c = (value.e2 + rounding) * _UP
-    frobenius = float(np.sqrt((r**2).sum())) * _UP
+    frobenius = _length(r)
     e2 = c * frobenius
     if tight and isinstance(stage, Dense):
-        e2 = np.minimum(e2, value.e2 * spectral_bound(stage.matrix) + rounding * frobenius)
+        e2 = np.minimum(e2, value.e2 * min(frobenius, spectral_bound(stage.matrix)) + rounding * frobenius)
     return Tracked(result, c, np.where(c > 0, e2 * _UP + len(r) * FLOOR, 0.0), r)
 
 
@@ -148,9 +172,10 @@ def activate(node: PiecewiseLinear, value: Tracked, signs: SignArray, reuse: boo
     if not node.slopes.any():
         out = value.z if reuse else np.empty_like(value.z)
         size, live = np.empty(len(out)), np.empty(len(out))
-        rectify(value.z, signs, value.r**2, out, size, live)
+        rectify(value.z, signs, _positive(value.r) ** 2, out, size, live)
         e2 = np.minimum(value.e2, np.sqrt(live) * value.c * _UP)
-        return Tracked(out, value.c, e2, value.r, exact_zeros=True, norm=np.sqrt(size) * _UP)
+        norm = np.where(live > 0, np.maximum(np.sqrt(size) * _UP, SMALL), 0.0)
+        return Tracked(out, value.c, e2, value.r, exact_zeros=True, norm=norm)
     own = signs[:, : node.slopes.size]
     z = np.where(own > 0, value.z, np.where(own == 0, 0.0, node.slopes * value.z))
     steep = np.maximum(1.0, np.abs(node.slopes))
@@ -163,7 +188,7 @@ def pool(node: MaxPool, value: Tracked) -> Tracked:
     z = np.where(absent[None], -np.inf, value.z[:, windows]).max(axis=2)
     r = np.where(absent, 0.0, value.r[windows]).max(axis=1)
     # An entry can be the maximum of several windows: bound the norm of the errors by their entries.
-    e2 = value.c * float(np.sqrt((r**2).sum())) * _UP
+    e2 = value.c * _length(r) * _UP
     return Tracked(z, value.c, e2, r, value.exact_zeros)
 
 
@@ -197,7 +222,8 @@ def differences(value: Tracked, pairs: IntArray) -> Tracked:
 
 
 def spectral_bound(matrix: FloatArray) -> float:
-    """A number not below the spectral norm, usually within 10 %: guessed by iteration, proven by a factorisation.
+    """A number not below the spectral norm, usually within 10 %: guessed by iteration, proven by a factorisation;
+    infinite where squares leave the range of floats.
 
     If the Cholesky factorisation of ``(b I - G)`` succeeds in floats, for the Gram matrix ``G``, then its smallest
     eigenvalue is above ``-n (n + 2) u * trace``, which the shift covers (S. M. Rump, BIT 46, 2006).
@@ -205,6 +231,8 @@ def spectral_bound(matrix: FloatArray) -> float:
     small = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
     gram = small @ small.T
     n, trace = len(gram), float(np.trace(gram))
+    if not SMALL < trace < 1 / SMALL:
+        return float("inf")
     ceiling = np.sqrt(trace) * _UP
     vector = np.ones(n)
     for _ in range(12):
