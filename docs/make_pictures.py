@@ -1,52 +1,56 @@
-"""Draw the pictures of the docs from the library: ``.venv/bin/python docs/make_pictures.py``.
+"""Draw the pictures of the docs with the library: ``.venv/bin/python docs/make_pictures.py``.
 
 The pictures are kept in the tree, because the README shows them too; run this again when they should change.
 """
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
 
-from fiberscope.network.network import Network
+import fiberscope as fs
+from fiberscope.plot.style import house_style
 
 OUT = Path(__file__).resolve().parent / "_static"
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+DRAWING = ("regions_while_training.py", "slice_of_a_cnn.py")
 
 
-def draw_patterns(file: Path, size: int = 500) -> None:
-    """The activation patterns of a small network on a square, and the function with the same boundaries."""
-    net = Network.random((2, 10, 10, 1), seed=4)
-    axis = np.linspace(-2.5, 2.5, size)
-    grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
-    patterns = net.pattern(grid)
-    _, index = np.unique(patterns, axis=0, return_inverse=True)
-    # neighbouring regions get unlike colours: the order of a random permutation, not of the patterns
-    shuffled = np.random.default_rng(0).permutation(index.max() + 1)[index.reshape(size, size)]
+def draw_landing(file: Path) -> None:
+    """The regions of a small network as a mosaic, and its output with the lines that bend it."""
+    complex = fs.regions(fs.Network.random((2, 16, 16, 1), seed=4), fs.Box.cube(2, -1.6, 1.6))
+    with house_style():
+        figure = Figure(figsize=(12, 6), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        for ax, color in ((left, "mosaic"), (right, "value")):
+            fs.plot.regions(complex, color=color, ax=ax)
+            ax.set_axis_off()
+    fs.plot.save_figure(left, file, dpi=90)
+    print(f"{file.name}: {complex}")
 
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 5), constrained_layout=True)
-    extent = (axis[0], axis[-1], axis[0], axis[-1])
-    left.imshow(shuffled, origin="lower", extent=extent, cmap="Spectral", interpolation="nearest")
-    right.contourf(axis, axis, net(grid).reshape(size, size), levels=30, cmap="viridis")
-    for layer, values in enumerate(net.preactivations(grid)):
-        colour, width = ("white", 1.2) if layer == 0 else ("darkorange", 1.2)
-        for neuron in range(values.shape[1]):
-            plane = values[:, neuron].reshape(size, size)
-            if plane.min() < 0 < plane.max():
-                right.contour(axis, axis, plane, levels=[0.0], colors=colour, linewidths=width)
-    right.set_aspect("equal")
-    left.set_title(f"{index.max() + 1} activation patterns on the grid")
-    right.set_title("the function; where layer 1 (white) and 2 (orange) bend")
-    for axes in (left, right):
-        axes.set_xticks([])
-        axes.set_yticks([])
-    figure.savefig(file, dpi=90)
-    plt.close(figure)
+
+def draw_mosaic(file: Path) -> None:
+    """The regions of a wider random network; float32 numbers, as a trained one would have."""
+    rng = np.random.default_rng(0)
+    arrays = []
+    for fan_in, width in ((2, 64), (64, 64), (64, 1)):
+        scale = np.sqrt(2 / fan_in)
+        arrays.append([np.float32(rng.normal(0, scale, (width, fan_in))), np.float32(rng.normal(0, scale, width))])
+    complex = fs.regions(fs.Network([w for w, _ in arrays], [b for _, b in arrays]), fs.Box.cube(2))
+    ax = fs.plot.regions(complex)
+    ax.set_axis_off()
+    fs.plot.save_figure(ax, file, dpi=110)
+    print(f"{file.name}: {complex}")
 
 
 if __name__ == "__main__":
-    mpl.use("Agg")
-    OUT.mkdir(exist_ok=True)
-    draw_patterns(OUT / "patterns.png")
+    gallery = OUT / "gallery"
+    gallery.mkdir(parents=True, exist_ok=True)
+    draw_landing(OUT / "regions.png")
+    draw_mosaic(gallery / "mosaic.png")
+    for script in DRAWING:
+        subprocess.run([sys.executable, EXAMPLES / script], cwd=gallery, check=True)

@@ -1,0 +1,89 @@
+"""``fiberscope regions`` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import fiberscope as fs
+from fiberscope.testing import case
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fiberscope", "regions", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    fs.save(fs.Network.random((2, 8, 8, 1), 0), folder / "flat.npz")
+    fs.save(fs.Network.random((3, 5, 4, 1), 0), folder / "solid.npz")
+    fs.save(case("convolutional"), folder / "cnn.npz")
+    np.save(folder / "points.npy", np.random.default_rng(0).normal(size=72))
+    np.save(folder / "other.npy", np.random.default_rng(1).normal(size=72))
+    np.save(folder / "zero.npy", np.zeros(72))
+    return folder
+
+
+def test_count_f_vector_certificate_and_picture(models, tmp_path):
+    picture = tmp_path / "regions.png"
+    done = run(models / "flat.npz", "--box", -2, 2, "--plot", picture, "--save", tmp_path / "complex.npz")
+    assert done.returncode == 0, done.stderr
+    count = fs.regions(fs.load(models / "flat.npz"), fs.Box.cube(2, -2, 2)).num_regions
+    for text in (f"{count} regions", "f-vector", "Certificate", "witnesses", "holds"):
+        assert text in done.stdout
+    assert "fails" not in done.stdout
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "complex.npz").exists()
+
+
+def test_json_and_the_plain_count_agree(models):
+    built = json.loads(run(models / "solid.npz", "--json").stdout)
+    counted = json.loads(run(models / "solid.npz", "--count", "--json").stdout)
+    assert built["regions"] == counted["regions"]
+    assert built["certificate"]["ok"] is True
+    assert len(built["f_vector"]) == 4
+    assert counted["complete"] is True
+
+
+def test_slices_of_a_cnn(models):
+    points = [models / f"{name}.npy" for name in ("zero", "points", "other")]
+    through = json.loads(run(models / "cnn.npz", "--plane", *points, "--json").stdout)
+    along = json.loads(run(models / "cnn.npz", "--axes", 3, 4, "--at", points[1], "--count", "--json").stdout)
+    assert through["certificate"]["ok"] is True
+    assert through["regions"] > 1
+    assert along["regions"] >= 1
+
+
+def test_a_limit_gives_a_lower_bound_and_exit_code_three(models):
+    done = run(models / "solid.npz", "--limit", 3, "--count")
+    assert done.returncode == 3
+    assert "at least" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["flat.npz", "--box", 1, -1], "expected low < high"),
+        (["flat.npz", "--axes", 0, 0], "two different coordinates"),
+        (["flat.npz", "--axes", 0, 1, "--plane", "zero.npy", "zero.npy", "zero.npy"], "expected one of them"),
+        (["cnn.npz", "--plane", "zero.npy", "missing.npy", "zero.npy"], "cannot be read"),
+        (["cnn.npz", "--axes", 0, 1, "--at", "flat.npz"], "expected an .npy file"),
+        (["solid.npz", "--plot", "out.png"], "expected 2 dimensions, got 3"),
+        (["flat.npz", "--plot", "out.jpg"], "ends in .png"),
+        (["flat.npz", "--plot", "out.png", "--color", "pink"], "color: expected one of"),
+    ],
+)
+def test_bad_input(models, tmp_path, arguments, message):
+    given = [models / a if str(a).endswith((".npz", ".npy")) else a for a in arguments]
+    given = [tmp_path / a if str(a).startswith("out.") else a for a in given]
+    done = run(*given)
+    assert done.returncode == 2, done.stdout
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not list(tmp_path.iterdir())
