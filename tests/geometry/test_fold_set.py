@@ -15,6 +15,7 @@ from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.geometry.dependency import dependency_graph, first_layer, longest_chains
 from fiberscope.geometry.domains import Box, Orthant, Plane, Polytope, Space
 from fiberscope.geometry.fold_set import FoldSet, fold_set, truncated_fold_sets
+from fiberscope.geometry.genericity import genericity
 from fiberscope.geometry.hyperplanes import form_classes, neuron_name
 from fiberscope.geometry.regions import regions
 from fiberscope.network.actions import permute, rescale
@@ -289,6 +290,33 @@ def test_last_layer_can_look_like_the_first() -> None:
     assert found.straight == (0, 1) == found.identified
     assert len(found.pieces) == 2  # the full line of the second layer has no descendants
     assert found.well_connected
+
+
+def crossing_in_one_layer() -> Network:
+    """Two second-layer units that cross near ``x = 1/2``: A is a full line of the square, B bends at ``x = 0``.
+
+    The second unit of the first layer and the third of the second are positive on the square, so the network is
+    transparent there.
+    """
+    first = [[1.0, 0.0], [0.0, 1.0]]
+    second = [[1.0, 0.125], [0.25, 1.0], [0.5, 0.75]]
+    return Network([first, second, [[1.0, 1.5, -0.6875]]], [[0.0, 2.0], [-0.75, -2.0625, 0.375], [0.4375]])
+
+
+def test_lemma_3_needs_edges_that_bend() -> None:
+    """By the paper's edges unit A has a descendant, B, and should be of the first layer; it is of the second."""
+    net = crossing_in_one_layer()
+    found = genericity(net, SQUARE)
+    assert found.general and found.transparent
+    assert found.conditions["masked_ranks"].exhaustive and found.conditions["distinct_functions"].exhaustive
+    assert_like_the_oracle(net)
+    folds = fold_set(net, SQUARE)
+    assert [(p.order, p.whole) for p in folds.pieces] == [(1, (0,)), (1, (2,)), (2, (3,)), (2, (3,)), (2, (3,))]
+    graph = dependency_graph(folds)
+    assert sorted(d for _, _, d in graph.out_edges(1, data="bends")) == [False, False]  # two halves of one line
+    assert sorted(d for _, _, d in graph.out_edges(0, data="bends")) == [True, True]
+    assert longest_chains(graph)[0] == 1 and longest_chains(graph)[1] == 0
+    assert first_layer(folds, graph).pieces == (0,)
 
 
 # --- laws -------------------------------------------------------------------------------------------------------------

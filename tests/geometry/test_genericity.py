@@ -174,8 +174,10 @@ def test_answers_do_not_depend_on_names_and_scales(net: Network) -> None:
 @settings(max_examples=30)
 @given(chains(inputs=st.just(2), max_width=3))
 def test_generic_parameters_are_honest_and_cancel_nothing(net: Network) -> None:
+    """For ReLU: the masks of a leaky network never single out a unit, so that its paths may cancel."""
     found = genericity(net, SQUARE)
-    if found.generic and found.conditions["masked_ranks"].exhaustive:
+    leaky = any(node.slopes.any() for node in net.switches)
+    if found.generic and found.conditions["masked_ranks"].exhaustive and not leaky:
         assert found.cancellation_free
         if found.general:
             assert found.honest

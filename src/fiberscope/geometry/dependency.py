@@ -1,8 +1,14 @@
 """The dependency graph of a fold-set: which piece bends at which (Phuong & Lampert, ICLR 2020).
 
 Its vertices are the pieces of the canonical representation. An edge leads from a piece H to a piece G of higher order
-if H, which is open in its hyperplane, meets the closure of G. In a general network a piece with a chain of m
-descendants belongs to a unit at least m layers before the last hidden one (Lemma 3, on the union of all units' kinks).
+if H, which is open in its hyperplane, meets the closure of G.
+
+The paper's Lemma 3 says that in a general network a piece with a chain of m descendants belongs to a unit at least m
+layers before the last hidden one. With that definition of an edge it is not true: two units of one layer that cross,
+one of them a full line in the domain, the other bent elsewhere, have an edge between them, because the full line cuts
+the other into two pieces of one line. (The proof says that no two pieces lie in one hyperplane.) It is true for chains
+of edges at which the later piece *bends*, that is, does not go straight on behind the earlier one. The paper means
+edges so, and those of its construction are such. Every edge says whether it bends; chains here are made of such edges.
 """
 
 from __future__ import annotations
@@ -22,8 +28,9 @@ from fiberscope.numerics.floats import IntArray
 def dependency_graph(fold_set: FoldSet) -> nx.DiGraph[int]:
     """The dependency graph; vertices are the indices of ``fold_set.pieces``.
 
-    A vertex carries ``order``, ``neurons``, ``layers`` (from 1) and ``size``; an edge carries ``cells``, the number of
-    cells of the complex in which the two meet.
+    A vertex carries ``order``, ``neurons``, ``layers`` (from 1) and ``size``. An edge carries ``cells``, the number of
+    cells of the complex in which the two meet, and ``bends``: whether the later piece ends at one of them, of
+    codimension 2, with nothing of the fold-set going straight on behind it.
 
     Examples
     --------
@@ -50,16 +57,27 @@ def dependency_graph(fold_set: FoldSet) -> nx.DiGraph[int]:
     pieces = csr_array((np.ones(len(members), np.int64), (owner, members)), shape=shape)
     order = np.array([piece.order for piece in fold_set.pieces])
     for level in levels(fold_set.complex, fold_set.inside):
-        for a, b in _meetings(pieces, order, level):
-            if graph.has_edge(a, b):
-                graph[a][b]["cells"] += 1
-            else:
-                graph.add_edge(a, b, cells=1)
+        straight = _straight(fold_set, level)
+        for a, b, cell in _meetings(pieces, order, level):
+            if not graph.has_edge(a, b):
+                graph.add_edge(a, b, cells=0, bends=False)
+            graph[a][b]["cells"] += 1
+            graph[a][b]["bends"] |= straight is not None and (cell, fold_set.pieces[b].hyperplane) not in straight
     return graph
 
 
-def _meetings(pieces: csr_array, order: IntArray, level: Level) -> list[tuple[int, int]]:
-    """Pairs of pieces that meet in the cells of one dimension, the lower order first.
+def _straight(fold_set: FoldSet, level: Level) -> set[tuple[int, int]] | None:
+    """Pairs of a ridge and a hyperplane of which two facets of the set meet there; None for other cells than ridges."""
+    if level.dimension != fold_set.complex.dimension - 2:
+        return None
+    owner, ridge = level.facets[fold_set.facets].nonzero()
+    pairs = np.stack([ridge.astype(np.int64), fold_set.facet_hyperplane[owner]], axis=1)
+    found, count = np.unique(pairs, axis=0, return_counts=True)
+    return {(int(cell), int(hyperplane)) for cell, hyperplane in found[count > 1]}
+
+
+def _meetings(pieces: csr_array, order: IntArray, level: Level) -> list[tuple[int, int, int]]:
+    """Pairs of pieces that meet in cells of one dimension, the lower order first, with the cell.
 
     A cell inside of the domain belongs to the open pieces of the lowest order that touch it and to no others: the
     rest end there, because the partition for their order has a wall there.
@@ -70,20 +88,27 @@ def _meetings(pieces: csr_array, order: IntArray, level: Level) -> list[tuple[in
         around = np.unique(touch.indices[touch.indptr[cell] : touch.indptr[cell + 1]])
         lowest = order[around].min()
         below, above = around[order[around] == lowest], around[order[around] > lowest]
-        found += [(int(a), int(b)) for a in below for b in above]
+        found += [(int(a), int(b), cell) for a in below for b in above]
     return found
 
 
 def longest_chains(graph: nx.DiGraph[int]) -> dict[int, int]:
-    """For every vertex the number of edges of the longest directed path that starts there.
+    """For every vertex the length of the longest directed path of bending edges that starts there.
 
-    >>> longest_chains(nx.DiGraph([(0, 1), (1, 2), (3, 2)]))
-    {2: 0, 1: 1, 3: 1, 0: 2}
+    An edge without the attribute ``bends`` counts as bending.
+
+    >>> graph = nx.DiGraph([(0, 1), (1, 2), (3, 2)])
+    >>> longest_chains(graph)
+    {0: 2, 1: 1, 2: 0, 3: 1}
+    >>> graph[1][2]["bends"] = False
+    >>> longest_chains(graph)
+    {0: 1, 1: 0, 2: 0, 3: 1}
     """
     chain: dict[int, int] = {}
     for vertex in reversed(list(nx.topological_sort(graph))):
-        chain[vertex] = max((1 + chain[after] for after in graph.successors(vertex)), default=0)
-    return dict(sorted(chain.items(), key=lambda item: item[1]))
+        ends = [after for after in graph.successors(vertex) if graph[vertex][after].get("bends", True)]
+        chain[vertex] = max((1 + chain[after] for after in ends), default=0)
+    return dict(sorted(chain.items()))
 
 
 @dataclass(frozen=True, slots=True)

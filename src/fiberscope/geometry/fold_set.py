@@ -104,6 +104,8 @@ class FoldSet:
         Rows of ``complex.facets`` that make up the set.
     facet_order
         Order of each of them; 0 for what belongs to no piece.
+    facet_hyperplane
+        Equal numbers for facets in one hyperplane, as in ``piece.hyperplane``.
     inside
         Mask over the regions whose union is the domain, or None for all of them.
     exact_decisions
@@ -115,6 +117,7 @@ class FoldSet:
     pieces: tuple[Piece, ...]
     facets: IntArray = field(repr=False)
     facet_order: IntArray = field(repr=False)
+    facet_hyperplane: IntArray = field(repr=False)
     inside: BoolArray | None = field(default=None, repr=False)
     exact_decisions: int = 0
 
@@ -221,7 +224,7 @@ def _fold_set(complex: Complex, surface: Surface, inside: BoolArray | None) -> F
     classes = form_classes(complex.view, top[side], entry)
     order, group = _layers(complex, rows, classes.label, inside)
     pieces = _pieces(complex, rows, classes.label, order, group)
-    return FoldSet(complex, surface, pieces, rows, order, inside, classes.exact_decisions)
+    return FoldSet(complex, surface, pieces, rows, order, classes.label, inside, classes.exact_decisions)
 
 
 def _folds(complex: Complex, surface: Surface) -> BoolArray:

@@ -99,7 +99,8 @@ def _exact(weights: Sequence[FloatArray], masks: Sequence[FloatArray]) -> int:
 def masked_ranks(net: Network, patterns: BoolArray, limit: int = MAX_PRODUCTS) -> MaskedRanks:
     """Check every product of consecutive layers of a chain under the given activity patterns, ``(count, num_signs)``.
 
-    The last layer takes part, with nothing masked. A leaky unit passes with its slope, so it counts as passing always.
+    The last layer takes part, with nothing masked. A leaky unit passes with its slope, so it counts as passing always;
+    then no mask singles out a unit, and the largest ranks do not exclude that the paths behind one cancel.
 
     >>> net = Network([[[1.0, 0.0], [2.0, 0.0]], [[1.0, 1.0]]], [[0.0, 1.0], [0.0]])
     >>> found = masked_ranks(net, np.array([[True, True], [True, False]]))
