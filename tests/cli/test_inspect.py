@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import fiberscope as fs
 from fiberscope.testing import case
-
-
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fiberscope", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=None)
 
 
 @pytest.fixture
@@ -25,14 +18,14 @@ def model(tmp_path):
     return path
 
 
-def test_prints_architecture_roles_and_symmetries(model):
+def test_prints_architecture_roles_and_symmetries(run, model):
     done = run("inspect", model)
     assert done.returncode == 0, done.stderr
     for text in ("2-6-5-2", "65 parameters", "11 hidden neurons", "switching", "free positive scales", "shared hyper"):
         assert text in done.stdout
 
 
-def test_json_is_complete(model):
+def test_json_is_complete(run, model):
     done = run("inspect", model, "--json", "--points", 50)
     result = json.loads(done.stdout)
     assert result["num_parameters"] == 65
@@ -41,7 +34,7 @@ def test_json_is_complete(model):
     assert result["roles_on_samples"]["samples"] == "50 points of N(0, 1)"
 
 
-def test_bad_files_are_one_line_and_exit_code_two(tmp_path):
+def test_bad_files_are_one_line_and_exit_code_two(run, tmp_path):
     text = tmp_path / "README.md"
     text.write_text("# not a model")
     empty = tmp_path / "empty.onnx"
@@ -60,12 +53,12 @@ def test_bad_files_are_one_line_and_exit_code_two(tmp_path):
         assert "Traceback" not in done.stderr
 
 
-def test_unknown_options_exit_with_two(model):
+def test_unknown_options_exit_with_two(run, model):
     assert run("inspect", model, "--nonsense").returncode == 2
     assert run("nonsense").returncode == 2
 
 
-def test_help_has_examples_and_version_prints():
+def test_help_has_examples_and_version_prints(run):
     done = run("inspect", "--help")
     assert "fiberscope inspect model.onnx" in done.stdout
     assert run("--version").stdout.strip() == fs.__version__

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import fiberscope as fs
 from fiberscope.testing import case
-
-
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fiberscope", "regions", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +23,9 @@ def models(tmp_path_factory):
     return folder
 
 
-def test_count_f_vector_certificate_and_picture(models, tmp_path):
+def test_count_f_vector_certificate_and_picture(run, models, tmp_path):
     picture = tmp_path / "regions.png"
-    done = run(models / "flat.npz", "--box", -2, 2, "--plot", picture, "--save", tmp_path / "complex.npz")
+    done = run("regions", models / "flat.npz", "--box", -2, 2, "--plot", picture, "--save", tmp_path / "complex.npz")
     assert done.returncode == 0, done.stderr
     count = fs.regions(fs.load(models / "flat.npz"), fs.Box.cube(2, -2, 2)).num_regions
     for text in (f"{count} regions", "f-vector", "Certificate", "witnesses", "holds"):
@@ -42,26 +35,28 @@ def test_count_f_vector_certificate_and_picture(models, tmp_path):
     assert (tmp_path / "complex.npz").exists()
 
 
-def test_json_and_the_plain_count_agree(models):
-    built = json.loads(run(models / "solid.npz", "--json").stdout)
-    counted = json.loads(run(models / "solid.npz", "--count", "--json").stdout)
+def test_json_and_the_plain_count_agree(run, models):
+    built = json.loads(run("regions", models / "solid.npz", "--json").stdout)
+    counted = json.loads(run("regions", models / "solid.npz", "--count", "--json").stdout)
     assert built["regions"] == counted["regions"]
     assert built["certificate"]["ok"] is True
     assert len(built["f_vector"]) == 4
     assert counted["complete"] is True
 
 
-def test_slices_of_a_cnn(models):
+def test_slices_of_a_cnn(run, models):
     points = [models / f"{name}.npy" for name in ("zero", "points", "other")]
-    through = json.loads(run(models / "cnn.npz", "--plane", *points, "--json").stdout)
-    along = json.loads(run(models / "cnn.npz", "--axes", 3, 4, "--at", points[1], "--count", "--json").stdout)
+    through = json.loads(run("regions", models / "cnn.npz", "--plane", *points, "--json").stdout)
+    along = json.loads(
+        run("regions", models / "cnn.npz", "--axes", 3, 4, "--at", points[1], "--count", "--json").stdout
+    )
     assert through["certificate"]["ok"] is True
     assert through["regions"] > 1
     assert along["regions"] >= 1
 
 
-def test_a_limit_gives_a_lower_bound_and_exit_code_three(models):
-    done = run(models / "solid.npz", "--limit", 3, "--count")
+def test_a_limit_gives_a_lower_bound_and_exit_code_three(run, models):
+    done = run("regions", models / "solid.npz", "--limit", 3, "--count")
     assert done.returncode == 3
     assert "at least" in done.stdout
 
@@ -79,10 +74,10 @@ def test_a_limit_gives_a_lower_bound_and_exit_code_three(models):
         (["flat.npz", "--plot", "out.png", "--color", "pink"], "color: expected one of"),
     ],
 )
-def test_bad_input(models, tmp_path, arguments, message):
+def test_bad_input(run, models, tmp_path, arguments, message):
     given = [models / a if str(a).endswith((".npz", ".npy")) else a for a in arguments]
     given = [tmp_path / a if str(a).startswith("out.") else a for a in given]
-    done = run(*given)
+    done = run("regions", *given)
     assert done.returncode == 2, done.stdout
     assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
