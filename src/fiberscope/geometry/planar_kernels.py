@@ -19,7 +19,7 @@ import numpy as np
 
 from fiberscope.numerics.floats import TINY, U
 
-POOR = 2.0**-20
+POOR = 2.0**-3
 """A point on a segment that is known no better than this is made anew from exact numbers."""
 
 _GROW = 1.0 + 64 * U
