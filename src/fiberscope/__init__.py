@@ -38,8 +38,22 @@ _NAMES = {
     "Plane": "geometry.domains",
     "Polytope": "geometry.domains",
     "Space": "geometry.domains",
+    "count_by_traversal": "geometry.traversal",
     "count_regions": "geometry.regions",
+    "dependency_graph": "geometry.dependency",
+    "estimate_regions": "geometry.sampling",
+    "fold_set": "geometry.fold_set",
+    "function_from": "geometry.function",
+    "genericity": "geometry.genericity",
     "regions": "geometry.regions",
+    "traverse": "geometry.traversal",
+    # dimension
+    "FunctionalDimension": "dimension.functional",
+    "effective_rank": "dimension.kernel",
+    "functional_dimension": "dimension.functional",
+    "jacobian": "dimension.jacobian",
+    "kernel_spectrum": "dimension.spectrum",
+    "ntk": "dimension.kernel",
     # training and studies
     "Dataset": "training.datasets.dataset",
     "Parametrisation": "training.plan",
@@ -52,7 +66,18 @@ _NAMES = {
     "track": "training.track",
     "train_many": "training.many",
 }
-_SUBPACKAGES = ("errors", "geometry", "network", "numerics", "plot", "reporting", "studies", "testing", "training")
+_SUBPACKAGES = (
+    "dimension",
+    "errors",
+    "geometry",
+    "network",
+    "numerics",
+    "plot",
+    "reporting",
+    "studies",
+    "testing",
+    "training",
+)
 
 __all__ = ["__version__", *_NAMES]  # noqa: PLE0604  # the names are the keys of the table above
 

@@ -1,5 +1,6 @@
 """The public names, for type checkers and editors; the table in ``__init__.py`` says the same."""
 
+from . import dimension as dimension
 from . import errors as errors
 from . import geometry as geometry
 from . import network as network
@@ -9,19 +10,32 @@ from . import reporting as reporting
 from . import studies as studies
 from . import testing as testing
 from . import training as training
+from .dimension.functional import FunctionalDimension as FunctionalDimension
+from .dimension.functional import functional_dimension as functional_dimension
+from .dimension.jacobian import jacobian as jacobian
+from .dimension.kernel import effective_rank as effective_rank
+from .dimension.kernel import ntk as ntk
+from .dimension.spectrum import kernel_spectrum as kernel_spectrum
 from .errors import FiberscopeError as FiberscopeError
 from .errors import InputError as InputError
 from .errors import NotGenericError as NotGenericError
 from .errors import TooLargeError as TooLargeError
 from .errors import UnsupportedModelError as UnsupportedModelError
 from .geometry.complex import Complex as Complex
+from .geometry.dependency import dependency_graph as dependency_graph
 from .geometry.domains import Box as Box
 from .geometry.domains import Orthant as Orthant
 from .geometry.domains import Plane as Plane
 from .geometry.domains import Polytope as Polytope
 from .geometry.domains import Space as Space
+from .geometry.fold_set import fold_set as fold_set
+from .geometry.function import function_from as function_from
+from .geometry.genericity import genericity as genericity
 from .geometry.regions import count_regions as count_regions
 from .geometry.regions import regions as regions
+from .geometry.sampling import estimate_regions as estimate_regions
+from .geometry.traversal import count_by_traversal as count_by_traversal
+from .geometry.traversal import traverse as traverse
 from .network.actions import permute as permute
 from .network.actions import rescale as rescale
 from .network.inspection import Inspection as Inspection

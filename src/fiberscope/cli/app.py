@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 import fiberscope as fs
+from fiberscope.cli.dimension import dimension_command
 from fiberscope.cli.inspect import inspect
 from fiberscope.cli.regions import regions
 from fiberscope.cli.reproduce import reproduce
@@ -25,6 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(no_args_is_help=True)(inspect)
+app.command("dimension", no_args_is_help=True)(dimension_command)
 app.command(no_args_is_help=True)(regions)
 app.command()(reproduce)
 app.command()(tour)
