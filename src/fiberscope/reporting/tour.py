@@ -10,6 +10,7 @@ from time import perf_counter
 
 import numpy as np
 
+from fiberscope.dimension.functional import functional_dimension
 from fiberscope.geometry.domains import Box
 from fiberscope.geometry.regions import regions
 from fiberscope.network.actions import permute, rescale
@@ -20,6 +21,7 @@ from fiberscope.network.roles import roles
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.plot.functions import function
 from fiberscope.plot.complexes import regions as draw_regions
+from fiberscope.plot.spectrum import spectrum as draw_spectrum
 from fiberscope.plot.style import figure_png
 from fiberscope.reporting.page import Section
 from fiberscope.training.many import train_many
@@ -65,6 +67,7 @@ def stops() -> list[tuple[str, Callable[[Subject], Section]]]:
         ("roles", _roles),
         ("local map", _local),
         ("regions", _regions),
+        ("dimension", _dimension),
         ("symmetry", _symmetry),
         ("files", _files),
     ]
@@ -189,6 +192,28 @@ def _regions(subject: Subject) -> Section:
             ("Every colour is one region, on which the network is one affine map.", figure_png(mosaic)),
             ("Blue lines belong to the first layer, orange ones to the second.", figure_png(slopes)),
         ],
+    )
+
+
+def _dimension(subject: Subject) -> Section:
+    found = functional_dimension(subject.net, subject.X)
+    rows = [
+        ("exact rank", f"{found.exact}{', certified by an upper bound that meets it' if found.certified else ''}"),
+        ("numerical rank in float64", str(found.numerical)),
+        ("rank in float32, the rule of the literature", str(found.paper)),
+        ("regions that the data visit", str(found.regions_sampled)),
+        *(
+            (f"bound: {b.name}", f"{b.value}{'' if b.holds else ' (its assumptions are not met)'}")
+            for b in found.bounds
+        ),
+    ]
+    return Section(
+        "How many directions of parameter space change what it does on the data?",
+        f"{found.exact} of {found.num_parameters}.",
+        "The rank of the Jacobian of all outputs on the data with respect to all parameters. Floats are taken as exact "
+        "rational numbers and the rank is computed modulo two large random primes.",
+        rows,
+        [("Singular values, the two cut-offs, and the exact rank.", figure_png(draw_spectrum(found)))],
     )
 
 
