@@ -21,7 +21,7 @@ from fiberscope.network.roles import roles as batch_roles
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
 from fiberscope.symmetry.bounds import ranges
 from fiberscope.symmetry.chains import try_split
-from fiberscope.symmetry.relaxation import Relaxation
+from fiberscope.symmetry.relaxation import BRANCHES, Relaxation
 from fiberscope.symmetry.sampling import domain_of, sample, sliced
 
 SAMPLES = 1024
@@ -180,11 +180,14 @@ class _State:
         relaxation = Relaxation.of(parts, self.domain, self.nonnegative, self.nonpositive)
         if relaxation is None:
             return
-        for entry in np.flatnonzero(self.open).tolist():
+        # all neurons once without branching, which sharpens the relaxations of later layers; then the rest
+        for entry, branches in [(e, n) for n in (1, BRANCHES) for e in np.flatnonzero(self.open).tolist()]:
+            if not self.open[entry]:
+                continue
             for sign, seen, proven in ((1, self.positive, self.nonpositive), (-1, self.negative, self.nonnegative)):
                 if seen[entry] or time.monotonic() > deadline:
                     continue
-                bound, points = relaxation.decide(entry, sign, deadline)
+                bound, points = relaxation.decide(entry, sign, branches, deadline)
                 for x in points:
                     if x.size == self.net.in_size:
                         self.by_samples(x.reshape(1, -1))

@@ -2,7 +2,8 @@
 
 A neuron ``a = relu(z)`` with ``l <= z <= u`` is relaxed to ``a >= 0``, ``a >= z`` and ``a <= s z + t``, the line
 through ``(l, 0)`` and ``(u, u)`` (R. Ehlers, ATVA 2017), rounded outward so that the relaxation holds for the real
-network. Optima are those of :class:`fiberscope.numerics.lp.Polyhedron`: proven, whatever the solver's tolerances are.
+network. The solver proposes multipliers; :func:`fiberscope.numerics.lp_float.safe_bound` makes a proven bound of them,
+whatever its tolerances are.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import numpy as np
 from fiberscope.geometry.domains import Box, Orthant, Polytope, Space
 from fiberscope.network.network import Network
 from fiberscope.network.run import run
-from fiberscope.numerics.floats import BoolArray, FloatArray, U, round_up
-from fiberscope.numerics.lp import Polyhedron
+from fiberscope.numerics.floats import BoolArray, FloatArray, U, gamma, round_up
+from fiberscope.numerics.lp_exact import Constraints, Sense
+from fiberscope.numerics.lp_float import DualModel, safe_bound
 from fiberscope.symmetry.bounds import Range as ValueRange
 from fiberscope.symmetry.bounds import RangeArithmetic, ranges
 from fiberscope.symmetry.chains import Split, slopes_of
@@ -28,7 +30,7 @@ _VARIABLES = 260
 _UNBOUNDED = 24
 """The same on unbounded domains, where a relaxation has no upper sides and all is left to the branching."""
 
-_BRANCHES = 40
+BRANCHES = 40
 """Nodes of the branching for one neuron."""
 
 Fixed = dict[tuple[int, int], int]
@@ -91,7 +93,7 @@ class Relaxation:
             entry -= s.size
         raise IndexError(entry)
 
-    def decide(self, entry: int, sign: int, deadline: float) -> tuple[bool, list[FloatArray]]:
+    def decide(self, entry: int, sign: int, branches: int, deadline: float) -> tuple[bool, list[FloatArray]]:
         """Whether ``sign * z <= 0`` on the whole domain is proven; and inputs at which to look for the contrary."""
         layer, index = self._place(entry)
         bounded = all(np.isfinite(x).all() for x in self.box)
@@ -103,19 +105,19 @@ class Relaxation:
         while queue:
             fixed = queue.pop()
             spent += 1
-            if spent > _BRANCHES or time.monotonic() > deadline:
+            if spent > branches or time.monotonic() > deadline:
                 return False, points
             program = self._program(layer, fixed)
             cost = np.zeros(program.size)
             cost[program.last] = sign * self.chain.weights[layer][index]
-            answer = program.polyhedron.maximize(cost)
+            upper, point = program.upper(cost)
             offset = sign * float(self.chain.biases[layer][index])
             # the sum of two floats has the sign of the exact sum
-            if answer.status == "infeasible" or answer.upper + offset <= 0:
+            if upper + offset <= 0:
                 continue
-            if answer.point is not None and self.direct and answer.status == "optimal":
-                points.append(np.clip(answer.point[: self.chain.in_size], *self.box))
-            branch = self._branch(layer, fixed, answer.point, program)
+            if point is not None and self.direct and np.isfinite(point).all():
+                points.append(np.clip(point[: self.chain.in_size], *self.box))
+            branch = self._branch(layer, fixed, point, program)
             if branch is None:
                 return False, points
             queue += [fixed | {branch: -1}, fixed | {branch: 1}]
@@ -156,8 +158,7 @@ class Relaxation:
             for i in range(sizes[k + 1]):
                 self._neuron(k, i, fixed.get((k, i), 0), slices, lower, upper, rows, right)
         matrix = np.array(rows).reshape(len(rows), int(cuts[-1]))
-        polyhedron = Polyhedron(matrix, np.array(right), lower=lower, upper=upper)
-        return _Program(polyhedron, slices, slices[-1], int(cuts[-1]))
+        return _Program(matrix, np.array(right), (lower, upper), slices)
 
     def _neuron(
         self,
@@ -213,12 +214,27 @@ class Relaxation:
         right.append(total_right + 8 * U * abs(total_right) + 8 * U * (abs(slope * b) + abs(t)))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class _Program:
-    polyhedron: Polyhedron
-    slices: list[slice]
-    last: slice
-    size: int
+    """``A x <= b`` within bounds, with proven upper bounds of linear functions."""
+
+    def __init__(
+        self, matrix: FloatArray, right: FloatArray, box: tuple[FloatArray, FloatArray], slices: list[slice]
+    ) -> None:
+        self.slices, self.last, self.size = slices, slices[-1], matrix.shape[1]
+        sense = np.full(len(right), Sense.AT_MOST, np.int8)
+        top = np.abs(matrix).max(axis=1, initial=0.0)
+        weights = np.where(top > 0, 2.0 ** np.frexp(top)[1].clip(-1000, 1000), 1.0)
+        self._rows, self._box, self._sense = (matrix, right, sense), box, sense
+        self._model = DualModel(Constraints(matrix, right, sense, *box), weights)
+        self._small = gamma(2 * sum(matrix.shape) + 24)
+
+    def upper(self, cost: FloatArray) -> tuple[float, FloatArray | None]:
+        """A proven upper bound of ``cost x``, minus infinity if there is no point, and where it may be attained."""
+        proposal = self._model.solve(cost, self._sense)
+        if proposal.optimal:
+            return float(safe_bound(self._rows, self._box, cost, proposal.y.copy(), self._small)), proposal.x
+        nothing = safe_bound(self._rows, self._box, np.zeros(self.size), proposal.y.copy(), self._small)
+        return (-np.inf if nothing < 0 else np.inf), None
 
 
 def _placed(row: FloatArray, where: slice, total: int) -> FloatArray:

@@ -8,15 +8,14 @@ import numpy as np
 
 from fiberscope.errors import FiberscopeError
 from fiberscope.geometry.complex import Complex
-from fiberscope.geometry.domains import Box
 from fiberscope.geometry.forms import exact_output, output_forms
 from fiberscope.geometry.regions import regions
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, Concat, Node
+from fiberscope.network.nodes import Affine, Concat, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense
 from fiberscope.network.rewire import moved
 from fiberscope.numerics.arithmetic import Bounded
-from fiberscope.numerics.floats import FloatArray, gamma, round_up
+from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.symmetry.chains import nameless
 from fiberscope.symmetry.equivalence.question import Question
 from fiberscope.symmetry.equivalence.refutation import confirmed
@@ -61,8 +60,9 @@ def by_regions(question: Question) -> Verdict | None:
         if time.monotonic() > question.deadline:
             raise _TimeIsUp
 
+    wanted = threshold_network(gap, question.tolerance) if question.tolerance else gap
     try:
-        found = regions(gap, question.place, progress=progress)
+        found = regions(wanted, question.place, progress=progress)
     except _TimeIsUp:
         question.notes.append("out of time while listing regions")
         return None
@@ -71,8 +71,11 @@ def by_regions(question: Question) -> Verdict | None:
         return None
     if not found.complete:
         return None
+    if question.tolerance:
+        return _within(question, found)
     forms = output_forms(gap, found.sign_vectors)
-    return _same_maps(question, found, forms) or _within(question, found, forms) or _different(question, found, forms)
+    size = np.abs(forms.value).max(axis=(1, 2)) - forms.error.max(axis=(1, 2))
+    return _same_maps(question, found, forms) or _different(question, found, np.argsort(-size))
 
 
 def _same_maps(question: Question, found: Complex, forms: Bounded) -> Verdict | None:
@@ -102,38 +105,38 @@ def _exactly_zero(question: Question, found: Complex, forms: Bounded) -> bool:
     return True
 
 
-def _within(question: Question, found: Complex, forms: Bounded) -> Verdict | None:
-    """On a bounded domain the difference is largest at a vertex."""
-    if not question.tolerance or not isinstance(question.place, Box):
-        return None
-    bound = 0.0
-    n = found.dimension
-    reach = np.maximum(np.abs(question.place.low), np.abs(question.place.high))
-    members = found.structure.vertices_of(n)
-    for cell in range(found.num_regions):
-        v = found.vertices[members[cell]]
-        ones = np.ones((len(v), 1))
-        # vertices are floats close to the true ones; a region's map moves by its slope times that distance
-        slack = 1e-12 * (1 + reach)
-        x = np.hstack([v, ones])
-        size = np.hstack([np.abs(v) + slack, ones])
-        value = np.abs(x @ forms.value[cell].T) + gamma(n + 3) * (size @ np.abs(forms.value[cell]).T)
-        value = value + size @ forms.error[cell].T + slack @ np.abs(forms.value[cell][:, :-1]).T
-        bound = max(bound, float(round_up(value, 2 * n + 12).max()))
-    if bound > question.tolerance:
-        question.notes.append(f"the difference is at most {bound:.3g}")
-        return None
-    return Verdict(
-        True, "regions", question.domain, question.tolerance, Witness(regions=found.num_regions), bound=bound,
-        residual=None, reason=f"the difference at the vertices of {found.num_regions} regions stays below the bound",
-    )  # fmt: skip
+def threshold_network(gap: Network, tolerance: float) -> Network:
+    """The difference, followed by one neuron for each side on which an output can exceed the tolerance.
+
+    Signs of neurons are certified, so the regions decide the question without any error bound.
+    """
+    m, last = gap.out_size, len(gap.nodes)
+    rows = np.concatenate([np.eye(m), -np.eye(m)])
+    ends: list[Node] = [
+        Affine(last, Dense(rows), np.full(2 * m, -tolerance)),
+        PiecewiseLinear(last + 1, np.zeros(2 * m), (2 * m,)),
+    ]
+    return Network.from_nodes([*gap.nodes, *ends], gap.input_shape)
 
 
-def _different(question: Question, found: Complex, forms: Bounded) -> Verdict | None:
+def _within(question: Question, found: Complex) -> Verdict | None:
+    """Whether an output exceeds the tolerance on some region."""
+    assert question.tolerance is not None
+    over = found.sign_vectors[:, -2 * question.a.out_size :] > 0
+    cells = np.flatnonzero(over.any(axis=1))
+    if not len(cells):
+        return Verdict(
+            True, "regions", question.domain, question.tolerance, Witness(regions=found.num_regions),
+            bound=question.tolerance,
+            reason=f"the difference exceeds the tolerance on none of the {found.num_regions} regions of the two",
+        )  # fmt: skip
+    return _different(question, found, cells)
+
+
+def _different(question: Question, found: Complex, cells: IntArray) -> Verdict | None:
     """A region on which the maps differ gives an input at which the networks do."""
-    size = np.abs(forms.value).max(axis=(1, 2)) - forms.error.max(axis=(1, 2))
-    for cell in np.argsort(-size)[:8]:
-        for x in _inner_points(found, int(cell), question.rng):
+    for cell in cells[:8]:
+        for x in _inner_points(found, int(cell)):
             if not inside(question.place, x[None])[0]:
                 continue
             example = confirmed(question.a, question.b, x, question.tolerance)
@@ -145,7 +148,7 @@ def _different(question: Question, found: Complex, forms: Bounded) -> Verdict | 
     return None
 
 
-def _inner_points(found: Complex, cell: int, rng: np.random.Generator) -> list[FloatArray]:
+def _inner_points(found: Complex, cell: int) -> list[FloatArray]:
     point = found.points[cell]
     own = found.structure.vertices_of(found.dimension)[cell]
     corners = [v for v in own if not found.rays[v]]

@@ -46,10 +46,9 @@ def equivalent(
     Three kinds of equality, never mixed up:
 
     - ``tolerance=None``, *up to rounding*: a permutation and rescaling carries one parameter onto the other within a
-    few
-      ulps of every entry, or the two have normal forms or affine maps that agree within the rounding error of computing
-      them. A counterexample differs by so much more than the
-      rounding errors of evaluating both that a few ulps in every parameter cannot explain it.
+      few ulps of every entry, or the two have normal forms or affine maps that agree within the rounding error of
+      computing them. A counterexample differs by so much more than the rounding errors of evaluating both that a few
+      ulps in every parameter cannot explain it.
     - ``tolerance=0``, *the same real function*: floats are exact rationals, one ulp in one weight makes two functions.
     - ``tolerance=e > 0``: ``max |a - b| <= e`` on the domain.
 
