@@ -80,6 +80,7 @@ figure { margin: 1rem 0 0 }
 figure img { width: 100%; height: auto; border-radius: .5rem; display: block }
 figcaption { color: var(--soft); font-size: .9rem; margin-top: .4rem }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); gap: 1rem }
+.figures:has(figure:only-child) { grid-template-columns: minmax(0, 38rem) }
 footer { border-top: 1px solid var(--line); color: var(--soft); font-size: .9rem; padding-top: 1rem }
 """
 
