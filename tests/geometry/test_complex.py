@@ -158,6 +158,8 @@ def test_count_regions_and_limits() -> None:
     assert not some.complete
     assert 5 < some < whole
     assert str(some) == f"at least {int(some)}"
+    strips = Network([[[1.0, 2.0], [2.0, 4.0], [1.0, 2.0]], [[1.0, 1.0, 1.0]]], [[0.0, 0.0, 1.0], [0.0]])
+    assert count_regions(strips, Space(2)) == 3  # between parallel lines: no region has a vertex
     wide = Network.random((7, 4, 1), 0)
     many = count_regions(wide, Box.cube(7))
     assert many.method == "traversal"

@@ -76,5 +76,9 @@ def test_refusals() -> None:
     crossing = Network([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [[1.0, 1.0, 1.0]]], [[0.0, 0.0, 0.0], [0.0]])
     with pytest.raises(NotGenericError, match="skeleton"):
         skeleton(crossing, Box.cube(2))
+    # dead neurons vanish everywhere: every edge lies on all of them
+    dead = Network([np.concatenate([np.zeros((40, 2)), [[1.0, 0.5]]]), np.ones((1, 41))], [np.zeros(41), np.zeros(1)])
+    with pytest.raises(NotGenericError, match="skeleton"):
+        skeleton(dead, Box.cube(2))
     with pytest.raises(InputError, match="bounded"):
         skeleton(Network.random((2, 3, 1), 0), Space(2))

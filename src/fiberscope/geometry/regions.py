@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from fiberscope.errors import NotGenericError
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Box, Domain, Plane
@@ -80,18 +77,21 @@ def count_regions(
     if planar and limit is None:
         return NumRegions(int(planar_count(net, domain, progress=progress)), True, "planar")  # type: ignore[arg-type]
     if domain.dimension > LATTICE_DIMENSION:
-        found = count_by_traversal(net, domain, limit=limit, seed=seed, progress=_two(progress))
-        return NumRegions(found.count, found.complete, "traversal")
+        return _traversed(net, domain, limit, seed, progress)
     if limit is None and isinstance(domain, Box):
         try:
             count, complete = count_by_skeleton(net, domain, progress)
             return NumRegions(count, complete, "skeleton")
         except NotGenericError:
             pass
-    complex = regions(net, domain, progress=progress, limit=limit)
-    return NumRegions(complex.num_regions, complex.complete, "lattice")
+    try:
+        cells = cells_on(net, domain, progress, limit)
+    except NotGenericError:  # regions without vertices, on an unbounded domain
+        return _traversed(net, domain, limit, seed, progress)
+    return NumRegions(cells.count(cells.dimension), cells.complete, "lattice")
 
 
-def _two(progress: Progress | None) -> Callable[[int, int], Any] | None:
-    """Progress of a search: what is explored, of what is known so far."""
-    return None if progress is None else lambda done, known: progress(done, known, f"{known} regions")
+def _traversed(net: Network, domain: Domain, limit: int | None, seed: Seed, progress: Progress | None) -> NumRegions:
+    report = None if progress is None else lambda done, known: progress(done, known, f"{known} regions")
+    found = count_by_traversal(net, domain, limit=limit, seed=seed, progress=report)
+    return NumRegions(found.count, found.complete, "traversal")

@@ -151,10 +151,12 @@ class _SkeletonBuilder(LatticeBuilder):
         kernels.forget(crossed, edges.masks)
         pairs = np.empty((count * (self.n - 1), 2), dtype=np.int32)
         size = 1 << int(4 * count * max(1, self.n - 1)).bit_length()
-        found = _join(ends, self.signs, column, self.sides, self.words, first, np.zeros(size, np.uint64),
+        found = _join(ends, self.signs, column, self.sides, self.words, first, self.n - 1, np.zeros(size, np.uint64),
                       np.zeros(size, np.int32), pairs)  # fmt: skip
         if found < 0:
-            raise NotGenericError("skeleton: a polygon is crossed in more or less than two edges")
+            raise NotGenericError(
+                "skeleton: expected edges and polygons in general position, got a vertex on too many hyperplanes"
+            )
         self._add_edges(pairs[:found])
 
     def _add_edges(self, pairs: Any) -> None:
@@ -188,9 +190,12 @@ def _new_edges(first: int, last: int, ends: Any, vertex_mask: Any, masks: Any, h
 
 @numba.njit(cache=True)
 def _join(
-    ends: Any, signs: Any, upto: int, sides: int, words: Any, first: int, keys: Any, found: Any, pairs: Any
-) -> int:
+    ends: Any, signs: Any, upto: int, sides: int, words: Any, first: int, codimension: int, keys: Any,
+    found: Any, pairs: Any,
+) -> int:  # fmt: skip
     """Pairs of new vertices on one polygon each; -1 if some polygon is not met exactly twice.
+
+    An edge lies on ``codimension`` hyperplanes, or else -1 is returned too, before the table can overflow.
 
     ``keys`` and ``found`` are a hash table: the polygon's key, and 1 + the vertex that met it first, or -1 when a
     second one came.
@@ -208,6 +213,8 @@ def _join(
             if sign == 0:
                 zeros[many] = j
                 many += 1
+        if many != codimension:
+            return -1
         for k in range(many):
             j = zeros[k]
             for side in (-1, 1):
