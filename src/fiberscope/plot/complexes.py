@@ -59,7 +59,7 @@ def regions(
     with house_style():
         faces = PolyCollection(polygons, closed=True, antialiased=False, linewidths=0.15)
         if color == "mosaic":
-            colours = mosaic_colors(len(polygons), seed)
+            colours = [tuple(c) for c in mosaic_colors(len(polygons), seed).tolist()]
             faces.set_facecolor(colours)
             faces.set_edgecolor(colours)
         else:

@@ -10,6 +10,7 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
@@ -31,7 +32,7 @@ FUNCTION = LinearSegmentedColormap.from_list(
 MOSAIC = ("#22577a", "#2f8f9d", "#57cc99", "#c7e9b0", "#f6f1d1", "#f2cc8f", "#f4a261", "#e07a5f", "#d1495b", "#8f2d56")
 """Colours of regions."""
 
-_SETTINGS: dict[str, Any] = {
+_SETTINGS: dict[Any, Any] = {
     "figure.facecolor": PAPER,
     "axes.facecolor": PAPER,
     "savefig.facecolor": PAPER,
@@ -43,7 +44,7 @@ _SETTINGS: dict[str, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.linewidth": 0.8,
-    "axes.prop_cycle": mpl.cycler(color=list(LAYERS)),
+    "axes.prop_cycle": cycler(color=list(LAYERS)),
     "xtick.color": INK,
     "ytick.color": INK,
     "text.color": INK,

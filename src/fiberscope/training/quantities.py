@@ -133,7 +133,7 @@ def fixed_neurons(state: State) -> list[dict[str, int]]:
     return roles(state.network, state.inputs).per_layer()
 
 
-@register_quantity("region_count", "exact number of linear regions on the bounding box of the tracked data (1 to 3 inputs)")
+@register_quantity("region_count", "exact number of linear regions on the box around the tracked data (up to 3 inputs)")
 def region_count(state: State) -> int:
     """By the geometry engine; see :func:`fiberscope.geometry.regions.count_regions`."""
     if state.network.in_size > 3:
