@@ -239,7 +239,7 @@ def chains_bound_layers(table: Table) -> Finding:
     """Lemma 3 as it is stated, with its edges; and with those alone at which the later piece bends."""
     stated, bending = ([n > 0 for n in table.column(f"{kind}_violations")] for kind in ("lemma", "bending"))
     text = (
-        f"the kinks of {sum(stated)} of {len(table)} networks violate it (two units of one layer that cross); "
+        f"{sum(stated)} of {len(table)} sets of units' kinks violate it (two units of one layer that cross); "
         f"{sum(bending)} do if only edges count at which the later piece bends"
     )
     return Finding(not any(stated), text)
@@ -252,7 +252,7 @@ def chains_in_the_function(table: Table) -> Finding:
     bad = [sum(w > 0 for w in part.column("wrong_pieces")) for part in (wrong, right)]
     text = (
         f"a full line of a later layer has a chain that puts it into the first in {bad[1]} of {len(right)} transparent "
-        f"networks and in {bad[0]} of {len(wrong)} others"
+        f"fold-sets and in {bad[0]} of {len(wrong)} others"
     )
     return Finding(sum(bad) == 0, text)
 
@@ -298,7 +298,7 @@ STUDY = Study(
             chains_in_the_function,
         ),
     ),
-    cost={"quick": 20.0, "paper": 900.0},
+    cost={"quick": 20.0, "paper": 200.0},
     options={"networks": None, "widths": None, "datasets": None, "epochs": None},
     pictures=(
         Picture(
