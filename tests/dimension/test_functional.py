@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from fiberscope.dimension import exact, functional
 from fiberscope.dimension.decisive import decisive_set
 from fiberscope.dimension.functional import functional_dimension
 from fiberscope.dimension.jacobian import jacobian
@@ -21,23 +22,23 @@ from fiberscope.testing import CASES, case
 
 def test_one_dimensional_facts_at_initialisation():
     """Five hidden layers of 10, 100 points: 20.23 +- .41 on average over 400 seeds, float32 0.8 below."""
-    exact, paper, regions, refined, numerical = [], [], [], [], []
+    ranks, paper, regions, refined, numerical = [], [], [], [], []
     for seed in range(60):
         rng = np.random.default_rng(1000 + seed)
         net = Network.random((1, *[10] * 5, 1), rng)
         X = np.linspace(0, 1, 100)[:, None] + rng.normal(0, 0.01, (100, 1))
         result = functional_dimension(net, X)
-        exact.append(result.exact)
+        ranks.append(result.exact)
         paper.append(result.paper)
         regions.append(result.regions_sampled)
         refined.append(result.bound("regions refined").value)
         numerical.append(result.numerical)
-    exact, refined = np.array(exact), np.array(refined)
-    error = exact.std(ddof=1) / np.sqrt(len(exact))
-    assert abs(exact.mean() - 20.23) < 3 * np.hypot(error, 0.41)
-    assert 0.2 < (exact - paper).mean() < 2
-    assert (exact == numerical).mean() > 0.95
-    assert (exact == refined).mean() > 0.75
+    ranks, refined = np.array(ranks), np.array(refined)
+    error = ranks.std(ddof=1) / np.sqrt(len(ranks))
+    assert abs(ranks.mean() - 20.23) < 3 * np.hypot(error, 0.41)
+    assert 0.2 < (ranks - paper).mean() < 2
+    assert (ranks == numerical).mean() > 0.95
+    assert (ranks == refined).mean() > 0.75
     assert abs(np.mean(regions) - 10.8) < 3
 
 
@@ -182,6 +183,36 @@ def test_bad_input():
         functional_dimension(Network.random((784, 512, 512, 10), 0), np.zeros((1000, 784)))
     with pytest.raises(InputError, match="bound: expected one of"):
         functional_dimension(net, np.ones((2, 2))).bound("nonsense")
+
+
+@pytest.mark.parametrize("name", ["chain", "convolutional", "residual", "leaky", "dead_layer"])
+def test_blocks_and_sketches_agree_with_the_whole(name, monkeypatch):
+    net = case(name)
+    X = np.random.default_rng(0).normal(size=(4, net.in_size))
+    monkeypatch.setattr(exact, "WIDE", 0)
+    monkeypatch.setattr(functional, "WIDE", 0)
+    parts = functional_dimension(net, X)
+    monkeypatch.setattr(exact, "WIDE", 1 << 30)
+    monkeypatch.setattr(functional, "WIDE", 1 << 30)
+    whole = functional_dimension(net, X)
+    assert (parts.exact, parts.numerical, parts.paper) == (whole.exact, whole.numerical, whole.paper)
+    np.testing.assert_allclose(parts.singular_values, whole.singular_values, atol=1e-13 * whole.singular_values[0])
+    assert parts.cutoff == pytest.approx(whole.cutoff)
+    assert parts.failure_probability < 1e-12
+
+
+def test_wide_jacobians_are_never_formed():
+    net = Network.random((20, 60, 60, 2), 0)
+    X = np.random.default_rng(0).normal(size=(15, 20))
+    result = functional_dimension(net, X, limit=1 << 20)  # the Jacobian alone would take 1.2 MB
+    assert result.certified
+    assert result.exact == result.numerical == 30
+    dead = Network(
+        [net.weights[0], -np.abs(net.weights[1]), net.weights[2]], [*net.biases[:1], -np.ones(60), np.ones(2)]
+    )
+    low = functional_dimension(dead, X, limit=1 << 20)
+    assert low.exact == low.numerical == 2 < low.upper
+    assert 0 < low.failure_probability < 1e-25
 
 
 def test_seed_changes_primes_and_not_the_answer():

@@ -79,7 +79,7 @@ def roughly_monotonic(widths: tuple[int, ...]) -> bool:
     """Whether ``n_l - 1 <= n_{l-1}`` for all layers, or ``n_{l-1} - 1 <= n_l`` for all.
 
     >>> roughly_monotonic((1, 5, 4, 3, 2, 1)), roughly_monotonic((1, 10, 10, 1))
-    (False, False)
+    (True, False)
     >>> roughly_monotonic((5, 4, 3, 2, 1)), roughly_monotonic((1, 2, 3, 3))
     (True, True)
     """

@@ -12,13 +12,17 @@ from typing import Any
 
 import numpy as np
 
+from fiberscope.dimension.blocks import sketch
 from fiberscope.dimension.jacobian import rows_in_ring
 from fiberscope.dimension.rings import ModularRing
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, MaxPool, PiecewiseLinear
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
-from fiberscope.numerics.modular import Residues, pivots_mod, random_primes, residues
-from fiberscope.numerics.rank import ExactRank, exact_rank
+from fiberscope.numerics.modular import LOW_BIT, Residues, pivots_mod, random_primes, residues
+from fiberscope.numerics.rank import ExactRank, exact_rank, failure_bound
+
+WIDE = 6
+"""From this ratio of columns to rows on a Jacobian is sketched and not formed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,23 +118,38 @@ def residue_rows(net: Network, X: FloatArray, signs: SignArray, prime: int) -> R
 
 
 def exact_jacobian_rank(net: Network, found: Sampled, upper: int | None = None, seed: int = 0) -> ExactRank:
-    """Rank over the rationals; one prime is enough where its rank meets a proven ``upper`` bound, else two."""
+    """Rank over the rationals; one prime is enough where its rank meets a proven ``upper`` bound, else two.
+
+    A Jacobian with far more columns than rows is not formed but sketched.
+    """
     keep = spanning_points(found)
     X, signs = found.X[keep], found.signs[keep]
     bits = entry_bits(net, X)
-    first, second = (int(s) for s in np.random.SeedSequence(seed).generate_state(2))
+    rows, D = len(X) * net.out_size, net.num_parameters
+    count = min(rows, D if upper is None else upper)
+    wide = WIDE * rows < D
+    numbers = [int(s) for s in np.random.SeedSequence(seed).generate_state(4)]
 
-    def one(number: int) -> ExactRank:
-        return exact_rank(lambda p: residue_rows(net, X, signs, p), bits=bits, primes=1, seed=number)
+    def one(prime_seed: int, sketch_seed: int) -> ExactRank:
+        if not wide:
+            return exact_rank(lambda p: residue_rows(net, X, signs, p), bits=bits, primes=1, seed=prime_seed)
+        # Minors of J have at most ``rows`` rows; the table given here has the same number, and only then proves itself.
+        result = exact_rank(
+            lambda p: sketch(net, X, signs, p, count, sketch_seed), bits=bits, primes=1, seed=prime_seed
+        )
+        if result.rank == rows:
+            return result
+        chance = failure_bound(rows * (bits + rows.bit_length()), 1) + 2 * rows / 2**LOW_BIT
+        return ExactRank(result.rank, result.lower, min(1.0, chance), result.primes, "modular", (rows, D))
 
-    a = one(first)
+    a = one(numbers[0], numbers[2])
     if a.proven or a.rank == upper:
-        return ExactRank(a.rank, a.lower, 0.0, a.primes, "modular", a.shape)
-    b = one(second)
+        return ExactRank(a.rank, a.lower, 0.0, a.primes, "modular", (rows, D))
+    b = one(numbers[1], numbers[3])
     # The larger rank is wrong only if both primes are unlucky.
     failure = 0.0 if b.proven else a.failure_probability * b.failure_probability
     rank = max(a.rank, b.rank)
-    return ExactRank(rank, rank, failure, (*a.primes, *b.primes), "modular", a.shape)
+    return ExactRank(rank, rank, failure, (*a.primes, *b.primes), "modular", (rows, D))
 
 
 # --- how large the entries are ----------------------------------------------------------------------------

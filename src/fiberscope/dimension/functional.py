@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from fiberscope import modules
+from fiberscope.dimension.blocks import blocked_rank
 from fiberscope.dimension.bounds import Bound, bounds
 from fiberscope.dimension.decisive import PointSet, decisive_set
-from fiberscope.dimension.exact import Sampled, exact_jacobian_rank, sample
+from fiberscope.dimension.exact import WIDE, Sampled, exact_jacobian_rank, sample
 from fiberscope.dimension.jacobian import check_parameters, check_size, rows_in_ring
 from fiberscope.dimension.rings import FloatRing
 from fiberscope.dimension.symmetries import HiddenSymmetry, hidden_symmetry
@@ -20,7 +21,7 @@ from fiberscope.network.network import Network
 from fiberscope.network.roles import structural_roles
 from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.floats import FloatArray, SignArray
-from fiberscope.numerics.rank import NumericalRank, numerical_rank
+from fiberscope.numerics.rank import ExactRank, NumericalRank, numerical_rank
 
 LIMIT = 1 << 31
 """Bytes that all Jacobians of one question may take together unless the caller says otherwise."""
@@ -38,7 +39,7 @@ class FunctionalDimension:
 
     ``on_boundary`` lists the points at which a preactivation is exactly zero: there the Jacobian does not exist, and
     they are left out of everything else. ``regions_sampled`` counts sign vectors. ``batch`` says which points were
-    used, and ``decisive`` is False where they are samples of a question about all inputs: then only ``lower`` is proven.
+    used; ``decisive`` is False where they are samples of a question about all inputs: then only ``lower`` is proven.
     ``exact``, ``lower``, ``regions_sampled`` and ``symmetry`` are None where the model is not a :class:`Network`.
     """
 
@@ -91,7 +92,7 @@ class FunctionalDimension:
         }
 
     def __repr__(self) -> str:
-        value = "not asked" if self.exact is None else f"{self.exact}{' certified' if self.certified else ''}"
+        value = "unknown" if self.exact is None else f"{self.exact}{' certified' if self.certified else ''}"
         regions = "" if self.regions_sampled is None else f", {self.regions_sampled} regions"
         left_out = f", {len(self.on_boundary)} points on kinks left out" if self.on_boundary else ""
         return (
@@ -174,28 +175,49 @@ def functional_dimension(
             f"all {len(points.X)} points lie on kinks (entries {sampled.boundary_entries[:8].tolist()} of the sign "
             "vector are exactly zero): the outputs are not differentiable there"
         )
-    check_size(len(sampled.X) * net.out_size, net.num_parameters, limit, copies=3)
+    wide = _needs_blocks(len(sampled.X) * net.out_size, net.num_parameters, limit)
     symmetry = hidden_symmetry(net, sampled.signs if points.complete else _anywhere(net))
     known = bounds(net, sampled, symmetry)
     if not points.complete:
         # What was not sampled is not bounded by the samples.
         known = tuple(b for b in known if b.name in ("parameters", "rescaling", "fixed neurons", "orbit"))
-    return _ranked(net, sampled, (points, symmetry, known), exact is not False, rtol, seed)
+    upper = min(b.value for b in known if b.holds and b.proven)
+    rank = None if exact is False else exact_jacobian_rank(net, sampled, upper, seed)
+    floats = _numerical_ranks(net, sampled, rtol, wide)
+    return _result(net, sampled, (points, symmetry, known), rank, floats)
 
 
-def _ranked(
+def _needs_blocks(rows: int, columns: int, limit: int) -> bool:
+    """Whether the Jacobian is so wide that it is not formed; :class:`TooLargeError` if neither way fits the limit."""
+    # A triangular factor, a block of four times its width, and their decomposition.
+    if columns > WIDE * rows and 8 * 16 * rows * rows <= limit:
+        return True
+    check_size(rows, columns, limit, copies=3)
+    return False
+
+
+def _numerical_ranks(
+    net: Network, found: Sampled, rtol: float | None, wide: bool
+) -> tuple[NumericalRank, NumericalRank]:
+    double, single = FloatRing(), FloatRing(np.float32)
+    if wide:
+        return blocked_rank(net, found.X, double, found.signs, rtol), blocked_rank(net, found.X, single, None, None)
+    return (
+        numerical_rank(rows_in_ring(net, found.X, double, found.signs), rtol=rtol),
+        numerical_rank(rows_in_ring(net, found.X, single, None)),
+    )
+
+
+def _result(
     net: Network,
     found: Sampled,
     context: tuple[PointSet, HiddenSymmetry | None, tuple[Bound, ...]],
-    exact: bool,
-    rtol: float | None,
-    seed: int,
+    rank: ExactRank | None,
+    floats: tuple[NumericalRank, NumericalRank],
 ) -> FunctionalDimension:
     points, symmetry, known = context
+    numerical, paper = floats
     upper = min(b.value for b in known if b.holds and b.proven)
-    rank = exact_jacobian_rank(net, found, upper, seed) if exact else None
-    numerical = numerical_rank(rows_in_ring(net, found.X, FloatRing(), found.signs), rtol=rtol)
-    paper = numerical_rank(rows_in_ring(net, found.X, FloatRing(np.float32), None))
     return FunctionalDimension(
         exact=None if rank is None else rank.rank,
         lower=None if rank is None else rank.lower,

@@ -52,6 +52,8 @@ def _block(use: Use, ring: Ring) -> Any:
 
 def _summed(array: Any, full: Shape, own: Shape, ring: Ring) -> Any:
     """Sum ``(points, outputs, prod(full))`` over the axes along which an array of shape ``own`` is broadcast."""
+    if own == full:
+        return array
     padded = (1,) * (len(full) - len(own)) + tuple(own)
     axes = tuple(2 + i for i, (n, m) in enumerate(zip(full, padded, strict=True)) if m == 1 and n != 1)
     if not axes:

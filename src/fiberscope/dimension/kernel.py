@@ -278,6 +278,9 @@ def _add_term(
 
 def _add_constant(matrix: FloatArray, gram: FloatArray, outputs: int, strip: FloatArray, fresh: bool) -> None:
     """``matrix[o, p] * gram[i, j]``: the last layer, whose delta is the same at all points."""
+    if fresh and outputs == 1:
+        np.multiply(gram, matrix[0, 0], out=strip)
+        return
     if fresh:
         strip[...] = 0.0
     for o, p in np.argwhere(matrix):

@@ -99,7 +99,9 @@ class FloatRing:
 
     def outer_into(self, delta: Any, inputs: Any, out: Any, fresh: bool) -> None:
         """``out[n, o, i, j] (+)= delta[n, o, i] inputs[n, j]``."""
-        if fresh:
+        if fresh and out.shape[1] == 1:  # one axis less is faster
+            np.multiply(delta[:, 0, :, None], inputs[:, None, :], out=out[:, 0])
+        elif fresh:
             np.multiply(delta[..., None], inputs[:, None, None, :], out=out)
         else:
             out += delta[..., None] * inputs[:, None, None, :]
