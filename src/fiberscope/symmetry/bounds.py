@@ -44,6 +44,9 @@ class RangeArithmetic:
         # |W| (radius + rounding of the product with the centre)
         reach = stage.apply_abs((radius + gamma(n + 2) * np.abs(centre))[None])[0]
         reach = round_up(reach + n * TINY, n + 4)
+        # a sum of zeros is an exact zero
+        touched = stage.apply_abs(((value.low != 0) | (value.high != 0)).astype(np.float64)[None])[0]
+        reach = np.where(touched == 0, 0.0, reach)
         return Range(middle - reach, middle + reach)
 
     def piecewise(self, value: Range, slopes: FloatArray) -> Range:

@@ -88,14 +88,42 @@ def normalised(chain: Network) -> Normalised:
             scales.append(size)
             factor, dropped = size, idle[-1]
         rows.append(table)
-    for layer in range(depth - 1, -1, -1):
-        if idle[layer].any():
-            column = np.abs(rows[layer + 1][:, :-1][:, idle[layer]]).max(axis=0)
-            size = np.where(column == 0, 1.0, column)
-            rows[layer + 1][:, np.flatnonzero(idle[layer])] /= size
-            rows[layer][idle[layer]] *= size[:, None]
-            scales[layer][idle[layer]] = 1.0 / size
+    if any(i.any() for i in idle):
+        _scale_idle(rows, scales, idle)
     return Normalised(rows, scales, slopes_of(chain))
+
+
+def _scale_idle(rows: list[FloatArray], scales: list[FloatArray], idle: list[BoolArray]) -> None:
+    """Scales of neurons that put out zero: from those of their readers, or of what they read, that are settled.
+
+    A group of such neurons that is tied to nothing settled begins with its last one, whose scale stays.
+    """
+    settled = [~i for i in idle]
+    known = [np.ones(rows[0].shape[1] - 1, dtype=bool), *settled, np.ones(len(rows[-1]), dtype=bool)]
+
+    def settle(layer: int, i: int, size: float) -> None:
+        """Divide the outgoing weights of a neuron by ``size``, or its row by the inverse."""
+        rows[layer + 1][:, i] /= size
+        rows[layer][i] *= size
+        scales[layer][i] /= size
+        settled[layer][i] = True
+
+    while not all(s.all() for s in settled):
+        changed = False
+        for layer in range(len(idle) - 1, -1, -1):
+            for i in np.flatnonzero(~settled[layer]).tolist():
+                out = float(np.abs(rows[layer + 1][known[layer + 2], i]).max(initial=0.0))
+                row = float(np.abs(rows[layer][i, :-1][known[layer]]).max(initial=0.0))
+                if out or row:
+                    settle(layer, i, out or 1.0)
+                    if not out:
+                        rows[layer][i] /= row
+                        rows[layer + 1][:, i] *= row
+                        scales[layer][i] *= row
+                    changed = True
+        if not changed:
+            layer = max(k for k, s in enumerate(settled) if not s.all())
+            settle(layer, int(np.flatnonzero(~settled[layer])[-1]), 1.0)
 
 
 def _check_range(before: FloatArray, after: FloatArray, layer: int) -> None:

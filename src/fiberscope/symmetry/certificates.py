@@ -12,7 +12,7 @@ import numpy as np
 
 from fiberscope.errors import FiberscopeError, InputError
 from fiberscope.geometry.domains import Box, Domain, Orthant, Polytope, Space
-from fiberscope.network.network import Network, identical
+from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import IntArray
 from fiberscope.symmetry.chains import split
@@ -21,7 +21,7 @@ from fiberscope.symmetry.encoding import FORMAT, domain_from_dict, network_from_
 from fiberscope.symmetry.equivalence.cells import by_regions
 from fiberscope.symmetry.equivalence.forms import entries_of, forms_agree, table_for
 from fiberscope.symmetry.equivalence.ladder import question_for
-from fiberscope.symmetry.equivalence.parameters import matched_bound
+from fiberscope.symmetry.equivalence.parameters import matched_bound, same_program
 from fiberscope.symmetry.equivalence.refutation import confirmed
 from fiberscope.symmetry.group import Symmetry
 from fiberscope.symmetry.matching import Match, residual_of, same_prefix
@@ -85,11 +85,13 @@ def verify(path: Path | str) -> Replay:
     a, b = (network_from_dict(item) for item in found["networks"])
     if a.in_size != b.in_size or a.out_size != b.out_size:
         raise InputError(f"{path}: expected networks with the same inputs and outputs")
-    where = domain_of(a, domain_from_dict(found["domain"]))
+    where = domain_of(a, domain_from_dict(found.get("domain")))
     replay = _Replayer(a, b, where, tolerance)
     try:
         ok, evidence = replay.equal(found) if equal else replay.different(found)
-    except (KeyError, TypeError, IndexError, OverflowError) as error:
+    except FiberscopeError:
+        raise
+    except (KeyError, TypeError, IndexError, OverflowError, ValueError) as error:
         raise InputError(f"{path}: the evidence is not complete ({type(error).__name__}: {error})") from error
     return Replay(ok, equal, tolerance, str(claim.get("method", "")), evidence)
 
@@ -161,7 +163,7 @@ class _Replayer:
             return self._forms(witness)
         if "regions" in witness:
             return self._regions()
-        ok = identical(self.a, self.b)
+        ok = same_program(self.a, self.b)
         return ok, "the networks are identical" if ok else "the networks are not identical"
 
     def _symmetry(self, witness: dict[str, Any]) -> tuple[bool, str]:

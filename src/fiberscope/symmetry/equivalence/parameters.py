@@ -8,6 +8,7 @@ import numpy as np
 from fiberscope.errors import FiberscopeError, UnsupportedModelError
 from fiberscope.geometry.domains import Box
 from fiberscope.network.network import Network, identical
+from fiberscope.network.nodes import Affine
 from fiberscope.network.run import run
 from fiberscope.symmetry.bounds import Range, RangeArithmetic, difference_bound
 from fiberscope.symmetry.chains import Split, try_split
@@ -22,11 +23,19 @@ _LARGEST = 2_000_000
 
 def by_symmetry(question: Question) -> Verdict | None:
     """The rung: the same numbers, or the same up to permutation and rescaling of hidden neurons."""
-    if identical(question.a, question.b):
+    if same_program(question.a, question.b):
         return Verdict(
             True, "identical numbers", question.domain, question.tolerance, Witness(), bound=0.0, residual=0.0
         )
     return _compared(question, question.a, question.b, simplified=False)
+
+
+def same_program(a: Network, b: Network) -> bool:
+    """Whether two networks are one program with the same numbers, biases absent in the same places."""
+    if len(a.nodes) != len(b.nodes):
+        return False
+    biases = [[isinstance(node, Affine) and node.bias is None for node in net.nodes] for net in (a, b)]
+    return biases[0] == biases[1] and identical(a, b)
 
 
 def by_simplification(question: Question) -> Verdict | None:

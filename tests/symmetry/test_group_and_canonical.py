@@ -1,0 +1,179 @@
+"""Laws of the group, of the canonical form and of matching, on tame and on degenerate chains."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import fiberscope as fs
+from fiberscope.network.network import Network
+from fiberscope.symmetry.canonical import canonical
+from fiberscope.symmetry.chains import split
+from fiberscope.symmetry.group import Symmetry
+from fiberscope.symmetry.matching import same_up_to_symmetry
+from fiberscope.testing import CASES, assert_same_function, case
+from fiberscope.testing.strategies import batches, chains
+
+CHAINS = [name for name in CASES if case(name).is_chain]
+seeds = st.integers(0, 2**32 - 1)
+
+
+@given(chains(), seeds, seeds, seeds)
+def test_group_laws(net, s, t, u):
+    g, h, k = (Symmetry.random(net.widths, seed) for seed in (s, t, u))
+    one = Symmetry.identity(net.widths)
+    assert (g @ h) @ k == g @ (h @ k)
+    assert g @ one == g == one @ g
+    assert (g @ g.inverse()).is_identity and (g.inverse() @ g).is_identity
+    assert (g @ h).inverse() == h.inverse() @ g.inverse()
+    assert fs.identical((g @ h)(net), g(h(net)))
+
+
+@given(st.data(), chains(), seeds)
+def test_the_group_keeps_the_function_exactly(data, net, seed):
+    assert_same_function(net, Symmetry.random(net.widths, seed)(net), data.draw(batches(net)))
+
+
+@given(chains(), seeds)
+def test_canonical_is_idempotent_and_invariant_bit_for_bit(net, seed):
+    form = canonical(net)
+    assert fs.identical(canonical(form), form)
+    assert fs.identical(canonical(Symmetry.random(net.widths, seed)(net)), form)
+    for w, b in zip(form.weights[:-1], form.biases[:-1], strict=True):
+        largest = np.abs(np.column_stack([w, b])).max(axis=1)
+        assert ((largest == 1) | (largest <= 1)).all()
+
+
+@given(st.data(), chains(), seeds)
+def test_canonical_is_in_the_orbit(data, net, seed):
+    match = same_up_to_symmetry(net, canonical(net))
+    assert match, match
+    X = data.draw(batches(net))
+    size = 1 + np.abs(net(X)).max()
+    assume(np.isfinite(size))
+    wide = max(np.abs(w).max(initial=0) for w in net.weights) < 1e6
+    if wide:
+        assert np.abs(net(X) - canonical(net)(X)).max() <= 1e-6 * size * (1 + np.abs(X).max())
+
+
+@given(chains(), seeds, st.booleans())
+def test_copies_are_matched(net, seed, dyadic):
+    g = Symmetry.random(net.widths, seed, dyadic=dyadic)
+    match = same_up_to_symmetry(net, g(net))
+    assert match.same is True, match
+    assert match.residual == 0 if dyadic else match.residual <= 12
+    assert match.exact == (dyadic or match.symmetry.is_dyadic)
+    if dyadic:
+        assert fs.identical(match.symmetry(net), g(net))
+
+
+@given(chains(), seeds)
+def test_a_change_is_noticed(net, seed):
+    rng = np.random.default_rng(seed)
+    layer = int(rng.integers(len(net.weights)))
+    weights = [w.copy() for w in net.weights]
+    i, j = (int(rng.integers(n)) for n in weights[layer].shape)
+    weights[layer][i, j] += 0.3 * (1 + abs(weights[layer][i, j]))
+    changed = fs.Network(weights, net.biases)
+    assume(not net.nodes[1].slopes.any())  # type: ignore[union-attr]
+    match = same_up_to_symmetry(net, changed)
+    if match:  # only if the change is undone by exchanging or rescaling neurons
+        assert match.residual <= 16
+        image = match.symmetry(net)
+        for w, v in zip(image.weights, changed.weights, strict=True):
+            np.testing.assert_allclose(w, v, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_every_case(name):
+    net = case(name)
+    form = canonical(net)
+    assert fs.identical(canonical(form), form)
+    for seed in range(4):
+        copy = Symmetry.random(net.widths, seed)(net)
+        assert fs.identical(canonical(copy), form)
+        assert same_up_to_symmetry(net, copy).exact
+
+
+def test_ties_that_only_readers_tell_apart():
+    # two equal rows whose outgoing weights differ, and two that a symmetry exchanges
+    net = Network(
+        [[[1.0], [1.0], [1.0]], [[1.0, 2.0, 3.0], [2.0, 1.0, 3.0]], [[1.0, 1.0]]], [[0.0, 0.0, 0.0], [0.0, 0.0], [0.0]]
+    )
+    form = canonical(net)
+    for seed in range(20):
+        copy = Symmetry.random(net.widths, seed)(net)
+        assert fs.identical(canonical(copy), form)
+        assert same_up_to_symmetry(net, copy).exact
+
+
+def test_zero_rows_take_their_scale_from_their_readers():
+    net = Network([[[0.0], [1.0]], [[8.0, 1.0], [2.0, 1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0, 0.0], [0.0]])
+    form = canonical(net)
+    idle = int(np.flatnonzero(form.weights[0][:, 0] == 0)[0])
+    assert np.abs(form.weights[1][:, idle]).max() == 1
+    for seed in range(10):
+        assert fs.identical(canonical(Symmetry.random(net.widths, seed)(net)), form)
+
+
+def test_different_shapes_do_not_match():
+    a, b = Network.random((2, 3, 1), 0), Network.random((2, 4, 1), 0)
+    assert not same_up_to_symmetry(a, b)
+    assert "widths" in same_up_to_symmetry(a, b).reason
+
+
+def test_neurons_of_other_models_are_refused():
+    with pytest.raises(fs.UnsupportedModelError, match="convolution"):
+        canonical(case("convolutional"))
+    with pytest.raises(fs.UnsupportedModelError, match="as_mlp"):
+        same_up_to_symmetry(case("residual"), case("residual"))
+
+
+def test_scales_beyond_the_range_of_floats_are_refused():
+    net = Network([[[1e-300]], [[1e-300]]], [[0.0], [0.0]])
+    with pytest.raises(fs.InputError, match="range"):
+        canonical(net)
+
+
+def test_bad_elements_are_refused():
+    for permutations, scales in (
+        ([[0, 0]], [[1.0, 1.0]]),
+        ([[0, 1]], [[1.0, 0.0]]),
+        ([[0]], [[1.0, 1.0]]),
+        ([], [[1.0]]),
+    ):
+        with pytest.raises(fs.InputError):
+            Symmetry(permutations, scales)
+    with pytest.raises(fs.InputError, match="widths"):
+        Symmetry.identity((2, 3, 1))(Network.random((2, 4, 1), 0))
+
+
+def test_a_large_network_takes_about_a_second():
+    net = Network.random((784, 1024, 1024, 10), 0)
+    copy = Symmetry.random(net.widths, 1, dyadic=False)(net)
+    start = time.process_time()
+    match = same_up_to_symmetry(net, copy)
+    assert match and not match.exact
+    assert time.process_time() - start < 3
+
+
+@settings(max_examples=30)
+@given(seeds)
+def test_the_prefix_of_a_model_stays(seed):
+    net = fs.Network.from_nodes([*case("affine").nodes, *_shifted(Network.random((2, 4, 1), 0))], (3,))
+    parts = split(net)
+    assert len(parts.prefix) == 1
+    copy = Symmetry.random(parts.tail.widths, seed)(net)
+    assert same_up_to_symmetry(net, copy).exact
+    assert fs.identical(canonical(copy), canonical(net))
+
+
+def _shifted(net):
+    from fiberscope.network.rewire import moved
+    from fiberscope.symmetry.chains import nameless
+
+    return [moved(nameless(node), tuple(s + 1 for s in node.sources)) for node in net.nodes]
