@@ -547,14 +547,6 @@ def test_error_bounds_hold(seed):
             assert abs(true - Fraction(float(z[j]))) <= Fraction(float(c * again.r[j]))
 
 
-def test_interrupt_passes_through():
-    def stop(*_):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        planar_cells(from_facts(2, 4, 4, 1), SQUARE, progress=stop)
-
-
 def test_real_network_with_coinciding_hyperplanes(shared_nets: Path):
     io = pytest.importorskip("fiberscope.network.io")
     net = io.load(shared_nets / "tll_8_0.onnx")
@@ -562,3 +554,21 @@ def test_real_network_with_coinciding_hyperplanes(shared_nets: Path):
     cells = planar_cells(net, box)
     check(net, box, cells, 16.0)
     assert int(planar_count(net, box)) == cells.count(2)
+
+
+@pytest.mark.parametrize("stop", ["interrupt", "limit"])
+def test_what_was_found_before_a_stop_is_returned_and_marked(stop):
+    net = Network.random((2, 6, 6, 6, 1), 0)
+    whole = planar_cells(net, Box.cube(2))
+
+    def progress(done: int, total: int, text: str) -> None:
+        if stop == "interrupt" and done == 2:
+            raise KeyboardInterrupt
+
+    limit = None if stop == "interrupt" else planar_cells(Network.random((2, 6, 1), 0), Box.cube(2)).count(2)
+    part = planar_cells(net, Box.cube(2), progress=progress, limit=limit)
+    assert whole.complete
+    assert not part.complete
+    assert 1 < part.count(2) < whole.count(2)
+    assert (part.top_signs[:, -6:] == 0).all()
+    assert part.count(0) - part.count(1) + part.count(2) == 1

@@ -22,8 +22,8 @@ MAX_DIMENSION = 8
 def cells_on(net: Network, domain: Domain, progress: Progress | None = None, limit: int | None = None) -> Cells:
     """The cells of the canonical complex of ``net`` on ``domain``."""
     check_dimension(net, domain)
-    if limit is None and isinstance(domain, Box | Plane) and domain.dimension == 2:
-        return planar_cells(net, domain, progress=progress)
+    if isinstance(domain, Box | Plane) and domain.dimension == 2:
+        return planar_cells(net, domain, progress=progress, limit=limit)
     if domain.dimension > MAX_DIMENSION:
         raise TooLargeError(
             f"regions with all their faces: expected at most {MAX_DIMENSION} dimensions, got {domain.dimension}; "

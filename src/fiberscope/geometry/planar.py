@@ -68,7 +68,9 @@ class PlanarCount:
         }
 
 
-def planar_cells(net: Network, domain: PlanarDomain, *, progress: Progress | None = None) -> Cells:
+def planar_cells(
+    net: Network, domain: PlanarDomain, *, progress: Progress | None = None, limit: int | None = None
+) -> Cells:
     """The canonical complex of ``net`` on a two-dimensional domain: vertices, edges, polygons, certified signs.
 
     Parameters
@@ -79,6 +81,9 @@ def planar_cells(net: Network, domain: PlanarDomain, *, progress: Progress | Non
         A box in two dimensions, a bounded two-dimensional polytope, or a :class:`Plane`.
     progress
         Called after every switch with how many are done.
+    limit
+        Stop when there are more regions than that. Then, or when interrupted, the result is not ``complete``: it is the
+        complex of the switches that were reached, and the signs of the others are given as 0.
 
     Examples
     --------
@@ -93,15 +98,18 @@ def planar_cells(net: Network, domain: PlanarDomain, *, progress: Progress | Non
     """
     engine = _Engine(net, domain)
     mesh, node = engine.start(), 0
-    total = len(engine.switches)
-    for done in range(total):
-        with np.errstate(all="ignore"):  # what overflows is left to exact arithmetic
-            node = engine.advance(mesh, node)
-            mesh = engine.split(mesh, done, node)
-        node += 1
-        if progress is not None:
-            progress(done + 1, total, f"{mesh.num_polygons} polygons")
-    return engine.cells(mesh)
+    total, reached = len(engine.switches), 0
+    try:
+        while reached < total and (limit is None or mesh.num_polygons <= limit):
+            with np.errstate(all="ignore"):  # what overflows is left to exact arithmetic
+                node = engine.advance(mesh, node)
+                mesh = engine.split(mesh, reached, node)
+            node, reached = node + 1, reached + 1
+            if progress is not None:
+                progress(reached, total, f"{mesh.num_polygons} polygons")
+    except KeyboardInterrupt:
+        pass  # what was found so far is the answer, marked as incomplete
+    return engine.cells(mesh, reached)
 
 
 def planar_count(
@@ -278,8 +286,10 @@ class _Engine:
         self.arranger.stages.pop()
         return found
 
-    def cells(self, mesh: Mesh) -> Cells:
-        parts = [rows[:, : step.num_signs] for rows, step in zip(mesh.signs, self.switches, strict=True)]
+    def cells(self, mesh: Mesh, reached: int) -> Cells:
+        """The mesh as cells; switches that were not reached have zeros for signs."""
+        parts = [rows[:, : step.num_signs] for rows, step in zip(mesh.signs, self.switches, strict=False)][:reached]
+        parts += [np.zeros((mesh.num_vertices, x.num_signs), dtype=np.int8) for x in self.switches[reached:]]
         signs = np.concatenate(parts, axis=1) if parts else np.zeros((mesh.num_vertices, 0), dtype=np.int8)
         edges = Incidence(np.arange(0, 2 * len(mesh.ends) + 1, 2), mesh.ends.reshape(-1))
         return Cells(
@@ -290,6 +300,7 @@ class _Engine:
             float_decisions=self.arranger.by_float,
             domain_signs=mesh.sides,
             pools=pool_layout(self.switches),
+            complete=reached == len(self.switches),
         )
 
 
