@@ -258,6 +258,15 @@ def test_masked_ranks_say_when_they_stop() -> None:
     assert full.complete and full.failures == ()
     assert masked_ranks(net, patterns, limit=7).checked == 7
     assert not masked_ranks(net, patterns, limit=7).complete
+    dead = Network([np.zeros((4, 3)), np.ones((1, 4))], [np.zeros(4), [0.0]])
+    some = masked_ranks(dead, patterns[:, :4], failure_limit=3)
+    assert len(some.failures) == 3 and not some.complete
+
+
+def test_many_neurons_are_named_by_layers() -> None:
+    net = Network([np.ones((8, 2)), np.ones((1, 8))], [np.zeros(8), [0.5]])
+    (reason,) = genericity(net, SQUARE).conditions["supertransversal"].reasons
+    assert reason == "neurons 0, 1, 2, 3, 4 and 3 more of layer 1 vanish on a cell of codimension 1, near (0, 0)"
 
 
 # --- what is not asked ------------------------------------------------------------------------------------------------

@@ -23,6 +23,9 @@ MAX_PATTERNS = 1024
 MAX_FUNCTIONS = 20_000
 """Affine functions of units that are compared before the answer says that it covers only some."""
 
+_ENOUGH = 100
+"""Failures after which the work ends: one is enough for the answer, and each costs exact numbers."""
+
 _SHOWN = 5
 
 
@@ -53,7 +56,17 @@ def _judge(reasons: Sequence[str], coverage: str, exhaustive: bool) -> Condition
 
 
 def _names(net: Network, entries: Iterable[int]) -> str:
-    return " and ".join(neuron_name(net, int(entry)) for entry in entries)
+    """A few neurons one by one, many of them by layers."""
+    wanted = [int(entry) for entry in entries]
+    if len(wanted) < _SHOWN:
+        return " and ".join(neuron_name(net, entry) for entry in wanted)
+    texts = []
+    for layer, part in enumerate(layer_slices(net), start=1):
+        own = [entry - part.start for entry in wanted if part.start <= entry < part.stop]
+        if own:
+            more = "" if len(own) <= _SHOWN else f" and {len(own) - _SHOWN} more"
+            texts.append(f"neurons {', '.join(map(str, own[:_SHOWN]))}{more} of layer {layer}")
+    return " and ".join(texts)
 
 
 def _near(complex: Complex, dimension: int, cell: int) -> str:
@@ -198,12 +211,12 @@ def ranks_are_maximal(net: Network, patterns: BoolArray, where: str) -> Conditio
         return Condition(None, "not asked: masked products are those of a plain chain of layers")
     every = _every_pattern(net)
     if every is None:
-        found = masked_ranks(net, np.concatenate([patterns, _single_units(net)]))
+        found = masked_ranks(net, np.concatenate([patterns, _single_units(net)]), failure_limit=_ENOUGH)
         masks = f"the {len(patterns)} masks that {where} and those that single out two units"
     else:
-        found = masked_ranks(net, every)
+        found = masked_ranks(net, every, failure_limit=_ENOUGH)
         masks = f"all {len(every)} masks"
-    part = "" if found.complete else ", cut short by the limit"
+    part = "" if found.complete else ", then stopped"
     whole = found.complete and every is not None
     return _judge([str(failure) for failure in found.failures], f"{found.checked} products under {masks}{part}", whole)
 
@@ -217,10 +230,13 @@ def distinct_functions(net: Network, signs: SignArray) -> Condition:
     every = _every_pattern(net)
     patterns = passing_patterns(net, signs) if every is None else every
     extended = _with_output_units(net)
-    chosen, entries = _pairs(extended, patterns)
-    complete = len(entries) <= MAX_FUNCTIONS
-    chosen, entries = chosen[:MAX_FUNCTIONS], entries[:MAX_FUNCTIONS]
-    classes = form_classes(extended, chosen, entries)
+    all_signs, all_entries = _pairs(extended, patterns)
+    for limit in (_ENOUGH, MAX_FUNCTIONS):
+        chosen, entries = all_signs[:limit], all_entries[:limit]
+        classes = form_classes(extended, chosen, entries)
+        if (classes.label < 0).any() or len(np.unique(classes.label)) < len(entries):
+            break
+    complete = len(entries) == len(all_entries)
 
     def name(i: int, verb: str = "") -> str:
         return f"{_unit(net, int(entries[i]))}{verb} where {_passing(extended, chosen[i], int(entries[i]))}"

@@ -96,9 +96,12 @@ def _exact(weights: Sequence[FloatArray], masks: Sequence[FloatArray]) -> int:
     return int(flint.fmpz_mat(*product.shape, product.ravel().tolist()).rank())
 
 
-def masked_ranks(net: Network, patterns: BoolArray, limit: int = MAX_PRODUCTS) -> MaskedRanks:
+def masked_ranks(
+    net: Network, patterns: BoolArray, limit: int = MAX_PRODUCTS, failure_limit: int | None = None
+) -> MaskedRanks:
     """Check every product of consecutive layers of a chain under the given activity patterns, ``(count, num_signs)``.
 
+    The work ends early after ``limit`` products or ``failure_limit`` failures, each of which costs exact numbers.
     The last layer takes part, with nothing masked. A leaky unit passes with its slope, so it counts as passing always;
     then no mask singles out a unit, and the largest ranks do not exclude that the paths behind one cancel.
 
@@ -115,7 +118,7 @@ def masked_ranks(net: Network, patterns: BoolArray, limit: int = MAX_PRODUCTS) -
     for first in range(len(net.weights)):
         own = np.unique(masks[:, ends[first] :], axis=0)
         for chosen, table, largest in _products(net, first, own):
-            if checked == limit:
+            if checked == limit or len(failures) == failure_limit:
                 return MaskedRanks(checked, tuple(failures), False)
             checked += 1
             if rank_mod(table, _PRIME) == largest:
