@@ -9,11 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 import fiberscope as fs
-from fiberscope.dimension.functional import functional_dimension
 
 
 def report(name: str, net: fs.Network, X: np.ndarray | None) -> None:
-    result = functional_dimension(net, X)
+    result = fs.functional_dimension(net, X)
     print(f"{name}: {result.num_parameters} parameters, {result.num_points} points ({result.batch})")
     state = "certified" if result.certified else f"wrong with probability below {result.failure_probability:.0e}"
     print(f"    exact {result.exact} ({state}), float64 {result.numerical}, float32 rule {result.paper}")

@@ -30,7 +30,7 @@ _WIDE = 48
 """Inner products from this length on are limited by arithmetic and not by memory."""
 
 _TALL = 1024
-"""Rows of the strips in which wide layers are summed."""
+"""Rows of the strips in which wide layers are summed; an eighth of it with several outputs, where they are long."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,7 +190,7 @@ def sum_terms(terms: list[Term], sizes: tuple[int, int, int], symmetric: bool) -
     result = np.empty((points * outputs, others * outputs))
     wide = [term for term in terms if term.width >= _WIDE]
     narrow = [term for term in terms if term.width < _WIDE]
-    tall = max(1, _TALL // outputs)
+    tall = max(1, (_TALL if outputs == 1 else _TALL // 8) // outputs)
     flat = max(1, min(tall, max(32, _STRIP_BYTES // (8 * others * outputs)) // outputs))
     fresh = True
     for group, step in ((wide, tall), (narrow, flat)):
@@ -211,7 +211,8 @@ def _sweep(
     terms: list[Term], result: FloatArray, sizes: tuple[int, int, int], step: int, symmetric: bool, fresh: bool
 ) -> None:
     points, others, outputs = sizes
-    work = np.empty(step * outputs * others * outputs * (2 - (fresh and len(terms) == 1)))
+    alone = fresh and len(terms) == 1
+    work = np.empty(step * others * (1 + (0 if alone else outputs**2)))
     for first in range(0, points, step):
         rows = slice(first, min(first + step, points))
         columns = slice(first if symmetric else 0, others)
