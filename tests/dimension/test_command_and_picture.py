@@ -14,7 +14,7 @@ from fiberscope.cli.dimension import dimension_command
 from fiberscope.dimension.functional import functional_dimension
 from fiberscope.errors import InputError
 from fiberscope.network.network import Network
-from fiberscope.plot.spectrum import spectrum
+from fiberscope.plot.spectra import spectrum
 from fiberscope.plot.style import png
 
 

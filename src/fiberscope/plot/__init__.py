@@ -6,9 +6,12 @@ from importlib import import_module
 from typing import Any
 
 _NAMES = {
+    "dependency_graph": "fold_sets",
+    "fold_set": "fold_sets",
     "function": "functions",
     "regions": "complexes",
     "save_figure": "style",
+    "spectrum": "spectra",
     "study_figure": "studies",
 }
 __all__ = list(_NAMES)

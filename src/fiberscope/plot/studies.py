@@ -7,14 +7,21 @@ from math import isnan
 from statistics import fmean, pstdev
 from typing import Any
 
+import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter
 
 from fiberscope.errors import InputError
-from fiberscope.plot.style import LAYERS, house_style
+from fiberscope.plot.style import FUNCTION, INK, LAYERS, house_style
 from fiberscope.studies.lab.study import Picture
 from fiberscope.studies.lab.table import Table
+
+QUANTITY = "quantity"
+"""The column that tells several ``y`` apart."""
+
+STYLES = ("mean", "curve", "points", "surface")
 
 
 def study_figure(table: Table, picture: Picture, *, panels: Sequence[Axes] | None = None) -> list[Axes]:
@@ -36,22 +43,64 @@ def study_figure(table: Table, picture: Picture, *, panels: Sequence[Axes] | Non
     >>> [line.get_label() for line in ax.get_lines()]
     ['width 5', 'width 10']
     """
-    if len(table) == 0:
+    if picture.style not in STYLES:
+        raise InputError(f"picture {picture.name}: expected a style of {', '.join(STYLES)}, got {picture.style!r}")
+    shown = _long(table.where(**picture.where), picture)
+    if len(shown) == 0:
         raise InputError(f"picture {picture.name}: expected a table with rows, got an empty one")
-    parts = table.groups(picture.panels) if picture.panels else {("",): table}
+    parts = shown.groups(picture.panels) if picture.panels else {("",): shown}
     with house_style():
         axes = list(panels) if panels is not None else _new_panels(len(parts))
         if len(axes) != len(parts):
             raise InputError(f"picture {picture.name}: expected {len(parts)} axes, got {len(axes)}")
         for ax, ((name,), part) in zip(axes, parts.items(), strict=True):
-            _panel(ax, part, picture)
-            ax.set_title(str(name) if picture.panels else picture.title)
+            if picture.behind:
+                _grey(ax, table.where(**picture.behind, **_same_panel(picture, name)), picture)
+            (_surface if picture.style == "surface" else _panel)(ax, part, picture)
+            ax.set_title(_word(picture, name) if picture.panels else picture.title)
         figure = axes[0].get_figure(root=True)
         if picture.panels and panels is None and figure is not None:
             figure.suptitle(picture.title, fontweight="bold")
         if picture.lines:
             axes[-1].legend(fontsize="small")
     return axes
+
+
+def has_rows(table: Table, picture: Picture) -> bool:
+    """Whether the table has anything to draw in this picture."""
+    return set(picture.where) <= set(table.columns) and len(table.where(**picture.where)) > 0
+
+
+def _long(table: Table, picture: Picture) -> Table:
+    """The table as it is for one ``y``; for several, one row for each of them, with its name under ``quantity``."""
+    if isinstance(picture.y, str) or len(table) == 0:
+        return table
+    needed = {picture.x, picture.lines, picture.panels, picture.each, *picture.behind} & set(table.columns)
+    rows = []
+    for y in picture.y:
+        values = table.column(y)
+        rows += [
+            {**{name: row[name] for name in needed}, QUANTITY: y, "value": value}
+            for row, value in zip(table.dicts(), values, strict=True)
+        ]
+    return Table.of(rows)
+
+
+def _height(picture: Picture) -> str:
+    return picture.y if isinstance(picture.y, str) else "value"
+
+
+def _same_panel(picture: Picture, name: Any) -> dict[str, Any]:
+    return {} if picture.panels in ("", QUANTITY) else {picture.panels: name}
+
+
+def _word(picture: Picture, name: Any, column: str = "") -> str:
+    """What a reader sees for an entry: the picture's own word, else the entry behind the name of its column."""
+    if str(name) in picture.words:
+        return picture.words[str(name)]
+    if column in ("", QUANTITY) or picture.words.get(column) == "":
+        return str(name)
+    return f"{picture.words.get(column, column)} {name}"
 
 
 def _new_panels(count: int) -> list[Axes]:
@@ -66,18 +115,44 @@ def _new_panels(count: int) -> list[Axes]:
 
 def _panel(ax: Axes, table: Table, picture: Picture) -> None:
     lines = table.groups(picture.lines) if picture.lines else {("",): table}
-    for index, ((name,), part) in enumerate(lines.items()):
-        x, mean, spread = _curve(part, picture)
-        color = LAYERS[index % len(LAYERS)]
-        label = f"{picture.lines} {name}" if picture.lines else None
-        ax.plot(x, mean, marker="o", markersize=3.5, color=color, label=label)
-        low = [m - s for m, s in zip(mean, spread, strict=True)]
-        high = [m + s for m, s in zip(mean, spread, strict=True)]
-        if picture.log_y:  # a band down to zero has no place on a logarithmic axis
-            low = [max(value, 0.05 * m) for value, m in zip(low, mean, strict=True)]
-        ax.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
+    colours = _colours(len(lines), picture)
+    for color, ((name,), part) in zip(colours, lines.items(), strict=True):
+        label = _word(picture, name, picture.lines) if picture.lines else None
+        if picture.style == "points":
+            x, y = _points(part, picture)
+            ax.plot(x, y, ".", markersize=3, alpha=0.5, color=color, label=label)
+        elif picture.each:
+            for index, run in enumerate(part.groups(picture.each).values()):
+                x, mean, _ = _curve(run, picture)
+                ax.plot(x, mean, color=color, lw=0.7, alpha=0.6, label=None if index else label)
+        else:
+            x, mean, spread = _curve(part, picture)
+            few = picture.style == "mean" and len(x) <= 40
+            ax.plot(x, mean, marker="o" if few else "", markersize=3.5, color=color, label=label)
+            if picture.style == "mean":
+                _band(ax, (x, mean, spread), color, picture)
+    _finish(ax, picture)
+
+
+def _colours(count: int, picture: Picture) -> list[Any]:
+    """The house's colours; curves in an order, such as times, go from light to dark."""
+    if picture.style == "curve" and count > 4:
+        return list(mpl.colormaps["viridis_r"](np.linspace(0.1, 1.0, count)))
+    return [LAYERS[index % len(LAYERS)] for index in range(count)]
+
+
+def _band(ax: Axes, curve: tuple[list[Any], list[float], list[float]], color: Any, picture: Picture) -> None:
+    x, mean, spread = curve
+    low = [m - s for m, s in zip(mean, spread, strict=True)]
+    high = [m + s for m, s in zip(mean, spread, strict=True)]
+    if picture.log_y:  # a band down to zero has no place on a logarithmic axis
+        low = [max(value, 0.05 * m) for value, m in zip(low, mean, strict=True)]
+    ax.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
+
+
+def _finish(ax: Axes, picture: Picture) -> None:
     ax.set_xlabel(picture.x_label or picture.x)
-    ax.set_ylabel(picture.y_label or picture.y)
+    ax.set_ylabel(picture.y_label or _height(picture))
     for wanted, axis, scale in ((picture.log_x, ax.xaxis, ax.set_xscale), (picture.log_y, ax.yaxis, ax.set_yscale)):
         if wanted:
             scale("log")
@@ -86,10 +161,36 @@ def _panel(ax: Axes, table: Table, picture: Picture) -> None:
             axis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.5)))
 
 
+def _grey(ax: Axes, table: Table, picture: Picture) -> None:
+    x, y = _points(table, picture)
+    ax.plot(x, y, ".", color=INK, alpha=0.35, markersize=3, zorder=0)
+
+
+def _surface(ax: Axes, table: Table, picture: Picture) -> None:
+    """Smooth colours over scattered points ``(x, y)``, and the points themselves."""
+    x, y = _points(table, picture)
+    found = ax.tripcolor(x, y, np.asarray(table.column(picture.colour), dtype=float), cmap=FUNCTION, shading="gouraud")
+    ax.plot(x, y, ".", color=INK, alpha=0.5, markersize=1.5)
+    ax.set_aspect("equal")
+    _finish(ax, picture)
+    figure = ax.get_figure(root=True)
+    if figure is not None:
+        figure.colorbar(found, ax=ax, shrink=0.7)
+
+
+def _points(part: Table, picture: Picture) -> tuple[list[float], list[float]]:
+    pairs = [
+        (float(x), float(y))
+        for x, y in zip(part.column(picture.x), part.column(_height(picture)), strict=True)
+        if x is not None and y is not None
+    ]
+    return [x for x, _ in pairs], [y for _, y in pairs]
+
+
 def _curve(part: Table, picture: Picture) -> tuple[list[Any], list[float], list[float]]:
     """Means and standard deviations of ``y`` at every ``x``; rows without a number are left out."""
     found: dict[Any, list[float]] = {}
-    for x, y in zip(part.column(picture.x), part.column(picture.y), strict=True):
+    for x, y in zip(part.column(picture.x), part.column(_height(picture)), strict=True):
         if y is not None and not isnan(y):
             found.setdefault(x, []).append(float(y))
     order = sorted(found)

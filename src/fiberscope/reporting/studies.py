@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Environment
 
 from fiberscope.files import write_atomically
-from fiberscope.plot.studies import study_figure
+from fiberscope.plot.studies import has_rows, study_figure
 from fiberscope.plot.style import figure_png
 from fiberscope.studies.lab.runner import StudyResult
 from fiberscope.studies.lab.study import Study
@@ -24,7 +24,9 @@ from fiberscope.studies.lab.table import Table
 def write_study_page(result: StudyResult, study: Study) -> Path:
     """Write the figures as PNG files and ``index.html`` into the study's folder; returns the page's path."""
     figures: list[tuple[str, str, bytes]] = []
-    for picture in study.pictures if len(result.table) else ():
+    for picture in study.pictures:
+        if not has_rows(result.table, picture):  # the options left them out, or their tasks failed
+            continue
         data = figure_png(study_figure(result.table, picture)[0])
         write_atomically(result.folder / f"{picture.name}.png", data)
         figures.append((picture.title, picture.caption, data))

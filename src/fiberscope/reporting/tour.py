@@ -21,7 +21,7 @@ from fiberscope.network.roles import roles
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.plot.complexes import regions as draw_regions
 from fiberscope.plot.functions import function
-from fiberscope.plot.spectrum import spectrum as draw_spectrum
+from fiberscope.plot.spectra import spectrum as draw_spectrum
 from fiberscope.plot.style import figure_png
 from fiberscope.reporting.page import Section
 from fiberscope.training.many import train_many
