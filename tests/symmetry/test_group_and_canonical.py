@@ -68,7 +68,8 @@ def test_copies_are_matched(net, seed, dyadic):
     assert match.residual == 0 if dyadic else match.residual <= 12
     assert match.exact == (dyadic or match.symmetry.is_dyadic)
     if dyadic:
-        assert fs.identical(match.symmetry(net), g(net))
+        for x, y in zip(match.symmetry(net).weights, g(net).weights, strict=True):
+            np.testing.assert_array_equal(x, y)  # a zero may have another sign
 
 
 @given(chains(), seeds)

@@ -103,9 +103,10 @@ def _scale_idle(rows: list[FloatArray], scales: list[FloatArray], idle: list[Boo
 
     def settle(layer: int, i: int, size: float) -> None:
         """Divide the outgoing weights of a neuron by ``size``, or its row by the inverse."""
-        rows[layer + 1][:, i] /= size
-        rows[layer][i] *= size
-        scales[layer][i] /= size
+        with np.errstate(over="ignore"):
+            rows[layer + 1][:, i] /= size
+            rows[layer][i] *= size
+            scales[layer][i] /= size
         settled[layer][i] = True
 
     while not all(s.all() for s in settled):

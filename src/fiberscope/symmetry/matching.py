@@ -14,7 +14,7 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.network.operators import Dense
 from fiberscope.numerics.floats import FloatArray, IntArray, U
-from fiberscope.symmetry.canonical import normalised
+from fiberscope.symmetry.canonical import Normalised, normalised
 from fiberscope.symmetry.chains import Split, slopes_of, split
 from fiberscope.symmetry.group import Symmetry
 from fiberscope.symmetry.labelling import canonical_orders
@@ -23,6 +23,9 @@ from fiberscope.symmetry.ulps import FEW, distance
 _ROWS = 4.0 * FEW * U
 """Entries of normalised rows that differ by less may be the same number up to rounding."""
 
+
+_GRID, _SHIFTS = 2.0**36, (0.0, 0.37)
+"""Entries of normalised rows are rounded to a grid where rounding errors must not tell them apart, twice to be safe."""
 
 Readers = Callable[[IntArray], FloatArray]
 """From some neurons to a description of what reads them."""
@@ -114,6 +117,30 @@ def match_chains(a: Network, b: Network, loose: bool = False) -> Match:
         left, right = normalised(a), normalised(b)
     except ValueError as error:
         return Match(None, reason=str(error))
+    orders, reason, open_ties = _assigned(left, right, loose)
+    match = Match(False, reason=reason)
+    if orders is not None:
+        match = _weighed(a, b, orders, left.scales, right.scales, loose)
+    if match.same is not False or not open_ties:
+        return match
+    # equal neurons: the refinement of the canonical form tells apart what a row and its readers do not
+    for shift in _SHIFTS:
+        match = _weighed(a, b, _relabelled(left, right, shift), left.scales, right.scales, loose)
+        if match.same is not False:
+            return match
+    return Match(None, reason="equal neurons leave several assignments open, and those tried do not fit")
+
+
+def _relabelled(left: Normalised, right: Normalised, shift: float) -> list[IntArray]:
+    """The neurons of both in canonical order, entries that agree up to rounding taken for equal."""
+    pairs = [
+        canonical_orders([np.round(rows * _GRID + shift) for rows in form.rows], form.slopes) for form in (left, right)
+    ]
+    return [p[np.argsort(q)] for p, q in zip(*pairs, strict=True)]
+
+
+def _assigned(left: Normalised, right: Normalised, loose: bool) -> tuple[list[IntArray] | None, str, bool]:
+    """Layer by layer the neuron of the left for each of the right; why not; and whether equal rows left a choice."""
     orders: list[IntArray] = []
     open_ties = False
     for layer in range(len(left.scales)):
@@ -127,24 +154,18 @@ def match_chains(a: Network, b: Network, loose: bool = False) -> Match:
         order, ties = _assign(mine, theirs, readers, loose)
         open_ties |= ties
         if order is None:
-            reason = f"layer {layer + 1}: no assignment of its rows agrees up to rounding"
-            return Match(None if open_ties else False, reason=reason)
+            return None, f"layer {layer + 1}: no assignment of its rows agrees up to rounding", open_ties
         orders.append(order)
-    match = _weighed(a, b, orders, left.scales, right.scales, loose)
-    if match.same is False and open_ties:
-        # equal neurons: the refinement of the canonical form tells apart what a row and its readers do not
-        pairs = [canonical_orders(form.rows, form.slopes) for form in (left, right)]
-        orders = [p[np.argsort(q)] for p, q in zip(*pairs, strict=True)]
-        match = _weighed(a, b, orders, left.scales, right.scales, loose)
-        if match.same is False:
-            return Match(None, reason="equal neurons leave several assignments open, and those tried do not fit")
-    return match
+    return orders, "", open_ties
 
 
 def _weighed(
     a: Network, b: Network, orders: list[IntArray], mine: list[FloatArray], theirs: list[FloatArray], loose: bool
 ) -> Match:
-    scales = [t / s[order] for order, s, t in zip(orders, mine, theirs, strict=True)]
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        scales = [t / s[order] for order, s, t in zip(orders, mine, theirs, strict=True)]
+    if not all(np.isfinite(s).all() and (s > 0).all() for s in scales):
+        return Match(None, reason="a scale is beyond the range of float64")
     element = Symmetry(orders, scales)
     residual = residual_of(element, a, b)
     if residual <= FEW:

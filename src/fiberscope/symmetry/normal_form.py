@@ -53,6 +53,10 @@ class Row:
         return abs(self.terms.get(atom, 0)) if self.sizes is None else self.sizes.get(atom, 0)
 
 
+Near = dict[tuple[int, ...], list[tuple[int, FloatArray, FloatArray]]]
+"""By the atoms of a row: names with rows of largest entry 1 and the sums of absolute values behind their entries."""
+
+
 @dataclass(slots=True, eq=False)
 class Table:
     """The hyperplanes found so far, by their primitive rows; shared by the networks that are compared.
@@ -69,7 +73,8 @@ class Table:
     residual: float = 0.0
     facts: dict[Any, int] = field(default_factory=dict)
     _ids: dict[Any, int] = field(default_factory=dict)
-    _near: dict[tuple[int, ...], list[tuple[int, FloatArray, FloatArray]]] = field(default_factory=dict)
+    _near: Near = field(default_factory=dict)
+    _near_facts: Near = field(default_factory=dict)
     _spent: int = 0
 
     @property
@@ -99,6 +104,8 @@ class Table:
         if row.terms:
             atoms, primitive, _ = _primitive(row)
             self.facts[(atoms, primitive)] = sign
+            if self.ulps:
+                self._near_facts.setdefault(atoms, []).append((sign, *_unit(row, atoms)))
 
     def recall(self, row: Row) -> int | None:
         """The sign that was proven of a multiple of this row."""
@@ -109,6 +116,9 @@ class Table:
         if sign is None:
             opposite = self.facts.get((atoms, tuple(-v for v in primitive)))
             sign = None if opposite is None else -opposite
+        if sign is None and self.ulps:
+            found = self._closest(row, atoms, self._near_facts)
+            sign = None if found is None else found[0] * found[1]
         return sign
 
     def relu(self, row: Row) -> Row:
@@ -140,22 +150,28 @@ class Table:
 
     def _nearby(self, atoms: tuple[int, ...], values: list[int], row: Row) -> Row | None:
         """A hyperplane known already, up to rounding; otherwise this one is remembered."""
-        pivot = max(map(abs, values))
-        unit = np.array([v / pivot for v in values])
-        size = np.array([row.magnitude(k) / pivot for k in atoms]) + np.abs(unit)
-        for atom, other, other_size in self._near.get(atoms, ()):
+        found = self._closest(row, atoms, self._near)
+        if found is None:
+            number = self.inputs + 1 + len(self.rows)
+            self._near.setdefault(atoms, []).append((number, *_unit(row, atoms)))
+            return None
+        atom, sign = found
+        known = self.rows[atom - self.inputs - 1][1]
+        m, e = _dyadic(float(Fraction(max(map(abs, values)), max(map(abs, known)))))
+        monomial = self._monomial(atom, m, e + row.exponent)
+        return monomial if sign > 0 else self._flipped(row, monomial)
+
+    def _closest(self, row: Row, atoms: tuple[int, ...], among: Near) -> tuple[int, int] | None:
+        """The entry that is a multiple of the row up to rounding, and the sign of the factor."""
+        if atoms not in among:
+            return None
+        unit, size = _unit(row, atoms)
+        for name, other, other_size in among[atoms]:
             for sign in (1, -1):
-                off = np.abs(unit - sign * other) / ((size + other_size) * 2.0**-53)
-                worst = float(off.max())
+                worst = float((np.abs(unit - sign * other) / ((size + other_size) * 2.0**-53)).max())
                 if worst <= self.ulps:
                     self.residual = max(self.residual, worst)
-                    known = self.rows[atom - self.inputs - 1][1]
-                    scale = Fraction(pivot, max(map(abs, known)))
-                    m, e = _dyadic(float(scale))
-                    monomial = self._monomial(atom, m, e + row.exponent)
-                    return monomial if sign > 0 else self._flipped(row, monomial)
-        number = self.inputs + 1 + len(self.rows)
-        self._near.setdefault(atoms, []).append((number, unit, size))
+                    return name, sign
         return None
 
     def same(self, a: Row, b: Row) -> bool:
@@ -173,6 +189,13 @@ def _primitive(row: Row) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     items = sorted(row.terms.items())
     content = gcd(*(v for _, v in items))
     return tuple(k for k, _ in items), tuple(v // content for _, v in items), content
+
+
+def _unit(row: Row, atoms: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
+    """The row divided by its largest entry, in floats, and what its entries were added up from."""
+    pivot = max(abs(c) for c in row.terms.values())
+    unit = np.array([row.terms[k] / pivot for k in atoms])
+    return unit, np.array([row.magnitude(k) / pivot for k in atoms]) + np.abs(unit)
 
 
 def combine(parts: Sequence[tuple[int, int, Row]], sizes: bool) -> Row:
