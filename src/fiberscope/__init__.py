@@ -28,7 +28,7 @@ _NAMES = {
     "load": "network.io",
     "permute": "network.actions",
     "rescale": "network.actions",
-    "roles": "network.roles",
+    "roles": "symmetry.domain_roles",
     "save": "network.io",
     "structural_roles": "network.roles",
     # geometry
@@ -54,6 +54,16 @@ _NAMES = {
     "jacobian": "dimension.jacobian",
     "kernel_spectrum": "dimension.spectrum",
     "ntk": "dimension.kernel",
+    # symmetry
+    "Match": "symmetry.matching",
+    "Simplified": "symmetry.simplify",
+    "Verdict": "symmetry.equivalence.verdict",
+    "canonical": "symmetry.canonical",
+    "domain_roles": "symmetry.domain_roles",
+    "equivalent": "symmetry.equivalence.ladder",
+    "same_up_to_symmetry": "symmetry.matching",
+    "simplify": "symmetry.simplify",
+    "verify": "symmetry.certificates",
     # training and studies
     "Dataset": "training.datasets.dataset",
     "Parametrisation": "training.plan",
@@ -75,6 +85,7 @@ _SUBPACKAGES = (
     "plot",
     "reporting",
     "studies",
+    "symmetry",
     "testing",
     "training",
 )

@@ -9,11 +9,15 @@ import typer
 from rich.console import Console
 
 import fiberscope as fs
+from fiberscope.cli.canon import canon
 from fiberscope.cli.dimension import dimension_command
+from fiberscope.cli.equal import equal
 from fiberscope.cli.inspect import inspect
 from fiberscope.cli.regions import regions
 from fiberscope.cli.reproduce import reproduce
+from fiberscope.cli.simplify import simplify
 from fiberscope.cli.tour import tour
+from fiberscope.cli.verify import verify
 from fiberscope.errors import FiberscopeError
 
 app = typer.Typer(
@@ -26,8 +30,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(no_args_is_help=True)(inspect)
-app.command("dimension", no_args_is_help=True)(dimension_command)
 app.command(no_args_is_help=True)(regions)
+app.command("dimension", no_args_is_help=True)(dimension_command)
+app.command(no_args_is_help=True)(equal)
+app.command(no_args_is_help=True)(verify)
+app.command(no_args_is_help=True)(simplify)
+app.command(no_args_is_help=True)(canon)
 app.command()(reproduce)
 app.command()(tour)
 
