@@ -50,7 +50,7 @@ def study_figure(table: Table, picture: Picture, *, panels: Sequence[Axes] | Non
         raise InputError(f"picture {picture.name}: expected a table with rows, got an empty one")
     parts = shown.groups(picture.panels) if picture.panels else {("",): shown}
     with house_style():
-        axes = list(panels) if panels is not None else _new_panels(len(parts))
+        axes = list(panels) if panels is not None else _new_panels(len(parts), not isinstance(picture.y, str))
         if len(axes) != len(parts):
             raise InputError(f"picture {picture.name}: expected {len(parts)} axes, got {len(axes)}")
         for ax, ((name,), part) in zip(axes, parts.items(), strict=True):
@@ -62,8 +62,18 @@ def study_figure(table: Table, picture: Picture, *, panels: Sequence[Axes] | Non
         if picture.panels and panels is None and figure is not None:
             figure.suptitle(picture.title, fontweight="bold")
         if picture.lines:
-            axes[-1].legend(fontsize="small")
+            _legend(axes[-1], figure if panels is None else None)
     return axes
+
+
+def _legend(ax: Axes, figure: Figure | None) -> None:
+    """In the last panel; beside the panels where it has many lines and would cover what it explains."""
+    handles, labels = ax.get_legend_handles_labels()
+    if figure is not None and len(labels) > 3:
+        figure.set_figwidth(figure.get_figwidth() + 2.0)
+        figure.legend(handles, labels, fontsize="small", loc="outside right center")
+    else:
+        ax.legend(fontsize="small")
 
 
 def has_rows(table: Table, picture: Picture) -> bool:
@@ -72,17 +82,17 @@ def has_rows(table: Table, picture: Picture) -> bool:
 
 
 def _long(table: Table, picture: Picture) -> Table:
-    """The table as it is for one ``y``; for several, one row for each of them, with its name under ``quantity``."""
+    """The table as it is for one ``y``; for several, one row for each of them, with its name under ``quantity``.
+
+    Rows that lack one of several are left out: the lines of one picture are means over the same rows.
+    """
     if isinstance(picture.y, str) or len(table) == 0:
         return table
     needed = {picture.x, picture.lines, picture.panels, picture.each, *picture.behind} & set(table.columns)
-    rows = []
     for y in picture.y:
-        values = table.column(y)
-        rows += [
-            {**{name: row[name] for name in needed}, QUANTITY: y, "value": value}
-            for row, value in zip(table.dicts(), values, strict=True)
-        ]
+        table.column(y)  # says which columns there are, if this is none of them
+    whole = [row for row in table.dicts() if all(row[y] is not None for y in picture.y)]
+    rows = [{**{name: row[name] for name in needed}, QUANTITY: y, "value": row[y]} for y in picture.y for row in whole]
     return Table.of(rows)
 
 
@@ -103,11 +113,11 @@ def _word(picture: Picture, name: Any, column: str = "") -> str:
     return f"{picture.words.get(column, column)} {name}"
 
 
-def _new_panels(count: int) -> list[Axes]:
+def _new_panels(count: int, share: bool = False) -> list[Axes]:
     columns = min(count, 4)
     rows = -(-count // columns)
     figure = Figure(figsize=(max(5.0, 3.2 * columns), 3.4 * rows), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False)
+    grid = figure.subplots(rows, columns, squeeze=False, sharey=share)
     for spare in grid.flat[count:]:
         spare.set_visible(False)
     return list(grid.flat[:count])
@@ -136,9 +146,12 @@ def _panel(ax: Axes, table: Table, picture: Picture) -> None:
 
 def _colours(count: int, picture: Picture) -> list[Any]:
     """The house's colours; curves in an order, such as times, go from light to dark."""
-    if picture.style == "curve" and count > 4:
+    if picture.style == "curve" and picture.lines not in ("", QUANTITY):
         return list(mpl.colormaps["viridis_r"](np.linspace(0.1, 1.0, count)))
-    return [LAYERS[index % len(LAYERS)] for index in range(count)]
+    found: list[Any] = [LAYERS[index % len(LAYERS)] for index in range(count)]
+    if picture.lines == QUANTITY and count > 4:
+        found[-1] = INK  # bounds end with what they bound
+    return found
 
 
 def _band(ax: Axes, curve: tuple[list[Any], list[float], list[float]], color: Any, picture: Picture) -> None:

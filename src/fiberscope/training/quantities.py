@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fiberscope.dimension.functional import FunctionalDimension, functional_dimension
 from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Box
 from fiberscope.geometry.regions import count_regions
@@ -46,6 +47,11 @@ class State:
     def patterns(self) -> BoolArray:
         """Certified activation patterns ``(points, num_signs)``, evaluated once for all quantities that need them."""
         return self.network.pattern(self.inputs)
+
+    @cached_property
+    def dimension(self) -> FunctionalDimension:
+        """The functional dimension on the inputs, found once for all quantities that need it."""
+        return functional_dimension(self.network, self.inputs)
 
     def need_targets(self, quantity: str) -> npt.NDArray[Any]:
         if self.targets is None:
@@ -140,6 +146,20 @@ def region_count(state: State) -> int:
         raise InputError(f"quantity region_count: expected at most 3 inputs, got {state.network.in_size}")
     low, high = state.inputs.min(axis=0), state.inputs.max(axis=0)
     return int(count_regions(state.network, Box(low, high)))
+
+
+@register_quantity("functional_dimension", "exact rank of the Jacobian on the tracked data")
+def exact_dimension(state: State) -> int | None:
+    """See :func:`fiberscope.dimension.functional.functional_dimension`."""
+    return state.dimension.exact
+
+
+@register_quantity("functional_dimensions", "the three ranks on the tracked data: exact (and lower), numerical, paper")
+def three_ranks(state: State) -> dict[str, Any]:
+    """With the smallest proven upper bound and whether it certifies the exact rank."""
+    found = state.dimension
+    names = ("exact", "lower", "upper", "certified", "numerical", "paper")
+    return {name: getattr(found, name) for name in names}
 
 
 @register_quantity("weight_norms", "Frobenius norm of every parameter array")

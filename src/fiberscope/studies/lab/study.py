@@ -79,13 +79,19 @@ class Picture:
     """A figure to be drawn from the study's table: described here, drawn by :mod:`fiberscope.plot.studies`.
 
     The mean of column ``y`` with its standard deviation over column ``x``; one line for each entry of ``lines`` and one
-    panel for each entry of ``panels`` (columns too, or empty for a single one).
+    panel for each entry of ``panels`` (columns too, or empty for a single one). Several columns in ``y`` are drawn as
+    one, whose entries the column ``quantity`` tells apart: name it in ``lines`` or ``panels``.
+
+    ``where`` keeps only the rows with these entries; ``each`` names the column by which single runs are told apart, and
+    every run becomes a thin line of its own. ``style`` is ``"mean"``, ``"curve"`` (no spread), ``"points"`` (a
+    scatter) or ``"surface"`` (colours of the column ``colour`` over ``x`` and ``y``); ``behind`` selects rows that
+    are drawn as grey points behind the lines. ``words`` replaces names of columns and entries in legends.
     """
 
     name: str
     title: str
     x: str
-    y: str
+    y: str | tuple[str, ...]
     lines: str = ""
     panels: str = ""
     x_label: str = ""
@@ -93,6 +99,12 @@ class Picture:
     log_x: bool = False
     log_y: bool = False
     caption: str = ""
+    where: Mapping[str, Any] = field(default_factory=dict)
+    each: str = ""
+    style: str = "mean"
+    behind: Mapping[str, Any] = field(default_factory=dict)
+    colour: str = ""
+    words: Mapping[str, str] = field(default_factory=dict)
 
 
 def _unchanged(table: Table) -> Table:

@@ -1,0 +1,90 @@
+"""What lies between the bound by regions and the rank: two bounds that the paper does not have, modulo a prime.
+
+*Position*: on a region the rows of the Jacobian are affine in the point, so a region adds no more than the affine rank
+of its points. *Adjacent layers*: a change of the parameters of layers ``l`` and ``l + 1`` that leaves the
+preactivations of layer ``l + 1`` as they are, at every point of the batch at which their neurons are active, changes no
+output. These changes form the kernel of the Jacobian of a network of two layers. Always-active neurons and rescalings
+are the cases that the paper counts; on a finite batch there are many more.
+"""
+
+from __future__ import annotations
+
+import flint
+import numpy as np
+
+from fiberscope.dimension.exact import Sampled, spanning_points
+from fiberscope.dimension.jacobian import assemble
+from fiberscope.dimension.passes import backward, forward
+from fiberscope.dimension.rings import ModularRing
+from fiberscope.network.network import Network
+from fiberscope.numerics.floats import SignArray
+from fiberscope.numerics.modular import Residues, pivots_mod, random_primes, rank_mod, residues
+
+
+def position_bound(found: Sampled) -> int:
+    """Sum over the sampled regions of the affine rank of their points (times one output).
+
+    >>> points = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]])  # three on a line: two count
+    >>> none = np.zeros(0, int)
+    >>> one = Sampled(points, np.ones((3, 1), np.int8), np.zeros(3, int), np.array([3]), none, none)
+    >>> position_bound(one)
+    2
+    """
+    prime = random_primes(1, 0)[0]
+    lifted = residues(np.column_stack([found.X, np.ones(len(found.X))]), prime)
+    order = np.argsort(found.region, kind="stable")
+    parts = np.split(order, np.cumsum(found.counts)[:-1])
+    return sum(len(part) if len(part) < 2 else rank_mod(lifted[part], prime) for part in parts)
+
+
+def adjacent_layers_bound(net: Network, found: Sampled) -> int:
+    """``D`` minus the dimension of all changes of two adjacent layers that are not seen behind them, for a chain.
+
+    One neuron that is active on the batch, ``v (w x + b) + c``: a line, so two of the four parameters are too many.
+
+    >>> from fiberscope.dimension.exact import sample
+    >>> net = Network([[[2.0]], [[3.0]]], [[1.0], [0.0]])
+    >>> adjacent_layers_bound(net, sample(net, np.array([[1.0], [2.0], [3.0]])))
+    2
+    """
+    ring = ModularRing(random_primes(1, 0)[0])
+    keep = spanning_points(found)
+    signs = _by_layer(net, found.signs[keep])
+    values = forward(net, ring.take(found.X[keep]), ring, found.signs[keep]).values
+    sizes = [weight.size + bias.size for weight, bias in zip(net.weights, net.biases, strict=True)]
+    starts = np.cumsum([0, *sizes])
+    blocks = []
+    for l in range(len(sizes) - 1):
+        # Nodes alternate between affine maps and activations, so values[2 l] feeds affine map l.
+        rows = _pair_rows(net, l, values[2 * l], signs, ring.prime)
+        kernel = _kernel(rows, ring.prime)
+        block = np.zeros((len(kernel), net.num_parameters), np.uint64)
+        block[:, starts[l] : starts[l + 2]] = kernel
+        blocks.append(block)
+    return net.num_parameters - rank_mod(np.concatenate(blocks), ring.prime)
+
+
+def _by_layer(net: Network, signs: SignArray) -> list[SignArray]:
+    return np.split(signs, np.cumsum(net.widths[1:-1])[:-1], axis=1)
+
+
+def _pair_rows(net: Network, l: int, inputs: Residues, signs: list[SignArray], prime: int) -> Residues:
+    """Derivatives of what layers ``l`` and ``l + 1`` give, at the points and neurons where it is used."""
+    ring = ModularRing(prime)  # of its own: a ring knows the operators of one network
+    pair = Network(net.weights[l : l + 2], net.biases[l : l + 2])
+    eye = ring.take(np.eye(pair.out_size))[None]
+    found = backward(pair, forward(pair, inputs, ring, signs[l]), ring, eye)
+    rows: Residues = assemble(pair, found, len(inputs), ring)
+    return rows if l + 1 == len(signs) else rows[(signs[l + 1] > 0).reshape(-1)]
+
+
+def _kernel(rows: Residues, prime: int) -> Residues:
+    """A basis of the kernel modulo p, ``(nullity, columns)``."""
+    columns = rows.shape[1]
+    independent = rows[list(pivots_mod(np.ascontiguousarray(rows.T), prime))] if len(rows) else rows
+    if len(independent) == 0:
+        return np.eye(columns, dtype=np.uint64)
+    matrix = flint.nmod_mat(len(independent), columns, independent.reshape(-1).tolist(), prime)
+    basis, nullity = matrix.nullspace()
+    entries = np.array([int(x) for x in basis.entries()], np.uint64).reshape(basis.nrows(), basis.ncols())
+    return np.ascontiguousarray(entries[:, :nullity].T)
