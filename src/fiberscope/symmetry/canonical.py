@@ -9,7 +9,7 @@ import numpy as np
 from fiberscope.errors import InputError
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import PiecewiseLinear
-from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
+from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray
 from fiberscope.symmetry.chains import slopes_of, split, with_arrays
 from fiberscope.symmetry.labelling import canonical_orders
 
@@ -74,22 +74,23 @@ def normalised(chain: Network) -> Normalised:
     scales: list[FloatArray] = []
     idle: list[BoolArray] = []
     factor, dropped = np.ones(chain.in_size), np.zeros(chain.in_size, dtype=bool)
-    for layer in range(depth + 1):
-        with np.errstate(over="ignore", under="ignore"):
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # what leaves the range is looked at afterwards
+        for layer in range(depth + 1):
             table = np.column_stack([weights[layer] * factor, biases[layer]]) + 0.0
-        _check_range(weights[layer], table[:, :-1], layer)
-        if layer < depth:
-            # columns of neurons that put out zero say nothing about the size of a row
-            seen = np.abs(table[:, :-1][:, ~dropped]).max(axis=1, initial=0.0)
-            size = np.maximum(seen, np.abs(table[:, -1]))
-            idle.append(size == 0)
-            size = np.where(size == 0, 1.0, size)
-            table = table / size[:, None]
-            scales.append(size)
-            factor, dropped = size, idle[-1]
-        rows.append(table)
-    if any(i.any() for i in idle):
-        _scale_idle(rows, scales, idle)
+            if layer < depth:
+                # columns of neurons that put out zero say nothing about the size of a row
+                seen = np.abs(table[:, :-1][:, ~dropped]).max(axis=1, initial=0.0)
+                size = np.maximum(seen, np.abs(table[:, -1]))
+                idle.append(size == 0)
+                size = np.where(size == 0, 1.0, size)
+                table = table / size[:, None]
+                scales.append(size)
+                factor, dropped = size, idle[-1]
+            rows.append(table)
+        if any(i.any() for i in idle) and all(np.isfinite(table).all() for table in rows):
+            _scale_idle(rows, scales, idle)
+    for layer, table in enumerate(rows):
+        _check_range(weights[layer], table[:, :-1], layer + 1)
     return Normalised(rows, scales, slopes_of(chain))
 
 
@@ -103,10 +104,9 @@ def _scale_idle(rows: list[FloatArray], scales: list[FloatArray], idle: list[Boo
 
     def settle(layer: int, i: int, size: float) -> None:
         """Divide the outgoing weights of a neuron by ``size``, or its row by the inverse."""
-        with np.errstate(over="ignore"):
-            rows[layer + 1][:, i] /= size
-            rows[layer][i] *= size
-            scales[layer][i] /= size
+        rows[layer + 1][:, i] /= size
+        rows[layer][i] *= size
+        scales[layer][i] /= size
         settled[layer][i] = True
 
     while not all(s.all() for s in settled):
@@ -128,8 +128,8 @@ def _scale_idle(rows: list[FloatArray], scales: list[FloatArray], idle: list[Boo
 
 
 def _check_range(before: FloatArray, after: FloatArray, layer: int) -> None:
-    if not np.isfinite(after).all() or ((after == 0) & (before != 0)).any():
+    small = np.abs(after) < TINY
+    if not np.isfinite(after).all() or (small.any() and (small & (np.abs(before) >= TINY)).any()):
         raise InputError(
-            f"canonical form: the scales of layer {layer} times the weights of layer {layer + 1} leave the range of "
-            "float64; rescale the network first"
+            f"canonical form: rescaled weights of layer {layer} leave the range of float64; rescale the network first"
         )
