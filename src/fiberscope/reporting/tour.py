@@ -24,6 +24,8 @@ from fiberscope.plot.functions import function
 from fiberscope.plot.spectra import spectrum as draw_spectrum
 from fiberscope.plot.style import figure_png
 from fiberscope.reporting.page import Section
+from fiberscope.symmetry.equivalence.ladder import equivalent
+from fiberscope.symmetry.simplify import simplify
 from fiberscope.training.many import train_many
 
 SUBTITLE = "Trained on two spirals a moment ago, then asked everything that fiberscope can answer."
@@ -68,7 +70,8 @@ def stops() -> list[tuple[str, Callable[[Subject], Section]]]:
         ("local map", _local),
         ("regions", _regions),
         ("dimension", _dimension),
-        ("symmetry", _symmetry),
+        ("equality", _symmetry),
+        ("simplification", _simplify),
         ("files", _files),
     ]
 
@@ -223,14 +226,39 @@ def _symmetry(subject: Subject) -> Section:
     moved = permute(subject.net, [rng.permutation(n) for n in widths])
     moved = rescale(moved, [2.0 ** rng.integers(-3, 4, n) for n in widths])
     distance = np.sqrt(sum(float(((subject.net.parameters[k] - v) ** 2).sum()) for k, v in moved.parameters.items()))
-    grid = rng.uniform(subject.box.low, subject.box.high, (100_000, 2))
-    gap = float(np.abs(subject.net(grid) - moved(grid)).max())
+    equal = equivalent(subject.net, moved, tolerance=0)
+    weights = [w.copy() for w in moved.weights]
+    weights[0][0, 0] = np.nextafter(weights[0][0, 0], np.inf)
+    nudged = Network(weights, moved.biases)
+    differs = equivalent(subject.net, nudged, tolerance=0)
+    answers = {True: "proven equal", False: "proven different", None: "undecided"}
     return Section(
-        "Which other parameters are the same function?",
-        f"A copy at distance {distance:.1f} in parameter space differs by {gap:.1g} on 100,000 random points.",
-        "The neurons of both layers were shuffled and rescaled by powers of two. In real arithmetic the two functions "
-        "are equal; what is left is the rounding of sums taken in another order.",
-        [("distance of the parameters", f"{distance:.4g}"), ("largest difference of the outputs", f"{gap:.3g}")],
+        "Is a copy with other parameters the same function?",
+        f"A copy at distance {distance:.1f} in parameter space: {answers[equal.equal]} in {1000 * equal.seconds:.0f} ms.",
+        "The neurons of both layers were shuffled and rescaled by powers of two. With the last bit of one weight changed, "
+        f"the real function is another one: {answers[differs.equal]}.",
+        [
+            ("distance of the parameters", f"{distance:.4g}"),
+            ("the copy", f"{answers[equal.equal]}, by {equal.method}"),
+            ("one bit changed in one weight", f"{answers[differs.equal]}, by {differs.method}"),
+        ],
+    )
+
+
+def _simplify(subject: Subject) -> Section:
+    found = simplify(subject.net, subject.box)
+    before, after = subject.net, found.network
+    return Section(
+        "Can it be smaller without changing anything?",
+        f"On the square, {before.num_hidden} hidden neurons become {after.num_hidden}, and "
+        f"{before.num_parameters} parameters {after.num_parameters}.",
+        "Neurons that are dead or linear on the whole square are removed or folded, with a proof; those whose role is not "
+        "proven are left alone.",
+        [
+            ("before", before.architecture),
+            ("after", after.architecture),
+            ("the same function there", {True: "proven", False: "refuted", None: "undecided"}[found.verdict.equal]),
+        ],
     )
 
 
