@@ -12,3 +12,8 @@ def moved(node: Node, sources: tuple[int, ...]) -> Node:
     if isinstance(node, Add | Concat):
         return replace(node, sources=sources)
     return replace(node, source=sources[0])
+
+
+def later(node: Node) -> Node:
+    """The same node in a program with one more value in front."""
+    return moved(node, tuple(source + 1 for source in node.sources))

@@ -234,9 +234,10 @@ def _symmetry(subject: Subject) -> Section:
     answers = {True: "proven equal", False: "proven different", None: "undecided"}
     return Section(
         "Is a copy with other parameters the same function?",
-        f"A copy at distance {distance:.1f} in parameter space: {answers[equal.equal]} in {1000 * equal.seconds:.0f} ms.",
-        "The neurons of both layers were shuffled and rescaled by powers of two. With the last bit of one weight changed, "
-        f"the real function is another one: {answers[differs.equal]}.",
+        f"A copy at distance {distance:.1f} in parameter space: {answers[equal.equal]} "
+        f"in {1000 * equal.seconds:.0f} ms.",
+        "The neurons of both layers were shuffled and rescaled by powers of two. With the last bit of one weight "
+        f"changed, the real function is another one: {answers[differs.equal]}.",
         [
             ("distance of the parameters", f"{distance:.4g}"),
             ("the copy", f"{answers[equal.equal]}, by {equal.method}"),
@@ -252,8 +253,8 @@ def _simplify(subject: Subject) -> Section:
         "Can it be smaller without changing anything?",
         f"On the square, {before.num_hidden} hidden neurons become {after.num_hidden}, and "
         f"{before.num_parameters} parameters {after.num_parameters}.",
-        "Neurons that are dead or linear on the whole square are removed or folded, with a proof; those whose role is not "
-        "proven are left alone.",
+        "Neurons that are dead or linear on the whole square are removed or folded, with a proof; those whose role is "
+        "not proven are left alone.",
         [
             ("before", before.architecture),
             ("after", after.architecture),
