@@ -36,7 +36,7 @@ def check(net, result, domain, points=4, seed=0):
 def test_on_all_of_space(net, seed):
     result = simplify(net, time_limit=0.5)
     check(net, result, fs.Space(net.in_size), seed=seed)
-    assert result.network.num_hidden <= net.num_hidden
+    assert sum(result.counts().values()) == net.num_hidden - result.network.num_hidden
     again = simplify(result.network, time_limit=0.5)
     assert again.network.num_hidden <= result.network.num_hidden
 
@@ -110,6 +110,7 @@ def test_the_lattice_network_loses_its_dead_and_coincident_neurons(shared_nets):
     assert result.network.is_chain
     assert sum(reason == "dead" for _, reason in result.removed) >= 34
     assert result.network.num_hidden < 100 < net.num_hidden
+    assert sum(result.counts().values()) == net.num_hidden - result.network.num_hidden
     X = np.random.default_rng(0).uniform(-2, 2, (200, 2))
     np.testing.assert_allclose(result.network(X), net(X), rtol=1e-9, atol=1e-9)
 

@@ -44,9 +44,14 @@ class Simplified:
         reasons: dict[str, int] = {}
         for _, reason in self.removed:
             reasons[reason] = reasons.get(reason, 0) + 1
-        if self.merged:
-            reasons["merged with another"] = len(self.merged)
-        return reasons
+        gone = {neuron for neuron, _ in self.removed}
+        groups: dict[Neuron, set[Neuron]] = {}
+        for group in self.merged:  # a group may be merged further
+            whole = set().union(*(groups.get(neuron, {neuron}) for neuron in group))
+            groups |= dict.fromkeys(whole, whole)
+        kept = {id(whole): len(whole - gone) for whole in groups.values()}
+        joined = sum(count - 1 for count in kept.values() if count)
+        return reasons | ({"merged with another": joined} if joined else {})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -95,7 +100,7 @@ def simplify(net: Network, domain: Domain | None = None, time_limit: float = 5.0
     ]
     return Simplified(
         small,
-        tuple(layers.removed),
+        tuple(dict(reversed(layers.removed)).items())[::-1],  # a neuron once, with the first reason
         tuple(layers.merged),
         tuple(undecided),
         layers.exact,
