@@ -8,7 +8,7 @@ fan is a union of cells of the complex and no wall is invented.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations, product
 
 import flint
@@ -18,8 +18,9 @@ from fiberscope.errors import InputError, NotGenericError
 from fiberscope.geometry.domains import Box, Orthant, Plane, Polytope, Space
 from fiberscope.geometry.lattice_exact import Integers, integers
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, Concat, Node, PiecewiseLinear
+from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.network.operators import Dense
+from fiberscope.network.rewire import later
 from fiberscope.network.run import exact_affine_values
 from fiberscope.numerics.arithmetic import EXACT, Bounded
 from fiberscope.numerics.floats import TINY, SignArray, U
@@ -178,11 +179,4 @@ def on_slice(net: Network, plane: Plane) -> tuple[Network, Box]:
     if net.in_size != plane.ambient:
         raise InputError(f"plane: expected an input space of {net.in_size} dimensions, got {plane.ambient}")
     lift = Affine(0, Dense(np.stack([plane.u, plane.v], axis=1)), plane.origin)
-    return Network.from_nodes([lift, *(_later(node) for node in net.nodes)], (2,)), plane.box
-
-
-def _later(node: Node) -> Node:
-    """The same node in a program with one more node in front."""
-    if isinstance(node, Add | Concat):
-        return replace(node, sources=tuple(s + 1 for s in node.sources))
-    return replace(node, source=node.source + 1)
+    return Network.from_nodes([lift, *(later(node) for node in net.nodes)], (2,)), plane.box

@@ -19,7 +19,7 @@ Crofton's formula proportional to the measure of all region boundaries in the do
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import exp, gamma, log, pi, sqrt
 from typing import Any
 
@@ -35,8 +35,9 @@ from fiberscope.geometry.traversal_kernels import ABSENT, FACET, OPEN
 from fiberscope.geometry.traversal_labels import Labels, pack
 from fiberscope.geometry.traversal_rows import Sides, check, copies, exact_functionals, functionals, is_open, start
 from fiberscope.network.network import Network, Seed
-from fiberscope.network.nodes import Add, Affine, Concat, Node
+from fiberscope.network.nodes import Affine
 from fiberscope.network.operators import Dense
+from fiberscope.network.rewire import later
 from fiberscope.numerics.floats import FloatArray, IntArray
 
 _NORMAL = 1.959964
@@ -375,11 +376,4 @@ def _chord_density(net: Network, box: Box, chords: int, rng: np.random.Generator
 def _along(net: Network, x: FloatArray, direction: FloatArray) -> Network:
     """The network along the line ``x + t direction``."""
     lift = Affine(0, Dense(direction[:, None]), x)
-    return Network.from_nodes([lift, *(_later(node) for node in net.nodes)], (1,))
-
-
-def _later(node: Node) -> Node:
-    """The same node in a program with one more node in front."""
-    if isinstance(node, Add | Concat):
-        return replace(node, sources=tuple(s + 1 for s in node.sources))
-    return replace(node, source=node.source + 1)
+    return Network.from_nodes([lift, *(later(node) for node in net.nodes)], (1,))
