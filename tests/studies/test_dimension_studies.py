@@ -20,7 +20,7 @@ from fiberscope.numerics.rank import exact_rank
 from fiberscope.plot.studies import has_rows, study_figure
 from fiberscope.reporting.studies import write_study_page
 from fiberscope.studies import _runs, bivariate, energy, regions_vs_dimension, univariate, weight_decay
-from fiberscope.studies._gap import adjacent_layers_bound, position_bound
+from fiberscope.studies._gap import adjacent_layers_bound, position_bound, silent_layers_bound
 from fiberscope.studies._verdicts import (
     beyond,
     correlated,
@@ -132,7 +132,7 @@ def test_no_met_bound_is_below_the_exact_rank_and_vacuous_means_what_it_says(tmp
     rows = [row for row in table.dicts() if row["record"] in ("run", "start")]
     assert len(rows) == 3 * 2 + 1 * 4
     names = [name.removeprefix("bound_") for name in table.columns if name.startswith("bound_")]
-    assert {"regions", "regions_refined", "fixed_neurons", "orbit", "rescaling", "adjacent", "position"} <= set(names)
+    assert {"regions", "regions_refined", "fixed_neurons", "orbit", "rescaling", "adjacent", "silent"} <= set(names)
     for row in rows:
         assert row["lower"] <= row["exact"]
         for name in names:
@@ -144,9 +144,9 @@ def test_no_met_bound_is_below_the_exact_rank_and_vacuous_means_what_it_says(tmp
             if f"vacuous_{name}" in row:
                 assert row[f"vacuous_{name}"] == (value >= min(row["points"], row["parameters"]))
         if row["level_regions"] is not None:
-            levels = [row[n] for n in ("level_regions", "level_points", "level_position", "level_fixed")]
+            levels = [row[n] for n in ("level_regions", "level_points", "level_position", "level_silent")]
             assert levels == sorted(levels, reverse=True)
-            assert row["level_fixed"] >= row["level_adjacent"] >= row["exact"]
+            assert row["level_silent"] >= row["level_fixed"] >= row["level_adjacent"] >= row["exact"]
 
 
 def test_five_hidden_layers_are_an_option(tmp_path: Path) -> None:
@@ -219,7 +219,9 @@ def test_bounds_of_the_gap_are_bounds_on_deep_narrow_and_dead_networks() -> None
         sampled = sample(net, X)
         assert adjacent_layers_bound(net, sampled) >= found.exact
         refined = found.bound("regions refined").value
-        assert refined >= position_bound(sampled) >= found.exact
+        assert refined >= position_bound(sampled) >= silent_layers_bound(net, sampled) >= found.exact
+        if seed % 5 == 0:
+            assert silent_layers_bound(net, sampled) == 1 == found.exact
         slow = 0
         for region in range(sampled.regions):
             points = sampled.X[sampled.region == region]

@@ -1,10 +1,12 @@
-"""What lies between the bound by regions and the rank: two bounds that the paper does not have, modulo a prime.
+"""What lies between the bound by regions and the rank: three bounds that the paper does not have, modulo a prime.
 
 *Position*: on a region the rows of the Jacobian are affine in the point, so a region adds no more than the affine rank
-of its points. *Adjacent layers*: a change of the parameters of layers ``l`` and ``l + 1`` that leaves the
-preactivations of layer ``l + 1`` as they are, at every point of the batch at which their neurons are active, changes no
-output. These changes form the kernel of the Jacobian of a network of two layers. Always-active neurons and rescalings
-are the cases that the paper counts; on a finite batch there are many more.
+of its points. *Silent layers*: where a whole layer is off the function is constant, and the rows depend on nothing but
+the signs behind the last such layer: all points with the same signs there have one and the same row. *Adjacent layers*:
+a change of the parameters of layers ``l`` and ``l + 1`` that leaves the preactivations of layer ``l + 1`` as they are,
+at every point of the batch at which their neurons are active, changes no output. These changes form the kernel of the
+Jacobian of a network of two layers. Always-active neurons and rescalings are the cases that the paper counts; on a
+finite batch there are many more.
 """
 
 from __future__ import annotations
@@ -30,11 +32,40 @@ def position_bound(found: Sampled) -> int:
     >>> position_bound(one)
     2
     """
+    return sum(_affine_ranks(found))
+
+
+def _affine_ranks(found: Sampled) -> list[int]:
+    """For every region the affine rank of its points."""
     prime = random_primes(1, 0)[0]
     lifted = residues(np.column_stack([found.X, np.ones(len(found.X))]), prime)
     order = np.argsort(found.region, kind="stable")
     parts = np.split(order, np.cumsum(found.counts)[:-1])
-    return sum(len(part) if len(part) < 2 else rank_mod(lifted[part], prime) for part in parts)
+    return [len(part) if len(part) < 2 else rank_mod(lifted[part], prime) for part in parts]
+
+
+def silent_layers_bound(net: Network, found: Sampled) -> int:
+    """As :func:`position_bound`, with one for all regions that share the signs behind their last silent layer.
+
+    A network that is off to the left of zero, in two regions that differ before the silent layer:
+
+    >>> from fiberscope.dimension.exact import sample
+    >>> net = Network([[[1.0], [1.0]], [[1.0, 1.0]], [[1.0]]], [[1.0, 2.0], [-9.0], [0.0]])
+    >>> points = sample(net, np.array([[-1.2], [-1.5], [0.0], [1.0]]))
+    >>> position_bound(points), silent_layers_bound(net, points)
+    (4, 1)
+    """
+    ranks = _affine_ranks(found)
+    _, first = np.unique(found.region, return_index=True)
+    layers = _by_layer(net, found.signs[first])
+    total, seen = 0, set()
+    for region, rank in enumerate(ranks):
+        silent = [k for k, layer in enumerate(layers) if (layer[region] < 0).all()]
+        if silent:
+            seen.add((silent[-1], *(layer[region].tobytes() for layer in layers[silent[-1] + 1 :])))
+        else:
+            total += rank
+    return total + len(seen)
 
 
 def adjacent_layers_bound(net: Network, found: Sampled) -> int:

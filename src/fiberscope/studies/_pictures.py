@@ -21,6 +21,7 @@ WORDS = {
     "level_regions": "bound by regions",
     "level_points": "+ points in each region",
     "level_position": "+ their position",
+    "level_silent": "+ layers that are off",
     "level_fixed": "+ fixed neurons, rescaling",
     "level_adjacent": "+ adjacent layers",
     "active": "always active",

@@ -25,7 +25,7 @@ from fiberscope.dimension.functional import FunctionalDimension, functional_dime
 from fiberscope.errors import InputError
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
-from fiberscope.studies._gap import adjacent_layers_bound, position_bound
+from fiberscope.studies._gap import adjacent_layers_bound, position_bound, silent_layers_bound
 from fiberscope.studies.lab.study import Task
 from fiberscope.training.datasets.loading import load_dataset
 from fiberscope.training.datasets.registry import hint
@@ -327,15 +327,17 @@ def _neurons(found: FunctionalDimension) -> dict[str, Any]:
 def _levels(net: Network, X: FloatArray, found: FunctionalDimension) -> dict[str, Any]:
     """From the bound by regions down to the rank: the smallest bound so far, with one reason more at each step."""
     sampled = sample(net, X)
-    position, adjacent = position_bound(sampled), adjacent_layers_bound(net, sampled)
+    position, silent = position_bound(sampled), silent_layers_bound(net, sampled)
+    adjacent = adjacent_layers_bound(net, sampled)
     steps = {
         "level_regions": min(found.bound("regions").value, found.bound("outputs").value),
         "level_points": found.bound("regions refined").value,
         "level_position": position,
+        "level_silent": silent,
         "level_fixed": found.bound("orbit").value,
         "level_adjacent": adjacent,
     }
-    row: dict[str, Any] = {"bound_position": position, "bound_adjacent": adjacent}
+    row: dict[str, Any] = {"bound_position": position, "bound_silent": silent, "bound_adjacent": adjacent}
     best = found.num_parameters
     for name, value in steps.items():
         best = min(best, value)

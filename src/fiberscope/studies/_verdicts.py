@@ -204,6 +204,7 @@ def region_bound(table: Table) -> Finding:
 REASONS = {
     "level_points": "few points in a region",
     "level_position": "their position",
+    "level_silent": "layers that are off",
     "level_fixed": "fixed neurons and rescaling",
     "level_adjacent": "other relations of two adjacent layers",
 }
@@ -326,6 +327,7 @@ _MEANS = (
     "bound_regions",
     "bound_regions_refined",
     "bound_position",
+    "bound_silent",
     "bound_fixed_neurons",
     "bound_orbit",
     "bound_adjacent",

@@ -22,7 +22,7 @@ from fiberscope.studies.lab.study import Picture, Study
 
 SIZES: dict[str, dict[str, Any]] = {
     "quick": {"runs": 2, "epochs": 1000, "every": 100, "energy_epochs": 100, "graphs": [0, 100, 300, 1000]},
-    "paper": {"runs": 5, "epochs": 5000, "every": 50, "energy_epochs": 2000, "graphs": [0, 50, 200, 1000, 5000]},
+    "paper": {"runs": 5, "epochs": 5000, "every": 50, "energy_epochs": 1000, "graphs": [0, 50, 200, 1000, 5000]},
 }
 
 
