@@ -155,6 +155,14 @@ def test_identical_tells_one_ulp(name):
         assert not fs.identical(net, net.with_parameters({key: value}))
 
 
+def test_a_bias_of_zeros_is_not_identical_to_none():
+    without = fs.Network.from_nodes([Affine(0, Dense(np.eye(2)))], (2,))
+    zeros = fs.Network.from_nodes([Affine(0, Dense(np.eye(2)), np.zeros(2))], (2,))
+    assert not fs.identical(without, zeros)
+    assert not fs.identical(zeros, without)
+    assert fs.identical(without, without)
+
+
 def test_images_and_flat_batches_are_the_same():
     net = case("convolutional")
     X = points(net)

@@ -365,9 +365,9 @@ def identical(a: Network, b: Network) -> bool:
     """
 
     def same(x: Any, y: Any) -> bool:
-        if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
-            return x.shape == y.shape and x.tobytes() == y.tobytes()
-        return bool(x == y)
+        if x is None or y is None:
+            return x is y
+        return bool(x.shape == y.shape and x.tobytes() == y.tobytes())
 
     if a.input_shape != b.input_shape or len(a.nodes) != len(b.nodes):
         return False

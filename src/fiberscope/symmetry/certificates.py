@@ -15,6 +15,7 @@ from fiberscope.geometry.domains import Box, Domain, Orthant, Polytope, Space
 from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import IntArray
+from fiberscope.numerics.ulps import FEW
 from fiberscope.symmetry.chains import split
 from fiberscope.symmetry.domain_roles import domain_roles
 from fiberscope.symmetry.encoding import FORMAT, domain_from_dict, network_from_dict
@@ -27,7 +28,6 @@ from fiberscope.symmetry.group import Symmetry
 from fiberscope.symmetry.matching import Match, residual_of, same_prefix
 from fiberscope.symmetry.sampling import check_point, domain_of, sliced
 from fiberscope.symmetry.simplify import simplify
-from fiberscope.symmetry.ulps import FEW
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,11 +14,11 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.network.operators import Dense
 from fiberscope.numerics.floats import FloatArray, IntArray, U
+from fiberscope.numerics.ulps import FEW, distance
 from fiberscope.symmetry.canonical import Normalised, normalised
 from fiberscope.symmetry.chains import Split, slopes_of, split
 from fiberscope.symmetry.group import Symmetry
 from fiberscope.symmetry.labelling import canonical_orders
-from fiberscope.symmetry.ulps import FEW, distance
 
 _ROWS = 4.0 * FEW * U
 """Entries of normalised rows that differ by less may be the same number up to rounding."""

@@ -9,13 +9,13 @@ from fiberscope.geometry.domains import Box, Domain, Orthant, Plane
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.numerics.ulps import FEW
 from fiberscope.symmetry.domain_roles import DomainRoles
 from fiberscope.symmetry.equivalence.question import Question
 from fiberscope.symmetry.equivalence.refutation import confirmed
 from fiberscope.symmetry.equivalence.verdict import Verdict, Witness
 from fiberscope.symmetry.normal_form import ONE, Row, Table, combine, normal_form
 from fiberscope.symmetry.sampling import inside, sample
-from fiberscope.symmetry.ulps import FEW
 
 Signs = tuple[IntArray | None, IntArray | None]
 

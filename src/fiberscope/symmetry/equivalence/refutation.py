@@ -13,10 +13,10 @@ from fiberscope.network.network import Network
 from fiberscope.network.run import affine_values, output
 from fiberscope.numerics.arithmetic import EXACT, BallArithmetic, BoundedArithmetic
 from fiberscope.numerics.floats import FloatArray, SignArray
+from fiberscope.numerics.ulps import FEW
 from fiberscope.symmetry.equivalence.question import Question
 from fiberscope.symmetry.equivalence.verdict import Counterexample, Verdict, rounded
 from fiberscope.symmetry.sampling import inside, sample
-from fiberscope.symmetry.ulps import FEW
 
 _POINTS = 256
 """Random inputs of a first look."""
