@@ -15,7 +15,7 @@ an *apex* where all are active. With the hyperplane ``alpha z = 1`` through all 
 
 For each new unit a point of that simplex is chosen on which it vanishes and the other new units do not. Their values
 there are the points ``p`` of the next layer, and ``alpha > 0`` again (with off-diagonal entries ``B, C_3, ...`` of row
-2 and ones in the other rows, ``alpha_2 = 1 / (B + sum C)``, ``alpha_i = C_i alpha_2``, ``alpha_1 = 1 - sum C alpha_2``).
+2 and ones in the other rows: ``alpha_2 = 1 / (B + sum C)``, ``alpha_i = C_i alpha_2``, ``alpha_1 = 1 - sum alpha_i``).
 So it goes on for any depth; each layer costs a digit or two of float precision, since the set where all units are
 active shrinks (they last for 8 to 16 layers). The paper takes unit 2 as a margin minus unit 1, slightly perturbed: a
 perturbation that is small enough for the whole image gets smaller from layer to layer, and here none is needed.
@@ -300,7 +300,7 @@ def _layer(simplex: _Simplex, width: int, rng: np.random.Generator) -> tuple[Flo
     rows[0] = [*alpha, -1.0]
     # beta = alpha (1 - s): s is largest at coordinate 1, which vanishes at p_1, so that the unit vanishes near it.
     height = alpha @ points[2] - 1.0
-    lean: FloatArray = rng.uniform(0.9, 1.1, d)
+    lean = np.asarray(rng.uniform(0.9, 1.1, d))
     lean[1] += 2.0 / (alpha[1] * points[1, 1])
     scale = height / ((alpha * lean) @ points[2])
     rows[1] = [*(alpha * (scale * lean - 1.0)), 1.0]

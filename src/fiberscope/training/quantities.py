@@ -21,6 +21,7 @@ from fiberscope.geometry.regions import count_regions
 from fiberscope.network.network import Network
 from fiberscope.network.roles import roles
 from fiberscope.numerics.floats import BoolArray, FloatArray
+from fiberscope.symmetry.conservation import conserved_quantities
 from fiberscope.training.datasets.registry import hint
 
 
@@ -160,6 +161,12 @@ def three_ranks(state: State) -> dict[str, Any]:
     found = state.dimension
     names = ("exact", "lower", "upper", "certified", "numerical", "paper")
     return {name: getattr(found, name) for name in names}
+
+
+@register_quantity("conserved_quantities", "what a gradient flow conserves: per neuron, and per block of active ones")
+def conserved(state: State) -> dict[str, Any]:
+    """See :func:`fiberscope.symmetry.conservation.conserved_quantities`."""
+    return conserved_quantities(state.network, state.inputs).to_dict()
 
 
 @register_quantity("weight_norms", "Frobenius norm of every parameter array")
