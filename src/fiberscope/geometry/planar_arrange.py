@@ -57,13 +57,19 @@ class Meetings:
 
 @dataclass(slots=True, eq=False)
 class Arrangement:
-    """The decisions for one switch; ``meetings`` is None if no polygon is cut."""
+    """The decisions for one switch; ``meetings`` is None if no polygon is cut.
+
+    The vertices at the positions of polygon ``f`` are ``at[at_ptr[f]:at_ptr[f + 1]]``; ``piece`` are the pieces of
+    edges that begin there.
+    """
 
     first: int
     signs: SignArray
     crossings: Crossings
     meetings: Meetings | None
-    positions: IntArray
+    at: IntArray
+    at_ptr: IntArray
+    piece: IntArray
 
 
 class Arranger:
@@ -89,8 +95,11 @@ class Arranger:
         self.stages.append(stage)
         signs = self._signs(mesh, value, stage, first, known)
         crossings = self._cross_edges(mesh, value, signs, stage, first)
-        positions = np.add.reduceat(1 + np.diff(crossings.point_ptr)[mesh.loop_e], mesh.indptr[:-1])
-        rough = Arrangement(first, signs, crossings, None, positions)
+        size = len(mesh.loop_v) + int(np.diff(crossings.point_ptr)[mesh.loop_e].sum())
+        at, piece, at_ptr = (np.empty(n, dtype=np.int64) for n in (size, size, mesh.num_polygons + 1))
+        loops = (mesh.indptr, mesh.loop_v, mesh.loop_e)
+        kernels.fill_positions(*loops, mesh.ends, crossings.point_ptr, mesh.num_vertices, at, piece, at_ptr)
+        rough = Arrangement(first, signs, crossings, None, at, at_ptr, piece)
         rough.meetings = self._cross_chords(mesh, value, stage, rough)
         return rough
 
@@ -131,21 +140,21 @@ class Arranger:
         ptr = pointers(counts)
         label, t, d = np.empty(ptr[-1], dtype=np.int64), np.empty(ptr[-1]), np.empty(ptr[-1])
         sure = np.ones(len(counts), dtype=bool)
-        kernels.fill_crossings(mesh.ends, words, value.z, value.c, value.r, FLOOR, ptr, label, t, d, sure)
         rank = np.arange(ptr[-1]) - np.repeat(ptr[:-1], counts)
+        kernels.fill_crossings(mesh.ends, words, value.z, value.c, value.r, FLOOR, ptr, label, t, d, sure, rank.copy())
         self.by_float += int(ptr[-1])
         for e in np.flatnonzero(~sure).tolist():
             here = slice(int(ptr[e]), int(ptr[e + 1]))
             self._order(here, rank, (label, t, d), self._edge_ranks(mesh, e, label[here], stage, first), (t, d))
+        edge = np.repeat(np.arange(len(counts)), counts)
         counts[counts > 0] = rank[ptr[1:][counts > 0] - 1] + 1
         point_ptr = pointers(counts)
-        points = (
-            np.empty(point_ptr[-1], dtype=np.int64),
-            np.empty(point_ptr[-1], dtype=np.int64),
-            np.empty(point_ptr[-1]),
-            np.empty(point_ptr[-1]),
-        )
-        kernels.edge_points(ptr, rank, t, d, label, point_ptr, points)
+        points = (edge, label, t, d)
+        if len(edge) > point_ptr[-1]:  # of equal crossings the best known one speaks
+            number = point_ptr[edge] + rank
+            order = np.lexsort((d, number))
+            best = order[np.searchsorted(number[order], np.arange(point_ptr[-1]))]
+            points = (edge[best], label[best], t[best], d[best])
         return Crossings(ptr, label, rank, point_ptr, points)
 
     def _order(
@@ -180,30 +189,36 @@ class Arranger:
         crossings, signs = known.crossings, known.signs
         zero_ptr, zero_j = _zeros(signs)
         loops = (mesh.indptr, mesh.loop_v, mesh.loop_e)
-        counts = np.empty(mesh.num_polygons, dtype=np.int64)
-        kernels.count_chords(*loops, crossings.ptr, zero_ptr, zero_j, signs, counts)
+        counts = np.add.reduceat(np.diff(crossings.ptr)[mesh.loop_e], mesh.indptr[:-1]) // 2
+        if len(zero_j):
+            kernels.count_chords(*loops, crossings.ptr, zero_ptr, zero_j, signs, counts)
         slot_ptr = pointers(counts)
         N = int(slot_ptr[-1])
         if N == 0:
             return None
-        chords = (*(np.empty(N, dtype=np.int64) for _ in range(5)), counts)
+        chords = (*(np.zeros(N, dtype=np.int64) for _ in range(5)), counts)
         edges = (mesh.ends, crossings.ptr, crossings.label, crossings.rank, crossings.point_ptr)
-        assure(kernels.fill_chords(*loops, *edges, zero_ptr, zero_j, signs, slot_ptr, chords))
-        meet = np.empty(N, dtype=np.int64)
-        kernels.count_meetings(slot_ptr, counts, chords[1], chords[2], meet)
+        first = np.full(signs.shape[1], -1)
+        assure(kernels.fill_chords(*loops, *edges, zero_ptr, zero_j, signs, slot_ptr, *chords, first))
+        fun, p, q, lo, _, _ = chords
+        meet = np.zeros(N, dtype=np.int64)
+        kernels.count_meetings(slot_ptr, counts, p, q, meet)
         ptr = pointers(meet)
         other, pair = np.empty(ptr[-1], dtype=np.int64), np.empty(ptr[-1], dtype=np.int64)
+        kernels.list_meetings(slot_ptr, counts, p, q, ptr, ptr.copy(), other, pair)
         t, d, sure = np.empty(ptr[-1]), np.empty(ptr[-1]), np.empty(mesh.num_polygons, dtype=bool)
-        kernels.fill_meetings(
-            *loops, mesh.ends, crossings.point_ptr, crossings.points, slot_ptr, chords,
-            value.z, value.c, value.r, FLOOR, ptr, other, t, d, pair, sure, int(known.positions.max()),
+        target = fun[lo]
+        edge, _, edge_t, edge_d = crossings.points
+        kernels.order_meetings(
+            known.at, known.at_ptr, mesh.ends, edge, edge_t, edge_d, slot_ptr, counts, target, p, q,
+            value.z, value.c, value.r, FLOOR, ptr, other, t, d, pair, sure,
         )  # fmt: skip
         rank = np.arange(ptr[-1]) - np.repeat(ptr[:-1], meet)
         self.by_float += int(ptr[-1])
         seen, inside, segments = np.empty(ptr[-1], dtype=np.int64), np.empty_like(counts), np.empty_like(counts)
         found = Meetings(slot_ptr, chords, ptr, other, rank, t, d, seen, inside, segments)
         self._order_chords(mesh, sure, stage, known, found, pair)
-        count_inside(slot_ptr, counts, ptr, rank, pair, seen, inside, segments)
+        count_inside(slot_ptr, counts, ptr, rank, pair, seen, inside, segments, np.empty_like(pair))
         return found
 
     def _order_chords(
@@ -249,13 +264,11 @@ Known = Callable[[SignArray, int], None]
 
 
 def _zeros(signs: SignArray) -> tuple[IntArray, IntArray]:
-    counts = np.empty(len(signs), dtype=np.int64)
-    kernels.count_zeros(signs.view(np.uint64), counts)
-    ptr = pointers(counts)
-    label = np.empty(ptr[-1], dtype=np.int64)
-    if len(label):
-        kernels.fill_zeros(signs, ptr, label)
-    return ptr, label
+    """The functionals that vanish at every vertex."""
+    if np.count_nonzero(signs) == signs.size:  # in general position; much faster than to look for them
+        return np.zeros(len(signs) + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    vertex, label = np.nonzero(signs == 0)
+    return pointers(np.bincount(vertex, minlength=len(signs))), label
 
 
 def pointers(counts: IntArray) -> IntArray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -29,25 +28,29 @@ def build(mesh: Mesh, found: Arrangement, stage: int, switches: Sequence[Switch]
         finer.signs = [*mesh.signs, found.signs]
         return finer
     V, E, P = mesh.num_vertices, len(mesh.ends), int(crossings.point_ptr[-1])
-    loops = found.positions + 2 * meetings.segments
+    positions = np.diff(found.at_ptr)
+    loops = positions + 2 * meetings.segments
     faces = 1 + meetings.segments - meetings.inside
     starts = ((V + P, meetings.inside), (E + P, meetings.segments), (0, faces), (0, loops))
-    bases = tuple(start + pointers(sizes) for start, sizes in starts)
+    bases = np.stack([start + pointers(sizes) for start, sizes in starts])
     ends, line = mesh.refined_edges(crossings.point_ptr, crossings.points[0], int(bases[1][-1]))
     indptr = np.zeros(int(bases[2][-1]) + 1, dtype=np.int64)
     loop_v, loop_e = (np.empty(int(bases[3][-1]), dtype=np.int64) for _ in range(2))
-    point = _new_points(int(bases[0][-1]) - V - P)
-    fine = (meetings.ptr, meetings.other, meetings.rank, meetings.t, meetings.d, meetings.seen)
+    point, best = np.empty((int(bases[0][-1]) - V - P, 2), dtype=np.int64), np.empty(int(bases[0][-1]) - V - P)
+    fun, p, q, lo, _, num = meetings.chords
     closed = kernels.trace_faces(
-        (mesh.indptr, mesh.loop_v, mesh.loop_e, mesh.ends), crossings.point_ptr, meetings.slot_ptr, meetings.chords,
-        fine, bases, V, _sizes(meetings, found.positions, loops), (ends, line, indptr, loop_v, loop_e, point),
+        found.at, found.at_ptr, found.piece, meetings.slot_ptr, num, fun[lo], p, q, meetings.ptr, meetings.d,
+        meetings.seen, bases, *_room_of_one(meetings, positions, loops), ends, line, indptr, loop_v, loop_e,
+        point, best,
     )  # fmt: skip
     assure(closed)
     line[E + P :] += found.first
     edge_ends = mesh.ends[crossings.points[0]]
+    slot, meeting = point.T
+    corner = found.at_ptr[_polygons(meetings.inside)]
     blocks = [
         (edge_ends[:, 0].copy(), edge_ends[:, 1].copy(), crossings.points[2], crossings.points[3]),
-        (point[5], point[6], point[3], point[4]),
+        (found.at[corner + p[slot]], found.at[corner + q[slot]], meetings.t[meeting], best),
     ]
     return Mesh(
         ends,
@@ -55,35 +58,39 @@ def build(mesh: Mesh, found: Arrangement, stage: int, switches: Sequence[Switch]
         indptr,
         loop_v,
         loop_e,
-        _definitions(mesh, found, meetings, stage, point),
+        _definitions(mesh, found, meetings, stage, slot, meeting),
         _extended_signs(mesh.sides, blocks),
         [
             *(_extended_signs(rows, blocks, node) for rows, node in zip(mesh.signs, switches, strict=True)),
-            _crossed_signs(found.signs, blocks, crossings, meetings, point),
+            _crossed_signs(found.signs, blocks, crossings, meetings, slot, meeting),
         ],
         {key: value.extended(blocks) for key, value in values.items()},
         E + P,
     )
 
 
-def _new_points(count: int) -> tuple[Any, ...]:
-    """Room for ``(slot, other, rank, t, d, A, B, f)`` of the new vertices inside polygons."""
-    return tuple(np.empty(count, dtype=np.float64 if k in {3, 4} else np.int64) for k in range(8))
+def _room_of_one(meetings: Meetings, positions: IntArray, loops: IntArray) -> tuple[IntArray, ...]:
+    """Room for the half-edges, rays, points and meetings of the largest polygon."""
+    start, num = meetings.slot_ptr[:-1], meetings.chords[5]
+    records = meetings.ptr[start + num] - meetings.ptr[start]
+    M, K, n, H, R = (int(x.max()) for x in (positions, num, meetings.inside, loops, records))
+    shapes = ((3, H), (3, max(M, 2 * K) + 1), (n + 1,), (2 * R + 1, 3))
+    return tuple(np.empty(shape, dtype=np.int64) for shape in shapes)
 
 
-def _sizes(meetings: Meetings, positions: IntArray, loops: IntArray) -> IntArray:
-    start = meetings.slot_ptr[:-1]
-    records = meetings.ptr[start + meetings.chords[5]] - meetings.ptr[start]
-    largest = [x.max() for x in (positions, meetings.chords[5], meetings.inside, loops, records)]
-    return np.array(largest, dtype=np.int64)
+def _polygons(inside: IntArray) -> IntArray:
+    """The polygon of every new vertex inside one."""
+    return np.repeat(np.arange(len(inside)), inside)
 
 
-def _definitions(mesh: Mesh, found: Arrangement, meetings: Meetings, stage: int, point: Any) -> IntArray:
+def _definitions(
+    mesh: Mesh, found: Arrangement, meetings: Meetings, stage: int, slot: IntArray, meeting: IntArray
+) -> IntArray:
     """By which two lines, on which polygon of which stage, every vertex is defined."""
-    fun, lo = meetings.chords[0], meetings.chords[3]
+    target = found.first + meetings.chords[0][meetings.chords[3]]
     edge, functional = found.crossings.points[:2]
     on_edges = (mesh.polygon_of_edge[edge], mesh.line[edge], found.first + functional)
-    inside = (point[7], found.first + fun[lo[point[0]]], found.first + fun[lo[point[1]]])
+    inside = (_polygons(meetings.inside), target[slot], target[meetings.other[meeting]])
     new = np.concatenate([np.stack(on_edges, axis=1), np.stack(inside, axis=1)])
     return np.concatenate([mesh.defined, np.column_stack([np.full(len(new), stage), new])])
 
@@ -106,21 +113,25 @@ def _extended_signs(rows: SignArray, blocks: Sequence[Block], node: Switch | Non
 
 
 def _crossed_signs(
-    rows: SignArray, blocks: Sequence[Block], crossings: Crossings, meetings: Meetings, point: Any
+    rows: SignArray,
+    blocks: Sequence[Block],
+    crossings: Crossings,
+    meetings: Meetings,
+    slot: IntArray,
+    meeting: IntArray,
 ) -> SignArray:
     """Signs of the switch itself: functionals that change along an edge or chord change at their rank."""
     result, first = _room(rows, blocks), len(rows)
     (A, B, _, _), (C, D, _, _) = blocks
-    every = np.arange(len(crossings.label))
+    kernels.join_signs(result, A, B, first)
+    every = np.arange(len(crossings.label) + 1)
     edge = crossings.points[0]
     rank = np.arange(len(edge)) - crossings.point_ptr[edge]
-    kernels.join_signs(result, A, B, first)
-    lists = (crossings.ptr, crossings.rank, every, every, every + 1, crossings.label)
-    kernels.cross_signs(result, A, B, first, rank, edge, lists)
+    lists = (crossings.ptr, crossings.rank, every, every, every[1:], crossings.label)
+    kernels.cross_signs(result, A, B, first, rank, edge, *lists)
     first += len(A)
-    fun, _, _, lo, hi, _ = meetings.chords
     kernels.join_signs(result, C, D, first)
-    kernels.cross_signs(
-        result, C, D, first, point[2], point[0], (meetings.ptr, meetings.rank, meetings.other, lo, hi, fun)
-    )
+    fun, _, _, lo, hi, _ = meetings.chords
+    chords = (meetings.ptr, meetings.rank, meetings.other, lo, hi, fun)
+    kernels.cross_signs(result, C, D, first, meetings.rank[meeting], slot.copy(), *chords)
     return result

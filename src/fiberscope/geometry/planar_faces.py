@@ -5,16 +5,16 @@ See :mod:`fiberscope.geometry.planar_kernels` for the terms. Only integers decid
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numba
-import numpy as np
 
-from fiberscope.geometry.planar_kernels import fill_positions
+from fiberscope.geometry.planar_kernels import inner, kernel, larger
 from fiberscope.numerics.floats import U
 
 
-@numba.njit(cache=True, nogil=True)
+@inner
 def _points_inside(slot_lo: int, slot_hi: int, meet_ptr: Any, rank: Any, pair: Any, of_pair: Any, seen: Any) -> int:
     """Number the crossing points of one polygon: ``seen[i]`` is the point of meeting ``i``; how many there are."""
     n = 0
@@ -37,12 +37,14 @@ def _points_inside(slot_lo: int, slot_hi: int, meet_ptr: Any, rank: Any, pair: A
     return n
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def count_inside(
-    slot_ptr: Any, num: Any, meet_ptr: Any, rank: Any, pair: Any, seen: Any, inside: Any, segments: Any
+    slot_ptr: Any, num: Any, meet_ptr: Any, rank: Any, pair: Any, seen: Any, inside: Any, segments: Any, of_pair: Any
 ) -> None:
-    """Per polygon: distinct crossing points, numbered in ``seen``, and segments into which they cut the chords."""
-    of_pair = np.empty(meet_ptr[-1] + 1, dtype=np.int64)
+    """Per polygon: distinct crossing points, numbered in ``seen``, and segments into which they cut the chords.
+
+    ``of_pair`` is room for as many numbers as there are meetings.
+    """
     for f in range(num.shape[0]):
         lo, hi = slot_ptr[f], slot_ptr[f] + num[f]
         for k in range((meet_ptr[hi] - meet_ptr[lo]) // 2):
@@ -55,40 +57,56 @@ def count_inside(
         segments[f] = total
 
 
-@numba.njit(cache=True, nogil=True)
+@inner
 def _cut_chord(
-    h: int, number: int, slot: int, ends: Any, fun: int, base: int, f: int, meetings: Any, half: Any, out: Any
-) -> None:
+    h: int,
+    number: int,
+    slot: int,
+    i: int,
+    stop: int,
+    previous: int,
+    end: int,
+    fun: int,
+    base: int,
+    skip: int,
+    d: Any,
+    seen: Any,
+    origin: Any,
+    edge_of: Any,
+    count: Any,
+    new_ends: Any,
+    new_line: Any,
+    point: Any,
+    best_d: Any,
+) -> int:
     """Half-edges of one chord from ``h`` on, two per segment, and its segments as edges from ``number`` on.
 
-    ``half`` is ``(origin, edge_of, count)``, where ``count[k + 1]`` counts the chords through point ``k``.
+    ``count[k + 1]`` counts the chords through point ``k``. Returns the half-edge after the last one.
     """
-    meet_ptr, other, rank, t, d, seen = meetings
-    origin, edge_of, count = half
-    new_ends, new_line, point, first_point = out
-    previous, i, stop = ends[0], meet_ptr[slot], meet_ptr[slot + 1]
     while True:
-        target = ends[1] if i >= stop else base + seen[i]
-        origin[h], origin[h + 1], edge_of[h], edge_of[h + 1] = previous, target, number, number
-        new_ends[number, 0], new_ends[number, 1], new_line[number] = previous, target, fun
+        target = end if i >= stop else base + seen[i]
+        origin[h], origin[h + 1] = previous, target
+        edge_of[h], edge_of[h + 1] = number, number
+        new_ends[number, 0], new_ends[number, 1] = previous, target
+        new_line[number] = fun
+        h += 2
         if i >= stop:
-            return
+            return h
         k, best = seen[i], i
         while i < stop and seen[i] == k:
             if d[i] < d[best]:
                 best = i
             i += 1
-        g = base + k - first_point
-        if count[k + 1] == 0 or d[best] < point[4][g]:
-            point[0][g], point[1][g], point[2][g], point[3][g] = slot, other[best], rank[best], t[best]
-            point[4][g], point[5][g], point[6][g], point[7][g] = d[best], ends[0], ends[1], f
+        g = target - skip
+        if count[k + 1] == 0 or d[best] < best_d[g]:
+            point[g, 0], point[g, 1] = slot, best
+            best_d[g] = d[best]
         count[k + 1] += 1
         previous = target
-        h += 2
         number += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@inner
 def _around_points(
     start: int,
     K: int,
@@ -136,7 +154,7 @@ def _around_points(
         low = high
 
 
-@numba.njit(cache=True, nogil=True)
+@inner
 def _around_positions(
     start: int, K: int, M: int, p: Any, q: Any, half_base: Any, rays_ptr: Any, rays: Any, following: Any
 ) -> None:
@@ -173,10 +191,20 @@ def _around_positions(
         low = rays_ptr[x]
 
 
-@numba.njit(cache=True, nogil=True)
-def _walk(H: int, face: int, last_face: int, entry: int, following: Any, origin: Any, edge_of: Any, out: Any) -> int:
+@inner
+def _walk(
+    H: int,
+    face: int,
+    last_face: int,
+    entry: int,
+    following: Any,
+    origin: Any,
+    edge_of: Any,
+    indptr: Any,
+    loop_v: Any,
+    loop_e: Any,
+) -> int:
     """Write down the loops of half-edges; where the last one ends, or -1 if there are not as many as there must be."""
-    indptr, loop_v, loop_e = out
     for start in range(H):
         if following[start] < 0:
             continue
@@ -196,67 +224,73 @@ def _walk(H: int, face: int, last_face: int, entry: int, following: Any, origin:
     return entry if face == last_face else -1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def trace_faces(
-    loops: Any, point_ptr: Any, slot_ptr: Any, chords: Any, meetings: Any, bases: Any, V: int, sizes: Any, out: Any
+    at: Any,
+    at_ptr: Any,
+    piece: Any,
+    slot_ptr: Any,
+    num: Any,
+    target: Any,
+    p: Any,
+    q: Any,
+    meet_ptr: Any,
+    d: Any,
+    seen: Any,
+    bases: Any,
+    half: Any,
+    rays: Any,
+    count: Any,
+    inc: Any,
+    new_ends: Any,
+    new_line: Any,
+    new_indptr: Any,
+    new_v: Any,
+    new_e: Any,
+    point: Any,
+    best_d: Any,
 ) -> bool:
     """Build the sub-polygons of every polygon from the order of positions and crossings alone.
 
-    ``loops`` is ``(indptr, loop_v, loop_e, ends)`` and ``meetings`` is ``(meet_ptr, other, rank, t, d, seen)``;
-    ``bases`` gives, per polygon, the first number of its new vertices, edges, faces and loop entries; ``sizes`` bounds
-    the positions, slots, points, half-edges and meetings of one polygon. ``out`` is ``(ends, line, indptr, loop_v,
-    loop_e, point)`` with ``point`` as ``(slot, other, rank, t, d, A, B, f)``. Faces lie to the left of their
-    half-edges: at a point reached along one ray, a face goes on along the next ray clockwise. False if a face does
-    not close.
+    ``bases`` gives, per polygon, the first number of its new vertices, edges, faces and loop entries. ``half``,
+    ``rays``, ``count`` and ``inc`` are room for the half-edges, positions and slots, points, and meetings of one
+    polygon. ``point`` gets the slot and the meeting by which every new vertex inside a polygon is known best, and
+    ``best_d`` its error. Faces lie to the left of their half-edges: at a point reached along one ray, a face goes on
+    along the next ray clockwise. False if a face does not close.
     """
-    indptr, loop_v, loop_e, ends = loops
-    fun, p, q, lo, _, num = chords
-    meet_ptr, rank, seen = meetings[0], meetings[2], meetings[5]
-    vertex_base, edge_base, face_base, loop_base = bases
-    new_ends, new_line, new_indptr, new_v, new_e, point = out
-    at, rays_ptr = np.empty(sizes[0], dtype=np.int64), np.empty(sizes[0] + 1, dtype=np.int64)
-    rays, half_base = np.empty(2 * sizes[1], dtype=np.int64), np.empty(sizes[1] + 1, dtype=np.int64)
-    count, inc = np.empty(sizes[2] + 1, dtype=np.int64), np.empty((2 * sizes[4] + 1, 3), dtype=np.int64)
-    following, origin = np.empty(sizes[3], dtype=np.int64), np.empty(sizes[3], dtype=np.int64)
-    edge_of = np.empty(sizes[3], dtype=np.int64)
+    following, origin, edge_of = half[0], half[1], half[2]
+    rays_ptr, rays_at, half_base = rays[0], rays[1], rays[2]
     for f in range(num.shape[0]):
-        start, K = slot_ptr[f], num[f]
-        M = fill_positions(f, indptr, loop_v, loop_e, ends, point_ptr, V, at)
-        n = 0
-        for i in range(indptr[f], indptr[f + 1]):
-            e = loop_e[i]
-            points = point_ptr[e + 1] - point_ptr[e]
-            forward = ends[e, 0] == loop_v[i]
-            for k in range(points + 1):
-                origin[n], edge_of[n] = at[n], e + point_ptr[e] + (k if forward else points - k)
-                following[n] = n + 1 if n + 1 < M else 0
-                n += 1
+        start, K, first = slot_ptr[f], num[f], at_ptr[f]
+        M = at_ptr[f + 1] - first
+        for n in range(M):
+            origin[n], edge_of[n] = at[first + n], piece[first + n]
+            following[n] = n + 1
+        following[M - 1] = 0
         H = M
         if K > 0:
-            inside = vertex_base[f + 1] - vertex_base[f]
+            base = bases[0, f]
+            inside = bases[0, f + 1] - base
             for k in range(inside + 1):
                 count[k] = 0
             for a in range(K):
                 slot = start + a
                 half_base[a] = H
-                cuts = rank[meet_ptr[slot + 1] - 1] + 1 if meet_ptr[slot] < meet_ptr[slot + 1] else 0
-                number = edge_base[f] + (H - M) // 2
-                _cut_chord(
-                    H, number, slot, (at[p[slot]], at[q[slot]]), fun[lo[slot]], vertex_base[f], f, meetings,
-                    (origin, edge_of, count), (new_ends, new_line, point, vertex_base[0]),
+                H = _cut_chord(
+                    H, bases[1, f] + (H - M) // 2, slot, meet_ptr[slot], meet_ptr[slot + 1], at[first + p[slot]],
+                    at[first + q[slot]], target[slot], base, bases[0, 0], d, seen, origin, edge_of, count, new_ends,
+                    new_line, point, best_d,
                 )  # fmt: skip
-                H += 2 * (cuts + 1)
             half_base[K] = H
             _around_points(start, K, inside, p, q, meet_ptr, seen, half_base, count, inc, following)
-            _around_positions(start, K, M, p, q, half_base, rays_ptr, rays, following)
-        loop = (new_indptr, new_v, new_e)
-        entry = _walk(H, face_base[f], face_base[f + 1], loop_base[f], following, origin, edge_of, loop)
-        if entry != loop_base[f + 1]:
+            _around_positions(start, K, M, p, q, half_base, rays_ptr, rays_at, following)
+        last = _walk(H, bases[2, f], bases[2, f + 1], bases[3, f], following, origin, edge_of, new_indptr, new_v, new_e)
+        if last != bases[3, f + 1]:
             return False
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def join_signs(rows: Any, A: Any, B: Any, first: int) -> None:
     """Signs at points between two rows: the non-zero one, and zero where they are opposite (corrected later)."""
     for k in range(A.shape[0]):
@@ -266,38 +300,44 @@ def join_signs(rows: Any, A: Any, B: Any, first: int) -> None:
             rows[first + k, j] = x if x == y else x + y
 
 
-@numba.njit(cache=True, nogil=True)
-def cross_signs(rows: Any, A: Any, B: Any, first: int, rank: Any, segment: Any, lists: Any) -> None:
+@kernel
+def cross_signs(
+    rows: Any,
+    A: Any,
+    B: Any,
+    first: int,
+    rank: Any,
+    segment: Any,
+    ptr: Any,
+    ranks: Any,
+    item: Any,
+    lo: Any,
+    hi: Any,
+    fun: Any,
+) -> None:
     """Signs of the functionals that change along a segment, at the points of the segment, by their order.
 
-    Point ``k`` has rank ``rank[k]`` on ``segment[k]``; ``lists`` is ``(ptr, rank, item, lo, hi, fun)``: crossing ``i``
-    of a segment is the item ``item[i]``, which stands for the functionals ``fun[lo:hi]`` of that item.
+    Point ``k`` has rank ``rank[k]`` on ``segment[k]``; crossing ``i`` of a segment, of rank ``ranks[i]``, is the item
+    ``item[i]``, which stands for the functionals ``fun[lo:hi]`` of that item.
     """
-    ptr, ranks, item, lo, hi, fun = lists
     for k in range(A.shape[0]):
-        e = segment[k]
+        e, here = segment[k], rank[k]
         for i in range(ptr[e], ptr[e + 1]):
-            for m in range(lo[item[i]], hi[item[i]]):
+            behind, thing = ranks[i] - here, item[i]
+            v = A[k] if behind > 0 else B[k]
+            for m in range(lo[thing], hi[thing]):
                 j = fun[m]
-                if ranks[i] == rank[k]:
-                    rows[first + k, j] = 0
-                else:
-                    rows[first + k, j] = rows[A[k] if ranks[i] > rank[k] else B[k], j]
+                rows[first + k, j] = 0 if behind == 0 else rows[v, j]
 
 
-@numba.njit(cache=True, nogil=True)
-def join_values(z: Any, c: Any, e2: Any, r: Any, A: Any, B: Any, t: Any, d: Any, first: int) -> None:
+@kernel
+def join_values(z: Any, c: Any, e2: Any, inverse: Any, A: Any, B: Any, t: Any, d: Any, first: int) -> None:
     """Values at points ``A + t (B - A)``, with the error of ``t``, and new bounds ``c`` (entrywise) and ``e2``."""
-    n = z.shape[1]
-    inverse = np.zeros(n)
-    for j in range(n):
-        if r[j] > 2.0**-1000:  # below, all values are under the floor of the sign test
-            inverse[j] = 1.0 / r[j]
     for k in range(A.shape[0]):
         a, b, v = A[k], B[k], first + k
         tk, dk = t[k], d[k] * (1.0 + 16 * U) + 4 * U
         worst, total, moved = 0.0, 0.0, False
-        for j in range(n):
+        for j in range(z.shape[1]):
             x, y = z[a, j], z[b, j]
             z[v, j] = x + tk * (y - x)
             # equal values are kept as they are: nothing is rounded
@@ -305,8 +345,8 @@ def join_values(z: Any, c: Any, e2: Any, r: Any, A: Any, B: Any, t: Any, d: Any,
             moved |= x != y
             worst = max(worst, spread * inverse[j])
             total += spread * spread
-        c[v] = (max(c[a], c[b]) + worst) * (1.0 + 1e-9)
-        e2[v] = (max(e2[a], e2[b]) + np.sqrt(total)) * (1.0 + 1e-9) + (2.0**-400 if moved else 0.0)
+        c[v] = (larger(c[a], c[b]) + worst) * (1.0 + 1e-9)
+        e2[v] = (larger(e2[a], e2[b]) + math.sqrt(total)) * (1.0 + 1e-9) + (2.0**-400 if moved else 0.0)
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
@@ -323,7 +363,7 @@ def rectify(z: Any, s: Any, r2: Any, out: Any, size: Any, live: Any) -> None:
         size[v], live[v] = total, spread
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def compare_windows(pair_signs: Any, windows: Any, column: Any, out: Any) -> None:
     """Sign of every window entry against the best of the others: the least of its signs against each.
 
@@ -341,7 +381,7 @@ def compare_windows(pair_signs: Any, windows: Any, column: Any, out: Any) -> Non
                 out[v, w * size + j] = least if windows[w, j] >= 0 else -1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def lowest_signs(indptr: Any, loop_v: Any, signs: Any, out: Any) -> None:
     """The least sign of every entry among the vertices of each polygon."""
     for f in range(indptr.shape[0] - 1):
@@ -353,7 +393,7 @@ def lowest_signs(indptr: Any, loop_v: Any, signs: Any, out: Any) -> None:
                 out[f, j] = min(out[f, j], signs[v, j])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def same_losers(beside: Any, low: Any, out: Any) -> None:
     """Whether the two polygons beside an edge have the same entries that lose."""
     for e in range(beside.shape[0]):

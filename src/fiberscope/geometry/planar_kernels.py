@@ -12,6 +12,7 @@ functional vanishes on the boundary. A *slot* is a chord's place in the arrays o
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numba
@@ -22,11 +23,22 @@ from fiberscope.numerics.floats import TINY, U
 POOR = 2.0**-3
 """A point on a segment that is known no better than this is made anew from exact numbers."""
 
+# Compilation is paid by the first call of a user, so nothing is compiled that Python does not need: functions of
+# kernels have no wrappers, kernels allocate nothing and hand on few tuples.
+kernel = numba.njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+inner = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True)
+
 _GROW = 1.0 + 64 * U
 _ONES = np.uint64(0x0101010101010101)
 
 
-@numba.njit(cache=True, nogil=True)
+@inner
+def larger(x: float, y: float) -> float:
+    """The larger of two bounds; NaN, which decides nothing, if one of them is."""
+    return x if x >= y or math.isnan(x) else y
+
+
+@kernel
 def float_signs(z: Any, c: Any, r: Any, floor: float, s: Any) -> int:
     """Signs of ``z`` where ``|z[v, j]| > c[v] r[j] + floor`` proves them, 2 elsewhere; how many 2 there are."""
     count = 0
@@ -49,34 +61,7 @@ def float_signs(z: Any, c: Any, r: Any, floor: float, s: Any) -> int:
     return count
 
 
-@numba.njit(cache=True, nogil=True)
-def count_zeros(words: Any, counts: Any) -> None:
-    """For every vertex, how many functionals vanish there."""
-    for v in range(words.shape[0]):
-        total = 0
-        for k in range(words.shape[1]):
-            w = words[v, k]
-            # a zero byte, and only such, borrows from its neighbour (the lowest one found is a true zero)
-            if (w - _ONES) & ~w & (_ONES << np.uint64(7)):
-                for _ in range(8):
-                    total += (w & np.uint64(255)) == 0
-                    w >>= np.uint64(8)
-        counts[v] = total
-
-
-@numba.njit(cache=True, nogil=True)
-def fill_zeros(s: Any, ptr: Any, label: Any) -> None:
-    """The functionals that vanish at every vertex."""
-    for v in range(s.shape[0]):
-        i = ptr[v]
-        if i < ptr[v + 1]:
-            for j in range(s.shape[1]):
-                if s[v, j] == 0:
-                    label[i] = j
-                    i += 1
-
-
-@numba.njit(cache=True, nogil=True)
+@kernel
 def count_crossings(ends: Any, words: Any, counts: Any) -> None:
     """For every edge, how many functionals have strictly opposite signs at its ends."""
     for e in range(ends.shape[0]):
@@ -89,27 +74,30 @@ def count_crossings(ends: Any, words: Any, counts: Any) -> None:
         counts[e] = np.int64(total)
 
 
-@numba.njit(cache=True, nogil=True)
+@inner
 def _ratio(za: float, zb: float, ea: float, eb: float) -> tuple[float, float]:
     """Where a functional vanishes between A (0) and B (1), and a bound of the error of that number.
 
     The true values have opposite signs and lie within ``ea`` of ``za``, ``eb`` of ``zb``.
     """
     if za > ea or zb < -eb:
-        a, b = max(za, 0.0), max(-zb, 0.0)
+        a, b = za, -zb
     elif za < -ea or zb > eb:
-        a, b = max(-za, 0.0), max(zb, 0.0)
+        a, b = -za, zb
     else:
         return 0.5, 1.0
+    a = 0.0 if a < 0.0 else a
+    b = 0.0 if b < 0.0 else b
     total = a + b
     room = total - (ea + eb) * _GROW
     if not room > 0.0:
         return 0.5, 1.0
     # t* - t = ((a* - a) b - a (b* - b)) / ((a + b) (a* + b*))
-    return a / total, min(1.0, (ea * (b / total) + eb * (a / total)) / room * _GROW + 8 * U)
+    error = (ea * (b / total) + eb * (a / total)) / room * _GROW + 8 * U
+    return a / total, error if error < 1.0 else 1.0
 
 
-@numba.njit(cache=True, nogil=True)
+@inner
 def _sort(t: Any, d: Any, label: Any, pair: Any, lo: int, hi: int) -> bool:
     """Sort the stretch by ``t`` (shell sort); False if the error bounds do not prove the order strict, or are bad."""
     gap = 1
@@ -117,12 +105,16 @@ def _sort(t: Any, d: Any, label: Any, pair: Any, lo: int, hi: int) -> bool:
         gap = 3 * gap + 1
     while gap >= 1:
         for i in range(lo + gap, hi):
-            x, y, l, m = t[i], d[i], label[i], pair[i]
-            k = i
-            while k >= lo + gap and t[k - gap] > x:
-                t[k], d[k], label[k], pair[k] = t[k - gap], d[k - gap], label[k - gap], pair[k - gap]
-                k -= gap
-            t[k], d[k], label[k], pair[k] = x, y, l, m
+            x, y = t[i], d[i]
+            l, m = label[i], pair[i]
+            k, before = i, i - gap
+            while before >= lo and t[before] > x:
+                t[k], d[k] = t[before], d[before]
+                label[k], pair[k] = label[before], pair[before]
+                k = before
+                before -= gap
+            t[k], d[k] = x, y
+            label[k], pair[k] = l, m
         gap //= 3
     strict = d[lo] < POOR
     for i in range(lo + 1, hi):
@@ -131,12 +123,25 @@ def _sort(t: Any, d: Any, label: Any, pair: Any, lo: int, hi: int) -> bool:
     return bool(strict)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def fill_crossings(
-    ends: Any, words: Any, z: Any, c: Any, r: Any, floor: float, ptr: Any, label: Any, t: Any, d: Any, sure: Any
+    ends: Any,
+    words: Any,
+    z: Any,
+    c: Any,
+    r: Any,
+    floor: float,
+    ptr: Any,
+    label: Any,
+    t: Any,
+    d: Any,
+    sure: Any,
+    room: Any,
 ) -> None:
-    """Crossing functionals of every edge with their parameter and its error, in order; ``sure`` if that is proven."""
-    pair = np.zeros(label.shape[0], dtype=np.int64)
+    """Crossing functionals of every edge with their parameter and its error, in order; ``sure`` if that is proven.
+
+    ``room`` has the size of ``label`` and is only moved about.
+    """
     for e in range(ends.shape[0]):
         if ptr[e] == ptr[e + 1]:
             continue
@@ -154,32 +159,20 @@ def fill_crossings(
                     i += 1
                 mark >>= np.uint64(8)
                 j += 1
-        sure[e] = _sort(t, d, label, pair, ptr[e], ptr[e + 1])
+        sure[e] = _sort(t, d, label, room, ptr[e], ptr[e + 1])
 
 
-@numba.njit(cache=True, nogil=True)
-def edge_points(ptr: Any, rank: Any, t: Any, d: Any, label: Any, point_ptr: Any, out: Any) -> None:
-    """One point for every distinct rank on an edge; of equal crossings the best known one speaks.
-
-    ``out`` is ``(edge, functional, t, error)``.
-    """
-    edge, functional, best_t, best_d = out
-    for e in range(ptr.shape[0] - 1):
-        for i in range(ptr[e], ptr[e + 1]):
-            k = point_ptr[e] + rank[i]
-            if i == ptr[e] or rank[i] != rank[i - 1] or d[i] < best_d[k]:
-                edge[k], functional[k], best_t[k], best_d[k] = e, label[i], t[i], d[i]
-
-
-@numba.njit(cache=True, nogil=True)
+@inner
 def _mixed(s: Any, loop: Any, lo: int, hi: int, j: int) -> bool:
-    low, high = 0, 0
+    low, high = False, False
     for i in range(lo, hi):
-        low, high = min(low, s[loop[i], j]), max(high, s[loop[i], j])
-    return low < 0 < high
+        sign = s[loop[i], j]
+        low |= sign < 0
+        high |= sign > 0
+    return low and high
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def count_chords(
     indptr: Any, loop_v: Any, loop_e: Any, ptr: Any, zero_ptr: Any, zero_j: Any, s: Any, counts: Any
 ) -> None:
@@ -194,18 +187,21 @@ def count_chords(
         counts[f] = total // 2
 
 
-@numba.njit(cache=True, nogil=True)
-def _meet(first: Any, j: int, position: int, fun: Any, p: Any, q: Any, n: int) -> int:
-    """Note that functional ``j`` vanishes at a position; the second time, its chord is complete."""
-    if first[j] < 0:
-        first[j] = position
+@inner
+def _meet(first: Any, j: int, position: int, fun: Any, p: Any, q: Any, n: int, stop: int) -> int:
+    """Functional ``j`` vanishes at a position: a chord begins, as number ``n``, or ends; the number of the next one."""
+    k = first[j]
+    if k >= 0:
+        q[k] = position
+        first[j] = -1
         return n
-    fun[n], p[n], q[n] = j, first[j], position
-    first[j] = -1
+    if n < stop:
+        first[j] = n
+        fun[n], p[n] = j, position
     return n + 1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def fill_chords(
     indptr: Any,
     loop_v: Any,
@@ -219,57 +215,54 @@ def fill_chords(
     zero_j: Any,
     s: Any,
     slot_ptr: Any,
-    out: Any,
+    fun: Any,
+    p: Any,
+    q: Any,
+    lo: Any,
+    hi: Any,
+    num: Any,
+    first: Any,
 ) -> bool:
     """Chords of every polygon, sorted by their positions; equal chords are one with several functionals.
 
-    ``out`` is ``(fun, p, q, lo, hi, num)``: the functionals of slot ``k`` are ``fun[lo[k]:hi[k]]``; polygon ``f`` uses
-    ``num[f]`` slots from ``slot_ptr[f]`` on. False if some functional does not vanish at two positions exactly.
+    The functionals of slot ``k`` are ``fun[lo[k]:hi[k]]``; polygon ``f`` uses ``num[f]`` slots from ``slot_ptr[f]``
+    on; ``first`` is -1 for every functional. False if some functional does not vanish at two positions exactly.
     """
-    fun, p, q, lo, hi, num = out
-    first = np.empty(s.shape[1], dtype=np.int64)
-    for j in range(s.shape[1]):
-        first[j] = -1
     for f in range(indptr.shape[0] - 1):
-        n, start = slot_ptr[f], slot_ptr[f]
-        if slot_ptr[f + 1] == start:
+        start, stop = slot_ptr[f], slot_ptr[f + 1]
+        n, position = start, np.int64(0)
+        if start == stop:
             num[f] = 0
             continue
-        position = 0
         for i in range(indptr[f], indptr[f + 1]):
             v, e = loop_v[i], loop_e[i]
             for k in range(zero_ptr[v], zero_ptr[v + 1]):
                 if _mixed(s, loop_v, indptr[f], indptr[f + 1], zero_j[k]):
-                    n = _meet(first, zero_j[k], position, fun, p, q, n)
-            points = point_ptr[e + 1] - point_ptr[e]
+                    n = _meet(first, zero_j[k], position, fun, p, q, n, stop)
+            # by increasing position, so that chords come out by increasing p
             forward = ends[e, 0] == v
-            for k in range(ptr[e], ptr[e + 1]):
-                here = position + (1 + rank[k] if forward else points - rank[k])
-                n = _meet(first, label[k], here, fun, p, q, n)
+            k, step, zero, points = ptr[e], 1, position + 1, point_ptr[e + 1] - point_ptr[e]
+            if not forward:
+                k, step, zero = ptr[e + 1] - 1, -1, position + points
+            for _ in range(ptr[e], ptr[e + 1]):
+                n = _meet(first, label[k], zero + step * rank[k], fun, p, q, n, stop)
+                k += step
             position += 1 + points
-        if n != slot_ptr[f + 1]:
+        if n != stop:
             return False
-        num[f] = _group_chords(fun, p, q, lo, hi, start, n, position)
+        num[f] = _group_chords(fun, p, q, lo, hi, start, stop)
     return True
 
 
-@numba.njit(cache=True, nogil=True)
-def _group_chords(fun: Any, p: Any, q: Any, lo: Any, hi: Any, start: int, stop: int, size: int) -> int:
-    for i in range(start, stop):
-        if p[i] > q[i]:
-            p[i], q[i] = q[i], p[i]
-    gap = 1
-    while gap < (stop - start) // 9:
-        gap = 3 * gap + 1
-    while gap >= 1:
-        for i in range(start + gap, stop):
-            a, b, j = p[i], q[i], fun[i]
-            k = i
-            while k >= start + gap and p[k - gap] * size + q[k - gap] > a * size + b:
-                p[k], q[k], fun[k] = p[k - gap], q[k - gap], fun[k - gap]
-                k -= gap
-            p[k], q[k], fun[k] = a, b, j
-        gap //= 3
+@inner
+def _group_chords(fun: Any, p: Any, q: Any, lo: Any, hi: Any, start: int, stop: int) -> int:
+    """Sort chords with the same ``p`` by ``q`` and join equal ones; how many are left."""
+    for i in range(start + 1, stop):
+        b, j, k = q[i], fun[i], i
+        while k > start and p[k - 1] == p[i] and q[k - 1] > b:
+            q[k], fun[k] = q[k - 1], fun[k - 1]
+            k -= 1
+        q[k], fun[k] = b, j
     n = start
     for i in range(start, stop):
         if i == start or p[i] != p[n - 1] or q[i] != q[n - 1]:
@@ -279,11 +272,9 @@ def _group_chords(fun: Any, p: Any, q: Any, lo: Any, hi: Any, start: int, stop: 
     return n - start
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def count_meetings(slot_ptr: Any, num: Any, p: Any, q: Any, counts: Any) -> None:
-    """For every slot, how many chords of its polygon cross it: those whose ends strictly interleave with its own."""
-    for a in range(counts.shape[0]):
-        counts[a] = 0
+    """Count for every slot (from zero) the chords of its polygon that cross it: their ends strictly interleave."""
     for f in range(num.shape[0]):
         stop = slot_ptr[f] + num[f]
         for a in range(slot_ptr[f], stop):
@@ -295,46 +286,76 @@ def count_meetings(slot_ptr: Any, num: Any, p: Any, q: Any, counts: Any) -> None
                 b += 1
 
 
-@numba.njit(cache=True, nogil=True)
-def fill_positions(f: int, indptr: Any, loop_v: Any, loop_e: Any, ends: Any, point_ptr: Any, V: int, at: Any) -> int:
-    """Vertex at every position of a polygon; the number of positions."""
+@kernel
+def fill_positions(
+    indptr: Any, loop_v: Any, loop_e: Any, ends: Any, point_ptr: Any, V: int, at: Any, piece: Any, ptr: Any
+) -> None:
+    """Vertex at every position of a polygon, from ``ptr[f]`` on, and the piece of an edge that begins there."""
     n = 0
-    for i in range(indptr[f], indptr[f + 1]):
-        e = loop_e[i]
-        at[n] = loop_v[i]
-        n += 1
-        points = point_ptr[e + 1] - point_ptr[e]
-        forward = ends[e, 0] == loop_v[i]
-        for k in range(points):
-            at[n] = V + point_ptr[e] + (k if forward else points - 1 - k)
+    for f in range(indptr.shape[0] - 1):
+        ptr[f] = n
+        for i in range(indptr[f], indptr[f + 1]):
+            e, v = loop_e[i], loop_v[i]
+            first, points = point_ptr[e], point_ptr[e + 1] - point_ptr[e]
+            step = 1 if ends[e, 0] == v else -1
+            k = first if step > 0 else first + points
+            at[n], piece[n] = v, e + k
+            for _ in range(points):
+                n += 1
+                at[n] = V + k if step > 0 else V + k - 1
+                k += step
+                piece[n] = e + k
             n += 1
-    return n
+    ptr[indptr.shape[0] - 1] = n
 
 
-@numba.njit(cache=True, nogil=True)
-def _value(v: int, j: int, z: Any, c: Any, r: Any, floor: float, ends: Any, points: Any) -> tuple[float, float]:
+@inner
+def _value(v: int, j: int, z: Any, c: Any, r: Any, floor: float, ends: Any, edge: Any, t: Any, d: Any) -> Any:
     """Value and error of functional ``j`` at a vertex or at a point on an edge."""
-    if v < z.shape[0]:
-        return z[v, j], c[v] * r[j] * _GROW + floor
-    edge, _, t, d = points
-    k = v - z.shape[0]
+    rj, k = r[j] * _GROW, v - z.shape[0]
+    if k < 0:
+        return z[v, j], c[v] * rj + floor
     a, b = ends[edge[k], 0], ends[edge[k], 1]
-    difference = z[b, j] - z[a, j]
-    error = max(c[a], c[b]) * r[j] * _GROW + floor
-    error += d[k] * (abs(difference) + 2 * error) + 4 * U * (abs(z[a, j]) + abs(z[b, j])) + 2 * TINY
-    return z[a, j] + t[k] * difference, error * _GROW
+    za, zb = z[a, j], z[b, j]
+    worst = larger(c[a], c[b])
+    error = worst * rj + floor
+    error += d[k] * (abs(zb - za) + 2 * error) + 4 * U * (abs(za) + abs(zb)) + 2 * TINY
+    return za + t[k] * (zb - za), error * _GROW
 
 
-@numba.njit(cache=True, nogil=True)
-def fill_meetings(
-    indptr: Any,
-    loop_v: Any,
-    loop_e: Any,
+@kernel
+def list_meetings(slot_ptr: Any, num: Any, p: Any, q: Any, meet_ptr: Any, cursor: Any, other: Any, pair: Any) -> None:
+    """The chords that cross each chord; ``cursor`` begins as ``meet_ptr``.
+
+    ``pair`` numbers the crossings of a polygon; both chords of a crossing carry the number.
+    """
+    for f in range(num.shape[0]):
+        stop, n = slot_ptr[f] + num[f], 0
+        for a in range(slot_ptr[f], stop):
+            b = a + 1
+            while b < stop and p[b] < q[a]:
+                if p[b] > p[a] and q[b] > q[a]:
+                    i, k = cursor[a], cursor[b]
+                    other[i], other[k] = b, a
+                    pair[i], pair[k] = n, n
+                    cursor[a], cursor[b] = i + 1, k + 1
+                    n += 1
+                b += 1
+
+
+@kernel
+def order_meetings(
+    at: Any,
+    at_ptr: Any,
     ends: Any,
-    point_ptr: Any,
-    points: Any,
+    edge: Any,
+    edge_t: Any,
+    edge_d: Any,
     slot_ptr: Any,
-    chords: Any,
+    num: Any,
+    target: Any,
+    p: Any,
+    q: Any,
     z: Any,
     c: Any,
     r: Any,
@@ -345,41 +366,22 @@ def fill_meetings(
     d: Any,
     pair: Any,
     sure: Any,
-    positions: int,
 ) -> None:
-    """The chords that cross each chord in order along it, from ``p`` to ``q``; ``sure[f]`` if that is proven.
+    """Bring the meetings in order along each chord, from ``p`` to ``q``; ``sure[f]`` if that is proven.
 
-    ``pair`` numbers the crossings of a polygon; both chords of a crossing carry the number.
+    ``target[k]`` is one functional of slot ``k``.
     """
-    fun, p, q, lo, _, num = chords
-    at = np.empty(positions, dtype=np.int64)
-    cursor = np.empty(meet_ptr.shape[0], dtype=np.int64)
-    for a in range(meet_ptr.shape[0]):
-        cursor[a] = meet_ptr[a]
     for f in range(num.shape[0]):
-        start, stop = slot_ptr[f], slot_ptr[f] + num[f]
-        sure[f] = True
-        if num[f] < 2 or meet_ptr[start] == meet_ptr[stop]:
-            continue
-        fill_positions(f, indptr, loop_v, loop_e, ends, point_ptr, z.shape[0], at)
-        n = 0
-        for a in range(start, stop):
-            b = a + 1
-            while b < stop and p[b] < q[a]:
-                if p[b] > p[a] and q[b] > q[a]:
-                    other[cursor[a]], pair[cursor[a]] = b, n
-                    other[cursor[b]], pair[cursor[b]] = a, n
-                    cursor[a] += 1
-                    cursor[b] += 1
-                    n += 1
-                b += 1
-        for a in range(start, stop):
-            if meet_ptr[a + 1] - meet_ptr[a] < 1:
+        good = True
+        for a in range(slot_ptr[f], slot_ptr[f] + num[f]):
+            first, last = meet_ptr[a], meet_ptr[a + 1]
+            if first == last:
                 continue
-            for i in range(meet_ptr[a], meet_ptr[a + 1]):
-                j = fun[lo[other[i]]]
-                za, ea = _value(at[p[a]], j, z, c, r, floor, ends, points)
-                zb, eb = _value(at[q[a]], j, z, c, r, floor, ends, points)
+            u, v = at[at_ptr[f] + p[a]], at[at_ptr[f] + q[a]]
+            for i in range(first, last):
+                j = target[other[i]]
+                za, ea = _value(u, j, z, c, r, floor, ends, edge, edge_t, edge_d)
+                zb, eb = _value(v, j, z, c, r, floor, ends, edge, edge_t, edge_d)
                 t[i], d[i] = _ratio(za, zb, ea, eb)
-            if not _sort(t, d, other, pair, meet_ptr[a], meet_ptr[a + 1]):
-                sure[f] = False
+            good &= _sort(t, d, other, pair, first, last)
+        sure[f] = good

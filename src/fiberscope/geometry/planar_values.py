@@ -62,8 +62,10 @@ class Tracked:
         c, e2 = np.empty(old + new), np.empty(old + new)
         z[:old], c[:old], e2[:old] = self.z, self.c, self.e2
         first = old
+        known = self.r > 2.0**-1000  # below, all values are under the floor of the sign test
+        inverse = np.divide(1.0, self.r, out=np.zeros_like(self.r), where=known)
         for A, B, t, d in blocks:
-            join_values(z, c, e2, self.r, A, B, t, d, first)
+            join_values(z, c, e2, inverse, A, B, t, d, first)
             first += len(A)
         return Tracked(z, c, e2, self.r)
 
