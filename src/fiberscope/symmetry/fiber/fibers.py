@@ -1,0 +1,195 @@
+"""The fiber of a parameter: all parameters of its architecture that are the same function."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fiberscope.errors import InputError
+from fiberscope.network.network import Network, Seed
+from fiberscope.symmetry.fiber.bottleneck import membership
+from fiberscope.symmetry.fiber.identifiability import (
+    AMONG,
+    ORIENTATIONS,
+    Identifiability,
+    bottleneck_dimension,
+    identifiability,
+    silent_flips,
+)
+from fiberscope.symmetry.fiber.one_layer import DEAD, LINEAR, NONLINEAR, nonnegative_rank
+from fiberscope.symmetry.fiber.paths import connect
+from fiberscope.symmetry.fiber.result import Component, Connection, FiberPath, Membership
+from fiberscope.symmetry.fiber.sampling import member
+from fiberscope.symmetry.fiber.setting import Setting, setting_of
+
+_ONE_LAYER = "one hidden layer: canonical fiber representation (Definition 22)"
+_ORIENTED = "one hidden layer on the orthant: orientations and linear factorisations"
+_HIDDEN = "three-layer bottleneck: hidden hyperplanes"
+_RIGID = "three-layer bottleneck: the first layer is rigid"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fiber:
+    """The parameters of one architecture that are the same function as ``net``, as far as it is known.
+
+    ``components`` are listed up to permutation and rescaling; where ``complete``, there are no others among generic
+    parameters. ``dimension`` is the largest of a component, modulo rescaling; None where no theorem applies.
+    """
+
+    net: Network = field(repr=False)
+    components: tuple[Component, ...]
+    identifiability: Identifiability = field(repr=False)
+    setting: Setting = field(repr=False)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the components are all, among generic parameters."""
+        return all(c.complete for c in self.components)
+
+    @property
+    def dimension(self) -> int | None:
+        """Largest dimension of a component, modulo rescaling."""
+        if self.setting.kind == "outside":
+            return None
+        return max(c.dimension for c in self.components)
+
+    def sample(self, count: int, seed: Seed = 0) -> list[Network]:
+        """Random members of random components, permuted and rescaled by powers of two; the same function each."""
+        if count < 0:
+            raise InputError(f"count: expected a number of networks, got {count}")
+        rng = np.random.default_rng(seed)
+        picks = [int(rng.integers(len(self.components))) for _ in range(count)]
+        return [member(self.setting, self.components[k], rng) for k in picks]
+
+    def contains(self, other: Network) -> Membership:
+        """Whether ``other`` has the same architecture and is the same function, up to rounding."""
+        if not isinstance(other, Network):
+            raise InputError(f"expected a Network, got {type(other).__name__}")
+        return membership(self.net, other)
+
+    def connection(self, other: Network) -> Connection:
+        """Whether ``other`` is joined to the network inside the fiber, with what is known."""
+        found = self.contains(other)
+        if found.contained is not True:
+            return Connection(None if found.contained is None else False, None, f"not a member: {found.reason}")
+        return connect(self.setting, other, self.complete)
+
+    def path(self, other: Network) -> FiberPath | None:
+        """A path inside the fiber from the network to ``other``, or None; :meth:`connection` says why."""
+        return self.connection(other).path
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "dimension": self.dimension,
+            "complete": self.complete,
+            "components": [c.to_dict() for c in self.components],
+            "identifiability": self.identifiability.to_dict(),
+        }
+
+    def __repr__(self) -> str:
+        count = len(self.components)
+        size = "of unknown dimension" if self.dimension is None else f"of dimension {self.dimension}"
+        known = "complete among generic parameters" if self.complete else "not known to be complete"
+        return f"Fiber({count} component{'s' if count > 1 else ''} {size}, {known})"
+
+
+def fiber(net: Network) -> Fiber:
+    """The fiber of a parameter, up to permutation and rescaling of neurons: its components, as far as they are known.
+
+    For one hidden layer and for generic three-layer bottlenecks the list is complete among generic parameters: one
+    orbit; the translations of a hidden hyperplane (with reflections of the others, for one second-layer neuron); or,
+    where second-layer neurons are linear, one component for every orientation of the nonlinear ones whose linear part
+    has nonnegative column rank at most their number. A parameter with dead or superfluous neurons has a larger fiber,
+    of which the known part is given. Elsewhere only symmetries that certainly hold are listed.
+
+    >>> net = Network([[[1.0, 0.5], [0.0, 1.0]], [[1.0, -2.0]], [[1.0]]], [[0.0, 0.0], [-0.5], [0.0]])
+    >>> fiber(net)
+    Fiber(2 components of dimension 1, complete among generic parameters)
+    >>> other = fiber(net).sample(1, seed=1)[0]
+    >>> bool(abs(net([[3.0, 0.25]]) - other([[3.0, 0.25]])) < 1e-12)
+    True
+    """
+    found = identifiability(net)
+    setting = setting_of(net)
+    return Fiber(net, tuple(_components(setting, found)), found, setting)
+
+
+def _components(setting: Setting, found: Identifiability) -> list[Component]:
+    if setting.kind == "outside":
+        text = "; ".join(s.text for s in setting.symmetries) or "permutations and rescalings"
+        size = sum(s.dimension for s in setting.symmetries if s.kind in ("dead", "hidden"))
+        return [Component("known", "known symmetries, no theorem", False, size, (), text)]
+    if setting.kind == "affine":
+        return [Component("orbit", "an affine map is its own parameter", True, 0)]
+    if setting.kind == "bottleneck":
+        special = _special(setting, found)
+        if special is not None:
+            return special
+    return _oriented(setting, found)
+
+
+def _special(setting: Setting, found: Identifiability) -> list[Component] | None:
+    """Where the first layer is not rigid: a constant function, a hidden hyperplane, a mirror image."""
+    layer = setting.layer
+    size = bottleneck_dimension(setting)
+    if not setting.alive:
+        return [Component("constant", "all second-layer neurons are dead", False, size, (), "the first layer is free")]
+    dead = bool(layer.where(DEAD))
+    generic = not any("refuted" in a for a in found.assumptions)
+    if setting.hidden is not None:
+        complete = not dead and layer.d > 1 and generic
+        if len(setting.alive) > 1 or layer.d == 1:
+            return [Component("translation", _HIDDEN, complete, size, (), "translations of the hidden hyperplane")]
+        others = [k for k in range(layer.d) if k != setting.hidden]
+        if len(others) > ORIENTATIONS:
+            text = f"translations; 2^{len(others)} reflections are not listed"
+            return [Component("translation", _HIDDEN, False, size, (), text)]
+        text = "translations after the reflection A_S"
+        return [Component("translation", _HIDDEN, complete, size, S, text) for S in _subsets(others)]
+    if setting.reflects:
+        theorem = "three-layer network with one first-layer neuron: mirror image"
+        return [
+            Component("orbit", theorem, False, size, (), "as given"),
+            Component("reflection", theorem, False, size, (), "the first neuron reflected"),
+        ]
+    return None
+
+
+def _subsets(items: list[int]) -> list[tuple[int, ...]]:
+    sizes = range(len(items) + 1)
+    return list(itertools.chain.from_iterable(itertools.combinations(items, k) for k in sizes))
+
+
+def _oriented(setting: Setting, found: Identifiability) -> list[Component]:
+    """One component for every orientation of the nonlinear neurons that linear ones can make up for."""
+    layer = setting.layer
+    theorem = _ORIENTED if layer.orthant else _ONE_LAYER
+    ell, inner = len(layer.where(LINEAR)), layer.where(NONLINEAR)
+    size = layer.cell_dimension()
+    kept: list[tuple[int, ...]] = [()]
+    complete = layer.plain
+    if not ell or not layer.orthant:
+        flips, all_found = silent_flips(layer)
+        kept += flips if layer.plain else []
+        complete = complete and all_found and not (ell and not layer.orthant)
+    elif len(inner) > ORIENTATIONS:
+        complete = False
+    else:
+        for T in _subsets(inner):
+            least = nonnegative_rank(layer, T)
+            # below the number of linear neurons: the parameter is not minimal, and there are members of other kinds
+            complete = complete and least is not None and least >= ell
+            if T and least is not None and least <= ell:
+                kept.append(T)
+    if layer.orthant:
+        complete = complete and layer.d > 1 and not any("refuted" in a for a in found.assumptions)
+        complete = complete or (found.identifiable is True)
+    if not size and len(kept) == 1:
+        name = _RIGID if layer.orthant else theorem
+        return [Component("orbit", name, complete, 0, (), f"one orbit, {AMONG}" if layer.orthant else "one orbit")]
+    texts = [f"reversed: neurons {', '.join(map(str, T))}" if T else "as given" for T in kept]
+    return [Component("orientation", theorem, complete, size, T, x) for T, x in zip(kept, texts, strict=True)]

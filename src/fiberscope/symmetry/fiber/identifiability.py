@@ -1,0 +1,257 @@
+"""Is a parameter determined by its function, up to permutation and rescaling of neurons?"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fiberscope.errors import InputError
+from fiberscope.network.network import Network
+from fiberscope.numerics.floats import BoolArray
+from fiberscope.numerics.rank import exact_rank
+from fiberscope.symmetry.fiber.one_layer import LINEAR, NONLINEAR, OneLayer, rational_rank
+from fiberscope.symmetry.fiber.setting import KnownSymmetry, Setting, generic_minors, setting_of
+from fiberscope.symmetry.rational import fractions, product
+
+ORIENTATIONS = 10
+"""Nonlinear neurons up to which all orientations are enumerated."""
+
+PRODUCTS = 400
+"""Entries of a weight matrix product up to which the products of single neurons are tested for independence."""
+
+SHARED = "neurons of both orientations share hyperplanes and can shift their outgoing weights"
+AMONG = "a statement among generic parameters"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Identifiability:
+    """Whether the fiber of a parameter is one orbit of permutations and rescalings; None is undecided.
+
+    ``reasons`` are sentences that name neurons (layers from 1, neurons from 0) and say dead, linear or hidden.
+    ``fiber_dimension`` is the dimension of the fiber at the parameter, modulo rescaling, None where it is not known.
+    ``rigid`` tells for every first-layer neuron whether its hyperplane is the same along the fiber (True), or not shown
+    to be (False). ``assumptions`` says among which parameters the answer holds; ``symmetries`` lists what is known.
+    """
+
+    identifiable: bool | None
+    reasons: tuple[str, ...]
+    fiber_dimension: int | None
+    rigid: BoolArray = field(repr=False)
+    theorem: str
+    assumptions: tuple[str, ...] = ()
+    symmetries: tuple[KnownSymmetry, ...] = field(default=(), repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "identifiable": self.identifiable,
+            "reasons": list(self.reasons),
+            "fiber_dimension": self.fiber_dimension,
+            "rigid": self.rigid.tolist(),
+            "theorem": self.theorem,
+            "assumptions": list(self.assumptions),
+            "symmetries": [s.to_dict() for s in self.symmetries],
+        }
+
+    def __repr__(self) -> str:
+        word = {True: "identifiable", False: "not identifiable", None: "undecided"}[self.identifiable]
+        free = "" if self.fiber_dimension is None else f", fiber of dimension {self.fiber_dimension}"
+        why = f": {'; '.join(self.reasons)}" if self.reasons else ""
+        return f"Identifiability({word}{free}{why})"
+
+
+def identifiability(net: Network) -> Identifiability:
+    """Whether a parameter is determined by its function up to permutation and positive rescaling of hidden neurons.
+
+    Decided for one hidden layer, and for two hidden layers of widths ``n_1 <= n_0`` with a first weight matrix of full
+    rank. There a parameter is not identifiable if and only if, reading rows of ``(W_2 | b_2)``, one is all negative (a
+    *dead* neuron) or all positive (a *linear* one), or all rows are positive in one column and negative in the others,
+    bias included (a *hidden* hyperplane); for ``n_1 = 1`` also if all rows have signs ``(-, +)``. *No* is certain: a
+    symmetry is known. *Yes* holds among generic parameters; what of that was checked stands in ``assumptions``.
+    Elsewhere the answer is None, with the symmetries that are known.
+
+    >>> net = Network([[[1.0, 0.5], [0.0, 1.0]], [[1.0, -2.0]], [[1.0]]], [[0.0, 0.0], [-0.5], [0.0]])
+    >>> identifiability(net)
+    Identifiability(not identifiable, fiber of dimension 1: the hyperplane of neuron 0 of layer 1 is hidden by every
+    neuron of layer 2: it can be moved by any t > -0.5)
+    """
+    setting = setting_of(net)
+    known = setting.symmetries
+    first = setting.chain.widths[1] if setting.kind != "affine" else 0
+    if setting.kind == "affine":
+        return Identifiability(True, (), 0, np.zeros(0, dtype=bool), "an affine map is its own parameter")
+    if setting.kind == "outside":
+        reasons = (f"no theorem applies: {setting.reason}", *(f"known symmetry: {s.text}" for s in known))
+        return Identifiability(None, reasons, None, np.zeros(first, dtype=bool), "none", (), known)
+    if setting.kind == "one layer":
+        return _one_layer(setting, known)
+    return _bottleneck(setting, known)
+
+
+def silent_flips(layer: OneLayer) -> tuple[list[tuple[int, ...]], bool]:
+    """Non-empty sets of nonlinear neurons with ``A_T = 0``, where no neuron is linear; and whether the list is all.
+
+    Such neurons can all be reversed at once. Linearly independent ``v_i w_i^T`` have none.
+    """
+    inner = layer.where(NONLINEAR)
+    if layer.where(LINEAR) or not inner:
+        return [], True
+    if len(inner) <= ORIENTATIONS:
+        subsets = itertools.chain.from_iterable(itertools.combinations(inner, k) for k in range(1, len(inner) + 1))
+        return [T for T in subsets if not any(a != 0 for a in layer.linear_part(T).ravel())], True
+    if exact_rank(layer.V[:, inner]).rank == len(inner) or exact_rank(layer.W[inner]).rank == len(inner):
+        return [], True
+    if len(inner) <= layer.m * layer.d <= PRODUCTS:
+        terms = [product(layer.V[:, [i]], layer.W[[i]]) for i in inner]
+        return [], rational_rank(np.stack([fractions(t).ravel() for t in terms])) == len(inner)
+    return [], False
+
+
+def _one_layer(setting: Setting, known: tuple[KnownSymmetry, ...]) -> Identifiability:
+    layer = setting.layer
+    rigid = np.zeros(layer.n, dtype=bool)
+    for plane in layer.hyperplanes:
+        rigid[list(plane.neurons)] = plane.visible and len(plane.neurons) == 1
+    flips, complete = silent_flips(layer)
+    reasons = [s.text for s in known] + [_flip_text(T, 1) for T in flips]
+    dimension = layer.cell_dimension()
+    theorem = "one hidden layer on all of space: hyperplane representation"
+    if dimension and not reasons:
+        reasons = [SHARED]
+    if reasons:
+        return Identifiability(False, tuple(reasons), dimension, rigid, theorem, (), known)
+    if not layer.plain:
+        text = ("two neurons of opposite orientation share a hyperplane",)
+        return Identifiability(None, text, dimension, rigid, theorem, (), known)
+    if not complete:
+        text = (f"more than {ORIENTATIONS} neurons: whether some can be reversed together was not decided",)
+        return Identifiability(None, text, dimension, rigid, theorem, (), known)
+    # every hyperplane needs a neuron, so each has exactly one: nothing generic is assumed
+    return Identifiability(True, (), 0, rigid, theorem, ("among all parameters",), known)
+
+
+def _flip_text(T: Sequence[int], layer: int) -> str:
+    names = ", ".join(map(str, T))
+    return f"neurons {names} of layer {layer} can be reversed together: their linear parts cancel"
+
+
+def _rigid(setting: Setting) -> BoolArray:
+    """A hyperplane on which some second-layer neuron is positive somewhere (section 3 of the paper)."""
+    layer = setting.layer
+    read = [j for j in setting.alive if layer.V[:, j].any()]
+    rigid = np.zeros(layer.d, dtype=bool)
+    for i in range(layer.d):
+        others = np.delete(layer.W[read], i, axis=1)
+        rigid[i] = bool((others > 0).any() or (layer.b[read] > 0).any())
+    return rigid
+
+
+def bottleneck_dimension(setting: Setting) -> int:
+    """Dimension of the fiber at the parameter, modulo rescaling."""
+    layer = setting.layer
+    if not setting.alive:
+        first = setting.chain.widths[1] * setting.chain.widths[0]  # the first layer is free
+        return layer.cell_dimension() + first
+    return layer.cell_dimension() + (0 if setting.hidden is None else 1)
+
+
+def _bottleneck(setting: Setting, known: tuple[KnownSymmetry, ...]) -> Identifiability:
+    layer = setting.layer
+    reasons = [s.text for s in known]
+    if not setting.alive:
+        reasons.append("all neurons of layer 2 are dead: the function is constant and the first layer is free")
+    if setting.reflects:
+        reasons.append(
+            "neuron 0 of layer 1 can be reflected: it stands alone, and all neurons of layer 2 have signs (-, +)"
+        )
+    flips, complete = silent_flips(layer) if setting.hidden is None else ([], True)
+    reasons += [_flip_text(T, 2) for T in flips]
+    dimension = bottleneck_dimension(setting)
+    if dimension and not reasons:
+        reasons = [SHARED]
+    single = layer.d == 1
+    theorem = "three-layer bottleneck" + (", one neuron in the first layer (on its own)" if single else "")
+    assumptions, refuted = _genericity(layer)
+    if not complete:
+        assumptions = (*assumptions, "no set of second-layer neurons can be reversed together (assumed)")
+    if reasons:
+        rigid = np.zeros(1, dtype=bool) if single else _rigid(setting)
+        return Identifiability(False, tuple(reasons), dimension, rigid, theorem, assumptions, known)
+    if refuted:
+        text = ("the parameter is not generic: " + refuted,)
+        return Identifiability(None, text, dimension, _rigid(setting), theorem, assumptions, known)
+    rigid = np.ones(1, dtype=bool) if single else _rigid(setting)
+    return Identifiability(True, (), dimension, rigid, theorem, assumptions, known)
+
+
+def _genericity(layer: OneLayer) -> tuple[tuple[str, ...], str]:
+    """What is assumed of a parameter, how much of that was checked, and what fails."""
+    refuted = ""
+    texts = [AMONG]
+    for name, matrix in (("(W_2 | b_2)", layer.rows), ("W_3", layer.V)):
+        answer = generic_minors(matrix)
+        if answer is False:
+            refuted = refuted or f"a square submatrix of {name} is singular"
+        word = {True: "checked exactly", False: "refuted", None: "assumed: too many to check"}[answer]
+        texts.append(f"all square submatrices of {name} are regular ({word})")
+    texts.append("masked products of all layers have full rank (assumed)")
+    return tuple(texts), refuted
+
+
+@dataclass(frozen=True, slots=True)
+class IdentifiableFraction:
+    """The share of identifiable parameters in a ball around zero: exact, with the bounds of the paper."""
+
+    widths: tuple[int, ...]
+    value: Fraction
+    lower: Fraction
+    upper: Fraction
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; fractions as text and as floats."""
+        names = ("value", "lower", "upper")
+        found: dict[str, Any] = {name: float(getattr(self, name)) for name in names}
+        return {"widths": list(self.widths), **found, "exact": {name: str(getattr(self, name)) for name in names}}
+
+    def __repr__(self) -> str:
+        shape = "-".join(map(str, self.widths))
+        return (
+            f"IdentifiableFraction({shape}: {float(self.value):.6g}, "
+            f"between {float(self.lower):.6g} and {float(self.upper):.6g})"
+        )
+
+
+def identifiable_fraction(widths: Sequence[int]) -> IdentifiableFraction:
+    """The share of parameters of widths ``(n_0, n_1, n_2, n_3)`` that are identifiable, with ``n_1 <= n_0``.
+
+    All sign patterns of ``(W_2 | b_2)`` have the same share, so the value is that of the patterns without a dead or a
+    linear row and without a hidden column: ``(1 - 2^-n_1)^n_2 - n_1 2^-((n_1 + 1) n_2)``. For ``n_1 = 1`` the patterns
+    with signs ``(-, +)`` in all rows go as well. The paper's bounds are
+    ``1 - 2 n_2 2^-(n_1 + 1) - n_1 2^-((n_1 + 1) n_2)``, which may be negative, and ``(1 - 2^-(n_1 + 1))^n_2``.
+    One hidden layer is identifiable but for a set of measure zero.
+
+    >>> identifiable_fraction((2, 2, 1, 1)).value, identifiable_fraction((3, 1, 2, 1)).value
+    (Fraction(1, 2), Fraction(1, 8))
+    """
+    sizes = tuple(widths)
+    if len(sizes) not in (3, 4) or not all(isinstance(n, int | np.integer) and n >= 1 for n in sizes):
+        raise InputError(f"widths: expected three or four positive integers, got {list(sizes)}")
+    sizes = tuple(int(n) for n in sizes)
+    one = Fraction(1)
+    if len(sizes) == 3:
+        return IdentifiableFraction(sizes, one, one, one)
+    n0, n1, n2, _ = sizes
+    if n1 > n0:
+        raise InputError(f"widths: expected n_1 <= n_0, the bottleneck of the theorem, got {n1} > {n0}")
+    corner, hide = Fraction(1, 2 ** (n1 + 1)), Fraction(n1, 2 ** ((n1 + 1) * n2))
+    hide = 2 * hide if n1 == 1 else hide  # reflected as well as hidden
+    value = (1 - 2 * corner) ** n2 - hide
+    return IdentifiableFraction(sizes, value, 1 - 2 * n2 * corner - hide, (1 - corner) ** n2)

@@ -1,0 +1,82 @@
+"""Answers about a fiber: components, membership, and paths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from fiberscope.errors import InputError
+from fiberscope.network.network import Network
+from fiberscope.symmetry.equivalence.verdict import Verdict
+
+ComponentKind = Literal["orbit", "orientation", "translation", "reflection", "constant", "known"]
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One piece of a fiber, up to permutation and positive rescaling of neurons.
+
+    ``theorem`` is where it comes from; ``complete`` whether the listed components are all, among generic parameters.
+    ``dimension`` is modulo rescaling. ``flipped`` are the neurons whose orientation is reversed, of the last hidden
+    layer for an orientation, of the first one for a translation.
+    """
+
+    kind: ComponentKind
+    theorem: str
+    complete: bool
+    dimension: int
+    flipped: tuple[int, ...] = ()
+    text: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        names = ("kind", "theorem", "complete", "dimension", "text")
+        return {name: getattr(self, name) for name in names} | {"flipped": list(self.flipped)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Membership:
+    """Whether a network is in the fiber: True, False, or None for undecided; true or false in conditions."""
+
+    contained: bool | None
+    reason: str
+    verdict: Verdict | None = field(default=None, repr=False)
+
+    def __bool__(self) -> bool:
+        return self.contained is True
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        verdict = None if self.verdict is None else self.verdict.to_dict()
+        return {"contained": self.contained, "reason": self.reason, "verdict": verdict}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FiberPath:
+    """A path inside the fiber: ``path(0)`` is the network itself, ``path(1)`` the other one."""
+
+    at: Callable[[float], Network] = field(repr=False)
+    text: str
+
+    def __call__(self, s: float) -> Network:
+        if not 0 <= s <= 1:
+            raise InputError(f"s: expected a number from 0 to 1, got {s}")
+        return self.at(float(s))
+
+    def networks(self, count: int = 11) -> list[Network]:
+        """Equally spaced members along the path, ends included."""
+        if count < 2:
+            raise InputError(f"count: expected at least 2, got {count}")
+        return [self(s) for s in np.linspace(0, 1, count)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Connection:
+    """Whether two members of a fiber are joined inside it: True with a path, False if proven not, None if not known."""
+
+    connected: bool | None
+    path: FiberPath | None
+    reason: str

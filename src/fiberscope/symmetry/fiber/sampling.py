@@ -1,0 +1,169 @@
+"""Random members of a component of a fiber."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from fiberscope.network.network import Network
+from fiberscope.numerics.floats import FloatArray
+from fiberscope.symmetry.chains import with_arrays
+from fiberscope.symmetry.fiber.factorisations import first_factors, walk
+from fiberscope.symmetry.fiber.hidden import flip, lower_bound, translate
+from fiberscope.symmetry.fiber.one_layer import DEAD, LINEAR, OneLayer, rational_rank
+from fiberscope.symmetry.fiber.result import Component
+from fiberscope.symmetry.fiber.setting import Setting
+from fiberscope.symmetry.group import Symmetry
+from fiberscope.symmetry.rational import nearest
+
+STEPS = 60
+"""Steps of the walk over factorisations for one member."""
+
+Arrays = tuple[list[FloatArray], list[FloatArray]]
+
+
+def member(setting: Setting, component: Component, rng: np.random.Generator) -> Network:
+    """A random member of the component, permuted and rescaled."""
+    chain = setting.chain
+    arrays: Arrays = ([np.array(w) for w in chain.weights], [np.array(b) for b in chain.biases])
+    if component.kind == "translation":
+        arrays = _moved(setting, arrays, component.flipped, rng)
+    elif component.kind == "reflection":
+        arrays = reflected(arrays, setting.alive)
+    elif component.kind == "constant":
+        # no living neuron reads the first layer
+        arrays[0][0], arrays[1][0] = rng.normal(size=arrays[0][0].shape), rng.normal(size=arrays[1][0].shape)
+    elif component.kind == "known":
+        arrays = _known(setting, arrays, rng)
+    if setting.kind in ("one layer", "bottleneck") and component.kind != "known":
+        flipped = component.flipped if component.kind == "orientation" else ()
+        arrays = in_last_layer(arrays, setting.kind == "bottleneck", flipped, rng)
+    changed = with_arrays(chain, *arrays)
+    moved = setting.parts.joined(changed)
+    return Symmetry.random(chain.widths, rng, spread=2)(moved)
+
+
+def _moved(setting: Setting, arrays: Arrays, flipped: tuple[int, ...], rng: np.random.Generator) -> Arrays:
+    """Reflections of visible hyperplanes, and a random translation of the hidden one."""
+    i, alive = setting.hidden, setting.alive
+    assert i is not None
+    if flipped:
+        arrays = flip(*arrays, 0, i, flipped, alive[0])
+    bound = lower_bound(arrays[0][1][alive], arrays[1][1][alive], i)
+    t = bound - bound * float(rng.exponential(1.0))
+    moved = translate(*arrays, 0, i, _short(t))
+    dead = [j for j in range(len(arrays[1][1])) if j not in alive]
+    moved[1][1][dead] = arrays[1][1][dead]
+    return moved
+
+
+def _short(t: float) -> float:
+    """A number of few bits near ``t``, so that moving a bias by it rounds little or nothing."""
+    m, e = np.frexp(t)
+    return float(np.ldexp(np.round(m * 256), int(e) - 8))
+
+
+def reflected(arrays: Arrays, alive: list[int]) -> Arrays:
+    """The mirror image for one first-layer neuron whose readers all have signs ``(-, +)``.
+
+    The function of ``z = w x + b`` is constant on both sides of ``[0, T]``; read from the other end it has the same
+    form, with the breaks at ``T - t_j``, and at ``T`` what was at 0.
+    """
+    weights, biases = [np.array(w) for w in arrays[0]], [np.array(b) for b in arrays[1]]
+    slope, offset = -weights[1][alive, 0], biases[1][alive]
+    out = weights[2][:, alive]
+    breaks = offset / slope
+    last = int(breaks.argmax())
+    reach = float(breaks[last])
+    biases[2] = biases[2] + out @ offset
+    total = out @ slope
+    weights[0], biases[0] = -weights[0], reach - biases[0]
+    mirrored = slope * (reach - breaks)
+    mirrored[last] = offset[last]
+    biases[1][alive] = mirrored
+    weights[2][:, alive[last]] = -total / slope[last]
+    return weights, biases
+
+
+def in_last_layer(arrays: Arrays, orthant: bool, flipped: tuple[int, ...], rng: np.random.Generator) -> Arrays:
+    """Another member of the set of Definition 22 with the given neurons reversed."""
+    weights, biases = [np.array(w) for w in arrays[0]], [np.array(b) for b in arrays[1]]
+    layer = OneLayer(weights[-2], biases[-2], weights[-1], biases[-1], orthant)
+    W, b, V, c = (np.array(x) for x in (layer.W, layer.b, layer.V, layer.c))
+    linear = layer.where(LINEAR)
+    T = list(flipped)
+    if orthant and linear:
+        A = layer.linear_part(T)
+        start = (V[:, linear], W[linear])
+        if T:
+            start = first_factors(nearest(A), len(linear), rational_rank(A))
+        new_V, new_W = walk(*start, STEPS * len(linear), rng)
+        new_b = rng.exponential(1.0, len(linear))
+        c = c + V[:, linear] @ b[linear] - new_V @ new_b
+        V[:, linear], W[linear], b[linear] = new_V, new_W, new_b
+    elif linear:  # constants
+        new_b = rng.exponential(1.0, len(linear))
+        c = c + V[:, linear] @ (b[linear] - new_b)
+        b[linear] = new_b
+    c = c + V[:, T] @ b[T]
+    W[T], b[T] = -W[T], -b[T]
+    _free_dead(layer, W, b, V, rng)
+    _free_shares(layer, W, b, V, rng)
+    weights[-2], biases[-2], weights[-1], biases[-1] = W, b, V, c
+    return weights, biases
+
+
+def _free_dead(layer: OneLayer, W: Any, b: Any, V: Any, rng: np.random.Generator) -> None:
+    dead = layer.where(DEAD)
+    if layer.orthant:
+        W[dead] = -rng.exponential(1.0, (len(dead), layer.d))
+    b[dead] = -rng.exponential(1.0, len(dead))
+    V[:, dead] = rng.normal(size=(layer.m, len(dead)))
+
+
+def _free_shares(layer: OneLayer, W: Any, b: Any, V: Any, rng: np.random.Generator) -> None:
+    """Neurons on one hyperplane with one orientation share their weight anew; invisible single ones move freely."""
+    for plane in layer.hyperplanes:
+        if len(plane.neurons) == 1 and not plane.visible:
+            i = plane.neurons[0]
+            row = rng.normal(size=layer.d + 1)
+            row[0], row[-1] = abs(row[0]), -abs(row[-1])  # stays nonlinear
+            W[i], b[i] = row[:-1], row[-1]
+        for side in (True, False):
+            same = [i for i, along in zip(plane.neurons, plane.along, strict=True) if along is side]
+            for i, j in itertools.pairwise(same):
+                k = int(np.abs(layer.rows[i]).argmax())
+                ratio = layer.rows[i, k] / layer.rows[j, k]
+                change = np.round(rng.normal(size=layer.m) * 16) / 16
+                V[:, i] += change
+                V[:, j] -= change * ratio
+
+
+def _known(setting: Setting, arrays: Arrays, rng: np.random.Generator) -> Arrays:
+    """Known symmetries of a network outside the theorems: dead rows stay dead, hidden hyperplanes move."""
+    weights, biases = [np.array(w) for w in arrays[0]], [np.array(b) for b in arrays[1]]
+    for found in setting.symmetries:
+        layer, i = found.layer - 1, found.neurons[0]
+        if found.kind == "dead":
+            weights[layer + 1][:, i] = rng.normal(size=weights[layer + 1].shape[0])
+            biases[layer][i] = -rng.exponential(1.0)
+    for found in setting.symmetries:
+        layer, i = found.layer - 1, found.neurons[0]
+        if found.kind == "hidden":
+            view = OneLayer(weights[layer + 1], biases[layer + 1], weights[layer + 2], biases[layer + 2], True)
+            alive = [j for j in range(view.n) if view.roles[j] != DEAD]
+            if not alive or not _hides(view, alive, i):
+                continue
+            bound = lower_bound(view.W[alive], view.b[alive], i)
+            dead = [j for j in range(view.n) if view.roles[j] == DEAD]
+            kept = biases[layer + 1][dead].copy()
+            weights, biases = translate(weights, biases, layer, i, _short(bound - bound * float(rng.exponential(1.0))))
+            biases[layer + 1][dead] = kept
+    return weights, biases
+
+
+def _hides(view: OneLayer, alive: list[int], i: int) -> bool:
+    others = np.delete(view.W[alive], i, axis=1)
+    return bool((view.W[alive, i] > 0).all() and (others < 0).all() and (view.b[alive] < 0).all())

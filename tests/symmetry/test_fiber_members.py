@@ -1,0 +1,240 @@
+"""Members of fibers: the same function, decided membership, paths inside."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from fiber_cases import magnitude, tail, with_signs, worst_difference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fiberscope.errors import InputError
+from fiberscope.network.network import Network
+from fiberscope.symmetry.fiber.bottleneck import transport
+from fiberscope.symmetry.fiber.fibers import fiber
+from fiberscope.symmetry.fiber.hidden import flip, flip_matrix, hidden_hyperplane, hiding, lower_bound, translate
+from fiberscope.symmetry.group import Symmetry
+from fiberscope.testing.assertions import assert_same_function
+from fiberscope.testing.strategies import chains
+
+LIMIT = 1e-10
+
+
+@st.composite
+def bottlenecks(draw):
+    """Sign patterns of all kinds: free ones, hidden hyperplanes, linear and dead rows."""
+    n1, n2, m = draw(st.integers(1, 3)), draw(st.integers(1, 4)), draw(st.integers(1, 3))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    signs = rng.choice([-1, 1], (n2, n1 + 1))
+    kind = draw(st.sampled_from(["any", "hidden", "linear", "dead", "mirror"]))
+    if kind == "hidden":
+        signs[:] = -1
+        signs[:, rng.integers(n1)] = 1
+    elif kind == "linear":
+        signs[: max(1, n2 // 2)] = 1
+    elif kind == "dead":
+        signs[0] = -1
+    elif kind == "mirror":
+        signs[:, :-1], signs[:, -1] = -1, 1
+    return with_signs(n1 + draw(st.integers(0, 1)), signs, m, rng)
+
+
+@given(bottlenecks(), st.integers(0, 1000))
+@settings(max_examples=60, deadline=None)
+def test_members_are_the_same_function(net, seed):
+    found = fiber(net)
+    assert found.dimension == found.identifiability.fiber_dimension
+    for other in found.sample(3, seed):
+        assert other.widths == net.widths
+        assert worst_difference(net, other, 300) < LIMIT
+
+
+@given(chains(max_width=3), st.integers(0, 1000))
+@settings(max_examples=60, deadline=None)
+def test_members_of_degenerate_networks_are_the_same_function(net, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(200, net.in_size)) * 2.0 ** rng.integers(-3, 4, (200, 1))
+    for other in fiber(net).sample(2, seed):
+        scale = magnitude(net, X) + magnitude(other, X) + 1e-300
+        assert (np.abs(net(X) - other(X)) / scale).max() < LIMIT
+
+
+def test_ten_thousand_inputs_on_every_kind():
+    for signs in ([[1, -1, -1]], [[1, -1, -1]] * 2, [[1, 1, 1], [1, -1, 1]], [[-1, -1, -1], [1, -1, 1]]):
+        net = with_signs(3, signs, 2, 5)
+        for other in fiber(net).sample(3, 1):
+            assert worst_difference(net, other, 5000) < LIMIT
+
+
+def test_dyadic_translations_and_flips_are_exact():
+    rng = np.random.default_rng(0)
+    W1, b1 = rng.integers(-8, 9, (3, 3)) / 4, rng.integers(-8, 9, 3) / 4
+    net = Network([W1, [[1.0, -2.0, -0.5]], [[3.0]]], [b1, [-2.0], [0.25]])
+    X = rng.integers(-64, 65, (200, 3)) / 8
+    for S in ((), (1,), (2,), (1, 2)):
+        other = Network(*translate(*flip(net.weights, net.biases, 0, 0, S), 0, 0, 1.75))
+        assert_same_function(net, other, X)
+        assert_same_function(net, Network(*translate(net.weights, net.biases, 0, 0, -1.99)), X)
+
+
+def test_translation_beyond_its_bound_changes_the_function():
+    net = with_signs(3, [[1, -1, -1], [1, -1, -1]], 1, 3)
+    bound = lower_bound(net.weights[1], net.biases[1], 0)
+    assert bound < 0
+    just = Network(*translate(net.weights, net.biases, 0, 0, 0.99 * bound))
+    beyond = Network(*translate(net.weights, net.biases, 0, 0, 1.5 * bound))
+    assert worst_difference(net, just) < LIMIT < 1e-4 < worst_difference(net, beyond)
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_flip_group_law(n):
+    others = range(1, n)
+    sets = [S for k in range(n) for S in itertools.combinations(others, k)]
+    for S, T in itertools.product(sets, sets):
+        both = tuple(sorted(set(S) ^ set(T)))
+        np.testing.assert_array_equal(flip_matrix(n, 0, S) @ flip_matrix(n, 0, T), flip_matrix(n, 0, both))
+    with pytest.raises(InputError, match="flips"):
+        flip_matrix(n, 0, [0])
+
+
+def test_hiding_needs_strict_signs():
+    W = np.array([[1.0, -1.0], [2.0, -3.0]])
+    assert hidden_hyperplane(W, np.array([-1.0, -1.0])) == 0
+    assert hidden_hyperplane(W, np.array([-1.0, 0.0])) is None
+    assert hidden_hyperplane(W * [[1, 1], [-1, -1]], np.array([-1.0, -1.0])) is None
+    assert hidden_hyperplane(W[:0], np.zeros(0)) is None
+    assert hiding(np.array([[1.0, 0.0]]), np.array([-1.0])).tolist() == [[False, False]]
+
+
+def test_components_of_the_single_neuron_case():
+    net = with_signs(4, [[-1, 1, -1, -1]], 1, 0)
+    found = fiber(net)
+    assert [c.flipped for c in found.components] == [(), (0,), (2,), (0, 2)]
+    assert found.complete and found.dimension == 1
+    assert len(fiber(with_signs(4, [[-1, 1, -1, -1]] * 2, 1, 0)).components) == 1
+    # a dead row comes off first: the single-neuron case again, but no longer minimal
+    dead = fiber(with_signs(4, [[-1, 1, -1, -1], [-1, -1, -1, -1]], 1, 0))
+    assert len(dead.components) == 4 and not dead.complete and dead.dimension == 1 + 3 + 1
+
+
+@pytest.mark.parametrize("signs", [[[1, -1, -1, -1]], [[1, -1, -1, -1]] * 3, [[1, -1, -1, 1], [1, 1, -1, -1]]])
+def test_contains_members_and_not_others(signs):
+    net = with_signs(5, signs, 2, 2)
+    found = fiber(net)
+    for other in found.sample(4, 3):
+        assert found.contains(other).contained is True
+    weights = [w.copy() for w in net.weights]
+    weights[1][0, 0] *= 1.01
+    assert found.contains(Network(weights, net.biases)).contained is False
+    small = found.contains(Network.random((5, 2, 1, 2), 0))
+    assert small.contained is False and "architecture" in small.reason
+    with pytest.raises(InputError, match="Network"):
+        found.contains("other")
+
+
+def test_transport_reads_flips_and_translation():
+    net = with_signs(5, [[1, -1, -1, -1]], 1, 0)
+    moved = translate(*flip(net.weights, net.biases, 0, 0, (1, 2)), 0, 0, 0.5)
+    other = Symmetry.random(net.widths, 1)(Network(*moved))
+    found = transport(net, other)
+    assert found is not None and found.flips == (1, 2) and found.t == pytest.approx(0.5) and found.verdict.equal
+    assert (
+        transport(net, with_signs(5, [[1, -1, -1, -1]], 1, 9)) is None
+        or not transport(net, with_signs(5, [[1, -1, -1, -1]], 1, 9)).verdict.equal
+    )
+
+
+def test_a_member_that_is_not_generic_is_contained():
+    """x1 - x2 + relu(x1-2 x2+.3) = relu(y) - relu(-y) + .7 + relu(x1-2 x2+.3), y = x1-x2-.7, on the orthant."""
+    net = tail([[1, 0], [0, 1], [1, -2]], [0, 0, 0.3], [[1, -1, 1]], [0.0])
+    other = tail([[1, -1], [-1, 1], [1, -2]], [-0.7, 0.7, 0.3], [[1, -1, 1]], [0.7])
+    assert fiber(net).contains(other).contained is True
+
+
+def check_path(net, other, path):
+    assert path is not None
+    members = path.networks(9)
+    for place, target in ((0, net), (-1, other)):
+        for mine, theirs in zip(members[place].weights, target.weights, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-8, atol=1e-8)
+    for one in members:
+        assert worst_difference(net, one, 300) < 1e-8
+    steps = [
+        max(np.abs(a - b).max() for a, b in zip(p.weights, q.weights, strict=True))
+        for p, q in itertools.pairwise(path.networks(65))
+    ]
+    assert max(steps) < 2.0  # no jump
+
+
+def test_paths_along_rescalings_translations_and_linear_blocks():
+    rescaled = with_signs(3, [[1, -1, 1], [-1, 1, 1]], 1, 0)
+    scale = Symmetry([np.arange(2), np.arange(2)], [[2.0, 0.5], [4.0, 1.0]])
+    check_path(rescaled, scale(rescaled), fiber(rescaled).path(scale(rescaled)))
+
+    hidden = with_signs(3, [[1, -1, -1], [1, -1, -1]], 1, 0)
+    moved = scale(Network(*translate(hidden.weights, hidden.biases, 0, 0, 0.75)))
+    check_path(hidden, moved, fiber(hidden).path(moved))
+
+    linear = with_signs(3, [[1, 1, 1], [1, 1, 1], [1, -1, 1]], 2, 0)
+    weights, biases = [w.copy() for w in linear.weights], [b.copy() for b in linear.biases]
+    M = np.array([[1.0, 0.5], [0.25, 1.0]])
+    weights[1][:2], weights[2][:, :2] = M @ weights[1][:2], weights[2][:, :2] @ np.linalg.inv(M)
+    biases[1][:2] = M @ biases[1][:2]
+    mixed = Network(weights, biases)
+    check_path(linear, mixed, fiber(linear).path(mixed))
+
+
+def test_what_is_known_where_there_is_no_path():
+    net = Network.random((2, 3, 1), 0)
+    swapped = Symmetry([[1, 0, 2]], [np.ones(3)])(net)
+    found = fiber(net).connection(swapped)
+    assert found.connected is False and found.path is None and "permutation" in found.reason
+    flipped = with_signs(3, [[1, -1, -1]], 1, 0)
+    other = Network(*flip(flipped.weights, flipped.biases, 0, 0, (1,)))
+    answer = fiber(flipped).connection(other)
+    assert answer.path is None and "reflection" in answer.reason
+    stranger = fiber(net).connection(Network.random((2, 3, 1), 1))
+    assert stranger.connected is False and "not a member" in stranger.reason
+    with pytest.raises(InputError, match="from 0 to 1"):
+        fiber(net).path(net)(2.0)
+
+
+def test_orientations_of_linear_blocks_are_sampled():
+    net = with_signs(3, [[1, 1, 1], [1, 1, 1], [1, -1, 1]], 2, 0)  # ell = d = 2: every orientation
+    found = fiber(net)
+    assert [c.flipped for c in found.components] == [(), (2,)] and found.complete
+    reversed_rows = sum(((m.weights[1] > 0).sum(axis=1) == 1).sum() for m in found.sample(6, 0))
+    assert reversed_rows == 6
+    assert found.dimension == 4
+
+
+def test_outside_the_theorems_known_symmetries_are_sampled():
+    rng = np.random.default_rng(0)
+    net = Network(
+        [
+            rng.normal(size=(3, 2)),
+            [[1.0, -2.0, -1.0], [3.0, -1.0, -1.0]],
+            [[1.0, -1.0], [-1.0, 2.0]],
+            rng.normal(size=(1, 2)),
+        ],
+        [rng.normal(size=3), [-1.0, -0.5], [0.5, 0.25], [0.0]],
+    )
+    found = fiber(net)
+    assert found.dimension is None and not found.complete and found.components[0].dimension == 1
+    before = net.biases[1] / np.abs(net.weights[1]).max(axis=1)
+    for other in found.sample(3, 0):
+        assert worst_difference(net, other) < LIMIT
+        after = np.sort(other.biases[1] / np.abs(other.weights[1]).max(axis=1))
+        assert np.abs(after - np.sort(before)).max() > 1e-3
+
+
+def test_samples_need_a_count_and_follow_their_seed():
+    found = fiber(with_signs(3, [[1, 1, 1], [1, -1, 1]], 1, 0))
+    a, b = found.sample(2, 7), found.sample(2, 7)
+    assert all((x == y).all() for p, q in zip(a, b, strict=True) for x, y in zip(p.weights, q.weights, strict=True))
+    assert found.sample(0) == [] and "component" in repr(found)
+    assert found.to_dict()["components"][0]["theorem"]
+    with pytest.raises(InputError, match="count"):
+        found.sample(-1)
