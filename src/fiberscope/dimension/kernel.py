@@ -21,6 +21,7 @@ from fiberscope.errors import InputError, TooLargeError
 from fiberscope.network.network import Network
 from fiberscope.network.operators import Dense
 from fiberscope.numerics.arrays import batch, real_array
+from fiberscope.numerics.cutoffs import SYMMETRY
 from fiberscope.numerics.floats import BoolArray, FloatArray
 
 _STRIP_BYTES = 1 << 18
@@ -310,7 +311,7 @@ def effective_rank(K: Any) -> float:
         raise InputError(f"K: expected a square matrix, got shape {matrix.shape}")
     scale = float(np.abs(matrix).max())
     # Float32 kernels come in too; their two halves differ by more than float64 would allow.
-    if not np.allclose(matrix, matrix.T, rtol=1e-4, atol=1e-5 * scale):
+    if not np.allclose(matrix, matrix.T, rtol=SYMMETRY[0], atol=SYMMETRY[1] * scale):
         raise InputError("K: expected a symmetric matrix (the tangent kernel of one batch with itself)")
     return spectral_rank(np.asarray(np.linalg.eigvalsh(matrix), dtype=np.float64))
 

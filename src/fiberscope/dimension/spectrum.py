@@ -19,6 +19,7 @@ from fiberscope.dimension.tangent import TangentMap, kernel_diagonal
 from fiberscope.errors import InputError
 from fiberscope.network.network import Network, Seed
 from fiberscope.numerics.arrays import batch
+from fiberscope.numerics.cutoffs import LANCZOS
 from fiberscope.numerics.floats import FloatArray
 
 Product = Callable[[FloatArray], FloatArray]
@@ -128,7 +129,7 @@ class Krylov:
         values, local = scipy.linalg.eigh_tridiagonal(self.diagonal, self.beside)
         top = np.argsort(values)[::-1][:count]
         # The residual of a Ritz pair is the remainder times the last entry; rounding adds a few units of the largest.
-        errors = self.remainder * np.abs(local[-1, top]) + 1e-14 * np.abs(values).max(initial=0.0)
+        errors = self.remainder * np.abs(local[-1, top]) + LANCZOS * np.abs(values).max(initial=0.0)
         return np.asarray(values[top], dtype=np.float64), np.asarray(local[:, top].T @ self.basis), np.asarray(errors)
 
 
@@ -151,7 +152,7 @@ def lanczos(product: Product, start: FloatArray, steps: int) -> Krylov:
         remainder = float(np.linalg.norm(image))
         if k + 1 == steps:
             break
-        if remainder <= 1e-14 * max(np.abs(diagonal)):
+        if remainder <= LANCZOS * max(np.abs(diagonal)):
             # An invariant subspace: go on beside it, where further copies of multiple eigenvalues are.
             image = rng.normal(size=len(start))
             for _ in range(2):

@@ -31,13 +31,11 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear
 from fiberscope.network.run import step
 from fiberscope.numerics.arithmetic import Bounded, BoundedArithmetic
+from fiberscope.numerics.cutoffs import COORDINATE_ERROR
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, U, gamma, round_up
 
 Progress = Callable[[int, int, str], Any]
 """Called as ``progress(done, total, text)`` after every neuron; may raise ``KeyboardInterrupt`` to stop."""
-
-COORDINATE_ERROR = 2.0**-20
-"""Vertices with a larger relative error bound get new coordinates, exactly; signs never depend on that."""
 
 
 def lattice_cells(net: Network, domain: Domain, progress: Progress | None = None, limit: int | None = None) -> Cells:

@@ -10,13 +10,12 @@ import numpy as np
 from fiberscope.errors import TooLargeError
 from fiberscope.geometry import lattice_kernels as kernels
 from fiberscope.geometry.cells import Incidence
-from fiberscope.geometry.lattice_exact import reduced
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.network.operators import Dense
 from fiberscope.numerics.arithmetic import Bounded, BoundedArithmetic, LinearMap
 from fiberscope.numerics.floats import FloatArray, IntArray, gamma, round_up
-from fiberscope.numerics.points import integer_rows
+from fiberscope.numerics.rows import proportional_rows
 
 BLOCK = 32
 """Neurons whose signs are kept in one machine word."""
@@ -108,26 +107,11 @@ def proportional(net: Network, node: PiecewiseLinear) -> dict[int, tuple[int, in
         return {}
     bias = np.zeros(affine.operator.out_size) if affine.offset is None else affine.offset
     rows = np.concatenate([affine.operator.coefficients, bias[:, None]], axis=1)
-    largest = np.abs(rows).argmax(axis=1)
-    pivot = rows[np.arange(len(rows)), largest]
-    with np.errstate(all="ignore"):
-        # Multiples of a row have almost the same key; a pair that the key misses only costs time.
-        key = np.nan_to_num(rows / pivot[:, None]) @ np.cos(np.arange(rows.shape[1]))
-    order = np.argsort(key)
-    near = np.diff(key[order]) < 1e-9
-    suspects = np.union1d(order[:-1][near], order[1:][near])
-    first: dict[tuple[int, ...], tuple[int, int]] = {}
-    copies: dict[int, tuple[int, int]] = {}
-    for j in suspects.tolist():
-        row = reduced(tuple(int(x) for x in integer_rows(rows[j])))
-        lead = next((x for x in row if x), 0)
-        if lead == 0 or node.linear[j]:
-            continue
-        sign = 1 if lead > 0 else -1
-        original, its_sign = first.setdefault(tuple(sign * x for x in row), (j, sign))
-        if original != j:
-            copies[j] = (original, sign * its_sign)
-    return copies
+    rows[node.linear] = 0.0
+    leads = np.sign(rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)]).astype(np.int64)
+    return {
+        copy: (group[0], int(leads[copy] * leads[group[0]])) for group in proportional_rows(rows) for copy in group[1:]
+    }
 
 
 class HomogeneousBounds(BoundedArithmetic):

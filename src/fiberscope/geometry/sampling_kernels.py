@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.geometry.traversal_kernels import ABSENT, FACET, NOISE, OPEN, UNASKED, by_box, compiled, decide
+from fiberscope.geometry.traversal_kernels import ABSENT, FACET, OPEN, UNASKED, by_box, compiled, decide
+from fiberscope.numerics.cutoffs import NOISE
 from fiberscope.numerics.floats import TINY, U
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from fiberscope.numerics.cutoffs import NOISE, PIVOT, STRICT
 from fiberscope.numerics.floats import TINY, gamma
 
 compiled = numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -28,10 +29,6 @@ OFF, WANTED, SKIP = 0, 1, 2
 
 ABSENT, FACET, OPEN, UNASKED = 0, 1, 2, 3
 """Of a row that comes out: proven not to be a facet, proven to be one, undecided, not asked."""
-
-_PIVOT = 1e-10  # coefficients below this, relative to their row, are no pivots; only proposals depend on it
-_STRICT = 1e-9  # one row is crossed before another if their steps differ by more than this; again a proposal
-NOISE = 1e-13  # and by more than this part of the domain's size
 
 
 @compiled
@@ -60,10 +57,10 @@ def _entering(M: Any, free: Any, i: int) -> Any:
     top = 0.0
     for j in range(n):
         top = max(top, abs(M[j, i]))
-    best, rate, direction = -1, _PIVOT * top, 1.0
+    best, rate, direction = -1, PIVOT * top, 1.0
     for j in range(n):
         value = M[j, i]
-        if free[j] < 0 and abs(value) > _PIVOT * top:
+        if free[j] < 0 and abs(value) > PIVOT * top:
             if best < 0 or free[best] >= 0 or abs(value) > rate:
                 best, rate, direction = j, abs(value), (-1.0 if value > 0 else 1.0)
         elif -value > rate and (best < 0 or free[best] >= 0):
@@ -78,7 +75,7 @@ def _first_two(M: Any, m: int, e: int, direction: float, i: int) -> Any:
     k1, t1, t2 = -1, np.inf, np.inf
     for k in range(m):
         rate = -direction * column[k]
-        if rate > _PIVOT and k != i:
+        if rate > PIVOT and k != i:
             t = max(values[k], 0.0) / rate
             if t < t1:
                 t2 = t1
@@ -99,7 +96,7 @@ def _beyond(M: Any, m: int, e: int, direction: float, t1: float, t2: float, out:
 
 @compiled
 def _strictly(t1: float, t2: float, noise: float) -> bool:
-    return t2 - t1 > _STRICT * t1 + noise and t1 < np.inf
+    return t2 - t1 > STRICT * t1 + noise and t1 < np.inf
 
 
 @compiled

@@ -1,0 +1,25 @@
+"""Numbers on which no answer depends, only how soon it is found or how an approximation is described.
+
+A proof never rests on these: what they let through is checked, and what they keep back is decided in another way.
+"""
+
+from __future__ import annotations
+
+PIVOT = 1e-10
+"""Simplex proposals: coefficients below this part of their row are no pivots."""
+
+STRICT = 1e-9
+"""Simplex proposals: one row is crossed before another if their steps differ by more than this."""
+
+NOISE = 1e-13
+"""Simplex proposals: a step shorter than this part of the domain's size is taken for rounding."""
+
+COORDINATE_ERROR = 2.0**-20
+"""Vertices with a larger relative error bound get new coordinates, exactly; signs never depend on that."""
+
+LANCZOS = 1e-14
+"""Part of the largest value that rounding leaves in a Lanczos recurrence: below it, a remainder is a zero."""
+
+SYMMETRY = (1e-4, 1e-5)
+"""Relative and absolute (to the largest entry) difference of the two halves of a matrix that is called symmetric;
+wide enough for kernels that were computed in float32."""
