@@ -148,8 +148,7 @@ def _special(setting: Setting, found: Identifiability) -> list[Component] | None
         if len(others) > ORIENTATIONS:
             text = f"translations; 2^{len(others)} reflections are not listed"
             return [Component("translation", _HIDDEN, False, size, (), text)]
-        text = "translations after the reflection A_S"
-        return [Component("translation", _HIDDEN, complete, size, S, text) for S in _subsets(others)]
+        return [Component("translation", _HIDDEN, complete, size, S, _reflection_text(S)) for S in _subsets(others)]
     if setting.reflects:
         theorem = "three-layer network with one first-layer neuron: mirror image"
         return [
@@ -157,6 +156,11 @@ def _special(setting: Setting, found: Identifiability) -> list[Component] | None
             Component("reflection", theorem, False, size, (), "the first neuron reflected"),
         ]
     return None
+
+
+def _reflection_text(S: tuple[int, ...]) -> str:
+    moved = "translations of the hidden hyperplane"
+    return f"{moved}, neurons {', '.join(map(str, S))} of layer 1 reflected" if S else moved
 
 
 def _subsets(items: list[int]) -> list[tuple[int, ...]]:

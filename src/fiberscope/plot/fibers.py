@@ -1,0 +1,76 @@
+"""Members of a fiber side by side: the parameters move, the function does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fiberscope.errors import InputError
+from fiberscope.geometry.domains import Box
+from fiberscope.network.network import Network
+from fiberscope.numerics.floats import FloatArray
+from fiberscope.plot.functions import function
+from fiberscope.plot.style import ACCENT, INK, LAYERS, house_style
+
+
+def fiber(members: Sequence[Network], box: Box, *, output: int = 0, resolution: int = 200) -> list[list[Axes]]:
+    """Small multiples of members of a fiber: above the function with the first-layer hyperplanes, below the parameters.
+
+    Parameters
+    ----------
+    members
+        Chains of one architecture with two inputs, for instance ``fs.fiber(net).sample(5, 0)`` or
+        ``fs.fiber(net).path(other).networks(5)``.
+    box
+        Where the function is drawn.
+
+    Returns
+    -------
+    The axes, one list per row; all of one figure, which :func:`fiberscope.plot.save_figure` writes.
+    """
+    nets = list(members)
+    if not nets or not all(n.is_chain and n.in_size == 2 and n.widths == nets[0].widths for n in nets):
+        raise InputError("plot: expected one or more chains of one architecture with 2 inputs")
+    vectors = [_parameters(n) for n in nets]
+    reach = max(float(np.abs(v).max(initial=0.0)) for v, _ in vectors) or 1.0
+    with house_style():
+        figure = Figure(figsize=(2.6 * len(nets) + 0.6, 4.2), layout="constrained")
+        grid = figure.subplots(2, len(nets), squeeze=False, height_ratios=[2.0, 1.0])
+        for column, (net, (values, layer)) in enumerate(zip(nets, vectors, strict=True)):
+            above, below = grid[0, column], grid[1, column]
+            function(net, box, output=output, resolution=resolution, ax=above)
+            _hyperplanes(net, box, above)
+            below.bar(np.arange(len(values)), values, color=[LAYERS[k % len(LAYERS)] for k in layer], width=0.85)
+            below.axhline(0.0, color=INK, linewidth=0.6)
+            below.set_ylim(-1.05 * reach, 1.05 * reach)
+            below.set_xticks([])
+            above.set_xticks([])
+            above.set_yticks([])
+            if column:
+                below.set_yticks([])
+        grid[0, 0].set_ylabel("function")
+        grid[1, 0].set_ylabel("parameters")
+    return [list(grid[0]), list(grid[1])]
+
+
+def _parameters(net: Network) -> tuple[FloatArray, list[int]]:
+    """All numbers of a chain, and the layer of each."""
+    parts = [np.column_stack([w, b]).ravel() for w, b in zip(net.weights, net.biases, strict=True)]
+    return np.concatenate(parts), [k for k, part in enumerate(parts) for _ in part]
+
+
+def _hyperplanes(net: Network, box: Box, ax: Axes) -> None:
+    """The lines of the first layer, where they meet the box."""
+    size = float(np.abs(np.concatenate([box.low, box.high])).max()) * 4
+    for w, b in zip(net.weights[0], net.biases[0], strict=True):
+        norm = float(w @ w)
+        if norm == 0:
+            continue
+        foot, along = -b * w / norm, np.array([-w[1], w[0]]) / np.sqrt(norm)
+        ends = np.stack([foot - size * along, foot + size * along])
+        ax.plot(ends[:, 0], ends[:, 1], color=ACCENT, linewidth=1.1, linestyle="dashed")
+    ax.set_xlim(box.low[0], box.high[0])
+    ax.set_ylim(box.low[1], box.high[1])
