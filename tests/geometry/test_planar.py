@@ -17,6 +17,7 @@ from fiberscope.geometry.cells import Cells
 from fiberscope.geometry.domains import Box, Plane, Polytope
 from fiberscope.geometry.planar import planar_cells, planar_count
 from fiberscope.geometry.planar_values import Tracked, affine, spectral_bound
+from fiberscope.geometry.regions import count_regions
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Convolution, Dense, Scale
@@ -492,6 +493,12 @@ def test_pieces_of_bounded_memory(monkeypatch):
     assert int(planar_count(net, SQUARE, progress=lambda *x: calls.append(x))) == whole
     assert calls
     assert int(planar_count(net, SQUARE, threads=2)) == whole
+    monkeypatch.undo()
+    shared = []
+    monkeypatch.setattr(planar, "_WORTH_THREADS", 2)  # a small mesh is shared out as well
+    assert int(planar_count(net, SQUARE, threads=2, progress=lambda *x: shared.append(x))) == whole
+    assert len(shared) == 16
+    assert count_regions(net, SQUARE, threads=2) == whole
     vanishing = Network(
         [[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, -1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0, 0.0], [0.0]]
     )

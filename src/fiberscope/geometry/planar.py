@@ -42,6 +42,9 @@ PlanarDomain = Box | Plane | Polytope
 _CHUNK_BYTES = 1 << 25
 """Counting goes on in pieces when the values of all vertices would need more than this."""
 
+_WORTH_THREADS = 1024
+"""With fewer polygons than that a mesh is not shared out among threads."""
+
 XY = -1
 """Key of the coordinates among the values of a mesh."""
 
@@ -240,6 +243,8 @@ class _Engine:
             return mesh.num_polygons
         width = int(np.diff(self.offsets)[switch:].max())
         pieces = min(mesh.num_polygons, -(-8 * width * mesh.num_vertices // _CHUNK_BYTES))
+        if threads > 1 and mesh.num_polygons >= _WORTH_THREADS:
+            pieces = max(pieces, 8 * threads)  # more pieces than threads: they differ in what is inside
         if pieces <= 1:
             return self._count_piece(mesh, switch, node, progress, threads)
         cuts = list(pairwise(np.linspace(0, mesh.num_polygons, pieces + 1).astype(np.int64).tolist()))

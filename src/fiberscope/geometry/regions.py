@@ -60,14 +60,20 @@ class NumRegions(int):
 
 
 def count_regions(
-    net: Network, domain: Domain, *, limit: int | None = None, seed: Seed = 0, progress: Progress | None = None
+    net: Network,
+    domain: Domain,
+    *,
+    limit: int | None = None,
+    seed: Seed = 0,
+    progress: Progress | None = None,
+    threads: int = 1,
 ) -> NumRegions:
     """How many regions a network has on a domain.
 
     In the plane polygons are counted; up to six dimensions vertices and edges suffice if the network is in general
     position, and all faces are built if it is not; above, regions are visited one by one. With a ``limit`` (then the
     regions are visited from a random one, by ``seed``, or built until there are more), or when interrupted, the answer
-    may be marked as incomplete.
+    may be marked as incomplete. In the plane, ``threads`` pieces are counted at a time.
 
     >>> count_regions(Network([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]]), Box.cube(2))
     4
@@ -75,7 +81,8 @@ def count_regions(
     check_dimension(net, domain)
     planar = isinstance(domain, Box | Plane) and domain.dimension == 2
     if planar and limit is None:
-        return NumRegions(int(planar_count(net, domain, progress=progress)), True, "planar")  # type: ignore[arg-type]
+        found = planar_count(net, domain, progress=progress, threads=threads)  # type: ignore[arg-type]
+        return NumRegions(int(found), True, "planar")
     if domain.dimension > LATTICE_DIMENSION:
         return _traversed(net, domain, limit, seed, progress)
     if limit is None and isinstance(domain, Box):
