@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from fiberscope.errors import InputError
 from fiberscope.network.network import Network
-from fiberscope.symmetry.fiber.bottleneck import transport
+from fiberscope.symmetry.equivalence.ladder import question_for
+from fiberscope.symmetry.fiber.bottleneck import by_bottleneck, transport
 from fiberscope.symmetry.fiber.fibers import fiber
 from fiberscope.symmetry.fiber.hidden import flip, flip_matrix, hidden_hyperplane, hiding, lower_bound, translate
 from fiberscope.symmetry.group import Symmetry
@@ -238,3 +239,41 @@ def test_samples_need_a_count_and_follow_their_seed():
     assert found.to_dict()["components"][0]["theorem"]
     with pytest.raises(InputError, match="count"):
         found.sample(-1)
+
+
+@pytest.mark.parametrize(
+    "signs", [[[1, -1, -1, -1]], [[1, -1, -1, -1]] * 3, [[1, -1, -1, 1], [1, 1, -1, -1], [1, 1, 1, 1]]]
+)
+def test_the_rung_of_the_ladder_proves_members_equal_and_nothing_else(signs):
+    net = with_signs(5, signs, 2, 4)
+    for other in fiber(net).sample(3, 0):
+        found = by_bottleneck(question_for(net, other, None, None, None, 0))
+        assert found is not None and found.equal is True and found.method == "bottleneck"
+        assert by_bottleneck(question_for(net, other, None, 0.0, None, 0)) is None  # rounds, so no exact proof
+    for layer in range(3):
+        weights = [w.copy() for w in net.weights]
+        weights[layer][0, 0] *= 1 + 1e-9
+        assert by_bottleneck(question_for(net, Network(weights, net.biases), None, None, None, 0)) is None
+
+
+def test_path_and_membership_of_a_bottleneck_beyond_three_inputs():
+    net = with_signs(6, [[1, -1, -1, -1]] * 2, 1, 1)
+    other = Network(*translate(net.weights, net.biases, 0, 0, 2.5))
+    found = fiber(net)
+    assert found.contains(other)
+    check_path(net, other, found.path(other))
+
+
+def test_shared_and_cancelling_hyperplanes_move_as_definition_22_says():
+    """Neurons 0 and 1 share a weight, 2 and 3 cancel, 4 is read by nobody: free are m, d + m and d parameters."""
+    W = [[1, -1, 2], [2, -2, 4], [-1, 1, 1], [-2, 2, 2], [3, -1, 1], [1, 2, -1]]
+    b = [0.5, 1, 0.25, 0.5, -1, 0.5]
+    V = np.array([[1, 1, 1, -0.5, 0, 2], [2, 1, -2, 1, 0, 1.0]])
+    net = tail(W, b, V, [0.5, -0.5])
+    found = fiber(net)
+    assert found.dimension == 2 + (3 + 2) + 3 and not found.complete
+    assert found.identifiability.identifiable is False
+    for other in found.sample(5, 0):
+        assert worst_difference(net, other) < 1e-13
+        moved = sorted(np.round(row / np.abs(row).max(), 6).tolist() for row in other.weights[1])
+        assert moved != sorted(np.round(np.divide(row, np.abs(row).max()), 6).tolist() for row in np.array(W))

@@ -10,7 +10,6 @@ import numpy as np
 
 from fiberscope.errors import InputError
 from fiberscope.network.network import Network, Seed
-from fiberscope.symmetry.fiber.bottleneck import membership
 from fiberscope.symmetry.fiber.identifiability import (
     AMONG,
     ORIENTATIONS,
@@ -19,6 +18,7 @@ from fiberscope.symmetry.fiber.identifiability import (
     identifiability,
     silent_flips,
 )
+from fiberscope.symmetry.fiber.membership import membership
 from fiberscope.symmetry.fiber.one_layer import DEAD, LINEAR, NONLINEAR, nonnegative_rank
 from fiberscope.symmetry.fiber.paths import connect
 from fiberscope.symmetry.fiber.result import Component, Connection, FiberPath, Membership
@@ -191,7 +191,7 @@ def _oriented(setting: Setting, found: Identifiability) -> list[Component]:
                 kept.append(T)
     if layer.orthant:
         complete = complete and layer.d > 1 and not any("refuted" in a for a in found.assumptions)
-        complete = complete or (found.identifiable is True)
+    complete = complete or found.identifiable is True
     if not size and len(kept) == 1:
         name = _RIGID if layer.orthant else theorem
         return [Component("orbit", name, complete, 0, (), f"one orbit, {AMONG}" if layer.orthant else "one orbit")]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -81,8 +80,3 @@ def flip(
     new_weights, new_biases = [np.array(w) for w in weights], [np.array(b) for b in biases]
     new_weights[layer], new_biases[layer] = A @ weights[layer], A @ biases[layer]
     return new_weights, new_biases
-
-
-def interval(W: FloatArray, b: FloatArray, i: int) -> dict[str, Any]:
-    """Plain data about a translation family."""
-    return {"neuron": i, "above": lower_bound(W, b, i)}

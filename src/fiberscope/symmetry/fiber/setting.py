@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from functools import cached_property
+from math import comb
 from typing import Any, Literal
 
+import flint
 import numpy as np
 
 from fiberscope.dimension.jacobian import check_parameters
@@ -15,6 +17,7 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.numerics.lp import Polyhedron
+from fiberscope.numerics.points import to_dyadic
 from fiberscope.numerics.rank import exact_rank
 from fiberscope.numerics.rows import proportional_rows
 from fiberscope.symmetry.chains import Split, slopes_of, split
@@ -23,8 +26,11 @@ from fiberscope.symmetry.fiber.one_layer import DEAD, LINEAR, OneLayer
 
 Kind = Literal["affine", "one layer", "bottleneck", "outside"]
 
-MINORS = 3000
+MINORS = 20_000
 """Square submatrices up to which all of them are looked at to show that a parameter is generic."""
+
+_CONE = 1024
+"""Entries of a weight matrix up to which linear programs look whether its image is a full orthant."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,8 +150,8 @@ def known_symmetries(chain: Network) -> list[KnownSymmetry]:
             chain.weights[layer], chain.biases[layer], chain.weights[layer + 1], chain.biases[layer + 1], layer > 0
         )
         found += _of_layer(view, layer + 1, full)
-        full = full and _full_image(view)
         if layer + 2 < len(chain.weights):
+            full = full and _full_image(view)
             found += _hidden_of(chain, layer, full)
     return found
 
@@ -198,9 +204,11 @@ def _hidden_of(chain: Network, layer: int, full: bool) -> list[KnownSymmetry]:
 
 
 def _full_image(view: OneLayer) -> bool:
-    """Whether the outputs of a layer are the whole orthant, given that its inputs are all of its domain."""
+    """Whether the outputs of a layer are shown to be the whole orthant, given that its inputs are all of its domain."""
     if not view.orthant:
         return bool(view.n <= view.d and exact_rank(view.W).rank == view.n)
+    if view.W.size > _CONE:
+        return False
     targets = [*np.eye(view.n), -view.b]
     return all(_in_cone(view.W, target) for target in targets)
 
@@ -220,13 +228,12 @@ def generic_minors(matrix: FloatArray) -> bool | None:
     m, n = matrix.shape
     if not (matrix != 0).all():
         return False
-    count = 0
+    if comb(m + n, m) - 1 > MINORS:  # sum over k of (m choose k) (n choose k)
+        return None
+    numbers = to_dyadic(matrix)[0].tolist()
     for k in range(2, min(m, n) + 1):
         for rows in itertools.combinations(range(m), k):
             for columns in itertools.combinations(range(n), k):
-                count += 1
-                if count > MINORS:
-                    return None
-                if exact_rank(matrix[np.ix_(rows, columns)]).rank < k:
+                if flint.fmpz_mat([[numbers[i][j] for j in columns] for i in rows]).det() == 0:
                     return False
     return True
