@@ -15,8 +15,10 @@ from fiberscope.geometry.domains import Box
 from fiberscope.geometry.genericity import genericity
 from fiberscope.network.network import Network
 from fiberscope.symmetry.domain_roles import domain_roles
+from fiberscope.symmetry.equivalence.ladder import equivalent
+from fiberscope.symmetry.fiber.identifiability import identifiability
 from fiberscope.symmetry.matching import same_up_to_symmetry
-from fiberscope.symmetry.non_local import lowest, non_localisable_network, sign_condition
+from fiberscope.symmetry.non_local import lowest, non_localisable_network
 
 WIDTHS = [(2, 2, 2, 1, 1), (3, 3, 2, 2, 1), (5, 4, 3, 6, 2)]
 
@@ -36,7 +38,7 @@ def exact_value(net: Network, x: list[Fraction]) -> list[Fraction]:
 def test_pairs_are_identifiable_and_the_whole_is_not(widths: tuple[int, ...], seed: int) -> None:
     found = non_localisable_network(widths, seed)
     for pair in found.pairs:
-        assert sign_condition(pair.weights[1], pair.biases[1]) == (True, ())
+        assert identifiability(pair).identifiable is True
     other = found.member(shift=0.25)
     assert not same_up_to_symmetry(found.network, other)
     X = np.random.default_rng(seed).normal(size=(100_000, widths[0])) * 20
@@ -94,14 +96,13 @@ def test_lowest_against_all_corners() -> None:
         assert np.isclose(lowest(weight, bias, bound), (corners @ weight.T + bias).min())
 
 
-def test_sign_condition_names_what_fails() -> None:
-    assert sign_condition(np.array([[-1.0, -1.0], [1.0, 1.0]]), np.array([-1.0, 1.0])) == (
-        False,
-        ("neuron 0 is dead", "neuron 1 is linear"),
-    )
-    assert "zero" in sign_condition(np.array([[0.0, -1.0]]), np.array([1.0]))[1][0]
-    # Two rows that hide different hyperplanes hide none together.
-    assert sign_condition(np.array([[1.0, -1.0], [-1.0, 1.0]]), np.array([-1.0, -1.0])) == (True, ())
+@pytest.mark.parametrize("widths", WIDTHS[:2], ids=str)
+def test_equality_is_proven_and_a_real_change_refuted(widths: tuple[int, ...]) -> None:
+    found = non_localisable_network(widths, seed=1)
+    other = found.member(shift=0.25)
+    assert equivalent(found.network, other, tolerance=0).equal is True
+    biases = [*other.biases[:3], other.biases[3] + 2.0**-10]
+    assert equivalent(found.network, Network(other.weights, biases), tolerance=0).equal is False
 
 
 def test_bad_input() -> None:

@@ -30,28 +30,6 @@ _GRID = 2.0**-10
 """Weights are multiples of this, so that a shift by multiples of it is exact: the same real function."""
 
 
-def sign_condition(weight: FloatArray, bias: FloatArray) -> tuple[bool, tuple[str, ...]]:
-    """Whether the rows of ``(W_2 | b_2)`` make a generic bottleneck network identifiable, and if not, why.
-
-    For widths ``n_0 >= n_1 >= 2``: no row is all negative (*dead*) or all positive (*linear*), and there is no column
-    ``i`` at which all rows are positive while they are negative elsewhere, bias included (*hidden*).
-
-    >>> sign_condition(np.array([[-1.0, -2.0]]), np.array([3.0]))
-    (True, ())
-    >>> sign_condition(np.array([[1.0, -2.0], [2.0, -1.0]]), np.array([-1.0, -2.0]))
-    (False, ('the hyperplane of first-layer neuron 0 is hidden',))
-    """
-    rows = np.column_stack([weight, bias])
-    reasons = [f"neuron {j} is dead" for j in np.flatnonzero((rows < 0).all(axis=1)).tolist()]
-    reasons += [f"neuron {j} is linear" for j in np.flatnonzero((rows > 0).all(axis=1)).tolist()]
-    for i in range(weight.shape[1]):
-        if (rows[:, i] > 0).all() and (np.delete(rows, i, axis=1) < 0).all():
-            reasons.append(f"the hyperplane of first-layer neuron {i} is hidden")
-    if (rows == 0).any():
-        reasons.append("a weight is zero: the parameter is not generic")
-    return not reasons, tuple(reasons)
-
-
 @dataclass(frozen=True, eq=False)
 class NonLocal:
     """A network made by :func:`non_localisable_network`.
@@ -150,8 +128,9 @@ def non_localisable_network(widths: Sequence[int] = (3, 3, 2, 2, 1), seed: int =
     Examples
     --------
     >>> found = non_localisable_network(seed=1)
-    >>> [sign_condition(pair.weights[1], pair.biases[1]) for pair in found.pairs]
-    [(True, ()), (True, ())]
+    >>> from fiberscope.symmetry.fiber.identifiability import identifiability
+    >>> [identifiability(pair).identifiable for pair in found.pairs]
+    [True, True]
     >>> other = found.member(shift=0.5)
     >>> X = np.random.default_rng(0).normal(size=(1000, 3)) * 10
     >>> bool(np.abs(found.network(X) - other(X)).max() < 1e-12)
