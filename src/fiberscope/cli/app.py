@@ -12,6 +12,7 @@ import fiberscope as fs
 from fiberscope.cli.canon import canon
 from fiberscope.cli.dimension import dimension_command
 from fiberscope.cli.equal import equal
+from fiberscope.cli.fiber import fiber
 from fiberscope.cli.inspect import inspect
 from fiberscope.cli.regions import regions
 from fiberscope.cli.reproduce import reproduce
@@ -36,6 +37,7 @@ app.command(no_args_is_help=True)(equal)
 app.command(no_args_is_help=True)(verify)
 app.command(no_args_is_help=True)(simplify)
 app.command(no_args_is_help=True)(canon)
+app.command(no_args_is_help=True)(fiber)
 app.command()(reproduce)
 app.command()(tour)
 

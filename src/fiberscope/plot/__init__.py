@@ -7,6 +7,7 @@ from typing import Any
 
 _NAMES = {
     "dependency_graph": "fold_sets",
+    "fiber": "fibers",
     "fold_set": "fold_sets",
     "function": "functions",
     "regions": "complexes",
