@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fiberscope.errors import InputError
-from fiberscope.geometry import planar
+from fiberscope.geometry import planar, planar_threads
 from fiberscope.geometry.cells import Cells
 from fiberscope.geometry.domains import Box, Plane, Polytope
 from fiberscope.geometry.planar import planar_cells, planar_count
@@ -507,6 +507,23 @@ def test_pieces_of_bounded_memory(monkeypatch):
     assert int(planar_count(vanishing, SQUARE, threads=3)) == 5
     with pytest.raises(InputError, match="threads"):
         planar_count(vanishing, SQUARE, threads=0)
+
+
+def test_blas_has_one_thread_inside_and_as_many_as_before_outside():
+    library = planar_threads._blas()
+    if library is None:
+        pytest.skip("this NumPy has another BLAS than the one of its wheels")
+    threads, before = library.scipy_openblas_get_num_threads64_, library.scipy_openblas_get_num_threads64_()
+    library.scipy_openblas_set_num_threads64_(2)
+    outside = threads()  # 1 where OpenBLAS was built or told to have no more
+    try:
+        with planar_threads.single_blas():
+            with planar_threads.single_blas():
+                assert threads() == 1
+            assert threads() == 1
+        assert threads() == outside
+    finally:
+        library.scipy_openblas_set_num_threads64_(before)
 
 
 def test_exact_arithmetic_alone_gives_the_same(monkeypatch):

@@ -28,6 +28,7 @@ from fiberscope.geometry.planar_arrange import Arrangement, Arranger
 from fiberscope.geometry.planar_build import build
 from fiberscope.geometry.planar_exact import Oracle, Stage, pool_signs, window_pairs
 from fiberscope.geometry.planar_mesh import Mesh, corner_values, first_mesh, merged, winner_signs
+from fiberscope.geometry.planar_threads import single_blas
 from fiberscope.geometry.planar_values import Tracked
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear, Switch
@@ -267,13 +268,14 @@ class _Engine:
             return worker._count_piece(mesh.part(*bounds), switch, node), worker.arranger
 
         pool = ThreadPoolExecutor(threads)
-        try:
-            for found, arranger in pool.map(piece, cuts):
-                self.arranger.by_float += arranger.by_float
-                self.arranger.by_exact += arranger.by_exact
-                yield found
-        finally:
-            pool.shutdown(cancel_futures=True)
+        with single_blas():
+            try:
+                for found, arranger in pool.map(piece, cuts):
+                    self.arranger.by_float += arranger.by_float
+                    self.arranger.by_exact += arranger.by_exact
+                    yield found
+            finally:
+                pool.shutdown(cancel_futures=True)
 
     def _count_piece(
         self, mesh: Mesh, switch: int, node: int, progress: Progress | None = None, threads: int = 1
