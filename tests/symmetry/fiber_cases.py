@@ -34,9 +34,12 @@ def magnitude(net, X):
 def points_for(net, count, seed=0):
     """Inputs that meet the regions of a bottleneck: the first preactivations are spread evenly."""
     rng = np.random.default_rng(seed)
-    z = rng.normal(size=(count, net.widths[1])) * 2.0 ** rng.integers(-3, 4, (count, 1))
-    x = (z - net.biases[0]) @ np.linalg.pinv(net.weights[0]).T
-    return np.concatenate([x, rng.normal(size=(count, net.in_size)) * 2.0 ** rng.integers(-2, 4, (count, 1))])
+    n0, n1 = net.widths[:2]
+    z = rng.normal(size=(count, n1)) * 2.0 ** rng.integers(-4, 4, (count, n1))
+    back = np.linalg.pinv(net.weights[0])
+    blind = rng.normal(size=(count, n0))  # directions that the first layer does not see
+    x = (z - net.biases[0]) @ back.T + blind - blind @ net.weights[0].T @ back.T
+    return np.concatenate([x, rng.normal(size=(count, n0)) * 2.0 ** rng.integers(-2, 4, (count, 1))])
 
 
 def worst_difference(a, b, count=500, seed=0):

@@ -277,3 +277,11 @@ def test_shared_and_cancelling_hyperplanes_move_as_definition_22_says():
         assert worst_difference(net, other) < 1e-13
         moved = sorted(np.round(row / np.abs(row).max(), 6).tolist() for row in other.weights[1])
         assert moved != sorted(np.round(np.divide(row, np.abs(row).max()), 6).tolist() for row in np.array(W))
+
+
+def test_no_random_translation_crosses_its_bound():
+    """Signs of the moved rows still hide the hyperplane, also for translations drawn close to the bound."""
+    net = with_signs(5, [[1, -1, -1, -1, -1]] * 5, 2, 1328)
+    for other in fiber(net).sample(400, 0):
+        assert hidden_hyperplane(other.weights[1], other.biases[1]) is not None
+    assert max(worst_difference(net, other, 200) for other in fiber(net).sample(100, 1)) < LIMIT

@@ -52,17 +52,19 @@ def _moved(setting: Setting, arrays: Arrays, flipped: tuple[int, ...], rng: np.r
     if flipped:
         arrays = flip(*arrays, 0, i, flipped, alive[0])
     bound = lower_bound(arrays[0][1][alive], arrays[1][1][alive], i)
-    t = bound - bound * float(rng.exponential(1.0))
-    moved = translate(*arrays, 0, i, _short(t))
+    moved = translate(*arrays, 0, i, _above(bound, rng))
     dead = [j for j in range(len(arrays[1][1])) if j not in alive]
     moved[1][1][dead] = arrays[1][1][dead]
     return moved
 
 
-def _short(t: float) -> float:
-    """A number of few bits near ``t``, so that moving a bias by it rounds little or nothing."""
+def _above(bound: float, rng: np.random.Generator) -> float:
+    """A random translation above a negative bound, of few bits so that moving a bias by it rounds little or nothing."""
+    t = bound - bound * max(float(rng.exponential(1.0)), 2.0**-10)
     m, e = np.frexp(t)
-    return float(np.ldexp(np.round(m * 256), int(e) - 8))
+    short = float(np.ldexp(np.round(m * 256), int(e) - 8))
+    # near the bound the short number may lie on the other side, where the function changes
+    return short if short > bound * (1 - 2.0**-12) else t
 
 
 def reflected(arrays: Arrays, alive: list[int]) -> Arrays:
@@ -161,7 +163,7 @@ def _known(setting: Setting, arrays: Arrays, rng: np.random.Generator) -> Arrays
             bound = lower_bound(view.W[alive], view.b[alive], i)
             dead = [j for j in range(view.n) if view.roles[j] == DEAD]
             kept = biases[layer + 1][dead].copy()
-            weights, biases = translate(weights, biases, layer, i, _short(bound - bound * float(rng.exponential(1.0))))
+            weights, biases = translate(weights, biases, layer, i, _above(bound, rng))
             biases[layer + 1][dead] = kept
     return weights, biases
 
