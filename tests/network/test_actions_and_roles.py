@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fiberscope as fs
+from fiberscope.network.nodes import Affine, PiecewiseLinear
+from fiberscope.network.operators import Dense
 from fiberscope.testing import CASES, assert_same_function, case, fraction_signs
 from fiberscope.testing.strategies import batches, chains
 
@@ -112,6 +114,17 @@ def test_weights_prove_a_dead_and_a_linear_neuron():
     assert found.linear.tolist() == [False, False, False, True, False]
     assert case("dead_layer").num_hidden == 11
     assert fs.structural_roles(case("dead_layer")).dead[6:].all()
+
+
+def test_a_negative_slope_makes_a_negative_value_positive():
+    nodes = [
+        Affine(0, Dense(np.zeros((1, 1))), np.array([-1.0])),
+        PiecewiseLinear(1, np.array([-1.0]), (1,)),
+        PiecewiseLinear(2, np.zeros(1), (1,)),
+    ]
+    net = fs.Network.from_nodes(nodes, (1,))
+    assert net([[5.0]]).item() == 1.0
+    assert not fs.structural_roles(net).dead.any()
 
 
 def test_a_bounded_leaky_neuron_is_linear_not_dead():

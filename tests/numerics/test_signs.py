@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fiberscope as fs
+from fiberscope.network.nodes import Affine, PiecewiseLinear
+from fiberscope.network.operators import Dense
 from fiberscope.network.run import run, switch_values
 from fiberscope.numerics.arithmetic import EXACT, BallArithmetic, BoundedArithmetic, ball_signs, balls
 from fiberscope.testing import CASES, fraction_signs, fraction_values
@@ -146,6 +148,33 @@ def test_underflow_is_not_taken_for_zero():
     net = fs.Network([[[1e-300]], [[1e-300]], [[1.0]]], [[0.0], [0.0], [0.0]])
     assert signs(net, [[1e-10]]).tolist() == [[1, 1]]
     assert signs(net, [[0.0]]).tolist() == [[0, 0]]
+
+
+def test_a_large_weight_on_a_subnormal_value_is_not_lost_in_the_bound():
+    weight = [[2.2501084333286362e294, -1.031698773988266e295, -1.4068107462989543e295]]
+    net = fs.Network([weight, [[1.0]]], [[0.0], [0.0]])
+    x = [1.5e-322, -3.1e-322, 2.5e-322]
+    assert signs(net, [x]).item() == fraction_signs(net, x).item() == 1
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_subnormal_values_and_huge_weights_agree_with_rational_arithmetic(seed):
+    rng = np.random.default_rng(seed)
+    weights = [rng.normal(size=(3, 3)) * 2.0 ** rng.integers(960, 980), rng.normal(size=(1, 3))]
+    net = fs.Network(weights, [np.zeros(3), np.zeros(1)])
+    x = rng.integers(-60, 60, 3) * 5e-324
+    assert np.array_equal(signs(net, [x]), oracle(net, [x]))
+
+
+def test_a_product_that_overflows_without_a_bias_proves_nothing():
+    nodes = [
+        Affine(0, Dense(np.array([[1.0, 1.0, -2.5]]))),
+        PiecewiseLinear(1, np.zeros(1), (1,)),
+        Affine(2, Dense(np.ones((1, 1)))),
+    ]
+    net = fs.Network.from_nodes(nodes, (3,))
+    assert signs(net, [[1e308, 1e308, 1e308]]).item() == -1
 
 
 def test_rows_of_zeros_are_decided_without_balls():

@@ -36,6 +36,7 @@ class Box:
     @classmethod
     def cube(cls, dimension: int, low: float = -1.0, high: float = 1.0) -> Box:
         """The box ``[low, high]^n``."""
+        _check_dimension(dimension, "box")
         return cls(np.full(dimension, float(low)), np.full(dimension, float(high)))
 
     @property
@@ -95,8 +96,13 @@ class Polytope:
         matrix, vector = real_array(A, "A", ndim=2), real_array(b, "b", ndim=1)
         if len(matrix) != len(vector) or matrix.shape[1] == 0:
             raise InputError(f"polytope: expected A (rows, n) and b (rows,), got {matrix.shape} and {vector.shape}")
-        object.__setattr__(self, "A", frozen(matrix))
-        object.__setattr__(self, "b", frozen(vector))
+        empty = ~matrix.any(axis=1)
+        if (vector[empty] < 0).any():
+            row = int(np.flatnonzero(empty & (vector < 0))[0])
+            raise InputError(f"polytope: row {row} says 0 <= {vector[row]:g}, so there is no point at all")
+        # A row of zeros with b >= 0 says nothing.
+        object.__setattr__(self, "A", frozen(matrix[~empty]))
+        object.__setattr__(self, "b", frozen(vector[~empty]))
 
     @property
     def dimension(self) -> int:
@@ -174,5 +180,5 @@ Domain = Box | Orthant | Space | Polytope | Plane
 
 
 def _check_dimension(n: int, name: str) -> None:
-    if int(n) != n or n < 1:
+    if not isinstance(n, int | np.integer) or n < 1:
         raise InputError(f"{name}: expected a positive dimension, got {n}")

@@ -99,7 +99,9 @@ def structural_roles(net: Network) -> Roles:
             high.append(np.where(positive, 1, np.where(negative, -1, 0)))
             low.append(np.where(negative, -1, np.where(positive, 1, 0)))
             clean = bool(((node.slopes == 0) | ~negative).all())
-            negative = negative & (node.slopes != 0)
+            # Behind the activation: a negative slope turns negative values into positive ones.
+            positive = positive | (negative & (node.slopes < 0))
+            negative = negative & (node.slopes > 0)
         elif isinstance(node, Add | Concat):
             clean = all(nonnegative[s] for s in node.sources)
         elif isinstance(node, MaxPool):

@@ -24,6 +24,10 @@ EXACT = 1 << 24
 """A precision in bits that no dyadic number met in practice fills; radii are checked, not assumed, to be zero."""
 
 
+_SMALL = 4 * TINY / gamma(1)
+"""From here on a product with a rounding unit is a normal number, which underflow does not touch."""
+
+
 class LinearMap(Protocol):
     """What an arithmetic needs of a linear operator; batches are ``(points, features)``."""
 
@@ -85,8 +89,12 @@ class Bounded:
 
     @property
     def decided(self) -> Any:
-        """Where the sign is proven: away from zero by more than the error, or exact."""
-        return (np.abs(self.value) > self.error) | (self.error == 0)
+        """Where the sign is proven: away from zero by more than the error, or exact.
+
+        An infinite value is none: it overflowed, or stands for an input that a pool does not have.
+        """
+        away = np.abs(self.value) > self.error
+        return (away & np.isfinite(self.error)) | (self.error == 0)
 
 
 class BoundedArithmetic:
@@ -108,9 +116,13 @@ class BoundedArithmetic:
     def _linear(self, operator: LinearMap, value: Bounded) -> Bounded:
         n = operator.fan_in
         result = operator.apply(value.value)
-        # |W|(e + gamma_n |a|) covers both the error that came in and the rounding of this product.
-        error = operator.apply_abs(value.error + gamma(n) * np.abs(value.value))
+        # |W|(e + gamma_n |a|) covers both the error that came in and the rounding of this product. Values so small
+        # that gamma_n |a| could underflow count as larger ones: a large weight must not meet a lost term.
+        size = np.abs(value.value)
+        error = operator.apply_abs(value.error + gamma(n) * np.where(size > 0, np.maximum(size, _SMALL), 0.0))
         bound = round_up(error + n * TINY, n + 3)
+        # A product that overflowed says nothing, whatever the bound.
+        bound = np.where(np.isfinite(result), bound, np.inf)
         if not error.all():
             # No term at all (a row of zeros, or only dead inputs) is an exact zero; seen from which coefficients meet
             # an input that can be non-zero, because the bound itself might have underflowed.
