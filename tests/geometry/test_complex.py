@@ -295,3 +295,20 @@ def test_the_function_is_determined_by_any_region_and_the_weights(name: str) -> 
         function_from(complex)(np.full((1, net.in_size), 1.5))
     with pytest.raises(InputError, match="region"):
         function_from(complex, -1)
+
+
+def test_a_domain_with_too_many_regions_is_refused_with_an_estimate():
+    net = Network.random((5, 50, 50, 50, 1), 0)
+    for ask in (regions, count_regions):
+        with pytest.raises(TooLargeError, match=r"about .* regions \(estimate, .* the limit of memory is"):
+            ask(net, Box.cube(5))
+    assert not count_regions(net, Box.cube(5), limit=50).complete
+
+
+@pytest.mark.parametrize("ask", [regions, count_regions])
+def test_what_is_no_domain_or_limit(ask):
+    net = Network.random((2, 3, 1), 0)
+    with pytest.raises(InputError, match="expected a Box, Plane, Polytope, Orthant or Space, got str"):
+        ask(net, "box")
+    with pytest.raises(InputError, match="limit: expected a positive number"):
+        ask(net, Box.cube(2), limit=0)

@@ -181,6 +181,8 @@ W, B = [np.ones((3, 2)), np.ones((1, 3))], [np.ones(3), np.ones(1)]
     ("build", "message"),
     [
         (lambda: fs.Network([], []), "at least one"),
+        (lambda: fs.Network(None, None), "weights: expected a list of arrays"),
+        (lambda: fs.Network.random((2, 1), -1), "seed: expected a non-negative integer"),
         (lambda: fs.Network(W, B[:1]), "as many as biases"),
         (lambda: fs.Network([W[0], np.ones((1, 4))], B), "weight 2: expected 3 columns, got shape"),
         (lambda: fs.Network(W, [np.ones(2), B[1]]), "bias 1: expected 3 entries"),

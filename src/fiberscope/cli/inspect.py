@@ -17,7 +17,7 @@ import fiberscope as fs
 def inspect(
     model: Annotated[Path, typer.Argument(help="An .onnx, .npz, .safetensors or .pt file.", show_default=False)],
     points: Annotated[int, typer.Option(help="Random inputs for the sampled roles; 0 for none.", min=0)] = 1000,
-    seed: Annotated[int, typer.Option(help="Seed of these inputs.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of these inputs.", min=0)] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Architecture, parameters, idle neurons, norms and symmetries of a model.

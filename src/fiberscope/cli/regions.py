@@ -17,6 +17,8 @@ import fiberscope as fs
 from fiberscope.cli.arrays import load_vector
 from fiberscope.errors import InputError
 
+COLORS = ("mosaic", "value", "slope")
+
 FULL = 6
 """Up to so many dimensions the whole complex is built; above, regions are counted by traversal."""
 
@@ -87,9 +89,28 @@ def regions(
         raise typer.Exit(3)
 
 
+def _check_options(domain: Any, count: bool, plot: Path | None, color: str, save: Path | None) -> None:
+    """Everything that can be refused before the work begins."""
+    if plot is not None and domain.dimension != 2:
+        raise InputError(
+            f"--plot: expected 2 dimensions, got {domain.dimension}; choose a slice with --axes or --plane"
+        )
+    if plot is not None and plot.suffix.lower() != ".png":
+        raise InputError(f"--plot: expected a name that ends in .png, got {plot}")
+    if color not in COLORS:
+        raise InputError(f"--color: expected one of {', '.join(COLORS)}, got {color!r}")
+    if count and (plot is not None or save is not None):
+        raise InputError("--count: expected neither --plot nor --save, which need the whole complex")
+    for option, path in (("--plot", plot), ("--save", save)):
+        if path is not None and not path.resolve().parent.is_dir():
+            raise InputError(f"{option}: expected an existing folder, got {path.parent}")
+
+
 def _domain(net: Any, box: tuple[float, float], plane: Any, axes: Any, at: Path | None) -> Any:
     if plane is not None and axes is not None:
         raise InputError("--plane and --axes: expected one of them, got both")
+    if at is not None and axes is None:
+        raise InputError("--at: expected --axes with it, got none")
     square = fs.Box.cube(2, *box)
     if plane is not None:
         a, b, c = (load_vector(path, net.in_size) for path in plane)
@@ -131,7 +152,10 @@ def _built(
 
 def _show(console: Console, result: dict[str, Any]) -> None:
     count = f"{result['regions']:,}" if result["complete"] else f"at least {result['regions']:,}"
-    console.print(f"[bold]{count} regions[/] on {result['domain']}, {result['seconds']:.2f} s", highlight=False)
+    word = "region" if result["regions"] == 1 else "regions"
+    console.print(f"[bold]{count} {word}[/] on {result['domain']}, {result['seconds']:.2f} s", highlight=False)
+    if "certificate" not in result:
+        console.print("[dim]counted only: no complex, no certificate[/]")
     if "f_vector" in result:
         console.print(
             f"f-vector {', '.join(f'{n:,}' for n in result['f_vector'])}; Euler characteristic "

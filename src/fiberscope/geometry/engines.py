@@ -7,7 +7,7 @@ from typing import Any
 
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.geometry.cells import Cells
-from fiberscope.geometry.domains import Box, Domain, Plane
+from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
 from fiberscope.geometry.lattice import lattice_cells
 from fiberscope.geometry.planar import planar_cells
 from fiberscope.network.network import Network
@@ -34,6 +34,8 @@ def cells_on(net: Network, domain: Domain, progress: Progress | None = None, lim
 
 def check_dimension(net: Network, domain: Domain) -> None:
     """Raise :class:`InputError` unless the domain lies in the network's input space."""
+    if not isinstance(domain, Box | Orthant | Space | Polytope | Plane):
+        raise InputError(f"domain: expected a Box, Plane, Polytope, Orthant or Space, got {type(domain).__name__}")
     size = domain.ambient if isinstance(domain, Plane) else domain.dimension
     if size != net.in_size:
         raise InputError(f"domain: expected dimension {net.in_size}, the network's input, got {domain}")

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from fiberscope.errors import NotGenericError
+from math import comb, prod
+
+from fiberscope.errors import InputError, NotGenericError, TooLargeError
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Box, Domain, Plane
 from fiberscope.geometry.engines import Progress, cells_on, check_dimension
 from fiberscope.geometry.planar import planar_count
+from fiberscope.geometry.sampling import estimate_regions
 from fiberscope.geometry.skeleton import count_by_skeleton
 from fiberscope.geometry.traversal import count_by_traversal
 from fiberscope.network.network import Network, Seed
+from fiberscope.network.nodes import PiecewiseLinear
+
+MEMORY = 1 << 32
+"""Bytes of the arrays of a complex that is built without a ``limit``; while building, the peak is a few times that."""
+
+_BYTES_PER_REGION = {3: 260, 4: 520, 5: 1300, 6: 3100}
+"""Measured on random networks."""
 
 LATTICE_DIMENSION = 6
 """Up to here counting by vertices or faces is faster than visiting regions one by one."""
@@ -39,7 +49,28 @@ def regions(net: Network, domain: Domain, *, progress: Progress | None = None, l
     >>> regions(net, Space(2)).f_vector
     (3, 9, 7)
     """
+    check_dimension(net, domain)
+    if limit is not None and limit < 1:
+        raise InputError(f"limit: expected a positive number of regions, got {limit}")
+    if limit is None:
+        _check_size(net, domain)
     return Complex(net, domain, cells_on(net, domain, progress, limit))
+
+
+def _check_size(net: Network, domain: Domain) -> None:
+    """Refuse what would not fit into memory, with an estimate; what surely fits is not estimated."""
+    n = domain.dimension
+    if n <= 2 or not all(isinstance(node, PiecewiseLinear) for node in net.switches):
+        return
+    most = MEMORY // _BYTES_PER_REGION.get(n, 2**n * 50)
+    if prod(sum(comb(node.num_signs, i) for i in range(n + 1)) for node in net.switches) <= most:
+        return
+    guess = estimate_regions(net, domain, samples=200, runs=3, points=100, chords=1)
+    if guess.interval[0] > most:
+        raise TooLargeError(
+            f"about {guess.value:.2g} regions (estimate, {guess.interval[0]:.2g} to {guess.interval[1]:.2g}) on {domain}, "
+            f"the limit of memory is {most:.2g}; give limit=, a smaller domain, or a Plane"
+        )
 
 
 class NumRegions(int):
@@ -79,6 +110,10 @@ def count_regions(
     4
     """
     check_dimension(net, domain)
+    if limit is not None and limit < 1:
+        raise InputError(f"limit: expected a positive number of regions, got {limit}")
+    if limit is None and domain.dimension <= LATTICE_DIMENSION:
+        _check_size(net, domain)
     planar = isinstance(domain, Box | Plane) and domain.dimension == 2
     if planar and limit is None:
         found = planar_count(net, domain, progress=progress, threads=threads)  # type: ignore[arg-type]

@@ -118,6 +118,8 @@ class Network:
             raise InputError(f"init: expected one of {', '.join(sorted(_INITS))}, got {init!r}")
         if len(widths) < 2 or any(int(n) != n or n < 1 for n in widths):
             raise InputError(f"widths: expected at least two positive integers, got {tuple(widths)}")
+        if not isinstance(seed, np.random.Generator) and (not isinstance(seed, int | np.integer) or seed < 0):
+            raise InputError(f"seed: expected a non-negative integer or a numpy Generator, got {seed!r}")
         rng = np.random.default_rng(seed)
         drawn = [_INITS[init](rng, n, m) for m, n in itertools.pairwise(widths)]
         return cls([w for w, _ in drawn], [b for _, b in drawn])
@@ -403,6 +405,9 @@ def _negative_slope(activation: str, slope: float) -> float:
 def _chain_nodes(
     weights: Sequence[Any], biases: Sequence[Any], slope: float, linear: Sequence[Any] | None
 ) -> tuple[Node, ...]:
+    for name, given in (("weights", weights), ("biases", biases)):
+        if not isinstance(given, Sequence | np.ndarray) or isinstance(given, str):
+            raise InputError(f"{name}: expected a list of arrays, one per layer, got {type(given).__name__}")
     if len(weights) == 0 or len(weights) != len(biases):
         raise InputError(f"weights: expected as many as biases, at least one, got {len(weights)}, {len(biases)}")
     if linear is not None and len(linear) != len(weights) - 1:
