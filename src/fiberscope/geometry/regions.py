@@ -68,8 +68,8 @@ def _check_size(net: Network, domain: Domain) -> None:
     guess = estimate_regions(net, domain, samples=200, runs=3, points=100, chords=1)
     if guess.interval[0] > most:
         raise TooLargeError(
-            f"about {guess.value:.2g} regions (estimate, {guess.interval[0]:.2g} to {guess.interval[1]:.2g}) on {domain}, "
-            f"the limit of memory is {most:.2g}; give limit=, a smaller domain, or a Plane"
+            f"about {guess.value:.2g} regions (estimate, {guess.interval[0]:.2g} to {guess.interval[1]:.2g}) on "
+            f"{domain}, the limit of memory is {most:.2g}; give limit=, a smaller domain, or a Plane"
         )
 
 
