@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from typing import Any
 
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 from fiberscope.errors import TooLargeError, UnsupportedModelError
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.decision import difference_network
-from fiberscope.geometry.domains import Box, Plane
+from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Space
+from fiberscope.geometry.facets import to_scale, unit
+from fiberscope.geometry.function import function_from
 from fiberscope.geometry.lattice import lattice_cells
 from fiberscope.geometry.regions import regions
 from fiberscope.network.actions import permute, rescale
@@ -80,6 +83,82 @@ def test_visibility_is_exact() -> None:
     assert regions(tiny, Box([-1], [1])).breakpoint_complex.size == 1
     none = Network([[[1.0], [1.0]], [[1.0, -1.0]]], [[0.0, 0.0], [0.0]])
     assert regions(none, Box([-1], [1])).breakpoint_complex.size == 0
+
+
+# --- gradients at the ends of the floats ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200, 1e-307, 1e307, 5e-324])
+def test_unit_vectors_of_any_length(scale: float) -> None:
+    vectors = np.array([[3.0, -4.0], [0.0, 1.0], [0.0, 0.0]]) * scale
+    (scaled,) = to_scale(vectors)
+    assert (np.abs(scaled[:2]).max(axis=1) >= 0.5).all()
+    assert (np.abs(scaled[:2]).max(axis=1) < 1).all()
+    np.testing.assert_allclose(unit(vectors), np.array([[0.6, -0.8], [0, 1], [0, 0]]), rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [[1e-200, 1e200], [1e200, 1e-200], [1e-300, 1e300], [1e300, 1e-300], [1e-150, 1e-150, 1e300], [1.0, 1.0]],
+)
+def test_facets_of_tiny_and_huge_gradients(weights: list[float]) -> None:
+    net = Network([[[w]] for w in weights], [[-0.25 * weights[0]]] + [[0.0]] * (len(weights) - 1))
+    complex = regions(net, Box([-1], [1]))
+    facets = complex.facets
+    row = int(np.flatnonzero(~facets.boundary)[0])
+    assert facets.visible[row]
+    assert abs(facets.normal[row, 0]) == 1
+    assert facets.offset[row] == pytest.approx(0.25 * facets.normal[row, 0])
+    assert facets.weight[row] == pytest.approx(np.prod(weights), rel=1e-12)
+    assert complex.verify().ok
+    X = np.linspace(-1, 1, 9)[:, None]
+    for region in (None, 0, 1):
+        np.testing.assert_allclose(function_from(complex, region)(X), net(X), rtol=1e-12, atol=1e-12)
+
+
+def test_a_gradient_beyond_the_floats_has_an_exact_normal() -> None:
+    # the second layer's gradient is (3, 4) 1e400 in exact numbers, and infinite in floats
+    net = Network([[[3e200, 4e200]], [[1e200]], [[1e-300]]], [[1e200], [-1e308], [0.0]])
+    complex = regions(net, Box.cube(2))
+    facets = complex.facets
+    inner = ~facets.boundary
+    assert inner.any()
+    np.testing.assert_allclose(np.abs(facets.normal[inner]), [[0.6, 0.8]] * int(inner.sum()), rtol=1e-14)
+    np.testing.assert_allclose(np.abs(facets.offset[inner]), 0.2, rtol=1e-12)
+    assert facets.visible[inner].any()
+
+
+def test_ridges_of_tiny_and_huge_gradients_balance() -> None:
+    plain = Network.random((2, 5, 4, 1), 3)
+    expected = regions(plain, Box.cube(2))
+    for scale in (2.0**-700, 2.0**700):
+        (A, B, C), (a, b, c) = plain.weights, plain.biases
+        net = Network([A * scale, B / scale, C], [a * scale, b, c])
+        complex = regions(net, Box.cube(2))
+        assert complex.num_regions == expected.num_regions
+        assert complex.verify().ok
+        assert complex.balance().unchecked == expected.balance().unchecked == 0
+        np.testing.assert_allclose(
+            np.sort(complex.facets.weight[:, 0]), np.sort(expected.facets.weight[:, 0]), atol=1e-12
+        )
+        assert complex.bending.sum() == expected.bending.sum()
+
+
+def test_the_certificate_sees_wrong_facets() -> None:
+    net = Network.random((2, 4, 1), 0)
+    underflow = regions(Network([[[1e-300]], [[1e-100]]], [[0.0], [0.0]]), Box([-1], [1]))
+    assert underflow.facets.visible.any()
+    assert not underflow.facets.weight.any()  # 1e-400 in exact numbers
+    assert underflow.verify().ok
+    row = int(np.flatnonzero(regions(net, Box.cube(2)).facets.visible)[0])
+    for name, value in [("normal", 0.0), ("offset", np.nan), ("weight", 0.0), ("visible", False), ("normal", np.nan)]:
+        complex = regions(net, Box.cube(2))
+        assert complex.verify().ok
+        changed = getattr(complex.facets, name).copy()
+        changed[row] = value
+        complex.__dict__["facets"] = dataclasses.replace(complex.facets, **{name: changed})
+        failed = [check.name for check in complex.verify().checks if not check.ok]
+        assert "facets" in failed, name
 
 
 def breakpoints(net: Network, box: Box) -> list[list[float]]:
@@ -228,6 +307,37 @@ def test_decision_boundary_where_classes_tie_everywhere() -> None:
     assert (boundary.labels == -1).all()
     with pytest.raises(TooLargeError, match="classes"):
         difference_network(Network.random((2, 50), 0))
+
+
+@pytest.mark.parametrize("domain", [Space(2), Orthant(2)])
+@pytest.mark.parametrize("classes", [1, 3])
+def test_decision_boundary_of_an_unbounded_domain(domain: Domain, classes: int) -> None:
+    found = []
+    for seed in range(4):
+        boundary = regions(Network.random((2, 4, classes), seed), domain).decision_boundary()
+        found.append(boundary.area)
+        assert boundary.to_dict()["components"] == boundary.num_components <= boundary.num_facets
+        assert (boundary.num_components > 0) == (boundary.num_facets > 0)
+        assert str(boundary.num_facets) in repr(boundary)
+    assert np.inf in found or (domain, classes) == (Orthant(2), 1)
+
+
+def test_pieces_that_meet_only_at_infinity_are_two() -> None:
+    # |x - 2| = 1: two parallel rays in the quadrant, two parallel lines in the plane, cut by y = 0
+    net = Network([[[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0, 0.0]]], [[-2.0, 2.0, 0.0], [-1.0]])
+    cases: list[tuple[Domain, int]] = [(Space(2), 4), (Orthant(2), 2)]
+    for domain, facets in cases:
+        boundary = regions(net, domain).decision_boundary()
+        assert boundary.num_facets == facets
+        assert boundary.num_components == 2
+
+
+def test_ties_that_change_no_decision_are_on_the_boundary() -> None:
+    # the outputs |x| and 0 touch at 0, where the first is the larger one on both sides
+    net = Network([[[1.0], [-1.0]], [[1.0, 1.0], [0.0, 0.0]]], [[0.0, 0.0], [0.0, 0.0]])
+    boundary = regions(net, Box([-1], [1])).decision_boundary()
+    assert boundary.labels.tolist() == [0, 0]
+    assert boundary.num_facets == boundary.num_components == 1
 
 
 def test_max_pooling_has_facets_but_no_exact_bends() -> None:

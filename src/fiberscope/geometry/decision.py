@@ -25,7 +25,10 @@ MAX_CLASSES = 40
 
 @dataclass(frozen=True, eq=False)
 class DecisionBoundary:
-    """Where the decision of a classifier changes.
+    """Where two or more classes share the largest output of a classifier (or where its one output is zero).
+
+    The decision changes only there, but it need not change all over it: ties are included where the same class wins on
+    both sides (two outputs that touch and part again), and regions where classes tie all over.
 
     ``complex`` refines the network's complex by the differences of all pairs of outputs (by the sign of the output if
     there is only one), so that the boundary is a union of its cells. ``cells[k]`` are its ``k``-cells on the boundary,
@@ -48,16 +51,24 @@ class DecisionBoundary:
 
     @property
     def num_components(self) -> int:
-        """Connected pieces, corners that touch included."""
+        """Connected pieces, corners that touch included; what meets only at infinity does not touch."""
         structure = self.complex.structure
-        vertices = self.cells[0]
-        if not len(vertices):
+        # All cells take part, for a line or a plane without a vertex is a piece too.
+        total, below = 0, np.zeros(0, dtype=np.int64)
+        ends: list[tuple[IntArray, IntArray]] = []
+        for k, own in enumerate(self.cells):
+            place = np.full(structure.count(k), -1)
+            place[own] = total + np.arange(len(own))
+            if k:
+                faces = structure.boundary[k - 1]
+                cell, face = np.repeat(place, np.diff(faces.indptr)), below[faces.indices]
+                both = (cell >= 0) & (face >= 0)
+                ends.append((cell[both], face[both]))
+            total, below = total + len(own), place
+        if not total:
             return 0
-        place = np.full(structure.count(0), -1)
-        place[vertices] = np.arange(len(vertices))
-        ends = structure.boundary[0].indices.reshape(-1, 2)[self.cells[1]]
-        a, b = place[ends].T
-        graph = coo_array((np.ones(len(a)), (a, b)), shape=(len(vertices), len(vertices)))
+        a, b = (np.concatenate(side) for side in zip(*ends, strict=True))
+        graph = coo_array((np.ones(len(a)), (a, b)), shape=(total, total))
         return int(connected_components(graph, directed=False)[0])
 
     def to_dict(self) -> dict[str, Any]:

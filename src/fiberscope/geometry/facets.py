@@ -15,12 +15,15 @@ import numpy as np
 
 from fiberscope.geometry.cells import Cells, Incidence
 from fiberscope.geometry.domains import Domain, Plane
-from fiberscope.geometry.forms import batches, exact_output, influence, jumps, neuron_forms
+from fiberscope.geometry.forms import batches, exact_neuron, exact_output, influence, jumps, neuron_forms
 from fiberscope.geometry.metrics import Metrics
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear
 from fiberscope.numerics.arithmetic import EXACT, Bounded
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma, round_up
+
+_DIGITS = 256
+"""Bits of quotients and roots of exact gradients: no cancellation is left there, so that far more than 53 is enough."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,17 +39,18 @@ class Facets:
     neurons
         Entries of the sign vector that change there, for every facet; none on the border of the domain.
     normal
-        Unit normal from the first region to the second, ``(count, d)``.
+        Unit normal from the first region to the second, ``(count, d)``, however small or large the gradients are.
     normal_error
         Bound of the normals' errors (Euclidean); infinite where a normal comes from positions and not from a gradient.
     offset
         The facet lies in ``normal x = offset``.
     weight
-        Jump of the gradient along the normal, ``(count, out)``; zero on the border of the domain.
+        Jump of the gradient along the normal, ``(count, out)``; zero on the border of the domain. Where it leaves the
+        range of float64 it is zero, infinite or NaN.
     weight_error
         Bound of the rounding error of the weights, in the maximum norm.
     visible
-        Whether the weight is not zero, decided exactly.
+        Whether the weight is not zero, decided exactly, even where the float weight is zero by underflow or rounding.
     path
         Whether an active path leads from one of its neurons to the output.
     exact_decisions
@@ -124,7 +128,8 @@ def find_facets(net: Network, domain: Domain, cells: Cells, solid: Metrics, flat
     _from_sides(domain, cells, cell, np.flatnonzero(regions[:, 1] < 0), planes)
     top = cells.top_signs
     one, two = regions[inner].T
-    jump = jumps(net, top[one], top[two], normal[inner])
+    with np.errstate(over="ignore", invalid="ignore"):  # a weight beyond the floats says so itself
+        jump = jumps(net, top[one], top[two], normal[inner])
     weight, error = np.zeros((len(cell), net.out_size)), np.zeros(len(cell))
     weight[inner] = jump.value
     error[inner] = _weight_error(jump, planes.error[inner])
@@ -179,8 +184,20 @@ def _geometric_normals(inside: FloatArray, flat: Metrics, cell: IntArray) -> Flo
 
 def unit(vectors: FloatArray) -> FloatArray:
     """The vectors divided by their lengths; zero stays zero."""
-    length = np.sqrt(np.einsum("fn,fn->f", vectors, vectors))[:, None]
-    return np.asarray(np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 0))
+    (scaled,) = to_scale(vectors)
+    length = np.sqrt(np.einsum("fn,fn->f", scaled, scaled))[:, None]
+    return np.asarray(np.divide(scaled, length, out=np.zeros_like(scaled), where=length > 0))
+
+
+def to_scale(vectors: FloatArray, *others: FloatArray) -> tuple[FloatArray, ...]:
+    """Rows divided by the power of two that brings the largest entry of the vector to [1/2, 1); others alike.
+
+    Then squares neither overflow nor underflow. Rows that are zero or not finite stay as they are.
+    """
+    largest = np.abs(vectors).max(axis=1, initial=0.0)
+    exponent = np.where(np.isfinite(largest), np.frexp(largest)[1], 0)[:, None]
+    with np.errstate(over="ignore", under="ignore"):
+        return tuple(np.asarray(np.ldexp(x, -exponent)) for x in (vectors, *others))
 
 
 def _from_gradients(net: Network, top: SignArray, regions: IntArray, neurons: Incidence, planes: _Planes) -> None:
@@ -194,16 +211,36 @@ def _from_gradients(net: Network, top: SignArray, regions: IntArray, neurons: In
         one, two = regions[facet].T
         first = top[one, own] != 0
         signs = top[np.where(first, one, two)]
-        forms = neuron_forms(net, signs, own)
-        gradient, slip = forms.value[:, :-1], forms.error[:, :-1]
+        with np.errstate(over="ignore", invalid="ignore"):
+            forms = neuron_forms(net, signs, own)
+        gradient, slip, shift = to_scale(forms.value[:, :-1], forms.error[:, :-1], forms.value[:, -1:])
         # From the first region to the second the neuron falls if it is positive in the first, and so on.
         direction = np.where(first, -1, 1) * signs[np.arange(len(own)), own]
-        length = np.linalg.norm(gradient, axis=1)
-        planes.normal[facet] = unit(gradient * direction[:, None])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            planes.offset[facet] = -direction * forms.value[:, -1] / length
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            length = np.linalg.norm(gradient, axis=1)
             # |g'/|g'| - g/|g|| <= 2 |g' - g| / |g|, and the rounding of the division and the root
-            planes.error[facet] = 2 * np.linalg.norm(slip, axis=1) / length + gamma(2 * gradient.shape[1] + 8)
+            error = 2 * np.linalg.norm(slip, axis=1) / length + gamma(2 * gradient.shape[1] + 8)
+            offset = -direction * shift[:, 0] / length
+        good = (error < 1) & np.isfinite(offset)
+        planes.normal[facet[good]] = unit(gradient[good] * direction[good, None])
+        planes.offset[facet[good]], planes.error[facet[good]] = offset[good], error[good]
+        for i in np.flatnonzero(~good):  # beyond the floats, or lost in rounding
+            _exact_plane(net, signs[i], int(own[i]), int(direction[i]), int(facet[i]), planes)
+
+
+def _exact_plane(net: Network, signs: SignArray, entry: int, direction: int, facet: int, planes: _Planes) -> None:
+    """Normal and offset from an exact gradient; the geometric ones stay where not even that is finite and not zero."""
+    form = exact_neuron(net, signs, entry)
+    with flint.ctx.workprec(_DIGITS):
+        largest = max(abs(g) for g in form[:-1])
+        if not largest.is_finite() or largest.is_zero():
+            return
+        ratios = [direction * g / largest for g in form]
+        length = sum((r * r for r in ratios[:-1]), flint.arb(0)).sqrt()
+        plane = np.array([float((r / length).mid()) for r in ratios])
+    if np.isfinite(plane).all() and plane[:-1].any():
+        planes.normal[facet], planes.offset[facet] = plane[:-1], -plane[-1]
+        planes.error[facet] = gamma(2 * len(plane) + 8)
 
 
 def _from_sides(domain: Domain, cells: Cells, cell: IntArray, border: IntArray, planes: _Planes) -> None:
@@ -217,8 +254,9 @@ def _from_sides(domain: Domain, cells: Cells, cell: IntArray, border: IntArray, 
         on = (cells.domain_signs[inside[int(cell[row])]] == 0).all(axis=0)
         sides = np.flatnonzero(on & A.any(axis=1))
         if len(sides):
-            length = np.linalg.norm(A[sides[0]])
-            planes.normal[row], planes.offset[row] = A[sides[0]] / length, b[sides[0]] / length
+            side, shift = to_scale(A[sides[:1]], b[sides[:1], None])
+            length = np.linalg.norm(side)
+            planes.normal[row], planes.offset[row] = side[0] / length, shift[0, 0] / length
             planes.error[row] = gamma(2 * A.shape[1] + 8)
 
 

@@ -52,10 +52,11 @@ class FacetFunction:
         return f"FacetFunction(R^{self.start.size} -> R^{len(self.offset)}, {kinks} facets with a kink)"
 
 
-def function_from(complex: Complex, region: int = 0) -> FacetFunction:
+def function_from(complex: Complex, region: int | None = None) -> FacetFunction:
     """The function of a complex from its facets' weights and its affine map on one region.
 
-    On a plane it takes the coordinates of the slice.
+    The walk starts in ``region``, without one in the largest. On a plane it takes the coordinates of the slice.
+    There is no error bound: the rounding of weights, normals and offsets adds up over the facets that are crossed.
 
     >>> from fiberscope.geometry.domains import Box
     >>> from fiberscope.geometry.regions import regions
@@ -65,6 +66,9 @@ def function_from(complex: Complex, region: int = 0) -> FacetFunction:
     array([[1.5],
            [1. ]])
     """
+    if region is None:
+        volumes = complex.volumes
+        region = int(np.argmax(np.where(np.isnan(volumes), -1.0, volumes)))
     if not 0 <= region < complex.num_regions:
         raise InputError(f"region: expected 0 to {complex.num_regions - 1}, got {region}")
     matrix, offset = complex.affine_maps

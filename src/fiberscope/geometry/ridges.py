@@ -10,7 +10,7 @@ import numpy as np
 
 from fiberscope.errors import UnsupportedModelError
 from fiberscope.geometry.cells import Cells, Incidence
-from fiberscope.geometry.facets import Facets, passes, pooled, switched, unit
+from fiberscope.geometry.facets import Facets, passes, pooled, switched, to_scale, unit
 from fiberscope.geometry.forms import batches, exact_neuron, influence, neuron_forms
 from fiberscope.geometry.metrics import Metrics
 from fiberscope.network.network import Network
@@ -45,7 +45,7 @@ class Balance:
 
     ``residual`` is the largest entry of such a sum, ``excess`` the largest ratio of an entry to what rounding can
     explain at its ridge: the condition is met where it is at most 1. ``unchecked`` ridges have no such bound, because
-    the directions of their facets come from positions alone.
+    the directions of their facets come from positions alone, or because their weights are beyond the floats.
     """
 
     ridges: int
@@ -100,13 +100,13 @@ def _from_neurons(
         signs = high[facets.cell[f]]
         fits = (low[ridge[some]] == 0) & (signs != 0) & plain
         entry = fits.argmax(axis=1)
-        forms = neuron_forms(net, cells.top_signs[facets.regions[f, 0]], entry)
-        gradient, slip = forms.value[:, :-1], np.linalg.norm(forms.error[:, :-1], axis=1)
-        length = np.linalg.norm(gradient, axis=1)
         normal, turn = facets.normal[f], facets.normal_error[f]
-        across = gradient - np.einsum("fn,fn->f", gradient, normal)[:, None] * normal
-        rest = np.linalg.norm(across, axis=1)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            forms = neuron_forms(net, cells.top_signs[facets.regions[f, 0]], entry)
+            gradient, error_of = to_scale(forms.value[:, :-1], forms.error[:, :-1])
+            length, slip = np.linalg.norm(gradient, axis=1), np.linalg.norm(error_of, axis=1)
+            across = gradient - np.einsum("fn,fn->f", gradient, normal)[:, None] * normal
+            rest = np.linalg.norm(across, axis=1)
             reach = 2 * (slip + length * (2 * turn + gamma(4 * normal.shape[1] + 16))) / rest
         use = np.flatnonzero(fits.any(axis=1) & (rest > 0) & np.isfinite(reach))
         at = use + some.start
@@ -171,8 +171,9 @@ def _parallel(net: Network, cells: Cells, facets: Facets, fa: IntArray, fb: IntA
     value, error = np.empty((len(facets), n)), np.empty((len(facets), n))
     inner = np.flatnonzero(entry >= 0)
     for some in batches(net, len(inner)):
-        forms = neuron_forms(net, top[use[inner[some]]], entry[inner[some]])
-        value[inner[some]], error[inner[some]] = forms.value[:, :-1], forms.error[:, :-1]
+        with np.errstate(over="ignore", invalid="ignore"):
+            forms = neuron_forms(net, top[use[inner[some]]], entry[inner[some]])
+        value[inner[some]], error[inner[some]] = to_scale(forms.value[:, :-1], forms.error[:, :-1])
     parallel = np.ones(len(fa), dtype=bool)
     for i in range(n):
         for j in range(i + 1, n):
@@ -212,11 +213,11 @@ def balance(facets: Facets, ridges: Ridges) -> Balance:
     index, starts = ridges.facets.indices, ridges.facets.indptr[:-1]
     weight, error = facets.weight[index], facets.weight_error[index]
     size = np.abs(weight).max(axis=1)
-    total = np.add.reduceat(weight[:, :, None] * ridges.directions[:, None, :], starts, axis=0)
-    residual = np.abs(total).max(axis=(1, 2))
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
+        total = np.add.reduceat(weight[:, :, None] * ridges.directions[:, None, :], starts, axis=0)
+        residual = np.abs(total).max(axis=(1, 2))
         slip = np.where(size > 0, size * ridges.direction_error, 0.0) + error + gamma(len(index)) * size
-    allowed = np.add.reduceat(slip, starts)
-    excess = np.divide(residual, allowed, out=np.zeros_like(residual), where=residual > 0)
-    unchecked = int(np.isinf(allowed).sum())
-    return Balance(len(ridges), float(residual.max()), float(excess.max()), unchecked)
+        allowed = np.add.reduceat(slip, starts)
+    bounded = np.isfinite(allowed) & np.isfinite(residual)
+    excess = np.divide(residual, allowed, out=np.zeros_like(residual), where=bounded & (residual > 0))
+    return Balance(len(ridges), float(residual.max()), float(excess.max()), int((~bounded).sum()))

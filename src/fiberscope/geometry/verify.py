@@ -10,7 +10,7 @@ import numpy as np
 
 from fiberscope.errors import NotGenericError
 from fiberscope.geometry.domains import Box, Plane
-from fiberscope.geometry.forms import exact_neuron
+from fiberscope.geometry.forms import exact_neuron, exact_output
 from fiberscope.geometry.lattice import lattice_cells
 from fiberscope.geometry.lattice_exact import HomogeneousBalls, Integers, exact_signs, integers, reduced
 from fiberscope.geometry.metrics import metrics
@@ -72,7 +72,7 @@ class Certificate:
 
 
 def verify(complex: Complex) -> Certificate:
-    """Check a complex: witnesses, labels, closed walls, Euler characteristic, volumes, balance.
+    """Check a complex: witnesses, labels, closed walls, Euler characteristic, facets, volumes, balance.
 
     >>> from fiberscope.geometry.regions import regions
     >>> print(verify(regions(Network.random((2, 4, 1), 0), Box.cube(2))).ok)
@@ -80,7 +80,7 @@ def verify(complex: Complex) -> Certificate:
     """
     checks = [_complete(complex), _witnesses(complex), _labels(complex), _closed(complex), _euler(complex)]
     if complex.complete:
-        checks += [_volumes(complex), _balance(complex)]
+        checks += [_facets(complex), _volumes(complex), _balance(complex)]
     return Certificate(tuple(checks))
 
 
@@ -189,6 +189,37 @@ def _euler(complex: Complex) -> Check:
     value = sum((-1) ** k * cells.count(k) for k in range(cells.dimension + 1))
     text = f"{value}, with cells at infinity; {complex.euler_characteristic} without"
     return Check("Euler characteristic", value == 1, float(value), 1.0, text)
+
+
+def _facets(complex: Complex) -> Check:
+    """Normals have length 1 up to rounding, offsets are finite, and a facet is visible if and only if it has a weight.
+
+    A weight beyond the largest float may be infinite or NaN. A visible facet may have the weight zero where underflow
+    or rounding took it: then the exact weight must keep within the stated error.
+    """
+    facets, d = complex.facets, complex.dimension
+    # the roundings of the normal's entries, and those of this sum of squares
+    allowed = gamma(4 * d + 16)
+    length = np.abs(np.einsum("fn,fn->f", facets.normal, facets.normal) - 1)
+    bad = ~(length <= allowed) | ~np.isfinite(facets.offset)
+    weighted = (facets.weight != 0).any(axis=1)
+    bad |= weighted & ~facets.visible
+    for row in np.flatnonzero(facets.visible & ~weighted & ~bad):
+        bad[row] = not _exact_weight(complex, int(row)) <= facets.weight_error[row]
+    measured, wrong = float(length.max(initial=0.0)), int(bad.sum())
+    text = (
+        f"{wrong} of {len(facets)} have a wrong normal, offset or weight; squares of normals within {measured:.1e} of 1"
+    )
+    return Check("facets", wrong == 0, measured, allowed, text)
+
+
+def _exact_weight(complex: Complex, row: int) -> float:
+    """Largest entry of the jump along the stated normal, from exact maps."""
+    facets, net = complex.facets, complex.view
+    one, two = (exact_output(net, complex.sign_vectors[r])[:-1] for r in facets.regions[row])
+    with flint.ctx.workprec(EXACT):
+        normal = np.array([flint.arb(float(x)) for x in facets.normal[row]], dtype=object)
+        return max((abs(float(w.mid())) for w in normal @ (two - one)), default=0.0)
 
 
 def _volumes(complex: Complex) -> Check:
