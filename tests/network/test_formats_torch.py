@@ -397,6 +397,208 @@ def test_average_pooling_stays_a_convolution() -> None:
 # -- what is refused -----------------------------------------------------------------------------------------------
 
 
+def statement(*steps: Callable[[Any, Tensor, Tensor], Any]) -> Callable[[Any, Tensor], Tensor]:
+    """A forward whose steps are run for what they do to ``y``; what they return is not used."""
+
+    def forward(m: Any, x: Tensor) -> Tensor:
+        y = m.a(x)
+        for step in steps:
+            step(m, x, y)
+        return m.b(y)
+
+    return forward
+
+
+def through_view(m: Any, x: Tensor, y: Tensor) -> None:
+    z = y.view(-1, 1, 3)
+    F.relu_(z)
+    z += 1.0
+
+
+STATEMENTS: dict[str, Callable[[Any, Tensor, Tensor], Any]] = {
+    "layer": lambda m, x, y: m.r(y),
+    "leaky_layer": lambda m, x, y: m.leaky(y),
+    "method": lambda m, x, y: y.relu_(),
+    "sum": lambda m, x, y: y.add_(x),
+    "scaled": lambda m, x, y: y.mul_(-2.0),
+    "clamp": lambda m, x, y: y.clamp_(min=0),
+    "function": lambda m, x, y: F.relu(y, inplace=True),
+    "positional": lambda m, x, y: F.leaky_relu(y, 0.5, True),
+    "torch_function": lambda m, x, y: torch.relu_(y),
+    "view": through_view,
+    "detached": lambda m, x, y: y.detach().relu_(),
+    "dropout": lambda m, x, y: m.drop(y).relu_(),
+    "input": lambda m, x, y: (x.relu_(), y.add_(x)),
+    "no_change": lambda m, x, y: y.requires_grad_(False),
+    "copy": lambda m, x, y: y.clone().relu_(),
+}
+
+
+def with_statements(*names: str) -> nn.Module:
+    parts = {"r": nn.ReLU(inplace=True), "leaky": nn.LeakyReLU(0.3, inplace=True), "drop": nn.Dropout()}
+    torch.manual_seed(5)
+    return Wrapped(statement(*(STATEMENTS[n] for n in names)), a=nn.Linear(3, 3), b=nn.Linear(3, 2), **parts)
+
+
+@pytest.mark.parametrize(
+    "names", [*((name,) for name in STATEMENTS), ("sum", "layer", "scaled", "view"), ("view", "copy", "sum", "method")]
+)
+def test_statements_in_place_count(names: tuple[str, ...]) -> None:
+    module = with_statements(*names)
+    X = np.random.default_rng(3).normal(size=(40, 3))
+    np.testing.assert_allclose(load(module, (3,))(X), reference(module, X), rtol=1e-12, atol=1e-12)
+
+
+def assign(m: Any, x: Tensor) -> Tensor:
+    y = m.a(x)
+    y[:, 0] = 0
+    return y
+
+
+def power(m: Any, x: Tensor) -> Tensor:
+    y = m.a(x)
+    z = y
+    z **= 2
+    return y
+
+
+def data(m: Any, x: Tensor) -> Tensor:
+    y = m.a(x)
+    y.data = y.relu()
+    return y
+
+
+def into_constant(m: Any, x: Tensor) -> Tensor:
+    total = torch.zeros(1, 3)
+    total += x
+    return x + total
+
+
+def first_then(step: Callable[[Any, Tensor], Any]) -> Callable[[Any, Tensor], Tensor]:
+    def forward(m: Any, x: Tensor) -> Tensor:
+        y = m.a(x)
+        step(m, y)
+        return y + m.c
+
+    return forward
+
+
+@pytest.mark.parametrize(
+    ("forward", "message"),
+    [
+        (first_then(lambda m, y: y[:, :2].mul_(2)), r"node 'getitem'"),
+        (first_then(lambda m, y: F.elu(y, inplace=True)), r"node 'elu'"),
+        (first_then(lambda m, y: F.elu(y, 1.0, True)), r"node 'elu'"),
+        (first_then(lambda m, y: m.elu(y)), r"node 'elu' \(torch.nn.ELU\)"),
+        (first_then(lambda m, y: y.exp_()), r"node 'exp_'"),
+        (first_then(lambda m, y: y.data.relu_()), r"attribute 'data'"),
+        (first_then(lambda m, y: torch.add(y, 1, out=y)), r"node 'add'"),
+        (first_then(lambda m, y: m.c.add_(1)), "overwrites Wrapped.c"),
+        (first_then(lambda m, y: m.c.data.add_(1)), "overwrites Wrapped.c"),
+        (first_then(lambda m, y: setattr(m, "c", m.c + 1)), "overwrites Wrapped.c"),
+        (first_then(lambda m, y: m.c.add_(y)), r"node 'add_'.*not a computed value"),
+        (first_then(lambda m, y: m.a.weight.mul_(2)), r"node 'mul_'.*not a computed value"),
+        (assign, "node 'setitem'"),
+        (power, "node 'ipow'"),
+        (data, "assignment to 'data'"),
+        (into_constant, "not a computed value"),
+    ],
+)
+def test_what_is_overwritten_in_other_ways_is_refused(forward: Any, message: str) -> None:
+    module = Wrapped(forward, a=nn.Linear(3, 3), elu=nn.ELU(inplace=True), c=torch.tensor([1.0, float("nan"), 2.0]))
+    state = copy.deepcopy(module.state_dict())
+    buffer = module.c
+    with pytest.raises(UnsupportedModelError, match=message):
+        load(module, (3,))
+    assert module.c is buffer
+    for key, tensor in module.state_dict().items():
+        np.testing.assert_array_equal(tensor.numpy(), state[key].numpy())
+
+
+def test_writing_through_a_reshape_needs_the_usual_order_of_memory() -> None:
+    def forward(m: Any, x: Tensor) -> Tensor:
+        y = m.a(x)
+        F.relu_(torch.flatten(y, 1))
+        return y
+
+    module = Wrapped(forward, a=nn.Conv2d(2, 3, 2))
+    X = np.random.default_rng(3).normal(size=(9, 2, 4, 4))
+    np.testing.assert_allclose(load(module, (2, 4, 4))(X), reference(module, X), rtol=1e-12, atol=1e-12)
+    with pytest.raises(UnsupportedModelError, match=r"node 'relu_'.*channels-last"):
+        load(module.to(memory_format=torch.channels_last), (2, 4, 4))
+
+
+def test_a_constant_overwritten_later_enters_with_its_value_at_the_time() -> None:
+    def forward(m: Any, x: Tensor) -> Tensor:
+        c = torch.ones(3, dtype=torch.float64)
+        y = x + c
+        c.add_(1)
+        return y.relu() + c
+
+    X = np.random.default_rng(3).normal(size=(9, 3))
+    np.testing.assert_allclose(load(Wrapped(forward), (3,))(X), np.maximum(X + 1, 0) + 2)
+
+
+class Centred(nn.Conv2d):
+    """The published way to standardise weights: forward is torch's own, but calls another method."""
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return F.conv2d(input, weight - weight.mean(), bias)
+
+
+class Described(nn.Conv2d):
+    def extra_repr(self) -> str:
+        return "plain"
+
+
+class Called(nn.Linear):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return 3 * super().__call__(*args, **kwargs)
+
+
+def patched(layer: nn.Module, name: str = "forward") -> nn.Module:
+    old = getattr(layer, name)
+    setattr(layer, name, lambda *args: 2 * old(*args))
+    return layer
+
+
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        (lambda: nn.Sequential(Centred(2, 3, 2), nn.ReLU()), (2, 4, 4)),
+        (lambda: Centred(2, 3, 2), (2, 4, 4)),
+        (lambda: nn.Sequential(Described(2, 3, 2), nn.ReLU()), (2, 4, 4)),
+        (lambda: nn.Sequential(patched(nn.Linear(3, 2)), nn.ReLU()), (3,)),
+        (lambda: nn.Sequential(patched(nn.Conv2d(2, 3, 2), "_conv_forward"), nn.ReLU()), (2, 4, 4)),
+        (lambda: nn.Sequential(patched(nn.Sequential(nn.Linear(3, 2))), nn.ReLU()), (3,)),
+        (lambda: nn.Sequential(Called(3, 2), nn.ReLU()), (3,)),
+    ],
+)
+def test_layers_with_replaced_methods_are_traced_into(make: Any, shape: tuple[int, ...]) -> None:
+    torch.manual_seed(2)
+    # Not copied: a method patched on the instance stays bound to the original.
+    module = make().double()
+    X = np.random.default_rng(1).normal(size=(12, *shape))
+    with torch.no_grad():
+        expected = module(torch.from_numpy(X)).numpy().reshape(12, -1)
+    np.testing.assert_allclose(load(module, shape)(X), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_harmless_subclass_stays_one_layer() -> None:
+    assert list(load(Described(2, 3, 2), (2, 4, 4)).parameters) == ["weight", "bias"]
+
+
+@pytest.mark.parametrize("make", [lambda: patched(nn.Linear(3, 2)), lambda: Called(3, 2)])
+def test_a_model_that_is_called_otherwise_is_refused(make: Any) -> None:
+    with pytest.raises(UnsupportedModelError, match="its forward or call is replaced"):
+        load(make())
+
+
+def test_a_graph_module_is_read() -> None:
+    module = torch.fx.symbolic_trace(nn.Sequential(nn.Linear(3, 2), nn.ReLU()))
+    assert list(load(module).parameters) == ["0.weight", "0.bias"]
+
+
 class TwoInputs(nn.Module):
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         return x + y

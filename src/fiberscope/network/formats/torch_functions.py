@@ -386,4 +386,6 @@ METHODS: dict[str, Handler] = {
     "contiguous": identity,
     "clone": identity,
     "detach": identity,
+    "detach_": identity,
+    "requires_grad_": identity,
 }

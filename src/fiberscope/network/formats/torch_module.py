@@ -8,8 +8,6 @@ then ``gamma`` and ``beta``. Sizes follow from ``input_shape``, which is inferre
 
 from __future__ import annotations
 
-import inspect
-import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,7 +20,7 @@ from fiberscope.network.formats.build import Builder, Value
 from fiberscope.network.formats.torch_functions import FUNCTIONS, METHODS
 from fiberscope.network.formats.torch_layers import LAYERS, refuse_hooks
 from fiberscope.network.formats.torch_trace import Trace, base_class
-from fiberscope.network.formats.torch_values import Const, Reader
+from fiberscope.network.formats.torch_values import BatchSize, Const, Reader
 from fiberscope.network.network import Network
 from fiberscope.network.to_torch import Program
 
@@ -48,7 +46,8 @@ def read(module: nn.Module, input_shape: tuple[int, ...] | None) -> Network:
     for node in nodes:
         where = f"node {node.name!r} ({_kind(trace, node)})"
         try:
-            reader.keep(node, _step(reader, node), _in_place(trace, node))
+            in_place = _in_place(reader, node)
+            reader.keep(node, _step(reader, node), in_place)
         except FiberscopeError as error:
             raise type(error)(f"{where}: {error}") from error
         except (TypeError, ValueError, AttributeError, IndexError, KeyError, RuntimeError) as error:
@@ -91,18 +90,17 @@ def _step(reader: Reader, node: fx.Node) -> Any:
     return handler(reader, *args, **kwargs)
 
 
-def _in_place(trace: Trace, node: fx.Node) -> bool:
-    """Whether a node overwrites its first argument."""
-    if node.op == "call_module":
-        return bool(getattr(trace.module.get_submodule(str(node.target)), "inplace", False))
-    if node.op == "call_method":
-        return str(node.target).endswith("_")
-    if node.op != "call_function" or node.target not in FUNCTIONS:
+def _in_place(reader: Reader, node: fx.Node) -> bool:
+    """Whether a node overwrites a computed value, its first argument; nothing else may be overwritten."""
+    if not reader.trace.in_place(node):
         return False
-    name = getattr(node.target, "__name__", "")
-    handler = inspect.signature(FUNCTIONS[node.target])
-    option = handler.bind_partial(None, *node.args, **node.kwargs).arguments.get("inplace", False)
-    return bool(option) or name.endswith("_") or (name.startswith("i") and hasattr(operator, name))
+    first = node.args[0] if node.args else node.kwargs.get("input")
+    found = reader.found[first] if isinstance(first, fx.Node) else first
+    if isinstance(found, int | float | tuple | BatchSize):
+        return False  # sizes are numbers, and `n += 1` makes a new one
+    if not isinstance(found, Value) or node.kwargs.get("out") is not None:
+        raise UnsupportedModelError("it overwrites a tensor that is not a computed value, or by out=: not supported")
+    return True
 
 
 def _folded(node: fx.Node, args: Any, kwargs: Any) -> Any:

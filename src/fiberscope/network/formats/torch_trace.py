@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import fx, nn
+from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 
 from fiberscope.errors import UnsupportedModelError
@@ -28,10 +29,15 @@ class Trace:
             )
         if not isinstance(module, nn.Module):
             raise UnsupportedModelError(f"{type(module).__name__}: expected a torch.nn.Module")
+        if _called_otherwise(module):
+            raise UnsupportedModelError(
+                f"{type(module).__name__}: its forward or call is replaced, which tracing does not see; "
+                "write it as the forward of a class"
+            )
         self.module = module
         tracer = _Tracer()
         try:
-            with _evaluation(module), torch.no_grad(), warnings.catch_warnings():
+            with _evaluation(module), _unchanged(module), torch.no_grad(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 leaf = tracer.is_leaf_module(module, "")
                 self.graph = _single_layer(module) if leaf else tracer.trace(module, _defaults(module))
@@ -40,23 +46,40 @@ class Trace:
                 f"{type(module).__name__}: control flow that depends on the input ({_line(error)}); "
                 "load the part without it, or export one branch to ONNX"
             ) from error
+        except UnsupportedModelError:
+            raise
         except Exception as error:
             # The module's own code failed on symbolic values: any kind of exception.
             raise UnsupportedModelError(
                 f"{type(module).__name__}: cannot be traced ({type(error).__name__}: {_line(error)})"
             ) from error
         self.constants: dict[str, torch.Tensor] = tracer.own_constants
+        # With channels last, a reshape makes a copy where it would otherwise share memory.
+        self.strided = any(not is_lazy(p) and not p.is_contiguous() for p in module.parameters() if p.ndim > 2)
         # Tied parameters have one name, the first.
         self.names = {id(parameter): name for name, parameter in module.named_parameters()}
 
     def needed(self) -> list[fx.Node]:
-        """Nodes that the output depends on, in order."""
+        """Nodes that the output depends on, in order; whatever writes in place may reach it through shared memory."""
         (output,) = (node for node in self.graph.nodes if node.op == "output")
-        wanted = {output}
+        wanted = {output} | {node for node in self.graph.nodes if self.in_place(node)}
         for node in reversed(self.graph.nodes):
             if node in wanted:
                 wanted |= set(node.all_input_nodes)
         return [node for node in self.graph.nodes if node in wanted]
+
+    def in_place(self, node: fx.Node) -> bool:
+        """Whether a node overwrites one of its arguments."""
+        if node.op == "call_module":
+            return bool(getattr(self.module.get_submodule(str(node.target)), "inplace", False))
+        if node.op not in ("call_method", "call_function"):
+            return False
+        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+        name = str(name).split(".")[0]
+        if name.endswith("_") and not name.endswith("__"):
+            return name not in _HARMLESS
+        option = node.op == "call_function" and _option(node)
+        return option or node.kwargs.get("out") is not None or name.strip("_") in _WRITERS
 
     def attribute(self, target: str) -> Any:
         """What a ``get_attr`` node reads."""
@@ -68,13 +91,61 @@ class Trace:
         return value
 
 
+_HARMLESS = {"requires_grad_", "detach_", "share_memory_"}
+_CHANGES = (
+    *("iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow"),
+    *("iand", "ior", "ixor", "ilshift", "irshift"),
+)
+_WRITERS = {*_CHANGES, "imatmul", "setitem", "delitem"}
+
+
+def _option(node: fx.Node) -> bool:
+    """Whether a function is called with ``inplace=True``, by name or by position."""
+    given = node.kwargs.get("inplace", False)
+    try:
+        signature = inspect.signature(node.target)  # type: ignore[arg-type]
+        given = given or signature.bind_partial(*node.args, **node.kwargs).arguments.get("inplace", False)
+    except (TypeError, ValueError):  # a function in C has no such option
+        pass
+    return bool(given)
+
+
 def base_class(module: nn.Module) -> type[nn.Module]:
     """The class of torch.nn whose forward a module runs, or its own class; parametrisations are looked through."""
     kind: Any = parametrize.type_before_parametrizations(module)
-    for base in kind.__mro__:
-        if issubclass(base, nn.Module) and base.__module__.startswith("torch.nn.modules"):
-            return base if kind.forward is base.forward else kind  # type: ignore[no-any-return]
-    return kind  # type: ignore[no-any-return]
+    base = _torch_class(kind)
+    return kind if base is None or _differs(kind, base) else base  # type: ignore[no-any-return]
+
+
+def _torch_class(kind: Any) -> Any:
+    classes = (c for c in kind.__mro__ if issubclass(c, nn.Module) and c.__module__.startswith("torch.nn.modules"))
+    return next(classes, None)
+
+
+def _differs(kind: Any, base: Any) -> bool:
+    """Whether a class replaces any method of torch's class that forward may call."""
+    names = set(dir(base)) - _BESIDE_FORWARD
+    return any(
+        inspect.getattr_static(kind, name) is not inspect.getattr_static(base, name)
+        for name in names
+        if callable(getattr(base, name, None)) or isinstance(inspect.getattr_static(base, name), property)
+    )
+
+
+def _patched(module: nn.Module) -> bool:
+    """Whether methods were replaced on the instance alone."""
+    names = vars(module).keys() - _BESIDE_FORWARD
+    return any(callable(getattr(type(module), name, None)) for name in names)
+
+
+_BESIDE_FORWARD = {
+    *("__init__", "__new__", "__init_subclass__", "__subclasshook__", "__class__", "__class_getitem__", "__del__"),
+    *("__repr__", "__str__", "__format__", "__dir__", "__eq__", "__ne__", "__hash__", "__sizeof__"),
+    *("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__deepcopy__", "__copy__"),
+    *("to", "_apply", "cpu", "cuda", "type", "float", "double", "half", "bfloat16", "zero_grad"),
+    *("extra_repr", "_get_name", "reset_parameters", "reset_running_stats", "train", "eval"),
+    *("state_dict", "load_state_dict", "_save_to_state_dict", "_load_from_state_dict"),
+}
 
 
 class _Proxy(fx.Proxy):
@@ -83,17 +154,21 @@ class _Proxy(fx.Proxy):
     def _changed(self, function: Any, other: Any) -> fx.Proxy:
         return self.tracer.create_proxy("call_function", function, (self, other), {})
 
-    def __iadd__(self, other: Any) -> fx.Proxy:
-        return self._changed(operator.iadd, other)
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.tracer.create_proxy("call_function", operator.setitem, (self, key, value), {})
 
-    def __isub__(self, other: Any) -> fx.Proxy:
-        return self._changed(operator.isub, other)
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("data", "real", "imag"):
+            raise TypeError(f"assignment to {name!r} of a tensor")
+        super().__setattr__(name, value)
 
-    def __imul__(self, other: Any) -> fx.Proxy:
-        return self._changed(operator.imul, other)
 
-    def __itruediv__(self, other: Any) -> fx.Proxy:
-        return self._changed(operator.itruediv, other)
+def _recorded(name: str) -> Any:
+    return lambda self, other: self._changed(getattr(operator, name), other)
+
+
+for _name in _CHANGES:
+    setattr(_Proxy, f"__{_name}__", _recorded(_name))
 
 
 class _Tracer(fx.Tracer):
@@ -108,16 +183,15 @@ class _Tracer(fx.Tracer):
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         base = base_class(m)
-        return base.__module__.startswith("torch.nn.modules") and not issubclass(base, CONTAINERS)
+        return not _patched(m) and base.__module__.startswith("torch.nn.modules") and not issubclass(base, CONTAINERS)
 
     def create_arg(self, a: Any) -> Any:
         if isinstance(a, torch.Tensor) and not isinstance(a, nn.Parameter):
             known = any(a is buffer for buffer in self.root.buffers())
             if not known:
-                name = next(
-                    (n for n, t in self.own_constants.items() if t is a), f"_constant_{len(self.own_constants)}"
-                )
-                self.own_constants[name] = a
+                # A copy: the code may overwrite its tensor later on.
+                name = f"_constant_{len(self.own_constants)}"
+                self.own_constants[name] = a.detach().clone()
                 return self.create_node("get_attr", name, (), {})
         return super().create_arg(a)
 
@@ -141,6 +215,47 @@ def _evaluation(module: nn.Module) -> Iterator[None]:
     finally:
         for part, training in flags:
             part.training = training
+
+
+@contextmanager
+def _unchanged(module: nn.Module) -> Iterator[None]:
+    """Code that writes to parameters or buffers does so while it is traced: undo that, and refuse."""
+    before: list[tuple[nn.Module, Any, str, torch.Tensor, torch.Tensor]] = [
+        (part, store, key, tensor, tensor.detach().clone())
+        for part in module.modules()
+        for store in (part._parameters, part._buffers, vars(part))
+        for key, tensor in store.items()
+        if isinstance(tensor, torch.Tensor) and not is_lazy(tensor) and not tensor.is_meta
+    ]
+    written: list[str] = []
+    try:
+        yield
+    finally:
+        for part, store, key, tensor, copy in before:
+            changed, now = not _same_bits(tensor, copy), store.get(key)
+            if changed:
+                tensor.data.copy_(copy)
+            if store is not vars(part):
+                changed = changed or not isinstance(now, torch.Tensor) or not _same_bits(now, copy)
+                store[key] = tensor
+            if changed:
+                written.append(f"{type(part).__name__}.{key}")
+    if written:
+        raise UnsupportedModelError(f"{type(module).__name__}: its forward overwrites {written[0]}; not a function")
+
+
+def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    first, second = (t.detach().reshape(-1).contiguous().view(torch.uint8) for t in (a, b))
+    return torch.equal(first, second)
+
+
+def _called_otherwise(module: nn.Module) -> bool:
+    """Whether a call runs something else than the forward of the class, which is what tracing starts from."""
+    names = ("__call__", "_call_impl", "_wrapped_call_impl")
+    own = any(getattr(type(module), name) is not getattr(nn.Module, name) for name in names)
+    return "forward" in vars(module) or (own and not isinstance(module, fx.GraphModule))
 
 
 def _defaults(module: nn.Module) -> dict[str, Any]:

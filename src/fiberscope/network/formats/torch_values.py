@@ -55,10 +55,15 @@ class Reader:
         sources = [other for other in node.all_input_nodes if isinstance(self.found[other], Value)]
         same = sources and node.target != "clone" and self.found[sources[0]].index == result.index
         self._storage[node] = self._storage[sources[0]] if sources and (same or in_place) else node
-        if in_place:
-            for other, storage in self._storage.items():
-                if storage is self._storage[node]:
-                    self.found[other] = result.reshaped(self.found[other].shape)
+        if in_place and not same:
+            together = [other for other, storage in self._storage.items() if storage is self._storage[node]]
+            shapes = {self.found[other].shape for other in together}
+            if self.trace.strided and (len(shapes) > 1 or any(other.target == "contiguous" for other in together)):
+                raise UnsupportedModelError(
+                    "it overwrites a value that was reshaped, with parameters in channels-last order"
+                )
+            for other in together:
+                self.found[other] = result.reshaped(self.found[other].shape)
 
     def constant(self, tensor: torch.Tensor) -> Const:
         """A tensor of the module."""
