@@ -99,7 +99,7 @@ class Polytope:
         empty = ~matrix.any(axis=1)
         if (vector[empty] < 0).any():
             row = int(np.flatnonzero(empty & (vector < 0))[0])
-            raise InputError(f"polytope: row {row} says 0 <= {vector[row]:g}, so there is no point at all")
+            raise InputError(f"polytope: row {row} says 0 <= {vector[row]:g}, so it is empty")
         # A row of zeros with b >= 0 says nothing.
         object.__setattr__(self, "A", frozen(matrix[~empty]))
         object.__setattr__(self, "b", frozen(vector[~empty]))
