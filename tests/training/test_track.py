@@ -184,10 +184,110 @@ def test_a_tracker_continues_its_file_and_refuses_another_ones(tmp_path: Path) -
     second.close()
     second.close()
     assert [record.step for record in read_track(path)] == [0, 2, 4]
-    with pytest.raises(InputError, match="same tracker"):
+    with pytest.raises(InputError, match="expected a new file or one that begins with"):
         track(net, X, every=3, quantities=["regions_sampled"], file=path)
     with pytest.raises(InputError, match="can be written"):
         track(net, X, file=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"my thesis, without a newline",
+        b"my thesis\n",
+        b"\x00\xff\x00",
+        b'{"a": 1}',
+        b'{"a": 1}\n{"a": 2}',  # the last line is whole but for its newline
+        b'{"tracker":{"every":7}}\n{"step":1,"ru',  # another tracker's, cut short
+        b"[1]\n5\n",
+        b"\n",
+    ],
+)
+def test_a_file_of_somebody_else_is_refused_and_left_as_it_is(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"expected a new file or one that begins with .*got a first line") as error:
+        track(Network.random((1, 3, 1), 0), np.zeros((2, 1)), file=path)
+    assert path.read_bytes() == content and len(str(error.value).splitlines()) == 1
+    if b"tracker" not in content:
+        with pytest.raises(InputError):
+            read_track(path)
+
+
+def test_lines_without_a_header_do_not_replace_what_is_no_json(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b"notes of mine")
+    with pytest.raises(InputError, match="expected a new file or JSON lines"):
+        LineFile(path)
+    assert path.read_bytes() == b"notes of mine"
+
+
+def test_every_cut_of_the_header_counts_as_ours(tmp_path: Path) -> None:
+    net, X, path = Network.random((1, 3, 1), 0), np.zeros((2, 1)), tmp_path / "run.jsonl"
+    track(net, X, file=path).close()
+    header = path.read_bytes().split(b"\n")[0] + b"\n"
+    for length in range(len(header) + 1):
+        path.write_bytes(header[:length])
+        track(net, X, file=path)
+        assert path.read_bytes() == header
+
+
+def test_a_continued_file_keeps_its_steps_and_its_start(tmp_path: Path) -> None:
+    """Stopped half way and taken up again, every record is that of the training in one go."""
+    names, data = ["loss", "distance_from_start"], load_dataset("f1")
+    straight, halves = small_module(), small_module()
+    optimizer = torch.optim.SGD(straight.parameters(), lr=0.05)
+    with track(straight, data, quantities=names, optimizer=optimizer) as expected:
+        train(straight, optimizer, 10)
+    path = tmp_path / "run.jsonl"
+    for steps in (4, 6):
+        optimizer = torch.optim.SGD(halves.parameters(), lr=0.05)
+        with track(halves, data, quantities=names, optimizer=optimizer, file=path) as tracker:
+            train(halves, optimizer, steps)
+    assert [record.step for record in tracker.records] == list(range(11))
+    assert tracker.records == expected.records == read_track(path)
+    assert sum("step" in line for line in read_lines(path)) == 11  # nothing was recorded twice
+
+
+def test_a_continued_callback_goes_on_counting(tmp_path: Path) -> None:
+    net, X, path = Network.random((1, 3, 1), 0), np.zeros((2, 1)), tmp_path / "run.jsonl"
+    for _ in range(2):
+        tracker = track(net, X, every=2, quantities=["regions_sampled"], file=path)
+        for _ in range(5):
+            tracker()
+    assert [record.step for record in read_track(path)] == [0, 2, 4, 6, 8]
+    assert not any("start" in line for line in read_lines(path))  # nothing that is tracked needs the first network
+
+
+def test_a_start_without_its_record_does_not_count(tmp_path: Path) -> None:
+    path, X = tmp_path / "run.jsonl", np.zeros((2, 1))
+    net = Network([[[1.0]], [[1.0]]], [[0.0], [0.0]])
+    moved = Network([[[4.0]], [[1.0]]], [[0.0], [0.0]])
+    track(net, X, quantities=["distance_from_start"], file=path)(0)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:2]))  # header and start; the crash came before the record
+    again = track(moved, X, quantities=["distance_from_start"], file=path)
+    assert again().values == {"distance_from_start": 0.0}  # type: ignore[union-attr]
+    third = track(net, X, quantities=["distance_from_start"], file=path)
+    assert third().to_dict() == {"step": 1, "run": 0, "values": {"distance_from_start": 3.0}}  # type: ignore[union-attr]
+    content = path.read_bytes()
+    with pytest.raises(InputError, match="expected the architecture"):
+        track(Network.random((1, 3, 1), 0), X, quantities=["distance_from_start"], file=path)
+    assert path.read_bytes() == content
+
+
+def test_every_run_of_many_keeps_its_own_start(tmp_path: Path) -> None:
+    path, X = tmp_path / "run.jsonl", np.zeros((2, 1))
+    for step, factor in enumerate((1.0, 3.0)):
+        tracker = track(None, X, quantities=["distance_from_start"], file=path)
+        for run in (0, 1):
+            net = Network([[[factor * (run + 1)]], [[0.0]]], [[0.0], [0.0]])
+            tracker.record(step, run=run, network=net)
+        tracker.close()
+    assert [tracker.series("distance_from_start", run)[1] for run in (0, 1)] == [[0.0, 2.0], [0.0, 4.0]]
+    tracker = track(None, X, quantities=["distance_from_start"], file=path)
+    values = tracker.record(2, run=1, network=Network.random((1, 3, 1), 0)).values
+    assert "expected the architecture" in values["distance_from_start"]["error"]
 
 
 def test_records_survive_kill_9(tmp_path: Path) -> None:

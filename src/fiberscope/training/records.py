@@ -57,17 +57,26 @@ def dumps(value: Any) -> str:
 
 
 class LineFile:
-    """A file of JSON lines, opened to append; what it held before is in ``existing``."""
+    """A file of JSON lines, opened to append; what it held before is in ``existing``.
 
-    def __init__(self, path: str | Path) -> None:
+    With a ``header`` the file is new or empty, or begins with this very line (or what a crash left of it). Any other
+    file is somebody else's: it is refused and left as it is. Without a header only a file that does not begin like a
+    JSON object is known to be somebody else's.
+    """
+
+    def __init__(self, path: str | Path, header: Any = None) -> None:
         self.path = Path(path)
         try:
+            content = self.path.read_bytes() if self.path.exists() else b""
+            _refuse_foreign(self.path, content, header)  # before anything is cut off
+            self.existing, length = _whole(self.path, content)
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.existing, length = _read(self.path) if self.path.exists() else ([], 0)
             self._file = self.path.open("ab")
             self._file.truncate(length)
         except OSError as error:
             raise InputError(f"{self.path}: expected a file that can be written, got {error}") from error
+        if header is not None and not self.existing:
+            self.append(header)
 
     def append(self, value: Any) -> None:
         """Add one line; when this returns it is on the disk."""
@@ -85,14 +94,21 @@ def read_lines(path: str | Path) -> list[Any]:
     A damaged line anywhere else raises: that is no crash of the writer.
     """
     try:
-        return _read(Path(path))[0]
+        return _whole(Path(path), Path(path).read_bytes())[0]
     except OSError as error:
         raise InputError(f"{path}: expected a readable file, got {error}") from error
 
 
-def _read(path: Path) -> tuple[list[Any], int]:
+def _refuse_foreign(path: Path, content: bytes, header: Any) -> None:
+    expected = b'{"' if header is None else dumps(header).encode() + b"\n"
+    if not content.startswith(expected) and not expected.startswith(content):
+        what = "JSON lines" if header is None else f"one that begins with {dumps(header)}"
+        first = content[:300].split(b"\n")[0].decode(errors="replace")
+        raise InputError(f"{path}: expected a new file or {what}, got a first line {first!r}")
+
+
+def _whole(path: Path, content: bytes) -> tuple[list[Any], int]:
     """The lines, and the length in bytes up to which the file is whole."""
-    content = path.read_bytes()
     found, start = [], 0
     while (end := content.find(b"\n", start)) >= 0:
         try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +20,7 @@ from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.training.datasets.dataset import Dataset
-from fiberscope.training.quantities import State, find_quantity
+from fiberscope.training.quantities import State, distance_from_start, find_quantity
 from fiberscope.training.records import LineFile, number, plain, read_lines
 
 DEFAULT_QUANTITIES = ("loss", "regions_sampled", "fixed_neurons")
@@ -77,6 +78,8 @@ class Tracker:
         self._data = _data(data)
         self._steps = 0
         self._start: dict[int, Network] = {}
+        self._saved: dict[int, dict[str, FloatArray]] = {}  # first parameters of the runs in a continued file
+        self._keeps_start = any(_may_need_start(quantity) for quantity in self.quantities.values())
         self._records: list[Record] = []
         self._file: LineFile | None = None
         if source is not None:
@@ -94,20 +97,20 @@ class Tracker:
                     "every": self.every,
                     "quantities": list(self.quantities),
                     "data": data.sha256 if isinstance(data, Dataset) else None,
+                    "start": self._keeps_start,
                 }
             }
         )
-        self._file = LineFile(path)
-        if not self._file.existing:
-            self._file.append(header)
-            return
-        if self._file.existing[0] != header:
-            self._file.close()
-            raise InputError(
-                f"{path}: expected a new file or one of the same tracker {header['tracker']}, "
-                f"got {self._file.existing[0]}"
-            )
-        self._records = [_record(line) for line in self._file.existing if "step" in line]
+        file = LineFile(path, header)
+        try:
+            self._records, self._saved = _recorded(file.existing), _starts(file.existing)
+            if self._source is not None and 0 in self._saved:
+                _with_saved(_network(self._source, self._data), self._saved[0])  # refuse another architecture now
+        except FiberscopeError:
+            file.close()
+            raise
+        self._file = file
+        self._steps = max((record.step + 1 for record in self._records), default=0)
 
     # -- during training -------------------------------------------------------------------------------------------
 
@@ -143,18 +146,45 @@ class Tracker:
         except FiberscopeError as error:  # diverged weights end a record, not somebody's training
             values = {name: {"error": str(error)} for name in self.quantities}
         else:
-            state = State(step, run, net, batch(inputs, net.in_size), targets, self._start.setdefault(run, net), loss)
-            for name, quantity in self.quantities.items():
-                try:
-                    values[name] = plain(quantity(state))
-                except FiberscopeError as error:
-                    values[name] = {"error": str(error)}
+            values = self._values(step, run, net, batch(inputs, net.in_size), targets, loss)
         record = Record(int(step), int(run), values)
         self._records.append(record)
         if self._file is not None:
             self._file.append(record)
         self._seconds += time.perf_counter() - begin
         return record
+
+    def _values(
+        self,
+        step: int,
+        run: int,
+        network: Network,
+        inputs: FloatArray,
+        targets: npt.NDArray[Any] | None,
+        loss: float | None,
+    ) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        try:
+            state = State(step, run, network, inputs, targets, self._first(run, network), loss)
+        except FiberscopeError as error:
+            return {name: {"error": str(error)} for name in self.quantities}
+        for name, quantity in self.quantities.items():
+            try:
+                values[name] = plain(quantity(state))
+            except FiberscopeError as error:
+                values[name] = {"error": str(error)}
+        return values
+
+    def _first(self, run: int, network: Network) -> Network:
+        """The first recorded network of a run: from memory, from the file that is continued, or this one."""
+        if run not in self._start:
+            if run in self._saved:
+                self._start[run] = _with_saved(network, self._saved[run])
+            else:
+                self._start[run] = network
+                if self._file is not None and self._keeps_start:
+                    self._file.append({"start": {"run": run, "parameters": _packed(network.parameters)}})
+        return self._start[run]
 
     # -- as a context ----------------------------------------------------------------------------------------------
 
@@ -163,7 +193,8 @@ class Tracker:
             if not hasattr(self._optimizer, "register_step_post_hook"):
                 name = type(self._optimizer).__name__
                 raise InputError(f"optimizer: expected a torch.optim.Optimizer, got {name}")
-            self()  # step 0: before the first update
+            if not self._records:
+                self()  # step 0: before the first update; a continued file has that moment already
             self._hook = self._optimizer.register_step_post_hook(lambda *_: self() and None)
         return self
 
@@ -233,10 +264,14 @@ def track(
         Names from :func:`fiberscope.training.quantities.list_quantities`.
     file
         Append each record to this file as a line of JSON, flushed to the disk. A file of the same tracker is
-        continued, and a line that a crash cut short is dropped.
+        continued, and a line that a crash cut short is dropped; any other file is refused and left as it is. A
+        continued tracker that counts by itself goes on at the last recorded step + 1: steps that were made but not
+        recorded are counted again, so pass the step where that matters. The first network of each run is kept in the
+        file where a quantity may need it, so ``distance_from_start`` counts from the very first record.
     optimizer
         With one, ``with track(...)`` records by itself: before the first update (step 0) and after every
-        ``every``-th ``optimizer.step()``.
+        ``every``-th ``optimizer.step()``. Where a file is continued nothing is recorded before the first update,
+        which is the last recorded step + 1.
 
     Examples
     --------
@@ -266,13 +301,51 @@ def read_track(path: str | Path) -> tuple[Record, ...]:
     {'regions_sampled': 1}
     """
     lines = read_lines(path)
-    if not lines or "tracker" not in lines[0]:
+    if not lines or not isinstance(lines[0], dict) or "tracker" not in lines[0]:
         raise InputError(f"{path}: expected a tracker's file, got another first line")
-    return _in_order([_record(line) for line in lines if "step" in line])
+    return _in_order(_recorded(lines))
 
 
-def _record(line: dict[str, Any]) -> Record:
-    return Record(line["step"], line["run"], line["values"])
+def _recorded(lines: Sequence[Any]) -> list[Record]:
+    return [Record(line["step"], line["run"], line["values"]) for line in lines if "step" in line]
+
+
+def _starts(lines: Sequence[Any]) -> dict[int, dict[str, FloatArray]]:
+    """The first parameters of each run. A crash may come between them and their record: then they do not count."""
+    pending: dict[int, Any] = {}
+    found: dict[int, Any] = {}
+    for line in lines:
+        if "start" in line:
+            pending[line["start"]["run"]] = line["start"]["parameters"]
+        elif "step" in line and line["run"] in pending:
+            found.setdefault(line["run"], pending[line["run"]])
+    return {run: {name: _unpacked(value) for name, value in packed.items()} for run, packed in found.items()}
+
+
+def _packed(parameters: Mapping[str, FloatArray]) -> dict[str, Any]:
+    """Arrays as shape and bytes: exact, and half as long as decimals."""
+    return {
+        name: {"shape": list(value.shape), "float64": base64.b64encode(value.astype("<f8").tobytes()).decode()}
+        for name, value in parameters.items()
+    }
+
+
+def _unpacked(value: Mapping[str, Any]) -> FloatArray:
+    flat = np.frombuffer(base64.b64decode(value["float64"]), dtype="<f8").astype(np.float64)
+    return flat.reshape(value["shape"])
+
+
+def _with_saved(network: Network, saved: Mapping[str, FloatArray]) -> Network:
+    shapes = {name: value.shape for name, value in network.parameters.items()}
+    before = {name: value.shape for name, value in saved.items()}
+    if shapes != before:
+        raise InputError(f"track: expected the architecture of the continued file, {before}, got {shapes}")
+    return network.with_parameters(saved)
+
+
+def _may_need_start(quantity: Any) -> bool:
+    """Of our own quantities one looks at the first network; of somebody else's any may."""
+    return quantity is distance_from_start or getattr(quantity, "__module__", "") != distance_from_start.__module__
 
 
 def _in_order(records: Sequence[Record]) -> tuple[Record, ...]:
