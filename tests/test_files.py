@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 
 import pytest
 
 from fiberscope.errors import InputError
-from fiberscope.files import atomic_path, write_atomically
+from fiberscope.files import LEFTOVERS, atomic_path, write_atomically
 
 
 def test_writes_text_and_bytes(tmp_path):
@@ -32,6 +33,24 @@ def test_a_failure_leaves_the_old_file_and_no_debris(tmp_path):
         fail()
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_durable_files_are_flushed_before_and_after_they_get_their_name(tmp_path, monkeypatch):
+    events = []
+    fsync, replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda handle: (events.append("fsync"), fsync(handle)))
+    monkeypatch.setattr(os, "replace", lambda *names: (events.append("replace"), replace(*names)))
+    write_atomically(tmp_path / "a", "x")
+    assert events == ["replace"]
+    write_atomically(tmp_path / "a", "y", durable=True)
+    assert events[1:] == (["fsync", "replace"] if sys.platform == "win32" else ["fsync", "replace", "fsync"])
+    assert (tmp_path / "a").read_text() == "y" and os.listdir(tmp_path) == ["a"]
+
+
+def test_what_a_killed_process_leaves_can_be_found(tmp_path):
+    (tmp_path / ".mine.json").write_text("")
+    with atomic_path(tmp_path / "a.json") as part:
+        assert list(tmp_path.glob(LEFTOVERS)) == [part] and part.suffix == ".json"
 
 
 def test_permissions_are_those_of_an_ordinary_file(tmp_path):

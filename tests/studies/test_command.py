@@ -74,6 +74,7 @@ def test_bad_input_has_a_name(arguments: list[str], text: str, tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     _, _, error = run(*arguments)  # the command line as a whole turns it into one line and exit code 2
     assert isinstance(error, InputError) and text in str(error)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_failed_tasks_give_exit_code_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

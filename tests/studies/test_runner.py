@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from fiberscope.errors import InputError
-from fiberscope.studies.lab import backends, runner, store
+from fiberscope.studies.lab import backends, registry, runner, store
 from fiberscope.studies.lab.progress import Status
 from fiberscope.studies.lab.registry import all_studies
 from fiberscope.studies.lab.runner import list_studies, reproduce
@@ -137,7 +137,7 @@ def test_kill_9_half_way_then_resume_gives_the_same_bytes(tmp_path: Path) -> Non
     process.wait()
     done = {path.name: path.stat().st_mtime_ns for path in (folder / "tasks").glob("[0-9a-f]*.json")}
     assert 10 <= len(done) < 36 and not (folder / "table.csv").exists()
-    (folder / "tasks" / ".half.json.1.tmp").write_bytes(b"{")  # as if it had died while it wrote
+    (folder / "tasks" / ".half.json.part-1.json").write_bytes(b"{")  # as if it had died while it wrote
 
     result = reproduce("initialisation", "quick", jobs=2, out=folder)
     assert result.complete and result.reused == len(done) and result.computed == 36 - len(done)
@@ -233,7 +233,7 @@ def test_a_cluster_that_goes_away_ends_the_run_and_keeps_what_is_done(
 
     original, pool = backends._reach, backends._pool
     monkeypatch.setattr(backends, "_reach", lambda address: None)
-    monkeypatch.setattr(backends, "connected", lambda backend: nullcontext(object()))
+    monkeypatch.setattr(runner, "connected", lambda backend: nullcontext(object()))
     monkeypatch.setattr(backends, "_pool", breaks)
     with pytest.raises(InputError, match=r"no answer.*finished tasks are kept"):
         reproduce(study, cluster="dask://127.0.0.1:9", out=tmp_path)
@@ -306,6 +306,7 @@ def test_bad_arguments_are_one_line(arguments: dict[str, Any], text: str, tmp_pa
     with pytest.raises(InputError, match=text) as error:
         reproduce(**{"name": "initialisation", "out": tmp_path / "out", **arguments})
     assert len(str(error.value).splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []  # refused before anything was written
 
 
 def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
@@ -339,6 +340,25 @@ def test_missing_distributed_is_explained(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "fiberscope.studies.lab.dask_client", None)
     with pytest.raises(InputError, match=r"pip install fiberscope\[dask\]"):
         reproduce(laboratory.study(), cluster="dask://127.0.0.1:1234", out=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cluster_is_only_asked_for_what_is_missing(tmp_path: Path) -> None:
+    study, gone = laboratory.study(), "dask://127.0.0.1:9"
+    reproduce(study, jobs=1, out=tmp_path)
+    before = contents(tmp_path)
+    assert reproduce(study, cluster=gone, out=tmp_path).reused == 6
+    damaged = next((tmp_path / "tasks").iterdir())
+    damaged.write_bytes(b"{")
+    with pytest.raises(InputError, match="no answer"):
+        reproduce(study, cluster=gone, out=tmp_path)
+    damaged.unlink()
+    log = (tmp_path / "log.jsonl").read_bytes()
+    with pytest.raises(InputError, match="no answer"):
+        reproduce(study, cluster=gone, out=tmp_path)
+    assert (tmp_path / "log.jsonl").read_bytes() == log
+    reproduce(study, jobs=1, out=tmp_path)
+    assert contents(tmp_path) == before
 
 
 # -- the registry ----------------------------------------------------------------------------------------------------
@@ -354,6 +374,29 @@ def test_every_study_is_well_made() -> None:
             assert tasks == study.tasks(scale, {})
         page = HERE.parent.parent / "docs" / "studies" / f"{name}.md"
         assert page.is_file(), f"the study {name} has no page in docs/studies"
+
+
+@pytest.mark.parametrize("fault", ["import no_such_library", "from os import nothing_like_it", "1 +", "{}['key']"])
+def test_a_broken_study_is_named_and_the_others_work(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_one.py").write_text(fault)
+    monkeypatch.setattr(registry.home, "__path__", [*registry.home.__path__, str(tmp_path)])
+    healthy = set(all_studies())
+    registry._look.cache_clear()
+    try:
+        assert set(all_studies()) == healthy and list(registry.broken_studies()) == ["broken_one"]
+        assert registry.find_study("initialisation").name == "initialisation"
+        for name in ("broken_one", "broken-one"):
+            with pytest.raises(InputError, match=f"study {name}: expected a module .* got .*Error: ") as error:
+                reproduce(name, out=tmp_path / "out")
+            assert len(str(error.value).splitlines()) == 1
+        (info,) = [info for info in list_studies(tmp_path) if set(info.status.values()) == {"broken"}]
+        assert info.name == "broken_one" and "Error: " in info.title and info.tasks == {"quick": 0, "paper": 0}
+        assert {other.name for other in list_studies(tmp_path)} == healthy | {"broken_one"}
+    finally:
+        registry._look.cache_clear()
+    assert not (tmp_path / "out").exists()
 
 
 def test_list_shows_the_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

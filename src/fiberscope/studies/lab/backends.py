@@ -83,13 +83,14 @@ def choose_backend(jobs: int | None, cluster: str | None) -> Backend:
     return Backend(name, count)
 
 
-def outcomes(study: Study, tasks: Sequence[Task], backend: Backend) -> Iterator[Outcome]:
-    """Run all tasks; a bad one is tried a second time."""
+def outcomes(study: Study, tasks: Sequence[Task], backend: Backend, client: Any = None) -> Iterator[Outcome]:
+    """Run all tasks; a bad one is tried a second time. ``client``: a cluster's, if the caller is connected already."""
     tries: Counter[str] = Counter()
     waiting = list(tasks)
     deaths = 0
     with ExitStack() as stack:
-        client = stack.enter_context(connected(backend))
+        if client is None:
+            client = stack.enter_context(connected(backend))
         while waiting:
             # After two deaths alone: then it is clear whose fault the third is.
             now, later = (waiting, []) if deaths < 2 else (waiting[:1], waiting[1:])

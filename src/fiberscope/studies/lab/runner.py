@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fiberscope.studies.lab.backends import Backend, Outcome, choose_backend, outcomes
+from fiberscope.studies.lab.backends import Backend, Outcome, choose_backend, connected, outcomes
 from fiberscope.studies.lab.progress import Clock, Status, Watcher, watching
-from fiberscope.studies.lab.registry import all_studies, find_study
+from fiberscope.studies.lab.registry import all_studies, broken_studies, find_study
 from fiberscope.studies.lab.store import Store
 from fiberscope.studies.lab.study import SCALES, Study, Task, Verdict
 from fiberscope.studies.lab.table import Row, Table
@@ -160,12 +161,14 @@ def reproduce(
     tasks = study.tasks(scale, options)
     backend = choose_backend(jobs, cluster)
     folder = Path(out) if out is not None else default_folder(study, scale, options)
-    store = Store(folder, study, scale, settled)
-    try:
-        with watching(progress) as watch:
-            return _Run(study, scale, tasks, store, watch).finish(backend)
-    finally:
-        store.close()
+    with ExitStack() as stack:
+        # A cluster that cannot be reached is found out before anything is written; a finished study needs none.
+        missing = _done(folder, tasks) < len(tasks)
+        client = stack.enter_context(connected(backend)) if missing else None
+        store = Store(folder, study, scale, settled)
+        stack.callback(store.close)
+        watch = stack.enter_context(watching(progress))
+        return _Run(study, scale, tasks, store, watch).finish(backend, client)
 
 
 def default_folder(study: Study, scale: str, options: Mapping[str, Any], base: Path | None = None) -> Path:
@@ -178,11 +181,24 @@ def default_folder(study: Study, scale: str, options: Mapping[str, Any], base: P
 def list_studies(base: str | Path | None = None) -> tuple[StudyInfo, ...]:
     """Every study with its paper, figure, cost and how far its default folder is.
 
+    A study whose module cannot be imported is listed with the status ``broken``, its title saying why.
+
     >>> [info.paper for info in list_studies() if info.name == "initialisation"]
     ['Empirical NTK tracks task complexity']
     """
     where = None if base is None else Path(base)
-    return tuple(_info(study, where) for study in all_studies().values())
+    infos = [_info(study, where) for study in all_studies().values()]
+    infos += [_broken_info(name, reason) for name, reason in broken_studies().items()]
+    return tuple(sorted(infos, key=lambda info: info.name))
+
+
+def _broken_info(name: str, reason: str) -> StudyInfo:
+    tasks, cost, status = dict.fromkeys(SCALES, 0), dict.fromkeys(SCALES, 0.0), dict.fromkeys(SCALES, "broken")
+    return StudyInfo(name, f"cannot be loaded: {reason}", "unknown", "unknown", tasks, cost, status, {})
+
+
+def _done(folder: Path, tasks: Sequence[Task]) -> int:
+    return sum((folder / "tasks" / f"{task.key}.json").is_file() for task in tasks)
 
 
 def _info(study: Study, base: Path | None) -> StudyInfo:
@@ -190,7 +206,7 @@ def _info(study: Study, base: Path | None) -> StudyInfo:
     status = {}
     for scale in SCALES:
         folder = default_folder(study, scale, {}, base)
-        done = sum((folder / "tasks" / f"{task.key}.json").is_file() for task in tasks[scale])
+        done = _done(folder, tasks[scale])
         whole = done == len(tasks[scale]) and (folder / "table.csv").is_file()
         status[scale] = "done" if whole else f"{done} of {len(tasks[scale])} tasks" if done else "not run"
     counts = {scale: len(tasks[scale]) for scale in SCALES}
@@ -216,14 +232,14 @@ class _Run:
         self.recomputed: list[str] = []
         self.reused = 0
 
-    def finish(self, backend: Backend) -> StudyResult:
+    def finish(self, backend: Backend, client: Any) -> StudyResult:
         """Do what is missing, then write the table and what follows from it."""
         try:
             self._find_finished()
             waiting = [task for task in self.tasks if task.key not in self.rows]
             self._note("begin", backend=str(backend), waiting=len(waiting), reused=self.reused)
             self._tell()
-            for outcome in outcomes(self.study, waiting, backend) if waiting else ():
+            for outcome in outcomes(self.study, waiting, backend, client) if waiting else ():
                 self._receive(outcome)
             result = self._write()
             self._note("end", failed=len(self.failures), seconds=result.seconds)

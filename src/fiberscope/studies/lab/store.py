@@ -22,6 +22,7 @@ from typing import IO, Any
 
 from fiberscope import __version__
 from fiberscope.errors import InputError
+from fiberscope.files import LEFTOVERS, write_atomically
 from fiberscope.studies.lab.study import Study, Task
 from fiberscope.studies.lab.table import Row
 from fiberscope.training.records import dumps, plain
@@ -30,22 +31,6 @@ if sys.platform == "win32":
     import msvcrt
 else:
     import fcntl
-
-
-def write_durably(path: Path, content: bytes) -> None:
-    """After this the file has this content, on the disk; whenever the machine stops, it has the old or the new."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    if sys.platform != "win32":  # the new name itself must be on the disk too
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 class Store:
@@ -69,7 +54,7 @@ class Store:
             self._lock = _locked(folder / "lock")
             try:
                 self._claim_folder()
-                for leftover in (*folder.glob(".*.tmp"), *(folder / "tasks").glob(".*.tmp")):
+                for leftover in (*folder.glob(LEFTOVERS), *(folder / "tasks").glob(LEFTOVERS)):
                     leftover.unlink(missing_ok=True)  # of a process that was killed while it wrote
             except BaseException:
                 self._lock.close()
@@ -91,7 +76,7 @@ class Store:
                             f"out: expected a new folder or one of the same study, got {self.folder} with "
                             f"{name} {before.get(name)!r} instead of {self.provenance[name]!r}"
                         )
-        write_durably(path, _pretty(self.provenance))
+        write_atomically(path, _pretty(self.provenance), durable=True)
 
     def close(self) -> None:
         """Give the lock back."""
@@ -103,7 +88,7 @@ class Store:
     def save(self, task: Task, rows: Sequence[Row]) -> None:
         """Write the result of one task."""
         content = self._content(task, rows)
-        write_durably(self.path(task), _pretty({**content, "sha256": _digest(content)}))
+        write_atomically(self.path(task), _pretty({**content, "sha256": _digest(content)}), durable=True)
 
     def _content(self, task: Task, rows: Sequence[Row]) -> dict[str, Any]:
         """Settings and versions stand in every result. The scale does not: a task is the same in both."""
@@ -141,7 +126,7 @@ class Store:
     def write(self, name: str, content: str | Mapping[str, Any]) -> Path:
         """Write a result of the whole study, text or JSON."""
         path = self.folder / name
-        write_durably(path, content.encode() if isinstance(content, str) else _pretty(content))
+        write_atomically(path, content if isinstance(content, str) else _pretty(content), durable=True)
         return path
 
 
