@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ def random_network(widths: tuple[int, ...]) -> Network:
     """He-normal weights and biases from seed 0, rounded to float32."""
     rng = np.random.default_rng(0)
     arrays: list[list[Any]] = []
-    for fan_in, width in zip(widths[:-1], widths[1:], strict=True):
+    for fan_in, width in itertools.pairwise(widths):
         scale = np.sqrt(2 / fan_in)
         arrays.append([np.float32(rng.normal(0, scale, (width, fan_in))), np.float32(rng.normal(0, scale, width))])
     return Network([w for w, _ in arrays], [b for _, b in arrays])
