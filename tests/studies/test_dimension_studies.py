@@ -86,6 +86,8 @@ def test_plans_have_the_papers_numbers() -> None:
 def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         univariate.STUDY.tasks("quick", options)
+    with pytest.raises(InputError, match="scaling"):
+        energy.STUDY.tasks("quick", {"scaling": "none"})
     with pytest.raises(InputError, match="decays"):
         weight_decay.STUDY.tasks("quick", {"decays": [-1.0]})
 
@@ -167,6 +169,8 @@ def test_building_data_keep_their_relation_and_the_exact_rank_is_not_of_rounding
     data = _runs.load_data("heating")
     assert np.abs(data.X.mean(axis=0)).max() < 1e-3 and np.abs(data.X.std(axis=0) - 1).max() < 1e-3
     assert exact_rank(np.column_stack([data.X, np.ones(768)])).rank == 8  # nine, were the relation broken
+    assert _runs.load_data("heating", "unit").X.max() == 1 and _runs.load_data("heating", "raw").X.max() > 800
+    assert _runs.load_data("heating", "raw targets").y.mean() == pytest.approx(22.3, abs=0.1)
     row = _runs.measure(Network.random((8, 10, 10, 10, 10, 1), 0), data, 0, gap=False)
     assert row["exact"] == row["numerical"] and row["full"] == 431
 
@@ -298,7 +302,14 @@ def test_correlation_and_counts() -> None:
 
 def test_bounds_are_judged() -> None:
     def table(exact: int, bound: int, met: bool, theorem: int) -> Table:
-        row = {"record": "run", "run": 0, "exact": exact, "bound_regions": bound, "bound_regions_refined": bound}
+        row = {
+            "record": "run",
+            "family": "univariate",
+            "run": 0,
+            "exact": exact,
+            "bound_regions": bound,
+            "bound_regions_refined": bound,
+        }
         row |= {"met_fixed_neurons": met, "bound_fixed_neurons": theorem, "vacuous_fixed_neurons": False}
         return Table.of([row, {**row, "run": 1}])
 

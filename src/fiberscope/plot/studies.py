@@ -57,7 +57,8 @@ def study_figure(table: Table, picture: Picture, *, panels: Sequence[Axes] | Non
             if picture.behind:
                 _grey(ax, table.where(**picture.behind, **_same_panel(picture, name)), picture)
             (_surface if picture.style == "surface" else _panel)(ax, part, picture)
-            ax.set_title(_word(picture, name) if picture.panels else picture.title)
+            known = picture.panels if picture.panels in picture.words else ""
+            ax.set_title(_word(picture, name, known) if picture.panels else picture.title)
         figure = axes[0].get_figure(root=True)
         if picture.panels and panels is None and figure is not None:
             figure.suptitle(picture.title, fontweight="bold")
@@ -150,6 +151,7 @@ def _colours(count: int, picture: Picture) -> list[Any]:
         return list(mpl.colormaps["viridis_r"](np.linspace(0.1, 1.0, count)))
     found: list[Any] = [LAYERS[index % len(LAYERS)] for index in range(count)]
     if picture.lines == QUANTITY and count > 4:
+        found[5:] = [LAYERS[7], LAYERS[6]][: count - 5]  # the sixth of the palette is too close to ink
         found[-1] = INK  # bounds end with what they bound
     return found
 

@@ -67,7 +67,11 @@ def family(name: str) -> str:
 
 
 def load_data(name: str, batch: str = "") -> Data:
-    """The data by name; ``batch`` is ``""`` for the paper's, ``"10 x 10"`` (grid) or ``"raw"`` (features)."""
+    """The data by name. ``batch`` is ``""`` for what the studies take; ``"10 x 10"`` for a coarser grid.
+
+    For the building data: ``"raw"`` features and targets, features in the ``"unit"`` cube with raw targets, or
+    standardised features with ``"raw targets"``.
+    """
     if name in UNIVARIATE:
         data = load_dataset(name)
         grid = np.linspace(0.0, 1.0, 501)[:, None]
@@ -79,8 +83,9 @@ def load_data(name: str, batch: str = "") -> Data:
         return Data(data.inputs, data.targets, (square, target_function(name, square)))
     if name in ENERGY:
         data = load_dataset("energy", target=name, standardise=False)
-        X = data.inputs if batch == "raw" else standardised(data.inputs)
-        return Data(X, standardised(data.targets), None)
+        low, size = data.inputs.min(axis=0), np.ptp(data.inputs, axis=0)
+        X = {"raw": data.inputs, "unit": (data.inputs - low) / size}.get(batch, standardised(data.inputs))
+        return Data(X, data.targets if batch else standardised(data.targets), None)
     known = (*UNIVARIATE, *BIVARIATE, *ENERGY)
     raise InputError(f"option datasets: expected some of {', '.join(known)}, got {name!r}{hint(str(name), known)}")
 
@@ -224,7 +229,7 @@ def start_rows(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def training_rows(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Train a block of runs; one row per run and recorded epoch, and graphs where the settings ask for them."""
-    data = load_data(settings["dataset"])
+    data = load_data(settings["dataset"], settings.get("batch", ""))
     epochs = list(range(0, settings["epochs"] + 1, settings["every"]))
     seeds = range(settings["first"], settings["first"] + settings["count"])
     runs = train_many(

@@ -74,7 +74,7 @@ STUDY = Study(
         ),
         *BOUND_CLAIMS,
     ),
-    cost={"quick": 40.0, "paper": 700.0},
+    cost={"quick": 45.0, "paper": 450.0},
     options=OPTIONS,
     pictures=(
         Picture(

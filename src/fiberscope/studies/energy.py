@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fiberscope.errors import InputError
 from fiberscope.studies._pictures import bound_pictures, trajectory_pictures
 from fiberscope.studies._runs import ENERGY, OPTIONS, plan_runs, plan_starts, run_task, settle
 from fiberscope.studies._verdicts import (
@@ -32,10 +33,19 @@ SIZES: dict[str, dict[str, Any]] = {
 """The paper does not say how long it trains."""
 
 
+SCALINGS = ("standardised", "raw targets", "unit", "raw")
+"""What may be done to the numbers before training: see :func:`fiberscope.studies._runs.load_data`."""
+
+
 def plan(scale: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Runs of both targets with the same seeds, and initialisations on standardised and on raw features."""
     sizes = settle({"datasets": list(ENERGY), **SIZES[scale]}, options, ENERGY)
-    return plan_runs(sizes) + plan_starts(sizes["datasets"][0], sizes["starts"], ("", "raw"))
+    scaling = sizes["scaling"]
+    if scaling not in SCALINGS:
+        raise InputError(f"option scaling: expected one of {', '.join(SCALINGS)}, got {scaling!r}")
+    other = {} if scaling == SCALINGS[0] else {"batch": scaling}
+    runs = [{**settings, **other} for settings in plan_runs(sizes)]
+    return runs + plan_starts(sizes["datasets"][0], sizes["starts"], ("", "raw"))
 
 
 STUDY = Study(
@@ -64,8 +74,8 @@ STUDY = Study(
         ),
         *BOUND_CLAIMS,
     ),
-    cost={"quick": 60.0, "paper": 700.0},
-    options=OPTIONS,
+    cost={"quick": 100.0, "paper": 400.0},
+    options={**OPTIONS, "scaling": SCALINGS[0]},
     pictures=(*trajectory_pictures("figure 3"), *bound_pictures()),
     summarise=summarise,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fiberscope.studies._pictures import WORDS, bound_pictures
+from fiberscope.studies._pictures import WORDS
 from fiberscope.studies._runs import ENERGY, OPTIONS, UNIVARIATE, plan_data, plan_runs, run_task, settle
 from fiberscope.studies._verdicts import (
     BOUND_CLAIMS,
@@ -50,7 +50,7 @@ def _one_run(name: str, title: str, family: str) -> Picture:
         lines="quantity",
         panels="dataset",
         x_label="epochs",
-        y_label="",
+        y_label="count",
         style="curve",
         where={"record": "run", "family": family, "run": 0},
         caption="One run of each task.",
@@ -99,7 +99,7 @@ STUDY = Study(
         ),
         *BOUND_CLAIMS,
     ),
-    cost={"quick": 50.0, "paper": 900.0},
+    cost={"quick": 50.0, "paper": 150.0},
     options={
         **{name: OPTIONS[name] for name in ("runs", "epochs", "every", "datasets", "layers")},
         "energy_epochs": None,
@@ -123,7 +123,6 @@ STUDY = Study(
         ),
         _scatter("scatter", "Exact rank against regions", "univariate", False),
         _scatter("scatter-energy", "Exact rank against regions", "energy", True),
-        *bound_pictures(),
     ),
     summarise=summarise,
 )

@@ -78,7 +78,7 @@ STUDY = Study(
         ),
         *BOUND_CLAIMS,
     ),
-    cost={"quick": 40.0, "paper": 600.0},
+    cost={"quick": 45.0, "paper": 300.0},
     options=OPTIONS,
     pictures=(
         Picture(

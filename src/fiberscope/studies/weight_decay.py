@@ -53,7 +53,7 @@ STUDY = Study(
         *both_ranks("rises-then-settles", RISES, "sections 1 and 6", rises_then_settles, by="weight_decay"),
         *BOUND_CLAIMS,
     ),
-    cost={"quick": 35.0, "paper": 420.0},
+    cost={"quick": 45.0, "paper": 110.0},
     options={**{name: OPTIONS[name] for name in ("runs", "epochs", "every", "layers")}, "decays": None},
     pictures=(
         *trajectory_pictures("figure 4", "weight_decay", "decay"),
