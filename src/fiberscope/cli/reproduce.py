@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from fiberscope.errors import InputError
@@ -88,7 +89,7 @@ def _list(studies: Any, as_json: bool) -> None:
         right = column in ("tasks", "on one core")
         table.add_column(column, justify="right" if right else "left", no_wrap=not column.startswith("what"))
     for info in studies:
-        what = f"{info.title}\n[dim]{info.paper}: {info.figure}[/]"
+        what = f"{escape(info.title)}\n[dim]{info.paper}: {info.figure}[/]"
         scales = tuple(info.tasks)
         cells = (
             scales,
@@ -112,7 +113,7 @@ def _show(result: Any, study: Any, page: Path) -> None:
     for column in ("the paper", "ours", "verdict"):
         table.add_column(column, no_wrap=column == "verdict")
     for verdict in result.verdicts:
-        table.add_row(verdict.text, verdict.ours, f"[{COLOURS[verdict.holds]}]{verdict.word}[/]")
+        table.add_row(escape(verdict.text), escape(verdict.ours), f"[{COLOURS[verdict.holds]}]{verdict.word}[/]")
     console.print(table)
     for failure in result.failures:
         console.print(f"failed twice: {failure.settings}: {failure.error}", style="red", markup=False)

@@ -7,6 +7,7 @@ ring stays in compiled code: entries are machine words throughout.
 from __future__ import annotations
 
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from scipy import sparse as sp
@@ -52,7 +53,7 @@ class FloatRing:
 
     def __init__(self, dtype: type[np.floating[Any]] = np.float64) -> None:
         self.dtype = dtype
-        self._narrow: dict[int, Any] = {}
+        self._narrow: WeakKeyDictionary[Operator, Any] = WeakKeyDictionary()
 
     def take(self, values: Any) -> Any:
         return np.asarray(values, dtype=self.dtype)
@@ -76,9 +77,9 @@ class FloatRing:
         return stage.adjoint(rows)
 
     def _matrix(self, stage: Dense) -> Any:
-        if id(stage) not in self._narrow:
-            self._narrow[id(stage)] = self.take(stage.matrix)
-        return self._narrow[id(stage)]
+        if stage not in self._narrow:
+            self._narrow[stage] = self.take(stage.matrix)
+        return self._narrow[stage]
 
     def add(self, a: Any, b: Any) -> Any:
         return a + b
@@ -116,7 +117,7 @@ class ModularRing:
     def __init__(self, prime: int) -> None:
         self.prime = prime
         self._p = field_of(prime).p
-        self._known: dict[tuple[int, str], Any] = {}
+        self._known: WeakKeyDictionary[Operator, dict[str, Any]] = WeakKeyDictionary()
 
     def take(self, values: Any) -> Residues:
         return residues(values, self.prime)
@@ -132,10 +133,10 @@ class ModularRing:
         return self._sparse(stage, rows, "columns")
 
     def _once(self, stage: Operator, kind: str, make: Any) -> Any:
-        key = (id(stage), kind)
-        if key not in self._known:
-            self._known[key] = make()
-        return self._known[key]
+        known = self._known.setdefault(stage, {})
+        if kind not in known:
+            known[kind] = make()
+        return known[kind]
 
     def _sparse(self, stage: Operator, rows: Residues, kind: str) -> Residues:
         if isinstance(stage, Scale):
