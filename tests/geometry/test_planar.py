@@ -18,6 +18,7 @@ from fiberscope.geometry.domains import Box, Plane, Polytope
 from fiberscope.geometry.planar import planar_cells, planar_count
 from fiberscope.geometry.planar_values import Tracked, affine, spectral_bound
 from fiberscope.geometry.regions import count_regions
+from fiberscope.network.io import load
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Convolution, Dense, Scale
@@ -572,8 +573,7 @@ def test_error_bounds_hold(seed):
 
 
 def test_real_network_with_coinciding_hyperplanes(shared_nets: Path):
-    io = pytest.importorskip("fiberscope.network.io")
-    net = io.load(shared_nets / "tll_8_0.onnx")
+    net = load(shared_nets / "tll_8_0.onnx")
     box = Box.cube(2, -2.0, 2.0)
     cells = planar_cells(net, box)
     check(net, box, cells, 16.0)

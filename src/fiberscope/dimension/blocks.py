@@ -67,7 +67,7 @@ def _parts(group: list[Use], width: int) -> Iterator[list[Use]]:
         part = slice(start, min(start + step, neurons))
         yield [
             use._replace(
-                operator=Dense(use.operator.matrix[part]),  # type: ignore[union-attr]
+                operator=Dense(use.operator.matrix[part]),  # type: ignore[union-attr]  # the group has dense uses only
                 shape=(part.stop - part.start, inputs),
                 delta=np.ascontiguousarray(use.delta[:, :, part]),
             )

@@ -12,6 +12,7 @@ from fiberscope.dimension.passes import FLOAT, Use, uses
 from fiberscope.dimension.rings import Ring
 from fiberscope.errors import InputError, TooLargeError, UnsupportedModelError
 from fiberscope.network.network import Network
+from fiberscope.network.nodes import Affine
 from fiberscope.network.operators import Dense
 from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.floats import SignArray
@@ -96,9 +97,7 @@ def offsets(net: Network) -> dict[str, int]:
 def check_parameters(net: Network) -> None:
     """Refuse networks whose numbers are not the model's own parameters."""
     unrolled = net.is_chain and any(
-        node.weight_name is None  # type: ignore[union-attr]
-        for node in net.nodes[::2]
-        if isinstance(node.operator, Dense)  # type: ignore[union-attr]
+        isinstance(node, Affine) and isinstance(node.operator, Dense) and node.weight_name is None for node in net.nodes
     )
     if not net.parameters or unrolled:
         raise UnsupportedModelError(

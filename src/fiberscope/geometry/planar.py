@@ -182,7 +182,7 @@ class _Engine:
         while node not in self.switch_nodes:
             step = self.nodes[node]
             if node == 0 and self.composes:
-                values[2] = track.lifted(step, self.nodes[1], values[0])  # type: ignore[arg-type]
+                values[2] = track.lifted(step, self.nodes[1], values[0])  # type: ignore[arg-type]  # both are affine here
                 node, step = 1, self.nodes[1]
                 del values[0]
             elif isinstance(step, Affine):

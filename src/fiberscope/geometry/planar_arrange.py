@@ -280,5 +280,5 @@ def pointers(counts: IntArray) -> IntArray:
 
 def assure(closed: bool) -> None:
     """All decisions are certified, so the combinatorics closes; if it does not, there is a bug, not a bad input."""
-    if not closed:  # pragma: no cover
+    if not closed:  # pragma: no cover - a bug by definition
         raise ArithmeticError("planar complex: certified decisions contradict each other; please report this network")

@@ -11,7 +11,7 @@ from typing import Any
 import numba
 
 from fiberscope.geometry.planar_kernels import inner, kernel, larger
-from fiberscope.numerics.floats import U
+from fiberscope.numerics.floats import FLOOR, INFLATE, U
 
 
 @inner
@@ -345,8 +345,8 @@ def join_values(z: Any, c: Any, e2: Any, inverse: Any, A: Any, B: Any, t: Any, d
             moved |= x != y
             worst = max(worst, spread * inverse[j])
             total += spread * spread
-        c[v] = (larger(c[a], c[b]) + worst) * (1.0 + 1e-9)
-        e2[v] = (larger(e2[a], e2[b]) + math.sqrt(total)) * (1.0 + 1e-9) + (2.0**-400 if moved else 0.0)
+        c[v] = (larger(c[a], c[b]) + worst) * INFLATE
+        e2[v] = (larger(e2[a], e2[b]) + math.sqrt(total)) * INFLATE + (FLOOR if moved else 0.0)
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})

@@ -24,6 +24,12 @@ U = 2.0**-53
 TINY = 2.0**-1022
 """Smallest normal float64: more than underflow can lose in one operation."""
 
+INFLATE = 1.0 + 1e-9
+"""Factor on a bound that took fewer than a million roundings to compute: more than they can have lost."""
+
+FLOOR = 2.0**-400
+"""Added to a bound whose terms are squared: more than the squares can lose to underflow."""
+
 
 def gamma(n: int) -> float:
     """Relative error bound of ``n`` roundings in a row, ``n u / (1 - n u)``, itself rounded up.
