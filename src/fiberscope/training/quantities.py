@@ -22,6 +22,7 @@ from fiberscope.network.network import Network
 from fiberscope.network.roles import roles
 from fiberscope.numerics.floats import BoolArray, FloatArray
 from fiberscope.symmetry.conservation import conserved_quantities
+from fiberscope.symmetry.fiber.identifiability import Identifiability, identifiability
 from fiberscope.training.datasets.registry import hint
 
 
@@ -53,6 +54,11 @@ class State:
     def dimension(self) -> FunctionalDimension:
         """The functional dimension on the inputs, found once for all quantities that need it."""
         return functional_dimension(self.network, self.inputs)
+
+    @cached_property
+    def identifiability(self) -> Identifiability:
+        """Whether the function determines the parameters, found once for all quantities that need it."""
+        return identifiability(self.network)
 
     def need_targets(self, quantity: str) -> npt.NDArray[Any]:
         if self.targets is None:
@@ -167,6 +173,41 @@ def three_ranks(state: State) -> dict[str, Any]:
 def conserved(state: State) -> dict[str, Any]:
     """See :func:`fiberscope.symmetry.conservation.conserved_quantities`."""
     return conserved_quantities(state.network, state.inputs).to_dict()
+
+
+@register_quantity(
+    "identifiable", "does the function determine the parameters, up to order and scales? None: undecided"
+)
+def identifiable(state: State) -> bool | None:
+    """On all inputs, not only on the tracked data; see :func:`fiberscope.symmetry.fiber.identifiability`."""
+    return state.identifiability.identifiable
+
+
+@register_quantity("fiber_dimension", "dimension of the fiber modulo rescaling; None where no theorem knows it")
+def fiber_dimension(state: State) -> int | None:
+    """On all inputs; see :func:`fiberscope.symmetry.fiber.identifiability`."""
+    return state.identifiability.fiber_dimension
+
+
+@register_quantity("neuron_kinds", "shares of the neurons that are dead, linear, hidden or rigid on all inputs")
+def neuron_kinds(state: State) -> dict[str, float | None]:
+    """Dead and linear ones among all hidden neurons, hidden and rigid ones among those of the first layer.
+
+    *Hidden* and *rigid* are about the hyperplane of a first-layer neuron: no neuron of the second layer sees it, or it
+    is the same along the fiber. Rigid is None where no theorem applies.
+    """
+    found, net = state.identifiability, state.network
+    of_kind = {
+        kind: {(s.layer, i) for s in found.symmetries if s.kind == kind for i in s.neurons}
+        for kind in ("dead", "linear", "hidden")
+    }
+    first = len(found.rigid)
+    return {
+        "dead": len(of_kind["dead"]) / max(net.num_hidden, 1),
+        "linear": len(of_kind["linear"]) / max(net.num_hidden, 1),
+        "hidden": len({s for s in of_kind["hidden"] if s[0] == 1}) / max(first, 1),
+        "rigid": float(found.rigid.mean()) if first and found.theorem != "none" else None,
+    }
 
 
 @register_quantity("weight_norms", "Frobenius norm of every parameter array")
