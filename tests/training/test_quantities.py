@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -48,7 +50,7 @@ def test_a_training_is_followed() -> None:
     torch.manual_seed(0)
     sizes = (3, 3, 2, 1)
     layers: list[torch.nn.Module] = []
-    for fan_in, fan_out in zip(sizes[:-1], sizes[1:], strict=True):
+    for fan_in, fan_out in itertools.pairwise(sizes):
         layers += [torch.nn.Linear(fan_in, fan_out), torch.nn.ReLU()]
     module = torch.nn.Sequential(*layers[:-1]).double()
     X = np.random.default_rng(0).normal(size=(20, 3))

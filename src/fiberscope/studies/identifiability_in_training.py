@@ -185,7 +185,7 @@ def at_random(table: Table) -> Finding:
     for (widths,), part in table.where(epoch=0).groups("widths").items():
         yes, count = _share(part)
         exact = float(identifiable_fraction(_shape(widths)))
-        fits = fits and binomtest(yes, count, exact).pvalue > SURE
+        fits = fits and bool(binomtest(yes, count, exact).pvalue > SURE)
         texts.append(f"{widths}: {yes / count:.3f} of {count}, exactly {exact:.4f}")
     return Finding(fits, "; ".join(texts))
 
@@ -197,7 +197,7 @@ def in_bounds(table: Table) -> Finding:
         known = identifiable_fraction(_shape(widths))
         yes, count = _share(part)
         interval = binomtest(yes, count).proportion_ci(1 - SURE)
-        fits = fits and interval.high >= float(known.lower) and interval.low <= float(known.upper)
+        fits = fits and bool(interval.high >= float(known.lower) and interval.low <= float(known.upper))
         texts.append(f"{widths}: {yes / count:.3f} in [{float(known.lower):.3f}, {float(known.upper):.3f}]")
     return Finding(fits, "; ".join(texts))
 
@@ -225,7 +225,7 @@ def _unchanged(table: Table, decay: float) -> Finding:
     texts, fits = [], True
     for (widths, targets), (gained, lost, count) in groups.items():
         level = SURE / len(groups)
-        fits = fits and (gained + lost == 0 or binomtest(gained, gained + lost).pvalue > level)
+        fits = fits and (gained + lost == 0 or bool(binomtest(gained, gained + lost).pvalue > level))
         texts.append(f"{widths} {targets}: +{gained} -{lost} of {count}")
     return Finding(fits, "became and ceased to be identifiable: " + "; ".join(texts))
 
