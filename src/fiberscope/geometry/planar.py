@@ -10,7 +10,7 @@ its windows' inputs, and faces with equal winners are joined again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, replace
@@ -100,20 +100,8 @@ def planar_cells(
     >>> sorted(map(tuple, cells.top_signs.tolist()))
     [(-1, -1), (-1, 1), (1, -1), (1, 1)]
     """
-    engine = _Engine(net, domain)
-    mesh, node = engine.start(), 0
-    total, reached = len(engine.switches), 0
-    try:
-        while reached < total and (limit is None or mesh.num_polygons <= limit):
-            with np.errstate(all="ignore"):  # what overflows is left to exact arithmetic
-                node = engine.advance(mesh, node)
-                mesh = engine.split(mesh, reached, node)
-            node, reached = node + 1, reached + 1
-            if progress is not None:
-                progress(reached, total, f"{mesh.num_polygons} polygons")
-    except KeyboardInterrupt:
-        pass  # what was found so far is the answer, marked as incomplete
-    return engine.cells(mesh, reached)
+    engine = Engine.on(net, domain)
+    return engine.cells(*engine.run(engine.start(), progress, limit))
 
 
 def planar_count(
@@ -129,22 +117,30 @@ def planar_count(
     """
     if threads < 1:
         raise InputError(f"threads: expected at least one, got {threads}")
-    engine = _Engine(net, domain)
+    engine = Engine.on(net, domain)
     found = engine.count(engine.start(), 0, 0, progress, threads)
     return PlanarCount(found, engine.arranger.by_exact, engine.arranger.by_float)
 
 
-class _Engine:
-    """One run: the program on the plane, evaluated at the vertices of meshes that its switches cut."""
+class Engine:
+    """One run: the program on the plane, evaluated at the vertices of meshes that its switches cut.
 
-    def __init__(self, net: Network, domain: PlanarDomain) -> None:
-        self.nodes, self.sides = _setting(net, domain)
-        self.on_plane = isinstance(domain, Plane)
+    ``sides`` are rows ``(a, b, c)`` with ``a x + b y + c <= 0`` on the domain; ``on_plane`` says that the program
+    begins with a plane through a larger space.
+    """
+
+    def __init__(self, nodes: Sequence[Node], sides: FloatArray, on_plane: bool = False) -> None:
+        self.nodes, self.sides, self.on_plane = tuple(nodes), sides, on_plane
         self.switch_nodes = [k for k, x in enumerate(self.nodes) if isinstance(x, PiecewiseLinear | MaxPool)]
         self.switches = [x for x in self.nodes if isinstance(x, PiecewiseLinear | MaxPool)]
         self.pairs = [window_pairs(x) if isinstance(x, MaxPool) else None for x in self.switches]
         sizes = [x.num_signs if p is None else len(p) for x, p in zip(self.switches, self.pairs, strict=True)]
         self.offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+    @classmethod
+    def on(cls, net: Network, domain: PlanarDomain) -> Engine:
+        """The engine of a network on a domain."""
+        return cls(*_setting(net, domain), isinstance(domain, Plane))
 
     def start(self) -> Mesh:
         """The domain as one polygon, with values at its corners."""
@@ -153,6 +149,21 @@ class _Engine:
         oracle = Oracle(self.nodes_before_output, self.sides, self.offsets)
         self.arranger = Arranger(oracle, Stage(mesh.indptr, mesh.loop_v, [], []))
         return mesh
+
+    def run(self, mesh: Mesh, progress: Progress | None, limit: int | None) -> tuple[Mesh, int]:
+        """The mesh cut by one switch after the other, and how many of them were reached."""
+        node, total, reached = 0, len(self.switches), 0
+        try:
+            while reached < total and (limit is None or mesh.num_polygons <= limit):
+                with np.errstate(all="ignore"):  # what overflows is left to exact arithmetic
+                    node = self.advance(mesh, node)
+                    mesh = self.split(mesh, reached, node)
+                node, reached = node + 1, reached + 1
+                if progress is not None:
+                    progress(reached, total, f"{mesh.num_polygons} polygons")
+        except KeyboardInterrupt:
+            pass  # what was found so far is the answer, marked as incomplete
+        return mesh, reached
 
     # -- the program at the vertices -----------------------------------------------------------------------------
 
@@ -224,7 +235,7 @@ class _Engine:
         step, pairs = self.switches[switch], self.pairs[switch]
         source = mesh.values[step.source]
         value = source if pairs is None else track.differences(source, pairs)
-        stage = Stage(mesh.indptr, mesh.loop_v, mesh.signs, [_part(s) for s in self.switches[:switch]])
+        stage = Stage(mesh.indptr, mesh.loop_v, mesh.signs, [_part(s) for s in self.switches[:switch]], mesh.root)
 
         def known(signs: SignArray, undecided: int) -> None:
             if isinstance(step, PiecewiseLinear):

@@ -121,15 +121,16 @@ class Arranger:
         polygon[mesh.loop_v] = mesh.owners
         for v, j in zip(vertices.tolist(), columns.tolist(), strict=True):
             line = self.oracle.line(stage, int(polygon[v]), first + j)
-            signs[v, j] = sign(dot(line, self._point(mesh, v)))
+            signs[v, j] = sign(dot(line, self._point(mesh, v, stage.chart(int(polygon[v])))))
 
     def _note(self, exact: int) -> None:
         self.by_exact += exact
         self.by_float -= exact
 
-    def _point(self, mesh: Mesh, vertex: int) -> Triple:
-        stage, polygon, first, second = mesh.defined[vertex].tolist()
-        return self.oracle.point(self.stages[stage], polygon, first, second)
+    def _point(self, mesh: Mesh, vertex: int, chart: int) -> Triple:
+        number, polygon, first, second = mesh.defined[vertex].tolist()
+        stage = self.stages[number]
+        return self.oracle.seen_from(chart, self.oracle.point(stage, polygon, first, second), stage.chart(polygon))
 
     # -- edges ---------------------------------------------------------------------------------------------------
 
@@ -181,7 +182,8 @@ class Arranger:
         polygon = int(mesh.polygon_of_edge[edge])
         lines = [self.oracle.line(stage, polygon, first + j) for j in label.tolist()]
         a, b = mesh.ends[edge].tolist()
-        return ranks_between(lines, self._point(mesh, a), self._point(mesh, b))
+        chart = stage.chart(polygon)
+        return ranks_between(lines, self._point(mesh, a, chart), self._point(mesh, b, chart))
 
     # -- polygons ------------------------------------------------------------------------------------------------
 
@@ -252,7 +254,7 @@ class Arranger:
         def point(position: int) -> Triple:
             index, k = places[position]
             if k < 0:
-                return self._point(mesh, index)
+                return self._point(mesh, index, stage.chart(f))
             line = known.first + int(known.crossings.points[1][k])
             return self.oracle.point(stage, f, int(mesh.line[index]), line)
 

@@ -66,6 +66,7 @@ def build(mesh: Mesh, found: Arrangement, stage: int, switches: Sequence[Switch]
         ],
         {key: value.extended(blocks) for key, value in values.items()},
         E + P,
+        None if mesh.root is None else np.repeat(mesh.root, faces),
     )
 
 

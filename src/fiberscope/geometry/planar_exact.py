@@ -62,7 +62,7 @@ class ExactProgram:
     """The program on three homogeneous rows (for x, y and 1) with all signs fixed, in integers.
 
     Polygons share the signs of their first layers with many others, so the state behind every switch is kept under
-    the signs that led there.
+    the signs that led there. On a surface every triangle has coordinates of its own, its *chart*; a plane has one.
     """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
@@ -72,15 +72,18 @@ class ExactProgram:
         self._states: dict[bytes, State] = {}
         self._held = 0
 
-    def functionals(self, signs: Sequence[SignArray]) -> list[ObjectArray]:
+    def start(self, chart: int) -> Dyadic:
+        """The input as a function of the coordinates ``(x, y, 1)`` of a chart, ``(3, in_size)``."""
+        return Dyadic(_fmpz(np.array([[1, 0], [0, 1], [0, 0]], dtype=object)), 0)
+
+    def functionals(self, signs: Sequence[SignArray], chart: int = 0) -> list[ObjectArray]:
         """The rows whose signs are taken, ``(3, n)`` per switch, for as many switches as signs are given plus one."""
-        keys = list(accumulate((part.tobytes() for part in signs), initial=b""))
+        keys = list(accumulate((part.tobytes() for part in signs), initial=chart.to_bytes(8, "little")))
         if self._held > _MOST_INTEGERS:
             self._states.clear()
             self._held = 0
-        if b"" not in self._states:
-            rows = Dyadic(_fmpz(np.array([[1, 0], [0, 1], [0, 0]], dtype=object)), 0)
-            self._states[b""] = self._onward(0, {0: rows}, [])
+        if keys[0] not in self._states:
+            self._states[keys[0]] = self._onward(0, {0: self.start(chart)}, [])
         known = max(k for k, key in enumerate(keys) if key in self._states)
         for k in range(known, len(signs)):
             index, values, found = self._states[keys[k]]
@@ -238,8 +241,13 @@ class Stage:
     loop_v: IntArray
     signs: list[SignArray]
     parts: Sequence[Callable[[SignArray], SignArray]]
+    root: IntArray | None = None
     rows: dict[int, list[ObjectArray]] = field(default_factory=dict)
     points: dict[tuple[int, int, int], Triple] = field(default_factory=dict)
+
+    def chart(self, polygon: int) -> int:
+        """The chart of a polygon."""
+        return 0 if self.root is None else int(self.root[polygon])
 
     def prefix(self, polygon: int) -> list[SignArray]:
         """Sign vector of a polygon, switch by switch."""
@@ -259,12 +267,20 @@ class Oracle:
         self.sides: list[Triple] = [(flint.fmpz(a), flint.fmpz(b), flint.fmpz(c)) for a, b, c in integer_rows(sides)]
         self.offsets = offsets
 
+    def side(self, chart: int, number: int) -> Triple:
+        """A side of the domain in the coordinates of a chart."""
+        return self.sides[number]
+
+    def seen_from(self, chart: int, point: Triple, own: int) -> Triple:
+        """A point of chart ``own`` in the coordinates of another chart that has it too."""
+        return point
+
     def line(self, stage: Stage, polygon: int, number: int) -> Triple:
         """A line's functional on a polygon."""
         if number < 0:
-            return self.sides[-1 - number]
+            return self.side(stage.chart(polygon), -1 - number)
         if polygon not in stage.rows:
-            stage.rows[polygon] = self.program.functionals(stage.prefix(polygon))
+            stage.rows[polygon] = self.program.functionals(stage.prefix(polygon), stage.chart(polygon))
         switch = int(np.searchsorted(self.offsets, number, side="right")) - 1
         column = stage.rows[polygon][switch][:, number - self.offsets[switch]]
         return column[0], column[1], column[2]

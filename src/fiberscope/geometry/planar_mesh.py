@@ -29,7 +29,7 @@ class Mesh:
     says on which line an edge lies and ``defined`` by which lines a vertex is defined, see
     :class:`~fiberscope.geometry.planar_exact.Oracle`. ``sides`` are the signs of the domain's sides at the vertices,
     ``signs`` those of every switch so far; ``values`` are the values of the program that are still needed. Edges from
-    ``num_refined`` on are new.
+    ``num_refined`` on are new. ``root`` says in which polygon of the first mesh each one lies, None if that was one.
     """
 
     ends: IntArray
@@ -42,6 +42,7 @@ class Mesh:
     signs: list[SignArray] = field(default_factory=list)
     values: dict[int, Tracked] = field(default_factory=dict)
     num_refined: int = 0
+    root: IntArray | None = None
     _polygon_of_edge: IntArray | None = None
 
     @property
@@ -87,6 +88,7 @@ class Mesh:
             self.sides[vertices],
             [rows[vertices] for rows in self.signs],
             {key: value.rows(vertices) for key, value in self.values.items()},
+            root=None if self.root is None else self.root[lo:hi],
         )
 
     def refined_edges(self, point_ptr: IntArray, edge: IntArray, total: int) -> tuple[IntArray, IntArray]:
@@ -278,4 +280,5 @@ def _compressed(
         mesh.sides[vertices],
         [rows[vertices] for rows in mesh.signs],
         {key: value.rows(vertices) for key, value in mesh.values.items()},
+        root=None if mesh.root is None else mesh.root[mesh.owners[entries[indptr[:-1]]]],
     )
