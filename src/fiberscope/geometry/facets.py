@@ -133,7 +133,7 @@ def find_facets(net: Network, domain: Domain, cells: Cells, solid: Metrics, flat
     weight, error = np.zeros((len(cell), net.out_size)), np.zeros(len(cell))
     weight[inner] = jump.value
     error[inner] = _weight_error(jump, planes.error[inner])
-    visible, path, open_count = _visible(net, top, regions[inner], jump)
+    visible, path, open_count = bends_across(net, top, regions[inner], jump)
     seen, on_path = np.zeros(len(cell), dtype=bool), np.zeros(len(cell), dtype=bool)
     seen[inner], on_path[inner] = visible, path
     weight[~seen] = 0.0
@@ -268,7 +268,7 @@ def _weight_error(jump: Bounded, turned: FloatArray) -> FloatArray:
     return np.asarray(round_up(jump.error + slip, 4).max(axis=1, initial=0.0))
 
 
-def _visible(net: Network, top: SignArray, regions: IntArray, jump: Bounded) -> tuple[BoolArray, BoolArray, int]:
+def bends_across(net: Network, top: SignArray, regions: IntArray, jump: Bounded) -> tuple[BoolArray, BoolArray, int]:
     """Whether the maps on both sides differ, whether a path could make them differ, and how many were hard to tell."""
     visible: BoolArray = np.asarray((np.abs(jump.value) > jump.error).any(axis=1))
     path = visible.copy()
