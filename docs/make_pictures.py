@@ -17,7 +17,7 @@ from fiberscope.plot.style import house_style
 
 OUT = Path(__file__).resolve().parent / "_static"
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
-DRAWING = ("regions_while_training.py", "slice_of_a_cnn.py")
+DRAWING = ("regions_while_training.py", "slice_of_a_cnn.py", "fiber_mechanisms.py")
 
 
 def draw_landing(file: Path) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Box
 from fiberscope.network.network import Network
 from fiberscope.plot.fibers import fiber as draw
+from fiberscope.plot.fibers import fiber_movie
 from fiberscope.plot.style import save_figure
 from fiberscope.symmetry.fiber.fibers import fiber
+from fiberscope.symmetry.fiber.hidden import translate
 
 
 def test_columns_show_one_function_and_several_parameters(tmp_path):
@@ -30,3 +33,14 @@ def test_bad_members_are_refused():
     for members in ([], [Network.random((3, 2, 1), 0)], [Network.random((2, 2, 1), 0), Network.random((2, 3, 1), 0)]):
         with pytest.raises(InputError, match="2 inputs"):
             draw(members, box)
+
+
+def test_a_movie_shows_every_member_there_and_back(tmp_path):
+    net = Network([[[1.0, 0.5], [-0.5, 1.0]], [[1.5, -1.0]], [[2.0]]], [[0.25, 0.125], [-0.5], [-0.75]])
+    moved = [Network(*translate(net.weights, net.biases, 0, 0, t)) for t in (0.0, 0.5, 1.0)]
+    fiber_movie(moved, Box.cube(2), tmp_path / "fiber.gif", resolution=30)
+    with Image.open(tmp_path / "fiber.gif") as movie:
+        assert movie.n_frames == 4
+    with pytest.raises(InputError, match=r"\.gif"):
+        fiber_movie(moved, Box.cube(2), tmp_path / "fiber.png")
+    assert [path.name for path in tmp_path.iterdir()] == ["fiber.gif"]

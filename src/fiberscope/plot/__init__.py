@@ -8,6 +8,7 @@ from typing import Any
 _NAMES = {
     "dependency_graph": "fold_sets",
     "fiber": "fibers",
+    "fiber_movie": "fibers",
     "fold_set": "fold_sets",
     "function": "functions",
     "regions": "complexes",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
+from matplotlib.animation import PillowWriter
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fiberscope.errors import InputError
+from fiberscope.files import atomic_path
 from fiberscope.geometry.domains import Box
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
@@ -31,29 +34,74 @@ def fiber(members: Sequence[Network], box: Box, *, output: int = 0, resolution: 
     -------
     The axes, one list per row; all of one figure, which :func:`fiberscope.plot.save_figure` writes.
     """
-    nets = list(members)
-    if not nets or not all(n.is_chain and n.in_size == 2 and n.widths == nets[0].widths for n in nets):
-        raise InputError("plot: expected one or more chains of one architecture with 2 inputs")
-    vectors = [_parameters(n) for n in nets]
-    reach = max(float(np.abs(v).max(initial=0.0)) for v, _ in vectors) or 1.0
+    nets, reach = _checked(members)
     with house_style():
         figure = Figure(figsize=(2.6 * len(nets) + 0.6, 4.2), layout="constrained")
         grid = figure.subplots(2, len(nets), squeeze=False, height_ratios=[2.0, 1.0])
-        for column, (net, (values, layer)) in enumerate(zip(nets, vectors, strict=True)):
+        for column, net in enumerate(nets):
             above, below = grid[0, column], grid[1, column]
-            function(net, box, output=output, resolution=resolution, ax=above)
-            _hyperplanes(net, box, above)
-            below.bar(np.arange(len(values)), values, color=[LAYERS[k % len(LAYERS)] for k in layer], width=0.85)
-            below.axhline(0.0, color=INK, linewidth=0.6)
-            below.set_ylim(-1.05 * reach, 1.05 * reach)
-            below.set_xticks([])
-            above.set_xticks([])
-            above.set_yticks([])
+            _member(net, box, reach, above, below, output, resolution)
             if column:
                 below.set_yticks([])
         grid[0, 0].set_ylabel("function")
         grid[1, 0].set_ylabel("parameters")
     return [list(grid[0]), list(grid[1])]
+
+
+def fiber_movie(
+    members: Sequence[Network],
+    box: Box,
+    path: Path | str,
+    *,
+    output: int = 0,
+    resolution: int = 160,
+    frames_per_second: int = 12,
+) -> None:
+    """An animated GIF of members of a fiber, there and back again: the parameters move, the function does not.
+
+    Parameters
+    ----------
+    members
+        As in :func:`fiber`, in the order in which they are shown: ``fs.fiber(net).path(other).networks(30)``.
+    path
+        The file to write, whole or not at all; its name ends in ``.gif``.
+    """
+    if Path(path).suffix.lower() != ".gif":
+        raise InputError(f"{path}: expected a name that ends in .gif")
+    nets, reach = _checked(members)
+    with house_style(), atomic_path(path) as part:
+        figure = Figure(figsize=(4.0, 5.4), layout="constrained")
+        above, below = figure.subplots(2, 1, height_ratios=[2.4, 1.0])
+        writer = PillowWriter(fps=frames_per_second)
+        with writer.saving(figure, str(part), dpi=80):
+            for net in [*nets, *nets[-2:0:-1]]:
+                for ax in (above, below):
+                    ax.clear()
+                _member(net, box, reach, above, below, output, resolution)
+                above.set_title("the function stays")
+                below.set_title("the parameters move")
+                writer.grab_frame()
+
+
+def _checked(members: Sequence[Network]) -> tuple[list[Network], float]:
+    """The members, and the largest size of a parameter among them."""
+    nets = list(members)
+    if not nets or not all(n.is_chain and n.in_size == 2 and n.widths == nets[0].widths for n in nets):
+        raise InputError("plot: expected one or more chains of one architecture with 2 inputs")
+    return nets, max(float(np.abs(_parameters(n)[0]).max(initial=0.0)) for n in nets) or 1.0
+
+
+def _member(net: Network, box: Box, reach: float, above: Axes, below: Axes, output: int, resolution: int) -> None:
+    """The function with the first-layer hyperplanes, and the parameters as bars."""
+    function(net, box, output=output, resolution=resolution, ax=above)
+    _hyperplanes(net, box, above)
+    values, layer = _parameters(net)
+    below.bar(np.arange(len(values)), values, color=[LAYERS[k % len(LAYERS)] for k in layer], width=0.85)
+    below.axhline(0.0, color=INK, linewidth=0.6)
+    below.set_ylim(-1.05 * reach, 1.05 * reach)
+    below.set_xticks([])
+    above.set_xticks([])
+    above.set_yticks([])
 
 
 def _parameters(net: Network) -> tuple[FloatArray, list[int]]:
