@@ -24,10 +24,10 @@ _CHUNK = 1 << 17
 """Numbers in the widest value of one batch: what fits a cache, since fresh memory costs more than arithmetic."""
 
 
-def batches(net: Network, count: int) -> Iterator[slice]:
-    """Slices of ``count`` sign vectors that keep the working memory bounded."""
+def batches(net: Network, count: int, rows: int | None = None) -> Iterator[slice]:
+    """Slices of ``count`` sign vectors that keep the working memory bounded, with so many rows each (default n + 1)."""
     widest = max(int(np.prod(shape)) for shape in net.shapes)
-    size = max(1, _CHUNK // ((net.in_size + 1) * widest))
+    size = max(1, _CHUNK // ((net.in_size + 1 if rows is None else rows) * widest))
     return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
@@ -117,7 +117,7 @@ def jumps(net: Network, one: SignArray, two: SignArray, directions: FloatArray) 
     accurate as a large one.
     """
     result = Bounded(np.zeros((len(one), net.out_size)), np.zeros((len(one), net.out_size)))
-    for rows in batches(net, len(one)):
+    for rows in batches(net, len(one), rows=1):
         last = _jumps(net.nodes, one[rows], two[rows], directions[rows])
         result.value[rows], result.error[rows] = last.value, last.error
     return result
