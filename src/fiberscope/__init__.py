@@ -73,6 +73,12 @@ _NAMES = {
     "same_up_to_symmetry": "symmetry.matching",
     "simplify": "symmetry.simplify",
     "verify": "symmetry.certificates",
+    # neurons
+    "break_symmetry": "neurons.asymmetry",
+    # modules
+    "effective_weights": "modules.parametrisations",
+    "record_activations": "modules.recording",
+    "record_inputs": "modules.recording",
     # training and studies
     "Dataset": "training.datasets.dataset",
     "Parametrisation": "training.plan",
@@ -86,10 +92,13 @@ _NAMES = {
     "train_many": "training.many",
 }
 _SUBPACKAGES = (
+    "connectivity",
     "dimension",
     "errors",
     "geometry",
+    "modules",
     "network",
+    "neurons",
     "numerics",
     "plot",
     "reporting",

@@ -1,9 +1,12 @@
 """The public names, for type checkers and editors; the table in ``__init__.py`` says the same."""
 
+from . import connectivity as connectivity
 from . import dimension as dimension
 from . import errors as errors
 from . import geometry as geometry
+from . import modules as modules
 from . import network as network
+from . import neurons as neurons
 from . import numerics as numerics
 from . import plot as plot
 from . import reporting as reporting
@@ -37,6 +40,9 @@ from .geometry.regions import regions as regions
 from .geometry.sampling import estimate_regions as estimate_regions
 from .geometry.traversal import count_by_traversal as count_by_traversal
 from .geometry.traversal import traverse as traverse
+from .modules.parametrisations import effective_weights as effective_weights
+from .modules.recording import record_activations as record_activations
+from .modules.recording import record_inputs as record_inputs
 from .network.actions import permute as permute
 from .network.actions import rescale as rescale
 from .network.inspection import Inspection as Inspection
@@ -48,6 +54,7 @@ from .network.network import Network as Network
 from .network.network import identical as identical
 from .network.roles import Roles as Roles
 from .network.roles import structural_roles as structural_roles
+from .neurons.asymmetry import break_symmetry as break_symmetry
 from .numerics.signs import CertifiedSigns as CertifiedSigns
 from .studies.lab.runner import list_studies as list_studies
 from .studies.lab.runner import reproduce as reproduce

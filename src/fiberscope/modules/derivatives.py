@@ -21,7 +21,7 @@ CHUNK_BYTES = 1 << 28
 
 def jacobian(module: Any, X: Any, limit: int) -> torch.Tensor:
     """``(points * outputs, parameters)`` in the module's dtype; the columns follow ``named_parameters()``."""
-    with _evaluating(_checked(module)):
+    with evaluating(_checked(module)):
         batch = _batch(module, X, "X")
         rows, size = len(batch) * _outputs(module, batch), _count(module)
         _fits(rows, size, _parameter(module).element_size(), limit, "Jacobian")
@@ -30,7 +30,7 @@ def jacobian(module: Any, X: Any, limit: int) -> torch.Tensor:
 
 def ntk(module: Any, X: Any, Y: Any, limit: int) -> torch.Tensor:
     """``J(X) J(Y)^T``, from blocks of the two Jacobians; ``Y=None`` means ``X`` and an exactly symmetric answer."""
-    with _evaluating(_checked(module)):
+    with evaluating(_checked(module)):
         left = _batch(module, X, "X")
         right = left if Y is None else _batch(module, Y, "Y")
         outputs = _outputs(module, left)
@@ -80,7 +80,7 @@ def _blocks(module: torch.nn.Module, batch: torch.Tensor, memory: int) -> Iterat
 
 
 @contextmanager
-def _evaluating(module: torch.nn.Module) -> Iterator[None]:
+def evaluating(module: torch.nn.Module) -> Iterator[None]:
     """Evaluation mode for a while; every submodule gets its own flag back."""
     flags = [(part, part.training) for part in module.modules()]
     module.eval()

@@ -1,0 +1,1 @@
+"""Can two trainings be joined? Paths, barriers, permutation structure and matching."""

@@ -1,0 +1,396 @@
+"""What layers see: moments of their inputs and activations, taken while data streams through, in bounded memory.
+
+Hooks are set for the time of one call and taken away again, whatever happens; modes, gradients and the module's own
+hooks stay as they were. Nothing but sums in float64 is kept, so 50,000 inputs cost no more than 50.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.linalg.blas import dsyrk
+from torch import Tensor, nn
+
+from fiberscope.errors import InputError, UnsupportedModelError
+from fiberscope.modules.batches import BATCH, batches
+from fiberscope.modules.derivatives import evaluating
+from fiberscope.numerics.floats import BoolArray, FloatArray, gamma
+
+ROWS_BYTES = 1 << 25
+"""Memory of the samples that are turned into float64 at once."""
+
+Progress = Callable[[int, int | None, str], None]
+"""Called as ``progress(done, total, text)`` after every batch; may raise ``KeyboardInterrupt`` to stop."""
+
+LAYERS = (nn.Linear, nn.Conv2d)
+"""Layers that are recorded when none are named."""
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Means over ``count`` samples ``x`` in ``R^d``.
+
+    >>> Moments(2, np.array([1.0]), np.array([[5.0]]), False).variance
+    array([4.])
+    """
+
+    count: int
+    mean: FloatArray
+    """``(d,)``: ``E[x]``."""
+    second_moment: FloatArray
+    """``(d, d)``: ``E[x x^T]``, about zero and not about the mean."""
+    non_negative: bool
+    """Whether no sample has a negative entry, as after a ReLU."""
+
+    @property
+    def size(self) -> int:
+        return len(self.mean)
+
+    @property
+    def covariance(self) -> FloatArray:
+        """``E[x x^T] - E[x] E[x]^T``, divided by ``count``, not by one less."""
+        return self.second_moment - np.outer(self.mean, self.mean)
+
+    @property
+    def variance(self) -> FloatArray:
+        return np.asarray(np.diag(self.second_moment) - self.mean**2)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "count": self.count,
+            "mean": self.mean.tolist(),
+            "second_moment": self.second_moment.tolist(),
+            "non_negative": self.non_negative,
+        }
+
+    def __repr__(self) -> str:
+        return f"Moments({self.count} samples of {self.size} features)"
+
+
+@dataclass(frozen=True, eq=False)
+class CrossMoments:
+    """Means and squares of ``x`` in ``R^p`` and ``y`` in ``R^q`` seen together, and ``cross = E[x y^T]`` ``(p, q)``."""
+
+    count: int
+    means: tuple[FloatArray, FloatArray]
+    squares: tuple[FloatArray, FloatArray]
+    cross: FloatArray
+
+    @property
+    def correlation(self) -> FloatArray:
+        """Pearson correlation ``(p, q)``, with its sign; 0 where a feature is constant."""
+        scales = []
+        for mean, square, constant in zip(self.means, self.squares, self.constant, strict=True):
+            deviation = np.sqrt(np.maximum(square - mean**2, 0.0))
+            scales.append(np.where(constant, 0.0, 1.0 / np.where(constant, 1.0, deviation)))
+        covariance = self.cross - np.outer(*self.means)
+        return np.asarray(np.clip(covariance * np.outer(*scales), -1.0, 1.0))
+
+    @property
+    def constant(self) -> tuple[BoolArray, BoolArray]:
+        """Features whose variance is within the rounding error of the two sums that it is the difference of."""
+        slack = 4.0 * gamma(self.count + 4)
+        x, y = (
+            np.asarray(~(square - mean**2 > slack * square))
+            for mean, square in zip(self.means, self.squares, strict=True)
+        )
+        return x, y
+
+    def __repr__(self) -> str:
+        return f"CrossMoments({self.count} samples of {self.cross.shape[0]} and {self.cross.shape[1]} features)"
+
+
+def record_inputs(
+    module: Any,
+    layers: Sequence[str] | str | None,
+    data: Any,
+    *,
+    bias: bool = False,
+    batch_size: int = BATCH,
+    progress: Progress | None = None,
+) -> dict[str, Moments]:
+    """Moments of what each layer is given, as a row of its weight sees it.
+
+    A sample of a linear layer is a vector (every token of a sequence is one); of a convolution, a patch with the
+    ``channels * height * width`` entries of one row of its weight. Evaluation mode, no gradients.
+
+    Parameters
+    ----------
+    module
+        Any ``torch.nn.Module``.
+    layers
+        Names as in ``named_modules()``; None for all linear layers and two-dimensional convolutions.
+    data
+        See :func:`fiberscope.modules.batches.batches`; targets are left aside.
+    bias
+        Append the constant 1 that multiplies the bias.
+
+    Examples
+    --------
+    >>> net = nn.Sequential(nn.Linear(2, 1), nn.ReLU())
+    >>> record_inputs(net, ["0"], np.array([[1.0, 0.0], [3.0, 0.0]]))["0"].second_moment
+    array([[5., 0.],
+           [0., 0.]])
+    """
+    recorder = {name: _Sums(bias) for name in _names(module, layers)}
+
+    def keep(name: str, layer: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        for rows in _input_rows(name, layer, inputs):
+            recorder[name].add(rows)
+
+    return _recorded(module, recorder, keep, data, batch_size, progress)
+
+
+def record_activations(
+    module: Any,
+    layers: Sequence[str] | str | None,
+    data: Any,
+    *,
+    batch_size: int = BATCH,
+    progress: Progress | None = None,
+) -> dict[str, Moments]:
+    """Moments of what each layer gives; a pixel of an image is a sample, and its channels are the features.
+
+    >>> net = nn.Sequential(nn.Identity(), nn.ReLU())
+    >>> record_activations(net, "1", np.array([[-1.0], [2.0]]))["1"].mean
+    array([1.])
+    """
+    recorder = {name: _Sums(False) for name in _names(module, layers)}
+
+    def keep(name: str, layer: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        recorder[name].add(_feature_rows(name, output))
+
+    return _recorded(module, recorder, keep, data, batch_size, progress)
+
+
+def cross_moments(
+    a: Any,
+    b: Any,
+    layers: Mapping[str, tuple[str, ...]] | Sequence[str],
+    data: Any,
+    *,
+    inputs: bool = False,
+    batch_size: int = BATCH,
+    progress: Progress | None = None,
+) -> dict[str, CrossMoments]:
+    """Moments of the activations of two modules of one architecture on the same data, in one pass.
+
+    Parameters
+    ----------
+    layers
+        Names of layers; or a dict from names of groups to layers whose samples are pooled, as along a residual stream.
+    inputs
+        Record what the layers are given, features on axis 1 of images and on the last axis else, not what they give.
+
+    Examples
+    --------
+    >>> a, b = nn.Sequential(nn.Identity()), nn.Sequential(nn.Identity())
+    >>> cross_moments(a, b, ["0"], np.array([[1.0, -1.0], [2.0, -2.0]]))["0"].correlation.round(12)
+    array([[ 1., -1.],
+           [-1.,  1.]])
+    """
+    groups = dict(layers) if isinstance(layers, Mapping) else {name: (name,) for name in layers}
+    names = [name for members in groups.values() for name in members]
+    for module in (a, b):
+        _names(module, names)
+    sums = {group: _CrossSums() for group in groups}
+    seen: dict[str, dict[str, list[FloatArray]]] = {"a": {}, "b": {}}
+
+    def keeper(side: str) -> Callable[[str, nn.Module, tuple[Any, ...], Any], None]:
+        def keep(name: str, layer: nn.Module, given: tuple[Any, ...], output: Any) -> None:
+            seen[side].setdefault(name, []).append(_feature_rows(name, given[0] if inputs else output))
+
+        return keep
+
+    with ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        for side, module in (("a", a), ("b", b)):
+            stack.enter_context(evaluating(module))
+            stack.enter_context(hooked(module, names, keeper(side)))
+        for done, (x, _) in enumerate(batches(data, a, batch_size), start=1):
+            seen["a"], seen["b"] = {}, {}
+            a(x)
+            b(x.to(next(iter(b.parameters()), x).device))
+            for group, members in groups.items():
+                for name in members:
+                    _ran(name, name in seen["a"] and name in seen["b"])
+                    for left, right in zip(seen["a"][name], seen["b"][name], strict=True):
+                        sums[group].add(left, right)
+            if progress is not None:
+                progress(done, None, "cross moments")
+    return {group: found.moments() for group, found in sums.items()}
+
+
+def activation_shapes(module: nn.Module, layers: Sequence[str], example: Any) -> dict[str, set[tuple[int, ...]]]:
+    """The shapes that layers give on one batch (a layer used twice may give two)."""
+    found: dict[str, set[tuple[int, ...]]] = {name: set() for name in layers}
+
+    def keep(name: str, layer: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        found[name].add(tuple(output.shape))
+
+    with torch.no_grad(), evaluating(module), hooked(module, layers, keep):
+        module(next(batches(example, module))[0])
+    for name, shapes in found.items():
+        _ran(name, bool(shapes))
+    return found
+
+
+@contextmanager
+def hooked(
+    module: nn.Module, layers: Sequence[str], keep: Callable[[str, nn.Module, tuple[Any, ...], Any], None]
+) -> Iterator[None]:
+    """While the context lasts, ``keep(name, layer, inputs, output)`` is called after every call of these layers."""
+    with ExitStack() as stack:
+        for name in layers:
+            layer = module.get_submodule(name)
+
+            def hook(
+                part: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any], output: Any, name: str = name
+            ) -> None:
+                keep(name, part, inputs or tuple(options.values()), output)
+
+            handle = layer.register_forward_hook(hook, with_kwargs=True)
+            stack.callback(handle.remove)
+        yield
+
+
+# -- sums --------------------------------------------------------------------------------------------------------------
+
+
+class _Sums:
+    """``sum x`` and the upper triangle of ``sum x x^T``; the symmetric product needs half the multiplications."""
+
+    def __init__(self, bias: bool) -> None:
+        self.bias = bias
+        self.count = 0
+        self.first: FloatArray | None = None
+        self.second: FloatArray | None = None
+        self.non_negative = True
+
+    def add(self, rows: FloatArray) -> None:
+        if self.bias:
+            rows = np.concatenate([rows, np.ones((len(rows), 1))], axis=1)
+        if self.first is None or self.second is None:
+            self.first = np.zeros(rows.shape[1])
+            self.second = np.zeros((rows.shape[1], rows.shape[1]), order="F")
+        self.count += len(rows)
+        self.first += rows.sum(axis=0)
+        self.non_negative = self.non_negative and bool((rows >= 0).all())
+        self.second = dsyrk(1.0, rows.T, beta=1.0, c=self.second, overwrite_c=1)
+
+    def moments(self) -> Moments:
+        assert self.first is not None and self.second is not None
+        upper = np.triu(self.second) / self.count
+        return Moments(self.count, self.first / self.count, upper + np.triu(upper, 1).T, self.non_negative)
+
+
+class _CrossSums:
+    def __init__(self) -> None:
+        self.count = 0
+        self.sums: list[FloatArray] = []
+
+    def add(self, x: FloatArray, y: FloatArray) -> None:
+        terms = [x.sum(axis=0), y.sum(axis=0), np.einsum("ni,ni->i", x, x), np.einsum("ni,ni->i", y, y), x.T @ y]
+        self.sums = terms if not self.sums else [old + new for old, new in zip(self.sums, terms, strict=True)]
+        self.count += len(x)
+
+    def moments(self) -> CrossMoments:
+        mean_x, mean_y, square_x, square_y, cross = (total / self.count for total in self.sums)
+        return CrossMoments(self.count, (mean_x, mean_y), (square_x, square_y), cross)
+
+
+def _recorded(
+    module: nn.Module,
+    recorder: Mapping[str, _Sums],
+    keep: Callable[[str, nn.Module, tuple[Any, ...], Any], None],
+    data: Any,
+    batch_size: int,
+    progress: Progress | None,
+) -> dict[str, Moments]:
+    with torch.no_grad(), evaluating(module), hooked(module, list(recorder), keep):
+        for done, (inputs, _) in enumerate(batches(data, module, batch_size), start=1):
+            module(inputs)
+            if progress is not None:
+                progress(done, None, "moments")
+    for name, sums in recorder.items():
+        _ran(name, sums.count > 0)
+    return {name: sums.moments() for name, sums in recorder.items()}
+
+
+# -- samples -----------------------------------------------------------------------------------------------------------
+
+
+def _names(module: Any, layers: Sequence[str] | str | None) -> list[str]:
+    if not isinstance(module, nn.Module):
+        raise InputError(f"module: expected a torch.nn.Module, got {type(module).__name__}")
+    known = dict(module.named_modules(remove_duplicate=False))
+    if layers is None:
+        layers = [name for name, part in module.named_modules() if isinstance(part, LAYERS)]
+    names = [layers] if isinstance(layers, str) else list(layers)
+    for name in names:
+        if name not in known:
+            some = ", ".join([known_name for known_name in known if known_name][:8])
+            raise InputError(f"layer {name}: the module has no such layer; its first are {some}")
+    if not names:
+        raise InputError("layers: expected at least one layer to record, got none")
+    return names
+
+
+def _ran(name: str, seen: bool) -> None:
+    if not seen:
+        raise InputError(
+            f"layer {name}: it was never run on the inputs "
+            "(nn.MultiheadAttention, for one, uses its out_proj's weight without calling it)"
+        )
+
+
+def _feature_rows(name: str, value: Any) -> FloatArray:
+    """A tensor as samples: axis 1 of images, the last axis of anything else, holds the features."""
+    if isinstance(value, tuple) and value and isinstance(value[0], Tensor):
+        value = value[0]  # attention gives its output and its weights
+    if not isinstance(value, Tensor) or value.dim() < 2:
+        raise InputError(f"layer {name}: expected a batch as a tensor, got {type(value).__name__}")
+    moved = value.movedim(1, -1) if value.dim() >= 4 else value
+    return moved.reshape(-1, moved.shape[-1]).double().cpu().numpy()
+
+
+def _input_rows(name: str, layer: nn.Module, inputs: tuple[Any, ...]) -> Iterator[FloatArray]:
+    if not inputs or not isinstance(inputs[0], Tensor):
+        raise InputError(f"layer {name}: expected a tensor as its first argument")
+    x = inputs[0]
+    if not isinstance(layer, nn.Conv2d):
+        if isinstance(layer, nn.Linear) and x.dim() >= 4:
+            x = x.reshape(-1, x.shape[-1])
+        rows = max(1, ROWS_BYTES // (8 * max(1, x[:1].numel())))
+        for part in torch.split(x, rows):
+            yield _feature_rows(name, part if part.dim() > 1 else part[None])
+        return
+    if layer.groups > 1:
+        raise UnsupportedModelError(f"layer {name}: a grouped convolution has no one input that all its rows see")
+    if x.dim() == 3:
+        x = x[None]
+    x = nn.functional.pad(x, _padding(layer), mode="constant" if layer.padding_mode == "zeros" else layer.padding_mode)
+    patch = layer.weight[0].numel()
+    height, width = x.shape[2] // layer.stride[0] + 1, x.shape[3] // layer.stride[1] + 1
+    for part in torch.split(x, max(1, ROWS_BYTES // (8 * patch * height * width))):
+        patches = nn.functional.unfold(part, layer.kernel_size, layer.dilation, 0, layer.stride)
+        yield patches.transpose(1, 2).reshape(-1, patch).double().cpu().numpy()
+
+
+def _padding(layer: nn.Conv2d) -> list[int]:
+    """Left, right, top, bottom."""
+    if layer.padding == "valid":
+        return [0, 0, 0, 0]
+    sides: list[int] = []
+    for axis in (1, 0):
+        if layer.padding == "same":
+            total = layer.dilation[axis] * (layer.kernel_size[axis] - 1)
+            sides += [total // 2, total - total // 2]
+        else:
+            sides += [int(layer.padding[axis])] * 2
+    return sides
