@@ -26,7 +26,15 @@ from .errors import NotGenericError as NotGenericError
 from .errors import TooLargeError as TooLargeError
 from .errors import UnsupportedModelError as UnsupportedModelError
 from .geometry.complex import Complex as Complex
+from .geometry.curves.along import regions_along as regions_along
+from .geometry.curves.curve import Circle as Circle
+from .geometry.curves.curve import Polyline as Polyline
+from .geometry.curves.curve import Segment as Segment
+from .geometry.curves.curve import Tractrix as Tractrix
+from .geometry.curves.result import CurveRegions as CurveRegions
 from .geometry.dependency import dependency_graph as dependency_graph
+from .geometry.distances.distance import BoundaryDistance as BoundaryDistance
+from .geometry.distances.distance import boundary_distance as boundary_distance
 from .geometry.domains import Box as Box
 from .geometry.domains import Orthant as Orthant
 from .geometry.domains import Plane as Plane
@@ -38,6 +46,11 @@ from .geometry.genericity import genericity as genericity
 from .geometry.regions import count_regions as count_regions
 from .geometry.regions import regions as regions
 from .geometry.sampling import estimate_regions as estimate_regions
+from .geometry.surfaces.regions_on import regions_on as regions_on
+from .geometry.surfaces.result import SurfaceRegions as SurfaceRegions
+from .geometry.surfaces.shapes import Mesh as Mesh
+from .geometry.surfaces.shapes import Sphere as Sphere
+from .geometry.surfaces.shapes import Torus as Torus
 from .geometry.traversal import count_by_traversal as count_by_traversal
 from .geometry.traversal import traverse as traverse
 from .modules.parametrisations import effective_weights as effective_weights

@@ -1,0 +1,1 @@
+"""Surfaces made of triangles, and the regions of a network on them."""

@@ -1,0 +1,95 @@
+"""The planar engine on a triangle mesh: all triangles at once, with shared vertices and edges.
+
+Nothing in the engine's decisions needs a plane: signs are taken at vertices, orders along edges and chords, and both
+are shared by the triangles around them. Only exact answers need coordinates. A triangle with corners ``a, b, c`` is a
+chart: ``(X, Y, W)`` is the point ``(X a + Y b + (W - X - Y) c) / W``. A point on a common edge has the same weights in
+both charts, at the corners that they share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fiberscope.geometry.planar import XY, Engine
+from fiberscope.geometry.planar_arrange import Arranger
+from fiberscope.geometry.planar_exact import Dyadic, ExactProgram, Oracle, Stage, Triple
+from fiberscope.geometry.planar_mesh import Mesh as Polygons
+from fiberscope.geometry.planar_values import Tracked
+from fiberscope.geometry.surfaces.shapes import Mesh
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import Node
+from fiberscope.numerics.floats import FloatArray, IntArray
+
+_SIDES: tuple[Triple, ...] = ((-1, -1, 1), (1, 0, 0), (0, 1, 0))
+"""Edge ``i`` of a triangle as a line of its chart: where the weight of the opposite corner vanishes."""
+
+
+class ChartProgram(ExactProgram):
+    """The exact program in the coordinates of a triangle."""
+
+    def __init__(self, nodes: Sequence[Node], surface: Mesh) -> None:
+        super().__init__(nodes)
+        self.surface = surface
+
+    def start(self, chart: int) -> Dyadic:
+        corners = Dyadic.of(self.surface.vertices[self.surface.triangles[chart]])
+        a, b, c = corners.integers
+        return Dyadic(np.stack([a - c, b - c, c]), corners.exponent)
+
+
+class ChartOracle(Oracle):
+    """Exact answers in charts; line ``-1 - e`` is edge ``e`` of the surface."""
+
+    def __init__(self, nodes: Sequence[Node], surface: Mesh, offsets: IntArray) -> None:
+        super().__init__(nodes, np.zeros((0, 3)), offsets)
+        self.program: ChartProgram = ChartProgram(nodes, surface)
+        self.surface = surface
+
+    def side(self, chart: int, number: int) -> Triple:
+        return _SIDES[self.surface.triangle_edges[chart].tolist().index(number)]
+
+    def seen_from(self, chart: int, point: Triple, own: int) -> Triple:
+        if chart == own:
+            return point
+        x, y, w = point
+        weights = dict(zip(self.surface.triangles[own].tolist(), (x, y, w - x - y), strict=True))
+        first, second, _ = self.surface.triangles[chart].tolist()
+        return weights.get(first, 0), weights.get(second, 0), w
+
+
+class SurfaceEngine(Engine):
+    """The engine that begins with the triangles of a surface; ``coordinates`` of its vertices are carried along."""
+
+    def __init__(self, net: Network, surface: Mesh, coordinates: FloatArray) -> None:
+        super().__init__(net.nodes, np.zeros((0, 3)))
+        self.surface, self.coordinates = surface, coordinates
+
+    def start(self) -> Polygons:
+        """The triangles with values at their corners; vertices that no triangle uses are left out."""
+        surface, count = self.surface, len(self.surface.triangles)
+        used, loop_v = np.unique(surface.triangles.reshape(-1), return_inverse=True)
+        number = np.full(len(surface.vertices), -1)
+        number[used] = np.arange(len(used))
+        loop_e = surface.triangle_edges.reshape(-1)
+        # A corner is defined in one of its triangles by the edge before it and the edge after it.
+        defined = np.zeros((len(used), 4), dtype=np.int64)
+        before = np.roll(surface.triangle_edges, 1, axis=1).reshape(-1)
+        at = np.zeros(len(used), dtype=np.int64)
+        at[loop_v] = np.arange(3 * count)
+        defined[:, 1], defined[:, 2], defined[:, 3] = at // 3, -1 - before[at], -1 - loop_e[at]
+        mesh = Polygons(
+            number[surface.edges],
+            -1 - np.arange(len(surface.edges)),
+            np.arange(0, 3 * count + 1, 3),
+            loop_v.astype(np.int64),
+            loop_e.copy(),
+            defined,
+            np.zeros((len(used), 0), dtype=np.int8),
+            values={XY: Tracked.exact(self.coordinates[used]), 0: Tracked.exact(surface.vertices[used])},
+            root=np.arange(count),
+        )
+        oracle = ChartOracle(self.nodes_before_output, surface, self.offsets)
+        self.arranger = Arranger(oracle, Stage(mesh.indptr, mesh.loop_v, [], [], mesh.root))
+        return mesh

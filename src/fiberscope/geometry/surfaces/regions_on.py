@@ -1,0 +1,73 @@
+"""The entry function: regions of a network on a surface."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fiberscope.errors import InputError
+from fiberscope.geometry.engines import Progress
+from fiberscope.geometry.surfaces.engine import SurfaceEngine
+from fiberscope.geometry.surfaces.result import SurfaceRegions
+from fiberscope.geometry.surfaces.shapes import Mesh, Sphere, Surface, Torus
+from fiberscope.network.network import Network
+from fiberscope.numerics.floats import FloatArray
+from fiberscope.numerics.rank import rank_cutoff
+
+
+def regions_on(
+    net: Network, surface: Surface, *, progress: Progress | None = None, limit: int | None = None
+) -> SurfaceRegions:
+    """The regions of a network on a surface of triangles, exactly.
+
+    All triangles are cut at once by the planar engine, with shared vertices and edges, so the sign of every neuron on
+    every piece is certified. Pieces of neighbouring triangles belong to one region if every neuron has one sign on
+    both and on the edge between them.
+
+    Parameters
+    ----------
+    net
+        Any network with ``surface.ambient`` inputs.
+    surface
+        A :class:`Mesh`, :class:`Sphere` or :class:`Torus`.
+    progress
+        Called as ``progress(done, total, text)`` after every activation. Ctrl-C ends the work: what was found is
+        returned, and its ``complete`` is False.
+    limit
+        Stop when there are more pieces of triangles than that.
+
+    Examples
+    --------
+    Three planes through the centre cut a sphere into eight parts:
+
+    >>> net = Network([np.eye(3), np.ones((1, 3))], [np.zeros(3), np.zeros(1)])
+    >>> found = regions_on(net, Sphere(resolution=1))
+    >>> found.num_regions, found.complete
+    (8, True)
+    >>> bool(np.isclose(found.areas.sum(), found.surface.mesh.area))
+    True
+    """
+    if not isinstance(surface, Mesh | Sphere | Torus):
+        raise InputError(f"surface: expected a Mesh, Sphere or Torus, got {type(surface).__name__}")
+    if surface.ambient != net.in_size:
+        raise InputError(f"surface: expected one in R^{net.in_size} for this network, got R^{surface.ambient}")
+    if limit is not None and limit < 1:
+        raise InputError(f"limit: expected a positive number of pieces, got {limit}")
+    origin, basis = _span(surface.mesh.vertices)
+    engine = SurfaceEngine(net, surface.mesh, (surface.mesh.vertices - origin) @ basis.T)
+    mesh, reached = engine.run(engine.start(), progress, limit)
+    assert mesh.root is not None
+    return SurfaceRegions(net, surface, engine.cells(mesh, reached), mesh.root, origin, basis)
+
+
+def _span(points: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """An origin and an orthonormal basis of the affine span: positions in a large space take few coordinates.
+
+    Positions serve for sizes and pictures; no decision depends on them.
+    """
+    count, n = points.shape
+    if n <= 3:
+        return np.zeros(n), np.eye(n)
+    origin = points.mean(axis=0)
+    values, rows = np.linalg.svd(points - origin, full_matrices=False)[1:]
+    rank = int((values > rank_cutoff((count, n), float(values[0]), np.dtype(np.float64))).sum())
+    return origin, np.asarray(rows[: max(rank, 2)])
