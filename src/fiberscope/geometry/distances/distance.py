@@ -1,0 +1,332 @@
+"""Distance of points to the boundary of their regions, with the nearest neuron, the foot point and an error bound.
+
+On the region of ``x`` every neuron is an affine function ``z``, and the region is cut out by the half-spaces of their
+signs. The distance of ``x`` to its boundary is therefore exactly ``min |z(x)| / ||grad z(x)||`` over the neurons whose
+gradient there is not zero: the ball of that radius touches the nearest hyperplane and meets no other, so that the foot
+point lies on a facet (B. Hanin and D. Rolnick, *Complexity of linear regions in deep networks*, ICML 2019, use the
+formula; *Effects of data geometry in early deep learning*, 2022, takes it to manifolds).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import flint
+import numpy as np
+
+from fiberscope.errors import InputError
+from fiberscope.geometry.distances.gradients import (
+    MEMORY,
+    ball_margins,
+    exact_margin,
+    gradient_norms,
+    has_boundary,
+    neuron_gradients,
+    switch_margins,
+)
+from fiberscope.geometry.facets import bends_across, pooled
+from fiberscope.geometry.forms import jumps
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import MaxPool
+from fiberscope.numerics.arithmetic import EXACT, Bounded
+from fiberscope.numerics.arrays import batch
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma, round_up
+
+_WIDE = 2.0**-20
+"""A quotient known only to this relative accuracy is computed exactly, if it might be the smallest."""
+
+_DIGITS = 128
+"""Bits of the square root and the quotient of exact numbers."""
+
+_BATCH = 4096
+"""Points evaluated at a time, so that the values of all neurons stay small."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BoundaryDistance:
+    """Distances of points to the boundaries of their regions; arrays over the points.
+
+    Parameters
+    ----------
+    distance
+        Euclidean distance, ``(points,)``; 0 on a boundary, infinite if the region is all of the input space.
+    lower, upper
+        Proven bounds of it: in exact arithmetic it lies between them.
+    neuron
+        The nearest neuron, as an entry of the sign vector; -1 if there is none. In a pooling window it is the input
+        that ties with the winner.
+    point
+        The foot point on that neuron's facet, ``(points, n)``, in floats; NaN if there is none.
+    visible
+        Whether the function bends there. An invisible boundary is one of the sign vector only.
+    decided
+        Where ``visible`` is certain.
+    tied
+        How many neurons have a distance that rounding cannot tell from the smallest, or the same; 1 as a rule.
+    """
+
+    distance: FloatArray
+    lower: FloatArray = field(repr=False)
+    upper: FloatArray = field(repr=False)
+    neuron: IntArray
+    point: FloatArray = field(repr=False)
+    visible: BoolArray = field(repr=False)
+    decided: BoolArray = field(repr=False)
+    tied: IntArray = field(repr=False)
+    signs: SignArray = field(repr=False)
+    layers: IntArray = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.distance)
+
+    @property
+    def layer(self) -> IntArray:
+        """The activation layer of the nearest neuron, from 1; 0 if there is none."""
+        return np.asarray(np.where(self.neuron >= 0, self.layers[self.neuron] if self.layers.size else 0, 0))
+
+    def __repr__(self) -> str:
+        finite = self.distance[np.isfinite(self.distance)]
+        middle = f"median {np.median(finite):.4g}" if finite.size else "none finite"
+        hidden = int((self.decided & ~self.visible & (self.neuron >= 0)).sum())
+        return f"BoundaryDistance({len(self)} points, {middle}; nearest boundary invisible at {hidden})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        names = ("distance", "lower", "upper", "neuron", "point", "visible", "decided", "tied")
+        return {**{name: getattr(self, name).tolist() for name in names}, "layer": self.layer.tolist()}
+
+
+def boundary_distance(net: Network, X: Any, *, memory: int = MEMORY) -> BoundaryDistance:
+    """Distance of every point to the boundary of its activation region: ``min |z(x)| / ||grad z(x)||``.
+
+    Signs are certified; the distances come with proven bounds; gradients that vanish identically are told from small
+    ones exactly. Differences to the winner take the place of preactivations in max pooling.
+
+    Parameters
+    ----------
+    net
+        Any network: gradients run through its own operators, no matrix of a convolution is formed.
+    X
+        ``(points, in_size)``.
+    memory
+        Bytes of the largest array of gradients; points (and for a single point, directions) are taken in parts.
+
+    Examples
+    --------
+    Two neurons, ``x`` and ``x + y - 4``, seen from ``(1, 1)``: the first is nearer.
+
+    >>> net = Network([[[1.0, 0.0], [1.0, 1.0]], [[1.0, 1.0]]], [[0.0, -4.0], [0.0]])
+    >>> found = boundary_distance(net, [[1.0, 1.0], [3.0, 0.0]])
+    >>> found.distance.round(4), found.neuron
+    (array([1.    , 0.7071]), array([0, 1]))
+    >>> found.point[1]
+    array([3.5, 0.5])
+    """
+    if memory < 1:
+        raise InputError(f"memory: expected a positive number of bytes, got {memory}")
+    points = batch(X, net.in_size)
+    sizes = [node.num_signs for node in net.switches]
+    layers = np.repeat(np.arange(1, len(sizes) + 1), sizes)
+    parts = [_part(net, points[start : start + _BATCH], memory) for start in range(0, len(points), _BATCH)]
+    joined = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+    return BoundaryDistance(*joined, layers)
+
+
+def _part(net: Network, X: FloatArray, memory: int) -> tuple[Any, ...]:
+    signs = net.signs(X).signs
+    if not net.num_signs:
+        return _no_boundary(X, signs)
+    found = _quotients(net, X, signs, memory)
+    rows = np.arange(len(X))
+    lower, upper = found.lower.min(axis=1), found.upper.min(axis=1)
+    neuron = np.where(np.isfinite(found.middle.min(axis=1)), found.middle.argmin(axis=1), -1)
+    distance = np.clip(found.middle[rows, neuron], lower, upper)
+    tied = (found.lower <= upper[:, None]) & np.isfinite(found.lower)
+    gradient, point = _feet(net, X, signs, neuron, distance, found.exact)
+    visible, decided = _visible(net, signs, neuron, tied, gradient, point, distance)
+    return distance, lower, upper, neuron, point, visible, decided, tied.sum(axis=1), signs
+
+
+def _no_boundary(X: FloatArray, signs: SignArray) -> tuple[Any, ...]:
+    far, none = np.full(len(X), np.inf), np.zeros(len(X), dtype=bool)
+    nobody = np.full(len(X), -1)
+    return far, far, far, nobody, np.full_like(X, np.nan), none, ~none, np.zeros(len(X), dtype=np.int64), signs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Quotients:
+    """``|z| / ||grad z||`` of every entry between bounds, infinite where there is no boundary, and exact gradients."""
+
+    lower: FloatArray
+    middle: FloatArray
+    upper: FloatArray
+    exact: dict[tuple[int, int], FloatArray]
+
+
+def _quotients(net: Network, X: FloatArray, signs: SignArray, memory: int) -> _Quotients:
+    z, g = switch_margins(net, X, signs), gradient_norms(net, signs, memory)
+    size, zero = np.abs(z.value), signs == 0
+    with np.errstate(all="ignore"):
+        least, most = np.maximum(size - z.error, 0.0), size + z.error
+        flat, steep = np.maximum(g.value - g.error, 0.0), g.value + g.error
+        lower = np.where(steep > 0, least / steep * (1 - gamma(8)), np.inf)
+        upper = np.where(flat > 0, most / flat * (1 + gamma(8)), np.inf)
+        middle = np.where(g.value > 0, size / g.value, np.inf)
+    lower = np.where(np.isnan(lower), 0.0, lower)
+    upper = np.where(np.isnan(upper), np.inf, upper)
+    for bound in (lower, middle, upper):
+        bound[zero] = np.where(flat[zero] > 0, 0.0, np.inf)  # on the boundary, if that is one at all
+    lower[zero & (flat == 0) & (steep > 0)] = 0.0
+    none = ~has_boundary(net, signs)
+    for bound in (lower, middle, upper):
+        bound[none] = np.inf
+    exact = _settle(net, X, signs, g, (lower, middle, upper))
+    middle = np.where(np.isnan(middle), upper, middle)
+    return _Quotients(lower, middle, upper, exact)
+
+
+def _settle(
+    net: Network, X: FloatArray, signs: SignArray, g: Bounded, bounds: tuple[FloatArray, FloatArray, FloatArray]
+) -> dict[tuple[int, int], FloatArray]:
+    """Improve the quotients that are known badly and could be the smallest; gives unit gradients that took fractions.
+
+    Near a boundary it is the value that floats do not know well: balls do, at that point. Where a gradient cancels, its
+    affine function is computed exactly.
+    """
+    lower, middle, upper = bounds
+    found: dict[tuple[int, int], FloatArray] = {}
+    contender = (lower <= upper.min(axis=1, keepdims=True)) & np.isfinite(lower)
+    with np.errstate(invalid="ignore"):
+        bad = contender & ~(upper - lower <= _WIDE * upper) & ~((lower == 0) & (upper == 0))
+        steady = g.error <= _WIDE * g.value
+    for row in np.flatnonzero(bad.any(axis=1)):
+        values: FloatArray | None = None
+        # the most promising first: what it settles may rule out the others
+        for entry in np.flatnonzero(bad[row])[np.argsort(lower[row, bad[row]], kind="stable")]:
+            if lower[row, entry] > upper[row].min():
+                continue
+            at = (row, entry)
+            if steady[at] and signs[at]:
+                values = ball_margins(net, X[row], signs[row]) if values is None else values
+                if values[entry] > 0:
+                    lower[at] = values[entry] / (g.value[at] + g.error[at]) * (1 - gamma(8))
+                    middle[at] = values[entry] / g.value[at]
+                    upper[at] = values[entry] / (g.value[at] - g.error[at]) * (1 + gamma(8))
+                    continue
+            (lower[at], middle[at], upper[at]), found[int(row), int(entry)] = _exact_quotient(
+                net, X[row], signs[row], int(entry)
+            )
+    return found
+
+
+def _exact_quotient(
+    net: Network, x: FloatArray, signs: SignArray, entry: int
+) -> tuple[tuple[float, float, float], FloatArray]:
+    form = exact_margin(net, signs, entry)
+    with flint.ctx.workprec(EXACT):
+        z = form[-1]
+        for slope, value in zip(form[:-1], x.tolist(), strict=True):
+            z = z + slope * flint.arb(value)
+        square = sum((slope * slope for slope in form[:-1]), start=flint.arb(0))
+    if square.is_zero():
+        return (np.inf, np.inf, np.inf), np.zeros(len(x))
+    with flint.ctx.workprec(_DIGITS):
+        length = square.sqrt()
+        value = float((abs(z) / length).mid())
+        unit = np.array([float((slope / length).mid()) for slope in form[:-1]])
+    # the float nearest to a number of 128 bits is off by one rounding at most
+    slack = gamma(2) * value
+    return (max(0.0, value - slack), value, float(round_up(np.asarray(value + slack), 1)) if value else 0.0), unit
+
+
+def _feet(
+    net: Network,
+    X: FloatArray,
+    signs: SignArray,
+    neuron: IntArray,
+    distance: FloatArray,
+    exact: dict[tuple[int, int], FloatArray],
+) -> tuple[FloatArray, FloatArray]:
+    """Unit normals towards the nearest boundary, and the points on it."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        gradient = neuron_gradients(net, signs, neuron)
+    top = np.abs(gradient).max(axis=1, keepdims=True, initial=0.0)
+    gradient = gradient / np.where((top > 0) & np.isfinite(top), top, 1.0)
+    length = np.linalg.norm(gradient, axis=1, keepdims=True)
+    unit = gradient / np.where(length > 0, length, 1.0)
+    for (row, entry), direction in exact.items():
+        if neuron[row] == entry:
+            unit[row] = direction
+    rows = np.arange(len(X))
+    unit *= np.where(signs[rows, neuron] > 0, -1.0, 1.0)[:, None]
+    reach = np.where(np.isfinite(distance), distance, 0.0)
+    point = np.where((neuron >= 0)[:, None], X + reach[:, None] * unit, np.nan)
+    return unit, point
+
+
+def _visible(
+    net: Network,
+    signs: SignArray,
+    neuron: IntArray,
+    tied: BoolArray,
+    normal: FloatArray,
+    point: FloatArray,
+    distance: FloatArray,
+) -> tuple[BoolArray, BoolArray]:
+    """Whether the function bends at the foot points, and where that is certain."""
+    visible, decided = np.zeros(len(signs), dtype=bool), neuron < 0
+    one, two = signs.copy(), signs.copy()
+    alone = np.flatnonzero((neuron >= 0) & (tied.sum(axis=1) == 1))
+    crossed(net, one, two, alone, neuron)
+    decided[alone] = True
+    for row in np.flatnonzero((neuron >= 0) & (tied.sum(axis=1) > 1)):
+        sides = _across(net, signs[row], tied[row], normal[row], point[row], float(distance[row]))
+        if sides is not None:
+            one[row], two[row] = sides
+            decided[row] = True
+    known = np.flatnonzero(decided & (neuron >= 0))
+    if len(known):
+        jump: Bounded = jumps(net, one[known], two[known], normal[known])
+        top = np.concatenate([one[known], two[known]])
+        pairs = np.column_stack([np.arange(len(known)), len(known) + np.arange(len(known))])
+        visible[known] = bends_across(net, top, pairs, jump)[0]
+    return visible, decided
+
+
+def crossed(net: Network, one: SignArray, two: SignArray, rows: IntArray, neuron: IntArray) -> None:
+    """Set the signs on both sides of the facets that ``neuron[rows]`` make alone."""
+    start = 0
+    for node in net.switches:
+        own = rows[(neuron[rows] >= start) & (neuron[rows] < start + node.num_signs)]
+        local = neuron[own]
+        if isinstance(node, MaxPool) and len(own):
+            size = node.windows.shape[1]
+            window, place = np.divmod(local - start, size)
+            first = start + window * size
+            for k in range(size):
+                two[own, first + k] = -1  # also those that shared the maximum with the old winner
+            one[own, first + place], two[own, first + place] = -1, 1
+        elif len(own):
+            here = one[own, local]
+            one[own, local] = np.where(here == 0, -1, here)
+            two[own, local] = np.where(here == 0, 1, -here)
+        start += node.num_signs
+
+
+def _across(
+    net: Network, signs: SignArray, tied: BoolArray, normal: FloatArray, point: FloatArray, distance: float
+) -> tuple[SignArray, SignArray] | None:
+    """Certified signs a little before and behind a facet that several neurons may make; None if there are none.
+
+    Only entries that may vanish at the foot point may change, and those that do not must keep their signs. Inputs of a
+    pool that are switched off together share their zero; that is no boundary.
+    """
+    neurons = tied & ~pooled(net)
+    size = max(float(np.abs(point).max(initial=0.0)), distance, 2.0**-200)
+    for shift in 0.5 ** np.arange(8, 50, 3):
+        near = net.signs(np.stack([point - shift * size * normal, point + shift * size * normal])).signs
+        kept = (near == signs) | tied | (signs == 0)
+        if kept.all() and not (near[:, neurons] == 0).any():
+            return near[0], near[1]
+    return None
