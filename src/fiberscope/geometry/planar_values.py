@@ -114,6 +114,10 @@ def _length(r: FloatArray) -> float:
 
 def _row_norms(stage: Operator) -> FloatArray:
     """Not below the Euclidean norms of the rows; sums of absolute values where squares would leave the range."""
+    if isinstance(stage, Dense):
+        squares = np.einsum("ij,ij->i", stage.matrix, stage.matrix)
+        if ((squares > SMALL) & (squares < 1 / SMALL)).all():  # what vanished is far below the rest
+            return np.asarray(np.sqrt(squares) * _UP)
     ones = np.ones((1, stage.in_size))
     total = stage.apply_abs(ones)[0] * _UP
     squares = stage.with_coefficients(np.clip(stage.coefficients, -1 / SMALL, 1 / SMALL) ** 2).apply(ones)[0]

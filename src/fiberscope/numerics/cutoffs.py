@@ -23,3 +23,17 @@ LANCZOS = 1e-14
 SYMMETRY = (1e-4, 1e-5)
 """Relative and absolute (to the largest entry) difference of the two halves of a matrix that is called symmetric;
 wide enough for kernels that were computed in float32."""
+
+CLEAR = 1e3
+"""Constructions: a witness counts if its smallest positive value is so many times the largest error of a zero. Rounding
+errors of a few operations are below ten; three digits are left, and a draw without them is drawn again."""
+
+SAME_ROWS = 1e-9
+"""Paths: rows of two members of a fiber with largest entry 1 that differ by less are tried as one hyperplane. Members
+were walked to in floats and carry errors of about 1e-12; the ends of the path are compared afterwards."""
+
+CONDITION = 1e4
+"""Walks over factorisations turn back where a factor is worse conditioned: each step may lose that much of 1e-16."""
+
+ORTHONORMAL = 1e-6
+"""How far the products of two vectors may be off for them to be called orthonormal; wide enough for float32."""

@@ -1,0 +1,40 @@
+"""The entry function: regions of a network along a curve."""
+
+from __future__ import annotations
+
+from fiberscope.errors import InputError
+from fiberscope.geometry.curves.curve import Path, Polyline
+from fiberscope.geometry.curves.result import CurveRegions
+from fiberscope.geometry.curves.straight import straight_breaks
+from fiberscope.network.network import Network
+
+
+def regions_along(net: Network, curve: Path) -> CurveRegions:
+    """The regions that a curve passes through, in order.
+
+    A region is a maximal open interval of the parameter on which the sign of every neuron is constant, zero allowed.
+
+    Parameters
+    ----------
+    net
+        Any network with ``curve.ambient`` inputs.
+    curve
+        A segment, polyline, circle, tractrix or any smooth curve.
+
+    Examples
+    --------
+    The absolute value has a kink at 0, and both its neurons vanish there:
+
+    >>> from fiberscope.geometry.curves.curve import Segment
+    >>> net = Network([[[1.0], [-1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]])
+    >>> found = regions_along(net, Segment([-1.0], [3.0]))
+    >>> found.num_regions, found.breakpoints, found.neurons
+    (2, array([0.25]), ((0, 1),))
+    """
+    if not isinstance(curve, Path):
+        raise InputError(f"curve: expected a Segment, Polyline, Circle, Tractrix or Curve, got {type(curve).__name__}")
+    if curve.ambient != net.in_size:
+        raise InputError(f"curve: expected one in R^{net.in_size} for this network, got R^{curve.ambient}")
+    if isinstance(curve, Polyline):
+        return CurveRegions(net, curve, straight_breaks(net, curve))
+    raise InputError(f"curve: expected a Segment, Polyline, Circle, Tractrix or Curve, got {type(curve).__name__}")

@@ -1,0 +1,55 @@
+"""What an engine finds along a curve: breakpoints in order, the neurons that make them, signs of the regions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fiberscope.geometry.cells import Incidence
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Breaks:
+    """Breakpoints ``t`` with enclosures ``lower <= t* <= upper``, and how they were decided.
+
+    ``neurons`` are the entries of the sign vector that vanish at each breakpoint and not on both sides of it.
+    ``signs`` gives the sign vectors of the regions when it is called. ``undecided`` counts the decisions that no
+    arithmetic could make; ``residual`` bounds the distance of the curve from what stood for it.
+    """
+
+    t: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    neurons: Incidence
+    signs: Callable[[], SignArray]
+    by_float: int
+    by_exact: int
+    undecided: int = 0
+    residual: float = 0.0
+    exact: Callable[[int], object] | None = None
+
+
+def grouped(point: IntArray, entry: IntArray, count: int) -> Incidence:
+    """The entries of every one of ``count`` points, in order, each once."""
+    if len(point):
+        both = np.unique(np.stack([point, entry], axis=1), axis=0)
+        point, entry = both[:, 0], both[:, 1]
+    starts = np.concatenate([[0], np.cumsum(np.bincount(point, minlength=count))])
+    return Incidence(starts.astype(np.int64), entry)
+
+
+def chosen(makers: Incidence, keep: IntArray) -> Incidence:
+    """The rows ``keep`` of an incidence, in that order."""
+    sizes = np.diff(makers.indptr)[keep]
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    index = np.arange(starts[-1]) + np.repeat(makers.indptr[keep] - starts[:-1], sizes)
+    return Incidence(starts.astype(np.int64), makers.indices[index])
+
+
+def changing(parts: tuple[SignArray, SignArray], at: SignArray) -> BoolArray:
+    """Which entries vanish at a point and not on both sides of it."""
+    left, right = parts
+    return np.asarray((at == 0) & ((left != 0) | (right != 0)))

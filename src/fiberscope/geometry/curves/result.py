@@ -1,0 +1,236 @@
+"""The regions along a curve: breakpoints in order, what makes them, and the network on every piece."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fiberscope.errors import InputError
+from fiberscope.geometry.curves.curve import Path
+from fiberscope.geometry.curves.found import Breaks
+from fiberscope.geometry.curves.normals import crossing_gradients
+from fiberscope.geometry.facets import bends_across, pooled, unit
+from fiberscope.geometry.forms import jumps, output_forms
+from fiberscope.network.network import AffineMap, Network
+from fiberscope.network.run import affine_values
+from fiberscope.numerics.arithmetic import Bounded
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
+
+
+@dataclass(frozen=True, eq=False)
+class CurveRegions:
+    """The regions of a network along a curve, ``B`` breakpoints and ``B + 1`` regions in the order of the parameter.
+
+    A region is a maximal open interval on which the sign of every neuron is constant, zero allowed. So a neuron that
+    only touches zero makes a breakpoint too; it is marked in ``tangential`` and is never visible.
+    What costs more than the count (signs, weights, affine maps) is computed when it is asked for.
+    """
+
+    net: Network = field(repr=False)
+    curve: Path
+    found: Breaks = field(repr=False)
+
+    @property
+    def num_regions(self) -> int:
+        return len(self.found.t) + 1
+
+    @property
+    def breakpoints(self) -> FloatArray:
+        """Parameters of the breakpoints, ``(B,)``, rounded to floats."""
+        return self.found.t
+
+    @property
+    def enclosures(self) -> FloatArray:
+        """An interval around the exact position of each breakpoint, ``(B, 2)``.
+
+        The order of breakpoints is decided even where two of these intervals overlap.
+        """
+        return np.stack([self.found.lower, self.found.upper], axis=1)
+
+    @cached_property
+    def neurons(self) -> tuple[tuple[int, ...], ...]:
+        """For every breakpoint the entries of the sign vector that vanish there, and not on both sides of it."""
+        return tuple(tuple(self.found.neurons[i].tolist()) for i in range(len(self.found.t)))
+
+    @property
+    def neuron(self) -> IntArray:
+        """The first neuron of every breakpoint, ``(B,)``."""
+        return np.asarray(self.found.neurons.indices[self.found.neurons.indptr[:-1]])
+
+    @cached_property
+    def signs(self) -> SignArray:
+        """Sign vectors of the regions, ``(B + 1, num_signs)``."""
+        return self.found.signs()
+
+    @cached_property
+    def tangential(self) -> BoolArray:
+        """Breakpoints at which neurons vanish and no sign changes, ``(B,)``."""
+        return np.asarray((self.signs[1:] == self.signs[:-1]).all(axis=1))
+
+    @property
+    def intervals(self) -> FloatArray:
+        """Parameters at both ends of every region, ``(B + 1, 2)``."""
+        lo, hi = self.curve.interval
+        t = np.concatenate([[lo], self.breakpoints, [hi]])
+        return np.stack([t[:-1], t[1:]], axis=1)
+
+    @cached_property
+    def lengths(self) -> FloatArray:
+        """Arc length of the curve inside every region, ``(B + 1,)``; they add up to the length of the curve."""
+        ends = self.intervals
+        return np.asarray(np.diff(self.curve.arc_length(np.append(ends[:, 0], ends[-1, 1]))))
+
+    @cached_property
+    def arc_lengths(self) -> FloatArray:
+        """Arc length from the start of the curve to every breakpoint, ``(B,)``."""
+        return self.curve.arc_length(self.breakpoints) if len(self.breakpoints) else np.zeros(0)
+
+    @cached_property
+    def points(self) -> FloatArray:
+        """The breakpoints in the input space, ``(B, ambient)``."""
+        return self.curve(self.breakpoints) if len(self.breakpoints) else np.zeros((0, self.curve.ambient))
+
+    # -- how sure it is --------------------------------------------------------------------------------------------
+
+    @property
+    def certified(self) -> bool:
+        """Whether every decision is proven and the curve itself, not a substitute, was followed."""
+        return self.found.undecided == 0 and self.found.residual == 0.0
+
+    @property
+    def undecided(self) -> int:
+        """Decisions that were left to floats: whether two roots coincide, or a neuron touches zero."""
+        return self.found.undecided
+
+    @property
+    def residual(self) -> float:
+        """Largest distance seen between the curve and the interpolant that was followed; 0 for the curve itself."""
+        return self.found.residual
+
+    @property
+    def exact_decisions(self) -> int:
+        """How many decisions floats with error bounds left open."""
+        return self.found.by_exact
+
+    def exact_breakpoint(self, index: int) -> Fraction:
+        """The rational parameter of a breakpoint on a segment or polyline."""
+        if self.found.exact is None:
+            raise InputError(f"expected a segment or polyline, whose breakpoints are rational, got {self.curve}")
+        exact = self.found.exact(index)
+        assert isinstance(exact, Fraction)
+        return exact
+
+    # -- the function ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _jump(self) -> tuple[Bounded, BoolArray]:
+        one, two = self.signs[:-1], self.signs[1:]
+        entry = self.neuron
+        rows = np.arange(len(entry))
+        with np.errstate(over="ignore", invalid="ignore"):  # a weight beyond the floats says so itself
+            gradient = crossing_gradients(self.net, one, two, entry)
+            turn = np.where(two[rows, entry].astype(np.int64) < one[rows, entry], -1.0, 1.0)
+            pools = pooled(self.net)[entry] if len(entry) else np.zeros(0, dtype=bool)
+            normal = unit(gradient) * np.where(pools, 1.0, turn)[:, None]
+            jump = jumps(self.net, one, two, normal)
+        pairs = np.stack([rows, rows + 1], axis=1)
+        visible, _, _ = bends_across(self.net, self.signs, pairs, jump)
+        jump.value[~visible] = 0.0
+        return jump, visible
+
+    @property
+    def visible(self) -> BoolArray:
+        """Whether the affine maps on the two sides of a breakpoint differ, decided exactly, ``(B,)``."""
+        return self._jump[1]
+
+    @property
+    def weights(self) -> FloatArray:
+        """Jump of the gradient at every breakpoint along the unit normal of its first neuron, ``(B, out)``.
+
+        The normal points onward; where one facet is crossed this is the facet's weight.
+        """
+        return self._jump[0].value
+
+    @property
+    def num_pieces(self) -> int:
+        """Intervals on which the network is one affine map of the input: visible breakpoints, plus one."""
+        return int(self.visible.sum()) + 1
+
+    @property
+    def num_regions_closed(self) -> int:
+        """Regions of a closed curve as a loop: the first and the last interval are one region, unless the curve
+        begins at a breakpoint or there is none at all. For a curve that is not closed, ``num_regions``."""
+        if not self.curve.closed or self.num_regions == 1:
+            return self.num_regions
+        start = self.net.signs(self.curve([self.curve.interval[0]])).signs[0]
+        joined = (self.signs[0] == self.signs[-1]).all() and (start == self.signs[0]).all()
+        return self.num_regions - int(joined)
+
+    def affine_map(self, region: int) -> AffineMap:
+        """The network on one region."""
+        if not 0 <= region < self.num_regions:
+            raise InputError(f"region: expected 0 to {self.num_regions - 1}, got {region}")
+        rows = affine_values(self.net.nodes, self.net.in_size, self.signs[region])[-1]
+        return AffineMap(rows[:-1].T.copy(), rows[-1].copy())
+
+    @cached_property
+    def affine_maps(self) -> tuple[FloatArray, FloatArray]:
+        """Matrices ``(B + 1, out, n)`` and offsets ``(B + 1, out)`` of the network on every region."""
+        forms = output_forms(self.net, self.signs).value
+        return forms[:, :, :-1], forms[:, :, -1]
+
+    def region_at(self, t: Any) -> IntArray:
+        """The region of every parameter; a breakpoint belongs to the region behind it."""
+        return np.searchsorted(self.breakpoints, np.atleast_1d(np.asarray(t, dtype=np.float64)), side="right")
+
+    def distance(self, t: Any) -> FloatArray:
+        """Arc length from every parameter to the nearest breakpoint along the curve; infinite if there is none."""
+        values = np.atleast_1d(np.asarray(t, dtype=np.float64))
+        here = self.curve.arc_length(values)
+        if not len(self.breakpoints):
+            return np.full(len(values), np.inf)
+        marks = self.arc_lengths
+        if self.curve.closed:
+            marks = np.concatenate([marks - self.curve.length, marks, marks + self.curve.length])
+        after = np.searchsorted(marks, here)
+        left = np.where(after > 0, here - marks[np.maximum(after - 1, 0)], np.inf)
+        right = np.where(after < len(marks), marks[np.minimum(after, len(marks) - 1)] - here, np.inf)
+        return np.asarray(np.minimum(left, right))
+
+    # -- for people and machines -----------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self.num_regions
+
+    def __repr__(self) -> str:
+        word = "region" if self.num_regions == 1 else "regions"
+        if self.certified:
+            how = "certified"
+        elif self.residual:
+            how = f"for the interpolant, residual {self.residual:.1g}, {self.undecided} undecided"
+        else:
+            how = f"{self.undecided} undecided"
+        return f"CurveRegions({self.num_regions} {word} along {self.curve}, {how})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "curve": repr(self.curve),
+            "num_regions": self.num_regions,
+            "num_pieces": self.num_pieces,
+            "breakpoints": self.breakpoints.tolist(),
+            "enclosures": self.enclosures.tolist(),
+            "neurons": [list(n) for n in self.neurons],
+            "lengths": self.lengths.tolist(),
+            "tangential": self.tangential.tolist(),
+            "visible": self.visible.tolist(),
+            "weights": self.weights.tolist(),
+            "certified": self.certified,
+            "undecided": self.undecided,
+            "residual": self.residual,
+            "exact_decisions": self.exact_decisions,
+        }

@@ -1,0 +1,326 @@
+"""Breakpoints along polygonal chains, exactly, for every network.
+
+The chain is cut switch by switch. Between two neighbouring points every value of the program is affine in the
+parameter, so the values at the points are all there is: one product per layer for all points at once. Two kinds of
+decisions are made, by floats with a rigorous error bound and by integers where the bound does not suffice: the sign
+of a preactivation at a point, and the order in which preactivations vanish between two points. Exactly, a point is
+``(X, Y, W)``, the parameter ``Y / W`` of its segment with ``X = W - Y``, and a preactivation the integer row
+``(A, B, C)`` of ``A (1 - t) + B t + C``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fiberscope.geometry import planar_faces as kernels
+from fiberscope.geometry import planar_values as track
+from fiberscope.geometry.curves.curve import Polyline
+from fiberscope.geometry.curves.found import Breaks, changing, chosen, grouped
+from fiberscope.geometry.planar_arrange import Arranger, Crossings
+from fiberscope.geometry.planar_exact import (
+    Dyadic,
+    ExactProgram,
+    Triple,
+    dot,
+    pool_signs,
+    ranks_between,
+    sign,
+    window_pairs,
+)
+from fiberscope.geometry.planar_mesh import winner_signs
+from fiberscope.geometry.planar_values import Tracked
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import Add, Affine, MaxPool, PiecewiseLinear, Switch
+from fiberscope.numerics.floats import FloatArray, IntArray, SignArray, U
+
+MANY = 64
+"""So many open signs in one layer are worth tighter bounds, which cost a factorisation of every matrix."""
+
+
+def straight_breaks(net: Network, chain: Polyline) -> Breaks:
+    """All breakpoints of a network along a polygonal chain."""
+    with np.errstate(all="ignore"):  # what overflows is left to exact arithmetic
+        try:
+            return _Cutter(net, chain, tight=False).breaks()
+        except _Loose:
+            return _Cutter(net, chain, tight=True).breaks()
+
+
+class _Loose(Exception):
+    """The cheap error bounds leave too much open."""
+
+
+class ChainProgram(ExactProgram):
+    """The program on the segments of a chain: chart ``i`` has the rows of ``1 - t``, ``t`` and 1 on segment ``i``."""
+
+    def __init__(self, nodes: Sequence[Any], points: FloatArray) -> None:
+        super().__init__(nodes)
+        self.points = points
+
+    def start(self, chart: int) -> Dyadic:
+        return Dyadic.of(np.concatenate([self.points[chart : chart + 2], np.zeros((1, self.points.shape[1]))]))
+
+
+@dataclass(slots=True, eq=False)
+class _Stage:
+    """The chain when a switch cut it: its pieces, the switch's signs at the points, and what was found.
+
+    ``crossings`` number the new points from ``len(signs)`` on; ``parent`` is the old piece of every new one.
+    """
+
+    node: Switch
+    ends: IntArray
+    signs: SignArray
+    crossings: Crossings
+    parent: IntArray
+    new_ends: IntArray
+    after: SignArray | None = None
+
+    def point_signs(self) -> SignArray:
+        """Signs of the switch's functionals at the old and new points."""
+        found = self.crossings
+        edge = found.points[0]
+        count = len(self.signs)
+        result = np.empty((count + len(edge), self.signs.shape[1]), dtype=np.int8)
+        result[:count] = self.signs
+        A, B = self.ends[edge, 0].copy(), self.ends[edge, 1].copy()
+        kernels.join_signs(result, A, B, count)
+        every = np.arange(len(found.label) + 1)
+        rank = np.arange(len(edge)) - found.point_ptr[edge]
+        lists = (found.ptr, found.rank, every, every, every[1:], found.label)
+        kernels.cross_signs(result, A, B, count, rank, edge, *lists)
+        return result if isinstance(self.node, PiecewiseLinear) else pool_signs(self.node, result)
+
+    def piece_signs(self, pieces: IntArray) -> SignArray:
+        """Signs of the switch on some of the new pieces, ``(pieces, num_signs)``."""
+        if self.after is None:
+            self.after = self.point_signs()
+        a, b = self.after[self.new_ends[pieces, 0]], self.after[self.new_ends[pieces, 1]]
+        if isinstance(self.node, MaxPool):
+            return winner_signs(self.node, np.minimum(a, b) < 0)
+        return np.where(a != 0, a, b)[:, : self.node.num_signs]
+
+
+class _Cutter(Arranger):
+    """One run along one chain; signs and orders are decided as on the edges of a planar mesh."""
+
+    def __init__(self, net: Network, chain: Polyline, tight: bool) -> None:
+        self.by_float = self.by_exact = 0
+        self.tight = tight
+        last = max((k for k, x in enumerate(net.nodes) if isinstance(x, PiecewiseLinear | MaxPool)), default=-1)
+        self.net, self.chain, self.nodes = net, chain, net.nodes[: last + 1]
+        self.last_use = {source: k for k, node in enumerate(self.nodes) for source in node.sources}
+        count = len(chain.points)
+        self.t, self.error = np.arange(count, dtype=np.float64), np.zeros(count)
+        self.order = np.arange(count)
+        self.cuts: list[_Stage] = []
+        self.known_points: dict[tuple[int, int], Triple] = {}
+
+    @property
+    def ends(self) -> IntArray:
+        """The points at both ends of every piece."""
+        return np.stack([self.order[:-1], self.order[1:]], axis=1)
+
+    def breaks(self) -> Breaks:
+        """Cut by every switch, then read off the breakpoints."""
+        values = {0: Tracked.exact(self.chain.points)}
+        for index, node in enumerate(self.nodes):
+            if isinstance(node, PiecewiseLinear | MaxPool):
+                values = self._split(node, values, index)
+            elif isinstance(node, Affine):
+                values[index + 1] = track.affine(node, values[node.source], self.tight)
+            else:
+                parts = [values[s] for s in node.sources]
+                values[index + 1] = track.add(parts) if isinstance(node, Add) else track.concat(parts, node.order)
+            for source in set(node.sources):
+                if self.last_use[source] == index:
+                    values.pop(source, None)
+        return self._result()
+
+    # -- one switch ----------------------------------------------------------------------------------------------
+
+    def _split(self, node: Switch, values: dict[int, Tracked], index: int) -> dict[int, Tracked]:
+        """The chain cut by one switch, and the values at old and new points, those of the switch among them."""
+        stage = len(self.cuts)
+        source = values[node.source]
+        pairs = window_pairs(node) if isinstance(node, MaxPool) else None
+        value = source if pairs is None else track.differences(source, pairs)
+        mesh: Any = _Edges(self.ends)
+
+        def known(signs: SignArray, undecided: int) -> None:
+            if pairs is None:
+                signs[:, np.flatnonzero(node.linear)] = 1  # type: ignore[union-attr]  # no pairs, no pool
+            elif undecided and source.exact_zeros:
+                both = (source.z[:, pairs[:, 0]] == 0) & (source.z[:, pairs[:, 1]] == 0)
+                signs[:, : len(pairs)][both] = 0  # two dead inputs tie exactly
+
+        signs = self._signs(mesh, value, stage, 0, known)  # type: ignore[arg-type]  # a stage is a number here
+        found = self._cross_edges(mesh, value, signs, stage, 0)  # type: ignore[arg-type]
+        edge, _, t, d = found.points
+        A, B = mesh.ends[edge, 0].copy(), mesh.ends[edge, 1].copy()
+        parent = np.repeat(np.arange(len(mesh.ends)), 1 + np.diff(found.point_ptr))
+        self._insert(found, A, B)
+        self.cuts.append(_Stage(node, mesh.ends, signs, found, parent, self.ends))
+        if index == len(self.nodes) - 1:
+            return {}
+        if len(edge):
+            block = [(A, B, t, d)]
+            values = {key: x.extended(block) for key, x in values.items() if self.last_use[key] > index or x is source}
+        after = self.cuts[-1].after = self.cuts[-1].point_signs()
+        source = values[node.source]
+        over = self.last_use[node.source] == index and len(edge) > 0
+        if isinstance(node, MaxPool):
+            values[index + 1] = track.pool(node, source)
+        else:
+            values[index + 1] = track.activate(node, source, after, over)
+        return values
+
+    def _insert(self, found: Crossings, A: IntArray, B: IntArray) -> None:
+        """Number the new points and put them in their places."""
+        edge, _, t, d = found.points
+        old, new = len(self.t), len(edge)
+        way = self.t[B] - self.t[A]
+        moved = np.maximum(self.error[A], self.error[B]) + d * way + 4 * U * (np.abs(self.t[B]) + 1)
+        self.t = np.concatenate([self.t, self.t[A] + t * way])
+        self.error = np.concatenate([self.error, moved * (1 + 8 * U)])
+        order = np.empty(old + new, dtype=np.int64)
+        order[np.arange(old) + found.point_ptr] = self.order
+        order[edge + 1 + np.arange(new)] = old + np.arange(new)
+        self.order = order
+
+    # -- exact decisions, in place of those on a planar mesh --------------------------------------------------------
+
+    @cached_property
+    def program(self) -> ChainProgram:
+        return ChainProgram(self.nodes, self.chain.points)
+
+    def _decide(self, mesh: Any, signs: SignArray, stage: Any, first: int) -> None:
+        points, columns = np.nonzero(signs == 2)
+        if not self.tight and len(points) > MANY:
+            raise _Loose
+        self._note(len(points))
+        place = np.empty(len(signs), dtype=np.int64)
+        place[self.order] = np.arange(len(signs))
+        for v, j in zip(points.tolist(), columns.tolist(), strict=True):
+            piece = min(int(place[v]), len(mesh.ends) - 1)
+            signs[v, j] = sign(dot(self._line(stage, piece, j), self._exact(v, self._chart(stage, piece))))
+
+    def _edge_ranks(self, mesh: Any, edge: int, label: IntArray, stage: Any, first: int) -> Any:
+        lines = [self._line(stage, edge, j) for j in label.tolist()]
+        chart = self._chart(stage, edge)
+        a, b = mesh.ends[edge].tolist()
+        return ranks_between(lines, self._exact(a, chart), self._exact(b, chart))
+
+    def _ancestors(self, stage: int, pieces: IntArray) -> list[IntArray]:
+        """The pieces behind each of the switches before a stage that hold the given pieces, the first switch first."""
+        found = []
+        for cut in reversed(self.cuts[:stage]):
+            found.append(pieces)
+            pieces = cut.parent[pieces]
+        return [*found, pieces][::-1]
+
+    def _chart(self, stage: int, piece: int) -> int:
+        """The segment on which a piece lies."""
+        return int(self._ancestors(stage, np.array([piece]))[0][0])
+
+    def _line(self, stage: int, piece: int, j: int) -> Triple:
+        """Functional ``j`` of a switch on a piece that it cuts."""
+        chart, *pieces = self._ancestors(stage, np.array([piece]))
+        prefix = [cut.piece_signs(own)[0] for cut, own in zip(self.cuts, pieces, strict=False)]
+        column = self.program.functionals(prefix, int(chart[0]))[stage][:, j]
+        return column[0], column[1], column[2]
+
+    def _exact(self, point: int, chart: int) -> Triple:
+        """A point in the coordinates of a segment that it lies on."""
+        if point < len(self.chain.points):
+            return (1, 0, 1) if point == chart else (0, 1, 1)
+        if (point, chart) not in self.known_points:
+            stage = next(s for s in reversed(range(len(self.cuts))) if point >= len(self.cuts[s].signs))
+            found = self.cuts[stage].crossings
+            edge, label = (int(x[point - len(self.cuts[stage].signs)]) for x in found.points[:2])
+            A, B, C = self._line(stage, edge, label)
+            low, high = A + C, B + C
+            turn = 1 if high > low else -1
+            self.known_points[point, chart] = (turn * high, -turn * low, turn * (high - low))
+        return self.known_points[point, chart]
+
+    # -- the result ------------------------------------------------------------------------------------------------
+
+    def _makers(self) -> tuple[IntArray, IntArray]:
+        """Points and the entries of the sign vector that make them breakpoints."""
+        points, entries, first = [], [], 0
+        for cut in self.cuts:
+            found = cut.crossings
+            if isinstance(cut.node, MaxPool):
+                at, entry = _pool_makers(cut)
+            else:
+                edge = np.repeat(np.arange(len(cut.ends)), np.diff(found.ptr))
+                at, entry = len(cut.signs) + found.point_ptr[edge] + found.rank, found.label
+                if np.count_nonzero(cut.signs) < cut.signs.size:
+                    more = _zero_makers(cut.ends, cut.signs)
+                    at, entry = (np.concatenate(x) for x in ((at, more[0]), (entry, more[1])))
+            points.append(at)
+            entries.append(first + entry)
+            first += cut.node.num_signs
+        if not points:
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        return np.concatenate(points), np.concatenate(entries)
+
+    def _result(self) -> Breaks:
+        makers = grouped(*self._makers(), len(self.t))
+        inner = self.order[1:-1]
+        place = 1 + np.flatnonzero(np.diff(makers.indptr)[inner] > 0)
+        point = self.order[place]
+        first_pieces = np.concatenate([[0], place])
+        t, error = self.t[point], self.error[point]
+
+        def signs() -> SignArray:
+            _, *pieces = self._ancestors(len(self.cuts), first_pieces)
+            parts = [cut.piece_signs(own) for cut, own in zip(self.cuts, pieces, strict=True)]
+            joined = np.concatenate(parts, axis=1) if parts else np.zeros((len(first_pieces), 0), dtype=np.int8)
+            joined[:, self.net.linear_entries] = 1
+            return joined
+
+        def exact(i: int) -> Fraction:
+            v = int(point[i])
+            if v < len(self.chain.points):
+                return Fraction(v)
+            stage = next(s for s in reversed(range(len(self.cuts))) if v >= len(self.cuts[s].signs))
+            edge = int(self.cuts[stage].crossings.points[0][v - len(self.cuts[stage].signs)])
+            chart = self._chart(stage, edge)
+            _, y, w = self._exact(v, chart)
+            return chart + Fraction(int(y), int(w))
+
+        low, high = (np.clip(x, *self.chain.interval) for x in (t - error, t + error))
+        return Breaks(t, low, high, chosen(makers, point), signs, self.by_float, self.by_exact, exact=exact)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Edges:
+    ends: IntArray
+
+
+def _zero_makers(ends: IntArray, signs: SignArray) -> tuple[IntArray, IntArray]:
+    """Old points at which functionals vanish, but not on both sides, and these functionals."""
+    point, entry = np.nonzero(signs == 0)
+    before, after = np.arange(len(signs)), np.arange(len(signs))
+    after[ends[:, 0]] = ends[:, 1]
+    before[ends[:, 1]] = ends[:, 0]
+    keep = (signs[before[point], entry] != 0) | (signs[after[point], entry] != 0)
+    return point[keep], entry[keep]
+
+
+def _pool_makers(cut: _Stage) -> tuple[IntArray, IntArray]:
+    """Points at which inputs of a pooling window begin or cease to win, and these inputs."""
+    if cut.after is None:
+        cut.after = cut.point_signs()
+    inside = cut.piece_signs(np.arange(len(cut.new_ends)))
+    point = cut.new_ends[1:, 0]
+    which, entry = np.nonzero(changing((inside[:-1], inside[1:]), cut.after[point]))
+    return point[which], entry
