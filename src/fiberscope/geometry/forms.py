@@ -7,7 +7,7 @@ through the network often prove that they do not; what is still open is decided 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import flint
@@ -64,24 +64,32 @@ def _forms(nodes: Sequence[Node], size: int, signs: SignArray) -> list[Bounded]:
     cells = len(signs)
     identity = np.broadcast_to(np.eye(size + 1, size), (cells, size + 1, size))
     values = [Bounded(identity, np.zeros(identity.shape))]
-    arithmetic, start = BoundedArithmetic(), 0
+    start = 0
     for node in nodes:
-        if isinstance(node, Affine):
-            value = _affine(node, values[node.source], arithmetic)
-        elif isinstance(node, PiecewiseLinear):
-            part = signs[:, None, start : start + node.num_signs]
-            start += node.num_signs
-            value = _scaled(values[node.source], np.where(part > 0, 1.0, node.slopes))
-        elif isinstance(node, MaxPool):
+        part = None
+        if isinstance(node, PiecewiseLinear | MaxPool):
             part = signs[:, start : start + node.num_signs]
             start += node.num_signs
-            chosen = np.stack([winners(node, row) for row in part])[:, None, :]
-            source = values[node.source]
-            value = Bounded(*(np.take_along_axis(x, chosen, axis=2) for x in (source.value, source.error)))
-        else:
-            value = _joined(node, [values[s] for s in node.sources], arithmetic)
-        values.append(value)
+        values.append(form_step(node, values, part))
     return values
+
+
+def form_step(node: Node, values: Sequence[Bounded] | Mapping[int, Bounded], signs: SignArray | None) -> Bounded:
+    """The value of one node on every cell, ``(cells, rows, features)``, the constant term in the last row.
+
+    ``signs`` are those of the node's own entries on the cells, for a node that has any.
+    """
+    arithmetic = BoundedArithmetic()
+    if isinstance(node, Affine):
+        return _affine(node, values[node.source], arithmetic)
+    if isinstance(node, Add | Concat):
+        return _joined(node, [values[s] for s in node.sources], arithmetic)
+    assert signs is not None
+    source = values[node.source]
+    if isinstance(node, PiecewiseLinear):
+        return _scaled(source, np.where(signs[:, None] > 0, 1.0, node.slopes))
+    chosen = np.stack([winners(node, row) for row in signs])[:, None, :]
+    return Bounded(*(np.take_along_axis(x, chosen, axis=2) for x in (source.value, source.error)))
 
 
 def _affine(node: Affine, value: Bounded, arithmetic: BoundedArithmetic) -> Bounded:
