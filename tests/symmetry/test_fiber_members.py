@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fiberscope.errors import InputError
 from fiberscope.network.network import Network
 from fiberscope.symmetry.equivalence.ladder import question_for
-from fiberscope.symmetry.fiber.bottleneck import by_bottleneck, transport
+from fiberscope.symmetry.fiber.bottleneck import by_bottleneck, check_rounded, find_rounded
 from fiberscope.symmetry.fiber.fibers import fiber
 from fiberscope.symmetry.fiber.hidden import flip, flip_matrix, hidden_hyperplane, hiding, lower_bound, translate
 from fiberscope.symmetry.fiber.sampling import _above
@@ -140,12 +140,11 @@ def test_transport_reads_flips_and_translation():
     net = with_signs(5, [[1, -1, -1, -1]], 1, 0)
     moved = translate(*flip(net.weights, net.biases, 0, 0, (1, 2)), 0, 0, 0.5)
     other = Symmetry.random(net.widths, 1)(Network(*moved))
-    found = transport(net, other)
-    assert found is not None and found.flips == (1, 2) and found.t == pytest.approx(0.5) and found.verdict.equal
-    assert (
-        transport(net, with_signs(5, [[1, -1, -1, -1]], 1, 9)) is None
-        or not transport(net, with_signs(5, [[1, -1, -1, -1]], 1, 9)).verdict.equal
-    )
+    found = find_rounded(net, other)
+    assert found is not None and found.flips == (1, 2) and float(found.translation) == pytest.approx(0.5)
+    assert check_rounded(net, other, found).equal is True
+    stranger = with_signs(5, [[1, -1, -1, -1]], 1, 9)
+    assert check_rounded(net, stranger, find_rounded(net, stranger)) is None
 
 
 def test_a_member_that_is_not_generic_is_contained():
@@ -250,11 +249,13 @@ def test_the_rung_of_the_ladder_proves_members_equal_and_nothing_else(signs):
     for other in fiber(net).sample(3, 0):
         found = by_bottleneck(question_for(net, other, None, None, None, 0))
         assert found is not None and found.equal is True and found.method == "bottleneck"
-        assert by_bottleneck(question_for(net, other, None, 0.0, None, 0)) is None  # rounds, so no exact proof
+        exact = by_bottleneck(question_for(net, other, None, 0.0, None, 0))
+        assert exact is None or exact.equal is False or exact.bound == 0  # members round, mostly
     for layer in range(3):
         weights = [w.copy() for w in net.weights]
         weights[layer][0, 0] *= 1 + 1e-9
-        assert by_bottleneck(question_for(net, Network(weights, net.biases), None, None, None, 0)) is None
+        found = by_bottleneck(question_for(net, Network(weights, net.biases), None, None, None, 0))
+        assert found is not None and found.equal is False and found.counterexample is not None
 
 
 def test_path_and_membership_of_a_bottleneck_beyond_three_inputs():

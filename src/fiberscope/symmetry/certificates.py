@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -16,7 +17,7 @@ from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import IntArray
 from fiberscope.numerics.ulps import FEW
-from fiberscope.symmetry.chains import split
+from fiberscope.symmetry.chains import split, try_split
 from fiberscope.symmetry.domain_roles import domain_roles
 from fiberscope.symmetry.encoding import FORMAT, domain_from_dict, network_from_dict
 from fiberscope.symmetry.equivalence.cells import by_regions
@@ -24,6 +25,9 @@ from fiberscope.symmetry.equivalence.forms import entries_of, forms_agree, table
 from fiberscope.symmetry.equivalence.ladder import question_for
 from fiberscope.symmetry.equivalence.parameters import matched_bound, same_program
 from fiberscope.symmetry.equivalence.refutation import confirmed
+from fiberscope.symmetry.equivalence.verdict import Transport
+from fiberscope.symmetry.fiber.bottleneck import check_rounded, is_bottleneck
+from fiberscope.symmetry.fiber.exact import ExactNet, check_exact, tails_differ
 from fiberscope.symmetry.group import Symmetry
 from fiberscope.symmetry.matching import Match, residual_of, same_prefix
 from fiberscope.symmetry.sampling import check_point, domain_of, sliced
@@ -61,9 +65,10 @@ def verify(path: Path | str) -> Replay:
     """Replay a certificate written by ``verdict.save(path)``, in exact arithmetic.
 
     A counterexample is evaluated exactly at its input. A permutation and rescaling is applied and compared entry by
-    entry. Normal forms are computed again, and the signs that they use are proven again. Regions are listed again. The
-    file is not trusted: what is missing or of the wrong kind raises :class:`InputError`, and evidence that does not
-    prove the claim gives a replay that is not ``ok``.
+    entry; so are the reflections and the translation of a transport, and the layers behind are compared. Normal forms
+    are computed again, and the signs that they use are proven again. Regions are listed again. The file is not trusted:
+    what is missing or of the wrong kind raises :class:`InputError`, and evidence that does not prove the claim gives a
+    replay that is not ``ok``.
 
     >>> import tempfile
     >>> from fiberscope.symmetry.equivalence.ladder import equivalent
@@ -91,7 +96,7 @@ def verify(path: Path | str) -> Replay:
         ok, evidence = replay.equal(found) if equal else replay.different(found)
     except FiberscopeError:
         raise
-    except (KeyError, TypeError, IndexError, OverflowError, ValueError) as error:
+    except (KeyError, TypeError, IndexError, OverflowError, ValueError, ZeroDivisionError) as error:
         raise InputError(f"{path}: the evidence is not complete ({type(error).__name__}: {error})") from error
     return Replay(ok, equal, tolerance, str(claim.get("method", "")), evidence)
 
@@ -141,7 +146,11 @@ class _Replayer:
         return True, f"the exact outputs at the input differ by {example.difference:.6g}"
 
     def _different_forms(self) -> tuple[bool, str]:
-        """Hyperplane representations that differ; a proof for one hidden layer and real functions only."""
+        """Hyperplane representations that differ; a proof for real functions only, of one hidden layer or behind one
+        that is the same in both."""
+        both = self.tolerance == 0 and isinstance(self.place, Space) and all(map(is_bottleneck, (self.a, self.b)))
+        if both and tails_differ(ExactNet.of(self.a), ExactNet.of(self.b)):
+            return True, "the first layers match, and the layers behind differ on the orthant, exactly"
         roles = [domain_roles(net, self.place) for net in (self.a, self.b)]
         if self.tolerance != 0 or any(r.undecided.any() for r in roles):
             return False, "there is no counterexample, and the hyperplane representation is not complete here"
@@ -157,6 +166,8 @@ class _Replayer:
         witness = found.get("witness")
         if not isinstance(witness, dict):
             raise InputError("certificate: expected a witness of equality")
+        if "transport" in witness:
+            return self._transport(witness["transport"])
         if "permutations" in witness:
             return self._symmetry(witness)
         if "signs" in witness:
@@ -191,6 +202,23 @@ class _Replayer:
             return bound <= self.tolerance, f"with matched neurons the difference is at most {bound:.3g}"
         return False, f"the symmetry is off by {residual:.3g} ulps, which proves nothing exactly"
 
+    def _transport(self, found: Any) -> tuple[bool, str]:
+        """The first layer of a bottleneck carried onto the other's; then the layers behind."""
+        element = _transport_from(found)
+        left, right = try_split(self.a), try_split(self.b)
+        if left is None or right is None or not same_prefix(left, right):
+            return False, "the networks do not begin with the same affine maps"
+        a, b = left.tail, right.tail
+        if not (is_bottleneck(a) and is_bottleneck(b)):
+            return False, "the networks are no three-layer bottlenecks"
+        if element.exact:
+            return check_exact(ExactNet.of(a), ExactNet.of(b), element)
+        if self.tolerance is not None:
+            return False, "the transport is claimed up to rounding, which proves nothing exactly"
+        verdict = check_rounded(a, b, element)
+        ok = verdict is not None and verdict.equal is True
+        return ok, f"{element.text}, up to rounding" if ok else "the transport does not carry one onto the other"
+
     def _forms(self, witness: dict[str, Any]) -> tuple[bool, str]:
         claimed = [_signs(s, net) for s, net in zip(witness["signs"], (self.a, self.b), strict=True)]
         ulps = int(_number(witness.get("ulps", 0), "ulps"))
@@ -211,6 +239,34 @@ class _Replayer:
         verdict = by_regions(question_for(*self.whole, self.where, self.tolerance, None, 0))
         ok = verdict is not None and verdict.equal is True
         return ok, verdict.reason if ok and verdict is not None else "the regions do not prove equality"
+
+
+def _transport_from(found: Any) -> Transport:
+    """The transport of a certificate, of the right kinds; whether it proves anything is seen later."""
+    if not isinstance(found, dict):
+        raise InputError("certificate: expected a transport as an object")
+    permutation, flips, hidden = found["permutation"], found["flips"], found["hidden"]
+    whole = [*permutation, *flips] + ([] if hidden is None else [hidden])
+    if any(isinstance(k, bool) or not isinstance(k, int) for k in whole):
+        raise InputError("certificate: expected neurons as integers")
+    if not isinstance(found["exact"], bool) or not isinstance(found.get("line", False), bool):
+        raise InputError("certificate: expected true or false for exact and line")
+    # plain digits only: what else Fraction reads may be a number of a billion digits
+    text = found["translation"]
+    if (
+        len(set(flips)) < len(flips)
+        or not isinstance(text, str)
+        or not re.fullmatch(r"-?\d{1,4000}(/\d{1,4000})?", text)
+    ):
+        raise InputError("certificate: expected each flip once, and a translation as a fraction")
+    scales = real_array(found["scales"], "scales", ndim=1)
+    line = found.get("line", False)
+    return Transport(tuple(permutation), scales, tuple(flips), hidden, _fraction(text), found["exact"], line)
+
+
+def _fraction(text: str) -> Fraction:
+    above, _, below = text.partition("/")
+    return Fraction(int(above), int(below or 1))
 
 
 def _signs(found: Any, net: Network) -> IntArray:

@@ -40,6 +40,7 @@ from fiberscope.geometry.genericity import genericity
 from fiberscope.geometry.hyperplanes import layer_slices
 from fiberscope.geometry.regions import regions
 from fiberscope.network.network import Network
+from fiberscope.numerics.cutoffs import CLEAR
 from fiberscope.numerics.floats import FloatArray
 
 SMALL_INPUTS = 3
@@ -49,9 +50,6 @@ SMALL_NEURONS = 12
 """Hidden neurons up to which that is done."""
 
 _TRIES = 20
-
-_CLEAR = 1e3
-"""The margin over rounding errors that witnesses need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +191,7 @@ def identifiable_construction(widths: Sequence[int], domain: Domain, seed: int =
         rng = np.random.default_rng([seed, attempt])
         net, witnesses = _draw(sizes, box, rng)
         margin = _margin(net, witnesses)
-        if margin < _CLEAR or not _covers(net, box):
+        if margin < CLEAR or not _covers(net, box):
             continue
         if sizes[0] > SMALL_INPUTS or net.num_hidden > SMALL_NEURONS:
             return Construction(net, box, witnesses, margin, None, None, True, seed, attempt + 1)

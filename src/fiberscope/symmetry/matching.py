@@ -13,19 +13,15 @@ from scipy.optimize import linear_sum_assignment
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.network.operators import Dense
-from fiberscope.numerics.floats import FloatArray, IntArray, U
-from fiberscope.numerics.ulps import FEW, distance
+from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.numerics.ulps import FEW, GRID, ROWS, distance
 from fiberscope.symmetry.canonical import Normalised, normalised
 from fiberscope.symmetry.chains import Split, slopes_of, split
 from fiberscope.symmetry.group import Symmetry
 from fiberscope.symmetry.labelling import canonical_orders
 
-_ROWS = 4.0 * FEW * U
-"""Entries of normalised rows that differ by less may be the same number up to rounding."""
-
-
-_GRID, _SHIFTS = 2.0**36, (0.0, 0.37)
-"""Entries of normalised rows are rounded to a grid where rounding errors must not tell them apart, twice to be safe."""
+_SHIFTS = (0.0, 0.37)
+"""Entries of normalised rows are rounded to a grid twice: what lies on an edge of one is inside of another."""
 
 Readers = Callable[[IntArray], FloatArray]
 """From some neurons to a description of what reads them."""
@@ -134,7 +130,7 @@ def match_chains(a: Network, b: Network, loose: bool = False) -> Match:
 def _relabelled(left: Normalised, right: Normalised, shift: float) -> list[IntArray]:
     """The neurons of both in canonical order, entries that agree up to rounding taken for equal."""
     pairs = [
-        canonical_orders([np.round(rows * _GRID + shift) for rows in form.rows], form.slopes) for form in (left, right)
+        canonical_orders([np.round(rows * GRID + shift) for rows in form.rows], form.slopes) for form in (left, right)
     ]
     return [p[np.argsort(q)] for p, q in zip(*pairs, strict=True)]
 
@@ -203,7 +199,7 @@ def _assign(
     """For each row of ``theirs`` the row of ``mine``, or None; and whether equal rows left a choice."""
     n = len(mine)
     direction = np.random.default_rng(n).normal(size=mine.shape[1])
-    reach = _ROWS * np.abs(direction).sum()
+    reach = ROWS * np.abs(direction).sum()
     keys = np.concatenate([mine @ direction, theirs @ direction])
     order = np.argsort(keys, kind="stable")
     breaks = np.flatnonzero(np.diff(keys[order]) > 2 * reach) + 1
@@ -216,7 +212,7 @@ def _assign(
         pairs = np.sort(order.reshape(n, 2), axis=1)
         if (pairs[:, 0] < n).all() and (pairs[:, 1] >= n).all():
             result[pairs[:, 1] - n] = pairs[:, 0]
-            if loose or np.abs(mine[result] - theirs).max(initial=0.0) <= _ROWS:
+            if loose or np.abs(mine[result] - theirs).max(initial=0.0) <= ROWS:
                 return result, False
             return None, False
     for block in np.split(order, breaks):
@@ -228,7 +224,7 @@ def _assign(
             rest_theirs += other.tolist()
             continue
         cost = _distances(mine[own], theirs[other])
-        beyond = cost > _ROWS
+        beyond = cost > ROWS
         if len(own) > 1:
             spread = _distances(readers[0](own), readers[1](other))
             ties |= bool((~beyond).sum() > len(own))

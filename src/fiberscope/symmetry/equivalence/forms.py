@@ -73,17 +73,12 @@ def _proven(a: Network, b: Network, domain: Domain, tolerance: float | None, tab
 
 def by_forms(question: Question) -> Verdict | None:
     """The rung: exact normal forms, then up to rounding if that is asked; complete where the forms have depth one."""
-    a, b = question.a, question.b
-    for roles in ((None, None), question.roles()) if _roles_help(question) else ((None, None),):
-        signs: Signs = (entries_of(a, roles[0]), entries_of(b, roles[1]))
+    found = _one_try(question, (None, None), (None, None))
+    if found is None and (question.a.num_hidden or question.b.num_hidden):
+        roles = question.roles()
+        signs: Signs = (entries_of(question.a, roles[0]), entries_of(question.b, roles[1]))
         found = _one_try(question, signs, roles)
-        if found is not None:
-            return found
-    return None
-
-
-def _roles_help(question: Question) -> bool:
-    return bool(question.a.num_hidden or question.b.num_hidden)
+    return found
 
 
 def _one_try(question: Question, signs: Signs, roles: tuple[DomainRoles | None, DomainRoles | None]) -> Verdict | None:

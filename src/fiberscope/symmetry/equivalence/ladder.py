@@ -17,11 +17,13 @@ from fiberscope.symmetry.equivalence.parameters import by_simplification, by_sym
 from fiberscope.symmetry.equivalence.question import Question, Rung
 from fiberscope.symmetry.equivalence.refutation import by_coverage, by_gradients, by_samples
 from fiberscope.symmetry.equivalence.verdict import Verdict
+from fiberscope.symmetry.fiber.bottleneck import by_bottleneck
 from fiberscope.symmetry.sampling import domain_of, sliced
 
 RUNGS: tuple[Rung, ...] = (
     by_symmetry,
     by_samples,
+    by_bottleneck,
     by_forms,
     by_coverage,
     by_simplification,
@@ -52,9 +54,10 @@ def equivalent(
     - ``tolerance=0``, *the same real function*: floats are exact rationals, one ulp in one weight makes two functions.
     - ``tolerance=e > 0``: ``max |a - b| <= e`` on the domain.
 
-    Methods are tried from cheap to dear: symmetry (permutations, rescalings), random inputs, normal forms (dead,
-    linear, duplicated neurons; complete for one hidden layer), simplification with bounds of the difference, the
-    regions of both networks in up to three dimensions, inputs improved along gradients. Every counterexample is
+    Methods are tried from cheap to dear: symmetry (permutations, rescalings), random inputs, the theorem about
+    three-layer bottlenecks (moved and reflected hyperplanes), normal forms (dead, linear, duplicated neurons; complete
+    for one hidden layer), simplification with bounds of the difference, the regions of both networks in up to three
+    dimensions, inputs improved along gradients. Every counterexample is
     confirmed in exact arithmetic. In general the question is coNP-hard, so None is a possible answer.
 
     Parameters

@@ -42,11 +42,53 @@ class Counterexample:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Transport:
+    """How the first layer of one three-layer bottleneck is carried onto that of another.
+
+    First the visible neurons ``flips`` of ``a`` are reflected and its hidden hyperplane ``hidden`` is moved by
+    ``translation``, in the scale of ``a``. Then neuron ``i`` of ``b`` is neuron ``permutation[i]`` of ``a``, multiplied
+    by ``scales[i]``. The layers behind are equal on the orthant: exactly if ``exact``, else up to rounding. ``line``
+    says that both networks have one first-layer neuron; then they are sums over parallel hyperplanes, and equal.
+    """
+
+    permutation: tuple[int, ...]
+    scales: FloatArray
+    flips: tuple[int, ...] = ()
+    hidden: int | None = None
+    translation: Fraction = Fraction(0)
+    exact: bool = True
+    line: bool = False
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        if self.line:
+            return "with one neuron in the first layer both are the same sum over parallel hyperplanes"
+        if self.hidden is None:
+            return "the first layers match, and the layers behind are equal on the orthant"
+        turned = f"neurons {', '.join(map(str, self.flips))} of layer 1 reflected, " if self.flips else ""
+        return f"{turned}the hidden hyperplane {self.hidden} moved by {float(self.translation):.6g}; the rest is equal"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; the translation as an exact fraction."""
+        return {
+            "permutation": list(self.permutation),
+            "scales": self.scales.tolist(),
+            "flips": list(self.flips),
+            "hidden": self.hidden,
+            "translation": str(self.translation),
+            "exact": self.exact,
+            "line": self.line,
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Witness:
     """Why two networks are equal.
 
-    ``symmetry`` carries ``a`` onto ``b`` (both simplified first, if ``simplified``). Otherwise ``signs`` are the signs
-    of neurons of ``a`` and ``b`` that were proven on the domain, with which the normal forms of the two agree over
+    ``symmetry`` carries ``a`` onto ``b`` (both simplified first, if ``simplified``). ``transport`` does so for the
+    first layers of two bottlenecks, by more than permutations and scales. Otherwise ``signs`` are the signs of neurons
+    of ``a`` and ``b`` that were proven on the domain, with which the normal forms of the two agree over
     ``hyperplanes`` hyperplanes; ``ulps`` is 0 if they agree exactly.
     """
 
@@ -56,14 +98,31 @@ class Witness:
     hyperplanes: int | None = None
     ulps: int = 0
     regions: int | None = None
+    transport: Transport | None = None
 
     @property
     def permutations(self) -> tuple[IntArray, ...]:
+        """One for every hidden layer that is matched: all of them by a symmetry, the first one by a transport."""
+        if self.transport is not None:
+            return (np.array(self.transport.permutation, dtype=np.int64),)
         return () if self.symmetry is None else self.symmetry.permutations
 
     @property
     def scales(self) -> tuple[FloatArray, ...]:
+        """As the permutations."""
+        if self.transport is not None:
+            return (self.transport.scales,)
         return () if self.symmetry is None else self.symmetry.scales
+
+    @property
+    def flips(self) -> tuple[int, ...]:
+        """First-layer neurons of ``a`` that are reflected."""
+        return () if self.transport is None else self.transport.flips
+
+    @property
+    def translation(self) -> float:
+        """How far the hidden hyperplane of ``a`` is moved."""
+        return 0.0 if self.transport is None else float(self.transport.translation)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; only what is there."""
@@ -76,6 +135,8 @@ class Witness:
             found["hyperplanes"] = self.hyperplanes
         if self.regions is not None:
             found["regions"] = self.regions
+        if self.transport is not None:
+            found["transport"] = self.transport.to_dict()
         return found
 
 

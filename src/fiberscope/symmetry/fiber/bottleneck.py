@@ -2,50 +2,107 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
-from fiberscope.errors import FiberscopeError
+from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Orthant, Space
 from fiberscope.network.network import Network
-from fiberscope.numerics.floats import FloatArray, IntArray, U
-from fiberscope.numerics.ulps import FEW
+from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.numerics.rank import exact_rank
+from fiberscope.numerics.ulps import ROWS
+from fiberscope.symmetry.chains import slopes_of, try_split
 from fiberscope.symmetry.equivalence.forms import compare_forms
 from fiberscope.symmetry.equivalence.question import Question
-from fiberscope.symmetry.equivalence.verdict import Verdict, Witness
-from fiberscope.symmetry.fiber.hidden import flip, lower_bound, translate
-from fiberscope.symmetry.fiber.setting import Setting, setting_of
-
-_ROWS = 4 * FEW * U
-"""Entries that differ by less than this times what they are added up from are the same up to rounding."""
+from fiberscope.symmetry.equivalence.refutation import confirmed, difference
+from fiberscope.symmetry.equivalence.verdict import Transport, Verdict, Witness
+from fiberscope.symmetry.fiber.exact import ExactNet, find_exact, tails_differ
+from fiberscope.symmetry.fiber.hidden import flip, hidden_hyperplane, lower_bound, translate
+from fiberscope.symmetry.fiber.kinks import kink_points
+from fiberscope.symmetry.fiber.one_layer import DEAD, OneLayer
+from fiberscope.symmetry.matching import same_prefix
+from fiberscope.symmetry.sampling import inside
 
 Arrays = tuple[list[FloatArray], list[FloatArray]]
 """Weights and biases."""
 
+_ENTRIES = 200_000
+"""Entries of a first or second weight matrix up to which rows are compared as fractions."""
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Transport:
-    """How the first layer of one network is carried onto that of another: flips, a translation, order and scales.
+_CONFIRM = {True: 64, False: 8}
+"""Inputs that are evaluated exactly, for equality as real functions and for the other kinds."""
 
-    Neuron ``i`` of ``b`` is neuron ``permutation[i]`` of ``a``, multiplied by ``scales[i]``, after the ``flips`` and
-    the translation by ``t`` of hyperplane ``hidden`` were applied to ``a``. ``verdict`` compares the layers behind.
+
+def by_bottleneck(question: Question) -> Verdict | None:
+    """The rung: two bottlenecks, decided by the theorem; True on all of space is True on every domain.
+
+    *Equal* is proven exactly, whatever the kind of equality, or up to rounding where that is asked. *Different* is an
+    input near a kink that only one of the two has, or, as real functions, layers that differ behind matched ones.
     """
+    left, right = try_split(question.a), try_split(question.b)
+    if left is None or right is None or not same_prefix(left, right):
+        return None
+    a, b = left.tail, right.tail
+    if not (is_bottleneck(a) and is_bottleneck(b)):
+        return None
+    exact = (ExactNet.of(a), ExactNet.of(b))
+    found = find_exact(*exact)
+    if found is not None:
+        return Verdict(
+            True, "bottleneck", question.domain, question.tolerance, Witness(transport=found), bound=0.0,
+            residual=0.0, reason=f"{found.text}, exactly",
+        )  # fmt: skip
+    if question.tolerance is None:
+        rounded = find_rounded(a, b)
+        verdict = None if rounded is None else check_rounded(a, b, rounded)
+        if rounded is not None and verdict is not None and verdict.equal is True:
+            return Verdict(
+                True, "bottleneck", question.domain, None, Witness(transport=rounded), residual=verdict.residual,
+                reason=f"{rounded.text}, up to rounding",
+            )  # fmt: skip
+    return None if left.prefix else _refuted(question, exact)
 
-    permutation: tuple[int, ...]
-    scales: FloatArray
-    flips: tuple[int, ...]
-    hidden: int | None
-    t: float
-    verdict: Verdict
 
-    @property
-    def text(self) -> str:
-        """In words."""
-        if self.hidden is None:
-            return "the first layers match, and the layers behind are equal on the orthant"
-        turned = f"neurons {list(self.flips)} reflected, " if self.flips else ""
-        return f"{turned}the hidden hyperplane {self.hidden} moved by {self.t:.6g}; the rest is equal"
+def is_bottleneck(chain: Network) -> bool:
+    """Two hidden layers of ReLUs, the first one of full rank, so that its image is an orthant; small enough."""
+    if len(chain.widths) != 4 or chain.widths[1] > chain.widths[0] or any(s.any() for s in slopes_of(chain)):
+        return False
+    if max(w.size for w in chain.weights) > _ENTRIES:
+        return False
+    return exact_rank(chain.weights[0]).rank == chain.widths[1]
+
+
+def _refuted(question: Question, exact: tuple[ExactNet, ExactNet]) -> Verdict | None:
+    points = np.concatenate([kink_points(net, question.rng) for net in (question.a, question.b)])
+    points = points[inside(question.place, points)]
+    gaps = difference(question, points)
+    for i in np.argsort(-gaps, kind="stable")[: _CONFIRM[question.tolerance == 0]]:
+        if gaps[i] < 0 or question.seconds_left < 0:
+            break
+        example = confirmed(question.a, question.b, points[i], question.tolerance)
+        if example is not None:
+            return Verdict(
+                False, "bottleneck", question.domain, question.tolerance, counterexample=example,
+                reason="at an input near a kink of one of them the outputs differ in exact arithmetic",
+            )  # fmt: skip
+    if question.tolerance == 0 and isinstance(question.place, Space) and tails_differ(*exact):
+        return Verdict(
+            False, "bottleneck", question.domain, 0.0,
+            reason="the first layers match, and the layers behind differ; no float input at which they do was found",
+        )  # fmt: skip
+    return None
+
+
+# -- up to rounding ----------------------------------------------------------------------------------------------------
+
+
+def _living(chain: Network) -> Arrays:
+    """The arrays of a network without the dead neurons of its second layer."""
+    roles = OneLayer.of(chain, orthant=True).roles
+    keep = np.flatnonzero(roles != DEAD)
+    weights = [chain.weights[0], chain.weights[1][keep], chain.weights[2][:, keep]]
+    return weights, [chain.biases[0], chain.biases[1][keep], chain.biases[2]]
 
 
 def _units(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -53,69 +110,80 @@ def _units(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
     return rows / size[:, None], size
 
 
-def _living(setting: Setting) -> Arrays:
-    """The arrays of a network without the dead neurons of its second layer."""
-    keep, chain = setting.alive, setting.chain
-    weights = [chain.weights[0], chain.weights[1][keep], chain.weights[2][:, keep]]
-    return weights, [chain.biases[0], chain.biases[1][keep], chain.biases[2]]
+def _first(arrays: Arrays) -> FloatArray:
+    return np.column_stack([arrays[0][0], arrays[1][0]])
 
 
-def transport(a: Network, b: Network) -> Transport | None:
-    """The symmetry of the theorem that carries ``a`` onto ``b``, both bottlenecks; None where none is found.
+def find_rounded(a: Network, b: Network) -> Transport | None:
+    """What may carry ``a`` onto ``b`` up to rounding, both bottlenecks; :func:`check_rounded` decides.
 
     Dead neurons come off first. Without a hidden hyperplane the rows of the first layers must agree up to order and
     scale. With one, the other rows must (up to sign, where a single neuron is left), and the hidden one up to its
-    bias, which gives the translation. The rest is one hidden layer on the orthant, which is decided. Scales,
-    flips and the translation round, so this is a proof of equality *up to rounding*, not of the same real function.
+    bias, which gives the translation.
     """
-    left, right = setting_of(a), setting_of(b)
-    if left.kind != "bottleneck" or right.kind != "bottleneck" or a.widths[:2] != b.widths[:2]:
+    mine, theirs = _living(a), _living(b)
+    if a.widths[:2] != b.widths[:2] or not len(mine[0][1]) or not len(theirs[0][1]):
         return None
-    if not left.alive or not right.alive or (left.hidden is None) != (right.hidden is None):
-        return None
-    mine, theirs = _living(left), _living(right)
+    i, j = (hidden_hyperplane(x[0][1], x[1][1]) for x in (mine, theirs))
     flips: tuple[int, ...] = ()
     t = 0.0
-    sums = np.abs(np.column_stack([mine[0][0], mine[1][0]])).max(axis=1)  # what rows are added up from
-    hidden = left.hidden
-    if hidden is not None and right.hidden is not None:
-        if len(left.alive) == 1 and len(right.alive) == 1:
-            flips = _flips(mine, theirs, hidden, right.hidden)
-            if flips:
-                size = np.abs(mine[0][1][0])
-                sums[hidden] += float((size[list(flips)] * sums[list(flips)]).sum() / size[hidden])
-                mine = flip(*mine, 0, hidden, flips)
-        t = _translation(mine, theirs, hidden, right.hidden)
-        if not t > lower_bound(mine[0][1], mine[1][1], hidden):
+    if i is not None and j is not None:
+        if len(mine[0][1]) == len(theirs[0][1]) == 1:
+            flips = _flips(mine, theirs, i, j)
+            mine = flip(*mine, 0, i, flips) if flips else mine
+        t = _translation(mine, theirs, i, j)
+        if not np.isfinite(t):
             return None
-        sums[hidden] += abs(t)
-        mine = translate(*mine, 0, hidden, t)
-    found = _matched(mine, theirs, sums)
-    if found is None:
+        mine = translate(*mine, 0, i, t)
+    (unit_a, size_a), (unit_b, size_b) = _units(_first(mine)), _units(_first(theirs))
+    order = np.abs(unit_a[None] - unit_b[:, None]).max(axis=2).argmin(axis=1)
+    hidden = i if j is not None else None
+    return Transport(_numbers(order), size_b / size_a[order], flips, hidden, Fraction(t), exact=False)
+
+
+def check_rounded(a: Network, b: Network, found: Transport) -> Verdict | None:
+    """The comparison up to rounding of the layers behind, once the first layers are carried; None where they are not.
+
+    Scales, reflections and the translation round, so this proves no equality of real functions. A row that was added up
+    from larger ones may be off by their rounding.
+    """
+    mine, theirs = _living(a), _living(b)
+    n = len(mine[0][0])
+    if found.line or sorted(found.permutation) != list(range(n)) or len(theirs[0][0]) != n or not len(mine[0][1]):
         return None
-    order, scales = found
+    sums = np.abs(_first(mine)).max(axis=1)  # what rows are added up from
+    if found.hidden is not None:
+        i, t, flips = found.hidden, float(found.translation), list(found.flips)
+        if hidden_hyperplane(mine[0][1], mine[1][1]) != i or (flips and len(mine[0][1]) != 1):
+            return None
+        if flips:
+            size = np.abs(mine[0][1][0])
+            mine = flip(*mine, 0, i, flips)
+            sums[i] += float((size[flips] * sums[flips]).sum() / size[i])
+        if not t > lower_bound(mine[0][1], mine[1][1], i):
+            return None
+        sums[i] += abs(t)
+        mine = translate(*mine, 0, i, t)
+    elif found.flips or found.translation:
+        raise InputError("transport: expected a hidden hyperplane with flips or a translation")
+    order = np.array(found.permutation, dtype=np.int64)
+    (unit_a, size_a), (unit_b, size_b) = _units(_first(mine)), _units(_first(theirs))
+    allowed = ROWS * np.maximum(1.0, sums / size_a)[order]
+    if (np.abs(unit_a[order] - unit_b).max(axis=1) > allowed).any():
+        return None
+    scales = size_b / size_a[order]
     tail_a = Network([mine[0][1][:, order] / scales, mine[0][2]], [mine[1][1], mine[1][2]])
     tail_b = Network(theirs[0][1:], theirs[1][1:])
-    verdict = compare_forms(tail_a, tail_b, Orthant(len(order)), (None, None), None)
-    return Transport(tuple(int(k) for k in order), scales, flips, hidden, t, verdict)
+    return compare_forms(tail_a, tail_b, Orthant(n), (None, None), None)
 
 
-def _matched(mine: Arrays, theirs: Arrays, sums: FloatArray) -> tuple[IntArray, FloatArray] | None:
-    """For each first-layer row of ``theirs`` the same row of ``mine`` up to scale."""
-    rows = [np.column_stack([x[0][0], x[1][0]]) for x in (mine, theirs)]
-    (unit_a, size_a), (unit_b, size_b) = _units(rows[0]), _units(rows[1])
-    gaps = np.abs(unit_a[None] - unit_b[:, None]).max(axis=2)
-    order = gaps.argmin(axis=1)
-    allowed = _ROWS * np.maximum(1.0, sums / size_a)[order]
-    if len(set(order.tolist())) < len(order) or (gaps.min(axis=1) > allowed).any():
-        return None
-    return order, size_b / size_a[order]
+def _numbers(order: IntArray) -> tuple[int, ...]:
+    return tuple(int(k) for k in order)
 
 
 def _flips(mine: Arrays, theirs: Arrays, i: int, j: int) -> tuple[int, ...]:
     """Which visible hyperplanes are reversed."""
-    rows = [np.column_stack([x[0][0], x[1][0]]) for x in (mine, theirs)]
-    unit_a, unit_b = _units(rows[0])[0], np.delete(_units(rows[1])[0], j, axis=0)
+    unit_a, unit_b = _units(_first(mine))[0], np.delete(_units(_first(theirs))[0], j, axis=0)
     flips = []
     for k, row in enumerate(unit_a):
         if k != i and len(unit_b):
@@ -130,21 +198,3 @@ def _translation(mine: Arrays, theirs: Arrays, i: int, j: int) -> float:
     w, v = mine[0][0][i], theirs[0][0][j]
     k = int(np.abs(v).argmax())
     return float(theirs[1][0][j] * (w[k] / v[k]) - mine[1][0][i])
-
-
-def by_bottleneck(question: Question) -> Verdict | None:
-    """The rung: equality up to rounding of two bottlenecks on all of space, by the theorem."""
-    if question.tolerance is not None or not isinstance(question.place, Space):
-        return None
-    if not (question.a.is_chain and question.b.is_chain and len(question.a.widths) == len(question.b.widths) == 4):
-        return None
-    try:
-        found = transport(question.a, question.b)
-    except FiberscopeError as error:
-        question.notes.append(str(error))
-        return None
-    if found is None or found.verdict.equal is not True:
-        return None
-    return Verdict(
-        True, "bottleneck", question.domain, None, Witness(), residual=found.verdict.residual, reason=found.text
-    )

@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from fiberscope.errors import InputError
+from fiberscope.numerics.cutoffs import CONDITION
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.numerics.lp import Polyhedron
-
-_CONDITION = 1e4
-"""The walk turns back where ``W`` is worse conditioned: the factors stay in the fiber up to rounding."""
 
 
 def first_factors(A: FloatArray, inner: int, rank: int | None = None) -> tuple[FloatArray, FloatArray]:
@@ -89,7 +87,7 @@ def walk(V: FloatArray, W: FloatArray, steps: int, rng: np.random.Generator) -> 
         i = int(rng.integers(inner))
         spare = inner > V.shape[0] and rng.random() < 0.5
         moved = _along_null_vector(V, W, rng) if spare else _along_row(W, i, rng)
-        if moved is None or np.linalg.cond(moved) > _CONDITION:
+        if moved is None or np.linalg.cond(moved) > CONDITION:
             continue
         W = moved / moved.sum(axis=1, keepdims=True)
         V = np.asarray(np.linalg.lstsq(W.T, A.T, rcond=None)[0].T, dtype=np.float64)

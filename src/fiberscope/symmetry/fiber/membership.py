@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fiberscope.network.network import Network
 from fiberscope.symmetry.equivalence.ladder import equivalent
-from fiberscope.symmetry.fiber.bottleneck import transport
 from fiberscope.symmetry.fiber.result import Membership
 
 
@@ -15,7 +14,4 @@ def membership(net: Network, other: Network) -> Membership:
     verdict = equivalent(net, other, time_limit=20.0)
     if verdict.equal is not None:
         return Membership(verdict.equal, f"by {verdict.method}: {verdict.reason}", verdict)
-    found = transport(net, other)
-    if found is not None and found.verdict.equal:
-        return Membership(True, f"by the bottleneck theorem: {found.text}", found.verdict)
     return Membership(None, verdict.reason or "no method decides this pair", verdict)

@@ -5,18 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from fiberscope.network.network import Network
+from fiberscope.numerics.cutoffs import SAME_ROWS
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.symmetry.chains import split, with_arrays
-from fiberscope.symmetry.fiber.bottleneck import transport
+from fiberscope.symmetry.fiber.bottleneck import find_rounded
 from fiberscope.symmetry.fiber.hidden import translate
 from fiberscope.symmetry.fiber.one_layer import DEAD, LINEAR, OneLayer
 from fiberscope.symmetry.fiber.result import Connection, FiberPath
 from fiberscope.symmetry.fiber.setting import Setting, setting_of
 from fiberscope.symmetry.group import Symmetry
 from fiberscope.symmetry.matching import match_chains
-
-_SAME = 1e-9
-"""Rows with largest entry 1 that differ by less belong to one hyperplane when two members are compared."""
 
 
 def connect(setting: Setting, other: Network, complete: bool) -> Connection:
@@ -32,7 +30,7 @@ def connect(setting: Setting, other: Network, complete: bool) -> Connection:
         return _rescaled(setting, chain, match.symmetry, complete)
     if setting.kind != "bottleneck":
         return Connection(None, None, "no path is known between these members")
-    found = transport(chain, tail)
+    found = find_rounded(chain, tail)
     if found is None:
         return Connection(None, None, "the first layers do not match: no path is known")
     if found.permutation != tuple(range(len(found.permutation))):
@@ -40,7 +38,7 @@ def connect(setting: Setting, other: Network, complete: bool) -> Connection:
     if found.flips:
         return Connection(None, None, "the members differ by a reflection, which no generic members join")
     if setting.hidden is not None:
-        return _translated(setting, tail, found.t)
+        return _translated(setting, tail, float(found.translation))
     return _mixed(setting, tail)
 
 
@@ -85,7 +83,9 @@ def _then_scaled(setting: Setting, middle: Network, tail: Network) -> Symmetry |
 
 def _close(a: Network, b: Network) -> bool:
     pairs = zip((*a.weights, *a.biases), (*b.weights, *b.biases), strict=True)
-    return all(np.abs(x - y).max(initial=0.0) <= _SAME * max(1.0, float(np.abs(y).max(initial=0.0))) for x, y in pairs)
+    return all(
+        np.abs(x - y).max(initial=0.0) <= SAME_ROWS * max(1.0, float(np.abs(y).max(initial=0.0))) for x, y in pairs
+    )
 
 
 def _translated(setting: Setting, tail: Network, t: float) -> Connection:
@@ -126,10 +126,10 @@ def _mixed(setting: Setting, tail: Network) -> Connection:
     ).max(axis=1)
     W, goal = layer.W[linear], theirs.W[linear] * first
     M = np.asarray(np.linalg.lstsq(W.T, goal.T, rcond=None)[0].T, dtype=np.float64)
-    if np.abs(M @ W - goal).max() > _SAME * np.abs(goal).max():
+    if np.abs(M @ W - goal).max() > SAME_ROWS * np.abs(goal).max():
         return Connection(None, None, "the linear neurons span different spaces: no path is known")
     values = np.linalg.eigvals(M)
-    if ((np.abs(values.imag) <= _SAME) & (values.real <= _SAME)).any():
+    if ((np.abs(values.imag) <= SAME_ROWS) & (values.real <= SAME_ROWS)).any():
         return Connection(None, None, "the segment between the linear blocks is singular somewhere: no path is known")
     start, end = layer.b[linear], theirs.b[linear]
 
