@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, NotGenericError
 from fiberscope.network.network import Network, Seed
+from fiberscope.symmetry.fiber.assignments import LIMIT
+from fiberscope.symmetry.fiber.cells import Cell, cells
 from fiberscope.symmetry.fiber.identifiability import (
     AMONG,
     ORIENTATIONS,
     Identifiability,
     bottleneck_dimension,
+    every_cell,
     identifiability,
     silent_flips,
 )
@@ -64,6 +68,24 @@ class Fiber:
         picks = [int(rng.integers(len(self.components))) for _ in range(count)]
         return [member(self.setting, self.components[k], rng) for k in picks]
 
+    def assignments(self, limit: int | None = LIMIT) -> Iterator[Cell]:
+        """The sets of Definition 22 for the last hidden layer, generic or not, one after the other.
+
+        For one hidden layer they are the whole fiber. For a bottleneck they are the members with this first layer.
+        Raises :class:`TooLargeError` at once where there are more than ``limit`` assignments to try, and
+        :class:`NotGenericError` for networks that no theorem covers.
+
+        >>> net = Network([[[1.0], [2.0]], [[1.0, 1.0]]], [[1.0, 2.0], [0.0]])  # 3 relu(x + 1), by two neurons
+        >>> [(c.assignment.visible[0], c.assignment.dead, c.dimension) for c in fiber(net).assignments()]
+        [((1, 0), 0, 1), ((1, 0), 1, 1), ((1, 0), 0, 1), ((1, 1), 0, 0), ((2, 0), 0, 1)]
+        """
+        if self.setting.kind not in ("one layer", "bottleneck"):
+            raise NotGenericError(
+                "assignments: expected one hidden layer or a three-layer bottleneck, got "
+                f"{self.net.architecture[:60]}: {self.setting.reason or 'no hidden layer'}"
+            )
+        return cells(self.setting.layer, limit)
+
     def contains(self, other: Network) -> Membership:
         """Whether ``other`` has the same architecture and is the same function, up to rounding."""
         if not isinstance(other, Network):
@@ -103,8 +125,10 @@ def fiber(net: Network) -> Fiber:
     For one hidden layer and for generic three-layer bottlenecks the list is complete among generic parameters: one
     orbit; the translations of a hidden hyperplane (with reflections of the others, for one second-layer neuron); or,
     where second-layer neurons are linear, one component for every orientation of the nonlinear ones whose linear part
-    has nonnegative column rank at most their number. A parameter with dead or superfluous neurons has a larger fiber,
-    of which the known part is given. Elsewhere only symmetries that certainly hold are listed.
+    has nonnegative column rank at most their number. A parameter with dead or superfluous neurons has a larger fiber:
+    for one hidden layer on all of space it is listed whole where it is small, one component for every assignment of
+    neurons (Definition 22); otherwise the known part is given, and :meth:`Fiber.assignments` lists the rest. Elsewhere
+    only symmetries that certainly hold are listed.
 
     >>> net = Network([[[1.0, 0.5], [0.0, 1.0]], [[1.0, -2.0]], [[1.0]]], [[0.0, 0.0], [-0.5], [0.0]])
     >>> fiber(net)
@@ -192,6 +216,12 @@ def _oriented(setting: Setting, found: Identifiability) -> list[Component]:
     if layer.orthant:
         complete = complete and layer.d > 1 and not any("refuted" in a for a in found.assumptions)
     complete = complete or found.identifiable is True
+    if not complete and not layer.orthant:
+        listed = every_cell(layer)
+        if listed is not None:
+            return [
+                Component("assignment", _ONE_LAYER, True, c.dimension, (), "; ".join(c.constraints), c) for c in listed
+            ]
     if not size and len(kept) == 1:
         name = _RIGID if layer.orthant else theorem
         return [Component("orbit", name, complete, 0, (), f"one orbit, {AMONG}" if layer.orthant else "one orbit")]

@@ -14,6 +14,9 @@ from fiberscope.errors import InputError
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import BoolArray
 from fiberscope.numerics.rank import exact_rank
+from fiberscope.symmetry.fiber.assignments import count_assignments
+from fiberscope.symmetry.fiber.cells import Cell, cells
+from fiberscope.symmetry.fiber.form import opposite, primitive
 from fiberscope.symmetry.fiber.one_layer import LINEAR, NONLINEAR, OneLayer, rational_rank
 from fiberscope.symmetry.fiber.setting import KnownSymmetry, Setting, generic_minors, setting_of
 from fiberscope.symmetry.rational import fractions, product
@@ -23,6 +26,9 @@ ORIENTATIONS = 10
 
 PRODUCTS = 400
 """Entries of a weight matrix product up to which the products of single neurons are tested for independence."""
+
+CELLS = 200
+"""Assignments of neurons up to which a degenerate layer is described by all of them."""
 
 SHARED = "neurons of both orientations share hyperplanes and can shift their outgoing weights"
 AMONG = "a statement among generic parameters"
@@ -103,13 +109,36 @@ def silent_flips(layer: OneLayer) -> tuple[list[tuple[int, ...]], bool]:
         return [], True
     if len(inner) <= ORIENTATIONS:
         subsets = itertools.chain.from_iterable(itertools.combinations(inner, k) for k in range(1, len(inner) + 1))
-        return [T for T in subsets if not any(a != 0 for a in layer.linear_part(T).ravel())], True
+        silent = (T for T in subsets if not any(a != 0 for a in layer.linear_part(T).ravel()))
+        return [T for T in silent if not _only_swaps(layer, T)], True
     if exact_rank(layer.V[:, inner]).rank == len(inner) or exact_rank(layer.W[inner]).rank == len(inner):
         return [], True
     if len(inner) <= layer.m * layer.d <= PRODUCTS:
         terms = [product(layer.V[:, [i]], layer.W[[i]]) for i in inner]
         return [], rational_rank(np.stack([fractions(t).ravel() for t in terms])) == len(inner)
     return [], False
+
+
+def _only_swaps(layer: OneLayer, T: Sequence[int]) -> bool:
+    """Whether reversing these neurons gives the same ones in another order, as for ``relu(z) + relu(-z)``."""
+    rows, out = fractions(layer.rows), fractions(layer.V)
+    before: list[tuple[Any, ...]] = []
+    after: list[tuple[Any, ...]] = []
+    for i in T:
+        key, size = primitive(rows[i])
+        weight = tuple(v * size for v in out[:, i])
+        before.append((key, weight))
+        after.append((opposite(key), weight))
+    return sorted(before) == sorted(after)
+
+
+def every_cell(layer: OneLayer) -> list[Cell] | None:
+    """All sets of Definition 22 that have members, where they are few and each is decided; else None."""
+    visible = sum(plane.visible for plane in layer.hyperplanes)
+    if count_assignments(visible, layer.n) > CELLS:
+        return None
+    found = list(cells(layer))
+    return found if all(cell.nonempty for cell in found) else None
 
 
 def _one_layer(setting: Setting, known: tuple[KnownSymmetry, ...]) -> Identifiability:
@@ -126,8 +155,14 @@ def _one_layer(setting: Setting, known: tuple[KnownSymmetry, ...]) -> Identifiab
     if reasons:
         return Identifiability(False, tuple(reasons), dimension, rigid, theorem, (), known)
     if not layer.plain:
-        text = ("two neurons of opposite orientation share a hyperplane",)
-        return Identifiability(None, text, dimension, rigid, theorem, (), known)
+        text = "two neurons of opposite orientation share a hyperplane"
+        every = every_cell(layer)
+        if every is None:
+            return Identifiability(None, (text,), dimension, rigid, theorem, (), known)
+        if len(every) > 1:
+            why = (f"{text}, and there are {len(every)} assignments of neurons to hyperplanes",)
+            return Identifiability(False, why, dimension, rigid, theorem, (), known)
+        return Identifiability(True, (), dimension, rigid, theorem, ("among all parameters",), known)
     if not complete:
         assumptions = (AMONG, "no set of neurons can be reversed together (assumed: too many to check)")
         return Identifiability(True, (), 0, rigid, theorem, assumptions, known)

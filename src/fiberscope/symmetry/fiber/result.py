@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -12,7 +12,10 @@ from fiberscope.errors import InputError
 from fiberscope.network.network import Network
 from fiberscope.symmetry.equivalence.verdict import Verdict
 
-ComponentKind = Literal["orbit", "orientation", "translation", "reflection", "constant", "known"]
+if TYPE_CHECKING:
+    from fiberscope.symmetry.fiber.cells import Cell
+
+ComponentKind = Literal["orbit", "orientation", "translation", "reflection", "constant", "known", "assignment"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +24,8 @@ class Component:
 
     ``theorem`` is where it comes from; ``complete`` whether the listed components are all, among generic parameters.
     ``dimension`` is modulo rescaling. ``flipped`` are the neurons whose orientation is reversed, of the last hidden
-    layer for an orientation, of the first one for a translation.
+    layer for an orientation, of the first one for a translation. ``cell`` is the set of Definition 22, for an
+    assignment.
     """
 
     kind: ComponentKind
@@ -30,6 +34,7 @@ class Component:
     dimension: int
     flipped: tuple[int, ...] = ()
     text: str = ""
+    cell: Cell | None = field(default=None, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

@@ -27,6 +27,10 @@ Arrays = tuple[list[FloatArray], list[FloatArray]]
 def member(setting: Setting, component: Component, rng: np.random.Generator) -> Network:
     """A random member of the component, permuted and rescaled."""
     chain = setting.chain
+    if component.cell is not None:
+        W, b, V, c = (nearest(x) for x in component.cell.member(rng))
+        changed = with_arrays(chain, [*chain.weights[:-2], W, V], [*chain.biases[:-2], b, c])
+        return Symmetry.random(chain.widths, rng, spread=2)(setting.parts.joined(changed))
     arrays: Arrays = ([np.array(w) for w in chain.weights], [np.array(b) for b in chain.biases])
     if component.kind == "translation":
         arrays = _moved(setting, arrays, component.flipped, rng)
