@@ -10,6 +10,7 @@ from fiber_cases import magnitude, tail, with_signs, worst_difference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fiberscope.dimension.functional import functional_dimension
 from fiberscope.errors import InputError
 from fiberscope.network.network import Network
 from fiberscope.symmetry.equivalence.ladder import question_for
@@ -290,3 +291,73 @@ def test_no_random_translation_crosses_its_bound():
     for other in fiber(net).sample(60, 0):
         assert hidden_hyperplane(other.weights[1], other.biases[1]) is not None
         assert worst_difference(net, other, 200) < LIMIT
+
+
+def deep_case(rng):
+    """Four hidden layers: doubled neurons, linear ones, dead ones, and a hidden hyperplane with one reader."""
+    W1, b1 = rng.normal(size=(4, 3)), rng.normal(size=4)
+    W1[3], b1[3] = 2 * W1[2], 2 * b1[2]  # doubled
+    W2 = rng.normal(size=(4, 4))
+    W2[0], W2[1] = rng.uniform(0.5, 2, 4), rng.uniform(0.5, 2, 4)  # linear
+    W2[2] = -rng.uniform(0.5, 2, 4)  # dead
+    b2 = np.array([0.5, 1.0, -1.0, 0.3])
+    W3, b3 = rng.normal(size=(3, 4)), rng.normal(size=3)
+    W4, b4 = np.array([[2.0, -1.0, -0.5]]), np.array([-0.25])  # hides neuron 0 of layer 3
+    return Network([W1, W2, W3, W4, rng.normal(size=(2, 1))], [b1, b2, b3, b4, rng.normal(size=2)])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_all_known_symmetries_of_a_deep_network_are_applied(seed):
+    net = deep_case(np.random.default_rng(seed))
+    found = fiber(net)
+    kinds = {(s.kind, s.layer) for s in found.identifiability.symmetries}
+    assert {("coincident", 1), ("linear", 2), ("dead", 2), ("hidden", 3)} <= kinds
+    assert not found.complete and found.dimension is None and found.identifiability.identifiable is None
+    X = np.random.default_rng(1).normal(size=(3000, 3)) * 4
+    rows = []
+    for other in found.sample(12, seed):
+        gap = np.abs(net(X) - other(X)) / (magnitude(net, X) + magnitude(other, X))
+        assert gap.max() < LIMIT
+        # the doubled row is still there; its neurons share the weights of the next layer anew
+        unit = other.weights[1] / np.abs(other.weights[1]).max(axis=1, keepdims=True)
+        rows.append(np.sort(unit.ravel()))
+    assert np.abs(rows[0] - rows[1]).max() > 1e-3  # linear neurons mixed
+    below = free_directions_of(net)
+    assert 0 < found.components[0].dimension <= below
+
+
+def test_reflections_outside_the_theorems():
+    """The first layer is wider than the input, and one neuron hides its hyperplane 0: the others are reflected."""
+    rng = np.random.default_rng(0)
+    net = Network([rng.normal(size=(3, 2)), [[1.0, -2.0, -1.0]], [[1.0]]], [rng.normal(size=3), [-1.0], [0.0]])
+    original = np.column_stack([net.weights[0], net.biases[0]])[1:]
+    turned = set()
+    for other in fiber(net).sample(20, 0):
+        assert worst_difference(net, other) < LIMIT
+        rows = np.column_stack([other.weights[0], other.biases[0]])
+        angles = (rows @ original.T) / np.outer(np.linalg.norm(rows, axis=1), np.linalg.norm(original, axis=1))
+        turned.add(tuple((angles < -1 + 1e-12).any(axis=0).tolist()))
+    assert len(turned) == 4
+
+
+def free_directions_of(net):
+    """``D - N - functional dimension`` on random inputs: no family of symmetries is larger."""
+    X = np.random.default_rng(0).normal(size=(600, net.in_size)) * 2.0 ** np.random.default_rng(1).integers(
+        -2, 4, (600, 1)
+    )
+    return net.num_parameters - net.num_hidden - functional_dimension(net, X).exact
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=40, deadline=None)
+def test_known_symmetries_of_random_degenerate_deep_networks(seed):
+    rng = np.random.default_rng(seed)
+    widths = (2, *rng.integers(1, 4, 3).tolist(), 1)
+    net = Network(
+        [rng.integers(-2, 3, (n, m)) / 2 for m, n in itertools.pairwise(widths)],
+        [rng.integers(-2, 3, n) / 2 for n in widths[1:]],
+    )
+    X = rng.normal(size=(400, 2)) * 2.0 ** rng.integers(-2, 4, (400, 1))
+    for other in fiber(net).sample(3, seed):
+        scale = magnitude(net, X) + magnitude(other, X) + 1e-300
+        assert (np.abs(net(X) - other(X)) / scale).max() < LIMIT

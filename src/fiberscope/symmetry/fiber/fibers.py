@@ -27,7 +27,7 @@ from fiberscope.symmetry.fiber.one_layer import DEAD, LINEAR, NONLINEAR, nonnega
 from fiberscope.symmetry.fiber.paths import connect
 from fiberscope.symmetry.fiber.result import Component, Connection, FiberPath, Membership
 from fiberscope.symmetry.fiber.sampling import member
-from fiberscope.symmetry.fiber.setting import Setting, setting_of
+from fiberscope.symmetry.fiber.setting import Setting, known_dimension, setting_of
 
 _ONE_LAYER = "one hidden layer: canonical fiber representation (Definition 22)"
 _ORIENTED = "one hidden layer on the orthant: orientations and linear factorisations"
@@ -145,7 +145,7 @@ def fiber(net: Network) -> Fiber:
 def _components(setting: Setting, found: Identifiability) -> list[Component]:
     if setting.kind == "outside":
         text = "; ".join(s.text for s in setting.symmetries) or "permutations and rescalings"
-        size = sum(s.dimension for s in setting.symmetries if s.kind in ("dead", "hidden"))
+        size = known_dimension(setting.symmetries)
         return [Component("known", "known symmetries, no theorem", False, size, (), text)]
     if setting.kind == "affine":
         return [Component("orbit", "an affine map is its own parameter", True, 0)]

@@ -43,7 +43,7 @@ def member(setting: Setting, component: Component, rng: np.random.Generator) -> 
         arrays = _known(setting, arrays, rng)
     if setting.kind in ("one layer", "bottleneck") and component.kind != "known":
         flipped = component.flipped if component.kind == "orientation" else ()
-        arrays = in_last_layer(arrays, setting.kind == "bottleneck", flipped, rng)
+        arrays = in_layer(arrays, len(arrays[0]) - 2, setting.kind == "bottleneck", flipped, rng)
     changed = with_arrays(chain, *arrays)
     moved = setting.parts.joined(changed)
     return Symmetry.random(chain.widths, rng, spread=2)(moved)
@@ -93,10 +93,10 @@ def reflected(arrays: Arrays, alive: list[int]) -> Arrays:
     return weights, biases
 
 
-def in_last_layer(arrays: Arrays, orthant: bool, flipped: tuple[int, ...], rng: np.random.Generator) -> Arrays:
-    """Another member of the set of Definition 22 with the given neurons reversed."""
+def in_layer(arrays: Arrays, place: int, orthant: bool, flipped: tuple[int, ...], rng: np.random.Generator) -> Arrays:
+    """Another member of the set of Definition 22 for hidden layer ``place`` (from 0), the given neurons reversed."""
     weights, biases = [np.array(w) for w in arrays[0]], [np.array(b) for b in arrays[1]]
-    layer = OneLayer(weights[-2], biases[-2], weights[-1], biases[-1], orthant)
+    layer = OneLayer(weights[place], biases[place], weights[place + 1], biases[place + 1], orthant)
     W, b, V, c = (np.array(x) for x in (layer.W, layer.b, layer.V, layer.c))
     linear = layer.where(LINEAR)
     T = list(flipped)
@@ -117,7 +117,7 @@ def in_last_layer(arrays: Arrays, orthant: bool, flipped: tuple[int, ...], rng: 
     W[T], b[T] = -W[T], -b[T]
     _free_dead(layer, W, b, V, rng)
     _free_shares(layer, W, b, V, rng)
-    weights[-2], biases[-2], weights[-1], biases[-1] = W, b, V, c
+    weights[place], biases[place], weights[place + 1], biases[place + 1] = W, b, V, c
     return weights, biases
 
 
@@ -150,26 +150,37 @@ def _free_shares(layer: OneLayer, W: Any, b: Any, V: Any, rng: np.random.Generat
 
 
 def _known(setting: Setting, arrays: Arrays, rng: np.random.Generator) -> Arrays:
-    """Known symmetries of a network outside the theorems: dead rows stay dead, hidden hyperplanes move."""
-    weights, biases = [np.array(w) for w in arrays[0]], [np.array(b) for b in arrays[1]]
+    """Known symmetries of a network outside the theorems, wherever they occur.
+
+    What hides a hyperplane of the layer before and what a pair of layers does on the orthant are identities whatever
+    the image of the earlier layers is. First the hidden hyperplanes move; then, from the last layer to the first, since
+    outgoing weights of one layer are rows of the next, neurons that are dead, linear, unread or doubled.
+    """
+    depth = len(arrays[0]) - 1
     for found in setting.symmetries:
-        layer, i = found.layer - 1, found.neurons[0]
-        if found.kind == "dead":
-            weights[layer + 1][:, i] = rng.normal(size=weights[layer + 1].shape[0])
-            biases[layer][i] = -rng.exponential(1.0)
-    for found in setting.symmetries:
-        layer, i = found.layer - 1, found.neurons[0]
         if found.kind == "hidden":
-            view = OneLayer(weights[layer + 1], biases[layer + 1], weights[layer + 2], biases[layer + 2], True)
-            alive = [j for j in range(view.n) if view.roles[j] != DEAD]
-            if not alive or not _hides(view, alive, i):
-                continue
-            bound = lower_bound(view.W[alive], view.b[alive], i)
-            dead = [j for j in range(view.n) if view.roles[j] == DEAD]
-            kept = biases[layer + 1][dead].copy()
-            weights, biases = translate(weights, biases, layer, i, _above(bound, rng))
-            biases[layer + 1][dead] = kept
-    return weights, biases
+            arrays = _moved_within(arrays, found.layer - 1, found.neurons[0], rng)
+    for layer in reversed(range(depth)):
+        if any(found.layer == layer + 1 and found.kind != "hidden" for found in setting.symmetries):
+            arrays = in_layer(arrays, layer, layer > 0, (), rng)
+    return arrays
+
+
+def _moved_within(arrays: Arrays, layer: int, i: int, rng: np.random.Generator) -> Arrays:
+    """Reflections, where a single living neuron reads the layer, and a translation of its hidden hyperplane."""
+    weights, biases = arrays
+    view = OneLayer(weights[layer + 1], biases[layer + 1], weights[layer + 2], biases[layer + 2], True)
+    alive = [j for j in range(view.n) if view.roles[j] != DEAD]
+    if not alive or not _hides(view, alive, i):
+        return arrays
+    if len(alive) == 1:
+        flipped = [k for k in range(view.d) if k != i and rng.random() < 0.5]
+        weights, biases = flip(weights, biases, layer, i, flipped, alive[0])
+    bound = lower_bound(view.W[alive], view.b[alive], i)
+    moved = translate(weights, biases, layer, i, _above(bound, rng))
+    dead = [j for j in range(view.n) if j not in alive]
+    moved[1][layer + 1][dead] = biases[layer + 1][dead]
+    return moved
 
 
 def _hides(view: OneLayer, alive: list[int], i: int) -> bool:

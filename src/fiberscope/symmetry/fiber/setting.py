@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import comb
@@ -154,6 +155,22 @@ def known_symmetries(chain: Network) -> list[KnownSymmetry]:
             full = full and _full_image(view)
             found += _hidden_of(chain, layer, full)
     return found
+
+
+def known_dimension(symmetries: Sequence[KnownSymmetry]) -> int:
+    """A dimension, modulo rescaling, that the families have together at least.
+
+    Families of one layer move different numbers. Those of consecutive layers share the weights between their neurons,
+    each of which is one direction at most that both may have.
+    """
+    moving = [s for s in symmetries if s.kind != "hidden"]
+    shared = sum(
+        len(s.neurons) * len(t.neurons)
+        for s in moving
+        for t in moving
+        if t.layer == s.layer + 1 and t.kind != "coincident"
+    )
+    return max(sum(s.dimension for s in symmetries) - shared, max((s.dimension for s in symmetries), default=0))
 
 
 def _of_layer(view: OneLayer, number: int, full: bool) -> list[KnownSymmetry]:
