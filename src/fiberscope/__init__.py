@@ -92,6 +92,12 @@ _NAMES = {
     "effective_weights": "modules.parametrisations",
     "record_activations": "modules.recording",
     "record_inputs": "modules.recording",
+    # connectivity
+    "Barrier": "connectivity.barrier",
+    "Matching": "connectivity.matching",
+    "barrier": "connectivity.barrier",
+    "interpolate": "connectivity.paths",
+    "match": "connectivity.matching",
     # training and studies
     "Dataset": "training.datasets.dataset",
     "Parametrisation": "training.plan",

@@ -14,6 +14,11 @@ from . import studies as studies
 from . import symmetry as symmetry
 from . import testing as testing
 from . import training as training
+from .connectivity.barrier import Barrier as Barrier
+from .connectivity.barrier import barrier as barrier
+from .connectivity.matching import Matching as Matching
+from .connectivity.matching import match as match
+from .connectivity.paths import interpolate as interpolate
 from .dimension.functional import FunctionalDimension as FunctionalDimension
 from .dimension.functional import functional_dimension as functional_dimension
 from .dimension.jacobian import jacobian as jacobian

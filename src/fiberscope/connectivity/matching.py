@@ -1,0 +1,200 @@
+"""Which neuron of one training is which of another: assignment on the correlation of their activations.
+
+For each group of interchangeable neurons, ``S_ij`` is the correlation of the activations of neuron ``i`` of ``a`` and
+neuron ``j`` of ``b`` on the same data, with its sign; the matching maximises ``sum_i S_{i p(i)}`` (Li et al. 2015;
+Ainsworth et al. 2023). If the identity comes close to the maximum, the architecture alone tells the neurons apart
+(:cite:`neuronidentifiability`, section 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+from torch import nn
+from torch.nn.utils import parametrize
+
+from fiberscope.connectivity.paths import check_comparable
+from fiberscope.connectivity.structure import Structure, chain_structure
+from fiberscope.errors import InputError, UnsupportedModelError
+from fiberscope.modules.batches import BATCH, batches
+from fiberscope.modules.parametrisations import effective_weights
+from fiberscope.modules.recording import CrossMoments, Progress, cross_moments
+from fiberscope.network.network import Network
+from fiberscope.numerics.floats import FloatArray, IntArray
+
+METHODS = ("activations", "weights", "ste")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupObjective:
+    """Mean correlation of matched neurons in one group: at the best permutation, the identity and random ones.
+
+    ``unmatched`` counts neurons of ``a`` and of ``b`` that are constant on the data: they correlate with nothing, and
+    their place in the permutation means nothing.
+    """
+
+    group: str
+    size: int
+    optimal: float
+    identity: float
+    random: float
+    random_deviation: float
+    unmatched: tuple[int, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "group": self.group,
+            "size": self.size,
+            "optimal": self.optimal,
+            "identity": self.identity,
+            "random": self.random,
+            "random_deviation": self.random_deviation,
+            "unmatched": list(self.unmatched),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Matching:
+    """What :func:`match` found: ``permutations[group][i]`` is the neuron of ``b`` that is neuron ``i`` of ``a``."""
+
+    permutations: Mapping[str, IntArray]
+    objectives: tuple[GroupObjective, ...]
+    structure: Structure
+    samples: int
+    method: str = "activations"
+
+    @property
+    def objective(self) -> float:
+        """Mean over the groups of the objective at the permutations found."""
+        return float(np.mean([part.optimal for part in self.objectives]))
+
+    @property
+    def identity(self) -> float:
+        """Mean over the groups of the objective at the identity."""
+        return float(np.mean([part.identity for part in self.objectives]))
+
+    @property
+    def random(self) -> float:
+        """Mean over the groups of the objective at random permutations."""
+        return float(np.mean([part.random for part in self.objectives]))
+
+    def apply(self, b: Any) -> Any:
+        """A new model with the function of ``b`` and its neurons in the order of ``a``.
+
+        A symmetry-broken module becomes one with plain, effective weights: its fixed parts cannot move. So compare it
+        with ``effective_weights(a)``.
+        """
+        if isinstance(b, Network):
+            return _to_network(self.structure.apply(b.to_torch(), self.permutations), b)
+        return self.structure.apply(_plain(b), self.permutations)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "method": self.method,
+            "samples": self.samples,
+            "objective": self.objective,
+            "identity": self.identity,
+            "random": self.random,
+            "groups": [part.to_dict() for part in self.objectives],
+            "permutations": {name: p.tolist() for name, p in self.permutations.items()},
+        }
+
+    def __repr__(self) -> str:
+        values = f"optimal {self.objective:.4g}, identity {self.identity:.4g}, random {self.random:.4g}"
+        return f"Matching({self.method}, {len(self.objectives)} groups, mean correlation: {values})"
+
+
+def match(
+    a: Any,
+    b: Any,
+    structure: Structure | None = None,
+    method: str = "activations",
+    data: Any = None,
+    *,
+    batch_size: int = BATCH,
+    seed: int = 0,
+    draws: int = 10,
+    progress: Progress | None = None,
+) -> Matching:
+    """Permutations of the hidden neurons of ``b`` that bring it close to ``a``.
+
+    Parameters
+    ----------
+    a, b
+        Two models of one architecture. Of symmetry-broken ones the effective weights are matched.
+    structure
+        Which neurons move together. None: that of a multilayer perceptron, which is found by running it and checked by
+        reordering its neurons at random and comparing outputs.
+    method
+        ``"activations"``.
+    data
+        Inputs, in any of the forms of :func:`fiberscope.barrier`; targets are left aside.
+    seed, draws
+        For the random permutations whose objective is reported.
+
+    Examples
+    --------
+    >>> a = Network.random((3, 8, 8, 2), seed=0)
+    >>> rng = np.random.default_rng(1)
+    >>> planted = [rng.permutation(8), rng.permutation(8)]
+    >>> from fiberscope.network.actions import permute
+    >>> found = match(a, permute(a, planted), data=rng.normal(size=(100, 3)))
+    >>> [bool((q[p] == range(8)).all()) for q, p in zip(planted, found.permutations.values())]
+    [True, True]
+    """
+    if method not in METHODS:
+        raise InputError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
+    if method != "activations":
+        raise UnsupportedModelError(f"method {method}: matching by {method} is not built yet; take 'activations'")
+    if data is None:
+        raise InputError("data: expected inputs to compare the activations on, got None")
+    modules = [x.to_torch() if isinstance(x, Network) else x for x in (a, b)]
+    check_comparable(*modules)
+    left, right = (_plain(module) for module in modules)
+    if not hasattr(data, "inputs") and not hasattr(data, "shape") and not isinstance(data, list | tuple):
+        data = list(data)  # batches are read twice: once for the structure
+    if structure is None:
+        structure = chain_structure(left, next(batches(data, left, batch_size))[0])
+    readers = {group.name: group.readers for group in structure.groups}
+    found = cross_moments(left, right, readers, data, inputs=True, batch_size=batch_size, progress=progress)
+    rng = np.random.default_rng(seed)
+    permutations, objectives = {}, []
+    for group in structure.groups:
+        moments = found[group.name]
+        similarity = moments.correlation
+        permutations[group.name] = np.asarray(linear_sum_assignment(similarity, maximize=True)[1], dtype=np.int64)
+        objectives.append(_objective(group.name, similarity, permutations[group.name], moments, rng, draws))
+    samples = next(iter(found.values())).count
+    return Matching(permutations, tuple(objectives), structure, samples)
+
+
+def _objective(
+    name: str, S: FloatArray, best: IntArray, moments: CrossMoments, rng: np.random.Generator, draws: int
+) -> GroupObjective:
+    rows = np.arange(len(S))
+    random = np.array([S[rows, rng.permutation(len(S))].mean() for _ in range(max(1, draws))])
+    x, y = moments.constant
+    return GroupObjective(
+        name,
+        len(S),
+        float(S[rows, best].mean()),
+        float(S[rows, rows].mean()),
+        float(random.mean()),
+        float(random.std()),
+        (int(x.sum()), int(y.sum())),
+    )
+
+
+def _plain(module: nn.Module) -> nn.Module:
+    broken = any(parametrize.is_parametrized(part) for part in module.modules())
+    return effective_weights(module) if broken else module
+
+
+def _to_network(module: nn.Module, like: Network) -> Network:
+    """The parameters of a module made by ``to_torch``, in the order in which the network has its own."""
+    values = [value.detach().double().cpu().numpy() for value in module.parameters()]
+    return like.with_parameters(dict(zip(like.parameters, values, strict=True)))

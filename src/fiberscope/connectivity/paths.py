@@ -1,0 +1,139 @@
+"""The segment between two parameters: ``theta(t) = (1 - t) theta_A + t theta_B``, as modules and as states.
+
+What is mixed: parameters, and floating buffers that differ, such as running statistics. What is not: fixed parts ``F``
+and ``D``, which belong to the architecture and must agree; and integer buffers, which are taken from the first model.
+Of a parametrised weight the trained ``W`` is mixed, so ``W_eff`` runs along the segment of the effective weights too.
+"""
+
+from __future__ import annotations
+
+import math
+from copy import deepcopy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fiberscope.errors import InputError
+from fiberscope.modules.parametrisations import FixedPart, Gate, fixed_parts
+from fiberscope.network.network import Network, identical
+
+State = dict[str, Tensor]
+
+
+def interpolate(a: Any, b: Any, t: float) -> Any:
+    """The model at ``(1 - t) a + t b``: a new one; at ``t = 0`` and ``t = 1`` it has the end points' bits.
+
+    Parameters
+    ----------
+    a, b
+        Two ``torch.nn.Module`` of one architecture, or two :class:`Network`. Names, shapes and types of all parameters
+        and buffers must agree, and so must the fixed parts of symmetry-breaking layers.
+    t
+        Any finite number; outside ``[0, 1]`` the line goes on.
+
+    Examples
+    --------
+    >>> a, b = nn.Linear(1, 1), nn.Linear(1, 1)
+    >>> for layer, value in ((a, 1.0), (b, 3.0)):
+    ...     _ = nn.init.constant_(layer.weight, value)
+    >>> interpolate(a, b, 0.25).weight.item()
+    1.5
+    """
+    t = float(t)
+    if not math.isfinite(t):
+        raise InputError(f"t: expected a finite number, got {t}")
+    if isinstance(a, Network) and isinstance(b, Network):
+        return _mixed_network(a, b, t)
+    check_comparable(a, b)
+    middle = deepcopy(a)
+    target = _tensors(middle)
+    with torch.no_grad():
+        for name, value in mixed_state(a, b, t).items():
+            target[name].copy_(value)
+    return middle
+
+
+def mixed_state(a: nn.Module, b: nn.Module, t: float) -> State:
+    """Parameters and floating buffers at ``t`` of two modules that were found comparable, by name."""
+    left, right = _tensors(a), _tensors(b)
+    fixed = {
+        f"{path}.{letter}" for path, part in a.named_modules() if isinstance(part, FixedPart | Gate) for letter in "FD"
+    }
+    state: State = {}
+    with torch.no_grad():
+        for name, x in left.items():
+            if name not in fixed and (x.is_floating_point() or x.is_complex()):
+                # lerp keeps both ends exact, and equal entries equal, which (1 - t) x + t y does not
+                state[name] = torch.lerp(x, right[name], t)
+    return state
+
+
+def check_comparable(a: Any, b: Any) -> None:
+    """Raise :class:`InputError`, which names the layer, unless the two modules are of one architecture."""
+    for name, module in (("a", a), ("b", b)):
+        if not isinstance(module, nn.Module):
+            other = " (and the other is not one)" if isinstance(module, Network) else ""
+            raise InputError(f"{name}: expected a torch.nn.Module{other}, got {type(module).__name__}")
+    left, right = _tensors(a), _tensors(b)
+    for name in sorted(left.keys() ^ right.keys()):
+        side = "second" if name in left else "first"
+        raise InputError(
+            f"layer {_plain(name)}: expected two models of one architecture, the {side} has no such tensor"
+        )
+    for name, x in left.items():
+        y = right[name]
+        if x.shape != y.shape:
+            raise InputError(f"layer {_plain(name)}: expected equal shapes, got {tuple(x.shape)} and {tuple(y.shape)}")
+        if x.dtype != y.dtype or x.device != y.device:
+            kinds = f"{x.dtype} on {x.device} and {y.dtype} on {y.device}"
+            raise InputError(f"layer {_plain(name)}: expected equal types and devices, got {kinds}")
+    _check_parts(a, b)
+    _check_ties(a, b)
+
+
+def _check_parts(a: nn.Module, b: nn.Module) -> None:
+    left, right = dict(fixed_parts(a)), dict(fixed_parts(b))
+    for name in sorted(left.keys() ^ right.keys()):
+        raise InputError(f"layer {name}: expected fixed parts in both models or in none, got them in one")
+    for name, part in left.items():
+        other: FixedPart | Gate = right[name]
+        for letter, buffer in part.named_buffers():
+            if not torch.equal(buffer, other.get_buffer(letter)):
+                raise InputError(
+                    f"layer {name}: expected the same fixed part {letter} in both models, got two; "
+                    "break their symmetries with one architecture_seed and the same settings"
+                )
+
+
+def _check_ties(a: nn.Module, b: nn.Module) -> None:
+    """A tensor with two names in one model and two tensors in the other have no mixture."""
+    owners: list[dict[str, str]] = []
+    for module in (a, b):
+        first: dict[int, str] = {}
+        owners.append({n: first.setdefault(id(p), n) for n, p in module.named_parameters(remove_duplicate=False)})
+    for name, owner in owners[0].items():
+        if owners[1][name] != owner:
+            raise InputError(f"layer {_plain(name)}: it is tied in one model and not in the other")
+
+
+def _tensors(module: nn.Module) -> State:
+    return {
+        **dict(module.named_parameters(remove_duplicate=False)),
+        **dict(module.named_buffers(remove_duplicate=False)),
+    }
+
+
+def _plain(name: str) -> str:
+    """``fc.parametrizations.weight.original`` and ``fc.parametrizations.weight.0.F`` are both ``fc.weight``."""
+    layer, mark, rest = name.rpartition("parametrizations.")
+    return layer + rest.split(".")[0] if mark else name
+
+
+def _mixed_network(a: Network, b: Network, t: float) -> Network:
+    left, right = a.parameters, b.parameters
+    shapes = [{name: value.shape for name, value in found.items()} for found in (left, right)]
+    if shapes[0] != shapes[1] or not identical(a.with_parameters(right), b):
+        raise InputError(f"networks: expected two of one architecture, got {a!r} and {b!r}")
+    mixed = {n: torch.lerp(torch.tensor(x), torch.tensor(right[n]), t).numpy() for n, x in left.items()}
+    return a.with_parameters(mixed)
