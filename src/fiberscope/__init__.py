@@ -87,7 +87,10 @@ _NAMES = {
     "simplify": "symmetry.simplify",
     "verify": "symmetry.certificates",
     # neurons
+    "NeuronClasses": "neurons.classes",
     "break_symmetry": "neurons.asymmetry",
+    "coherence": "neurons.coherence",
+    "neuron_classes": "neurons.classes",
     # modules
     "effective_weights": "modules.parametrisations",
     "record_activations": "modules.recording",

@@ -73,6 +73,9 @@ from .network.network import identical as identical
 from .network.roles import Roles as Roles
 from .network.roles import structural_roles as structural_roles
 from .neurons.asymmetry import break_symmetry as break_symmetry
+from .neurons.classes import NeuronClasses as NeuronClasses
+from .neurons.classes import neuron_classes as neuron_classes
+from .neurons.coherence import coherence as coherence
 from .numerics.signs import CertifiedSigns as CertifiedSigns
 from .studies.lab.runner import list_studies as list_studies
 from .studies.lab.runner import reproduce as reproduce
