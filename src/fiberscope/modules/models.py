@@ -52,6 +52,11 @@ def mlp(
         raise InputError(f"widths: expected at least two positive integers, got {tuple(widths)}")
     if norm not in _NORMS:
         raise InputError(f"norm: expected one of {', '.join(_NORMS)}, got {norm!r}")
+    with torch.random.fork_rng(devices=[]):
+        return _initialised(_chain(widths, norm, activation, bias), seed, gain=1.0)
+
+
+def _chain(widths: Sequence[int], norm: str, activation: type[nn.Module], bias: bool) -> nn.Sequential:
     net = nn.Sequential()
     net.add_module("flatten", nn.Flatten())
     for i, (n, m) in enumerate(pairwise(widths)):
@@ -60,7 +65,7 @@ def mlp(
             if norm != "none":
                 net.add_module(f"norm{i}", nn.LayerNorm(m) if norm == "layer" else nn.BatchNorm1d(m))
             net.add_module(f"act{i}", activation())
-    return _initialised(net, seed, gain=1.0)
+    return net
 
 
 class Block(nn.Module):
@@ -100,6 +105,11 @@ def resnet20(width: int = 8, seed: int = 0, *, classes: int = 10, channels: int 
     """
     if min(width, classes, channels, blocks) < 1:
         raise InputError(f"resnet20: expected positive sizes, got {(width, classes, channels, blocks)}")
+    with torch.random.fork_rng(devices=[]):
+        return _initialised(_residual(width, classes, channels, blocks), seed, gain=2.0)
+
+
+def _residual(width: int, classes: int, channels: int, blocks: int) -> nn.Sequential:
     net = nn.Sequential()
     net.add_module("conv", nn.Conv2d(channels, 16 * width, 3, padding=1, bias=False))
     net.add_module("norm", nn.GroupNorm(1, 16 * width))
@@ -114,7 +124,7 @@ def resnet20(width: int = 8, seed: int = 0, *, classes: int = 10, channels: int 
     net.add_module("pool", nn.AdaptiveAvgPool2d(1))
     net.add_module("flatten", nn.Flatten())
     net.add_module("linear", nn.Linear(before, classes))
-    return _initialised(net, seed, gain=2.0)
+    return net
 
 
 class Attention(nn.Module):
@@ -196,7 +206,8 @@ def vit(
         raise InputError(
             f"vit: expected heads to divide size and patch to divide image, got {heads}, {size}, {patch}, {image}"
         )
-    net = VisionTransformer(image, patch, size, depth, heads, ratio, classes, channels)
+    with torch.random.fork_rng(devices=[]):
+        net = VisionTransformer(image, patch, size, depth, heads, ratio, classes, channels)
     generator = torch.Generator().manual_seed(int(seed))
     _initialised(net, seed, gain=1.0, generator=generator)
     with torch.no_grad():

@@ -77,6 +77,10 @@ class Gate(nn.Module):
 
 def fix_part(layer: nn.Module, name: str, F: Tensor, D: Tensor) -> None:
     """Give ``layer.<name>`` the form ``F + D * W`` in place; ``W`` starts at the present value, bit for bit."""
+    if parametrize.is_parametrized(layer):  # by another tensor: the class may be shared with a copy
+        kind = type(layer)
+        kept = {key: value for key, value in vars(kind).items() if key not in {"__dict__", "__weakref__"}}
+        layer.__class__ = type(kind.__name__, kind.__bases__, kept)
     parameter = getattr(layer, name)
     start = parameter.detach().clone()
     with torch.no_grad():
@@ -136,6 +140,26 @@ def effective_weights(module: Any) -> nn.Module:
     copy = deepcopy(module)
     for part in list(copy.modules()):
         if parametrize.is_parametrized(part):
-            for name in list(part.parametrizations):  # type: ignore[arg-type]
-                parametrize.remove_parametrizations(part, name, leave_parametrized=True)
+            _make_plain(part)
     return copy
+
+
+def _make_plain(part: nn.Module) -> None:
+    """Put the values of parametrised tensors in their places.
+
+    Torch keeps the parametrised properties on a class made for the module, and a deep copy shares it. So its own
+    ``remove_parametrizations`` would take them away from the module that was copied, too.
+    """
+    lists = dict(part.parametrizations.items())  # type: ignore[operator, union-attr]
+    values = {name: getattr(part, name).detach().clone() for name in lists}
+    part.__class__ = type(part).__bases__[0]
+    del part.parametrizations
+    others = dict(part._parameters)
+    part._parameters.clear()
+    for name, value in values.items():  # first, since a weight stands before its bias
+        trained = list(lists[name].parameters(recurse=False))
+        if trained:
+            part.register_parameter(name, nn.Parameter(value, any(p.requires_grad for p in trained)))
+        else:
+            part.register_buffer(name, value)
+    part._parameters.update(others)
