@@ -37,3 +37,7 @@ CONDITION = 1e4
 
 ORTHONORMAL = 1e-6
 """How far the products of two vectors may be off for them to be called orthonormal; wide enough for float32."""
+
+PROJECTION = 1e-9
+"""Projections onto polyhedra, relative to the size of the numbers: rows this close to a point are taken to hold there;
+which regions lie around it is certified by signs."""

@@ -130,7 +130,7 @@ def boundary_distance(net: Network, X: Any, *, memory: int = MEMORY) -> Boundary
     layers = np.repeat(np.arange(1, len(sizes) + 1), sizes)
     parts = [_part(net, points[start : start + _BATCH], memory) for start in range(0, len(points), _BATCH)]
     joined = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
-    return BoundaryDistance(*joined, layers)
+    return BoundaryDistance(*[*joined, layers])
 
 
 def _part(net: Network, X: FloatArray, memory: int) -> tuple[Any, ...]:

@@ -19,7 +19,7 @@ import numpy as np
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense
-from fiberscope.network.run import exact_affine_values, run, step
+from fiberscope.network.run import affine_values, exact_affine_values, run, step
 from fiberscope.numerics.arithmetic import EXACT, BallArithmetic, Bounded, BoundedArithmetic
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, ObjectArray, SignArray, gamma, round_up
 
@@ -387,8 +387,29 @@ def _send(deltas: dict[int, FloatArray], source: int, delta: FloatArray) -> None
     deltas[source] = delta if source not in deltas else deltas[source] + delta
 
 
+def switch_rows(net: Network, signs: SignArray) -> FloatArray:
+    """All of :func:`switch_margins` as affine functions on the region of one sign vector, ``(num_signs, n + 1)``.
+
+    >>> net = Network([[[1.0], [-1.0]], [[1.0, 1.0]]], [[0.0, 2.0], [0.0]])
+    >>> switch_rows(net, np.array([1, 1], dtype=np.int8))
+    array([[ 1.,  0.],
+           [-1.,  2.]])
+    """
+    values = affine_values(net.nodes, net.in_size, signs)
+    rows = [np.zeros((0, net.in_size + 1))]
+    for index, start in _starts(net):
+        node = net.nodes[index]
+        source = values[node.sources[0]].T
+        if isinstance(node, MaxPool):
+            _, winner = pool_winners(node, signs[None, start : start + node.num_signs])
+            inputs = np.where(node.windows >= 0, node.windows, 0)
+            source = (source[inputs] - source[winner[0]][:, None]).reshape(-1, net.in_size + 1)
+        rows.append(source)
+    return np.concatenate(rows)
+
+
 def exact_margin(net: Network, signs: SignArray, entry: int) -> ObjectArray:
-    """One entry of :func:`switch_margins` on the region of ``signs``, as an exact function: ``(n + 1,)`` Arb numbers."""
+    """One entry of :func:`switch_margins` on the region of ``signs``, exactly: ``(n + 1,)`` Arb numbers."""
     for index, start in _starts(net):
         node = net.nodes[index]
         if isinstance(node, PiecewiseLinear | MaxPool) and start <= entry < start + node.num_signs:
