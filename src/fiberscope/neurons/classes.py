@@ -153,20 +153,28 @@ class NeuronClasses:
 
     # --- gaps
 
-    @cached_property
+    @property
     def gaps(self) -> tuple[Gap, Gap]:
         """``gamma_out`` and ``gamma_in``, each with its pair and the predicted rate."""
-        return gap_out(self.projected), gap_in(self.projected)
+        return self._gap_out, self._gap_in
+
+    @cached_property
+    def _gap_out(self) -> Gap:
+        return gap_out(self.projected)
+
+    @cached_property
+    def _gap_in(self) -> Gap:
+        return gap_in(self.projected)
 
     @property
     def gap_out(self) -> float:
         """``gamma_out``: ``sqrt(2)`` times the smallest distance of two centres."""
-        return gap_out(self.projected).value
+        return self._gap_out.value
 
     @property
     def gap_in(self) -> float:
         """``gamma_in``: the smallest displacement of the centres by a transposition of inputs."""
-        return gap_in(self.projected).value
+        return self._gap_in.value
 
     # --- realisation costs
 

@@ -52,12 +52,11 @@ def gap_in(layer: ProjectedLayer) -> Gap:
     """
     value, pair, closest = np.inf, None, np.inf
     for start, stop in blocks(len(layer.basis)):
+        diagonal = np.arange(stop - start), np.arange(start, stop)
         rows = cdist(layer.basis[start:stop], layer.basis)
-        rows[np.arange(stop - start), np.arange(start, stop)] = np.inf
-        closest = min(closest, float(rows.min(initial=np.inf)))
         moves = cdist(layer.fixed.T[start:stop], layer.fixed.T) * rows
-        # zero times infinity, on the diagonal
-        moves[np.arange(stop - start), np.arange(start, stop)] = np.inf
+        rows[diagonal] = moves[diagonal] = np.inf
+        closest = min(closest, float(rows.min(initial=np.inf)))
         at = np.unravel_index(int(np.argmin(moves)), moves.shape)
         if moves[at] < value:
             value, pair = float(moves[at]), (int(at[0]) + start, int(at[1]))

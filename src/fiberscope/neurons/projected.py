@@ -26,6 +26,8 @@ class ProjectedLayer:
     trained: FloatArray = field(repr=False)
     sizes: FloatArray = field(repr=False)
     """``(m,)``: length of the effective weights and of the fixed ones, whose rounding the coefficients inherit."""
+    realised: bool = True
+    """Whether the coefficients come from weights of these very neurons, so that no cost on the diagonal is infinite."""
 
     @classmethod
     def of(cls, F: FloatArray, D: FloatArray, W: FloatArray, basis: FloatArray) -> ProjectedLayer:
@@ -69,6 +71,7 @@ class ProjectedLayer:
             frozen(self.centers + shift),
             frozen(self.trained - shift),
             self.sizes,
+            realised=False,
         )
 
 

@@ -84,7 +84,7 @@ class JointCost:
 
     total: float
     output: float
-    """``Delta_out``: the outputs' permutation, on the reindexed inputs."""
+    """``Delta_out``: the outputs' permutation, on the reindexed inputs; NaN where these are out of reach already."""
     input: float
     """``Delta_in``: the inputs' permutation alone."""
 
@@ -105,7 +105,7 @@ def joint_cost(
 ) -> JointCost:
     """Equation (9); ``costs`` is the cost matrix of the reindexed layer."""
     inner = reindexing_cost(layer, own, reindexing)
-    outer = permutation_cost(costs, order)
+    outer = permutation_cost(costs, order) if np.isfinite(inner) else np.nan
     # From the definition (8), not as the sum: the split is a law that is tested.
     m = np.arange(len(layer))
     return JointCost(float((costs.squares[m, order] - own).sum()), outer, inner)

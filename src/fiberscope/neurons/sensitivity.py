@@ -101,15 +101,24 @@ def sensitivity(
     rough = delta**2 + 2 * delta * moved + 2 * moved**2
     # Nothing moves: no error, even where the ratio is infinite.
     spread = np.multiply(ratio, rough, out=np.zeros(delta.shape), where=rough > 0)
-    bound = (2 * delta * turned + spread) / mu
-    return Sensitivity(np.asarray(exact), delta**2 / mu, rho, bound, relative_bound(rho, epsilon, mu), epsilon, mu)
+    bound = _over(2 * delta * turned + spread, mu)
+    relative = relative_bound(rho, epsilon, mu)
+    return Sensitivity(np.asarray(exact), _over(delta**2, mu), rho, bound, relative, epsilon, mu)
+
+
+def _over(values: FloatArray, mu: float) -> FloatArray:
+    """``values / mu``, where all scales may be zero: then whatever moves is out of reach."""
+    return np.asarray(values / mu if mu > 0 else np.where(values > 0, np.inf, 0.0))
 
 
 def relative_bound(rho: FloatArray, epsilon: float, mu: float) -> FloatArray:
     """``2 rho + epsilon / (mu - epsilon) (1 + 2 rho + 2 rho^2)``."""
-    if epsilon >= mu:
-        return np.full(np.shape(rho), np.inf)
-    return np.asarray(2 * rho + epsilon / (mu - epsilon) * (1 + 2 * rho + 2 * rho**2))
+    result = np.full(np.shape(rho), np.inf)
+    if epsilon < mu:
+        finite = np.isfinite(rho)
+        known = np.where(finite, rho, 0.0)
+        result = np.where(finite, 2 * known + epsilon / (mu - epsilon) * (1 + 2 * known + 2 * known**2), np.inf)
+    return result
 
 
 def output_sensitivity(
@@ -172,7 +181,7 @@ def smallest_input(layer: ProjectedLayer, exact: float, epsilon: float, mu: floa
 
 
 def _smallest(exact: float, gap: float, rho: float, epsilon: float, mu: float) -> Smallest:
-    leading = gap**2 / mu
+    leading = float(_over(np.asarray(gap**2), mu))
     error = float(relative_bound(np.asarray(rho), epsilon, mu))
     holds = bool(rho <= 1 and epsilon < mu / 2)
     # Above 1 the error may be larger for a permutation that moves the centres further: then there is no lower end.

@@ -90,6 +90,8 @@ def cost_matrix(layer: ProjectedLayer) -> CostMatrix:
         if metric.image is not None:
             inside = metric.realisable(points.vectors - center.vectors, layer.sizes + layer.sizes[i])
             squares[i, ~inside] = np.inf
+        if not layer.realised and np.isinf(squares[i, i]):
+            continue
         # A neuron's own function: no difference of large numbers, and realisable by its very weights.
         mine = _one(own, i)
         length = np.array([mine.vectors[0] @ mine.vectors[0]])
