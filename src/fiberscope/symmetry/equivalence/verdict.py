@@ -66,7 +66,8 @@ class Transport:
             return "with one neuron in the first layer both are the same sum over parallel hyperplanes"
         if self.hidden is None:
             return "the first layers match, and the layers behind are equal on the orthant"
-        turned = f"neurons {', '.join(map(str, self.flips))} of layer 1 reflected, " if self.flips else ""
+        word = "neurons" if len(self.flips) > 1 else "neuron"
+        turned = f"{word} {', '.join(map(str, self.flips))} of layer 1 reflected, " if self.flips else ""
         return f"{turned}the hidden hyperplane {self.hidden} moved by {float(self.translation):.6g}; the rest is equal"
 
     def to_dict(self) -> dict[str, Any]:

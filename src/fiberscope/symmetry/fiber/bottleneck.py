@@ -9,6 +9,8 @@ import numpy as np
 from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Orthant, Space
 from fiberscope.network.network import Network
+from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
+from fiberscope.network.operators import Dense
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.numerics.rank import exact_rank
 from fiberscope.numerics.ulps import ROWS
@@ -125,6 +127,8 @@ def find_rounded(a: Network, b: Network) -> Transport | None:
     if a.widths[:2] != b.widths[:2] or not len(mine[0][1]) or not len(theirs[0][1]):
         return None
     i, j = (hidden_hyperplane(x[0][1], x[1][1]) for x in (mine, theirs))
+    if a.widths[1] == 1 and (i is None or j is None):
+        return Transport((0,), np.ones(1), exact=False, line=True)
     flips: tuple[int, ...] = ()
     t = 0.0
     if i is not None and j is not None:
@@ -147,9 +151,12 @@ def check_rounded(a: Network, b: Network, found: Transport) -> Verdict | None:
     Scales, reflections and the translation round, so this proves no equality of real functions. A row that was added up
     from larger ones may be off by their rounding.
     """
+    if found.line:
+        one = a.widths[1] == b.widths[1] == 1
+        return compare_forms(_line(a), _line(b), Space(a.in_size), (None, None), None) if one else None
     mine, theirs = _living(a), _living(b)
     n = len(mine[0][0])
-    if found.line or sorted(found.permutation) != list(range(n)) or len(theirs[0][0]) != n or not len(mine[0][1]):
+    if sorted(found.permutation) != list(range(n)) or len(theirs[0][0]) != n or not len(mine[0][1]):
         return None
     sums = np.abs(_first(mine)).max(axis=1)  # what rows are added up from
     if found.hidden is not None:
@@ -175,6 +182,34 @@ def check_rounded(a: Network, b: Network, found: Transport) -> Verdict | None:
     tail_a = Network([mine[0][1][:, order] / scales, mine[0][2]], [mine[1][1], mine[1][2]])
     tail_b = Network(theirs[0][1:], theirs[1][1:])
     return compare_forms(tail_a, tail_b, Orthant(n), (None, None), None)
+
+
+def _line(chain: Network) -> Network:
+    """A network with one first-layer neuron ``z`` as one hidden layer, every number of it stored in the original.
+
+    With ``s = |p|``: ``relu(p relu(z) + q)`` is ``relu(s z) + q`` for ``p, q >= 0``, ``relu(s z + q)`` for
+    ``p > 0 > q``, and ``q - relu(s z) + relu(s z - q)`` for ``p < 0 < q``.
+    """
+    slopes, offsets, out = [0.0], [0.0], [np.zeros(chain.out_size)]
+    for p, q, v in zip(chain.weights[1][:, 0], chain.biases[1], chain.weights[2].T, strict=True):
+        terms = []
+        if q > 0:
+            terms += [(0.0, q, v), (abs(p), 0.0, v * np.sign(p))]
+            terms += [(-p, -q, v)] if p < 0 else []
+        elif p > 0:
+            terms = [(p, q, v)]
+        for slope, offset, weight in terms:
+            slopes.append(slope)
+            offsets.append(offset)
+            out.append(weight)
+    k = len(slopes)
+    nodes: list[Node] = [
+        Affine(0, Dense(chain.weights[0]), chain.biases[0]),
+        Affine(1, Dense(np.array(slopes)[:, None]), np.array(offsets)),
+        PiecewiseLinear(2, np.zeros(k), (k,)),
+        Affine(3, Dense(np.stack(out, axis=1)), chain.biases[2]),
+    ]
+    return Network.from_nodes(nodes, (chain.in_size,))
 
 
 def _numbers(order: IntArray) -> tuple[int, ...]:

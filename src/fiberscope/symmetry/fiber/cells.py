@@ -15,15 +15,12 @@ numbers and realise the function exactly.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from math import comb
 from typing import Any
 
-import flint
 import numpy as np
 
 from fiberscope.errors import InputError
@@ -35,12 +32,20 @@ from fiberscope.symmetry.fiber.assignments import (
     list_assignments,
 )
 from fiberscope.symmetry.fiber.form import Form, form_of
+from fiberscope.symmetry.fiber.linear import (
+    basis,
+    column_of,
+    combined,
+    extreme_rays,
+    matrix_of,
+    positive,
+    random_solution,
+    random_vector,
+    unit,
+)
 from fiberscope.symmetry.fiber.one_layer import OneLayer, rational_rank
 from fiberscope.symmetry.fiber.result import Membership
 from fiberscope.symmetry.rational import fractions
-
-RAYS = 5000
-"""Sets of tight coordinates up to which the extreme rays of a cone are looked for among them."""
 
 _TRIES = 64
 """Draws of rows until they are in general position."""
@@ -85,21 +90,21 @@ class Cell:
     @cached_property
     def wanted(self) -> ObjectArray:
         """``A_0``: the linear part that neurons other than those on visible hyperplanes must realise."""
-        A = _matrix([row[:-1] for row in self.form.affine], self.d)
+        A = matrix_of([row[:-1] for row in self.form.affine], self.d)
         for row, (along, _) in zip(self.rows, self.assignment.visible, strict=True):
             if not along:
-                weight = _matrix([[v] for v in self.form.planes[row]], 1)
-                A = A + weight @ _matrix([row[:-1]], self.d)
+                weight = matrix_of([[v] for v in self.form.planes[row]], 1)
+                A = A + weight @ matrix_of([row[:-1]], self.d)
         return A
 
     @cached_property
     def _mixed_rows(self) -> ObjectArray:
-        return _matrix([self.rows[h][:-1] for h in self.mixed], self.d)
+        return matrix_of([self.rows[h][:-1] for h in self.mixed], self.d)
 
     @cached_property
     def _span(self) -> ObjectArray:
         """A basis of the rows of ``A_0`` and ``W_M``; those of ``W_M`` come first."""
-        return _basis(np.concatenate([self._mixed_rows, self.wanted]))
+        return basis(np.concatenate([self._mixed_rows, self.wanted]))
 
     @cached_property
     def need(self) -> int:
@@ -109,7 +114,7 @@ class Cell:
     @cached_property
     def _rays(self) -> ObjectArray | None:
         """Extreme rays of the nonnegative vectors of the span; None where there are too many candidates."""
-        return _extreme_rays(self._span, self.d)
+        return extreme_rays(self._span, self.d)
 
     @cached_property
     def strata(self) -> tuple[int, ...] | None:
@@ -157,8 +162,8 @@ class Cell:
         free = (a.dead + a.linear) * ((d if self.orthant else 0) + m)
         free += sum(m * (sum(pair) - 1) for pair in a.visible)
         free += sum(m * (sum(pair) - 1) + d for pair in a.groups)
-        moves = [np.outer(e, w) for w in (*W, *G, *self._mixed_rows) for e in _unit(m)]
-        moves += [np.outer(X[:, j], e) for j in range(len(W) + len(G)) for e in _unit(d)]
+        moves = [np.outer(e, w) for w in (*W, *G, *self._mixed_rows) for e in unit(m)]
+        moves += [np.outer(X[:, j], e) for j in range(len(W) + len(G)) for e in unit(d)]
         return free - (rational_rank(np.stack([move.ravel() for move in moves])) if moves else 0)
 
     @property
@@ -203,30 +208,30 @@ class Cell:
         out: list[ObjectArray] = []
         against = iter(X[:, len(W) + len(G) :].T)  # U of the mixed hyperplanes
         for h, (row, (p, q)) in enumerate(zip(self.rows, self.assignment.visible, strict=True)):
-            weight = _column(self.form.planes[row])
+            weight = column_of(self.form.planes[row])
             back = -next(against) if h in self.mixed else (weight if not p else 0 * weight)
             self._share(rows, out, [Fraction(v) for v in row], (weight - back, back), (p, q), rng)
         loose = iter(zip(G, X[:, len(W) :].T, strict=False))
         for p, q in self.assignment.groups:
-            w, u = next(loose) if q else (self._free_row(rng), _column([0] * self.m))
+            w, u = next(loose) if q else (self._free_row(rng), column_of([0] * self.m))
             # relu(g) (-u) + relu(-g) u = -u g, and the rest must realise A_0 + U W_M = ... + U_G W_G
             self._share(rows, out, self._group_row(w, rng), (u, -u), (p, q), rng)
         for j in range(self.assignment.linear):
-            w = W[j] if self.orthant else _column([0] * self.d)
-            rows.append([*w, _positive(rng)])
-            out.append(X[:, j] if self.orthant else _random(rng, self.m))
+            w = W[j] if self.orthant else column_of([0] * self.d)
+            rows.append([*w, positive(rng)])
+            out.append(X[:, j] if self.orthant else random_vector(rng, self.m))
         for _ in range(self.assignment.dead):
-            w = [-_positive(rng) for _ in range(self.d)] if self.orthant else [Fraction(0)] * self.d
-            rows.append([*w, -_positive(rng)])
-            out.append(_random(rng, self.m))
-        table = _matrix(rows, self.d + 1)
-        V = np.stack(out, axis=1) if out else _matrix([[]] * self.m, 0)
+            w = [-positive(rng) for _ in range(self.d)] if self.orthant else [Fraction(0)] * self.d
+            rows.append([*w, -positive(rng)])
+            out.append(random_vector(rng, self.m))
+        table = matrix_of(rows, self.d + 1)
+        V = np.stack(out, axis=1) if out else matrix_of([[]] * self.m, 0)
         return self._with_bias(table[:, :-1], table[:, -1], V)
 
     def _with_bias(self, W: ObjectArray, b: ObjectArray, V: ObjectArray) -> Exact:
-        zero = _column([0] * self.m)
+        zero = column_of([0] * self.m)
         found = form_of(W, b, V, zero, self.orthant)
-        c = _column([want[-1] - have[-1] for want, have in zip(self.form.affine, found.affine, strict=True)])
+        c = column_of([want[-1] - have[-1] for want, have in zip(self.form.affine, found.affine, strict=True)])
         return W, b, V, c
 
     def contains(self, layer: OneLayer) -> Membership:
@@ -244,41 +249,41 @@ class Cell:
         ell, groups = self.assignment.linear if self.orthant else 0, self.open_groups
         fixed = self._mixed_rows
         for _ in range(_TRIES):
-            extra = _matrix([[_positive(rng) for _ in range(self.d)] for _ in range(rank - self.need)], self.d)
+            extra = matrix_of([[positive(rng) for _ in range(self.d)] for _ in range(rank - self.need)], self.d)
             whole = np.concatenate([self._span, extra])
-            W = _matrix([self._nonnegative(whole, extra, rng) for _ in range(ell)], self.d)
-            G = _matrix([self._nonzero(whole, rng) for _ in range(groups)], self.d)
+            W = matrix_of([self._nonnegative(whole, extra, rng) for _ in range(ell)], self.d)
+            G = matrix_of([self._nonzero(whole, rng) for _ in range(groups)], self.d)
             rows = np.concatenate([W, G, fixed])
             if rational_rank(rows) == rational_rank(fixed) + rank:  # almost every draw
-                return W, G, _solved(rows, self.wanted, rng)
+                return W, G, random_solution(rows, self.wanted, rng)
         raise AssertionError(f"{_TRIES} draws of rows in a row span too little")
 
     def _nonnegative(self, whole: ObjectArray, extra: ObjectArray, rng: np.random.Generator) -> list[Fraction]:
         """A random nonnegative vector of the span of ``whole``."""
         if len(extra):
-            base = list(sum((_positive(rng) * e for e in extra), start=0 * extra[0]))
-            move = _combined(whole, rng)
+            base = list(sum((positive(rng) * e for e in extra), start=0 * extra[0]))
+            move = combined(whole, rng)
             worst = max([abs(v) / b for v, b in zip(move, base, strict=True)], default=Fraction(0))
             share = Fraction(int(rng.integers(1, 17)), 16) / max(worst, Fraction(1))
             return [b + share * v for v, b in zip(move, base, strict=True)]
         assert self._rays is not None
         if not len(self._rays):
             return [Fraction(0)] * self.d
-        return list(sum((_positive(rng) * ray for ray in self._rays), start=0 * self._rays[0]))
+        return list(sum((positive(rng) * ray for ray in self._rays), start=0 * self._rays[0]))
 
     def _nonzero(self, whole: ObjectArray, rng: np.random.Generator) -> list[Fraction]:
         while True:
-            row = _combined(whole, rng)
+            row = combined(whole, rng)
             if any(row):
                 return row
 
     def _free_row(self, rng: np.random.Generator) -> ObjectArray:
-        return _column(self._nonzero(_unit(self.d), rng))
+        return column_of(self._nonzero(unit(self.d), rng))
 
     def _group_row(self, w: ObjectArray, rng: np.random.Generator) -> list[Fraction]:
         """A hyperplane with the normal ``w`` that meets the inside of the domain and is no visible one."""
         for _ in range(64):
-            offset = _positive(rng) * int(rng.choice([-1, 1]))
+            offset = positive(rng) * int(rng.choice([-1, 1]))
             if self.orthant and all(v >= 0 for v in w):
                 offset = -abs(offset)
             elif self.orthant and all(v <= 0 for v in w):
@@ -303,7 +308,7 @@ class Cell:
         for total, count, sign in zip(totals, counts, (1, -1), strict=True):
             if not count:
                 continue
-            parts = [_random(rng, self.m) for _ in range(count - 1)]
+            parts = [random_vector(rng, self.m) for _ in range(count - 1)]
             parts.append(total * size - sum(parts, start=0 * total))
             rows.extend([sign * v for v in unit] for _ in parts)
             out.extend(parts)
@@ -339,110 +344,5 @@ def cells(layer: OneLayer, limit: int | None = LIMIT) -> Iterator[Cell]:
     return (cell for cell in every if cell.nonempty is not False)
 
 
-# -- rational linear algebra -------------------------------------------------------------------------------------------
-
-
-def _matrix(rows: Any, width: int) -> ObjectArray:
-    found = np.empty((len(rows), width), dtype=object)
-    for i, row in enumerate(rows):
-        for j, value in enumerate(row):
-            found[i, j] = Fraction(value)
-    return found
-
-
-def _column(values: Any) -> ObjectArray:
-    return np.asarray(_matrix([values], len(values))[0])
-
-
-def _unit(n: int) -> ObjectArray:
-    return _matrix(np.eye(n, dtype=int).tolist(), n)
-
-
 def _rows_of(layer: OneLayer) -> list[tuple[Fraction, ...]]:
     return [tuple(row) for row in fractions(layer.rows)]
-
-
-def _positive(rng: np.random.Generator) -> Fraction:
-    return Fraction(int(rng.integers(1, 65)), 16)
-
-
-def _random(rng: np.random.Generator, n: int) -> ObjectArray:
-    return _column([Fraction(int(v), 16) for v in rng.integers(-48, 49, n)])
-
-
-def _combined(rows: ObjectArray, rng: np.random.Generator) -> list[Fraction]:
-    """A random combination of rows."""
-    return list(_random(rng, len(rows)) @ rows) if len(rows) else [Fraction(0)] * rows.shape[1]
-
-
-def _flint(matrix: ObjectArray) -> Any:
-    entries = [flint.fmpq(f.numerator, f.denominator) for f in matrix.ravel()]
-    return flint.fmpq_mat(*matrix.shape, entries)
-
-
-def _python(value: Any) -> Fraction:
-    return Fraction(int(value.p), int(value.q))
-
-
-def _reduced(matrix: ObjectArray) -> tuple[ObjectArray, list[int]]:
-    """The reduced echelon form without zero rows, and its pivots."""
-    if not matrix.size:
-        return matrix[:0], []
-    found, rank = _flint(matrix).rref()
-    rows = _matrix([[_python(found[i, j]) for j in range(matrix.shape[1])] for i in range(rank)], matrix.shape[1])
-    return rows, [next(j for j, v in enumerate(row) if v) for row in rows]
-
-
-def _basis(matrix: ObjectArray) -> ObjectArray:
-    return _reduced(matrix)[0]
-
-
-def _kernel(matrix: ObjectArray) -> ObjectArray:
-    """A basis of ``{x: matrix x = 0}``, as rows."""
-    n = matrix.shape[1]
-    rows, pivots = _reduced(matrix)
-    free = [j for j in range(n) if j not in pivots]
-    found = _matrix([[0] * n for _ in free], n)
-    for i, j in enumerate(free):
-        found[i, j] = Fraction(1)
-        for row, pivot in zip(rows, pivots, strict=True):
-            found[i, pivot] = -row[j]
-    return found
-
-
-def _solved(rows: ObjectArray, wanted: ObjectArray, rng: np.random.Generator) -> ObjectArray:
-    """A random ``X`` with ``X rows = wanted``, which must have a solution."""
-    n, m = len(rows), len(wanted)
-    if not n:
-        return _matrix([[]] * m, 0)
-    system = np.concatenate([rows.T, wanted.T], axis=1)
-    found, pivots = _reduced(system)
-    X = _matrix([[0] * n for _ in range(m)], n)
-    for row, pivot in zip(found, pivots, strict=True):
-        if pivot >= n:
-            raise AssertionError("the rows do not span what is wanted")
-        X[:, pivot] = row[n:]
-    kernel = _kernel(rows.T)
-    for i in range(m):
-        X[i] = X[i] + _column(_combined(kernel, rng))
-    return X
-
-
-def _extreme_rays(span: ObjectArray, d: int) -> ObjectArray | None:
-    """The extreme rays of ``{x >= 0}`` within the span of independent rows: all but one dimension is spent on zeros."""
-    k = len(span)
-    if not k:
-        return span
-    if comb(d, k - 1) > RAYS:
-        return None
-    found: dict[tuple[Fraction, ...], None] = {}
-    for tight in itertools.combinations(range(d), k - 1):
-        kernel = _kernel(span[:, list(tight)].T) if tight else _unit(k)
-        if len(kernel) != 1:
-            continue
-        x = kernel[0] @ span
-        for sign in (1, -1):
-            if all(sign * v >= 0 for v in x):
-                size = sum(sign * v for v in x)
-                found[tuple(sign * v / size for v in x)] = None
-    return _matrix(list(found), d)

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from fiberscope.errors import InputError
 from fiberscope.numerics.cutoffs import CONDITION
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.numerics.lp import Polyhedron
+from fiberscope.symmetry.fiber.linear import reduced, solved
+from fiberscope.symmetry.fiber.one_layer import rational_rank
+from fiberscope.symmetry.rational import fractions, nearest
+
+_SNAPPED = 2500
+"""Entries of a factor up to which the end of a walk is corrected in rational arithmetic."""
 
 
 def first_factors(A: FloatArray, inner: int, rank: int | None = None) -> tuple[FloatArray, FloatArray]:
@@ -92,6 +100,29 @@ def walk(V: FloatArray, W: FloatArray, steps: int, rng: np.random.Generator) -> 
         W = moved / moved.sum(axis=1, keepdims=True)
         V = np.asarray(np.linalg.lstsq(W.T, A.T, rcond=None)[0].T, dtype=np.float64)
     return V, W
+
+
+def snapped(A: Any, V: FloatArray, W: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Factors near ``V`` and ``W >= 0`` with ``V W = A`` up to one rounding of each number, for an exact matrix ``A``.
+
+    A walk in floats drifts off by its rounding errors, times the condition of the factors. With ``A = B R`` for a basis
+    ``B`` of columns, ``V = B V'`` and ``W + V'^T (V' V'^T)^{-1} (R - V' W)`` are factors exactly, over the rationals.
+
+    >>> V, W = snapped(np.array([[3.0, 1.0]]), np.array([[1.0, 1.0]]), np.array([[1.0, 0.5], [2.0, 0.5 + 1e-9]]))
+    >>> bool(abs(V @ W - [[3.0, 1.0]]).max() < 1e-15)
+    True
+    """
+    exact = fractions(A)
+    rows, pivots = reduced(exact)
+    if not pivots or max(V.size, W.size) > _SNAPPED:
+        return V, W
+    columns = exact[:, pivots]
+    small = fractions(np.asarray(np.linalg.lstsq(nearest(columns), V, rcond=None)[0]))
+    gram = small @ small.T
+    if rational_rank(gram) < len(gram):
+        return V, W
+    moved = fractions(W) + small.T @ solved(gram, rows - small @ fractions(W))
+    return nearest(columns @ small), np.maximum(nearest(moved), 0.0)
 
 
 def _segment(W: FloatArray, direction: FloatArray) -> tuple[float, float]:

@@ -31,7 +31,7 @@ def connect(setting: Setting, other: Network, complete: bool) -> Connection:
     if setting.kind != "bottleneck":
         return Connection(None, None, "no path is known between these members")
     found = find_rounded(chain, tail)
-    if found is None:
+    if found is None or found.line:
         return Connection(None, None, "the first layers do not match: no path is known")
     if found.permutation != tuple(range(len(found.permutation))):
         return Connection(None, None, "the first layers are permuted: no path is known")

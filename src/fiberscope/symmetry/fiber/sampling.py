@@ -10,7 +10,7 @@ import numpy as np
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.symmetry.chains import with_arrays
-from fiberscope.symmetry.fiber.factorisations import first_factors, walk
+from fiberscope.symmetry.fiber.factorisations import first_factors, snapped, walk
 from fiberscope.symmetry.fiber.hidden import flip, lower_bound, translate
 from fiberscope.symmetry.fiber.one_layer import DEAD, LINEAR, OneLayer, rational_rank
 from fiberscope.symmetry.fiber.result import Component
@@ -105,7 +105,7 @@ def in_layer(arrays: Arrays, place: int, orthant: bool, flipped: tuple[int, ...]
         start = (V[:, linear], W[linear])
         if T:
             start = first_factors(nearest(A), len(linear), rational_rank(A))
-        new_V, new_W = walk(*start, STEPS * len(linear), rng)
+        new_V, new_W = snapped(A, *walk(*start, STEPS * len(linear), rng))
         new_b = rng.exponential(1.0, len(linear))
         c = c + V[:, linear] @ b[linear] - new_V @ new_b
         V[:, linear], W[linear], b[linear] = new_V, new_W, new_b
