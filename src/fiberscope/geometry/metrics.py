@@ -85,11 +85,13 @@ def _measure(
             # The thickest pyramid gives the basis: that of a facet as thin as rounding errors would be noise.
             if part > largest:
                 largest, chosen, height = part, f, distance
-                best[:] = offset
+                for j in range(n):  # assigning slices would take two seconds to compile
+                    best[j] = offset[j]
             total += part
         volumes[c] = total / k
         for h in range(k - 1):
-            bases[c, h] = facet_bases[chosen, h]
+            for j in range(n):
+                bases[c, h, j] = facet_bases[chosen, h, j]
         if height > 0:
             for j in range(n):
                 bases[c, k - 1, j] = best[j] / height

@@ -10,7 +10,8 @@ from typing import Any
 
 import numba
 
-from fiberscope.geometry.planar_kernels import inner, kernel, larger
+from fiberscope.geometry.compiled import inner, kernel
+from fiberscope.geometry.planar_kernels import larger
 from fiberscope.numerics.floats import FLOOR, INFLATE, U
 
 

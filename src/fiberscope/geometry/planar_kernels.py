@@ -15,18 +15,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numba
 import numpy as np
 
+from fiberscope.geometry.compiled import inner, kernel
 from fiberscope.numerics.floats import TINY, U
 
 POOR = 2.0**-3
 """A point on a segment that is known no better than this is made anew from exact numbers."""
-
-# Compilation is paid by the first call of a user, so nothing is compiled that Python does not need: functions of
-# kernels have no wrappers, kernels allocate nothing and hand on few tuples.
-kernel = numba.njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
-inner = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True)
 
 _GROW = 1.0 + 64 * U
 _ONES = np.uint64(0x0101010101010101)

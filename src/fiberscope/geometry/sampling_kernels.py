@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.geometry.traversal_kernels import ABSENT, FACET, OPEN, UNASKED, by_box, compiled, decide
+from fiberscope.geometry.compiled import inner, kernel
+from fiberscope.geometry.traversal_kernels import ABSENT, FACET, OPEN, UNASKED, by_box, decide
 from fiberscope.numerics.cutoffs import NOISE
 from fiberscope.numerics.floats import TINY, U
 
 
-@compiled
+@inner
 def _sign_at(F: Any, G: Any, x: Any) -> int:
     """Certain sign of a functional at x; 2 if it is not certain, 0 only for a functional that is exactly zero."""
     n = x.size
@@ -31,7 +32,7 @@ def _sign_at(F: Any, G: Any, x: Any) -> int:
     return 1 if value > 0 else -1
 
 
-@compiled
+@inner
 def _constant(F: Any, G: Any) -> bool:
     flat = True
     for c in range(F.size - 1):
@@ -39,7 +40,7 @@ def _constant(F: Any, G: Any) -> bool:
     return flat
 
 
-@compiled
+@kernel
 def split(
     F: Any, G: Any, origin: Any, copy: bool, box: Any, bounded: bool, cells: Any, answer: Any, signs: Any, far: Any
 ) -> None:

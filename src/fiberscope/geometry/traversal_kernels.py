@@ -15,14 +15,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
+from fiberscope.geometry.compiled import inner, kernel
 from fiberscope.numerics.cutoffs import NOISE, PIVOT, STRICT
 from fiberscope.numerics.floats import TINY, gamma
 
-compiled = numba.njit(cache=True, nogil=True, error_model="numpy")
-_gamma = compiled(gamma)
+_gamma = inner(gamma)
 
 OFF, WANTED, SKIP = 0, 1, 2
 """Of a row that comes in: no constraint at all; a constraint to be decided; a constraint whose fate is not asked."""
@@ -31,7 +30,7 @@ ABSENT, FACET, OPEN, UNASKED = 0, 1, 2, 3
 """Of a row that comes out: proven not to be a facet, proven to be one, undecided, not asked."""
 
 
-@compiled
+@inner
 def _pivot(M: Any, r: int, e: int, f: Any) -> None:
     """Make quantity r free in place of column e; columns are contiguous, so that this is n + 1 vector operations."""
     inverse = 1.0 / M[e, r]
@@ -50,7 +49,7 @@ def _pivot(M: Any, r: int, e: int, f: Any) -> None:
     column[r] = 1.0
 
 
-@compiled
+@inner
 def _entering(M: Any, free: Any, i: int) -> Any:
     """The column that makes row i smaller fastest, and its direction; -1 if there is none."""
     n = free.size
@@ -68,7 +67,7 @@ def _entering(M: Any, free: Any, i: int) -> Any:
     return best, direction
 
 
-@compiled
+@inner
 def _first_two(M: Any, m: int, e: int, direction: float, i: int) -> Any:
     """The first row other than i that is crossed along a column, its step, and the step of the second."""
     column, values = M[e], M[len(M) - 1]
@@ -85,7 +84,7 @@ def _first_two(M: Any, m: int, e: int, direction: float, i: int) -> Any:
     return k1, t1, t2
 
 
-@compiled
+@inner
 def _beyond(M: Any, m: int, e: int, direction: float, t1: float, t2: float, out: Any, k: int) -> None:
     """A point on the present edge behind the step t1 and before t2."""
     n = len(M) - 1
@@ -94,12 +93,12 @@ def _beyond(M: Any, m: int, e: int, direction: float, t1: float, t2: float, out:
         out[k, c] = M[n, m + c] + direction * step * M[e, m + c]
 
 
-@compiled
+@inner
 def _strictly(t1: float, t2: float, noise: float) -> bool:
     return t2 - t1 > STRICT * t1 + noise and t1 < np.inf
 
 
-@compiled
+@inner
 def _settle(
     M: Any, free: Any, place: Any, i: int, state: Any, beyond: Any, centre: Any, work: Any, noise: float
 ) -> bool:
@@ -133,7 +132,7 @@ def _settle(
     return False
 
 
-@compiled
+@inner
 def by_box(H: Any, E: Any, free: Any, y: Any, i: int, low: Any, high: Any) -> bool:
     """Do the multipliers prove ``h_i > 0`` on the cell, what they leave over being met by bounds of x?"""
     n = low.size
@@ -157,7 +156,7 @@ def by_box(H: Any, E: Any, free: Any, y: Any, i: int, low: Any, high: Any) -> bo
     return bool(total > slip * (1 + 4 * small) + small * abs(total))
 
 
-@compiled
+@inner
 def _by_cone(B: Any, H: Any, E: Any, free: Any, y: Any, i: int) -> bool:
     """Are there exact multipliers near y, none negative, that prove row i not to be a facet, for unbounded cells too?
 
@@ -209,7 +208,7 @@ def _by_cone(B: Any, H: Any, E: Any, free: Any, y: Any, i: int) -> bool:
     return bool((exact and n > 1) or constant > (error + small * size) * (1 + 4 * small) + TINY)
 
 
-@compiled
+@inner
 def _prove_absent(M: Any, H: Any, E: Any, norms: Any, free: Any, i: int, low: Any, high: Any, bounded: bool) -> bool:
     """Whether the dictionary's multipliers, taken back to the scale of the rows, prove that row i is no facet."""
     n, m = free.size, norms.size
@@ -226,7 +225,7 @@ def _prove_absent(M: Any, H: Any, E: Any, norms: Any, free: Any, i: int, low: An
     return bool(_by_cone(B, H, E, free, y, i))
 
 
-@compiled
+@inner
 def _only_beyond(H: Any, E: Any, i: int, points: Any) -> bool:
     """Does the point of row i certainly violate row i, and certainly satisfy all others strictly?"""
     n = H.shape[1] - 1
@@ -244,7 +243,7 @@ def _only_beyond(H: Any, E: Any, i: int, points: Any) -> bool:
     return True
 
 
-@compiled
+@inner
 def _start(H: Any, x: Any, M: Any, norms: Any) -> bool:
     """The dictionary at the inner point x, rows scaled to unit length; False if x is not inside."""
     m, n = norms.size, x.size
@@ -266,7 +265,7 @@ def _start(H: Any, x: Any, M: Any, norms: Any) -> bool:
     return True
 
 
-@compiled
+@inner
 def _nearest(M: Any, free: Any, place: Any, state: Any, asked: Any, least: Any) -> int:
     """The open row whose least coefficient is largest: it is closest to being settled; -1 if all were asked."""
     m = asked.size
@@ -290,7 +289,7 @@ def _nearest(M: Any, free: Any, place: Any, state: Any, asked: Any, least: Any) 
     return best
 
 
-@compiled
+@inner
 def decide(
     H: Any, E: Any, x: Any, low: Any, high: Any, bounded: bool, noise: float, beyond: Any, state: Any, centre: Any
 ) -> None:
@@ -320,7 +319,7 @@ def decide(
             _pull(H, E, i, centre, beyond, state)
 
 
-@compiled
+@inner
 def _pull(H: Any, E: Any, i: int, centre: Any, beyond: Any, state: Any) -> None:
     """Keep where the segment from the centre crosses facet i, and a point behind; check the facet on the way."""
     n = centre.size - 1
@@ -337,7 +336,7 @@ def _pull(H: Any, E: Any, i: int, centre: Any, beyond: Any, state: Any) -> None:
         state[i] = OPEN
 
 
-@compiled
+@kernel
 def cells(H: Any, E: Any, kinds: Any, X: Any, low: Any, high: Any, bounded: bool, state: Any, beyond: Any) -> int:
     """Facets of many cells.
 

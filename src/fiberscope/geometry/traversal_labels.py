@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fiberscope.geometry.traversal_kernels import SKIP, WANTED, compiled
+from fiberscope.geometry.compiled import inner, kernel
+from fiberscope.geometry.traversal_kernels import SKIP, WANTED
 from fiberscope.numerics.floats import BoolArray, IntArray, SignArray
 
 Words = npt.NDArray[np.uint64]
@@ -82,7 +83,7 @@ def distinct(words: Words) -> IntArray:
 # --- kernels --------------------------------------------------------------------------------------------------------
 
 
-@compiled
+@inner
 def _slot(words: Any, table: Any, used: Any) -> Any:
     """Where the words are, or the empty slot where they would go."""
     size = used.size
@@ -106,7 +107,7 @@ def _slot(words: Any, table: Any, used: Any) -> Any:
     return slot
 
 
-@compiled
+@kernel
 def insert(labels: Any, table: Any, used: Any, fresh: Any) -> int:
     """Put labels ``(count, words)`` in; ``fresh`` tells which were new. Returns how many were."""
     count = 0
@@ -121,14 +122,14 @@ def insert(labels: Any, table: Any, used: Any, fresh: Any) -> int:
     return count
 
 
-@compiled
+@kernel
 def contains(labels: Any, table: Any, used: Any, found: Any) -> None:
     """Which labels ``(count, words)`` are in."""
     for r in range(len(labels)):
         found[r] = used[_slot(labels[r], table, used)]
 
 
-@compiled
+@kernel
 def known_neighbours(labels: Any, flips: Any, kinds: Any, table: Any, used: Any) -> None:
     """Turn WANTED rows into SKIP if the cell with that row flipped, ``label ^ flips[row]``, was seen."""
     words = np.empty(labels.shape[1], np.uint64)
