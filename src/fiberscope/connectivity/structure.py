@@ -122,9 +122,6 @@ def chain_structure(module: nn.Module, x: Tensor) -> Structure:
     if any(parametrize.is_parametrized(part) for part in module.modules()):
         raise InputError("module: expected plain weights, got parametrised ones; take effective_weights(module)")
     calls = _calls(module, x)
-    linear = [name for name, part in calls if isinstance(part, nn.Linear)]
-    if len(linear) < 2:
-        raise UnsupportedModelError("module: expected a multilayer perceptron with a hidden layer, found none")
     groups: list[Group] = []
     current: tuple[str, int] | None = None
     axes: list[Axis] = []
@@ -139,8 +136,10 @@ def chain_structure(module: nn.Module, x: Tensor) -> Structure:
                 groups.append(Group(producer, size, (*axes, Axis(f"{name}.weight", 1)), (name,)))
             current = (name, part.out_features)
             axes = [Axis(f"{name}.{key}", 0) for key, _ in part.named_parameters()]
-        elif current is not None:
-            axes += _moved_along(name, part, current[1])
+        else:
+            axes += _moved_along(name, part, None if current is None else current[1])
+    if not groups:
+        raise UnsupportedModelError("module: expected a multilayer perceptron with a hidden layer, found none")
     structure = Structure(tuple(groups))
     found = drift(structure, module, x)
     if not found <= DRIFT:
@@ -167,8 +166,8 @@ def _calls(module: nn.Module, x: Tensor) -> list[tuple[str, nn.Module]]:
     return calls
 
 
-def _moved_along(name: str, part: nn.Module, size: int) -> list[Axis]:
-    """The axes of a layer between two linear ones."""
+def _moved_along(name: str, part: nn.Module, size: int | None) -> list[Axis]:
+    """The axes of a layer that is not linear; none before the first linear layer, where ``size`` is None."""
     if isinstance(part, Gate):
         return [Axis(f"{name}.F", 0), Axis(f"{name}.F", 1)]
     tensors = {**dict(part.named_parameters()), **dict(part.named_buffers())}
