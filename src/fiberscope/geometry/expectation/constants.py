@@ -1,0 +1,109 @@
+"""The constants of Theorems 2 and 3 of the paper on data geometry, and what they are worth.
+
+- ``C_grad = sup_z sup_x E[ ||grad z(x)||^{2k} ]^{1/(2k)}``. The paper has the exponent ``1/k``: when the first
+  weights are divided by s, the density falls like ``1/s`` and such a bound like ``1/s^2``, so that it fails for small
+  weights.
+- ``C_bias``, the supremum of the bias densities.
+- ``C_M``, the norm of the projection onto the tangent space: 1, whatever the manifold.
+- ``C_{M,kappa}`` of a curve. A geodesic ball is an interval, of length 2 e at most, so that the paper's polynomial is
+  ``zeta (1 - 2 zeta)``, whose supremum is 1/8 at 1/4: the same for every curve. A curve has no curvature of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from fiberscope.geometry.curves.curve import Path
+from fiberscope.geometry.expectation.ensemble import Ensemble
+from fiberscope.geometry.expectation.manifolds import Manifold, tangent_sample
+from fiberscope.network.network import Seed
+from fiberscope.numerics.floats import FloatArray
+
+CURVE_CONSTANT = 1 / 8
+"""``C_{M,kappa}`` of a curve by the paper's proof: the maximum of ``zeta (1 - 2 zeta)``."""
+
+SHARP_CURVE_CONSTANT = 1 / 4
+"""The same by integrating ``P(distance > e)`` instead of Markov's inequality: ``int (1 - 2 zeta)`` from 0 to 1/2."""
+
+_POINTS = 8
+"""Points of the manifold at which moments of gradients are compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """Estimates for one ensemble on one manifold.
+
+    ``gradient`` is ``C_grad`` with its standard error, ``gradient_paper`` the same moment with the paper's exponent,
+    ``bias`` is ``C_bias``, ``manifold`` is ``C_M`` as measured, ``curvature`` is ``C_{M,kappa}`` or None where the
+    paper gives no way to compute it. ``projected`` is the mean length of the gradients projected onto the tangent
+    space, ``full`` that of the whole gradients: their quotient is what a manifold really does to gradients, on average.
+    """
+
+    gradient: float
+    gradient_error: float
+    gradient_paper: float
+    bias: float
+    manifold: float
+    curvature: float | None
+    projected: float
+    full: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+def theory_constants(
+    ensemble: Ensemble, manifold: Manifold, k: int = 1, *, samples: int = 2000, seed: Seed = 0
+) -> Constants:
+    """Estimate the constants; neurons of one layer are exchangeable, so that their moments are averaged.
+
+    >>> from fiberscope.geometry.domains import Box
+    >>> found = theory_constants(Ensemble.of((2, 50, 1)), Box.cube(2))
+    >>> abs(found.gradient - 2**0.5) < 0.01, found.manifold, found.bias.__round__(3)
+    (True, 1.0, 0.399)
+    """
+    rng = np.random.default_rng(seed)
+    best = (0.0, 0.0)
+    lengths, shadows, norms = [], [], []
+    for _ in range(_POINTS):
+        at = tangent_sample(manifold, rng, 1)
+        norms.append(float(np.linalg.norm(at.frames[0], 2)))
+        for gradients in gradients_at(ensemble, at.points[0], rng, samples):
+            length = np.linalg.norm(gradients, axis=1)  # (samples, neurons)
+            moment = (length ** (2 * k)).mean(axis=1)
+            mean, error = float(moment.mean()), float(moment.std(ddof=1)) / sqrt(samples)
+            best = max(best, (mean, error))
+            lengths.append(float(length.mean()))
+            shadows.append(float(np.linalg.norm(at.frames[0] @ gradients, axis=1).mean()))
+    moment, error = best
+    root = moment ** (1 / (2 * k))
+    slack = root * error / (2 * k * moment) if moment > 0 else 0.0
+    return Constants(
+        root,
+        slack,
+        moment ** (1 / k),
+        max([law.peak for law in ensemble.biases[:-1]], default=0.0),
+        max(norms),
+        CURVE_CONSTANT if isinstance(manifold, Path) else None,
+        float(np.mean(shadows)) if shadows else 0.0,
+        float(np.mean(lengths)) if lengths else 0.0,
+    )
+
+
+def gradients_at(ensemble: Ensemble, x: FloatArray, rng: np.random.Generator, count: int) -> list[FloatArray]:
+    """Gradients of all neurons of random networks at a point, ``(count, n, width)`` per hidden layer."""
+    a = np.broadcast_to(x, (count, 1, len(x)))
+    G = np.broadcast_to(np.eye(len(x)), (count, len(x), len(x)))
+    found = []
+    for W, b in ensemble.batch(rng, count)[:-1]:
+        back = W.transpose(0, 2, 1)
+        z = a @ back + b[:, None, :]
+        slopes = G @ back
+        found.append(slopes)
+        a, G = np.maximum(z, 0.0), slopes * (z > 0)
+    return found
