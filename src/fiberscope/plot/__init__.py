@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 _NAMES = {
+    "barrier": "barriers",
     "dependency_graph": "fold_sets",
     "fiber": "fibers",
     "fiber_movie": "fibers",
