@@ -4,12 +4,12 @@ A zero is known by its coefficients and its number, and enclosed by Arb balls of
 tell, that two zeros are the same, is decided by algebra.
 
 *Circle.* Two lines that are not parallel meet in one rational point; two zeros are the same number only if it lies on
-the circle. A zero is a rational multiple of pi only where ``(cos, sin)`` are exactly known, or is not asked for; a float
-other than 0 is never a zero, because cosine and sine of an algebraic number are transcendental.
+the circle. At the multiples of pi / 2 that may end an arc the coordinates are known; any other float but 0 is never a
+zero, because cosine and sine of an algebraic number are transcendental.
 
-*Tractrix.* If two different lines meet the curve at ``t``, then ``sech t`` and ``t - tanh t`` are rational. So ``exp t``
-and therefore ``t`` would be algebraic, which by the theorem of Lindemann and Weierstrass happens at ``t = 0`` only. For
-the same reason no other float is a zero, and a line touches the curve at no other point than the cusp.
+*Tractrix.* If two different lines meet the curve at ``t``, then ``sech t`` and ``t - tanh t`` are rational. So
+``exp t`` and therefore ``t`` would be algebraic, which by the theorem of Lindemann and Weierstrass happens at ``t = 0``
+only. For the same reason no other float is a zero, and a line touches the curve at no other point than the cusp.
 """
 
 from __future__ import annotations
@@ -137,6 +137,7 @@ class CircleForm(Form):
         if x * x + y * y != w * w:
             return False
         meeting = Angle(x, y, w)
+        assert isinstance(other.form, CircleForm)
         return other.form.is_at(other.index, meeting.overlaps)
 
     def is_at(self, index: int, near: Callable[[Any], bool]) -> bool:
@@ -191,7 +192,7 @@ class TractrixForm(Form):
 
     def _isolate(self) -> list[tuple[Callable[[], Any], Callable[[], Any], int] | None]:
         """Brackets of the simple zeros with the sign before each, in order; None stands for the zero at 0."""
-        A, B, C = self.row
+        _, B, C = self.row
         ends = [float(np.nextafter(e, d)) for e, d in zip(self.interval, (-np.inf, np.inf), strict=True)]
         points: list[tuple[Callable[[], Any], int]] = [_fixed(ends[0]), *self._inner(ends), _fixed(ends[1])]
         signs = [sign(B + C) if kind == 0 else self._sign(point) for point, kind in points]
@@ -265,7 +266,8 @@ class TractrixForm(Form):
         a, b, c = other.form.row
         if A * b == B * a and A * c == C * a and B * c == C * b:
             return True
-        at_cusp = other.form._brackets[other.index] is None  # type: ignore[attr-defined]  # all forms are of one kind
+        assert isinstance(other.form, TractrixForm)
+        at_cusp = other.form._brackets[other.index] is None
         return bool(at_cusp and B + C == 0)
 
 

@@ -143,12 +143,12 @@ class Segment(Polyline):
     @property
     def a(self) -> FloatArray:
         """The start."""
-        return self.points[0]
+        return np.asarray(self.points[0])
 
     @property
     def b(self) -> FloatArray:
         """The end."""
-        return self.points[1]
+        return np.asarray(self.points[1])
 
     def __repr__(self) -> str:
         return f"Segment(length {self.length:g} in R^{self.ambient})"
@@ -221,7 +221,8 @@ class Planar(Path):
         if ambient < 2:
             raise InputError(f"ambient: expected at least 2, got {ambient}")
         q, r = np.linalg.qr(np.random.default_rng(seed).normal(size=(ambient, 2)))
-        return cls(plane=(q * np.sign(np.diag(r))).T, **settings)
+        curve: Any = cls
+        return curve(plane=(q * np.sign(np.diag(r))).T, **settings)
 
 
 class Circle(Planar):

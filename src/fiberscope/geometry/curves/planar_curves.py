@@ -8,7 +8,7 @@ breakpoint is kept as an enclosure that holds one zero of one neuron; deeper lay
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, cmp_to_key
 from typing import Any
@@ -162,7 +162,7 @@ class _Follower:
         n, m = sizes.tolist()
         self.by_float += forms.value.shape[0] * forms.value.shape[2] - m
         self.by_exact += m
-        known = _Found(integers[0][:n], integers[1][:n], *(x[:n] for x in floats), [None] * n)
+        known = _Found(integers[0][:n], integers[1][:n], floats[0][:n], floats[1][:n], floats[2][:n], _nothing(n))
         return self._decided(known, integers[2][:m], integers[3][:m])
 
     def _xy(self, points: IntArray) -> FloatArray:
@@ -185,9 +185,10 @@ class _Follower:
         if rows:
             boxes = np.array([_enclosure(zero) for *_, zero in rows])
             p, j = (np.array([r[k] for r in rows], dtype=np.int64) for k in (0, 1))
-            more = _Found(p, j, *boxes.T, [zero for *_, zero in rows])
+            more = _Found(p, j, boxes[:, 0], boxes[:, 1], boxes[:, 2], [zero for *_, zero in rows])
             parts = [np.concatenate([getattr(x, name) for x in (known, more)]) for name in _FIELDS]
-            known = _Found(*parts, [*known.number, *more.number])
+            numbers = [*known.number, *more.number]
+            known = _Found(parts[0], parts[1], parts[2], parts[3], parts[4], numbers)
         at = np.array(touched, dtype=np.int64).reshape(-1, 2)
         return known, (at[:, 0], at[:, 1])
 
@@ -200,7 +201,7 @@ class _Follower:
         for start, stop in _runs(near):
             self.by_exact += stop - start
             numbers = [self._exact_zero(found, i) for i in range(start, stop)]
-            turn = sorted(range(stop - start), key=cmp_to_key(lambda a, b, x=numbers: compare(x[a], x[b])))
+            turn = sorted(range(stop - start), key=cmp_to_key(_by(numbers)))
             part = found.rows(np.array(turn) + start)
             for k, i in enumerate(range(start, stop)):
                 for name in _FIELDS:
@@ -248,7 +249,7 @@ class _Follower:
         total = (value * weights).sum(axis=1)
         bound = ((error + gamma(24) * np.abs(value)) * size[:, :, None]).sum(axis=1) * INFLATE + 8 * TINY
         zero = (~value.any(axis=1)) & (~error.any(axis=1))
-        signs = np.sign(total).astype(np.int8)
+        signs: SignArray = np.sign(total).astype(np.int8)
         open_signs = (~(np.abs(total) > bound) | ~(a < b)[:, None]) & ~zero & ~skip
         signs[:, skip] = 1
         signs[zero & ~skip] = 0
@@ -322,8 +323,7 @@ class _Follower:
             for cut in reversed(self.cuts):
                 parts.append(cut.signs[own])
                 own = cut.parent[own]
-            joined = np.concatenate(parts[::-1], axis=1) if parts else np.zeros((len(pieces), 0), dtype=np.int8)
-            return joined
+            return np.concatenate(parts[::-1], axis=1) if parts else np.zeros((len(pieces), 0), dtype=np.int8)
 
         return Breaks(
             self.t[mine], self.lo[mine], self.hi[mine], chosen(makers, mine), signs, self.by_float, self.by_exact
@@ -344,6 +344,14 @@ def _differences(value: Bounded, pairs: IntArray) -> Bounded:
 def _firsts(piece: IntArray, rank: IntArray) -> IntArray:
     """Where each new rank begins."""
     return np.flatnonzero(np.diff(rank, prepend=-1))
+
+
+def _by(numbers: Sequence[Number]) -> Callable[[int, int], int]:
+    return lambda a, b: compare(numbers[a], numbers[b])
+
+
+def _nothing(count: int) -> list[Number | None]:
+    return [None] * count
 
 
 def _runs(near: Any) -> list[tuple[int, int]]:

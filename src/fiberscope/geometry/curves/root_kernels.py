@@ -43,7 +43,7 @@ def _slope(model: int, t: float, A: float, B: float) -> float:
 
 
 @inner
-def _value(model: int, t: float, A: float, B: float, C: float) -> float:
+def _value(model: int, t: float, A: float, B: float, C: float) -> Any:
     return A * _x(model, t) + B * _y(model, t) + C
 
 
@@ -124,7 +124,7 @@ def zeros_inside(
     reach = 1.0 if model == CIRCLE else 1.0 + max(abs(left_lo), abs(right_hi))
     sA, sB = abs(A) + eA, abs(B) + eB
     E = (eA * reach + eB + eC + _WORK * (sA * reach + sB + abs(C))) * INFLATE + 8 * TINY
-    if not E < math.inf:
+    if not math.isfinite(E):
         return OPEN
     if abs(C) > (sA * reach + sB + E) * INFLATE:
         return 0

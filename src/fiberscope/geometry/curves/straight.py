@@ -95,7 +95,7 @@ class _Stage:
         rank = np.arange(len(edge)) - found.point_ptr[edge]
         lists = (found.ptr, found.rank, every, every, every[1:], found.label)
         kernels.cross_signs(result, A, B, count, rank, edge, *lists)
-        return result if isinstance(self.node, PiecewiseLinear) else pool_signs(self.node, result)
+        return pool_signs(self.node, result) if isinstance(self.node, MaxPool) else np.asarray(result)
 
     def piece_signs(self, pieces: IntArray) -> SignArray:
         """Signs of the switch on some of the new pieces, ``(pieces, num_signs)``."""
@@ -104,7 +104,7 @@ class _Stage:
         a, b = self.after[self.new_ends[pieces, 0]], self.after[self.new_ends[pieces, 1]]
         if isinstance(self.node, MaxPool):
             return winner_signs(self.node, np.minimum(a, b) < 0)
-        return np.where(a != 0, a, b)[:, : self.node.num_signs]
+        return np.asarray(np.where(a != 0, a, b)[:, : self.node.num_signs])
 
 
 class _Cutter(Arranger):
