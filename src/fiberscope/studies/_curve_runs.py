@@ -1,0 +1,198 @@
+"""What the studies of regions on curves have in common: networks that learn ``a sin(nu t)``, counted every epoch.
+
+One task trains a block of runs together; run ``i`` has its own data, its own plane and its own initialisation. After
+every recorded epoch the regions along the curve are counted with certificates, and the distance along the curve to
+the nearest breakpoint is averaged over equally spaced parameters, as the paper samples them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fiberscope.errors import InputError
+from fiberscope.geometry.curves.along import regions_along
+from fiberscope.geometry.curves.curve import Circle, Planar, Tractrix
+from fiberscope.network.network import Network
+from fiberscope.numerics.floats import FloatArray
+from fiberscope.studies._verdicts import mean_and_error
+from fiberscope.studies.lab.study import Finding, Task
+from fiberscope.studies.lab.table import Table
+from fiberscope.training.datasets.dataset import Dataset
+from fiberscope.training.datasets.loading import load_dataset
+from fiberscope.training.datasets.synthetic import random_plane
+from fiberscope.training.many import train_many
+
+CURVES: dict[str, type[Planar]] = {"circle": Circle, "tractrix": Tractrix}
+BLOCK = 10
+"""Runs per task; they are trained together."""
+
+BATCH = 32
+"""The paper does not say how large its batches are here; in its experiment with images they have 32."""
+
+SAMPLES = 1000
+"""Parameters at which the distance is averaged."""
+
+
+INITS = ("torch", "he")
+"""The default of the library that the paper used, and He-normal weights and biases, as in our other studies."""
+
+
+def blocks(runs: int) -> list[dict[str, int]]:
+    """The runs in blocks of equal size."""
+    return [{"first": first, "count": min(BLOCK, runs - first)} for first in range(0, runs, BLOCK)]
+
+
+def checked(sizes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Sizes of a plan whose counts are positive integers."""
+    for name in ("runs", "epochs", "every"):
+        if not isinstance(sizes[name], int) or sizes[name] < 1:
+            raise InputError(f"option {name}: expected a positive integer, got {sizes[name]!r}")
+    if not isinstance(sizes["init"], list | tuple) or not set(sizes["init"]) <= set(INITS):
+        raise InputError(f"option init: expected some of {', '.join(INITS)}, got {sizes['init']!r}")
+    return sizes
+
+
+def follow(task: Task) -> list[dict[str, Any]]:
+    """One row per run and recorded epoch: regions, pieces, distances and the test error."""
+    name, hidden, count, epochs = (task.settings[key] for key in ("curve", "hidden", "count", "epochs"))
+    dimension = task.settings.get("dimension", 2)
+    seeds = [task.seed + index for index in range(count)]
+    data = [load_dataset(name, seed=seed, plane_seed=seed, dimension=dimension) for seed in seeds]
+    moments = sorted({0, epochs, *range(0, epochs + 1, task.settings["every"])})
+    runs = train_many(
+        (dimension, *hidden, 1),
+        [(one.inputs, one.targets) for one in data],
+        seeds=seeds,
+        epochs=epochs,
+        lr=0.01,
+        batch_size=BATCH,
+        init=task.settings["init"],
+        checkpoints=moments,
+    )
+    rows = []
+    for index in runs.finished:
+        curve = CURVES[name](plane=random_plane(dimension, seeds[index]).T)
+        for epoch in moments:
+            net = runs.checkpoints[epoch][index]
+            if net is None:
+                continue
+            rows.append(
+                {
+                    "curve": name,
+                    "hidden": "-".join(map(str, hidden)),
+                    "inputs": dimension,
+                    "neurons": sum(hidden),
+                    "init": task.settings["init"],
+                    "run": task.settings["first"] + index,
+                    "epoch": epoch,
+                    **measure(net, curve, data[index]),
+                }
+            )
+    return rows
+
+
+def measure(net: Network, curve: Planar, data: Dataset) -> dict[str, Any]:
+    """What is asked of a network at one moment."""
+    found = regions_along(net, curve)
+    low, high = curve.interval
+    at = found.distance(low + (np.arange(SAMPLES) + 0.5) * (high - low) / SAMPLES)
+    distance = float(at.mean()) if found.num_regions > 1 else None
+    gradients = np.abs(tangent_gradients(net, curve))
+    return {
+        "regions": found.num_regions,
+        "pieces": found.num_pieces,
+        "per_neuron": found.num_regions / net.num_hidden,
+        "certified": found.certified,
+        "distance": distance,
+        "share": None if distance is None else distance / curve.length,
+        "projected": float(gradients[:, 0].mean()),
+        "gradient": float(gradients[:, 1].mean()),
+        "test_error": None if data.test_inputs is None else _error(net, data.test_inputs, data.test_targets),
+    }
+
+
+def tangent_gradients(net: Network, curve: Planar, samples: int = 200) -> FloatArray:
+    """Over points of the curve and neurons: the derivative along the unit tangent, and the norm of the gradient.
+
+    The points are equally spaced in the parameter. Neurons with no gradient at a point count as zero.
+    """
+    low, high = curve.interval
+    t = low + (np.arange(samples) + 0.5) * (high - low) / samples
+    X, velocity = curve(t), curve.derivative(t)
+    tangent = velocity / np.linalg.norm(velocity, axis=1, keepdims=True)
+    rows: list[FloatArray] = []
+    values = X
+    slopes = np.broadcast_to(np.eye(net.in_size), (samples, net.in_size, net.in_size))
+    for weight, bias in zip(net.weights[:-1], net.biases[:-1], strict=True):
+        z, slopes = values @ weight.T + bias, np.matmul(weight, slopes)
+        rows.append(np.stack([np.einsum("snd,sd->sn", slopes, tangent), np.linalg.norm(slopes, axis=2)], axis=-1))
+        values = np.maximum(z, 0.0)
+        slopes = slopes * (z > 0)[:, :, None]
+    return np.concatenate(rows, axis=1).reshape(-1, 2)
+
+
+def _error(net: Network, inputs: FloatArray, targets: Any) -> float:
+    return float(np.mean((net(inputs) - targets) ** 2))
+
+
+def summarise(*keys: str) -> Any:
+    """A function from the table of all rows to means and deviations over runs, by some columns."""
+
+    def means(table: Table) -> Table:
+        rows = []
+        for key, part in table.groups(*keys).items():
+            row: dict[str, Any] = {**dict(zip(keys, key, strict=True)), "runs": len(part)}
+            for name in ("regions", "pieces", "per_neuron", "distance", "share", "projected", "gradient", "test_error"):
+                values = [value for value in part.column(name) if value is not None]
+                row[name] = float(np.mean(values)) if values else None
+                if name in ("regions", "distance"):
+                    row[f"{name}_deviation"] = float(np.std(values, ddof=1)) if len(values) > 1 else None
+            rows.append({**row, "certified": all(part.column("certified"))})
+        return Table.of(rows)
+
+    return means
+
+
+# -- numbers for claims --------------------------------------------------------------------------------------------
+
+
+def by_init(check: Callable[[Table], Finding]) -> Callable[[Table], Finding]:
+    """A test for each initialisation on its own; where they do not agree the table does not decide."""
+
+    def both(table: Table) -> Finding:
+        found = {name: check(part) for (name,), part in table.groups("init").items()}
+        answers = {finding.holds for finding in found.values()}
+        text = ". ".join(f"Initialised by {name}: {finding.ours}" for name, finding in found.items())
+        return Finding(answers.pop() if len(answers) == 1 else None, text)
+
+    return both
+
+
+def late(table: Table) -> Table:
+    """The second half of the training."""
+    half = max(table.column("epoch")) / 2
+    index = table.columns.index("epoch")
+    return Table(table.columns, tuple(row for row in table.rows if row[index] >= half))
+
+
+def per_run(table: Table, column: str) -> list[float]:
+    """The mean of a column in every run."""
+    return [part.mean(column) for part in table.groups("run").values()]
+
+
+def compared(one: Sequence[float], two: Sequence[float]) -> tuple[bool | None, str]:
+    """Whether the first mean is larger, by more than two standard errors of the difference; and both in words."""
+    (a, da), (b, db) = mean_and_error(one), mean_and_error(two)
+    gap, error = a - b, float(np.hypot(da, db))
+    answer = None if abs(gap) <= 2 * error else gap > 0
+    return answer, f"{a:.3g} +- {da:.2g} against {b:.3g} +- {db:.2g}"
+
+
+def close_to_neurons(table: Table) -> Finding:
+    """Per curve, shape and dimension the mean count of every epoch is between half and twice the number of neurons."""
+    ratios = [part.mean("per_neuron") for part in table.groups("curve", "hidden", "inputs", "epoch").values()]
+    fits = all(0.5 <= ratio <= 2 for ratio in ratios)
+    return Finding(fits, f"mean regions per neuron between {min(ratios):.2f} and {max(ratios):.2f} over all epochs")

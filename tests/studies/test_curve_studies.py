@@ -1,0 +1,140 @@
+"""The studies of regions on curves: their rows against the slow way, their claims on tables made by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fiberscope.errors import InputError
+from fiberscope.geometry.curves.curve import Circle, Tractrix
+from fiberscope.network.network import Network
+from fiberscope.studies import ambient_dimension, architectures, circle_vs_tractrix
+from fiberscope.studies._curve_runs import SAMPLES, measure, tangent_gradients
+from fiberscope.studies.lab.study import Study
+from fiberscope.studies.lab.table import Table
+from fiberscope.training.datasets.loading import load_dataset
+
+STUDIES = {
+    module.STUDY.name: (module.STUDY, options)
+    for module, options in (
+        (circle_vs_tractrix, {}),
+        (ambient_dimension, {"dimensions": [3, 6]}),
+        (architectures, {"hidden": [[3, 3], [4, 5]]}),
+    )
+}
+SMALL = {"runs": 2, "epochs": 3, "every": 2, "init": ["torch"]}
+
+
+def rows_of(study: Study, options: dict[str, Any]) -> Table:
+    rows: list[Any] = []
+    for task in study.tasks("quick", options):
+        rows += study.run_task(task)
+    return Table.of(rows)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_rows_of_a_small_plan(name: str) -> None:
+    study, options = STUDIES[name]
+    table = rows_of(study, SMALL | options)
+    assert len(table) == 2 * 2 * 3 * (1 if name == "ambient-dimension" else len(options.get("hidden", [0])))
+    assert set(table.column("epoch")) == {0, 2, 3}
+    assert all(table.column("certified"))
+    assert all(pieces <= regions for pieces, regions in zip(*map(table.column, ("pieces", "regions")), strict=True))
+    assert all(0 <= a <= b for a, b in zip(*map(table.column, ("projected", "gradient")), strict=True))
+    assert {verdict.claim for verdict in study.judge(table)} == {claim.name for claim in study.claims}
+    assert len(study.summarise(table)) == len(table) / 2
+
+
+@pytest.mark.parametrize("curve", [Circle(), Tractrix()])
+def test_a_row_against_dense_sampling(curve: Any) -> None:
+    net = Network.random((2, 5, 6, 1), 3)
+    row = measure(net, curve, load_dataset("circle"))
+    low, high = curve.interval
+    t = np.linspace(low, high, 400_001)
+    changes = np.flatnonzero((np.diff(net.pattern(curve(t)).astype(int), axis=0) != 0).any(axis=1))
+    assert row["regions"] == len(changes) + 1
+    marks = curve.arc_length((t[changes] + t[changes + 1]) / 2)
+    here = curve.arc_length(low + (np.arange(SAMPLES) + 0.5) * (high - low) / SAMPLES)
+    gaps = np.abs(here[:, None] - marks)
+    if curve.closed:
+        gaps = np.minimum(gaps, curve.length - gaps)
+    assert row["distance"] == pytest.approx(gaps.min(axis=1).mean(), rel=1e-3)
+    assert row["share"] == pytest.approx(row["distance"] / curve.length)
+
+
+def test_gradients_along_tangents_are_differences() -> None:
+    net, curve, step = Network.random((2, 4, 3, 1), 1), Circle(), 1e-7
+    found = tangent_gradients(net, curve, samples=7).reshape(-1, 7, 2)
+    t = -np.pi + (np.arange(7) + 0.5) * 2 * np.pi / 7
+    before, after = (np.concatenate(net.preactivations(curve(t + s)), axis=1) for s in (-step, step))
+    slow = (after - before) / (2 * step)
+    np.testing.assert_allclose(tangent_gradients(net, curve, samples=7).reshape(7, 7, 2)[..., 0], slow, atol=1e-6)
+    assert (np.abs(found[..., 0]) <= found[..., 1] * (1 + 1e-12)).all()
+
+
+def by_hand(circle: float, tractrix: float, spread: float = 1.0) -> Table:
+    rows: list[dict[str, Any]] = []
+    for curve, count in (("circle", circle), ("tractrix", tractrix)):
+        for run in range(6):
+            for epoch in (0, 1, 2):
+                regions = count + spread * (run % 3 - 1)
+                rows.append({"init": "torch", "curve": curve, "hidden": "10-16", "inputs": 2, "neurons": 26})
+                rows[-1] |= {"run": run, "epoch": epoch, "regions": regions, "per_neuron": regions / 26}
+                rows[-1] |= {"share": 1 / regions, "distance": 6 / regions, "projected": count / 10, "gradient": 6.0}
+                rows[-1]["test_error"] = 0.01 * regions
+    return Table.of(rows)
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (by_hand(24, 34), [True, True, True, True, True, True, True]),
+        (by_hand(40, 20), [True, False, False, False, True, False, False]),
+        (by_hand(30, 30.1, spread=4), [True, None, None, None, False, None, True]),
+        (by_hand(80, 90), [False, True, True, True, False, True, True]),
+    ],
+)
+def test_claims_about_two_curves_on_tables_made_by_hand(table: Table, expected: list[bool | None]) -> None:
+    assert [verdict.holds for verdict in circle_vs_tractrix.STUDY.judge(table)] == expected
+
+
+def dimensions(slope: float, spread: float) -> Table:
+    rows: list[dict[str, Any]] = []
+    for inputs in (5, 15, 25):
+        for run in range(6):
+            for epoch in (0, 1):
+                regions = 30 + slope * inputs + spread * (run - 2.5)
+                rows.append({"init": "torch", "curve": "circle", "hidden": "10-16", "inputs": inputs, "run": run})
+                rows[-1] |= {"epoch": epoch, "regions": regions, "per_neuron": regions / 26, "distance": 1 / regions}
+    return Table.of(rows)
+
+
+@pytest.mark.parametrize(
+    ("table", "answer"), [(dimensions(0.0, 0.1), True), (dimensions(1.0, 0.1), False), (dimensions(0.1, 9.0), None)]
+)
+def test_whether_a_count_depends_on_the_dimension(table: Table, answer: bool | None) -> None:
+    found = {verdict.claim: verdict.holds for verdict in ambient_dimension.STUDY.judge(table)}
+    assert found["constant-count"] is answer
+
+
+def test_proportional_architectures() -> None:
+    rows = [row | {"hidden": "5-8", "per_neuron": 3 * row["per_neuron"]} for row in by_hand(24, 34).dicts()]
+    unlike = Table.of([*by_hand(24, 34).dicts(), *rows])
+    answers = [architectures.STUDY.judge(table)[0].holds for table in (by_hand(24, 34), unlike)]
+    assert answers == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("study", "options", "message"),
+    [
+        (circle_vs_tractrix.STUDY, {"runs": 0}, "positive integer"),
+        (circle_vs_tractrix.STUDY, {"init": ["zero"]}, "torch, he"),
+        (ambient_dimension.STUDY, {"dimensions": [1]}, "above 1"),
+        (architectures.STUDY, {"hidden": [5, 8]}, "lists of hidden widths"),
+    ],
+)
+def test_bad_options_are_refused(study: Study, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        study.tasks("quick", options)
