@@ -103,6 +103,7 @@ _NAMES = {
     "break_symmetry": "neurons.asymmetry",
     "coherence": "neurons.coherence",
     "neuron_classes": "neurons.classes",
+    "relaxed_cost": "neurons.relaxed",
     # modules
     "effective_weights": "modules.parametrisations",
     "record_activations": "modules.recording",

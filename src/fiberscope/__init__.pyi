@@ -88,6 +88,7 @@ from .neurons.asymmetry import break_symmetry as break_symmetry
 from .neurons.classes import NeuronClasses as NeuronClasses
 from .neurons.classes import neuron_classes as neuron_classes
 from .neurons.coherence import coherence as coherence
+from .neurons.relaxed import relaxed_cost as relaxed_cost
 from .numerics.signs import CertifiedSigns as CertifiedSigns
 from .studies.lab.runner import list_studies as list_studies
 from .studies.lab.runner import reproduce as reproduce

@@ -12,8 +12,8 @@ from fiberscope.errors import InputError
 from fiberscope.neurons.forms import Grams
 from fiberscope.neurons.projected import ProjectedLayer
 from fiberscope.numerics.arrays import frozen, real_array
+from fiberscope.numerics.cutoffs import ORTHONORMAL
 from fiberscope.numerics.floats import FloatArray
-from fiberscope.numerics.images import ORTHONORMAL
 
 
 def coherence(basis: Any) -> float:

@@ -20,7 +20,7 @@ from scipy.linalg.blas import dtrmm
 from scipy.linalg.lapack import dpotrf, dtrtri
 
 from fiberscope.numerics.floats import BoolArray, FloatArray
-from fiberscope.numerics.images import CONDITION, Image, image_of
+from fiberscope.numerics.images import GRAM_CONDITION, Image, image_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +70,15 @@ class Metric:
         if self.inverse is None:
             return np.zeros((len(vectors), 0))
         return np.asarray(dtrmm(1.0, self.inverse, vectors.T, lower=1, overwrite_b=minus is not None)).T
+
+    def solved(self, transformed: FloatArray, vectors: FloatArray, basis: FloatArray) -> FloatArray:
+        """``(n, k)``: ``S^+ x``, from ``T x`` and ``x`` themselves."""
+        if self.image is not None:
+            return np.asarray(transformed / self.image.values @ self.image.left.T)
+        if self.inverse is None:
+            return vectors
+        back = transformed @ self.inverse
+        return np.asarray(back if self.zeros is None else vectors + back @ basis[self.zeros])
 
     def realisable(self, vectors: FloatArray, sizes: FloatArray | float) -> BoolArray:
         """Which vectors lie in the image of ``S``; ``sizes`` as in
@@ -157,6 +166,6 @@ def _inverse_factor(matrix: FloatArray, largest: float = 1.0) -> tuple[FloatArra
     if failed:
         return None, 0.0
     bound = 1.0 / float((inverse * inverse).sum())
-    if not bound > CONDITION * largest:
+    if not bound > GRAM_CONDITION * largest:
         return None, 0.0
     return inverse, float(np.sqrt(bound))

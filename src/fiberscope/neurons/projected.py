@@ -29,6 +29,9 @@ class ProjectedLayer:
     realised: bool = True
     """Whether the coefficients come from weights of these very neurons, so that no cost on the diagonal is infinite."""
 
+    ridges: FloatArray | None = field(default=None, repr=False)
+    """``(k,)``: a diagonal that is added to all Gram matrices, for relaxed costs."""
+
     @classmethod
     def of(cls, F: FloatArray, D: FloatArray, W: FloatArray, basis: FloatArray) -> ProjectedLayer:
         """Project onto a basis with orthonormal columns."""
@@ -52,7 +55,7 @@ class ProjectedLayer:
     @property
     def grams(self) -> Grams:
         """The family ``S_i``."""
-        return Grams(self.basis, self.scales)
+        return Grams(self.basis, self.scales, self.ridges)
 
     def displacement(self, reindexing: np.ndarray) -> FloatArray:
         """``delta_in = F (P_t - I) U`` of equation (13), with ``(P_t x)_a = x_t(a)``."""

@@ -24,7 +24,7 @@ from fiberscope.neurons.projected import ProjectedLayer
 from fiberscope.neurons.swaps import CostMatrix, own_costs, permutation_cost
 from fiberscope.numerics.arrays import frozen
 from fiberscope.numerics.floats import FloatArray
-from fiberscope.numerics.images import CONDITION, image_of
+from fiberscope.numerics.images import GRAM_CONDITION, image_of
 
 Progress = Callable[[int, int], None]
 """Called as ``progress(neurons done, neurons)``; may raise ``KeyboardInterrupt`` to stop."""
@@ -177,7 +177,7 @@ def _changes(
     # x = r - delta seen from u_b and u_a, then Woodbury for the change of rank two.
     p_b, p_a = h_b - phi * (g_b - g_ab), h_a - phi * (g_ab - g_a)
     ratio = (1 + e * g_b) * (1 - e * g_a) + (e * g_ab) ** 2  # det S' / det S
-    safe = ratio > np.sqrt(CONDITION) * (1 + np.abs(e) * np.maximum(g_a, g_b))
+    safe = ratio > np.sqrt(GRAM_CONDITION) * (1 + np.abs(e) * np.maximum(g_a, g_b))
     form = p_b**2 * (1 - e * g_a) + 2 * p_b * p_a * e * g_ab - p_a**2 * (1 + e * g_b)
     change -= np.divide(e * form, ratio, out=np.zeros_like(form), where=safe)
     return moved, change, np.flatnonzero(~safe)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, TooLargeError
 from fiberscope.numerics.arrays import frozen, real_array
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.numerics.rank import rank_cutoff
@@ -127,6 +127,27 @@ def moments(inputs: Any, width: int, *, name: str = "layer", bias: bool = False,
         raise InputError(f"{name}: expected at least one input, got none; was the layer run on the data?")
     found = Moments(frozen(total / count), count, lowest >= 0)
     return found.with_constant(mean / count) if bias else found
+
+
+def collect(
+    inputs: Any, width: int, *, name: str = "layer", rows: Rows | None = None, limit: int = 1 << 30
+) -> FloatArray:
+    """All inputs as one ``(points, width)`` array, refused above ``limit`` bytes.
+
+    >>> collect([[1.0, 2.0], [3.0, 4.0]], 2).shape
+    (2, 2)
+    """
+    if inputs is None or hasattr(inputs, "second_moment"):
+        raise InputError(f"{name}: expected the recorded inputs themselves, got {type(inputs).__name__}")
+    parts, size = [], 0
+    for block in _blocks(inputs, name, 1 if rows is None else PATCH_FACTOR):
+        parts.append(_rows(block, width, name) if rows is None else rows(block))
+        size += parts[-1].nbytes
+        if size > limit:
+            raise TooLargeError(f"{name}: the inputs need more than {limit / 2**30:.1f} GiB; take fewer")
+    if size == 0:
+        raise InputError(f"{name}: expected at least one input, got none; was the layer run on the data?")
+    return np.concatenate(parts)
 
 
 def _given(inputs: Any, width: int, name: str, bias: bool) -> Moments:

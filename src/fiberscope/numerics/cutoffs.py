@@ -41,3 +41,9 @@ ORTHONORMAL = 1e-6
 PROJECTION = 1e-9
 """Projections onto polyhedra, relative to the size of the numbers: rows this close to a point are taken to hold there;
 which regions lie around it is certified by signs."""
+
+GRADIENT = 1e-7
+"""Minimisation of many problems: one is called finished where its gradient is this small beside max(1, its value)."""
+
+CURVATURE = 1e-12
+"""Quasi-Newton steps: pairs whose cosine is smaller tell nothing about the curvature and are left out."""

@@ -10,13 +10,10 @@ import scipy.linalg
 from fiberscope.numerics.floats import BoolArray, FloatArray
 from fiberscope.numerics.rank import rank_cutoff
 
-CONDITION = 1e-7
+GRAM_CONDITION = 1e-7
 """A Gram matrix with ``1 / trace(S^-1)`` above this part of its largest possible eigenvalue has full rank beyond doubt:
 rounding moves its eigenvalues by about ``1e-13``. Forms in its inverse are then right to about eight digits. Below,
 singular values of the factor are used, which do not lose half of the digits to squaring."""
-
-ORTHONORMAL = 1e-8
-"""Largest entry of ``U^T U - I`` for columns that are called orthonormal; wide enough for a basis of float32 data."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
