@@ -34,5 +34,5 @@ def test_accuracy_and_held_out_data() -> None:
         barrier(result(1), test=True)
     with pytest.raises(InputError, match="quantity"):
         barrier(result(1), quantity="error")
-    with pytest.raises(InputError, match="results of fs.barrier"):
+    with pytest.raises(InputError, match="expected results of"):
         barrier({"x": 3})  # type: ignore[dict-item]
