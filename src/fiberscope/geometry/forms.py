@@ -105,7 +105,7 @@ def _affine(node: Affine, value: Bounded, arithmetic: BoundedArithmetic) -> Boun
 
 def _scaled(value: Bounded, slopes: FloatArray) -> Bounded:
     result = slopes * value.value
-    plain = (slopes == 1) | (slopes == 0)
+    plain = (slopes == 1) | (slopes == 0) | ((value.value == 0) & (value.error == 0))
     error = np.where(plain, slopes * value.error, round_up(np.abs(slopes) * value.error + gamma(1) * np.abs(result), 3))
     return Bounded(result, error)
 
@@ -164,7 +164,10 @@ def _switch(
         a, b = (np.stack([winners(node, row) for row in signs]) for signs in (one, two))
         after, other, kept = _taken(slope, a), _taken(slope, b), _taken(change, b)
         value = other.value - after.value
-        error = np.where(a == b, 0.0, round_up(other.error + after.error + gamma(1) * np.abs(value), 3))
+        # nothing is rounded between equal inputs, nor where one of two exact slopes is zero, as behind dead neurons
+        sure = (other.error == 0) & (after.error == 0) & ((other.value == 0) | (after.value == 0))
+        rough = round_up(other.error + after.error + gamma(1) * np.abs(value), 3)
+        error = np.where((a == b) | sure, 0.0, rough)
         own = Bounded(value, error)
     total = kept.value + own.value
     error = round_up(kept.error + own.error + gamma(1) * np.abs(total), 3)

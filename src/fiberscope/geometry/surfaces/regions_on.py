@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from fiberscope.errors import InputError
 from fiberscope.geometry.engines import Progress
-from fiberscope.geometry.surfaces.engine import SurfaceEngine
+from fiberscope.geometry.surfaces.cut import cut_surface
 from fiberscope.geometry.surfaces.result import SurfaceRegions
 from fiberscope.geometry.surfaces.shapes import Mesh, Sphere, Surface, Torus
 from fiberscope.network.network import Network
-from fiberscope.numerics.floats import FloatArray
-from fiberscope.numerics.rank import rank_cutoff
 
 
 def regions_on(
@@ -39,6 +35,7 @@ def regions_on(
     --------
     Three planes through the centre cut a sphere into eight parts:
 
+    >>> import numpy as np
     >>> net = Network([np.eye(3), np.ones((1, 3))], [np.zeros(3), np.zeros(1)])
     >>> found = regions_on(net, Sphere(resolution=1))
     >>> found.num_regions, found.complete
@@ -52,22 +49,4 @@ def regions_on(
         raise InputError(f"surface: expected one in R^{net.in_size} for this network, got R^{surface.ambient}")
     if limit is not None and limit < 1:
         raise InputError(f"limit: expected a positive number of pieces, got {limit}")
-    origin, basis = _span(surface.mesh.vertices)
-    engine = SurfaceEngine(net, surface.mesh, (surface.mesh.vertices - origin) @ basis.T)
-    mesh, reached = engine.run(engine.start(), progress, limit)
-    assert mesh.root is not None
-    return SurfaceRegions(net, surface, engine.cells(mesh, reached), mesh.root, origin, basis)
-
-
-def _span(points: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """An origin and an orthonormal basis of the affine span: positions in a large space take few coordinates.
-
-    Positions serve for sizes and pictures; no decision depends on them.
-    """
-    count, n = points.shape
-    if n <= 3:
-        return np.zeros(n), np.eye(n)
-    origin = points.mean(axis=0)
-    values, rows = np.linalg.svd(points - origin, full_matrices=False)[1:]
-    rank = int((values > rank_cutoff((count, n), float(values[0]), np.dtype(np.float64))).sum())
-    return origin, np.asarray(rows[: max(rank, 2)])
+    return cut_surface(net, surface, progress, limit)
