@@ -86,7 +86,8 @@ class Matching:
         """A new model with the function of ``b`` and its neurons in the order of ``a``.
 
         A symmetry-broken module becomes one with plain, effective weights: its fixed parts cannot move. So compare it
-        with ``effective_weights(a)``.
+        with ``effective_weights(a)``. Gates (the scheme ``sigma``) move their fixed matrix, which ``a`` then no longer
+        shares: there is no segment between the two, and ``interpolate`` says so.
         """
         if isinstance(b, Network):
             return _to_network(self.structure.apply(b.to_torch(), self.permutations), b)
