@@ -10,6 +10,7 @@ from fiberscope.network.network import Network
 from fiberscope.symmetry.canonical import canonical, normalised
 from fiberscope.symmetry.domain_roles import domain_roles
 from fiberscope.symmetry.equivalence.ladder import equivalent
+from fiberscope.symmetry.fiber.hidden import flip, translate
 from fiberscope.symmetry.group import Symmetry
 from fiberscope.symmetry.matching import same_up_to_symmetry
 from fiberscope.symmetry.simplify import simplify
@@ -101,6 +102,25 @@ def different_case() -> Case:
     )
 
 
+def bottleneck_case(widths: tuple[int, ...], quick: bool) -> Case:
+    """A hidden hyperplane moved, others reflected: the theorem, against one comparison of the two at 10^5 inputs."""
+    rng = np.random.default_rng(0)
+    rows = -rng.uniform(0.5, 2.0, (widths[2], widths[1] + 1))
+    rows[:, 0] *= -1.0
+    weights = [rng.normal(size=(widths[1], widths[0])), rows[:, :-1], rng.normal(size=(widths[3], widths[2]))]
+    net = Network(weights, [rng.normal(size=widths[1]), rows[:, -1], rng.normal(size=widths[3])])
+    flipped = range(1, widths[1], 2) if widths[2] == 1 else ()
+    other = Network(*translate(*flip(net.weights, net.biases, 0, 0, tuple(flipped)), 0, 0, 0.5))
+    X = rng.normal(size=(100_000, widths[0]))
+    return Case(
+        method="proof of equality by the bottleneck theorem, against 10^5 inputs, which prove nothing",
+        network=f"{net.architecture}, hidden hyperplane moved",
+        ours=lambda: bool(equivalent(net, other).equal),
+        reference=lambda: bool(np.allclose(net(X), other(X))),
+        quick=quick,
+    )
+
+
 def simplify_case() -> Case:
     rng = np.random.default_rng(0)
     net = Network.random((4, 24, 24, 2), rng)
@@ -124,5 +144,7 @@ def cases() -> list[Case]:
         canonical_case((784, 2048, 2048, 10), quick=False),
         matching_case((16, 96, 96, 10), quick=True),
         matching_case((784, 512, 512, 10), quick=False),
+        bottleneck_case((12, 8, 1, 2), quick=True),
+        bottleneck_case((60, 50, 40, 5), quick=False),
         simplify_case(),
     ]

@@ -15,6 +15,7 @@ from fiberscope.cli.equal import equal
 from fiberscope.cli.simplify import simplify
 from fiberscope.cli.verify import verify
 from fiberscope.errors import FiberscopeError
+from fiberscope.symmetry.fiber.hidden import flip, translate
 from fiberscope.symmetry.group import Symmetry
 
 NAMES = {
@@ -128,3 +129,25 @@ def test_simplify_writes_a_smaller_model_and_its_proof(tmp_path):
     assert fs.load(small).widths == (2, 2, 1)
     assert run(verify, proof)[0] == 0
     assert run(equal, tmp_path / "net.npz", small, "--tolerance", 0)[0] == 0
+
+
+def test_a_moved_hyperplane_is_proven_replayed_and_described(tmp_path):
+    """A bottleneck that hides a hyperplane, and a copy in which it is moved and another one reflected."""
+    net = fs.Network(
+        [np.eye(4)[:3] + 0.25, [[1.0, -2.0, -0.5]], [[3.0], [1.0]]], [[0.5, -1.0, 0.25], [-2.0], [0.25, 0.0]]
+    )
+    other = fs.Network(*translate(*flip(net.weights, net.biases, 0, 0, (2,)), 0, 0, 1.75))
+    paths = [tmp_path / "a.npz", tmp_path / "b.npz"]
+    for model, path in zip((net, other), paths, strict=True):
+        fs.save(model, path)
+    proof = tmp_path / "proof.json"
+    code, out = run(equal, *paths, "--tolerance", 0, "--certificate", proof)
+    assert code == 0 and "bottleneck" in out and "moved by 1.75" in out and "neuron 2 of layer 1 reflected" in out
+    code, out = run(verify, proof)
+    assert code == 0 and "holds" in out and "moved by 1.75" in out
+    found = json.loads(run(equal, *paths, "--json")[1])["witness"]["transport"]
+    assert found["flips"] == [2] and found["translation"] == "7/4" and found["exact"] is True
+    broken = json.loads(proof.read_text())
+    broken["witness"]["transport"]["translation"] = "2"
+    proof.write_text(json.dumps(broken))
+    assert run(verify, proof)[0] == 1
