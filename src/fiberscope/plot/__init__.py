@@ -7,11 +7,13 @@ from typing import Any
 
 _NAMES = {
     "barrier": "barriers",
+    "boundary_distance": "distances",
     "dependency_graph": "fold_sets",
     "fiber": "fibers",
     "fiber_movie": "fibers",
     "fold_set": "fold_sets",
     "function": "functions",
+    "projected_gradients": "distances",
     "regions": "complexes",
     "save_figure": "style",
     "spectrum": "spectra",
