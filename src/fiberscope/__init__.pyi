@@ -16,6 +16,7 @@ from . import testing as testing
 from . import training as training
 from .connectivity.barrier import Barrier as Barrier
 from .connectivity.barrier import barrier as barrier
+from .connectivity.chords import chord_deviation as chord_deviation
 from .connectivity.matching import Matching as Matching
 from .connectivity.matching import match as match
 from .connectivity.paths import interpolate as interpolate
@@ -33,6 +34,7 @@ from .errors import UnsupportedModelError as UnsupportedModelError
 from .geometry.complex import Complex as Complex
 from .geometry.curves.along import regions_along as regions_along
 from .geometry.curves.curve import Circle as Circle
+from .geometry.curves.curve import Curve as Curve
 from .geometry.curves.curve import Polyline as Polyline
 from .geometry.curves.curve import Segment as Segment
 from .geometry.curves.curve import Tractrix as Tractrix
@@ -55,10 +57,13 @@ from .geometry.expectation.density import expected_boundary_volume as expected_b
 from .geometry.expectation.density import manifold_jacobian as manifold_jacobian
 from .geometry.expectation.ensemble import Ensemble as Ensemble
 from .geometry.expectation.ensemble import Law as Law
+from .geometry.expectation.projection import projected_gradients as projected_gradients
 from .geometry.expectation.theory import RegionTheory as RegionTheory
 from .geometry.expectation.theory import region_theory as region_theory
 from .geometry.fold_set import fold_set as fold_set
 from .geometry.function import function_from as function_from
+from .geometry.generators import GeneratorCurve as GeneratorCurve
+from .geometry.generators import GeneratorSurface as GeneratorSurface
 from .geometry.genericity import genericity as genericity
 from .geometry.regions import count_regions as count_regions
 from .geometry.regions import regions as regions

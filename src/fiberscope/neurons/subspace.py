@@ -118,7 +118,7 @@ def moments(inputs: Any, width: int, *, name: str = "layer", bias: bool = False,
     total, mean = np.zeros((width, width)), np.zeros(width)
     count, lowest = 0, np.inf
     for block in _blocks(inputs, name, 1 if rows is None else PATCH_FACTOR):
-        part = _rows(block, width, name) if rows is None else rows(block)
+        part = as_rows(block, width, name) if rows is None else rows(block)
         total += part.T @ part
         mean += part.sum(axis=0)
         count += len(part)
@@ -141,7 +141,7 @@ def collect(
         raise InputError(f"{name}: expected the recorded inputs themselves, got {type(inputs).__name__}")
     parts, size = [], 0
     for block in _blocks(inputs, name, 1 if rows is None else PATCH_FACTOR):
-        parts.append(_rows(block, width, name) if rows is None else rows(block))
+        parts.append(as_rows(block, width, name) if rows is None else rows(block))
         size += parts[-1].nbytes
         if size > limit:
             raise TooLargeError(f"{name}: the inputs need more than {limit / 2**30:.1f} GiB; take fewer")
@@ -197,7 +197,7 @@ def _holds_arrays(items: Any) -> bool:
     return any(hasattr(item, "ndim") or (isinstance(item, list | tuple) and _holds_arrays(item)) for item in items)
 
 
-def _rows(block: FloatArray, width: int, name: str) -> FloatArray:
+def as_rows(block: FloatArray, width: int, name: str) -> FloatArray:
     """Tokens and pixels in leading axes are inputs of their own; trailing axes that make up the width are flattened."""
     if block.shape[-1] == width:
         return block.reshape(-1, width)
