@@ -98,8 +98,9 @@ def _affine(node: Affine, value: Bounded, arithmetic: BoundedArithmetic) -> Boun
     result = arithmetic.affine(node.operator, None, flat)
     total, error = (x.reshape(cells, rows, -1).copy() for x in (result.value, result.error))
     if node.offset is not None:
+        exact = (error[:, -1] == 0) & ((total[:, -1] == 0) | (node.offset == 0))
         total[:, -1] += node.offset
-        error[:, -1] = round_up(error[:, -1] + gamma(1) * np.abs(total[:, -1]), 2)
+        error[:, -1] = np.where(exact, 0.0, round_up(error[:, -1] + gamma(1) * np.abs(total[:, -1]), 2))
     return Bounded(total, error)
 
 

@@ -47,3 +47,13 @@ GRADIENT = 1e-7
 
 CURVATURE = 1e-12
 """Quasi-Newton steps: pairs whose cosine is smaller tell nothing about the curvature and are left out."""
+
+SERIES_TAIL = 2e-15
+"""Interpolants: the last coefficients of a converged Chebyshev series are below this part of the largest."""
+
+JUMP = 1e-9
+"""Interpolants: larger differences, relative to the size of the curve, are no rounding but a jump."""
+
+REAL_ROOT = 1e-7
+"""Zeros that only eigenvalues tell: so close to the real axis, or to each other, they count as one double zero. Rounding splits
+a double zero by about the square root of its own size. Such zeros are reported as undecided."""

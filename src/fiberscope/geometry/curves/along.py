@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from fiberscope.errors import InputError
-from fiberscope.geometry.curves.curve import Path, Planar, Polyline
+from fiberscope.geometry.curves.curve import Curve, Path, Planar, Polyline
 from fiberscope.geometry.curves.planar_curves import planar_breaks
 from fiberscope.geometry.curves.result import CurveRegions
+from fiberscope.geometry.curves.smooth import smooth_breaks
 from fiberscope.geometry.curves.straight import straight_breaks
+from fiberscope.geometry.generators import GeneratorCurve, regions_through
 from fiberscope.network.network import Network
 
 
@@ -36,8 +38,12 @@ def regions_along(net: Network, curve: Path) -> CurveRegions:
         raise InputError(f"curve: expected a Segment, Polyline, Circle, Tractrix or Curve, got {type(curve).__name__}")
     if curve.ambient != net.in_size:
         raise InputError(f"curve: expected one in R^{net.in_size} for this network, got R^{curve.ambient}")
+    if isinstance(curve, GeneratorCurve):
+        return regions_through(net, curve)
     if isinstance(curve, Polyline):
         return CurveRegions(net, curve, straight_breaks(net, curve))
     if isinstance(curve, Planar):
         return CurveRegions(net, curve, planar_breaks(net, curve))
+    if isinstance(curve, Curve):
+        return CurveRegions(net, curve, smooth_breaks(net, curve))
     raise InputError(f"curve: expected a Segment, Polyline, Circle, Tractrix or Curve, got {type(curve).__name__}")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from fiberscope.errors import InputError
+from fiberscope.geometry.curves.chebyshev import NODES, Panels, interpolate
 from fiberscope.numerics.arrays import frozen, real_array
 from fiberscope.numerics.cutoffs import ORTHONORMAL
-from fiberscope.numerics.floats import FloatArray, U
+from fiberscope.numerics.floats import FloatArray, IntArray, U
 
 Interval = tuple[float, float]
 
@@ -306,6 +309,101 @@ class Tractrix(Planar):
     def __repr__(self) -> str:
         lo, hi = self.interval
         return f"Tractrix(scale {self.size:g} in R^{self.ambient}, t in [{lo:g}, {hi:g}])"
+
+
+class Curve(Path):
+    """Any continuous, piecewise smooth curve, given by a function and followed through its interpolant.
+
+    Parameters
+    ----------
+    function
+        From parameters ``(k,)`` to points ``(k, n)``; a function of a single number to a vector is called in a loop.
+    interval
+        ``(lo, hi)``.
+
+    The interpolant is a Chebyshev series on each of ``panels``, of ``residual`` distance from the function. A function
+    that jumps or is not finite somewhere is refused.
+
+    >>> parabola = Curve(lambda t: np.stack([t, t**2], axis=1), (-1.0, 1.0))
+    >>> round(parabola.length, 10), parabola.residual < 1e-14
+    (2.9578857151, True)
+    """
+
+    def __init__(self, function: Callable[[Any], Any], interval: Interval) -> None:
+        if not callable(function):
+            raise InputError(f"function: expected a function of t, got {type(function).__name__}")
+        self.interval = checked_interval(interval)
+        self._function = _batched(function, self.interval)
+        self.panels = interpolate(self._function, self.interval)
+
+    @property
+    def residual(self) -> float:
+        """Largest distance of the interpolant from the function, as seen between its nodes."""
+        return self.panels.residual
+
+    @property
+    def ambient(self) -> int:
+        return int(self.panels.series.shape[2])
+
+    @cached_property
+    def closed(self) -> bool:
+        ends = self(list(self.interval))
+        return bool(np.abs(ends[0] - ends[1]).max() <= 4 * self.residual)
+
+    @cached_property
+    def _velocity(self) -> Panels:
+        return self.panels.derivative()
+
+    def __call__(self, t: Any) -> FloatArray:
+        return self.panels.values(*self.panels.local(self._parameters(t)))
+
+    def derivative(self, t: Any) -> FloatArray:
+        return self._velocity.values(*self.panels.local(self._parameters(t)))
+
+    @cached_property
+    def _lengths(self) -> FloatArray:
+        """Arc length up to every edge."""
+        index = np.arange(len(self.panels.series))
+        return np.concatenate([[0.0], np.cumsum(self._part(index, np.ones(len(index))))])
+
+    def _part(self, index: IntArray, s: FloatArray) -> FloatArray:
+        """Length inside of panels from their start to the place ``s``, by Gauss quadrature."""
+        nodes, weights = np.polynomial.legendre.leggauss(2 * NODES)
+        places = (s[:, None] + 1) * (nodes + 1) / 2 - 1
+        velocity = self._velocity.values(np.repeat(index, len(nodes)), places.reshape(-1))
+        speed = np.linalg.norm(velocity, axis=1).reshape(places.shape)
+        width = self.panels.edges[index + 1] - self.panels.edges[index]
+        return np.asarray(speed @ weights * (s + 1) * width / 4)
+
+    def arc_length(self, t: Any) -> FloatArray:
+        index, s = self.panels.local(self._parameters(t))
+        return np.asarray(self._lengths[index] + self._part(index, s))
+
+    def __repr__(self) -> str:
+        lo, hi = self.interval
+        return f"Curve(in R^{self.ambient}, t in [{lo:g}, {hi:g}], {len(self.panels.series)} panels)"
+
+
+def _batched(function: Callable[[Any], Any], interval: Interval) -> Callable[[FloatArray], FloatArray]:
+    """The function on vectors of parameters, checked to give one point for each."""
+
+    def whole(t: FloatArray) -> FloatArray:
+        return real_array(function(t), "function", finite=False)
+
+    def single(t: FloatArray) -> FloatArray:
+        return np.stack([real_array(function(float(x)), "function", finite=False).reshape(-1) for x in t])
+
+    probe = np.linspace(*interval, 5)[1:4]
+    for form in (whole, single):
+        try:
+            values = form(probe)
+        except (TypeError, ValueError, IndexError, InputError) as error:
+            reason = f"{type(error).__name__}: {error}"
+            continue
+        if values.ndim == 2 and len(values) == 3 and values.shape[1] > 0:
+            return form
+        reason = f"shape {values.shape}"
+    raise InputError(f"function: expected points (k, n) for parameters (k,), got {reason}")
 
 
 def checked_interval(interval: Any) -> Interval:

@@ -1,0 +1,225 @@
+"""Following a curve through the layers: pieces, affine forms on them, and the points where a switch cuts them.
+
+Whatever the curve, on every piece a preactivation is an affine function of some coordinates of the curve. How zeros are
+found, ordered and proven depends on the coordinates: that is left to the engines for the kinds of curves.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fiberscope.geometry.curves.certify import Number
+from fiberscope.geometry.curves.found import Breaks, changing, chosen, grouped
+from fiberscope.geometry.forms import form_step
+from fiberscope.geometry.planar_exact import pool_signs, window_pairs
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import MaxPool, PiecewiseLinear, Switch
+from fiberscope.numerics.arithmetic import Bounded
+from fiberscope.numerics.floats import INFLATE, TINY, FloatArray, IntArray, SignArray, gamma
+
+Touched = tuple[IntArray, IntArray]
+"""Points known before, and functionals that vanish there."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cut:
+    """What one switch did: for every new piece the old one, its signs, and the points that the switch made."""
+
+    node: Switch
+    parent: IntArray
+    signs: SignArray
+
+
+@dataclass(slots=True, eq=False)
+class Found:
+    """Zeros inside of pieces, one row each: piece, functional, position and enclosure; and an exact number or None."""
+
+    piece: IntArray
+    label: IntArray
+    t: FloatArray
+    lo: FloatArray
+    hi: FloatArray
+    number: list[Number | None]
+
+    def rows(self, index: Any) -> Found:
+        picked = [self.number[i] for i in index.tolist()]
+        return Found(self.piece[index], self.label[index], self.t[index], self.lo[index], self.hi[index], picked)
+
+
+class Follower(ABC):
+    """One run along one curve. Points are numbered as they are found; the first ones are the joints of the curve.
+
+    ``rows`` are the coordinates' directions in the input space, and last the origin. A joint is no breakpoint by
+    itself; ``root`` says between which joints a piece lies.
+    """
+
+    def __init__(self, net: Network, rows: FloatArray, t: FloatArray, wide: FloatArray) -> None:
+        last = max((k for k, x in enumerate(net.nodes) if isinstance(x, PiecewiseLinear | MaxPool)), default=-1)
+        self.net, self.nodes, self.rows = net, net.nodes[: last + 1], rows
+        self.last_use = {source: k for k, node in enumerate(self.nodes) for source in node.sources}
+        self.t, self.lo, self.hi = t, t - wide, t + wide
+        self.order = np.arange(len(t))
+        self.root = np.arange(len(t) - 1)
+        self.made: list[tuple[int, int, int]] = [(-1, 0, 0)] * len(t)
+        self.numbers: list[Number | None] = [None] * len(t)
+        self.cuts: list[Cut] = []
+        self.makers: list[tuple[IntArray, IntArray]] = []
+        self.by_float = self.by_exact = self.undecided = self.first = 0
+        self.residual = 0.0
+
+    # -- what depends on the curve ---------------------------------------------------------------
+
+    @abstractmethod
+    def zeros(self, forms: Bounded, skip: Any) -> tuple[Found, Touched]:
+        """Zeros inside the pieces of all functionals but those to skip, and what vanishes at points."""
+
+    @abstractmethod
+    def ordered(self, found: Found) -> tuple[Found, IntArray]:
+        """Zeros in order within their pieces, and ranks: equal ones have the same."""
+
+    @abstractmethod
+    def coordinates(self, t: FloatArray, pieces: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Coordinates of the curve on given pieces, and bounds of the terms that they were computed from."""
+
+    @abstractmethod
+    def settle(self, piece: int, label: int, left: int, right: int, value: float) -> int:
+        """Sign of a functional between two points, which the float ``value`` leaves open."""
+
+    # -- the common way -------------------------------------------------------------------------
+
+    def breaks(self) -> Breaks:
+        """Cut by every switch, then read off the breakpoints."""
+        start = np.repeat(self.rows[None], len(self.root), axis=0)
+        values = {0: Bounded(start, np.zeros_like(start))}
+        for index, node in enumerate(self.nodes):
+            if isinstance(node, PiecewiseLinear | MaxPool):
+                values = self._split(node, values, index)
+            else:
+                values[index + 1] = form_step(node, values, None)
+            for source in set(node.sources):
+                if self.last_use[source] == index:
+                    values.pop(source, None)
+        return self._result()
+
+    def _split(self, node: Switch, values: dict[int, Bounded], index: int) -> dict[int, Bounded]:
+        pairs = window_pairs(node) if isinstance(node, MaxPool) else None
+        forms = values[node.source] if pairs is None else differences(values[node.source], pairs)
+        skip = node.linear if isinstance(node, PiecewiseLinear) else np.zeros(forms.value.shape[2], dtype=bool)
+        found, touched = self.zeros(forms, skip)
+        found, rank = self.ordered(found)
+        pieces = len(self.order) - 1
+        point_of = self._insert(found, rank, pieces)
+        counts = np.bincount(found.piece[firsts(rank)], minlength=pieces)
+        parent = np.repeat(np.arange(pieces), counts + 1)
+        signs = self._piece_signs(forms, parent, skip)
+        at = (np.concatenate([point_of, touched[0]]), np.concatenate([found.label, touched[1]]))
+        if pairs is None:
+            entries = at
+        else:
+            assert isinstance(node, MaxPool)
+            signs, entries = self._pooled(node, signs, at)
+        self.makers.append((entries[0], self.first + entries[1]))
+        self.first += node.num_signs
+        self.cuts.append(Cut(node, parent, signs))
+        self.root = self.root[parent]
+        live = {key: x for key, x in values.items() if self.last_use[key] > index or key == node.source}
+        values = {key: Bounded(x.value[parent], x.error[parent]) for key, x in live.items()}
+        values[index + 1] = form_step(node, values, signs)
+        return values
+
+    def _insert(self, found: Found, rank: IntArray, pieces: int) -> IntArray:
+        """Number the new points, put them in their places; the point of every zero."""
+        old = len(self.t)
+        first = firsts(rank)
+        one = found.rows(first)
+        self.t, self.lo, self.hi = (
+            np.concatenate([mine, new]) for mine, new in ((self.t, one.t), (self.lo, one.lo), (self.hi, one.hi))
+        )
+        stage = len(self.cuts)
+        self.made += [(stage, p, j) for p, j in zip(one.piece.tolist(), one.label.tolist(), strict=True)]
+        self.numbers += one.number
+        order = np.empty(len(self.order) + len(first), dtype=np.int64)
+        before = np.concatenate([[0], np.cumsum(np.bincount(one.piece, minlength=pieces))])
+        order[np.arange(pieces + 1) + before] = self.order
+        order[one.piece + 1 + np.arange(len(first))] = old + np.arange(len(first))
+        self.order = order
+        return np.asarray(old + rank)
+
+    def _piece_signs(self, forms: Bounded, parent: IntArray, skip: Any) -> SignArray:
+        """Signs of all functionals on the new pieces, from their values in the middle of each."""
+        left, right = self.order[:-1], self.order[1:]
+        a, b = self.hi[left], self.lo[right]
+        at, terms = self.coordinates(0.5 * (a + b), parent)
+        one = np.ones((len(at), 1))
+        weights, size = np.concatenate([at, one], axis=1), np.concatenate([terms, one], axis=1)
+        value, error = forms.value[parent], forms.error[parent]
+        total = np.einsum("pk,pkj->pj", weights, value)
+        rough = error + gamma(24 + weights.shape[1]) * np.abs(value)
+        bound = np.einsum("pk,pkj->pj", size, rough) * INFLATE + 8 * TINY
+        zero = ~value.any(axis=1) & ~error.any(axis=1)
+        signs: SignArray = np.sign(total).astype(np.int8)
+        signs[:, skip] = 1
+        signs[zero & ~skip] = 0
+        open_signs = (~(np.abs(total) > bound) | ~(a < b)[:, None]) & ~zero & ~skip
+        for p, j in np.argwhere(open_signs).tolist():
+            self.by_exact += 1
+            signs[p, j] = self.settle(int(parent[p]), j, int(left[p]), int(right[p]), float(total[p, j]))
+        return signs
+
+    def _pooled(
+        self, node: MaxPool, signs: SignArray, at: tuple[IntArray, IntArray]
+    ) -> tuple[SignArray, tuple[IntArray, IntArray]]:
+        """Signs of the window entries on the pieces, and the entries that change at points."""
+        inside = pool_signs(node, signs)
+        place = np.empty(len(self.t), dtype=np.int64)
+        place[self.order] = np.arange(len(self.order))
+        inner = self.order[1:-1]
+        here = signs[:-1].copy()
+        here[place[at[0]] - 1, at[1]] = 0
+        which, entry = np.nonzero(changing((inside[:-1], inside[1:]), pool_signs(node, here)))
+        return inside, (inner[which], entry)
+
+    def _result(self) -> Breaks:
+        empty = [np.zeros(0, dtype=np.int64)]
+        point, entry = (np.concatenate([*empty, *(m[k] for m in self.makers)]) for k in (0, 1))
+        makers = grouped(point, entry, len(self.t))
+        place = 1 + np.flatnonzero(np.diff(makers.indptr)[self.order[1:-1]] > 0)
+        mine = self.order[place]
+        pieces = np.concatenate([[0], place])
+
+        def signs() -> SignArray:
+            parts, own = [], pieces
+            for cut in reversed(self.cuts):
+                parts.append(cut.signs[own])
+                own = cut.parent[own]
+            return np.concatenate(parts[::-1], axis=1) if parts else np.zeros((len(pieces), 0), dtype=np.int8)
+
+        return Breaks(
+            self.t[mine],
+            self.lo[mine],
+            self.hi[mine],
+            chosen(makers, mine),
+            signs,
+            self.by_float,
+            self.by_exact,
+            self.undecided,
+            self.residual,
+        )
+
+
+def differences(value: Bounded, pairs: IntArray) -> Bounded:
+    """Forms of ``x_i - x_j`` for pairs of features."""
+    i, j = pairs.T
+    total = value.value[:, :, i] - value.value[:, :, j]
+    error = value.error[:, :, i] + value.error[:, :, j]
+    exact = (error == 0) & ((value.value[:, :, i] == 0) | (value.value[:, :, j] == 0))
+    return Bounded(total, np.where(exact, 0.0, (error + gamma(1) * np.abs(total)) * INFLATE + TINY))
+
+
+def firsts(rank: IntArray) -> IntArray:
+    """Where each new rank begins."""
+    return np.flatnonzero(np.diff(rank, prepend=-1))

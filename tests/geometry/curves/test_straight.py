@@ -1,0 +1,205 @@
+"""Segments and polylines: exact counts against bisection, rational oracles, laws, degenerate networks."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fiberscope.errors import InputError
+from fiberscope.geometry.curves.along import regions_along
+from fiberscope.geometry.curves.curve import Polyline, Segment
+from fiberscope.network.actions import permute, rescale
+from fiberscope.network.network import Network
+from fiberscope.numerics.floats import FloatArray
+from fiberscope.testing import strategies as nets
+from fiberscope.testing.cases import CASES, case
+
+QUICK = settings(max_examples=60, deadline=None)
+
+
+def fact_network(widths: tuple[int, ...], seed: int) -> tuple[Network, Segment]:
+    """The recipe of the measured facts: numbers rounded to float32."""
+    net = Network.random(widths, seed)
+    rng = np.random.default_rng(10000 + seed)
+    ends = [rng.normal(size=widths[0]).astype(np.float32).astype(np.float64) for _ in range(2)]
+    weights, biases = ([x.astype(np.float32).astype(np.float64) for x in y] for y in (net.weights, net.biases))
+    return Network(weights, biases), Segment(*ends)
+
+
+def chain_zeros(net: Network, a: FloatArray, b: FloatArray) -> list[Fraction]:
+    """The slow oracle: all breakpoints of a chain in rational arithmetic, layer by layer, by definition."""
+    points = [Fraction(0), Fraction(1)]
+    ends = [[Fraction(float(v)) for v in x] for x in (a, b)]
+    values = [[x + t * (y - x) for x, y in zip(*ends, strict=True)] for t in points]
+    marked: set[Fraction] = set()
+    for index, (W, bias) in enumerate(zip(net.weights[:-1], net.biases[:-1], strict=True)):
+        slopes = [Fraction(float(s)) for s in net.switches[index].slopes]  # type: ignore[union-attr]
+        z = [[sum(Fraction(float(w)) * v for w, v in zip(row, x, strict=True)) + Fraction(float(c))
+              for row, c in zip(W, bias, strict=True)] for x in values]  # fmt: skip
+        new = set(points)
+        for (s, t), (p, q) in zip(pairwise(points), pairwise(z), strict=True):
+            for x, y, slope in zip(p, q, slopes, strict=True):
+                if slope != 1 and x != y and (x <= 0 <= y or y <= 0 <= x):
+                    root = s + (t - s) * x / (x - y)
+                    new.add(root)
+                    marked.add(root)
+        order = sorted(new)
+        place = [max(k for k, s in enumerate(points[:-1]) if s <= t) for t in order]
+        z = [[x + (t - points[k]) / (points[k + 1] - points[k]) * (y - x) for x, y in zip(z[k], z[k + 1], strict=True)]
+             for t, k in zip(order, place, strict=True)]  # fmt: skip
+        values = [[v if v > 0 else s * v for v, s in zip(x, slopes, strict=True)] for x in z]
+        points = order
+    return sorted(marked - {Fraction(0), Fraction(1)})
+
+
+@QUICK
+@given(st.data())
+def test_breakpoints_are_those_of_rational_arithmetic(data: st.DataObject) -> None:
+    net = data.draw(nets.chains(max_width=4, max_hidden=3))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**20)))
+    a, b = rng.integers(-3, 4, (2, net.in_size)) / 2.0 if rng.random() < 0.5 else rng.normal(size=(2, net.in_size))
+    if (a == b).all():
+        return
+    found = regions_along(net, Segment(a, b))
+    expected = chain_zeros(net, a, b)
+    assert [found.exact_breakpoint(i) for i in range(found.num_regions - 1)] == expected
+    assert found.certified
+    box = [(Fraction(float(lo)), Fraction(float(hi))) for lo, hi in found.enclosures]
+    assert all(lo <= t <= hi for (lo, hi), t in zip(box, expected, strict=True))
+
+
+def bisected(net: Network, curve: Segment, samples: int) -> int:
+    """Sign changes between samples, each interval with a change halved until it is short: a lower bound."""
+    t = np.linspace(*curve.interval, samples)
+    for _ in range(30):
+        signs = net.signs(curve(t)).signs
+        split = np.flatnonzero((signs[1:] != signs[:-1]).sum(axis=1) > 1)
+        if not len(split):
+            break
+        t = np.sort(np.concatenate([t, 0.5 * (t[split] + t[split + 1])]))
+    signs = net.signs(curve(t)).signs
+    return int((signs[1:] != signs[:-1]).any(axis=1).sum()) + 1
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_generic_counts_equal_bisection(seed: int) -> None:
+    net = Network.random((3, 8, 8, 1), seed)
+    curve = Segment(*np.random.default_rng(seed).normal(size=(2, 3)))
+    assert regions_along(net, curve).num_regions == bisected(net, curve, 2001)
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_every_kind_of_network(name: str) -> None:
+    net = case(name)
+    rng = np.random.default_rng(5)
+    for ends in (rng.normal(size=(2, net.in_size)), rng.integers(-2, 3, (2, net.in_size)) * 1.0 + [[0.0], [0.5]]):
+        curve = Segment(*ends)
+        found = regions_along(net, curve)
+        middles = found.intervals.mean(axis=1)
+        long_enough = np.diff(found.intervals)[:, 0] > 1e-9
+        assert (net.signs(curve(middles)).signs == found.signs)[long_enough].all()
+        matrices, _ = found.affine_maps
+        kinks = np.abs(np.diff(matrices, axis=0)).max(axis=(1, 2), initial=0.0) > 1e-9
+        assert (kinks == found.visible).all()
+        assert found.num_pieces == kinks.sum() + 1
+        assert np.isclose(found.lengths.sum(), curve.length)
+        t = curve.interval[0] + np.diff(curve.interval) * rng.random(40)
+        for k, x in zip(found.region_at(t).tolist(), curve(t), strict=True):
+            assert np.allclose(found.affine_map(k)([x]), net([x]))
+
+
+def test_weights_are_those_of_the_facets() -> None:
+    net = Network([[[3.0, 4.0]], [[2.0]]], [[-5.0], [0.0]])
+    found = regions_along(net, Segment([0.0, 0.0], [3.0, 0.0]))
+    assert found.neurons == ((0,),)
+    assert np.allclose(found.weights, [[10.0]])  # 2 |(3, 4)|, however the segment meets the line
+    back = regions_along(net, Segment([3.0, 0.0], [0.0, 0.0]))
+    assert np.allclose(back.weights, [[10.0]])
+
+
+@QUICK
+@given(st.data())
+def test_a_polyline_is_its_segments(data: st.DataObject) -> None:
+    net = data.draw(nets.chains(max_width=4, max_hidden=2))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**20)))
+    points = rng.integers(-3, 4, (5, net.in_size)) / 2.0
+    points = points[np.append(True, (np.diff(points, axis=0) != 0).any(axis=1))]
+    if len(points) < 3:
+        return
+    whole = regions_along(net, Polyline(points))
+    inner = [i for i in range(whole.num_regions - 1) if whole.exact_breakpoint(i).denominator != 1]
+    parts = [regions_along(net, Segment(a, b)) for a, b in pairwise(points)]
+    exact = [k + part.exact_breakpoint(i) for k, part in enumerate(parts) for i in range(part.num_regions - 1)]
+    assert [whole.exact_breakpoint(i) for i in inner] == exact
+    zeros = net.signs(points).signs == 0
+    for i in set(range(whole.num_regions - 1)) - set(inner):
+        assert set(whole.neurons[i]) <= set(np.flatnonzero(zeros[int(whole.exact_breakpoint(i))]).tolist())
+
+
+@QUICK
+@given(st.data())
+def test_counts_survive_permutation_and_rescaling(data: st.DataObject) -> None:
+    net = data.draw(nets.chains(max_width=4, max_hidden=2))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**20)))
+    ends = rng.normal(size=(2, net.in_size))
+    curve = Segment(*ends)
+    orders = [rng.permutation(n) for n in net.widths[1:-1]]
+    scales = [2.0 ** rng.integers(-3, 4, n) for n in net.widths[1:-1]]
+    expected = regions_along(net, curve)
+    for other in (permute(net, orders), rescale(net, scales)):
+        found = regions_along(other, curve)
+        assert found.num_regions == expected.num_regions
+        assert found.num_pieces == expected.num_pieces
+        exact = [[x.exact_breakpoint(i) for i in range(x.num_regions - 1)] for x in (found, expected)]
+        assert exact[0] == exact[1]
+
+
+def test_counts_of_the_facts() -> None:
+    net, curve = fact_network((784, 256, 64, 1), 0)
+    assert regions_along(net, curve).num_regions == 177
+
+
+@pytest.mark.parametrize(("seed", "count"), [(0, 790), (1, 747)])
+def test_counts_of_the_large_facts(seed: int, count: int) -> None:
+    found = regions_along(*fact_network((784, 512, 512, 512, 10), seed))
+    assert found.num_regions == count
+    assert found.certified
+
+
+def test_neurons_that_vanish_on_the_whole_segment() -> None:
+    net = Network([[[0.0, 1.0], [1.0, 0.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]])
+    found = regions_along(net, Segment([-1.0, 0.0], [1.0, 0.0]))
+    assert found.signs.tolist() == [[0, -1], [0, 1]]
+    assert found.neurons == ((1,),)
+
+
+def test_deep_networks_use_tight_bounds() -> None:
+    net = Network.random((4, *[24] * 10, 1), 3)
+    curve = Segment(*np.random.default_rng(3).normal(size=(2, 4)) * 2)
+    found = regions_along(net, curve)
+    assert found.num_regions >= bisected(net, curve, 2001)
+
+
+def test_bad_input() -> None:
+    net = Network.random((3, 4, 1), 0)
+    with pytest.raises(InputError, match="length zero"):
+        Segment([1.0, 2.0], [1.0, 2.0])
+    with pytest.raises(InputError, match=r"R\^3 for this network, got R\^2"):
+        regions_along(net, Segment([0.0, 0.0], [1.0, 0.0]))
+    with pytest.raises(InputError, match="points 1 and 2 equal"):
+        Polyline([[0.0], [1.0], [1.0]])
+    with pytest.raises(InputError, match="finite"):
+        Segment([0.0, np.nan], [1.0, 0.0])
+    with pytest.raises(InputError, match="one size"):
+        Segment([0.0, 1.0], [1.0])
+    with pytest.raises(InputError, match="expected a Segment"):
+        regions_along(net, [[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]])  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="at least two points"):
+        Polyline([[0.0, 1.0]])
+    with pytest.raises(InputError, match="parameters in"):
+        Segment([0.0], [1.0])([1.5])
