@@ -57,7 +57,9 @@ def _listed(net: Network) -> PointSet | None:
         found = regions(net, Space(n), limit=LISTED_REGIONS)
     except NotGenericError:  # regions without a vertex, as of a network without hidden neurons
         return None
-    if not found.complete or (net.signs(found.points).signs != found.sign_vectors).any():
+    if not found.complete or not np.isfinite(found.points).all():  # hyperplanes too far away for floats
+        return None
+    if (net.signs(found.points).signs != found.sign_vectors).any():
         return None
     X, whole = surround(net, found.points, found.sign_vectors)
     text = f"{n + 1} points in each of the {found.num_regions} regions of R^{n}"
@@ -92,7 +94,7 @@ def _sampled(net: Network, rng: np.random.Generator) -> PointSet:
     quiet = rounds = 0
     while quiet < PATIENCE and len(kept_rows) < net.num_parameters:
         rounds += 1
-        X = _spread(net, rng)
+        X = _spread(net, rng, len(kept_rows))
         signs = net.signs(X).signs
         fresh = _fresh(signs, kinks(net, signs), seen)
         before = len(kept_rows)
@@ -112,9 +114,12 @@ def _sampled(net: Network, rng: np.random.Generator) -> PointSet:
     return PointSet(points, False, text)
 
 
-def _spread(net: Network, rng: np.random.Generator) -> FloatArray:
-    """Points on all scales, from inside the first layer's arrangement to far outside of it."""
-    count = max(8, min(_ROUND, 4096 // (net.in_size + 1)))
+def _spread(net: Network, rng: np.random.Generator, known: int) -> FloatArray:
+    """Points on all scales, from inside the first layer's arrangement to far outside of it.
+
+    Their rows are about as many as are ``known``: every round eliminates those anew, so rounds must be few.
+    """
+    count = max(8, min(_ROUND, 4096 // (net.in_size + 1)), known // (net.in_size + 1))
     scales = 2.0 ** rng.uniform(-3, 6, size=(count, 1))
     return rng.normal(size=(count, net.in_size)) * scales
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from fiberscope.studies._curve_runs import (
     CURVES,
     INITS,
@@ -98,7 +96,7 @@ def comparable_errors(table: Table) -> Finding:
     """At the end, within a factor of two of the larger noise-free part."""
     end = table.where(epoch=max(table.column("epoch")))
     errors = {name: end.where(curve=name).mean("test_error") for name in CURVES}
-    ratio = float(np.divide(*sorted(errors.values(), reverse=True)))
+    ratio = max(errors.values()) / min(errors.values())
     listed = ", ".join(f"{name} {error:.3g}" for name, error in errors.items())
     return Finding(ratio < 2, f"test error at the end: {listed}")
 
