@@ -286,3 +286,28 @@ def test_forms_are_hyperplane_representations():
     assert found.affine == ((5 - 4, 5 + 4, 0),)
     cancelled = form_of(W[:3], np.zeros(3), np.array([[1.0, 1.0, -3.0]]), np.zeros(1), True)
     assert not cancelled.planes and cancelled.affine == ((3, -3, 0),)
+
+
+def test_a_huge_translation_does_not_hide_another_direction():
+    """Beside a bias of 2^60 all weights are small; rows must agree entry by entry all the same."""
+    rng = np.random.default_rng(0)
+    net = with_signs(5, [[1, -1, -1, -1]] * 2, 1, 0)
+    far = translate(net.weights, net.biases, 0, 0, 2.0**60)
+    weights, biases = [w.copy() for w in far[0]], far[1]
+    weights[0][0] += rng.normal(size=5)
+    other = Network(weights, biases)
+    found = find_rounded(net, other)
+    assert found is None or check_rounded(net, other, found) is None or not check_rounded(net, other, found).equal
+    X = rng.normal(size=(2000, 5)) * 2.0**40
+    assert np.abs(net(X) - other(X)).max() > 2.0**30
+    assert equivalent(net, other, time_limit=5).equal is not True
+
+
+@pytest.mark.parametrize("exponent", [-20, 0, 20, 45])
+def test_translations_of_all_sizes_are_found(exponent):
+    net = with_signs(5, [[1, -1, -1, -1]], 1, 0)
+    bound = lower_bound(net.weights[1], net.biases[1], 0)
+    t = bound * (1 - 2.0**exponent) if exponent < 0 else 2.0**exponent
+    other = Network(*translate(*flip(net.weights, net.biases, 0, 0, (2,)), 0, 0, t))
+    found = find_rounded(net, other)
+    assert found.flips == (2,) and float(found.translation) == pytest.approx(t, rel=1e-9)

@@ -108,7 +108,8 @@ def _living(chain: Network) -> Arrays:
 
 
 def _units(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-    size = np.abs(rows).max(axis=1)
+    """Rows ``(w | b)`` with largest entry 1 of ``w``, and what they were divided by: biases may be huge."""
+    size = np.abs(rows[:, :-1]).max(axis=1)
     return rows / size[:, None], size
 
 
@@ -148,8 +149,8 @@ def find_rounded(a: Network, b: Network) -> Transport | None:
 def check_rounded(a: Network, b: Network, found: Transport) -> Verdict | None:
     """The comparison up to rounding of the layers behind, once the first layers are carried; None where they are not.
 
-    Scales, reflections and the translation round, so this proves no equality of real functions. A row that was added up
-    from larger ones may be off by their rounding.
+    Scales, reflections and the translation round, so this proves no equality of real functions. Every entry of a row is
+    compared for itself: it may be off by the rounding of what it was added up from, and not of its neighbours.
     """
     if found.line:
         one = a.widths[1] == b.widths[1] == 1
@@ -158,7 +159,7 @@ def check_rounded(a: Network, b: Network, found: Transport) -> Verdict | None:
     n = len(mine[0][0])
     if sorted(found.permutation) != list(range(n)) or len(theirs[0][0]) != n or not len(mine[0][1]):
         return None
-    sums = np.abs(_first(mine)).max(axis=1)  # what rows are added up from
+    sums = np.abs(_first(mine))  # what entries are added up from
     if found.hidden is not None:
         i, t, flips = found.hidden, float(found.translation), list(found.flips)
         if hidden_hyperplane(mine[0][1], mine[1][1]) != i or (flips and len(mine[0][1]) != 1):
@@ -166,17 +167,17 @@ def check_rounded(a: Network, b: Network, found: Transport) -> Verdict | None:
         if flips:
             size = np.abs(mine[0][1][0])
             mine = flip(*mine, 0, i, flips)
-            sums[i] += float((size[flips] * sums[flips]).sum() / size[i])
+            sums[i] += size[flips] @ sums[flips] / size[i]
         if not t > lower_bound(mine[0][1], mine[1][1], i):
             return None
-        sums[i] += abs(t)
+        sums[i, -1] += abs(t)
         mine = translate(*mine, 0, i, t)
     elif found.flips or found.translation:
         raise InputError("transport: expected a hidden hyperplane with flips or a translation")
     order = np.array(found.permutation, dtype=np.int64)
     (unit_a, size_a), (unit_b, size_b) = _units(_first(mine)), _units(_first(theirs))
-    allowed = ROWS * np.maximum(1.0, sums / size_a)[order]
-    if (np.abs(unit_a[order] - unit_b).max(axis=1) > allowed).any():
+    allowed = ROWS * (sums / size_a[:, None])[order]
+    if not (np.abs(unit_a[order] - unit_b) <= allowed).all():
         return None
     scales = size_b / size_a[order]
     tail_a = Network([mine[0][1][:, order] / scales, mine[0][2]], [mine[1][1], mine[1][2]])
