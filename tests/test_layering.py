@@ -70,6 +70,8 @@ LAZY: dict[tuple[str, str], str] = {
     ("network/network.py", "fiberscope.network.compose"): "the property composed is thin; compose stands on network",
     ("network/network.py", "fiberscope.network.to_torch"): "brings torch",
     ("network/io.py", "fiberscope.network.formats.*"): "each format brings its own library: torch, onnx, sklearn",
+    ("cli/regions.py", "fiberscope.geometry.compiled"): "brings numba",
+    ("geometry/generators.py", "fiberscope.geometry.torch_generator"): "brings torch",
     ("cli/tour.py", "fiberscope.reporting.*"): "brings torch and matplotlib",
     ("cli/reproduce.py", "fiberscope.studies.lab.*"): "brings joblib and every study",
     ("cli/reproduce.py", "fiberscope.reporting.*"): "brings matplotlib",

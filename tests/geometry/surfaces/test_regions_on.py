@@ -343,7 +343,7 @@ def test_refused():
     net = Network.random((3, 4, 1), 0)
     with pytest.raises(InputError, match=r"R\^3 for this network, got R\^4"):
         regions_on(net, Sphere(center=np.zeros(4)))
-    with pytest.raises(InputError, match="expected a Mesh, Sphere or Torus"):
+    with pytest.raises(InputError, match="expected a Mesh, Sphere, Torus or GeneratorSurface"):
         regions_on(net, Box.cube(3))  # type: ignore[arg-type]
     with pytest.raises(InputError, match="limit"):
         regions_on(net, Sphere(), limit=0)

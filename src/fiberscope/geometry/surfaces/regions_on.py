@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.engines import Progress
+from fiberscope.geometry.generators import GeneratorSurface, regions_over
 from fiberscope.geometry.surfaces.cut import cut_surface
 from fiberscope.geometry.surfaces.result import SurfaceRegions
 from fiberscope.geometry.surfaces.shapes import Mesh, Sphere, Surface, Torus
@@ -11,7 +12,7 @@ from fiberscope.network.network import Network
 
 
 def regions_on(
-    net: Network, surface: Surface, *, progress: Progress | None = None, limit: int | None = None
+    net: Network, surface: Surface | GeneratorSurface, *, progress: Progress | None = None, limit: int | None = None
 ) -> SurfaceRegions:
     """The regions of a network on a surface of triangles, exactly.
 
@@ -24,7 +25,7 @@ def regions_on(
     net
         Any network with ``surface.ambient`` inputs.
     surface
-        A :class:`Mesh`, :class:`Sphere` or :class:`Torus`.
+        A :class:`Mesh`, :class:`Sphere` or :class:`Torus`, or a :class:`GeneratorSurface`.
     progress
         Called as ``progress(done, total, text)`` after every activation. Ctrl-C ends the work: what was found is
         returned, and its ``complete`` is False.
@@ -43,10 +44,12 @@ def regions_on(
     >>> bool(np.isclose(found.areas.sum(), found.surface.mesh.area))
     True
     """
-    if not isinstance(surface, Mesh | Sphere | Torus):
-        raise InputError(f"surface: expected a Mesh, Sphere or Torus, got {type(surface).__name__}")
+    if not isinstance(surface, Mesh | Sphere | Torus | GeneratorSurface):
+        raise InputError(f"surface: expected a Mesh, Sphere, Torus or GeneratorSurface, got {type(surface).__name__}")
     if surface.ambient != net.in_size:
         raise InputError(f"surface: expected one in R^{net.in_size} for this network, got R^{surface.ambient}")
     if limit is not None and limit < 1:
         raise InputError(f"limit: expected a positive number of pieces, got {limit}")
+    if isinstance(surface, GeneratorSurface):
+        return regions_over(net, surface, progress, limit)
     return cut_surface(net, surface, progress, limit)
