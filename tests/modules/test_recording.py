@@ -176,6 +176,19 @@ def test_never_run_and_unknown_layers_are_named() -> None:
         record_inputs(nn.ReLU(), None, samples(1, 2))
 
 
+def test_layers_that_write_into_their_input() -> None:
+    """The samples are those before an activation in place, for every kind of recording."""
+    in_place = nn.Sequential(nn.Linear(3, 4), nn.ReLU(inplace=True), nn.Linear(4, 2)).double()
+    plain = nn.Sequential(in_place[0], nn.ReLU(), in_place[2])
+    X = samples(20, 3)
+    for call, layer in ((record_activations, "0"), (record_inputs, "1")):
+        one, two = (call(net, [layer], X)[layer] for net in (in_place, plain))  # type: ignore[operator]
+        assert np.array_equal(one.second_moment, two.second_moment) and not one.non_negative
+    for inputs, layer in ((False, "0"), (True, "1")):
+        left, right = (cross_moments(net, net, [layer], X, inputs=inputs)[layer] for net in (in_place, plain))
+        assert np.array_equal(left.cross, right.cross)
+
+
 # -- two modules -------------------------------------------------------------------------------------------------------
 
 

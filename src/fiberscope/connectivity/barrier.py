@@ -253,6 +253,8 @@ class _Path:
         self.states: State | None = None
 
     def outputs(self, x: Tensor) -> list[Tensor]:
+        like = next(self.a.parameters(), x)
+        x = x.to(device=like.device, dtype=like.dtype if x.is_floating_point() else x.dtype)
         with evaluating(self.a):
             if self.stacked and (self.strict or len(x) <= STACKED[0]):
                 try:

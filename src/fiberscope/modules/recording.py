@@ -143,7 +143,7 @@ def record_inputs(
         for rows in _input_rows(name, layer, inputs):
             recorder[name].add(rows)
 
-    return _recorded(module, recorder, keep, data, batch_size, progress)
+    return _recorded(module, recorder, keep, data, batch_size, progress, before=True)
 
 
 def record_activations(
@@ -163,7 +163,8 @@ def record_activations(
     recorder = {name: _Sums(False) for name in _names(module, layers)}
 
     def keep(name: str, layer: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-        recorder[name].add(_feature_rows(name, output))
+        for rows in _chunks(_features(name, output)):
+            recorder[name].add(rows)
 
     return _recorded(module, recorder, keep, data, batch_size, progress)
 
@@ -199,11 +200,13 @@ def cross_moments(
     for module in (a, b):
         _names(module, names)
     sums = {group: _CrossSums() for group in groups}
-    seen: dict[str, dict[str, list[FloatArray]]] = {"a": {}, "b": {}}
+    seen: dict[str, dict[str, list[Tensor]]] = {"a": {}, "b": {}}
 
     def keeper(side: str) -> Callable[[str, nn.Module, tuple[Any, ...], Any], None]:
         def keep(name: str, layer: nn.Module, given: tuple[Any, ...], output: Any) -> None:
-            seen[side].setdefault(name, []).append(_feature_rows(name, given[0] if inputs else output))
+            # a copy: what runs next may write into the tensor
+            value = _features(name, given[0] if inputs else output).clone()
+            seen[side].setdefault(name, []).append(value)
 
         return keep
 
@@ -211,7 +214,7 @@ def cross_moments(
         stack.enter_context(torch.no_grad())
         for side, module in (("a", a), ("b", b)):
             stack.enter_context(evaluating(module))
-            stack.enter_context(hooked(module, names, keeper(side)))
+            stack.enter_context(hooked(module, names, keeper(side), before=inputs))
         for done, (x, _) in enumerate(batches(data, a, batch_size), start=1):
             seen["a"], seen["b"] = {}, {}
             a(x)
@@ -220,7 +223,8 @@ def cross_moments(
                 for name in members:
                     _ran(name, name in seen["a"] and name in seen["b"])
                     for left, right in zip(seen["a"][name], seen["b"][name], strict=True):
-                        sums[group].add(left, right)
+                        for rows in zip(_chunks(left), _chunks(right), strict=True):
+                            sums[group].add(*rows)
             if progress is not None:
                 progress(done, None, "cross moments")
     return {group: found.moments() for group, found in sums.items()}
@@ -242,19 +246,26 @@ def activation_shapes(module: nn.Module, layers: Sequence[str], example: Any) ->
 
 @contextmanager
 def hooked(
-    module: nn.Module, layers: Sequence[str], keep: Callable[[str, nn.Module, tuple[Any, ...], Any], None]
+    module: nn.Module,
+    layers: Sequence[str],
+    keep: Callable[[str, nn.Module, tuple[Any, ...], Any], None],
+    before: bool = False,
 ) -> Iterator[None]:
-    """While the context lasts, ``keep(name, layer, inputs, output)`` is called after every call of these layers."""
+    """While the context lasts, ``keep(name, layer, inputs, output)`` is called at every call of these layers.
+
+    After the layer has run; or before, without an output, since a layer may write into its input.
+    """
     with ExitStack() as stack:
         for name in layers:
             layer = module.get_submodule(name)
 
             def hook(
-                part: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any], output: Any, name: str = name
+                part: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any], output: Any = None, name: str = name
             ) -> None:
                 keep(name, part, inputs or tuple(options.values()), output)
 
-            handle = layer.register_forward_hook(hook, with_kwargs=True)
+            register = layer.register_forward_pre_hook if before else layer.register_forward_hook
+            handle = register(hook, with_kwargs=True)
             stack.callback(handle.remove)
         yield
 
@@ -311,8 +322,9 @@ def _recorded(
     data: Any,
     batch_size: int,
     progress: Progress | None,
+    before: bool = False,
 ) -> dict[str, Moments]:
-    with torch.no_grad(), evaluating(module), hooked(module, list(recorder), keep):
+    with torch.no_grad(), evaluating(module), hooked(module, list(recorder), keep, before):
         for done, (inputs, _) in enumerate(batches(data, module, batch_size), start=1):
             module(inputs)
             if progress is not None:
@@ -349,14 +361,20 @@ def _ran(name: str, seen: bool) -> None:
         )
 
 
-def _feature_rows(name: str, value: Any) -> FloatArray:
-    """A tensor as samples: axis 1 of images, the last axis of anything else, holds the features."""
+def _features(name: str, value: Any) -> Tensor:
+    """A tensor as samples ``(n, features)``: axis 1 of images, the last axis of anything else, holds the features."""
     if isinstance(value, tuple) and value and isinstance(value[0], Tensor):
         value = value[0]  # attention gives its output and its weights
     if not isinstance(value, Tensor) or value.dim() < 2:
         raise InputError(f"layer {name}: expected a batch as a tensor, got {type(value).__name__}")
     moved = value.movedim(1, -1) if value.dim() >= 4 else value
-    return moved.reshape(-1, moved.shape[-1]).double().cpu().numpy()
+    return moved.reshape(-1, moved.shape[-1])
+
+
+def _chunks(rows: Tensor) -> Iterator[FloatArray]:
+    """Samples in float64, a bounded number at once."""
+    for part in torch.split(rows, max(1, ROWS_BYTES // (8 * max(1, rows.shape[1])))):
+        yield part.double().cpu().numpy()
 
 
 def _input_rows(name: str, layer: nn.Module, inputs: tuple[Any, ...]) -> Iterator[FloatArray]:
@@ -366,9 +384,7 @@ def _input_rows(name: str, layer: nn.Module, inputs: tuple[Any, ...]) -> Iterato
     if not isinstance(layer, nn.Conv2d):
         if isinstance(layer, nn.Linear) and x.dim() >= 4:
             x = x.reshape(-1, x.shape[-1])
-        rows = max(1, ROWS_BYTES // (8 * max(1, x[:1].numel())))
-        for part in torch.split(x, rows):
-            yield _feature_rows(name, part if part.dim() > 1 else part[None])
+        yield from _chunks(_features(name, x if x.dim() > 1 else x[None]))
         return
     if layer.groups > 1:
         raise UnsupportedModelError(f"layer {name}: a grouped convolution has no one input that all its rows see")
