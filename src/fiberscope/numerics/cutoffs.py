@@ -55,5 +55,5 @@ JUMP = 1e-9
 """Interpolants: larger differences, relative to the size of the curve, are no rounding but a jump."""
 
 REAL_ROOT = 1e-7
-"""Zeros that only eigenvalues tell: so close to the real axis, or to each other, they count as one double zero. Rounding
-splits a double zero by about the square root of its own size. Such zeros are reported as undecided."""
+"""Zeros that only eigenvalues tell: so close to the real axis, or to each other, they count as one double zero. It is
+split by about the square root of rounding. Such zeros are reported as undecided."""
