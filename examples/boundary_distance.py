@@ -26,7 +26,7 @@ from fiberscope.plot.style import house_style, save_figure
 
 
 def main() -> None:
-    net = Network.random((2, 6, 2, 2, 1), seed=4)
+    net = Network.random((2, 8, 4, 3, 1), seed=3)
     box = Box.cube(2, -2.0, 2.0)
     line = np.linspace(-2, 2, 120)
     grid = np.stack(np.meshgrid(line, line), axis=2).reshape(-1, 2)

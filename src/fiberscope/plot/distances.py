@@ -16,10 +16,12 @@ from fiberscope.geometry.distances.nearest_visible import VisibleDistance
 from fiberscope.geometry.expectation.projection import ProjectedGradients
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray
-from fiberscope.plot.style import ACCENT, INK, LAYERS, house_style, new_axes
+from fiberscope.plot.style import ACCENT, INK, LAYERS, PAPER, house_style, new_axes
 
 DEPTH = LinearSegmentedColormap.from_list("depth", ["#0b1d2a", "#22577a", "#38a3a5", "#c7e9b0", "#fbfaf7"])
 """Dark on the boundaries, light far from them."""
+
+_GOLDEN = (5**0.5 - 1) / 2
 
 
 def boundary_distance(
@@ -60,9 +62,11 @@ def boundary_distance(
             ax.figure.colorbar(dots, ax=ax, label="distance to the boundary", shrink=0.8)
         if complex is not None:
             ends = complex.structure.boundary[0].indices.reshape(-1, 2)[complex.facets.cell]
-            ax.add_collection(LineCollection(list(complex.vertices[ends]), colors=INK, linewidths=0.5))
+            ax.add_collection(LineCollection(list(complex.vertices[ends]), colors=PAPER, linewidths=0.6))
         if feet:
-            chosen = np.flatnonzero(finite)[np.linspace(0, finite.sum() - 1, min(feet, int(finite.sum()))).astype(int)]
+            count = int(finite.sum())
+            places = (np.arange(min(feet, count)) * _GOLDEN) % 1.0  # well spread, and not along the rows of a grid
+            chosen = np.flatnonzero(finite)[(places * count).astype(np.int64)]
             ways = np.stack([X[chosen], found.point[chosen]], axis=1)
             ax.add_collection(LineCollection(list(ways), colors=ACCENT, linewidths=1.0))
             ax.scatter(X[chosen, 0], X[chosen, 1], s=10, color=ACCENT, linewidths=0, zorder=3)
@@ -108,5 +112,5 @@ def projected_gradients(found: ProjectedGradients, *, neuron: int = 0, ax: Axes 
             ax.add_collection(LineCollection(list(ways), colors=shade, linewidths=width, label=name))
         ax.autoscale_view()
         ax.set_aspect("equal")
-        ax.legend(loc="best")
+        ax.legend(loc="upper left", bbox_to_anchor=(0.0, -0.08), ncols=2)
     return ax
