@@ -3,8 +3,8 @@
 A neuron ``w x + b`` vanishes where the vector ``(x, 1)`` meets a plane with the normal ``(w, b)``. If that normal is
 isotropic, as for normal weights and biases of one standard deviation, the expected number of zeros along a curve is by
 Crofton's formula the length of the curve's central projection onto the unit sphere, divided by pi. Only positions and
-tangent directions enter: per unit length it is ``sqrt(1 + r^2 sin^2 a) / (pi (1 + r^2))`` at distance r from the origin,
-with the angle a between the tangent and the ray from the origin. Curvature does not.
+tangent directions enter, not curvature: per unit length it is ``sqrt(1 + r^2 sin^2 a) / (pi (1 + r^2))`` at distance r
+from the origin, with the angle a between the tangent and the ray from the origin.
 """
 
 from __future__ import annotations
