@@ -211,6 +211,13 @@ def test_failing_tasks_are_tried_twice_and_sink_nothing(jobs: int, tmp_path: Pat
     assert again.reused == 4 and len(again.failures) == 2  # what failed is tried again by the next call
 
 
+def test_columns_of_the_runner_are_not_overwritten() -> None:
+    task = laboratory.Task("key", {}, 0)
+    assert backends.execute(lambda _: [{"index": 1}], task).error == ""
+    for name in backends.OURS:
+        assert "columns task and seed" in backends.execute(lambda _, name=name: [{name: 1}], task).error  # type: ignore[misc]
+
+
 def test_a_worker_that_dies_is_found_out_and_the_rest_is_done(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     trace.mkdir()

@@ -120,6 +120,10 @@ def outcomes(study: Study, tasks: Sequence[Task], backend: Backend, client: Any 
             waiting = again + later
 
 
+OURS = ("task", "seed")
+"""Columns that the runner adds to every row."""
+
+
 def execute(run_task: RunTask, task: Task) -> Outcome:
     """Run one task here; whatever it raises comes back as text."""
     begin = time.perf_counter()
@@ -127,6 +131,8 @@ def execute(run_task: RunTask, task: Task) -> Outcome:
         with one_thread():
             rows = list(run_task(task))
         error = "" if rows and all(isinstance(row, dict) for row in rows) else "expected rows, got none"
+        if not error and any(name in row for row in rows for name in OURS):
+            error = f"expected rows without the columns {' and '.join(OURS)}, which say what task made them"
     except Exception as caught:
         rows, error = [], f"{type(caught).__name__}: {_first_line(caught)} ({_place(caught)})"
     return Outcome(task, None if error else rows, error, time.perf_counter() - begin)
