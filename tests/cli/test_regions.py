@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from textwrap import dedent
 
 import numpy as np
 import pytest
@@ -82,3 +85,71 @@ def test_bad_input(run, models, tmp_path, arguments, message):
     assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert not list(tmp_path.iterdir())
+
+
+def interrupted(hook: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, which sends itself a real SIGINT inside the function ``hook``."""
+    script = """
+        import os, signal, sys
+        from fiberscope.cli import main
+        {hook}
+        sys.argv = ["fiberscope", "regions", *sys.argv[1:]]
+        main()
+    """
+    command = [sys.executable, "-c", dedent(script).replace("{hook}", dedent(hook)), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+
+
+SPLIT = """
+from fiberscope.geometry.planar import Engine
+split = Engine.split
+def cut(self, *rest):
+    finer = split(self, *rest)
+    if len(finer.signs) == 2:
+        os.kill(os.getpid(), signal.SIGINT)
+    return finer
+Engine.split = cut
+"""
+
+LABELS = """
+from fiberscope.geometry import verify
+labels, partial = verify._CHECKS["labels"]
+def stopped(complex):
+    os.kill(os.getpid(), signal.SIGINT)
+    return labels(complex)
+verify._CHECKS["labels"] = stopped, partial
+"""
+
+
+def test_an_interrupted_count_is_a_lower_bound(tmp_path):
+    net = fs.Network.random((2, 8, 8, 8, 1), 0)
+    fs.save(net, tmp_path / "deep.npz")
+    done = interrupted(SPLIT, tmp_path / "deep.npz", "--count", "--json")
+    assert done.returncode == 3, done.stderr
+    found = json.loads(done.stdout)
+    assert not found["complete"]
+    # the second layer was cut when the signal came, so what is known for certain are the polygons of the first
+    first = fs.Network(list(net.weights[:2]), list(net.biases[:2]))
+    assert found["regions"] == int(fs.count_regions(first, fs.Box.cube(2)))
+    assert found["regions"] < int(fs.count_regions(net, fs.Box.cube(2)))
+
+
+def test_an_interrupted_complex_and_certificate_are_shown(models):
+    done = interrupted(SPLIT, models / "flat.npz")
+    assert done.returncode == 3 and "at least" in done.stdout, done.stderr
+    done = interrupted(LABELS, models / "flat.npz", "--json")
+    assert done.returncode == 3, done.stderr
+    found = json.loads(done.stdout)
+    assert found["complete"] and found["certificate"]["ok"] is None
+    outcomes = {check["name"]: check["ok"] for check in found["certificate"]["checks"]}
+    assert outcomes["witnesses"] is True and outcomes["labels"] is None and outcomes["balance"] is None
+    shown = interrupted(LABELS, models / "flat.npz")
+    assert shown.returncode == 3 and "undecided" in shown.stdout and "fails" not in shown.stdout
+
+
+def test_seconds_leave_out_loading_and_compiling(run, models):
+    found = json.loads(run("regions", models / "flat.npz", "--json").stdout)
+    steps = found["seconds_by_step"]
+    assert found["seconds"] == steps["regions"]
+    assert {"loading", "regions", "certificate", "facets", "compiling"} == set(steps)
+    assert all(value >= 0 for value in steps.values())

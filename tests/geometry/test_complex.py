@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import networkx as nx
@@ -312,3 +313,22 @@ def test_what_is_no_domain_or_limit(ask):
         ask(net, "box")
     with pytest.raises(InputError, match="limit: expected a positive number"):
         ask(net, Box.cube(2), limit=0)
+
+
+def test_an_interrupted_certificate_keeps_what_was_decided() -> None:
+    complex = regions(Network.random((2, 5, 4, 1), 0), Box.cube(2))
+    names = [check.name for check in complex.verify().checks]
+
+    for stop in range(len(names)):
+
+        def progress(done: int, total: int, text: str, stop: int = stop) -> None:
+            assert (total, text) == (len(names), names[done])
+            if done == stop:
+                raise KeyboardInterrupt
+
+        certificate = complex.verify(progress)
+        assert [check.name for check in certificate.checks] == names
+        assert [check.ok for check in certificate.checks] == [True] * stop + [None] * (len(names) - stop)
+        assert certificate.ok is None and not certificate
+        assert repr(certificate).startswith("Certificate(undecided)")
+        json.dumps(certificate.to_dict(), allow_nan=False)

@@ -580,6 +580,37 @@ def test_real_network_with_coinciding_hyperplanes(shared_nets: Path):
     assert int(planar_count(net, box)) == cells.count(2)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_interrupted_count_is_a_growing_lower_bound(monkeypatch, threads):
+    """Whenever Ctrl-C comes, what was not counted yet goes in as the polygons that hold it."""
+    monkeypatch.setattr(planar, "_CHUNK_BYTES", 1 << 11)
+    monkeypatch.setattr(planar, "_WORTH_THREADS", 8)
+    net, box = Network.random((2, 30, 10, 1), 0), Box.cube(2)
+    whole = planar_count(net, box, threads=threads)
+    assert whole.complete
+    found, stop, calls = [], 0, 0
+
+    def progress(done: int, total: int, text: str) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == stop:
+            raise KeyboardInterrupt
+
+    planar_count(net, box, progress=progress, threads=threads)
+    last = calls
+    assert last > 4
+    for stop in range(1, last + 1):
+        calls = 0
+        part = planar_count(net, box, progress=progress, threads=threads)
+        assert not part.complete and calls == stop
+        found.append(int(part))
+        calls = 0
+        one = count_regions(net, box, progress=progress, threads=threads)
+        assert not one.complete and repr(one) == f"at least {found[-1]}"
+    assert found == sorted(found)
+    assert found[0] < int(whole) and found[-1] <= int(whole)
+
+
 @pytest.mark.parametrize("stop", ["interrupt", "limit"])
 def test_what_was_found_before_a_stop_is_returned_and_marked(stop):
     net = Network.random((2, 6, 6, 6, 1), 0)

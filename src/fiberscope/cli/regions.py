@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
@@ -16,11 +18,11 @@ from rich.table import Table
 import fiberscope as fs
 from fiberscope.cli.arrays import load_vector
 from fiberscope.errors import InputError
+from fiberscope.geometry.limits import FACES
 
 COLORS = ("mosaic", "value", "slope")
 
-FULL = 6
-"""Up to so many dimensions the whole complex is built; above, regions are counted by traversal."""
+_MARKS = {True: "[green]holds[/]", False: "[red]fails[/]", None: "[yellow]undecided[/]"}
 
 
 def regions(
@@ -56,16 +58,16 @@ def regions(
 
       fiberscope regions acasxu.onnx --axes 0 1 --box -0.5 0.5 --count --json
 
-    Exit code 1 if a certificate does not hold, 3 if the count is only a lower bound.
+    Ctrl-C ends the work, and what was found is shown. Exit code 1 if a certificate does not hold, 3 if the count is
+    only a lower bound or the certificate was not finished.
     """
+    begin = perf_counter()
     net = fs.load(model)
     domain = _domain(net, box, plane, axes, at)
-    if plot is not None and domain.dimension != 2:
-        raise InputError(
-            f"--plot: expected 2 dimensions, got {domain.dimension}; choose a slice with --axes or --plane"
-        )
+    _check_options(domain, count, plot, color, save)
+    compiling = import_module("fiberscope.geometry.compiled").compile_times
     console = Console(stderr=as_json)
-    begin = perf_counter()
+    result: dict[str, Any] = {"model": str(model), "domain": repr(domain)}
     with Progress(
         TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console, transient=True
     ) as bar:
@@ -74,19 +76,43 @@ def regions(
         def progress(done: int, total: int, text: str) -> None:
             bar.update(task, completed=done, total=total, description=text)
 
-        if count or domain.dimension > FULL:
-            result = _counted(net, domain, limit, progress)
-        else:
-            result = _built(net, domain, limit, progress, plot, color, save)
-    result = {"model": str(model), "domain": repr(domain), **result, "seconds": perf_counter() - begin}
+        with compiling() as times:
+            if count or domain.dimension > FACES:
+                steps = _counted(fs.count_regions, net, domain, limit, progress)
+            else:
+                steps = _built(fs.regions, net, domain, limit, progress, plot, color, save)
+            result |= _timed(steps, times, perf_counter() - begin)
     if as_json:
         print(json.dumps(result, indent=2))
     else:
         _show(Console(), result)
-    if result.get("certificate", {}).get("ok") is False:
+    certificate = result.get("certificate", {"ok": True})["ok"]
+    if certificate is False:
         raise typer.Exit(1)
-    if not result["complete"]:
+    if not result["complete"] or certificate is None:
         raise typer.Exit(3)
+
+
+def _timed(steps: Iterator[tuple[str, dict[str, Any]]], times: list[float], loading: float) -> dict[str, Any]:
+    """Take the steps one after the other, each with its seconds; when interrupted, what they gave so far.
+
+    ``seconds`` is the first step alone. What compiling took (``times``, the first time on a machine) is counted apart.
+    """
+    result: dict[str, Any] = {}
+    seconds = {"loading": loading}
+    try:
+        while True:
+            begin, compiled = perf_counter(), sum(times)
+            name, found = next(steps)
+            result |= found
+            seconds[name] = max(0.0, perf_counter() - begin - (sum(times) - compiled))
+    except StopIteration:
+        pass
+    except KeyboardInterrupt:
+        if not result:
+            raise  # nothing was found yet
+    seconds["compiling"] = sum(times)
+    return {**result, "seconds": seconds["regions"], "seconds_by_step": seconds}
 
 
 def _check_options(domain: Any, count: bool, plot: Path | None, color: str, save: Path | None) -> None:
@@ -120,15 +146,15 @@ def _domain(net: Any, box: tuple[float, float], plane: Any, axes: Any, at: Path 
     return fs.Box.cube(net.in_size, *box)
 
 
-def _counted(net: Any, domain: Any, limit: int | None, progress: Any) -> dict[str, Any]:
-    found = fs.count_regions(net, domain, limit=limit, progress=progress)
-    return {"regions": int(found), "complete": found.complete}
+def _counted(ask: Any, net: Any, domain: Any, limit: int | None, progress: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    found = ask(net, domain, limit=limit, progress=progress)
+    yield "regions", {"regions": int(found), "complete": found.complete}
 
 
 def _built(
-    net: Any, domain: Any, limit: int | None, progress: Any, plot: Path | None, color: str, save: Path | None
-) -> dict[str, Any]:
-    complex = fs.regions(net, domain, limit=limit, progress=progress)
+    ask: Any, net: Any, domain: Any, limit: int | None, progress: Any, plot: Path | None, color: str, save: Path | None
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    complex = ask(net, domain, limit=limit, progress=progress)
     result: dict[str, Any] = {
         "regions": complex.num_regions,
         "complete": complex.complete,
@@ -136,24 +162,27 @@ def _built(
         "euler_characteristic": complex.euler_characteristic,
         "exact_decisions": complex.structure.exact_decisions,
     }
+    yield "regions", result
     if complex.complete:
-        certificate = complex.verify()
-        visible = int(complex.facets.visible.sum())
-        inner = len(complex.facets) - int(complex.facets.boundary.sum())
-        result |= {"facets": inner, "visible_facets": visible, "certificate": certificate.to_dict()}
-    if plot is not None:
-        result["plot"] = str(plot)
-        fs.plot.save_figure(fs.plot.regions(complex, color=color), plot)
+        certificate = complex.verify(progress)
+        yield "certificate", {"certificate": certificate.to_dict()}
+        if certificate.ok is not None:
+            inner = len(complex.facets) - int(complex.facets.boundary.sum())
+            yield "facets", {"facets": inner, "visible_facets": int(complex.facets.visible.sum())}
     if save is not None:
-        result["saved"] = str(save)
         complex.save(save)
-    return result
+        yield "saving", {"saved": str(save)}
+    if plot is not None:
+        fs.plot.save_figure(fs.plot.regions(complex, color=color), plot)
+        yield "plotting", {"plot": str(plot)}
 
 
 def _show(console: Console, result: dict[str, Any]) -> None:
     count = f"{result['regions']:,}" if result["complete"] else f"at least {result['regions']:,}"
     word = "region" if result["regions"] == 1 else "regions"
     console.print(f"[bold]{count} {word}[/] on {result['domain']}, {result['seconds']:.2f} s", highlight=False)
+    others = [f"{name} {took:.2f} s" for name, took in result["seconds_by_step"].items() if name != "regions" and took]
+    console.print(f"[dim]besides: {', '.join(others)}[/]", highlight=False)
     if "certificate" not in result:
         console.print("[dim]counted only: no complex, no certificate[/]")
     if "f_vector" in result:
@@ -162,17 +191,17 @@ def _show(console: Console, result: dict[str, Any]) -> None:
             f"{result['euler_characteristic']}; {result['exact_decisions']} decisions needed exact arithmetic",
             highlight=False,
         )
-    if "certificate" in result:
+    if "facets" in result:
         console.print(
             f"{result['facets']:,} facets between regions, {result['visible_facets']:,} of them visible",
             highlight=False,
         )
+    if "certificate" in result:
         table = Table(box=boxes.SIMPLE_HEAD, title="Certificate", title_justify="left", title_style="bold")
         for name in ("", "check", "evidence"):
             table.add_column(name)
         for check in result["certificate"]["checks"]:
-            mark = "[green]holds[/]" if check["ok"] else "[red]fails[/]"
-            table.add_row(mark, check["name"], check["text"])
+            table.add_row(_MARKS[check["ok"]], check["name"], check["text"])
         console.print(table)
     for key in ("plot", "saved"):
         if key in result:

@@ -7,10 +7,25 @@ allocate nothing, assign no slices and hand on few tuples.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numba
+from numba.core import event
 
 kernel = numba.njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 """A function that Python calls."""
 
 inner = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True)
 """A function that only kernels call."""
+
+
+@contextmanager
+def compile_times() -> Iterator[list[float]]:
+    """A list that receives, for every function compiled inside the block, the seconds that it took.
+
+    Functions that others call are compiled inside those, and are not listed again.
+    """
+    times: list[float] = []
+    with event.install_timer("numba:compile", times.append):
+        yield times

@@ -14,7 +14,7 @@ from fiberscope.errors import InputError, NotGenericError
 from fiberscope.geometry.cells import Cells, Incidence
 from fiberscope.geometry.decision import DecisionBoundary, decision_boundary, difference_network
 from fiberscope.geometry.domains import Domain, Plane
-from fiberscope.geometry.engines import cells_on
+from fiberscope.geometry.engines import Progress, cells_on
 from fiberscope.geometry.facets import Facets, find_facets, sides_of
 from fiberscope.geometry.forms import output_forms
 from fiberscope.geometry.lattice_start import on_slice
@@ -315,9 +315,9 @@ class Complex:
 
     # -- questions ---------------------------------------------------------------------------------------------
 
-    def verify(self) -> Certificate:
+    def verify(self, progress: Progress | None = None) -> Certificate:
         """Check everything that can be checked; see :func:`fiberscope.geometry.verify.verify`."""
-        return verify(self)
+        return verify(self, progress)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the complex with its network and domain to a ``.npz`` file, which :meth:`load` reads."""

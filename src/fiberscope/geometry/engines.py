@@ -9,14 +9,12 @@ from fiberscope.errors import InputError, TooLargeError
 from fiberscope.geometry.cells import Cells
 from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
 from fiberscope.geometry.lattice import lattice_cells
+from fiberscope.geometry.limits import MOST_FACES
 from fiberscope.geometry.planar import planar_cells
 from fiberscope.network.network import Network
 
 Progress = Callable[[int, int, str], Any]
 """Called as ``progress(done, total, text)``."""
-
-MAX_DIMENSION = 8
-"""Above, a complex with all its faces has millions of cells even for small networks."""
 
 
 def cells_on(net: Network, domain: Domain, progress: Progress | None = None, limit: int | None = None) -> Cells:
@@ -24,9 +22,9 @@ def cells_on(net: Network, domain: Domain, progress: Progress | None = None, lim
     check_dimension(net, domain)
     if isinstance(domain, Box | Plane) and domain.dimension == 2:
         return planar_cells(net, domain, progress=progress, limit=limit)
-    if domain.dimension > MAX_DIMENSION:
+    if domain.dimension > MOST_FACES:
         raise TooLargeError(
-            f"regions with all their faces: expected at most {MAX_DIMENSION} dimensions, got {domain.dimension}; "
+            f"regions with all their faces: expected at most {MOST_FACES} dimensions, got {domain.dimension}; "
             "take a slice (Plane), or list regions alone"
         )
     return lattice_cells(net, domain, progress, limit)

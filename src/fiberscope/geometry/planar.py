@@ -10,8 +10,9 @@ its windows' inputs, and faces with equal winners are joined again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -52,11 +53,15 @@ XY = -1
 
 @dataclass(frozen=True, slots=True)
 class PlanarCount:
-    """How many regions there are, and how the decisions were made."""
+    """How many regions there are, and how the decisions were made.
+
+    Not ``complete`` when interrupted: then there are *at least* so many.
+    """
 
     num_regions: int
     exact_decisions: int
     float_decisions: int
+    complete: bool = True
 
     def __int__(self) -> int:
         return self.num_regions
@@ -69,6 +74,7 @@ class PlanarCount:
             "num_regions": self.num_regions,
             "exact_decisions": self.exact_decisions,
             "float_decisions": self.float_decisions,
+            "complete": self.complete,
         }
 
 
@@ -109,7 +115,8 @@ def planar_count(
 ) -> PlanarCount:
     """The number of regions alone: the last layer is counted without being built.
 
-    Large complexes are counted piece by piece, so memory stays bounded; ``threads`` pieces are counted at a time.
+    Large complexes are counted piece by piece, so memory stays bounded; ``threads`` pieces are counted at a time. When
+    interrupted, what was not counted yet goes in as the polygons that were reached, each of which holds a region.
 
     >>> net = Network([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [[1.0, 1.0, 1.0]]], [[0.0, 0.0, 0.0], [0.0]])
     >>> int(planar_count(net, Box.cube(2)))  # three lines through one point
@@ -119,7 +126,7 @@ def planar_count(
         raise InputError(f"threads: expected at least one, got {threads}")
     engine = Engine.on(net, domain)
     found = engine.count(engine.start(), 0, 0, progress, threads)
-    return PlanarCount(found, engine.arranger.by_exact, engine.arranger.by_float)
+    return PlanarCount(found, engine.arranger.by_exact, engine.arranger.by_float, not engine.interrupted)
 
 
 class Engine:
@@ -136,6 +143,7 @@ class Engine:
         self.pairs = [window_pairs(x) if isinstance(x, MaxPool) else None for x in self.switches]
         sizes = [x.num_signs if p is None else len(p) for x, p in zip(self.switches, self.pairs, strict=True)]
         self.offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        self.interrupted = False
 
     @classmethod
     def on(cls, net: Network, domain: PlanarDomain) -> Engine:
@@ -260,14 +268,22 @@ class Engine:
         if pieces <= 1:
             return self._count_piece(mesh, switch, node, progress, threads)
         cuts = list(pairwise(np.linspace(0, mesh.num_polygons, pieces + 1).astype(np.int64).tolist()))
-        total = 0
-        for (_, hi), found in zip(cuts, self._counts(mesh, cuts, switch, node, threads), strict=True):
-            total += found
-            if progress is not None:
-                progress(hi, mesh.num_polygons, f"{total} regions")
-        return total
+        total, done = 0, 0
+        with closing(self._counts(mesh, cuts, switch, node, threads)) as counts:
+            try:
+                for (_, hi), found in zip(cuts, counts, strict=True):
+                    total, done = total + found, hi
+                    if self.interrupted:
+                        break
+                    if progress is not None:
+                        progress(hi, mesh.num_polygons, f"{total} regions")
+            except KeyboardInterrupt:
+                self.interrupted = True
+        return total + mesh.num_polygons - done
 
-    def _counts(self, mesh: Mesh, cuts: list[tuple[int, int]], switch: int, node: int, threads: int) -> Iterator[int]:
+    def _counts(
+        self, mesh: Mesh, cuts: list[tuple[int, int]], switch: int, node: int, threads: int
+    ) -> Generator[int, None, None]:
         """The counts of the pieces of a mesh, in order."""
         if threads == 1:
             yield from (self._count_piece(mesh.part(lo, hi), switch, node) for lo, hi in cuts)
@@ -291,16 +307,22 @@ class Engine:
     def _count_piece(
         self, mesh: Mesh, switch: int, node: int, progress: Progress | None = None, threads: int = 1
     ) -> int:
-        with np.errstate(all="ignore"):  # what overflows is left to exact arithmetic
-            node = self.advance(mesh, node)
-            if switch < len(self.switches) - 1 or self.pairs[switch] is not None:
-                finer = self.split(mesh, switch, node)
-                found = self.count(finer, switch + 1, node + 1, progress, threads)
-            else:
-                meetings = self.arrange(mesh, switch).meetings
-                # Euler: every segment of a chord adds a face, every point inside takes one back
-                found = 0 if meetings is None else int(meetings.segments.sum() - meetings.inside.sum())
-                found += mesh.num_polygons
+        try:
+            with np.errstate(all="ignore"):  # what overflows is left to exact arithmetic
+                node = self.advance(mesh, node)
+                if switch < len(self.switches) - 1 or self.pairs[switch] is not None:
+                    finer = self.split(mesh, switch, node)
+                    if progress is not None:
+                        progress(switch + 1, len(self.switches), f"{finer.num_polygons} polygons")
+                    found = self.count(finer, switch + 1, node + 1, progress, threads)
+                else:
+                    meetings = self.arrange(mesh, switch).meetings
+                    # Euler: every segment of a chord adds a face, every point inside takes one back
+                    found = 0 if meetings is None else int(meetings.segments.sum() - meetings.inside.sum())
+                    found += mesh.num_polygons
+        except KeyboardInterrupt:
+            self.interrupted = True
+            return mesh.num_polygons
         self.arranger.stages.pop()
         return found
 

@@ -8,6 +8,7 @@ from fiberscope.errors import InputError, NotGenericError, TooLargeError
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Box, Domain, Plane
 from fiberscope.geometry.engines import Progress, cells_on, check_dimension
+from fiberscope.geometry.limits import FACES
 from fiberscope.geometry.planar import planar_count
 from fiberscope.geometry.sampling import estimate_regions
 from fiberscope.geometry.skeleton import count_by_skeleton
@@ -20,9 +21,6 @@ MEMORY = 1 << 32
 
 _BYTES_PER_REGION = {3: 260, 4: 520, 5: 1300, 6: 3100}
 """Measured on random networks."""
-
-LATTICE_DIMENSION = 6
-"""Up to here counting by vertices or faces is faster than visiting regions one by one."""
 
 
 def regions(net: Network, domain: Domain, *, progress: Progress | None = None, limit: int | None = None) -> Complex:
@@ -112,13 +110,13 @@ def count_regions(
     check_dimension(net, domain)
     if limit is not None and limit < 1:
         raise InputError(f"limit: expected a positive number of regions, got {limit}")
-    if limit is None and domain.dimension <= LATTICE_DIMENSION:
+    if limit is None and domain.dimension <= FACES:
         _check_size(net, domain)
     planar = isinstance(domain, Box | Plane) and domain.dimension == 2
     if planar and limit is None:
         found = planar_count(net, domain, progress=progress, threads=threads)  # type: ignore[arg-type]
-        return NumRegions(int(found), True, "planar")
-    if domain.dimension > LATTICE_DIMENSION:
+        return NumRegions(int(found), found.complete, "planar")
+    if domain.dimension > FACES:
         return _traversed(net, domain, limit, seed, progress)
     if limit is None and isinstance(domain, Box):
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,18 +25,21 @@ from fiberscope.numerics.points import integer_rows
 if TYPE_CHECKING:
     from fiberscope.geometry.complex import Complex
 
+Progress = Callable[[int, int, str], Any]
+"""Called as ``progress(done, total, text)``; may raise ``KeyboardInterrupt`` to stop."""
+
 _CHUNK = 1 << 22
 """Numbers in one batch of witness points."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check: what was measured, against what, in words."""
+    """One check: what was measured, against what, in words; ``ok`` is None if it was not decided."""
 
     name: str
-    ok: bool
-    measured: float
-    allowed: float
+    ok: bool | None
+    measured: float | None
+    allowed: float | None
     text: str
 
     def to_dict(self) -> dict[str, Any]:
@@ -56,31 +60,43 @@ class Certificate:
     checks: tuple[Check, ...]
 
     @property
-    def ok(self) -> bool:
-        return all(check.ok for check in self.checks)
+    def ok(self) -> bool | None:
+        """False if a check fails; else None if one was not decided, because the work was interrupted."""
+        outcomes = [check.ok for check in self.checks]
+        return False if False in outcomes else None if None in outcomes else True
 
     def __bool__(self) -> bool:
-        return self.ok
+        return self.ok is True
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {"ok": self.ok, "checks": [check.to_dict() for check in self.checks]}
 
     def __repr__(self) -> str:
-        lines = [f"  {'ok    ' if check.ok else 'FAILED'} {check.name}: {check.text}" for check in self.checks]
-        return "\n".join([f"Certificate({'ok' if self.ok else 'FAILED'})", *lines])
+        words = {True: "ok", False: "FAILED", None: "undecided"}
+        lines = [f"  {words[check.ok]:<9} {check.name}: {check.text}" for check in self.checks]
+        return "\n".join([f"Certificate({words[self.ok]})", *lines])
 
 
-def verify(complex: Complex) -> Certificate:
+def verify(complex: Complex, progress: Progress | None = None) -> Certificate:
     """Check a complex: witnesses, labels, closed walls, Euler characteristic, facets, volumes, balance.
+
+    ``progress`` is called before every check. When interrupted, the checks that were not finished are undecided.
 
     >>> from fiberscope.geometry.regions import regions
     >>> print(verify(regions(Network.random((2, 4, 1), 0), Box.cube(2))).ok)
     True
     """
-    checks = [_complete(complex), _witnesses(complex), _labels(complex), _closed(complex), _euler(complex)]
-    if complex.complete:
-        checks += [_facets(complex), _volumes(complex), _balance(complex)]
+    names = [name for name, (_, partial) in _CHECKS.items() if partial or complex.complete]
+    checks: list[Check] = []
+    try:
+        for done, name in enumerate(names):
+            if progress is not None:
+                progress(done, len(names), name)
+            checks.append(_CHECKS[name][0](complex))
+    except KeyboardInterrupt:
+        text = "interrupted before it was decided"
+        checks += [Check(name, None, None, None, text) for name in names[len(checks) :]]
     return Certificate(tuple(checks))
 
 
@@ -252,3 +268,16 @@ def _balance(complex: Complex) -> Check:
     )
     text += f", {found.unchecked} without a bound" if found.unchecked else ""
     return Check("balance", found.ok, found.excess, 1.0, text)
+
+
+_CHECKS: dict[str, tuple[Callable[[Complex], Check], bool]] = {
+    "complete": (_complete, True),
+    "witnesses": (_witnesses, True),
+    "labels": (_labels, True),
+    "walls": (_closed, True),
+    "Euler characteristic": (_euler, True),
+    "facets": (_facets, False),
+    "volumes": (_volumes, False),
+    "balance": (_balance, False),
+}
+"""In order, each with whether it makes sense for a complex that is not complete."""
