@@ -57,6 +57,7 @@ _NAMES = {
     "Tractrix": "geometry.curves.curve",
     "VisibleDistance": "geometry.distances.nearest_visible",
     "boundary_distance": "geometry.distances.distance",
+    "count_along": "geometry.curves.many",
     "count_by_traversal": "geometry.traversal",
     "count_regions": "geometry.regions",
     "dependency_graph": "geometry.dependency",
@@ -122,13 +123,16 @@ _NAMES = {
     # training and studies
     "Dataset": "training.datasets.dataset",
     "Parametrisation": "training.plan",
+    "TrainedGenerator": "training.generators",
     "list_datasets": "training.datasets.loading",
     "list_studies": "studies.lab.runner",
     "load_dataset": "training.datasets.loading",
+    "load_generator": "training.generators",
     "read_track": "training.track",
     "register_quantity": "training.quantities",
     "reproduce": "studies.lab.runner",
     "track": "training.track",
+    "train_generator": "training.generators",
     "train_many": "training.many",
 }
 _SUBPACKAGES = (

@@ -38,6 +38,7 @@ from .geometry.curves.curve import Curve as Curve
 from .geometry.curves.curve import Polyline as Polyline
 from .geometry.curves.curve import Segment as Segment
 from .geometry.curves.curve import Tractrix as Tractrix
+from .geometry.curves.many import count_along as count_along
 from .geometry.curves.result import CurveRegions as CurveRegions
 from .geometry.dependency import dependency_graph as dependency_graph
 from .geometry.distances.along_curve import CurveDistance as CurveDistance
@@ -119,6 +120,9 @@ from .symmetry.simplify import simplify as simplify
 from .training.datasets.dataset import Dataset as Dataset
 from .training.datasets.loading import list_datasets as list_datasets
 from .training.datasets.loading import load_dataset as load_dataset
+from .training.generators import TrainedGenerator as TrainedGenerator
+from .training.generators import load_generator as load_generator
+from .training.generators import train_generator as train_generator
 from .training.many import train_many as train_many
 from .training.plan import Parametrisation as Parametrisation
 from .training.quantities import register_quantity as register_quantity
