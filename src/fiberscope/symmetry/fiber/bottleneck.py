@@ -179,10 +179,28 @@ def check_rounded(a: Network, b: Network, found: Transport) -> Verdict | None:
     allowed = ROWS * (sums / size_a[:, None])[order]
     if not (np.abs(unit_a[order] - unit_b) <= allowed).all():
         return None
-    scales = size_b / size_a[order]
-    tail_a = Network([mine[0][1][:, order] / scales, mine[0][2]], [mine[1][1], mine[1][2]])
+    back = np.zeros((n, n))
+    back[order, np.arange(n)] = size_a[order] / size_b
+    shift = np.zeros(n)
+    if found.hidden is not None:
+        shift[found.hidden] = -float(found.translation)
     tail_b = Network(theirs[0][1:], theirs[1][1:])
-    return compare_forms(tail_a, tail_b, Orthant(n), (None, None), None)
+    return compare_forms(_behind(back, shift, _living(a)), tail_b, Orthant(n), (None, None), None)
+
+
+def _behind(back: FloatArray, shift: FloatArray, arrays: Arrays) -> Network:
+    """The layers behind the first one, as a function of the other network's first layer.
+
+    The translation stays a map of its own: a bias ``b - w t`` would forget how large the numbers were that it rounds.
+    """
+    (_, W, V), (_, b, c) = arrays
+    nodes: list[Node] = [
+        Affine(0, Dense(back), shift),
+        Affine(1, Dense(W), b),
+        PiecewiseLinear(2, np.zeros(len(b)), (len(b),)),
+        Affine(3, Dense(V), c),
+    ]
+    return Network.from_nodes(nodes, (len(back),))
 
 
 def _line(chain: Network) -> Network:
