@@ -18,6 +18,7 @@ _NAMES = {
     "save_figure": "style",
     "spectrum": "spectra",
     "study_figure": "studies",
+    "surface": "surfaces",
 }
 __all__ = list(_NAMES)
 

@@ -1,0 +1,94 @@
+"""Surfaces coloured by the regions of a network, in three dimensions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from mpl_toolkits.mplot3d import Axes3D  # type: ignore[import-untyped]
+from mpl_toolkits.mplot3d.art3d import Line3DCollection, Poly3DCollection  # type: ignore[import-untyped]
+
+from fiberscope.errors import InputError
+from fiberscope.geometry.surfaces.result import SurfaceRegions
+from fiberscope.numerics.floats import FloatArray
+from fiberscope.plot.style import INK, PAPER, house_style, mosaic_colors
+
+_LIGHT = np.array([0.4, -0.5, 0.77])
+
+
+def surface(
+    found: SurfaceRegions, *, lines: bool = True, ax: Any = None, seed: int = 0, view: tuple[float, float] = (22, -50)
+) -> Axes3D:
+    """Draw a surface with a colour for every region, and the boundaries where the function bends.
+
+    Parameters
+    ----------
+    found
+        From :func:`fiberscope.regions_on`, on a surface that spans at most three dimensions; of a surface in a larger
+        space the three directions of largest extent are shown.
+    lines
+        Draw boundaries: dark where the function bends, faint elsewhere.
+    ax
+        Axes with ``projection="3d"``; new ones otherwise.
+    view
+        Elevation and azimuth in degrees.
+    """
+    if ax is not None and not isinstance(ax, Axes3D):
+        raise InputError(f"ax: expected axes with projection='3d', got {type(ax).__name__}")
+    points = _three(found.structure.points)
+    inside = found.polygons
+    polygons = [points[inside[p]] for p in range(found.num_pieces)]
+    with house_style():
+        if ax is None:
+            ax = Figure(figsize=(7.0, 7.0), layout="constrained").add_subplot(projection="3d")
+        colours = mosaic_colors(found.num_regions, seed)[found.region_of] * _shade(polygons)[:, None]
+        faces = Poly3DCollection(polygons, facecolors=colours, edgecolors=colours, linewidths=0.2)
+        ax.add_collection3d(faces)
+        if lines and len(found.boundary):
+            _draw_lines(ax, found, points, view)
+        low, high = points.min(axis=0), points.max(axis=0)
+        half = float((high - low).max()) / 2 or 1.0
+        for name, middle in zip("xyz", (low + high) / 2, strict=True):
+            getattr(ax, f"set_{name}lim")(middle - half, middle + half)
+        ax.set_box_aspect((1, 1, 1))
+        ax.view_init(*view)
+        ax.set_axis_off()
+    drawn: Axes3D = ax
+    return drawn
+
+
+def _three(points: FloatArray) -> FloatArray:
+    """Three coordinates: zeros added, or the largest directions taken."""
+    n = points.shape[1]
+    if n <= 3:
+        return np.asarray(np.pad(points, ((0, 0), (0, 3 - n))))
+    centred = points - points.mean(axis=0)
+    axes = np.linalg.svd(centred, full_matrices=False)[2][:3]
+    return np.asarray(centred @ axes.T)
+
+
+def _shade(polygons: list[FloatArray]) -> FloatArray:
+    """How light a piece is: by the angle between its plane and the light, front and back alike."""
+    light = _LIGHT / np.linalg.norm(_LIGHT)
+    shades = []
+    for corners in polygons:
+        a, b = corners - corners[0], np.roll(corners, -1, axis=0) - corners[0]
+        normal = np.cross(a, b).sum(axis=0)
+        length = float(np.linalg.norm(normal))
+        shades.append(abs(float(normal @ light)) / length if length > 0 else 1.0)
+    return np.asarray(0.72 + 0.28 * np.array(shades))
+
+
+def _draw_lines(ax: Any, found: SurfaceRegions, points: FloatArray, view: tuple[float, float]) -> None:
+    """The boundaries on the near side: matplotlib does not hide lines behind faces."""
+    elevation, azimuth = np.deg2rad(view)
+    eye = np.array([np.cos(elevation) * np.cos(azimuth), np.cos(elevation) * np.sin(azimuth), np.sin(elevation)])
+    ends = points[found.structure.boundary[0].indices.reshape(-1, 2)[found.boundary]]
+    middle = (points.min(axis=0) + points.max(axis=0)) / 2
+    visible = found.visible if found.complete else np.ones(len(ends), dtype=bool)
+    near = (ends.mean(axis=1) - middle) @ eye > 0
+    for chosen, colour, width in ((near & ~visible, PAPER, 0.3), (near & visible, INK, 0.5)):
+        if chosen.any():
+            ax.add_collection3d(Line3DCollection(list(ends[chosen]), colors=to_rgb(colour), linewidths=width, zorder=5))
