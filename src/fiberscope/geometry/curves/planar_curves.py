@@ -33,6 +33,19 @@ def planar_breaks(net: Network, curve: Planar) -> Breaks:
         return _PlanarFollower(net, curve).breaks()
 
 
+def curve_ends(curve: Planar) -> tuple[FloatArray, FloatArray]:
+    """The ends of the interval, and how far the numbers that they stand for may be away."""
+    model = CIRCLE if isinstance(curve, Circle) else TRACTRIX
+    wide = [4 * U * abs(e) if _mark(model, e).quarters else 0.0 for e in curve.interval]
+    return np.array(curve.interval), np.array(wide)
+
+
+def _mark(model: int, value: float) -> Mark:
+    """An end of an interval; on the circle the floats next to multiples of pi / 2 stand for these."""
+    quarters = round(value / (np.pi / 2))
+    return Mark(value, quarters) if model == CIRCLE and value == quarters * (np.pi / 2) else Mark(value)
+
+
 class PlaneProgram(ExactProgram):
     """The program on the plane of a curve, as rows of the coordinates x, y and 1."""
 
@@ -50,18 +63,9 @@ class _PlanarFollower(Follower):
     def __init__(self, net: Network, curve: Planar) -> None:
         self.curve = curve
         self.model = CIRCLE if isinstance(curve, Circle) else TRACTRIX
-        marks = [self._mark(e) for e in curve.interval]
-        wide = [4 * U * abs(m.value) if m.quarters else 0.0 for m in marks]
         rows = np.concatenate([curve.axes, curve.center[None]])
-        super().__init__(net, rows, np.array(curve.interval), np.array(wide))
-        self.numbers = [*marks]
-
-    def _mark(self, value: float) -> Mark:
-        if self.model == CIRCLE:
-            quarters = round(value / (np.pi / 2))
-            if value == quarters * (np.pi / 2):
-                return Mark(value, quarters)
-        return Mark(value)
+        super().__init__(net, rows, *curve_ends(curve))
+        self.numbers = [_mark(self.model, e) for e in curve.interval]
 
     @cached_property
     def program(self) -> PlaneProgram:

@@ -25,12 +25,14 @@ _WORK = 24 * U
 
 
 @inner
-def _x(model: int, t: float) -> float:
+def x_of(model: int, t: float) -> float:
+    """First coordinate of the unit curve."""
     return math.cos(t) if model == CIRCLE else t - math.tanh(t)
 
 
 @inner
-def _y(model: int, t: float) -> float:
+def y_of(model: int, t: float) -> float:
+    """Second coordinate of the unit curve."""
     return math.sin(t) if model == CIRCLE else 1.0 / math.cosh(t)
 
 
@@ -44,7 +46,7 @@ def _slope(model: int, t: float, A: float, B: float) -> float:
 
 @inner
 def _value(model: int, t: float, A: float, B: float, C: float) -> Any:
-    return A * _x(model, t) + B * _y(model, t) + C
+    return A * x_of(model, t) + B * y_of(model, t) + C
 
 
 @inner
