@@ -229,6 +229,11 @@ def test_bad_input():
     for other in (Network.random((3, 3, 1), 0), Network.random((2, 3, 2), 0)):
         with pytest.raises(fs.InputError, match="same inputs and outputs"):
             equivalent(a, other)
+    with pytest.raises(fs.InputError, match="finite"):
+        Network([[[np.nan, 0.0]]], [[0.0]])
+    for wrong in ("model.onnx", None):
+        with pytest.raises(fs.InputError, match="Networks"):
+            equivalent(a, wrong)
     for wrong in (-1.0, np.nan, np.inf):
         with pytest.raises(fs.InputError, match="tolerance"):
             equivalent(a, a, tolerance=wrong)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fiberscope.dimension.functional import functional_dimension
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.network import Network
 from fiberscope.symmetry.equivalence.ladder import question_for
 from fiberscope.symmetry.fiber.bottleneck import by_bottleneck, check_rounded, find_rounded
@@ -20,6 +20,7 @@ from fiberscope.symmetry.fiber.hidden import flip, flip_matrix, hidden_hyperplan
 from fiberscope.symmetry.fiber.sampling import _above
 from fiberscope.symmetry.group import Symmetry
 from fiberscope.testing.assertions import assert_same_function
+from fiberscope.testing.cases import case
 from fiberscope.testing.strategies import chains
 
 LIMIT = 1e-10
@@ -238,8 +239,18 @@ def test_samples_need_a_count_and_follow_their_seed():
     assert all((x == y).all() for p, q in zip(a, b, strict=True) for x, y in zip(p.weights, q.weights, strict=True))
     assert found.sample(0) == [] and "component" in repr(found)
     assert found.to_dict()["components"][0]["theorem"]
-    with pytest.raises(InputError, match="count"):
-        found.sample(-1)
+    for wrong in (-1, 1.5, "2"):
+        with pytest.raises(InputError, match="count"):
+            found.sample(wrong)
+
+
+def test_unrolled_views_have_no_fiber():
+    for name in ("convolutional", "residual"):
+        for net in (case(name), case(name).as_mlp()):
+            with pytest.raises(UnsupportedModelError):
+                fiber(net)
+    with pytest.raises(UnsupportedModelError, match="as_mlp"):
+        fiber(case("convolutional").as_mlp())
 
 
 @pytest.mark.parametrize(

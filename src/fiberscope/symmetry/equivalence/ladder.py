@@ -113,6 +113,9 @@ def question_for(
 
 
 def _check(a: Network, b: Network, tolerance: float | None, time_limit: float | None) -> None:
+    for net in (a, b):
+        if not isinstance(net, Network):
+            raise InputError(f"networks: expected two Networks, got {type(net).__name__}; fs.load makes one")
     if a.in_size != b.in_size or a.out_size != b.out_size:
         raise InputError(
             f"networks: expected the same inputs and outputs, got {a.in_size} -> {a.out_size} and "

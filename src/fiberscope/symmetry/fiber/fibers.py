@@ -62,7 +62,7 @@ class Fiber:
 
     def sample(self, count: int, seed: Seed = 0) -> list[Network]:
         """Random members of random components, permuted and rescaled by powers of two; the same function each."""
-        if count < 0:
+        if not isinstance(count, int | np.integer) or count < 0:
             raise InputError(f"count: expected a number of networks, got {count}")
         rng = np.random.default_rng(seed)
         picks = [int(rng.integers(len(self.components))) for _ in range(count)]
