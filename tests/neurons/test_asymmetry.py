@@ -259,6 +259,20 @@ def test_compile() -> None:
     assert net.linear0.parametrizations.weight.original.grad is not None  # type: ignore[union-attr]
 
 
+def test_the_fast_path_of_attention_sees_effective_weights() -> None:
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    net = break_symmetry(nn.TransformerEncoder(layer, 2), "w", 0)
+    x = torch.randn(2, 4, 8)
+    slow = net.train()(x)
+    with torch.no_grad():  # evaluation without gradients takes torch's fused kernels
+        assert torch.allclose(net.eval()(x), slow, atol=1e-5)
+
+
+def test_frozen_weights_stay_frozen() -> None:
+    net = break_symmetry(nn.Linear(3, 3).requires_grad_(False), "syre", 0)
+    assert not any(p.requires_grad for p in [*net.parameters(), *effective_weights(net).parameters()])
+
+
 def test_assignment_solves_for_w() -> None:
     net = break_symmetry(nn.Sequential(nn.Linear(6, 5).double()), "w", 0, fixed=2)
     layer, part = net[0], fixed_part(net[0])  # type: ignore[index]

@@ -137,11 +137,9 @@ def break_symmetry(
         "sigma": per_layer(sigma, names, "sigma"),
         "epsilon": per_layer(epsilon, names, "epsilon"),
     }
-    draws = [
-        _fixed_part(scheme, int(architecture_seed), target, per, {key: value[i] for key, value in settings.items()})
-        for i, target in enumerate(targets)
-    ]
-    for target, (F, D) in zip(targets, draws, strict=True):
+    for i, target in enumerate(targets):
+        chosen = {key: value[i] for key, value in settings.items()}
+        F, D = _fixed_part(scheme, int(architecture_seed), target, per, chosen)
         weight = getattr(target.owner, target.parameter)
         fix_part(target.owner, target.parameter, _like(F, weight), _like(D, weight))
     return copy
