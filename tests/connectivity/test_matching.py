@@ -131,7 +131,7 @@ def test_dead_and_constant_neurons() -> None:
 
 
 def test_large_centres_make_the_identity_optimal() -> None:
-    """Q2 of paper 004 in the small: with large fixed parts independent initialisations agree, without them not."""
+    """Q2 of the paper in the small: with large fixed parts independent initialisations agree, without them not."""
     values = {}
     for sigma in (0.0, 20.0):
         a, b = (break_symmetry(mlp((5, 16, 16, 2), seed).double(), "w", 0, fixed=2, sigma=sigma) for seed in (0, 1))

@@ -1,4 +1,4 @@
-"""The symmetry-broken models of paper 004 (appendix G): W-MLP, W-ResNet20, W-ViT, at the paper's sizes or smaller."""
+"""The symmetry-broken models of :cite:`neuronidentifiability` (appendix G), at the paper's sizes or smaller."""
 
 from __future__ import annotations
 
