@@ -17,6 +17,7 @@ from rich.table import Table
 
 import fiberscope as fs
 from fiberscope.cli.arrays import load_vector
+from fiberscope.cli.surfaces import show_surface, slice_through, surface_of
 from fiberscope.errors import InputError
 from fiberscope.geometry.limits import FACES
 
@@ -41,6 +42,22 @@ def regions(
     at: Annotated[
         Path | None, typer.Option(help="A point as .npy for --axes; zeros otherwise.", show_default=False)
     ] = None,
+    cut: Annotated[
+        tuple[str, str, str] | None,
+        typer.Option(
+            "--slice",
+            help="Three points; the slice through them with a margin. Each an .npy file or DATASET:INDEX.",
+            show_default=False,
+        ),
+    ] = None,
+    on: Annotated[str | None, typer.Option(help="A surface: sphere or torus.", show_default=False)] = None,
+    resolution: Annotated[
+        int | None, typer.Option(help="How often the triangles of --on are cut into four.", show_default=False)
+    ] = None,
+    radius: Annotated[float, typer.Option(help="Of the surface of --on.")] = 1.0,
+    center: Annotated[
+        Path | None, typer.Option(help="Of the surface of --on, as .npy; zeros otherwise.", show_default=False)
+    ] = None,
     count: Annotated[bool, typer.Option("--count", help="Count only: no structure, no certificate.")] = False,
     limit: Annotated[int | None, typer.Option(help="Stop at so many regions.", min=1, show_default=False)] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw a picture (.png).", show_default=False)] = None,
@@ -56,14 +73,23 @@ def regions(
 
       fiberscope regions mnist.onnx --plane a.npy b.npy c.npy --plot slice.png
 
+      fiberscope regions mnist.onnx --slice mnist:3 mnist:17 mnist:42 --plot slice.png
+
       fiberscope regions acasxu.onnx --axes 0 1 --box -0.5 0.5 --count --json
+
+      fiberscope regions model.onnx --on sphere --resolution 4 --plot sphere.png
 
     Ctrl-C ends the work, and what was found is shown. Exit code 1 if a certificate does not hold, 3 if the count is
     only a lower bound or the certificate was not finished.
     """
     begin = perf_counter()
     net = fs.load(model)
-    domain = _domain(net, box, plane, axes, at)
+    if on is not None:
+        others = {"--plane": plane, "--axes": axes, "--at": at, "--slice": cut, "--save": save}
+        shape = surface_of(net, on, resolution, radius, center, [name for name, x in others.items() if x is not None])
+        show_surface(net, model, shape, limit, None if count else plot, as_json)
+        return
+    domain = _domain(net, box, plane, axes, at) if cut is None else slice_through(net, cut, plane or axes or at)
     _check_options(domain, count, plot, color, save)
     compiling = import_module("fiberscope.geometry.compiled").compile_times
     console = Console(stderr=as_json)

@@ -12,6 +12,7 @@ from mpl_toolkits.mplot3d.art3d import Line3DCollection, Poly3DCollection  # typ
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.surfaces.result import SurfaceRegions
+from fiberscope.geometry.surfaces.shapes import Sphere
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.plot.style import INK, PAPER, house_style, mosaic_colors
 
@@ -19,7 +20,12 @@ _LIGHT = np.array([0.4, -0.5, 0.77])
 
 
 def surface(
-    found: SurfaceRegions, *, lines: bool = True, ax: Any = None, seed: int = 0, view: tuple[float, float] = (22, -50)
+    found: SurfaceRegions,
+    *,
+    lines: bool | None = None,
+    ax: Any = None,
+    seed: int = 0,
+    view: tuple[float, float] = (22, -50),
 ) -> Axes3D:
     """Draw a surface with a colour for every region, and the boundaries where the function bends.
 
@@ -29,7 +35,8 @@ def surface(
         From :func:`fiberscope.regions_on`, on a surface that spans at most three dimensions; of a surface in a larger
         space the three directions of largest extent are shown.
     lines
-        Draw boundaries: dark where the function bends, faint elsewhere.
+        Draw the boundaries of the near half: dark where the function bends, faint elsewhere. By default on spheres,
+        where nothing of the near half is hidden.
     ax
         Axes with ``projection="3d"``; new ones otherwise.
     view
@@ -43,16 +50,17 @@ def surface(
     with house_style():
         if ax is None:
             ax = Figure(figsize=(7.0, 7.0), layout="constrained").add_subplot(projection="3d")
+        ax.computed_zorder = False  # lines stay above the faces that they bound
         colours = mosaic_colors(found.num_regions, seed)[found.region_of] * _shade(polygons)[:, None]
-        faces = Poly3DCollection(polygons, facecolors=colours, edgecolors=colours, linewidths=0.2)
+        faces = Poly3DCollection(polygons, facecolors=colours, edgecolors=colours, linewidths=0.2, zorder=1)
         ax.add_collection3d(faces)
-        if lines and len(found.boundary):
+        if (isinstance(found.surface, Sphere) if lines is None else lines) and len(found.boundary):
             _draw_lines(ax, found, points, view)
         low, high = points.min(axis=0), points.max(axis=0)
         half = float((high - low).max()) / 2 or 1.0
         for name, middle in zip("xyz", (low + high) / 2, strict=True):
             getattr(ax, f"set_{name}lim")(middle - half, middle + half)
-        ax.set_box_aspect((1, 1, 1))
+        ax.set_box_aspect((1, 1, 1), zoom=1.5)
         ax.view_init(*view)
         ax.set_axis_off()
     drawn: Axes3D = ax
