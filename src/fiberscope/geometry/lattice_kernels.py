@@ -1,10 +1,15 @@
-"""Compiled kernels of the lattice engine: how cells are split by one neuron.
+"""Compiled kernels of the lattice engine: how cells are split by the neurons of a block.
 
-A level holds the cells of one dimension: ``start`` and ``length`` cut their facets out of ``pool``. ``masks[c]`` are
-four words of 32 bits. The first three have one bit for each neuron at work: it is positive somewhere on the cell,
-negative somewhere, zero at some vertex. A cell is crossed by a neuron if its first two bits are set. Crossed cells
-wait in linked lists (``head`` by neuron, ``link`` by cell), so that a neuron costs only the cells it splits. While a
-neuron is at work, the fourth word is 1 + the place of the cell among those it splits, and 0 for all others.
+All cells, of every dimension, are nodes of one numbering in the order in which they are made, so that facets come
+before the cells they bound. ``start[c]`` to ``start[c + 1]`` cut the list of node c out of ``pool``: its facets; for an
+edge two vertices and then the two rows of its carrier; for a vertex its row in the tables. ``masks[c]`` are four words
+of 32 bits. The first three have one bit for each neuron of the block: it is positive somewhere on the cell, negative
+somewhere, zero at some vertex. A cell is crossed by a neuron if its first two bits are set, and is then split: the
+fourth word is the first of three new nodes, the zero part, the positive and the negative part. It is 0 for cells that
+are whole, and while a cell waits for its neuron it is the next cell in the same list (``heads`` by dimension and bit).
+
+Nothing that is split is overwritten, so cells that share a facet find its parts whenever they come to it. That makes
+it possible to split one old cell (a root) by all neurons of the block before the next one: what it touches is near.
 """
 
 from __future__ import annotations
@@ -19,272 +24,314 @@ from fiberscope.numerics.floats import TINY, U
 UNKNOWN = 2
 """Sign of a neuron at a vertex that the float bound leaves open."""
 
+END = np.uint32(0xFFFFFFFF)
+"""Behind the last cell of a list."""
 
-@numba.njit(cache=True, inline="always")
-def _lowest(word: Any) -> int:
-    """Index of the lowest bit of a non-zero word."""
-    position = 0
-    while not word & 0xFF:
-        word >>= 8
-        position += 8
-    while not word & 1:
-        word >>= 1
-        position += 1
-    return position
+DONE, OPEN, FULL, PAUSED = 0, 1, 2, 3
+"""Why a kernel came back: all is split, signs are open, arrays are full, or it was asked to."""
+
+# Where a worker stands: its next root and the end of its roots; the next neuron (-1: the root is not begun) and the
+# first row of the vertices made for it (-1: none yet); used nodes, entries and rows and their limits; how many nodes
+# are worth a pause; regions made; and nodes, entries, rows and regions when the root was begun.
+ROOT, LAST, BIT, FIRST, NODES, ENTRIES, ROWS, NODE_END, ENTRY_END, ROW_END, TICK, TOP, OLD = range(13)
+PLACES = OLD + 4
+
+_LOWEST = np.zeros(32, dtype=np.uint8)
+_LOWEST[[((1 << b) * 0x077CB531 & 0xFFFFFFFF) >> 27 for b in range(32)]] = range(32)
 
 
-@numba.njit(cache=True, inline="always")
-def enlist(cell: int, masks: Any, head: Any, link: Any) -> None:
+@numba.njit(cache=True, nogil=True)
+def enlist(cell: int, dimension: int, masks: Any, heads: Any) -> None:
     """Put the cell on the list of the first neuron that crosses it, if any."""
     crossed = masks[cell, 0] & masks[cell, 1]
+    masks[cell, 3] = 0
     if crossed:
-        bit = _lowest(crossed)
-        link[cell] = head[bit]
-        head[bit] = cell
+        lowest = np.uint32(crossed & (~crossed + np.uint32(1)))
+        bit = _LOWEST[np.uint32(lowest * np.uint32(0x077CB531)) >> np.uint32(27)]
+        masks[cell, 3] = heads[dimension, bit]
+        heads[dimension, bit] = cell
 
 
-@numba.njit(cache=True)
-def vertex_masks(signs: Any, columns: Any, first: int, count: int, masks: Any) -> None:
-    """Masks of vertices ``first, ..., count - 1``: bit b is the sign in column ``columns[b]``."""
-    for v in range(first, count):
-        positive, negative, zero = np.uint32(0), np.uint32(0), np.uint32(0)
-        for b in range(len(columns)):
-            bit = np.uint32(1) << np.uint32(b)
-            sign = signs[v, columns[b]]
-            if sign > 0:
-                positive |= bit
-            elif sign < 0:
-                negative |= bit
-            else:
-                zero |= bit
-        masks[v, 0], masks[v, 1], masks[v, 2], masks[v, 3] = positive, negative, zero, 0
+@numba.njit(cache=True, nogil=True)
+def row_masks(row: int, signs: Any, columns: Any, node: int, masks: Any) -> None:
+    """Masks of the vertex in this row: bit b is the sign in column ``columns[b]``."""
+    masks[node, 0] = masks[node, 1] = masks[node, 2] = masks[node, 3] = 0
+    for b in range(len(columns)):
+        sign = signs[row, columns[b]]
+        masks[node, 0 if sign > 0 else 1 if sign < 0 else 2] |= np.uint32(1) << np.uint32(b)
 
 
-@numba.njit(cache=True)
-def cell_masks(start: Any, length: Any, pool: Any, facet_masks: Any, count: int, masks: Any) -> None:
-    """Masks of all cells of a level from those of their facets."""
+@numba.njit(cache=True, nogil=True)
+def block_masks(count: int, tree: Any, signs: Any, columns: Any, crossed: Any) -> None:
+    """Masks of all whole cells for a new block, and which of them are crossed."""
+    start, pool, dim, masks = tree
     for c in range(count):
-        positive, negative, zero = np.uint32(0), np.uint32(0), np.uint32(0)
-        for k in range(start[c], start[c] + length[c]):
+        crossed[c] = False
+        if masks[c, 3]:
+            continue
+        begin = start[c]
+        if dim[c] == 0:
+            row_masks(pool[begin], signs, columns, c, masks)
+            continue
+        m0, m1, m2 = np.uint32(0), np.uint32(0), np.uint32(0)
+        for k in range(begin, begin + np.uint32(2) if dim[c] == 1 else start[c + 1]):
             f = pool[k]
-            positive |= facet_masks[f, 0]
-            negative |= facet_masks[f, 1]
-            zero |= facet_masks[f, 2]
-        masks[c, 0], masks[c, 1], masks[c, 2], masks[c, 3] = positive, negative, zero, 0
+            m0, m1, m2 = m0 | masks[f, 0], m1 | masks[f, 1], m2 | masks[f, 2]
+        masks[c, 0], masks[c, 1], masks[c, 2] = m0, m1, m2
+        crossed[c] = m0 & m1 != 0
 
 
-@numba.njit(cache=True)
-def enlist_all(count: int, masks: Any, head: Any, link: Any) -> None:
-    """Put every crossed cell of a level on its list."""
-    for c in range(count):
-        enlist(c, masks, head, link)
+@numba.njit(cache=True, nogil=True, error_model="numpy")  # 0 / 0 is NaN, and NaN is undecided
+def new_vertex(u: int, v: int, cu: int, cv: int, p: int, sign_column: int, layer: Any, vertices: Any) -> bool:
+    """Row p: the vertex between rows u and v where the neuron vanishes; returns whether one of its signs is open.
 
-
-@numba.njit(cache=True)
-def drain(first: int, link: Any, masks: Any, out: Any) -> int:
-    """Write the list that begins at ``first`` to ``out`` and number its cells; returns how many, or -1 if more."""
-    count = 0
-    cell = first
-    while cell >= 0:
-        if count == len(out):
-            return -1
-        out[count] = cell
-        count += 1
-        masks[cell, 3] = count
-        cell = link[cell]
-    return count
-
-
-@numba.njit(cache=True)
-def forget(cells: Any, masks: Any) -> None:
-    """End of the round: no cell is being split."""
-    for c in cells:
-        masks[c, 3] = 0
-
-
-@numba.njit(cache=True, error_model="numpy")  # 0 / 0 is NaN, and NaN is undecided
-def cut_edges(
-    edges: Any, ends: Any, carrier: Any, sign_column: int, layer: Any, table: Any, error: Any, signs: Any,
-    parents: Any, first: int, open_points: Any,
-) -> int:  # fmt: skip
-    """New vertices ``first, first + 1, ...``, one on each of the edges, where the neuron vanishes.
-
-    All values are affine on the carrier of an edge, so they are interpolated between its ends, with a bound of the
-    error. A sign at the new vertex is already known unless the ends have opposite signs; only then a number decides.
-    Vertices with a sign left open are written to ``open_points``; returns their count. ``layer`` is the first sign
-    column of the layer, the one behind its last, and the table column of its first neuron.
+    All values are affine on the carrier of an edge, with ends cu and cv, so they are interpolated between these, with
+    a bound of the error. A sign at the new vertex is already known unless u and v have opposite signs; only then a
+    number decides. ``layer`` is the first sign column of the layer, the one behind its last, and the table column of
+    its first neuron.
     """
+    table, error, signs, parents = vertices
     begin, end, offset = layer
     column = offset + sign_column - begin
-    unsure = 0
-    for q in range(len(edges)):
-        e = edges[q]
-        u, v = ends[2 * e], ends[2 * e + 1]
-        cu, cv = carrier[e, 0], carrier[e, 1]
-        p = first + q
-        parents[p, 0], parents[p, 1], parents[p, 2] = cu, cv, sign_column
-        a, b = abs(table[cu, column]), abs(table[cv, column])
-        a_error, b_error = error[cu, column], error[cv, column]
-        part = a / (a + b)
-        a_low, b_low = max(0.0, a - a_error), max(0.0, b - b_error)
-        low = a_low / (a_low + b + b_error) * (1.0 - 8 * U) if a_low > 0.0 else 0.0
-        high = (a + a_error) / (a + a_error + b_low) * (1.0 + 8 * U)
-        high = min(high, 1.0)
-        spread = max(high - part, part - low) + 8 * U
-        for c in range(table.shape[1]):
-            zu, zv = table[cu, c], table[cv, c]
-            step = zv - zu
-            table[p, c] = zu + part * step
-            bound = (1.0 - low) * error[cu, c] + high * error[cv, c] + spread * abs(step)
-            error[p, c] = (bound + 4 * U * (abs(zu) + abs(zv))) * (1.0 + 32 * U) + TINY
-        is_open = False
-        for j in range(end):
-            su, sv = signs[u, j], signs[v, j]
-            if j == sign_column:
-                sign = 0
-            elif su * sv < 0:
-                z, z_error = table[p, offset + j - begin], error[p, offset + j - begin]
-                if z > z_error:
-                    sign = 1
-                elif z < -z_error:
-                    sign = -1
-                else:
-                    sign = UNKNOWN
-                    is_open = True
-            else:
-                sign = su if su != 0 else sv
-            signs[p, j] = sign
-            if sign == 0 and j >= begin:
-                table[p, offset + j - begin] = 0.0
-                error[p, offset + j - begin] = 0.0
-        if is_open:
-            open_points[unsure] = p
-            unsure += 1
-    return unsure
+    parents[p, 0], parents[p, 1], parents[p, 2] = cu, cv, sign_column
+    a, b = abs(table[cu, column]), abs(table[cv, column])
+    a_error, b_error = error[cu, column], error[cv, column]
+    part = a / (a + b)
+    a_low, b_low = max(0.0, a - a_error), max(0.0, b - b_error)
+    low = a_low / (a_low + b + b_error) * (1.0 - 8 * U) if a_low > 0.0 else 0.0
+    high = (a + a_error) / (a + a_error + b_low) * (1.0 + 8 * U)
+    high = min(high, 1.0)
+    spread = max(high - part, part - low) + 8 * U
+    for c in range(table.shape[1]):
+        zu, zv = table[cu, c], table[cv, c]
+        step = zv - zu
+        table[p, c] = zu + part * step
+        bound = (1.0 - low) * error[cu, c] + high * error[cv, c] + spread * abs(step)
+        error[p, c] = (bound + 4 * U * (abs(zu) + abs(zv))) * (1.0 + 32 * U) + TINY
+    is_open = False
+    for j in range(end):
+        su, sv = signs[u, j], signs[v, j]
+        sign = su if su != 0 else sv
+        if j == sign_column:
+            sign = 0
+        elif su * sv < 0:
+            z, z_error = table[p, offset + j - begin], error[p, offset + j - begin]
+            sign = 1 if z > z_error else -1 if z < -z_error else UNKNOWN
+            is_open |= sign == UNKNOWN
+        signs[p, j] = sign
+        if sign == 0 and j >= begin:
+            table[p, offset + j - begin] = 0.0
+            error[p, offset + j - begin] = 0.0
+    return is_open
 
 
-@numba.njit(cache=True)
-def split_edges(
-    edges: Any, bit: int, level: Any, carrier: Any, head: Any, vertex_mask: Any, vertex: int, minus: int
-) -> None:
-    """Cut the edges at the new vertices ``vertex, ...``; an edge keeps its positive part, ``minus, ...`` the other."""
-    start, length, ends, masks, link = level
-    word = np.uint32(1) << np.uint32(bit)
-    for q in range(len(edges)):
-        e, m, p = edges[q], minus + q, vertex + q
-        u, v = ends[2 * e], ends[2 * e + 1]
-        if not vertex_mask[u, 0] & word:
-            u, v = v, u
-        ends[2 * e], ends[2 * e + 1] = u, p
-        ends[2 * m], ends[2 * m + 1] = p, v
-        start[m], length[m] = 2 * m, 2
-        carrier[m, 0], carrier[m, 1] = carrier[e, 0], carrier[e, 1]
-        for k in range(3):
-            masks[e, k] = vertex_mask[u, k] | vertex_mask[p, k]
-            masks[m, k] = vertex_mask[p, k] | vertex_mask[v, k]
-        masks[m, 3] = 0
-        enlist(e, masks, head, link)
-        enlist(m, masks, head, link)
+@numba.njit(cache=True, nogil=True)
+def _split_edge(c: int, word: Any, node: int, used: int, row: int, tree: Any) -> int:
+    """Nodes ``node, ...`` become the vertex in this row and the two parts of edge c, whose vertex has its masks."""
+    start, pool, _dim, masks = tree
+    k = start[c]
+    u, v = pool[k], pool[k + 1]
+    if not masks[u, 0] & word:
+        u, v = v, u
+    pool[used] = row
+    for part in range(2):
+        at = used + 1 + 4 * part
+        start[node + 1 + part] = at
+        pool[at], pool[at + 1], pool[at + 2], pool[at + 3] = v if part else u, node, pool[k + 2], pool[k + 3]
+        for w in range(3):
+            masks[node + 1 + part, w] = masks[pool[at], w] | masks[node, w]
+    return used + 9
 
 
-@numba.njit(cache=True)
-def split_cells(  # noqa: PLR0915  # one pass over the facets; a call per part would be slower
-    cells: Any, done: int, bit: int, level: Any, head: Any, facet_level: Any, facet_head: Any,
-    ridge_masks: Any, bases: Any, used: int, facet_used: int,
-) -> Any:  # fmt: skip
-    """Split cells ``done, ...`` of the list: c becomes c+ (in its place), c- and c0, the last one a level below.
+@numba.njit(cache=True, nogil=True)
+def _split_cell(c: int, word: Any, node: int, used: int, end: int, flat: bool, tree: Any, lists: Any) -> int:
+    """Nodes ``node, ...`` become the zero part of cell c, its positive and its negative part; -1 if the pool is full.
 
-    Facets of c0 are the zero parts of the crossed facets of c, and the ridges of c on which the neuron vanishes: each
-    of them lies between a positive and a negative facet, or else the neuron could not cross c. ``bases`` are the first
-    indices of the parts c- and c0, and of the facets' parts f- and f0. Returns how many cells are done and the used
-    lengths of both pools; fewer than all cells are done when a pool is full.
+    Facets of the zero part are the zero parts of the crossed facets of c, and the ridges of c on which the neuron
+    vanishes: each of them lies between a positive and a negative facet, or else the neuron could not cross c.
     """
-    start, length, pool, masks, link = level
-    facet_start, facet_length, facet_pool, facet_masks, facet_link = facet_level
-    minus_base, zero_base, facet_minus, facet_zero = bases
-    word = np.uint32(1) << np.uint32(bit)
-    keep = np.empty(64, dtype=pool.dtype)
-    for q in range(done, len(cells)):
-        c = cells[q]
-        begin, size = start[c], length[c]
-        need = size
-        for k in range(begin, begin + size):
-            f = pool[k]
-            if facet_masks[f, 2] & word:
-                need += facet_length[f]
-        if used + 2 * size + 2 > len(pool) or facet_used + need > len(facet_pool):
-            return q, used, facet_used
-        if size + 1 > len(keep):
-            keep = np.empty(2 * size, dtype=pool.dtype)
-        zero, minus = zero_base + q, minus_base + q
-        facet_start[zero] = facet_used
-        start[minus] = used
-        plus_size = 0
-        p0, p1, p2 = np.uint32(0), np.uint32(0), np.uint32(0)
-        n0, n1, n2 = np.uint32(0), np.uint32(0), np.uint32(0)
-        for k in range(begin, begin + size):
-            f = pool[k]
-            r = np.int64(facet_masks[f, 3]) - 1
-            if r >= 0:
-                facet_pool[facet_used] = facet_zero + r
-                facet_used += 1
-            positive = facet_masks[f, 0] & word
-            if r >= 0 or positive:
-                keep[plus_size] = f
-                plus_size += 1
-                p0 |= facet_masks[f, 0]
-                p1 |= facet_masks[f, 1]
-                p2 |= facet_masks[f, 2]
-            if r < 0 and positive and facet_masks[f, 2] & word:
-                for h in range(facet_start[f], facet_start[f] + facet_length[f]):
-                    g = facet_pool[h]
-                    if not (ridge_masks[g, 0] | ridge_masks[g, 1]) & word:
-                        facet_pool[facet_used] = g
-                        facet_used += 1
-            if r >= 0 or not positive:
-                f = facet_minus + r if r >= 0 else f
-                pool[used] = f
-                used += 1
-                n0 |= facet_masks[f, 0]
-                n1 |= facet_masks[f, 1]
-                n2 |= facet_masks[f, 2]
-        facet_length[zero] = facet_used - facet_start[zero]
-        z0, z1, z2 = np.uint32(0), np.uint32(0), np.uint32(0)
-        for k in range(facet_start[zero], facet_used):
-            g = facet_pool[k]
-            z0 |= ridge_masks[g, 0]
-            z1 |= ridge_masks[g, 1]
-            z2 |= ridge_masks[g, 2]
-        facet_masks[zero, 0], facet_masks[zero, 1], facet_masks[zero, 2], facet_masks[zero, 3] = z0, z1, z2, 0
-        enlist(zero, facet_masks, facet_head, facet_link)
-        pool[used] = zero
-        used += 1
-        length[minus] = used - start[minus]
-        masks[minus, 0], masks[minus, 1], masks[minus, 2], masks[minus, 3] = n0 | z0, n1 | z1, n2 | z2, 0
-        enlist(minus, masks, head, link)
-        keep[plus_size] = zero
-        plus_size += 1
-        if plus_size > size:
-            start[c] = begin = used
-            used += plus_size
-        length[c] = plus_size
-        for k in range(plus_size):
-            pool[begin + k] = keep[k]
-        masks[c, 0], masks[c, 1], masks[c, 2] = p0 | z0, p1 | z1, p2 | z2
-        enlist(c, masks, head, link)
-    return len(cells), used, facet_used
+    start, pool, _dim, masks = tree
+    z0, z1, z2 = np.uint32(0), np.uint32(0), np.uint32(0)
+    p0, p1, p2 = np.uint32(0), np.uint32(0), np.uint32(0)
+    n0, n1, n2 = np.uint32(0), np.uint32(0), np.uint32(0)
+    plus = minus = 0
+    for k in range(start[c], start[c + 1]):
+        f = pool[k]
+        positive = f
+        negative = f
+        m0 = masks[f, 0] & word
+        m1 = masks[f, 1] & word
+        if m0 and m1:
+            g = masks[f, 3]
+            positive, negative = np.uint32(g + np.uint32(1)), np.uint32(g + np.uint32(2))
+            pool[used] = g
+            used += 1
+            z0, z1, z2 = z0 | masks[g, 0], z1 | masks[g, 1], z2 | masks[g, 2]
+        elif m0 and masks[f, 2] & word:
+            last = start[f + 1] - (2 if flat else 0)
+            if used + (last - start[f]) + 4 * len(lists) > end:
+                return -1
+            for h in range(start[f], last):
+                g = pool[h]
+                if not (masks[g, 0] | masks[g, 1]) & word:
+                    pool[used] = g
+                    used += 1
+                    z0, z1, z2 = z0 | masks[g, 0], z1 | masks[g, 1], z2 | masks[g, 2]
+        if m0:
+            lists[plus, 0] = positive
+            plus += 1
+            p0, p1, p2 = p0 | masks[positive, 0], p1 | masks[positive, 1], p2 | masks[positive, 2]
+        if m1:
+            lists[minus, 1] = negative
+            minus += 1
+            n0, n1, n2 = n0 | masks[negative, 0], n1 | masks[negative, 1], n2 | masks[negative, 2]
+    masks[node, 0], masks[node, 1], masks[node, 2] = z0, z1, z2
+    masks[node + 1, 0], masks[node + 1, 1], masks[node + 1, 2] = p0, p1, p2
+    masks[node + 2, 0], masks[node + 2, 1], masks[node + 2, 2] = n0, n1, n2
+    if flat:  # the zero part is an edge, and its own carrier
+        pool[used], pool[used + 1] = pool[start[pool[used - 2]]], pool[start[pool[used - 1]]]
+        used += 2
+    lists[plus, 0] = lists[minus, 1] = node
+    start[node + 1] = used
+    for k in range(plus + 1):
+        pool[used + k] = lists[k, 0]
+    used += plus + 1
+    start[node + 2] = used
+    for k in range(minus + 1):
+        pool[used + k] = lists[k, 1]
+    return used + minus + 1
 
 
-@numba.njit(cache=True)
-def compact(start: Any, length: Any, pool: Any, indptr: Any, indices: Any) -> None:
-    """Copy the lists of a level into compressed rows."""
-    for c in range(len(indptr) - 1):
-        at = indptr[c]
-        for k in range(length[c]):
-            indices[at + k] = pool[start[c] + k]
+@numba.njit(cache=True, nogil=True)
+def _cut_all(edge: Any, at: Any, column: int, layer: Any, tree: Any, vertices: Any) -> bool:
+    """A new row for every edge of the list, as many as there is room for; returns whether a sign is open."""
+    start, pool, _dim, masks = tree
+    is_open = False
+    while edge != END and at[ROWS] < at[ROW_END]:
+        k = start[edge]
+        u, v = pool[start[pool[k]]], pool[start[pool[k + 1]]]
+        is_open |= new_vertex(u, v, pool[k + 2], pool[k + 3], at[ROWS], column, layer, vertices)
+        at[ROWS] += 1
+        edge = masks[edge, 3]
+    return is_open or edge != END
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
+def split_roots(
+    roots: Any, at: Any, heads: Any, lists: Any, stop: Any, columns: Any, layer: Any, tree: Any, vertices: Any
+) -> int:
+    """Split roots ``at[ROOT], ..., at[LAST] - 1`` by all neurons of the block; see :data:`DONE` for what is returned.
+
+    When it is :data:`FULL`, the root in question must be begun again, see :func:`undo`.
+    """
+    start, _pool, dim, masks = tree
+    while at[ROOT] < at[LAST]:
+        root = roots[at[ROOT]]
+        if at[BIT] < 0:
+            at[OLD], at[OLD + 1], at[OLD + 2], at[OLD + 3] = at[NODES], at[ENTRIES], at[ROWS], at[TOP]
+            enlist(root, dim[root], masks, heads)
+            at[BIT] = 0
+        while at[BIT] < len(columns):
+            bit = at[BIT]
+            word = np.uint32(1) << np.uint32(bit)
+            if at[FIRST] < 0:
+                if stop[0] or at[NODES] >= at[TICK]:
+                    return PAUSED
+                at[FIRST] = at[ROWS]
+                if _cut_all(heads[1, bit], at, columns[bit], layer, tree, vertices):
+                    return OPEN if at[ROWS] < at[ROW_END] else FULL
+            row, node, used = at[FIRST], at[NODES], at[ENTRIES]
+            at[FIRST] = -1
+            for d in range(1, dim[root] + 1):
+                c = heads[d, bit]
+                heads[d, bit] = END
+                while c != END:
+                    size = start[c + 1] - start[c]
+                    if node + 4 > at[NODE_END] or used + 3 * size + 9 > at[ENTRY_END] or size >= len(lists):
+                        return FULL
+                    following = masks[c, 3]
+                    start[node] = used
+                    if d == 1:
+                        row_masks(row, vertices[2], columns, node, masks)
+                        used = _split_edge(c, word, node, used, row, tree)
+                        row += 1
+                    else:
+                        used = _split_cell(c, word, node, used, at[ENTRY_END], d == 2, tree, lists)
+                        if used < 0:
+                            return FULL
+                    masks[c, 3] = node
+                    dim[node], dim[node + 1], dim[node + 2] = d - 1, d, d
+                    for part in range(3):
+                        enlist(node + part, dim[node + part], masks, heads)
+                    node += 3
+                    start[node] = used
+                    at[TOP] += d == len(heads) - 1
+                    c = following
+            at[NODES], at[ENTRIES] = node, used
+            at[BIT] += 1
+        at[BIT] = -1
+        at[ROOT] += 1
+    return DONE
+
+
+def undo(at: Any, heads: Any) -> None:
+    """Back to where the root was begun: what was made of it lies behind the used part of the arrays."""
+    if at[BIT] >= 0:
+        at[[NODES, ENTRIES, ROWS, TOP]] = at[OLD : OLD + 4]
+    at[BIT] = at[FIRST] = -1
+    heads[:] = END
+
+
+@numba.njit(cache=True, nogil=True)
+def cut_back(base: int, count: int, upto: int, tree: Any) -> None:
+    """Make whole again what neurons ``upto, ...`` of the last block have split; nodes from ``base`` on are of it."""
+    _start, _pool, _dim, masks = tree
+    there = np.zeros(count, dtype=np.bool_)
+    word = (np.int64(1) << upto) - 1
+    for c in range(count):
+        child = masks[c, 3]
+        if c >= base and not there[c]:
+            masks[c, 3] = END  # gone
+        elif child >= base:
+            if masks[c, 0] & masks[c, 1] & word:
+                there[child : child + 3] = True
+            else:
+                masks[c, 3] = 0
+
+
+@numba.njit(cache=True, nogil=True)
+def number_cells(count: int, tree: Any, sizes: Any) -> None:
+    """Number the whole cells of each dimension, in the first word of their masks; ``sizes[d]`` are how many they are
+    and how many facets they have."""
+    start, _pool, dim, masks = tree
+    for c in range(count):
+        if masks[c, 3] == 0:
+            d = dim[c]
+            masks[c, 0] = sizes[d, 0]
+            sizes[d, 0] += 1
+            sizes[d, 1] += 2 if d == 1 else start[c + 1] - start[c]
+
+
+@numba.njit(cache=True, nogil=True)
+def write_cells(count: int, tree: Any, at: Any, indptr: Any, indices: Any) -> None:
+    """Facets of the whole cells, for all dimensions one behind the other; ``at`` is where each has come to."""
+    start, pool, dim, masks = tree
+    for c in range(count):
+        d = dim[c]
+        if masks[c, 3] == 0:
+            if d == 0:
+                indices[at[0, 1]] = pool[start[c]]
+                at[0, 1] += 1
+                continue
+            i, k = at[d, 0], at[d, 1]
+            for h in range(start[c], start[c] + 2 if d == 1 else start[c + 1]):
+                indices[k] = masks[pool[h], 0]
+                k += 1
+            indptr[i + 1] = indptr[i] + k - at[d, 1]
+            at[d, 0], at[d, 1] = i + 1, k
+
+
+@numba.njit(cache=True, nogil=True)
 def around_polygons(indptr: Any, indices: Any, ends: Any) -> None:
     """Order the edges of every polygon cyclically, in place."""
     for c in range(len(indptr) - 1):

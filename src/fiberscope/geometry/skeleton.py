@@ -9,21 +9,24 @@ every polygon must be met exactly twice, and every vertex must lie on exactly n 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numba
 import numpy as np
 
-from fiberscope.errors import InputError, NotGenericError
+from fiberscope.errors import InputError, NotGenericError, TooLargeError
 from fiberscope.geometry import lattice_kernels as kernels
 from fiberscope.geometry.domains import Domain, Plane
-from fiberscope.geometry.lattice import LatticeBuilder, Progress, check_supported, deferred_interrupt, start_cells
-from fiberscope.geometry.lattice_levels import Layer
+from fiberscope.geometry.lattice import check_supported, deferred_interrupt, start_cells
+from fiberscope.geometry.lattice_layers import BLOCK, Layer, LayerWalk, Progress, grown
 from fiberscope.geometry.lattice_start import Start, on_slice
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma, round_up
 from fiberscope.numerics.points import to_dyadic
+
+_MOST_EDGES = (1 << 31) - 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,10 +59,9 @@ def skeleton(net: Network, domain: Domain) -> Skeleton:
     Skeleton(9 vertices, 12 edges)
     """
     builder = _built(net, domain, None)
-    edges = builder.levels[1]
     return Skeleton(
         points=builder.inputs.value,
-        edges=edges.pool[: 2 * edges.count].reshape(-1, 2).copy(),
+        edges=builder.ends.copy(),
         vertex_signs=np.ascontiguousarray(builder.signs[: builder.num_vertices, builder.sides :]),
         exact_decisions=builder.exact_decisions,
     )
@@ -77,8 +79,7 @@ def count_by_skeleton(net: Network, domain: Domain, progress: Progress | None = 
     (8, True)
     """
     builder = _built(net, domain, progress)
-    edges = builder.levels[1]
-    ends = edges.pool[: 2 * edges.count].reshape(-1, 2)
+    ends = builder.ends
     rises = _rises(builder, ends)
     signs = builder.signs[: builder.num_vertices, : builder.reached]
     return int(_lowest_vertices(ends, rises, signs, builder.n)), builder.complete
@@ -120,35 +121,67 @@ def _rises(builder: _SkeletonBuilder, ends: Any) -> BoolArray:
     return np.asarray(rises)
 
 
-class _SkeletonBuilder(LatticeBuilder):
-    """A lattice of two levels; polygons are found by their signs."""
+class _SkeletonBuilder(LayerWalk):
+    """Vertices and edges, split neuron by neuron; polygons are found by their signs."""
 
     def __init__(self, net: Network, start: Start) -> None:
         super().__init__(net, start)
-        self.n = self.dimension
-        self.levels = self.levels[:2]
+        self.n = len(start.boundary)
+        self.edges = np.array(start.boundary[0], dtype=np.int32)
+        self.num_edges = len(self.edges)
+        self.carrier = self.edges.copy()
+        self.masks = np.zeros((self.num_edges, 4), dtype=np.uint32)
+        self.vertex_masks = np.zeros((self.num_vertices, 4), dtype=np.uint32)
         # Any words would do; these are fixed so that a run can be repeated.
         words = np.random.default_rng(20230501).integers(0, 2**63, (self.signs.shape[1], 3), dtype=np.int64)
         self.words = words.view(np.uint64)
 
+    @property
     def status(self) -> str:
-        """How far the work is, in words."""
         return f"{self.num_vertices} vertices"
 
-    def split(self, bit: int, column: int, block: IntArray, layer: Layer) -> None:
+    @property
+    def size(self) -> int:
+        return self.num_vertices
+
+    @property
+    def ends(self) -> Any:
+        """The vertices of every edge, ``(edges, 2)``."""
+        return self.edges[: self.num_edges]
+
+    def reset_carriers(self) -> None:
+        self.carrier[: self.num_edges] = self.ends
+
+    def split_layer(self, layer: Layer) -> Iterator[int]:
+        """Split by one neuron after the other, 32 of them at work at a time."""
+        signs = self.signs[: self.num_vertices, layer.begin : layer.end]
+        both = np.flatnonzero((signs > 0).any(axis=0) & (signs < 0).any(axis=0)) + layer.begin
+        for first in range(0, len(both), BLOCK):
+            block = both[first : first + BLOCK]
+            heads = np.full((2, BLOCK), kernels.END, dtype=np.uint32)
+            _begin_block(self.num_vertices, self.ends, self.signs, block, self.vertex_masks, self.masks, heads)
+            for bit, column in enumerate(block.tolist()):
+                self._split(bit, column, block, heads, layer)
+                yield column
+
+    def _split(self, bit: int, column: int, block: IntArray, heads: Any, layer: Layer) -> None:
         """Cut the edges that the neuron crosses, and join the new vertices that share a polygon."""
-        edges, vertices = self.levels[1], self.levels[0]
-        crossed = self.crossed(edges, bit)
+        crossed = np.empty(self.num_edges, dtype=np.int32)
+        crossed = crossed[: _listed(heads[1, bit], self.masks, crossed)]
         if not len(crossed):
             return
-        first, count = vertices.count, len(crossed)
-        ends = edges.pool.reshape(-1, 2)[crossed]
-        vertices.reserve(count, 0)
-        edges.reserve(count, 2 * count)
-        self.cut(crossed, bit, column, block, layer)
-        vertices.count += count
-        edges.count += count
-        kernels.forget(crossed, edges.masks)
+        first, count = self.num_vertices, len(crossed)
+        ends = self.edges[crossed]
+        self._reserve(first + count, self.num_edges + count)
+        where = (layer.begin, layer.end, layer.slices[layer.source].start)
+        self.num_vertices += count
+        self.float_decisions += count
+        if _cut_edges(ends, self.carrier[crossed], first, column, where, self.vertices):
+            unsure = (self.signs[first : first + count, : layer.end] == kernels.UNKNOWN).any(axis=1)
+            self._decide(first + np.flatnonzero(unsure), layer)
+        _split_edges(crossed, bit, first, self.num_edges, self.signs, block, self.edges, self.carrier,
+                     self.vertex_masks, self.masks, heads)  # fmt: skip
+        self.num_edges += count
         pairs = np.empty((count * (self.n - 1), 2), dtype=np.int32)
         size = 1 << int(4 * count * max(1, self.n - 1)).bit_length()
         found = _join(ends, self.signs, column, self.sides, self.words, first, self.n - 1, np.zeros(size, np.uint64),
@@ -157,18 +190,24 @@ class _SkeletonBuilder(LatticeBuilder):
             raise NotGenericError(
                 "skeleton: expected edges and polygons in general position, got a vertex on too many hyperplanes"
             )
-        self._add_edges(pairs[:found])
+        self._add_edges(pairs[:found], heads)
 
-    def _add_edges(self, pairs: Any) -> None:
-        edges, vertices = self.levels[1], self.levels[0]
-        first, last = edges.count, edges.count + len(pairs)
-        edges.reserve(len(pairs), 2 * len(pairs))
-        self.grow_carrier()
-        edges.pool[2 * first : 2 * last] = pairs.reshape(-1)
-        edges.start[first:last], edges.length[first:last] = 2 * np.arange(first, last), 2
-        self.carrier[first:last] = pairs
-        _new_edges(first, last, edges.pool, vertices.masks, edges.masks, edges.head, edges.link)
-        edges.count, edges.used = last, 2 * last
+    def _reserve(self, vertices: int, edges: int) -> None:
+        if edges > _MOST_EDGES:
+            raise TooLargeError(f"a skeleton of more than {_MOST_EDGES} edges")
+        self.reserve_rows(vertices)
+        if vertices > len(self.vertex_masks):
+            self.vertex_masks = grown(self.vertex_masks, vertices)
+        if edges > min(len(self.edges), len(self.carrier), len(self.masks)):
+            for name in ("edges", "carrier", "masks"):
+                setattr(self, name, grown(getattr(self, name)[: self.num_edges], edges))
+
+    def _add_edges(self, pairs: Any, heads: Any) -> None:
+        first, last = self.num_edges, self.num_edges + len(pairs)
+        self._reserve(self.num_vertices, last)
+        self.edges[first:last] = self.carrier[first:last] = pairs
+        self.num_edges = last
+        _new_edges(first, last, self.edges, self.vertex_masks, self.masks, heads)
 
     def check_simple(self) -> None:
         """Raise unless every vertex lies on exactly n hyperplanes, sides of the domain included."""
@@ -180,12 +219,60 @@ class _SkeletonBuilder(LatticeBuilder):
 
 
 @numba.njit(cache=True)
-def _new_edges(first: int, last: int, ends: Any, vertex_mask: Any, masks: Any, head: Any, link: Any) -> None:
+def _new_edges(first: int, last: int, ends: Any, vertex_masks: Any, masks: Any, heads: Any) -> None:
+    """Masks of edges ``first, ..., last - 1``, each put on the list of the first neuron that crosses it."""
     for e in range(first, last):
-        for k in range(3):
-            masks[e, k] = vertex_mask[ends[2 * e], k] | vertex_mask[ends[2 * e + 1], k]
-        masks[e, 3] = 0
-        kernels.enlist(e, masks, head, link)
+        for k in range(2):
+            masks[e, k] = vertex_masks[ends[e, 0], k] | vertex_masks[ends[e, 1], k]
+        kernels.enlist(e, 1, masks, heads)
+
+
+@numba.njit(cache=True)
+def _begin_block(count: int, ends: Any, signs: Any, columns: Any, vertex_masks: Any, masks: Any, heads: Any) -> None:
+    for v in range(count):
+        kernels.row_masks(v, signs, columns, v, vertex_masks)
+    _new_edges(0, len(ends), ends, vertex_masks, masks, heads)
+
+
+@numba.njit(cache=True)
+def _listed(edge: Any, masks: Any, out: Any) -> int:
+    """Write the list that begins with this edge to ``out``; returns its length."""
+    count = 0
+    while edge != kernels.END:
+        out[count] = edge
+        count += 1
+        edge = masks[edge, 3]
+    return count
+
+
+@numba.njit(cache=True)
+def _cut_edges(ends: Any, carrier: Any, first: int, column: int, layer: Any, vertices: Any) -> bool:
+    """New vertices ``first, ...``, one on each of the edges; returns whether a sign is open."""
+    is_open = False
+    for q in range(len(ends)):
+        is_open |= kernels.new_vertex(
+            ends[q, 0], ends[q, 1], carrier[q, 0], carrier[q, 1], first + q, column, layer, vertices
+        )
+    return is_open
+
+
+@numba.njit(cache=True)
+def _split_edges(
+    crossed: Any, bit: int, vertex: int, minus: int, signs: Any, columns: Any, ends: Any, carrier: Any,
+    vertex_masks: Any, masks: Any, heads: Any,
+) -> None:  # fmt: skip
+    """Cut the edges at the new vertices ``vertex, ...``; an edge keeps its positive part, ``minus, ...`` the other."""
+    word = np.uint32(1) << np.uint32(bit)
+    for q in range(len(crossed)):
+        e, m, p = crossed[q], minus + q, vertex + q
+        u, v = ends[e, 0], ends[e, 1]
+        if not vertex_masks[u, 0] & word:
+            u, v = v, u
+        kernels.row_masks(p, signs, columns, p, vertex_masks)
+        ends[e, 0], ends[e, 1], ends[m, 0], ends[m, 1] = u, p, p, v
+        carrier[m, 0], carrier[m, 1] = carrier[e, 0], carrier[e, 1]
+        _new_edges(e, e + 1, ends, vertex_masks, masks, heads)
+    _new_edges(minus, minus + len(crossed), ends, vertex_masks, masks, heads)
 
 
 @numba.njit(cache=True)
