@@ -145,7 +145,11 @@ def test_result_is_plain_data() -> None:
     found = match(mlp((5, 4, 2), 0), mlp((5, 4, 2), 1), data=(X, np.zeros(200)))
     assert json.loads(json.dumps(found.to_dict()))["samples"] == 200
     assert repr(found).startswith("Matching(activations, 1 groups, mean correlation: optimal")
-    assert match(mlp((5, 4, 2), 0), mlp((5, 4, 2), 1), data=(X[i : i + 50] for i in range(0, 200, 50))).samples == 200
+    one_shot = (X[i : i + 50] for i in range(0, 200, 50))
+    again = match(mlp((5, 4, 2), 0), mlp((5, 4, 2), 1), data=one_shot)
+    assert again.samples == 200 and again.objective == pytest.approx(found.objective)
+    with pytest.raises(InputError, match="at least one point"):
+        match(mlp((5, 4, 2), 0), mlp((5, 4, 2), 1), data=iter([]))
 
 
 # -- the structure -----------------------------------------------------------------------------------------------------

@@ -8,8 +8,9 @@ Ainsworth et al. 2023). If the identity comes close to the maximum, the architec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -156,10 +157,9 @@ def match(
     modules = [x.to_torch() if isinstance(x, Network) else x for x in (a, b)]
     check_comparable(*modules)
     left, right = (_plain(module) for module in modules)
-    if not hasattr(data, "inputs") and not hasattr(data, "shape") and not isinstance(data, list | tuple):
-        data = list(data)  # batches are read twice: once for the structure
     if structure is None:
-        structure = chain_structure(left, next(batches(data, left, batch_size))[0])
+        first, data = _first(data)
+        structure = chain_structure(left, next(batches(first, left, batch_size))[0])
     readers = {group.name: group.readers for group in structure.groups}
     found = cross_moments(left, right, readers, data, inputs=True, batch_size=batch_size, progress=progress)
     rng = np.random.default_rng(seed)
@@ -171,6 +171,14 @@ def match(
         objectives.append(_objective(group.name, similarity, permutations[group.name], moments, rng, draws))
     samples = next(iter(found.values())).count
     return Matching(permutations, tuple(objectives), structure, samples)
+
+
+def _first(data: Any) -> tuple[Any, Any]:
+    """Data to look at and data to read: the same, but of an iterator its first batch and all that it gives."""
+    if not isinstance(data, Iterator):
+        return data, data
+    first = next(data, None)
+    return ([], []) if first is None else ([first], chain([first], data))
 
 
 def _objective(

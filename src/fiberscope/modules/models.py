@@ -196,7 +196,7 @@ def vit(
     classes: int = 10,
     channels: int = 3,
 ) -> VisionTransformer:
-    """The vision transformer of :cite:`neuronidentifiability`, H.4: patch 4, dimension 384, depth 8, 6 heads, MLP ratio 4.
+    """The vision transformer of :cite:`neuronidentifiability` (H.4): patch 4, dimension 384, depth 8, 6 heads, ratio 4.
 
     >>> net = vit(16, depth=1, heads=2, image=8)
     >>> net(torch.zeros(2, 3, 8, 8)).shape
