@@ -1,0 +1,223 @@
+"""Density of regions on and off a learned manifold of images, while a classifier memorises random labels.
+
+The paper on data geometry takes curves of images from a generator, trains a 256-64 network on random labels, and finds
+that the density of regions falls while the network memorises, and is lower on the manifold than on straight lines
+beside it. Its generator and its data cannot be had everywhere, so the generator is a small one trained here; any other
+one can be followed with :class:`fiberscope.geometry.generators.GeneratorCurve`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fiberscope.errors import InputError
+from fiberscope.geometry.curves.along import regions_along
+from fiberscope.geometry.curves.curve import Polyline
+from fiberscope.network.network import Network
+from fiberscope.numerics.floats import FloatArray
+from fiberscope.studies._verdicts import mean_and_error
+from fiberscope.studies.lab.study import Claim, Finding, Picture, Study, Task
+from fiberscope.studies.lab.table import Table
+from fiberscope.training.datasets.loading import load_dataset
+from fiberscope.training.generators import TrainedGenerator, train_generator
+from fiberscope.training.many import train_many
+
+SIZES: dict[str, dict[str, Any]] = {
+    "quick": {"images": "digits", "count": 300, "runs": 4, "curves": 6, "epochs": 200, "moments": 8},
+    "paper": {"images": "mnist", "count": 1000, "runs": 10, "curves": 20, "epochs": 300, "moments": 12},
+}
+GENERATORS: dict[str, dict[str, Any]] = {
+    "digits": {"latent": 4, "widths": (32, 64), "epochs": 30},
+    "mnist": {"latent": 8, "widths": (128, 256), "epochs": 10},
+}
+HIDDEN = (256, 64)
+POINTS = 100
+"""Images per curve."""
+
+LINES = ("manifold", "chord", "noise")
+"""A curve of images, the straight line between its ends, and a straight line between two images of noise."""
+
+
+def plan(scale: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One task per run."""
+    sizes = SIZES[scale] | {name: value for name, value in options.items() if value is not None}
+    if sizes["images"] not in GENERATORS:
+        raise InputError(f"option images: expected {' or '.join(GENERATORS)}, got {sizes['images']!r}")
+    for name in ("count", "runs", "curves", "epochs", "moments"):
+        if not isinstance(sizes[name], int) or sizes[name] < 1:
+            raise InputError(f"option {name}: expected a positive integer, got {sizes[name]!r}")
+    common = {name: sizes[name] for name in ("images", "count", "curves", "epochs", "moments")}
+    return [{**common, "run": run} for run in range(sizes["runs"])]
+
+
+def run_task(task: Task) -> list[dict[str, Any]]:
+    """One row per moment and kind of line."""
+    name, count, epochs = (task.settings[key] for key in ("images", "count", "epochs"))
+    rng = np.random.default_rng(task.seed)
+    data = load_dataset(name)
+    generator = train_generator(data, seed=0, **GENERATORS[name])
+    images = data.inputs.reshape(len(data.inputs), -1)
+    images = images[rng.choice(len(images), min(count, len(images)), replace=False)]
+    mean, scale = float(images.mean()), float(images.std())
+    labels = rng.integers(2, size=len(images))
+    moments = sorted({0, epochs, *np.geomspace(1, epochs, task.settings["moments"]).astype(int).tolist()})
+    runs = train_many(
+        (images.shape[1], *HIDDEN, 2),
+        ((images - mean) / scale, labels),
+        seeds=[task.seed],
+        epochs=epochs,
+        optimizer="sgd",
+        lr=0.01,
+        momentum=0.5,
+        batch_size=32,
+        loss="cross_entropy",
+        init="torch",
+        checkpoints=moments,
+        dtype="float32",
+    )
+    lines = draw_lines(generator, task.settings["curves"], mean, scale, rng)
+    rows = []
+    for epoch in moments:
+        net = runs.checkpoints[epoch][0]
+        if net is None:
+            continue
+        accuracy = float(np.mean(net((images - mean) / scale).argmax(axis=1) == labels))
+        for kind, curves in lines.items():
+            rows.append({"images": name, "run": task.settings["run"], "epoch": epoch, "line": kind})
+            rows[-1] |= {"accuracy": accuracy, **density(net, curves)}
+    return rows
+
+
+def draw_lines(
+    generator: TrainedGenerator, count: int, mean: float, scale: float, rng: np.random.Generator
+) -> dict[str, list[Polyline]]:
+    """Curves between images of random latent points, their chords, and lines through noise of the same spread."""
+    found: dict[str, list[Polyline]] = {kind: [] for kind in LINES}
+    for _ in range(count):
+        z0, z1 = rng.standard_normal((2, generator.latent))
+        s = np.linspace(0, 1, POINTS)[:, None]
+        images: FloatArray = (generator((1 - s) * z0 + s * z1) - mean) / scale
+        found["manifold"].append(Polyline(images))
+        found["chord"].append(Polyline(images[[0, -1]]))
+        found["noise"].append(Polyline(rng.standard_normal((2, images.shape[1]))))
+    return found
+
+
+def density(net: Network, curves: list[Polyline]) -> dict[str, float]:
+    """Boundaries per length along lines, and the logarithm of regions per length, means over the lines."""
+    found = [regions_along(net, curve) for curve in curves]
+    regions = np.array([one.num_regions for one in found])
+    lengths = np.array([curve.length for curve in curves])
+    return {
+        "regions": float(regions.mean()),
+        "length": float(lengths.mean()),
+        "log_density": float(np.log(regions / lengths).mean()),
+        "certified": all(one.certified for one in found),
+    }
+
+
+def summarise(table: Table) -> Table:
+    """Means over runs."""
+    rows = []
+    for (line, epoch), part in table.groups("line", "epoch").items():
+        row: dict[str, Any] = {"line": line, "epoch": epoch, "runs": len(part)}
+        rows.append(row | {name: part.mean(name) for name in ("regions", "length", "log_density", "accuracy")})
+    return Table.of(rows)
+
+
+# -- the claims ----------------------------------------------------------------------------------------------------
+
+
+def _ends(table: Table, line: str) -> tuple[dict[int, float], dict[int, float]]:
+    """Log density of every run at the first and the last moment."""
+    part = table.where(line=line)
+    first, last = (
+        dict(zip(rows.column("run"), rows.column("log_density"), strict=True))
+        for rows in (part.where(epoch=0), part.where(epoch=max(part.column("epoch"))))
+    )
+    return first, last
+
+
+def _decided(changes: list[float], text: str) -> Finding:
+    """Whether differences, paired by run, are negative by more than two standard errors."""
+    mean, error = mean_and_error(changes)
+    answer = None if abs(mean) <= 2 * error else mean < 0
+    return Finding(answer, f"{text} {mean:+.3f} +- {error:.3f} (natural logarithm)")
+
+
+def falls(table: Table) -> Finding:
+    """On the manifold, from the first to the last moment."""
+    first, last = _ends(table, "manifold")
+    return _decided(
+        [last[run] - first[run] for run in last], "from the first to the last epoch the log density changes by"
+    )
+
+
+def _below(table: Table, line: str) -> Finding:
+    inside, outside = _ends(table, "manifold")[1], _ends(table, line)[1]
+    words = {"chord": "the straight line between the ends of the curve", "noise": "lines through noise"}
+    text = f"in the end the log density on the manifold less that on {words[line]} is"
+    return _decided([inside[run] - outside[run] for run in inside], text)
+
+
+def below_chord(table: Table) -> Finding:
+    """Against straight lines between the same images."""
+    return _below(table, "chord")
+
+
+def below_noise(table: Table) -> Finding:
+    """Against straight lines far away from the manifold."""
+    return _below(table, "noise")
+
+
+def memorised(table: Table) -> Finding:
+    """All runs know nearly all labels in the end."""
+    last = table.where(epoch=max(table.column("epoch")))
+    worst = min(last.column("accuracy"))
+    return Finding(worst > 0.95, f"smallest accuracy on the random labels in the end: {worst:.3f}")
+
+
+STUDY = Study(
+    name="image-manifold",
+    title="Density of regions on and off a learned manifold of images during memorisation",
+    paper="Effects of Data Geometry in Early Deep Learning",
+    figure="figure 9, section 4.3",
+    plan=plan,
+    run_task=run_task,
+    claims=(
+        Claim("falls", "The density of regions decreases as the network memorises.", "section 4.3, figure 9", falls),
+        Claim("below-chord", "It is significantly lower on the manifold than off it.", "figure 9", below_chord),
+        Claim("below-noise", "The same, against lines through noise (ours).", "not in the paper", below_noise),
+        Claim("memorised", "The network memorises the random labels (a control).", "section 4.3", memorised),
+    ),
+    cost={"quick": 60.0, "paper": 1200.0},
+    options={"images": None, "count": None, "runs": None, "curves": None, "epochs": None, "moments": None},
+    pictures=(
+        Picture(
+            "density",
+            "Log density of regions while random labels are memorised",
+            x="epoch",
+            y="log_density",
+            lines="line",
+            x_label="epoch",
+            y_label="log(regions / length)",
+            words={"line": "", "manifold": "on the manifold", "chord": "straight, same ends", "noise": "through noise"},
+            caption="Means over runs and lines. Inputs are scaled to variance one.",
+        ),
+        Picture(
+            "accuracy",
+            "Accuracy on the random labels",
+            x="epoch",
+            y="accuracy",
+            lines="images",
+            x_label="epoch",
+            y_label="accuracy",
+            where={"line": "manifold"},
+            words={"images": ""},
+        ),
+    ),
+    summarise=summarise,
+)
