@@ -19,6 +19,8 @@ _NAMES = {
     "spectrum": "spectra",
     "study_figure": "studies",
     "surface": "surfaces",
+    "swap_costs": "neurons",
+    "swap_terms": "neurons",
 }
 __all__ = list(_NAMES)
 
