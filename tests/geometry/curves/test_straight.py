@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.curves.along import regions_along
+from fiberscope.geometry.curves.chain import polyline_breaks
 from fiberscope.geometry.curves.curve import Polyline, Segment
+from fiberscope.geometry.curves.straight import straight_breaks
 from fiberscope.network.actions import permute, rescale
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
@@ -203,3 +205,14 @@ def test_bad_input() -> None:
         Polyline([[0.0, 1.0]])
     with pytest.raises(InputError, match="parameters in"):
         Segment([0.0], [1.0])([1.5])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_short_way_is_the_general_one(seed: int) -> None:
+    net = Network.random((5, 20, 20, 20, 2), seed)
+    curve = Segment(*np.random.default_rng(seed).normal(size=(2, 5)) * 2)
+    short, general = polyline_breaks(net, curve), straight_breaks(net, curve)
+    assert short.by_exact == 0 and len(short.t) > 10
+    assert np.allclose(short.t, general.t, atol=1e-12)
+    assert short.neurons.indices.tolist() == general.neurons.indices.tolist()
+    assert short.neurons.indptr.tolist() == general.neurons.indptr.tolist()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from fiberscope.errors import InputError
+from fiberscope.geometry.curves.chain import polyline_breaks
 from fiberscope.geometry.curves.curve import Curve, Path, Planar, Polyline
 from fiberscope.geometry.curves.planar_curves import planar_breaks
 from fiberscope.geometry.curves.result import CurveRegions
 from fiberscope.geometry.curves.smooth import smooth_breaks
-from fiberscope.geometry.curves.straight import straight_breaks
 from fiberscope.geometry.generators import GeneratorCurve, regions_through
 from fiberscope.network.network import Network
 
@@ -22,7 +22,7 @@ def regions_along(net: Network, curve: Path) -> CurveRegions:
     net
         Any network with ``curve.ambient`` inputs.
     curve
-        A segment, polyline, circle, tractrix or any smooth curve.
+        A segment, polyline, circle, tractrix, any continuous function, or a curve through a generator.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def regions_along(net: Network, curve: Path) -> CurveRegions:
     if isinstance(curve, GeneratorCurve):
         return regions_through(net, curve)
     if isinstance(curve, Polyline):
-        return CurveRegions(net, curve, straight_breaks(net, curve))
+        return CurveRegions(net, curve, polyline_breaks(net, curve))
     if isinstance(curve, Planar):
         return CurveRegions(net, curve, planar_breaks(net, curve))
     if isinstance(curve, Curve):

@@ -1,0 +1,97 @@
+"""The short way along a polygonal chain: dense ReLU layers, and no decision that floats cannot make."""
+
+from __future__ import annotations
+
+from functools import cache
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from fiberscope.geometry.cells import Incidence
+from fiberscope.geometry.curves.chain_kernels import cut, scan
+from fiberscope.geometry.curves.curve import Polyline
+from fiberscope.geometry.curves.found import Breaks
+from fiberscope.geometry.curves.straight import straight_breaks
+from fiberscope.geometry.planar_values import FLOOR
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import Affine, PiecewiseLinear
+from fiberscope.numerics.floats import INFLATE, FloatArray, IntArray, SignArray, gamma
+
+Norms = tuple[FloatArray, FloatArray, float]
+"""Norms of the rows ``(W_j, b_j)``, rounded up, their inverses, and the norm of all of them."""
+
+_norms: WeakKeyDictionary[Affine, Norms | None] = WeakKeyDictionary()
+_TAME = (1e-100, 1e100)
+
+
+def polyline_breaks(net: Network, chain: Polyline) -> Breaks:
+    """All breakpoints of a network along a polygonal chain, by the short way where it goes."""
+    found = _short(net, chain) if len(chain.points) == 2 else None
+    return straight_breaks(net, chain) if found is None else found
+
+
+def _row_norms(node: Affine) -> Norms | None:
+    """Kept for every layer: a network never changes."""
+    if node not in _norms:
+        matrix = node.operator.dense()
+        r = np.sqrt(np.einsum("ij,ij->i", matrix, matrix))
+        r = (r if node.offset is None else np.hypot(r, node.offset)) * (1 + 2.0**-30)
+        tame = bool(((r > _TAME[0]) & (r < _TAME[1])).all())
+        _norms[node] = (r, 1 / r, float(np.linalg.norm(r)) * (1 + 2.0**-30)) if tame else None
+    return _norms[node]
+
+
+def _short(net: Network, chain: Polyline) -> Breaks | None:
+    """The breakpoints, or None where something is left open or the network is no plain ReLU chain."""
+    if not net.is_chain or any(isinstance(x, PiecewiseLinear) and x.slopes.any() for x in net.nodes):
+        return None
+    values: FloatArray = chain.points
+    t, error = np.arange(len(values), dtype=np.float64), np.zeros(len(values))
+    maker = np.full(len(values), -1)
+    e2, norm = np.zeros(len(values)), np.linalg.norm(values, axis=1) * INFLATE
+    first, decisions = 0, 0
+    layers = [node for node in net.nodes if isinstance(node, Affine)][:-1]
+    for index, node in enumerate(layers):
+        norms = _row_norms(node)
+        if norms is None or not (norm.max() < _TAME[1]):
+            return None
+        r, inverse, frobenius = norms
+        z = node.operator.apply(values)
+        if node.offset is not None:
+            z += node.offset
+        c, counts = np.empty(len(z)), np.empty(len(z) - 1, dtype=np.int64)
+        new = scan(z, e2, norm, gamma(node.operator.fan_in + 6), r, FLOOR, c, counts)
+        if new < 0:
+            return None
+        total, width = len(z) + new, z.shape[1]
+        values = np.empty((total if index + 1 < len(layers) else 0, width))
+        e2, norm, new_t, new_error = np.empty((4, total))
+        new_maker = np.empty(total, dtype=np.int64)
+        room = np.empty((2, width)), np.empty((2, width), dtype=np.int64)
+        sure = cut(
+            z, c, r, inverse, FLOOR, counts, t, error, maker, first, frobenius, *room[0], *room[1], values,
+            new_t, new_error, new_maker, e2, norm,
+        )  # fmt: skip
+        if not sure:
+            return None
+        t, error, maker = new_t, new_error, new_maker
+        decisions += z.size + new
+        first += width
+    return _breaks(net, chain, t[1:-1], error[1:-1], maker[1:-1], decisions)
+
+
+def _breaks(net: Network, chain: Polyline, t: FloatArray, error: FloatArray, maker: IntArray, decisions: int) -> Breaks:
+    @cache
+    def full() -> Breaks:
+        return straight_breaks(net, chain)
+
+    def signs() -> SignArray:
+        return full().signs()
+
+    def exact(i: int) -> object:
+        known = full().exact
+        assert known is not None
+        return known(i)
+
+    low, high = (np.clip(x, *chain.interval) for x in (t - error, t + error))
+    return Breaks(t, low, high, Incidence(np.arange(len(t) + 1), maker), signs, decisions, 0, exact=exact)
