@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from fractions import Fraction
 from pathlib import Path
 
 import networkx as nx
@@ -296,6 +297,58 @@ def test_the_function_is_determined_by_any_region_and_the_weights(name: str) -> 
         function_from(complex)(np.full((1, net.in_size), 1.5))
     with pytest.raises(InputError, match="region"):
         function_from(complex, -1)
+
+
+def exactly(net: Network, x: list[float]) -> list[Fraction]:
+    """A chain of layers at a point, in fractions."""
+    value = [Fraction(v) for v in x]
+    layers = list(zip(net.weights, net.biases, strict=True))
+    for k, (weight, bias) in enumerate(layers):
+        rows = zip(weight.tolist(), bias.tolist(), strict=True)
+        value = [sum((Fraction(w) * v for w, v in zip(row, value, strict=True)), Fraction(b)) for row, b in rows]
+        value = value if k == len(layers) - 1 else [max(v, Fraction(0)) for v in value]
+    return value
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e6])
+@pytest.mark.parametrize("widths", [(1, 6, 4, 2), (2, 8, 8, 1), (3, 5, 5, 2)])
+def test_the_function_states_its_error(widths: tuple[int, ...], scale: float) -> None:
+    """Also at vertices and on walls, where rounding does not tell regions apart."""
+    plain = Network.random(widths, 1)
+    net = Network([w * scale for w in plain.weights], list(plain.biases))  # a large scale makes walls steep
+    complex = regions(net, Box.cube(widths[0]))
+    inside = np.random.default_rng(0).uniform(-1, 1, (60, widths[0]))
+    X = np.concatenate([inside, complex.vertices[:40], complex.points[:20]])
+    for region in (None, 0):
+        function = function_from(complex, region)
+        found, error = function(X), function.error(X)
+        true = [exactly(net, x) for x in X.tolist()]
+        distance = [
+            [abs(Fraction(y) - t) for y, t in zip(*pair, strict=True)]
+            for pair in zip(found.tolist(), true, strict=True)
+        ]
+        assert all(
+            d <= e
+            for row, bounds in zip(distance, error.tolist(), strict=True)
+            for d, e in zip(row, bounds, strict=True)
+        )
+        size = np.abs(found).max()
+        assert np.median(error[: len(inside)]) <= 1e-11 * size
+        assert np.isfinite(error[: len(inside)]).all()
+
+
+def test_the_function_knows_where_it_has_no_bound() -> None:
+    """Walls of a max pooling come from positions, without a bound."""
+    net = CASES["convolutional"]()
+    plane = Plane.along(net.in_size, (0, 1))
+    complex = regions(net, plane)
+    function, X = function_from(complex), complex.points
+    error = function.error(X)
+    unknown = np.flatnonzero(np.isinf(complex.facets.normal_error))
+    beside = np.isin(np.arange(len(X)), complex.facets.regions[unknown])
+    assert np.isinf(error[beside]).all()
+    assert np.isfinite(error[~beside]).any() or beside.all()
+    assert (np.abs(function(X) - net(plane.lift(X))) <= error + 1e-12).all()
 
 
 def test_a_domain_with_too_many_regions_is_refused_with_an_estimate():

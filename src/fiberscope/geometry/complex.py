@@ -197,7 +197,8 @@ class Complex:
         return self._metrics[self.dimension].points
 
     @cached_property
-    def _maps(self) -> Bounded:
+    def bounded_maps(self) -> Bounded:
+        """Affine maps ``(regions, out, d + 1)``, the constant term last, with bounds of their errors."""
         self._require_complete("affine maps")
         return output_forms(self.view, self.sign_vectors)
 
@@ -208,7 +209,7 @@ class Complex:
     @property
     def affine_maps(self) -> tuple[FloatArray, FloatArray]:
         """Matrices ``(regions, out, d)`` and offsets ``(regions, out)``."""
-        return self._maps.value[:, :, :-1], self._maps.value[:, :, -1]
+        return self.bounded_maps.value[:, :, :-1], self.bounded_maps.value[:, :, -1]
 
     @cached_property
     def lipschitz(self) -> FloatArray:

@@ -20,7 +20,7 @@ from fiberscope.geometry.metrics import Metrics
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear
 from fiberscope.numerics.arithmetic import EXACT, Bounded
-from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma, round_up
+from fiberscope.numerics.floats import INFLATE, BoolArray, FloatArray, IntArray, SignArray, gamma, round_up
 
 _DIGITS = 256
 """Bits of quotients and roots of exact gradients: no cancellation is left there, so that far more than 53 is enough."""
@@ -55,6 +55,8 @@ class Facets:
         Whether an active path leads from one of its neurons to the output.
     exact_decisions
         How many weights the float bound left open, so that paths or exact numbers had to decide.
+    offset_error
+        Bound of the offsets' errors; infinite where the offset comes from positions.
     """
 
     cell: IntArray
@@ -67,7 +69,8 @@ class Facets:
     weight_error: FloatArray = field(repr=False)
     visible: BoolArray = field(repr=False)
     path: BoolArray = field(repr=False)
-    exact_decisions: int = 0
+    exact_decisions: int
+    offset_error: FloatArray = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.cell)
@@ -123,7 +126,7 @@ def find_facets(net: Network, domain: Domain, cells: Cells, solid: Metrics, flat
     inner = np.flatnonzero(regions[:, 1] >= 0)
     neurons = _makers(cells, cell, regions)
     normal = _geometric_normals(solid.points[regions[:, 0]], flat, cell)
-    planes = _Planes(normal, np.einsum("fn,fn->f", normal, flat.points[cell]), np.full(len(cell), np.inf))
+    planes = _Planes(normal, np.einsum("fn,fn->f", normal, flat.points[cell]), *np.full((2, len(cell)), np.inf))
     _from_gradients(net, cells.top_signs, regions, neurons, planes)
     _from_sides(domain, cells, cell, np.flatnonzero(regions[:, 1] < 0), planes)
     top = cells.top_signs
@@ -137,16 +140,30 @@ def find_facets(net: Network, domain: Domain, cells: Cells, solid: Metrics, flat
     seen, on_path = np.zeros(len(cell), dtype=bool), np.zeros(len(cell), dtype=bool)
     seen[inner], on_path[inner] = visible, path
     weight[~seen] = 0.0
-    return Facets(cell, regions, neurons, normal, planes.error, planes.offset, weight, error, seen, on_path, open_count)
+    return Facets(
+        cell,
+        regions,
+        neurons,
+        normal,
+        planes.error,
+        planes.offset,
+        weight,
+        error,
+        seen,
+        on_path,
+        open_count,
+        planes.slip,
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Planes:
-    """Unit normals, offsets and errors of the normals, set one after the other to the best that is known."""
+    """Unit normals, offsets and the errors of both, set one after the other to the best that is known."""
 
     normal: FloatArray
     offset: FloatArray
     error: FloatArray
+    slip: FloatArray
 
 
 def _makers(cells: Cells, cell: IntArray, regions: IntArray) -> Incidence:
@@ -213,7 +230,8 @@ def _from_gradients(net: Network, top: SignArray, regions: IntArray, neurons: In
         signs = top[np.where(first, one, two)]
         with np.errstate(over="ignore", invalid="ignore"):
             forms = neuron_forms(net, signs, own)
-        gradient, slip, shift = to_scale(forms.value[:, :-1], forms.error[:, :-1], forms.value[:, -1:])
+        scaled = to_scale(forms.value[:, :-1], forms.error[:, :-1], forms.value[:, -1:], forms.error[:, -1:])
+        gradient, slip, shift, shift_error = scaled
         # From the first region to the second the neuron falls if it is positive in the first, and so on.
         direction = np.where(first, -1, 1) * signs[np.arange(len(own)), own]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -221,9 +239,12 @@ def _from_gradients(net: Network, top: SignArray, regions: IntArray, neurons: In
             # |g'/|g'| - g/|g|| <= 2 |g' - g| / |g|, and the rounding of the division and the root
             error = 2 * np.linalg.norm(slip, axis=1) / length + gamma(2 * gradient.shape[1] + 8)
             offset = -direction * shift[:, 0] / length
+            # |s'/|g'| - s/|g|| <= |s' - s| / |g'| + |s / g| |g' - g| / |g'|, where |g'| >= |g| / 2 for the good ones
+            moved = 2 * shift_error[:, 0] / length + error * np.abs(offset) + gamma(8) * np.abs(offset)
         good = (error < 1) & np.isfinite(offset)
         planes.normal[facet[good]] = unit(gradient[good] * direction[good, None])
         planes.offset[facet[good]], planes.error[facet[good]] = offset[good], error[good]
+        planes.slip[facet[good]] = moved[good] * INFLATE
         for i in np.flatnonzero(~good):  # beyond the floats, or lost in rounding
             _exact_plane(net, signs[i], int(own[i]), int(direction[i]), int(facet[i]), planes)
 
@@ -240,7 +261,7 @@ def _exact_plane(net: Network, signs: SignArray, entry: int, direction: int, fac
         plane = np.array([float((r / length).mid()) for r in ratios])
     if np.isfinite(plane).all() and plane[:-1].any():
         planes.normal[facet], planes.offset[facet] = plane[:-1], -plane[-1]
-        planes.error[facet] = gamma(2 * len(plane) + 8)
+        planes.error[facet], planes.slip[facet] = gamma(2 * len(plane) + 8), gamma(8) * abs(plane[-1])
 
 
 def _from_sides(domain: Domain, cells: Cells, cell: IntArray, border: IntArray, planes: _Planes) -> None:
@@ -258,6 +279,7 @@ def _from_sides(domain: Domain, cells: Cells, cell: IntArray, border: IntArray, 
             length = np.linalg.norm(side)
             planes.normal[row], planes.offset[row] = side[0] / length, shift[0, 0] / length
             planes.error[row] = gamma(2 * A.shape[1] + 8)
+            planes.slip[row] = gamma(2 * A.shape[1] + 8) * abs(planes.offset[row])
 
 
 def _weight_error(jump: Bounded, turned: FloatArray) -> FloatArray:
