@@ -355,6 +355,68 @@ def test_a_plane_through_a_residual_network() -> None:
     assert seen <= {tuple(s) for s in cells.top_signs.tolist()}
 
 
+# --- threads ---------------------------------------------------------------------------------------
+
+
+def assert_identical(a: Cells, b: Cells) -> None:
+    assert (a.exact_decisions, a.float_decisions, a.complete) == (b.exact_decisions, b.float_decisions, b.complete)
+    np.testing.assert_array_equal(a.points, b.points)
+    np.testing.assert_array_equal(a.vertex_signs, b.vertex_signs)
+    for one, two in zip(a.boundary, b.boundary, strict=True):
+        np.testing.assert_array_equal(one.indptr, two.indptr)
+        np.testing.assert_array_equal(one.indices, two.indices)
+
+
+@pytest.mark.parametrize("tight", [False, True])
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_make_the_same_complex_bit_by_bit(threads: int, tight: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    nets = [recipe(3, 9, 8, 1), recipe(4, 7, 6, 1), recipe(2, 40, 8, 1), *(degenerate(k, 1) for k in DEGENERATE)]
+    alone = [lattice_cells(net, Box.cube(net.in_size)) for net in nets]
+    monkeypatch.setattr("fiberscope.geometry.lattice_workers._WORTH_THREADS", 2)
+    if tight:  # arrays are full all the time, and work is given up
+        monkeypatch.setattr("fiberscope.geometry.lattice_workers._SPARE", (8, 60, 4))
+    for net, wanted in zip(nets, alone, strict=True):
+        assert_identical(lattice_cells(net, Box.cube(net.in_size), threads=threads), wanted)
+
+
+def test_one_thread_with_tight_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = recipe(3, 9, 8, 1)
+    wanted = lattice_cells(net, Box.cube(3))
+    monkeypatch.setattr("fiberscope.geometry.lattice_workers._SPARE", (8, 60, 4))
+    assert_identical(lattice_cells(net, Box.cube(3)), wanted)
+
+
+def test_interruption_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = recipe(3, 6, 6, 1)
+
+    def stop(done: int, total: int, text: str) -> None:
+        if done >= 8:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("fiberscope.geometry.lattice_workers._WORTH_THREADS", 2)
+    part = lattice_cells(net, Box.cube(3), progress=stop, threads=2)
+    assert_identical(part, lattice_cells(net, Box.cube(3), progress=stop))
+    with pytest.raises(InputError, match="at least one"):
+        lattice_cells(net, Box.cube(3), threads=0)
+
+
+def test_interruption_inside_a_block_gives_up_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = recipe(3, 6, 6, 1)
+    monkeypatch.setattr("fiberscope.geometry.lattice_workers._PAUSE", 50)
+
+    def stop(done: int, total: int, text: str) -> None:
+        if done == 6 and stop_at.append(done) is None and len(stop_at) > 2:
+            raise KeyboardInterrupt
+
+    stop_at: list[int] = []
+    part = lattice_cells(net, Box.cube(3), progress=stop)
+    assert not part.complete
+    assert_sound(part)
+    assert not part.vertex_signs[:, 6:].any()
+    first = Network([net.weights[0], np.zeros((1, 6))], [net.biases[0], np.zeros(1)])
+    assert f_vector(part) == f_vector(lattice_cells(first, Box.cube(3)))
+
+
 # --- bad input and interruption --------------------------------------------------------------------------
 
 

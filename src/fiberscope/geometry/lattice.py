@@ -27,31 +27,34 @@ from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, S
 from fiberscope.geometry.lattice_layers import BLOCK, Layer, LayerWalk, Progress
 from fiberscope.geometry.lattice_start import Start, box_start, fan_start, on_slice, sides_network
 from fiberscope.geometry.lattice_tree import Tree
+from fiberscope.geometry.lattice_workers import Splitter
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.arithmetic import Bounded
 from fiberscope.numerics.cutoffs import COORDINATE_ERROR
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, U
 
-_PAUSE = 1 << 20
-"""New cells after which an interruption is noticed."""
 
-
-def lattice_cells(net: Network, domain: Domain, progress: Progress | None = None, limit: int | None = None) -> Cells:
+def lattice_cells(
+    net: Network, domain: Domain, progress: Progress | None = None, limit: int | None = None, *, threads: int = 1
+) -> Cells:
     """All cells of the canonical complex of ``net`` on ``domain``, of every dimension.
 
     The result is not ``complete`` when interrupted, or when there are more than ``limit`` regions: then it is the
-    complex of the neurons that were reached, and the signs of the others are given as 0.
+    complex of the neurons that were reached, and the signs of the others are given as 0. The result does not depend
+    on the number of ``threads``.
 
     >>> net = Network([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]])
     >>> cells = lattice_cells(net, Box([-1, -1], [1, 1]))
     >>> [cells.count(k) for k in range(3)], cells.complete
     ([9, 12, 4], True)
     """
+    if threads < 1:
+        raise InputError(f"threads: expected at least one, got {threads}")
     if isinstance(domain, Plane):
         net, domain = on_slice(net, domain)
     check_supported(net, domain)
-    builder = LatticeBuilder(net, start_cells(net, domain))
+    builder = LatticeBuilder(net, start_cells(net, domain), threads)
     with deferred_interrupt() as interrupted:
         builder.run(progress, limit, interrupted)
     return builder.cells()
@@ -162,46 +165,16 @@ class LatticeBuilder(LayerWalk):
         tree, before = self.tree, (self.num_vertices, self.regions)
         self._base, self._block = tree.count, block
         roots = tree.crossed(self.signs, block)
-        if self._split_roots(roots, block, layer):
+        work = Splitter(self, tree, self.dimension, block, layer)
+        done = work.split(roots, self.threads)
+        self.regions += work.new_regions
+        if done:
             self.float_decisions += self.num_vertices - before[0]
             return True
         tree.masks[roots, 3] = 0
         tree.cut(self._base)
         self.num_vertices, self.regions = before
         return False
-
-    def _split_roots(self, roots: Any, block: IntArray, layer: Layer) -> bool:
-        tree = self.tree
-        where = (layer.begin, layer.end, layer.slices[layer.source].start)
-        heads = np.full((self.dimension + 1, BLOCK), kernels.END, dtype=np.uint32)
-        lists = np.empty((64, 2), dtype=np.uint32)
-        stop = np.zeros(1, dtype=np.bool_)
-        at = np.full(kernels.PLACES, -1, dtype=np.int64)
-        at[kernels.ROOT], at[kernels.LAST], at[kernels.TOP] = 0, len(roots), self.regions
-        self.reserve_rows(self.num_vertices + (1 << 10))
-        tree.reserve(tree.count + (1 << 13), tree.used + (1 << 16))
-        while True:
-            at[kernels.NODES : kernels.ROWS + 1] = tree.count, tree.used, self.num_vertices
-            at[kernels.NODE_END : kernels.ROW_END + 1] = *tree.room, self.room
-            at[kernels.TICK] = tree.count + _PAUSE
-            found = kernels.split_roots(roots, at, heads, lists, stop, block, where, tree.arrays, self.vertices)
-            if found == kernels.FULL:
-                kernels.undo(at, heads)
-            tree.count, tree.used, self.num_vertices, self.regions = (
-                int(at[k]) for k in (kernels.NODES, kernels.ENTRIES, kernels.ROWS, kernels.TOP)
-            )
-            if found == kernels.DONE:
-                return True
-            if found == kernels.OPEN:
-                first = int(at[kernels.FIRST])
-                unsure = (self.signs[first : self.num_vertices, : layer.end] == kernels.UNKNOWN).any(axis=1)
-                self._decide(first + np.flatnonzero(unsure), layer)
-            elif found == kernels.FULL:
-                self.reserve_rows(2 * self.room)
-                tree.double()
-                lists = np.empty((2 * len(lists), 2), dtype=np.uint32)
-            elif self.paused():
-                return False
 
     def drop_from(self, column: int) -> None:
         """The complex is that of the neurons before this column."""

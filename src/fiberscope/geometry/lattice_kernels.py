@@ -71,7 +71,7 @@ def block_masks(count: int, tree: Any, signs: Any, columns: Any, crossed: Any) -
             continue
         begin = start[c]
         if dim[c] == 0:
-            row_masks(pool[begin], signs, columns, c, masks)
+            row_masks(np.int64(pool[begin]), signs, columns, c, masks)
             continue
         m0, m1, m2 = np.uint32(0), np.uint32(0), np.uint32(0)
         for k in range(begin, begin + np.uint32(2) if dim[c] == 1 else start[c + 1]):
@@ -209,8 +209,9 @@ def _cut_all(edge: Any, at: Any, column: int, layer: Any, tree: Any, vertices: A
     is_open = False
     while edge != END and at[ROWS] < at[ROW_END]:
         k = start[edge]
-        u, v = pool[start[pool[k]]], pool[start[pool[k + 1]]]
-        is_open |= new_vertex(u, v, pool[k + 2], pool[k + 3], at[ROWS], column, layer, vertices)
+        u, v = np.int64(pool[start[pool[k]]]), np.int64(pool[start[pool[k + 1]]])
+        cu, cv = np.int64(pool[k + 2]), np.int64(pool[k + 3])
+        is_open |= new_vertex(u, v, cu, cv, at[ROWS], column, layer, vertices)
         at[ROWS] += 1
         edge = masks[edge, 3]
     return is_open or edge != END
@@ -229,7 +230,7 @@ def split_roots(
         root = roots[at[ROOT]]
         if at[BIT] < 0:
             at[OLD], at[OLD + 1], at[OLD + 2], at[OLD + 3] = at[NODES], at[ENTRIES], at[ROWS], at[TOP]
-            enlist(root, dim[root], masks, heads)
+            enlist(np.int64(root), np.int64(dim[root]), masks, heads)
             at[BIT] = 0
         while at[BIT] < len(columns):
             bit = at[BIT]
@@ -262,7 +263,7 @@ def split_roots(
                     masks[c, 3] = node
                     dim[node], dim[node + 1], dim[node + 2] = d - 1, d, d
                     for part in range(3):
-                        enlist(node + part, dim[node + part], masks, heads)
+                        enlist(node + part, d if part else d - 1, masks, heads)
                     node += 3
                     start[node] = used
                     at[TOP] += d == len(heads) - 1
@@ -280,6 +281,27 @@ def undo(at: Any, heads: Any) -> None:
         at[[NODES, ENTRIES, ROWS, TOP]] = at[OLD : OLD + 4]
     at[BIT] = at[FIRST] = -1
     heads[:] = END
+
+
+@numba.njit(cache=True, nogil=True)
+def close_gap(first: int, last: int, to: int, row: int, rows: int, tree: Any) -> None:
+    """Move nodes ``first, ..., last - 1`` down to ``to, ...``; rows from ``row`` on are moved down by ``rows``."""
+    start, pool, dim, masks = tree
+    shift, entries = first - to, np.int64(start[first]) - np.int64(start[to])
+    for c in range(first, last):
+        n, begin, end = c - shift, np.int64(start[c]), np.int64(start[c + 1])
+        start[n], dim[n] = begin - entries, dim[c]
+        for w in range(3):
+            masks[n, w] = masks[c, w]
+        masks[n, 3] = masks[c, 3] - shift if masks[c, 3] else 0
+        for k in range(begin, end):
+            x = np.int64(pool[k])
+            if dim[c] == 0 or (dim[c] == 1 and k >= begin + 2):
+                x -= rows if x >= row else 0
+            elif x >= first:
+                x -= shift
+            pool[k - entries] = x
+        start[n + 1] = end - entries
 
 
 @numba.njit(cache=True, nogil=True)

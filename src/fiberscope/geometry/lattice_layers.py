@@ -204,19 +204,20 @@ class LayerWalk(ABC):
         signs[:, list(copies)] = 1  # set right at the end of the layer
         self.signs[:count, begin : layer.end] = signs
         self.float_decisions += int((signs != kernels.UNKNOWN).sum())
-        self._decide(np.flatnonzero((signs == kernels.UNKNOWN).any(axis=1)), layer)
+        self.exact_decisions += self.decide(np.flatnonzero((signs == kernels.UNKNOWN).any(axis=1)), layer)
         self.reset_carriers()
         return layer
 
-    def _decide(self, vertices: IntArray, layer: Layer) -> None:
-        """Decide open signs exactly; the floats of these vertices become as good as floats can be."""
+    def decide(self, vertices: IntArray, layer: Layer) -> int:
+        """Decide open signs exactly; the floats of these vertices become as good as floats can be. Returns how many."""
+        decided = 0
         for some in np.array_split(vertices, len(vertices) // 256 + 1):
             if not len(some):
                 continue
             values = self.exact.values(some, layer.source)
             signs = exact_signs(values[layer.source])
             own = self.signs[some, layer.begin : layer.end]
-            self.exact_decisions += int((own == kernels.UNKNOWN).sum())
+            decided += int((own == kernels.UNKNOWN).sum())
             self.signs[some, layer.begin : layer.end] = np.where(own == kernels.UNKNOWN, signs, own)
             scales = self.exact.scales(some)
             for key, columns in layer.slices.items():
@@ -225,6 +226,7 @@ class LayerWalk(ABC):
                     self.table[some, columns], self.error[some, columns] = t[:, None], 0.0
                 else:
                     self.table[some, columns], self.error[some, columns] = rounded(values[key], scales)
+        return decided
 
     def _end_layer(self, layer: Layer, node: PiecewiseLinear, values: dict[int, Bounded]) -> None:
         """Hand the values at all vertices, old and new, to the program, and apply the activation."""

@@ -62,10 +62,6 @@ class Tree:
         if used > len(self.pool):
             self.pool = grown(self.pool[: self.used], used)
 
-    def double(self) -> None:
-        """More room, at least twice as much."""
-        self.reserve(2 * len(self.dim), 2 * len(self.pool))
-
     def cut(self, count: int) -> None:
         """Forget nodes ``count, ...``."""
         self.count, self.used = count, int(self.start[count])

@@ -178,7 +178,7 @@ class _SkeletonBuilder(LayerWalk):
         self.float_decisions += count
         if _cut_edges(ends, self.carrier[crossed], first, column, where, self.vertices):
             unsure = (self.signs[first : first + count, : layer.end] == kernels.UNKNOWN).any(axis=1)
-            self._decide(first + np.flatnonzero(unsure), layer)
+            self.exact_decisions += self.decide(first + np.flatnonzero(unsure), layer)
         _split_edges(crossed, bit, first, self.num_edges, self.signs, block, self.edges, self.carrier,
                      self.vertex_masks, self.masks, heads)  # fmt: skip
         self.num_edges += count
@@ -250,9 +250,8 @@ def _cut_edges(ends: Any, carrier: Any, first: int, column: int, layer: Any, ver
     """New vertices ``first, ...``, one on each of the edges; returns whether a sign is open."""
     is_open = False
     for q in range(len(ends)):
-        is_open |= kernels.new_vertex(
-            ends[q, 0], ends[q, 1], carrier[q, 0], carrier[q, 1], first + q, column, layer, vertices
-        )
+        u, v, cu, cv = np.int64(ends[q, 0]), np.int64(ends[q, 1]), np.int64(carrier[q, 0]), np.int64(carrier[q, 1])
+        is_open |= kernels.new_vertex(u, v, cu, cv, first + q, column, layer, vertices)
     return is_open
 
 
@@ -264,7 +263,7 @@ def _split_edges(
     """Cut the edges at the new vertices ``vertex, ...``; an edge keeps its positive part, ``minus, ...`` the other."""
     word = np.uint32(1) << np.uint32(bit)
     for q in range(len(crossed)):
-        e, m, p = crossed[q], minus + q, vertex + q
+        e, m, p = np.int64(crossed[q]), minus + q, vertex + q
         u, v = ends[e, 0], ends[e, 1]
         if not vertex_masks[u, 0] & word:
             u, v = v, u
