@@ -8,6 +8,7 @@ from typing import Any
 _NAMES = {
     "barrier": "barriers",
     "boundary_distance": "distances",
+    "curve_bars": "curves",
     "dependency_graph": "fold_sets",
     "fiber": "fibers",
     "fiber_movie": "fibers",
@@ -21,6 +22,7 @@ _NAMES = {
     "surface": "surfaces",
     "swap_costs": "neurons",
     "swap_terms": "neurons",
+    "under_curve": "curves",
 }
 __all__ = list(_NAMES)
 
