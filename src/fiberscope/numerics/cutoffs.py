@@ -42,8 +42,9 @@ PROJECTION = 1e-9
 """Projections onto polyhedra, relative to the size of the numbers: rows this close to a point are taken to hold there;
 which regions lie around it is certified by signs."""
 
-GRADIENT = 1e-7
-"""Minimisation of many problems: one is called finished where its gradient is this small beside max(1, its value)."""
+GRADIENT = 1e-5
+"""Minimisation of many problems: one is called finished where its gradient is this small beside max(1, its value). With
+curvatures up to 1e4 the rounding of values hides gradients below 1e-6; with curvatures above 1 this costs 1e-10."""
 
 CURVATURE = 1e-12
 """Quasi-Newton steps: pairs whose cosine is smaller tell nothing about the curvature and are left out."""
