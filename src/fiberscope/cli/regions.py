@@ -17,6 +17,7 @@ from rich.table import Table
 
 import fiberscope as fs
 from fiberscope.cli.arrays import load_vector
+from fiberscope.cli.curves import curve_of, show_curve
 from fiberscope.cli.surfaces import show_surface, slice_through, surface_of
 from fiberscope.errors import InputError
 from fiberscope.geometry.limits import FACES
@@ -54,9 +55,17 @@ def regions(
     resolution: Annotated[
         int | None, typer.Option(help="How often the triangles of --on are cut into four.", show_default=False)
     ] = None,
-    radius: Annotated[float, typer.Option(help="Of the surface of --on.")] = 1.0,
+    along: Annotated[str | None, typer.Option(help="A curve: circle or tractrix.", show_default=False)] = None,
+    segment: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(help="Two points as .npy files; the straight way between them.", show_default=False),
+    ] = None,
+    radius: Annotated[float, typer.Option(help="Of the surface of --on or the curve of --along.")] = 1.0,
     center: Annotated[
-        Path | None, typer.Option(help="Of the surface of --on, as .npy; zeros otherwise.", show_default=False)
+        Path | None,
+        typer.Option(
+            help="Of the surface of --on or the curve of --along, as .npy; zeros otherwise.", show_default=False
+        ),
     ] = None,
     count: Annotated[bool, typer.Option("--count", help="Count only: no structure, no certificate.")] = False,
     limit: Annotated[int | None, typer.Option(help="Stop at so many regions.", min=1, show_default=False)] = None,
@@ -65,7 +74,7 @@ def regions(
     save: Annotated[Path | None, typer.Option(help="Keep the complex (.npz).", show_default=False)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
-    """Exact linear regions on a box, or on a plane through a large input space, with a certificate.
+    """Exact linear regions on a box, on a plane through a large input space, on a surface or along a curve.
 
     Examples:
 
@@ -79,14 +88,24 @@ def regions(
 
       fiberscope regions model.onnx --on sphere --resolution 4 --plot sphere.png
 
+      fiberscope regions model.onnx --along circle --plot circle.png
+
+      fiberscope regions mnist.onnx --segment a.npy b.npy --count
+
     Ctrl-C ends the work, and what was found is shown. Exit code 1 if a certificate does not hold, 3 if the count is
     only a lower bound or the certificate was not finished.
     """
     begin = perf_counter()
     net = fs.load(model)
+    others = {"--plane": plane, "--axes": axes, "--at": at, "--slice": cut, "--save": save}
+    given = [name for name, x in others.items() if x is not None]
+    unfit = {"--on": on, "--resolution": resolution, "--limit": limit}
+    curve = curve_of(net, along, segment, radius, center, given + [name for name, x in unfit.items() if x is not None])
+    if curve is not None:
+        show_curve(net, model, curve, plot, count, as_json)
+        return
     if on is not None:
-        others = {"--plane": plane, "--axes": axes, "--at": at, "--slice": cut, "--save": save}
-        shape = surface_of(net, on, resolution, radius, center, [name for name, x in others.items() if x is not None])
+        shape = surface_of(net, on, resolution, radius, center, given)
         show_surface(net, model, shape, limit, None if count else plot, as_json)
         return
     domain = _domain(net, box, plane, axes, at) if cut is None else slice_through(net, cut, plane or axes or at)

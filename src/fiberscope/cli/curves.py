@@ -1,0 +1,99 @@
+"""``fiberscope regions --along`` and ``--segment``: regions along a circle, a tractrix or a straight way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import typer
+from rich.console import Console
+
+import fiberscope as fs
+from fiberscope.cli.arrays import load_vector
+from fiberscope.errors import InputError
+
+CURVES = ("circle", "tractrix")
+
+
+def curve_of(
+    net: Any,
+    along: str | None,
+    segment: tuple[Path, Path] | None,
+    radius: float,
+    center: Path | None,
+    others: list[str],
+) -> Any:
+    """The curve that was asked for, in the first two coordinates of the network's input space, or None."""
+    if along is None and segment is None:
+        return None
+    name = "--along" if segment is None else "--segment"
+    if along is not None and segment is not None:
+        raise InputError("--along and --segment: expected one of them, got both")
+    if others:
+        raise InputError(f"{name}: expected no {others[0]} with it")
+    if segment is not None:
+        return fs.Segment(*(load_vector(path, net.in_size) for path in segment))
+    if along not in CURVES:
+        raise InputError(f"--along: expected one of {', '.join(CURVES)}, got {along!r}")
+    if net.in_size < 2:
+        raise InputError(f"--along {along}: expected a model of at least 2 inputs, got {net.in_size}")
+    where = [0.0] * net.in_size if center is None else load_vector(center, net.in_size)
+    return (fs.Circle if along == "circle" else fs.Tractrix)(where, radius)
+
+
+def show_curve(net: Any, model: Path, curve: Any, plot: Path | None, count: bool, as_json: bool) -> None:
+    """Find the regions along a curve and print them; exit code 3 if a decision was left open."""
+    if plot is not None and plot.suffix.lower() != ".png":
+        raise InputError(f"--plot: expected a name that ends in .png, got {plot}")
+    if plot is not None and not plot.resolve().parent.is_dir():
+        raise InputError(f"--plot: expected an existing folder, got {plot.parent}")
+    if count and plot is not None:
+        raise InputError("--count: expected no --plot with it")
+    begin = perf_counter()
+    found = fs.regions_along(net, curve)
+    seconds = perf_counter() - begin
+    result: dict[str, Any] = {"model": str(model), "curve": repr(curve), "num_regions": found.num_regions}
+    result |= {"certified": found.certified, "exact_decisions": found.exact_decisions, "length": curve.length}
+    if not count:
+        result |= found.to_dict()
+    result["seconds"] = seconds
+    if plot is not None:
+        fs.plot.save_figure(_picture(net, curve, found), plot)
+        result["plot"] = str(plot)
+    if as_json:
+        print(json.dumps(result, indent=2))
+    else:
+        _print(Console(), found, result)
+    if not found.certified:
+        raise typer.Exit(3)
+
+
+def _picture(net: Any, curve: Any, found: Any) -> Any:
+    """In the plane the curve on its regions, elsewhere unrolled."""
+    if net.in_size != 2:
+        return fs.plot.curve_bars(found)
+    lo, hi = curve.interval
+    points = curve([lo + (hi - lo) * k / 400 for k in range(401)])
+    low, high = points.min(axis=0), points.max(axis=0)
+    margin = 0.2 * float((high - low).max())
+    return fs.plot.under_curve(fs.regions(net, fs.Box(low - margin, high + margin)), found)
+
+
+def _print(console: Console, found: Any, result: dict[str, Any]) -> None:
+    word = "region" if found.num_regions == 1 else "regions"
+    console.print(
+        f"[bold]{found.num_regions:,} {word}[/] along {found.curve!r}, {result['seconds']:.2f} s", highlight=False
+    )
+    sure = "certified" if found.certified else f"{found.undecided} decisions left open"
+    console.print(f"{sure}; {found.exact_decisions} decisions needed exact arithmetic", highlight=False)
+    if "num_pieces" in result:
+        lengths = found.lengths
+        console.print(
+            f"{result['num_pieces']:,} affine pieces, {sum(result['tangential'])} tangential breakpoints; lengths "
+            f"{lengths.min():.3g} to {lengths.max():.3g}, mean {lengths.mean():.3g}",
+            highlight=False,
+        )
+    if "plot" in result:
+        console.print(f"wrote {result['plot']}", highlight=False)
