@@ -33,8 +33,8 @@ def zeros_by_slsqp(
     neurons: int,
     starts: int = 1,
 ) -> list[float]:
-    """Zeros on a curve in the manner of B. Tiwari and G. Konidaris (Effects of data geometry in early deep learning,
-    2022): for every neuron ``z(gamma(t))^2`` is minimised by SLSQP from ``starts`` places; minima at zero count."""
+    """Zeros on a curve in the manner of *Effects of data geometry in early deep learning* (2022): for every neuron
+    ``z(gamma(t))^2`` is minimised by SLSQP from ``starts`` places; minima at zero count."""
     found: list[float] = []
     # Off the middle: the speed of the tractrix vanishes there, and with it every gradient.
     places = interval[0] + (np.arange(starts) + 0.37) / starts * (interval[1] - interval[0])
