@@ -140,6 +140,7 @@ def test_bounds_enclose_the_exact_distance(data: st.DataObject) -> None:
         else:
             assert Fraction(float(found.lower[row])) ** 2 <= square <= Fraction(float(found.upper[row])) ** 2
             assert (square == 0) == (found.distance[row] == 0)
+            assert found.upper[row] <= found.lower[row] * (1 + 1e-5) + 1e-300  # the bounds say something
 
 
 def exact_square(net: Network, x: np.ndarray) -> Fraction | None:
@@ -182,6 +183,25 @@ def test_degenerate_networks(name: str) -> None:
         assert (found.layer == 0).all()
     if name == "dead_layer":
         assert not found.visible.any()
+
+
+def test_a_neuron_that_repeats_another_behind_its_relu() -> None:
+    """``relu(relu(x))``: the second neuron is zero, and flat, on the other side."""
+    found = boundary_distance(Network([[[1.0]], [[1.0]], [[1.0]]], [[0.0], [0.0], [0.0]]), [[2.0], [-3.0]])
+    assert found.distance.tolist() == [2.0, 3.0] and found.tied.tolist() == [2, 1]
+    assert found.decided.all() and found.visible.all()
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_visible_is_whether_the_slope_changes(name: str) -> None:
+    net = NETWORKS[name]()
+    X = points_for(net, 40, seed=5)
+    found = boundary_distance(net, X)
+    assert found.decided.all()
+    for row in np.flatnonzero(np.isfinite(found.distance) & (found.distance > 1e-5)):
+        way = (found.point[row] - X[row]) / found.distance[row]
+        before, behind = (net.affine_at(found.point[row] + step * way).matrix for step in (-1e-8, 1e-8))
+        assert found.visible[row] == (np.abs(before - behind).max() > 1e-9)
 
 
 def test_opposite_neurons_hide_each_other() -> None:

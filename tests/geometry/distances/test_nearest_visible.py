@@ -56,7 +56,7 @@ def test_degenerate_networks(kind: str) -> None:
 
 
 def test_narrow_layers_hide_much() -> None:
-    searched = 0
+    searched = finished = 0
     for seed in range(10):
         net = Network.random((2, 4, 2, 2, 1), seed)
         X = np.random.default_rng(seed).normal(size=(4, 2))
@@ -64,6 +64,8 @@ def test_narrow_layers_hide_much() -> None:
         found = visible_boundary_distance(net, X)
         searched += int((found.regions > 1).sum())
         assert (found.distance >= found.nearest.distance * (1 - 1e-9)).all()
+        finished += int(found.complete.sum())
+    assert finished == 40
     assert searched > 2  # otherwise this tests nothing
 
 

@@ -18,8 +18,8 @@ import numpy as np
 from fiberscope.errors import InputError
 from fiberscope.geometry.distances.gradients import (
     MEMORY,
+    ExactRegion,
     ball_margins,
-    exact_margin,
     gradient_norms,
     has_boundary,
     neuron_gradients,
@@ -31,7 +31,7 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.arithmetic import EXACT, Bounded
 from fiberscope.numerics.arrays import batch
-from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma, round_up
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, ObjectArray, SignArray, gamma, round_up
 
 _WIDE = 2.0**-20
 """A quotient known only to this relative accuracy is computed exactly, if it might be the smallest."""
@@ -40,7 +40,7 @@ _DIGITS = 128
 """Bits of the square root and the quotient of exact numbers."""
 
 _BATCH = 4096
-"""Points evaluated at a time, so that the values of all neurons stay small."""
+"""Most points evaluated at a time; fewer if there are so many neurons that their values would not fit."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,7 +128,8 @@ def boundary_distance(net: Network, X: Any, *, memory: int = MEMORY) -> Boundary
     points = batch(X, net.in_size)
     sizes = [node.num_signs for node in net.switches]
     layers = np.repeat(np.arange(1, len(sizes) + 1), sizes)
-    parts = [_part(net, points[start : start + _BATCH], memory) for start in range(0, len(points), _BATCH)]
+    step = max(1, min(_BATCH, memory // (64 * max(1, net.num_signs))))
+    parts = [_part(net, points[start : start + step], memory) for start in range(0, len(points), step)]
     joined = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
     return BoundaryDistance(*[*joined, layers])
 
@@ -198,10 +199,12 @@ def _settle(
     found: dict[tuple[int, int], FloatArray] = {}
     contender = (lower <= upper.min(axis=1, keepdims=True)) & np.isfinite(lower)
     with np.errstate(invalid="ignore"):
-        bad = contender & ~(upper - lower <= _WIDE * upper) & ~((lower == 0) & (upper == 0))
+        known = np.isfinite(upper) & (upper - lower <= _WIDE * upper)
+        bad = contender & ~known & ~((lower == 0) & (upper == 0))
         steady = g.error <= _WIDE * g.value
     for row in np.flatnonzero(bad.any(axis=1)):
         values: FloatArray | None = None
+        region: ExactRegion | None = None
         # the most promising first: what it settles may rule out the others
         for entry in np.flatnonzero(bad[row])[np.argsort(lower[row, bad[row]], kind="stable")]:
             if lower[row, entry] > upper[row].min():
@@ -214,16 +217,15 @@ def _settle(
                     middle[at] = values[entry] / g.value[at]
                     upper[at] = values[entry] / (g.value[at] - g.error[at]) * (1 + gamma(8))
                     continue
+            region = ExactRegion(net, signs[row]) if region is None else region
             (lower[at], middle[at], upper[at]), found[int(row), int(entry)] = _exact_quotient(
-                net, X[row], signs[row], int(entry)
+                region.margin(int(entry)), X[row]
             )
     return found
 
 
-def _exact_quotient(
-    net: Network, x: FloatArray, signs: SignArray, entry: int
-) -> tuple[tuple[float, float, float], FloatArray]:
-    form = exact_margin(net, signs, entry)
+def _exact_quotient(form: ObjectArray, x: FloatArray) -> tuple[tuple[float, float, float], FloatArray]:
+    """``|z(x)| / ||grad z||`` between bounds, and the unit gradient, of an exact affine function."""
     with flint.ctx.workprec(EXACT):
         z = form[-1]
         for slope, value in zip(form[:-1], x.tolist(), strict=True):
@@ -274,17 +276,19 @@ def _visible(
     point: FloatArray,
     distance: FloatArray,
 ) -> tuple[BoolArray, BoolArray]:
-    """Whether the function bends at the foot points, and where that is certain."""
+    """Whether the function bends at the foot points, and where that is certain.
+
+    A neuron that alone vanishes there changes its sign alone, unless others are zero all over the region: these may
+    wake up on the other side. Then, and where several vanish together, the signs are taken from points near by.
+    """
     visible, decided = np.zeros(len(signs), dtype=bool), neuron < 0
     one, two = signs.copy(), signs.copy()
-    alone = np.flatnonzero((neuron >= 0) & (tied.sum(axis=1) == 1))
+    asleep = (signs == 0).sum(axis=1) - (signs[np.arange(len(signs)), neuron] == 0)
+    simple = (tied.sum(axis=1) == 1) & (asleep == 0)
+    alone = np.flatnonzero((neuron >= 0) & simple)
     crossed(net, one, two, alone, neuron)
     decided[alone] = True
-    for row in np.flatnonzero((neuron >= 0) & (tied.sum(axis=1) > 1)):
-        sides = _across(net, signs[row], tied[row], normal[row], point[row], float(distance[row]))
-        if sides is not None:
-            one[row], two[row] = sides
-            decided[row] = True
+    _across(net, np.flatnonzero((neuron >= 0) & ~simple), (signs, tied, normal, point, distance), one, two, decided)
     known = np.flatnonzero(decided & (neuron >= 0))
     if len(known):
         jump: Bounded = jumps(net, one[known], two[known], normal[known])
@@ -314,19 +318,57 @@ def crossed(net: Network, one: SignArray, two: SignArray, rows: IntArray, neuron
         start += node.num_signs
 
 
-def _across(
-    net: Network, signs: SignArray, tied: BoolArray, normal: FloatArray, point: FloatArray, distance: float
-) -> tuple[SignArray, SignArray] | None:
-    """Certified signs a little before and behind a facet that several neurons may make; None if there are none.
+def _open(net: Network, signs: SignArray, neurons: BoolArray) -> bool:
+    """Whether those of the neurons that are zero at a point vanish around it, as ``relu(z)`` does for negative z."""
+    zero = (signs == 0) & neurons
+    if not zero.any():
+        return True
+    slopes = gradient_norms(net, signs)
+    for row, entry in np.argwhere(zero & ((slopes.value != 0) | (slopes.error != 0))):
+        form = ExactRegion(net, signs[row]).margin(int(entry))
+        if any(not slope.is_zero() for slope in form[:-1]):
+            return False
+    return True
 
-    Only entries that may vanish at the foot point may change, and those that do not must keep their signs. Inputs of a
-    pool that are switched off together share their zero; that is no boundary.
+
+def _with_windows(net: Network, entries: BoolArray) -> BoolArray:
+    """The entries, and all of every pooling window that has one of them: with one input, the winner changes."""
+    found, start = entries.copy(), 0
+    for node in net.switches:
+        if isinstance(node, MaxPool):
+            own = entries[:, start : start + node.num_signs].reshape(len(entries), *node.windows.shape)
+            found[:, start : start + node.num_signs] = np.repeat(own.any(axis=2), own.shape[2], axis=1)
+        start += node.num_signs
+    return found
+
+
+def _across(
+    net: Network,
+    rows: IntArray,
+    at: tuple[SignArray, BoolArray, FloatArray, FloatArray, FloatArray],
+    one: SignArray,
+    two: SignArray,
+    decided: BoolArray,
+) -> None:
+    """Certified signs a little before and behind the facets of some points, where they can be had.
+
+    Only entries that may vanish at the foot point, or are zero in the region, may change. Inputs of a pool that are
+    switched off together share their zero; that is no boundary.
     """
+    signs, tied, normal, point, distance = at
     neurons = tied & ~pooled(net)
-    size = max(float(np.abs(point).max(initial=0.0)), distance, 2.0**-200)
+    size = np.maximum(np.maximum(np.abs(point[rows]).max(axis=1, initial=0.0), distance[rows]), 2.0**-200)
     for shift in 0.5 ** np.arange(8, 50, 3):
-        near = net.signs(np.stack([point - shift * size * normal, point + shift * size * normal])).signs
-        kept = (near == signs) | tied | (signs == 0)
-        if kept.all() and not (near[:, neurons] == 0).any():
-            return near[0], near[1]
-    return None
+        if not len(rows):
+            return
+        step = (shift * size)[:, None] * normal[rows]
+        before, behind = np.split(net.signs(np.concatenate([point[rows] - step, point[rows] + step])).signs, 2)
+        free = _with_windows(net, tied[rows] | (signs[rows] == 0))
+        kept = (((before == signs[rows]) & (behind == signs[rows])) | free).all(axis=1)
+        for k in np.flatnonzero(kept):
+            near = np.stack([before[k], behind[k]])
+            if _open(net, near, neurons[rows[k]]):
+                one[rows[k]], two[rows[k]] = near
+                decided[rows[k]] = True
+        left = ~decided[rows]
+        rows, size = rows[left], size[left]

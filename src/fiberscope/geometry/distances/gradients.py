@@ -408,16 +408,24 @@ def switch_rows(net: Network, signs: SignArray) -> FloatArray:
     return np.concatenate(rows)
 
 
-def exact_margin(net: Network, signs: SignArray, entry: int) -> ObjectArray:
-    """One entry of :func:`switch_margins` on the region of ``signs``, exactly: ``(n + 1,)`` Arb numbers."""
-    for index, start in _starts(net):
-        node = net.nodes[index]
-        if isinstance(node, PiecewiseLinear | MaxPool) and start <= entry < start + node.num_signs:
-            with flint.ctx.workprec(EXACT):
-                column = exact_affine_values(net.nodes[:index], net.in_size, signs)[node.source]
+class ExactRegion:
+    """The entries of :func:`switch_margins` on one region as exact affine functions; all values are computed once."""
+
+    def __init__(self, net: Network, signs: SignArray) -> None:
+        self.net, self.signs = net, signs
+        with flint.ctx.workprec(EXACT):
+            self._values = exact_affine_values(net.nodes, net.in_size, signs)
+
+    def margin(self, entry: int) -> ObjectArray:
+        """One entry, ``(n + 1,)`` Arb numbers, the constant term last."""
+        for index, start in _starts(self.net):
+            node = self.net.nodes[index]
+            if isinstance(node, PiecewiseLinear | MaxPool) and start <= entry < start + node.num_signs:
+                column = self._values[node.source]
                 if isinstance(node, PiecewiseLinear):
                     return np.asarray(column[:, entry - start])
                 window, place = divmod(entry - start, node.windows.shape[1])
-                _, winner = pool_winners(node, signs[None, start : start + node.num_signs])
-                return np.asarray(column[:, node.windows[window, place]] - column[:, winner[0, window]])
-    raise IndexError(entry)
+                _, winner = pool_winners(node, self.signs[None, start : start + node.num_signs])
+                with flint.ctx.workprec(EXACT):
+                    return np.asarray(column[:, node.windows[window, place]] - column[:, winner[0, window]])
+        raise IndexError(entry)

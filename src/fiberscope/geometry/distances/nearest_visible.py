@@ -165,7 +165,9 @@ class _Search:
     def _explore(self, signs: SignArray) -> None:
         cell = Cell.of(self.net, signs)
         height = np.abs(cell.rows[:, :-1] @ self.x + cell.rows[:, -1])
-        for k in np.argsort(height, kind="stable"):  # rows have length 1: no facet is nearer than its hyperplane
+        rough = np.round(cell.rows / (PROJECTION * (1 + np.abs(cell.rows[:, -1:]))))
+        asked = np.unique(rough, axis=0, return_index=True)[1]  # copies of one hyperplane are asked about once
+        for k in asked[np.argsort(height[asked], kind="stable")]:  # no facet is nearer than its hyperplane
             if height[k] >= self.best.distance:
                 break
             foot = cell.project(self.x, int(k))
