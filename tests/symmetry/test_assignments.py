@@ -166,8 +166,9 @@ def test_identifiability_of_a_degenerate_layer_by_all_assignments():
     found = identifiability(corner)
     assert found.identifiable is True and found.assumptions == ("among all parameters",)
     # brute force: the same function on a grid is the same up to the group
-    for layer in grid(2, 1, 1, False, values=(-2, -1, 0, 1, 2), count=20_000):
-        if key_of(layer) == key_of(OneLayer.of(corner, False)):
+    wanted = key_of(OneLayer.of(corner, False))
+    for layer in grid(2, 1, 1, False, values=(-2, -1, 0, 1, 2), count=8_000):
+        if key_of(layer) == wanted:
             assert same_up_to_symmetry(corner, Network([layer.W, layer.V], [layer.b, layer.c]))
     many = Network([[[1.0], [-1.0], [1.0]], [[1.0, -1.0, -1.0]]], [[0.0, 0.0, -1.0], [0.0]])  # x - relu(x - 1)
     assert identifiability(many).identifiable is False

@@ -87,13 +87,7 @@ def by_coverage(question: Question) -> Verdict | None:
     if question.tolerance != 0:
         return None
     points = sample(question.place, 4 * _POINTS, question.rng)
-    active = np.concatenate([z > 0 for net in (question.a, question.b) for z in net.preactivations(points)], axis=1)
-    order: list[int] = []
-    missing = active.any(axis=0)
-    while missing.any() and len(order) < _COVER:
-        best = int((active & missing).sum(axis=1).argmax())
-        order.append(best)
-        missing &= ~active[best]
+    order = covering(question, points)
     rest = [i for i in range(len(points) - 1, -1, -1) if i not in set(order)]
     for i in (order + rest)[:_COVER]:
         if question.seconds_left < 0:
@@ -105,6 +99,18 @@ def by_coverage(question: Question) -> Verdict | None:
                 reason="the outputs at x differ in exact arithmetic",
             )  # fmt: skip
     return None
+
+
+def covering(question: Question, points: FloatArray) -> list[int]:
+    """A few of the points that together switch on every neuron of both networks that any of them does."""
+    active = np.concatenate([z > 0 for net in (question.a, question.b) for z in net.preactivations(points)], axis=1)
+    order: list[int] = []
+    missing = active.any(axis=0)
+    while missing.any() and len(order) < _COVER:
+        best = int((active & missing).sum(axis=1).argmax())
+        order.append(best)
+        missing &= ~active[best]
+    return order
 
 
 def by_gradients(question: Question) -> Verdict | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -17,7 +18,7 @@ from fiberscope.numerics.ulps import ROWS
 from fiberscope.symmetry.chains import slopes_of, try_split
 from fiberscope.symmetry.equivalence.forms import compare_forms
 from fiberscope.symmetry.equivalence.question import Question
-from fiberscope.symmetry.equivalence.refutation import confirmed, difference
+from fiberscope.symmetry.equivalence.refutation import confirmed, covering, difference
 from fiberscope.symmetry.equivalence.verdict import Transport, Verdict, Witness
 from fiberscope.symmetry.fiber.exact import ExactNet, find_exact, tails_differ
 from fiberscope.symmetry.fiber.hidden import flip, hidden_hyperplane, lower_bound, translate
@@ -29,10 +30,10 @@ from fiberscope.symmetry.sampling import inside
 Arrays = tuple[list[FloatArray], list[FloatArray]]
 """Weights and biases."""
 
-_ENTRIES = 200_000
+_ENTRIES = 100_000
 """Entries of a first or second weight matrix up to which rows are compared as fractions."""
 
-_CONFIRM = {True: 64, False: 8}
+_CONFIRM = {True: 96, False: 8}
 """Inputs that are evaluated exactly, for equality as real functions and for the other kinds."""
 
 
@@ -78,8 +79,13 @@ def is_bottleneck(chain: Network) -> bool:
 def _refuted(question: Question, exact: tuple[ExactNet, ExactNet]) -> Verdict | None:
     points = np.concatenate([kink_points(net, question.rng) for net in (question.a, question.b)])
     points = points[inside(question.place, points)]
+    if not len(points):
+        return None
     gaps = difference(question, points)
-    for i in np.argsort(-gaps, kind="stable")[: _CONFIRM[question.tolerance == 0]]:
+    # a last bit does not show in floats, but exactly wherever its neuron is active
+    first = covering(question, points) if question.tolerance == 0 else []
+    order = dict.fromkeys([*first, *np.argsort(-gaps, kind="stable").tolist()])
+    for i in itertools.islice(order, _CONFIRM[question.tolerance == 0]):
         if gaps[i] < 0 or question.seconds_left < 0:
             break
         example = confirmed(question.a, question.b, points[i], question.tolerance)

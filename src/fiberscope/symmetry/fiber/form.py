@@ -14,7 +14,10 @@ from fractions import Fraction
 from math import gcd, lcm
 from typing import Any
 
-from fiberscope.symmetry.rational import fractions
+import numpy as np
+
+from fiberscope.numerics.points import to_dyadic
+from fiberscope.symmetry.rational import fractions, is_float, joined, product
 
 Vector = tuple[Fraction, ...]
 Primitive = tuple[int, ...]
@@ -105,18 +108,32 @@ def form_of(W: Any, b: Any, V: Any, c: Any, orthant: bool) -> Form:
     >>> found.planes, found.affine  # relu(x) - relu(-x) = x
     ({}, ((Fraction(1, 1), Fraction(0, 1)),))
     """
-    rows = [(*w, beta) for w, beta in zip(fractions(W), fractions(b), strict=True)]
-    weights = [tuple(column) for column in fractions(V).T]
-    affine = [[Fraction(0)] * fractions(W).shape[1] + [bias] for bias in fractions(c)]
-    bent = []
-    for row, weight in zip(rows, weights, strict=True):
-        seen = row if orthant else (*row[:-1], *(-v for v in row[:-1]), row[-1])
-        if all(v <= 0 for v in seen):
-            continue
-        if all(v >= 0 for v in seen):
-            for line, v in zip(affine, weight, strict=True):
-                for k, p in enumerate(row):
-                    line[k] += v * p
-        else:
-            bent.append((row, weight))
-    return collected(bent, affine)
+    table = joined([W, np.asarray(b).reshape(-1, 1)], axis=1)
+    seen = table if orthant else np.concatenate([W, -W, np.asarray(b).reshape(-1, 1)], axis=1)
+    never = (seen <= 0).all(axis=1)
+    always = (seen >= 0).all(axis=1) & ~never
+    planes: dict[Primitive, list[Fraction]] = {}
+    straight = np.flatnonzero(always).tolist()
+    weights = fractions(V)
+    for i in np.flatnonzero(~never & ~always).tolist():
+        key, factor = _primitive_of(table[i])
+        if not leads(key):  # relu(p) = p + relu(-p)
+            key = opposite(key)
+            straight.append(i)
+        total = planes.setdefault(key, [Fraction(0)] * len(weights))
+        for k, v in enumerate(weights[:, i]):
+            total[k] += v * factor
+    base = fractions(product(V[:, straight], table[straight]))
+    base[:, -1] = base[:, -1] + fractions(c)
+    kept = {key: tuple(total) for key, total in planes.items() if any(total)}
+    return Form(kept, tuple(tuple(line) for line in base))
+
+
+def _primitive_of(row: Any) -> tuple[Primitive, Fraction]:
+    """As :func:`primitive`, for a row of floats by integers alone."""
+    if not is_float(row):
+        return primitive(row)
+    numbers, exponent = to_dyadic(row)
+    whole = numbers.tolist()
+    content = gcd(*whole)
+    return tuple(v // content for v in whole), content * Fraction(2) ** exponent

@@ -58,8 +58,9 @@ def _second(net: Network, rng: np.random.Generator) -> tuple[FloatArray, FloatAr
     W, b, n = net.weights[1], net.biases[1], net.widths[1]
     found, along = [], []
     for row, bias in zip(W, b, strict=True):
-        for k in np.flatnonzero(row)[: 2 * _PATTERNS]:
+        for k in np.flatnonzero(row)[:_PATTERNS]:
             z = _spread(rng, _PATTERNS, n)
+            z[: _PATTERNS // 2] = np.abs(z[: _PATTERNS // 2])
             z[:, k] = 0.0
             with np.errstate(over="ignore"):
                 z[:, k] = -(np.maximum(z, 0.0) @ row + bias) / row[k]
