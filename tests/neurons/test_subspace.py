@@ -29,6 +29,20 @@ def test_fewest_directions_that_hold_the_energy(d: int, n: int, energy: float, s
     assert np.isclose(found.tail_energy, (rest**2).sum(axis=1).mean(), atol=1e-9)
 
 
+def test_centred_components() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 5)) * np.array([3.0, 1.0, 0.5, 0.1, 0.1]) + np.array([0.0, 0.0, 0.0, 0.0, 50.0])
+    found = fs.neuron_classes(nn.Linear(5, 2), X, centred=True).subspace
+    away = X - X.mean(axis=0)
+    values = np.linalg.svd(away, compute_uv=False) ** 2 / 80
+    assert found.rank == int(np.argmax(np.cumsum(values) >= 0.9 * values.sum())) + 1 == 2
+    assert np.allclose(found.eigenvalues, values) and np.isclose(found.energy, values[:2].sum() / values.sum())
+    assert np.isclose(found.tail_energy, ((X - X @ found.basis @ found.basis.T) ** 2).sum(axis=1).mean())
+    assert fs.neuron_classes(nn.Linear(5, 2), X).rank == 1  # the mean holds it all
+    with pytest.raises(InputError, match="mean"):
+        subspace(Moments(np.eye(2), 3), centred=True)
+
+
 @pytest.mark.parametrize("bias", [False, True])
 def test_every_form_of_inputs_gives_the_same_moments(bias: bool) -> None:
     X = np.random.default_rng(0).normal(size=(50, 4))

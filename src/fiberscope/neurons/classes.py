@@ -320,6 +320,7 @@ def neuron_classes(
     *,
     rank: int | None = None,
     bias: bool = False,
+    centred: bool = False,
     name: str | None = None,
     parameter: str = "weight",
 ) -> NeuronClasses:
@@ -340,6 +341,9 @@ def neuron_classes(
         Or its dimension.
     bias
         Count the bias as the weight of a constant input. The paper has none, so the default leaves it out.
+    centred
+        Take the principal subspace of the covariance instead. The theory speaks of subspaces that hold the inputs,
+        hence of second moments; the paper's number of 87 directions for MNIST belongs to the covariance.
     name
         How the result and errors call the layer.
     parameter
@@ -356,5 +360,5 @@ def neuron_classes(
     """
     arrays = layer_arrays(layer, name, parameter)
     found: Moments = moments(inputs, arrays.width, name=arrays.name, bias=bias, rows=arrays.rows)
-    space = subspace(found, energy=energy, rank=rank, name=arrays.name)
+    space = subspace(found, energy=energy, rank=rank, centred=centred, name=arrays.name)
     return NeuronClasses.of(arrays.with_bias() if bias else arrays, space)

@@ -38,6 +38,8 @@ class Moments:
     """How many inputs (patches, for a convolution) were seen."""
     non_negative: bool | None = None
     """Whether no input has a negative entry; None if that was not recorded."""
+    mean: FloatArray | None = field(default=None, repr=False)
+    """``(d,)``: the mean of ``x``; None if that was not recorded."""
 
     @property
     def width(self) -> int:
@@ -51,7 +53,7 @@ class Moments:
         second[:d, :d] = self.second_moment
         second[d, :d] = second[:d, d] = mean
         second[d, d] = 1.0
-        return Moments(second, self.count, self.non_negative)
+        return Moments(second, self.count, self.non_negative, np.append(mean, 1.0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +67,7 @@ class Subspace:
     basis: FloatArray = field(repr=False)
     """``(d, k)``, orthonormal columns, leading directions first."""
     eigenvalues: FloatArray = field(repr=False)
-    """All ``d`` eigenvalues of the second moment, falling."""
+    """All ``d`` eigenvalues of the second moment (or covariance), falling."""
     tail_energy: float
     energy: float
     """The share of the trace that the subspace holds."""
@@ -125,7 +127,7 @@ def moments(inputs: Any, width: int, *, name: str = "layer", bias: bool = False,
         lowest = min(lowest, float(part.min(initial=np.inf)))
     if count == 0:
         raise InputError(f"{name}: expected at least one input, got none; was the layer run on the data?")
-    found = Moments(frozen(total / count), count, lowest >= 0)
+    found = Moments(frozen(total / count), count, lowest >= 0, frozen(mean / count))
     return found.with_constant(mean / count) if bias else found
 
 
@@ -157,12 +159,13 @@ def _given(inputs: Any, width: int, name: str, bias: bool) -> Moments:
         raise InputError(f"{name}: expected moments of at least one input, got none; was the layer run on the data?")
     second = real_array(inputs.second_moment, f"{name}: second moment", ndim=2)
     sign = getattr(inputs, "non_negative", None)
-    found = Moments(frozen((second + second.T) / 2), count, sign if sign is None else bool(sign))
+    mean = getattr(inputs, "mean", None)
+    first = None if mean is None else frozen(real_array(mean, f"{name}: mean", ndim=1))
+    found = Moments(frozen((second + second.T) / 2), count, sign if sign is None else bool(sign), first)
     if bias and second.shape == (width, width):
-        mean = getattr(inputs, "mean", None)
-        if mean is None:
+        if first is None:
             raise InputError(f"{name}: expected moments with a mean, to append a constant input, got none")
-        found = found.with_constant(real_array(mean, f"{name}: mean", ndim=1))
+        found = found.with_constant(first)
     expected = width + bias
     if found.second_moment.shape != (expected, expected):
         shape = found.second_moment.shape
@@ -206,10 +209,14 @@ def as_rows(block: FloatArray, width: int, name: str) -> FloatArray:
     raise InputError(f"{name}: expected inputs with {width} coordinates, got shape {block.shape}")
 
 
-def subspace(found: Moments, *, energy: float = 0.9, rank: int | None = None, name: str = "layer") -> Subspace:
+def subspace(
+    found: Moments, *, energy: float = 0.9, rank: int | None = None, centred: bool = False, name: str = "layer"
+) -> Subspace:
     """Leading eigenvectors of the second moment: the fewest that hold ``energy`` of its trace, or ``rank`` of them.
 
-    Never more than the numerical rank: directions in which there is nothing but rounding are no inputs.
+    Never more than the numerical rank: directions in which there is nothing but rounding are no inputs. With
+    ``centred`` the covariance takes the place of the second moment, also in ``energy`` and ``eigenvalues``;
+    ``tail_energy`` is the mean squared distance of the inputs from the subspace all the same.
 
     >>> space = subspace(moments([[3.0, 0.0], [0.0, 1.0]], 2), energy=0.9)
     >>> space.rank, space.tail_energy, space.energy
@@ -217,12 +224,17 @@ def subspace(found: Moments, *, energy: float = 0.9, rank: int | None = None, na
     """
     if not 0 < energy <= 1:
         raise InputError(f"energy: expected a share in (0, 1], got {energy}")
-    values, vectors = scipy.linalg.eigh(found.second_moment, check_finite=True)
+    if centred and found.mean is None:
+        raise InputError(f"{name}: expected moments with a mean, to centre them, got none")
+    second = found.second_moment
+    matrix = second - np.outer(found.mean, found.mean) if centred and found.mean is not None else second
+    values, vectors = scipy.linalg.eigh(matrix, check_finite=True)
     values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
     cutoff = rank_cutoff(found.second_moment.shape, float(values[0]), np.dtype(np.float64))
     full = int((values > cutoff).sum())
     if full == 0:
-        raise InputError(f"{name}: expected inputs that are not all zero, got second moments of rank zero")
+        constant = "all the same" if centred else "all zero"
+        raise InputError(f"{name}: expected inputs that are not {constant}, got second moments of rank zero")
     if rank is None:
         # Sums from the small end, so that an energy of 1 asks for the numerical rank and not for a rounding error.
         tails = np.cumsum(values[:full][::-1])[::-1]
@@ -235,4 +247,7 @@ def subspace(found: Moments, *, energy: float = 0.9, rank: int | None = None, na
     total = float(values.sum())
     tail = float(values[rank:].sum())
     basis = np.array(vectors[:, :rank])
-    return Subspace(frozen(basis), frozen(values), tail, 1 - tail / total, found.count, found.non_negative)
+    share = 1 - tail / total
+    if centred:
+        tail = max(float(np.trace(second) - np.einsum("ij,ij->", basis, second @ basis)), 0.0)
+    return Subspace(frozen(basis), frozen(values), tail, share, found.count, found.non_negative)
