@@ -26,7 +26,7 @@ _TAME = (1e-100, 1e100)
 
 def polyline_breaks(net: Network, chain: Polyline) -> Breaks:
     """All breakpoints of a network along a polygonal chain, by the short way where it goes."""
-    found = _short(net, chain) if len(chain.points) == 2 else None
+    found = _short(net, chain)
     return straight_breaks(net, chain) if found is None else found
 
 
@@ -77,7 +77,8 @@ def _short(net: Network, chain: Polyline) -> Breaks | None:
         t, error, maker = new_t, new_error, new_maker
         decisions += z.size + new
         first += width
-    return _breaks(net, chain, t[1:-1], error[1:-1], maker[1:-1], decisions)
+    made = maker >= 0  # no neuron vanishes at a given point: signs there are certain
+    return _breaks(net, chain, t[made], error[made], maker[made], decisions)
 
 
 def _breaks(net: Network, chain: Polyline, t: FloatArray, error: FloatArray, maker: IntArray, decisions: int) -> Breaks:

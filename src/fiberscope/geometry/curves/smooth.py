@@ -55,7 +55,13 @@ class _SeriesFollower(Follower):
         rows, self.series = _frame(curve.panels.series)
         edges = self.panels.edges
         super().__init__(net, rows, edges, np.zeros(len(edges)))
-        self.edges, self.residual = len(edges), curve.residual
+        self.edges, self.residual = len(edges), curve.residual + self._lost(curve.panels.series)
+
+    def _lost(self, series: FloatArray) -> float:
+        """Distance of the curve from the one that its coordinates give."""
+        given = self.series @ self.rows[:-1]
+        given[:, 0] += self.rows[-1]
+        return float(np.abs(given - series).sum(axis=1).max())
 
     def coordinates(self, t: FloatArray, pieces: IntArray) -> tuple[FloatArray, FloatArray]:
         panel = self.root[pieces]
