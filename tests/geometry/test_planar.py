@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, TooLargeError
 from fiberscope.geometry import planar, planar_threads
 from fiberscope.geometry.cells import Cells
 from fiberscope.geometry.domains import Box, Plane, Polytope
@@ -498,7 +498,7 @@ def test_pieces_of_bounded_memory(monkeypatch):
     shared = []
     monkeypatch.setattr(planar, "_WORTH_THREADS", 2)  # a small mesh is shared out as well
     assert int(planar_count(net, SQUARE, threads=2, progress=lambda *x: shared.append(x))) == whole
-    assert len(shared) == 16
+    assert sum("regions" in text for _, _, text in shared) == 16
     assert count_regions(net, SQUARE, threads=2) == whole
     vanishing = Network(
         [[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, -1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0, 0.0], [0.0]]
@@ -609,6 +609,18 @@ def test_an_interrupted_count_is_a_growing_lower_bound(monkeypatch, threads):
         assert not one.complete and repr(one) == f"at least {found[-1]}"
     assert found == sorted(found)
     assert found[0] < int(whole) and found[-1] <= int(whole)
+
+
+def test_what_memory_does_not_hold_is_refused_before_it_is_built(monkeypatch):
+    """The message says how many polygons there would be, which is right; with a limit the layers before are given."""
+    net, box = Network.random((2, 10, 40, 1), 0), Box.cube(2)
+    first, whole = planar_cells(Network.random((2, 10, 1), 0), box).count(2), planar_cells(net, box).count(2)
+    monkeypatch.setattr(planar, "MEMORY", 60_000)
+    with pytest.raises(TooLargeError, match=rf"layer 2 of 2 makes {whole:,} polygons and needs about .* GB"):
+        planar_cells(net, box)
+    part = planar_cells(net, box, limit=whole)
+    assert not part.complete and part.count(2) == first
+    assert int(planar_count(net, box)) == whole  # counted in pieces
 
 
 @pytest.mark.parametrize("stop", ["interrupt", "limit"])

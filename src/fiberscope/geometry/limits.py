@@ -1,4 +1,4 @@
-"""Up to which dimension a complex is built: plain numbers, which the command line reads without loading engines."""
+"""What is too large to be built: plain numbers, which the command line reads without loading engines."""
 
 from __future__ import annotations
 
@@ -7,3 +7,6 @@ FACES = 6
 
 MOST_FACES = 8
 """Above, a complex with all its faces has millions of cells even for small networks, and is refused."""
+
+MEMORY = 1 << 32
+"""Bytes of the arrays of a complex that is built without a limit; while building, the peak is a few times that."""

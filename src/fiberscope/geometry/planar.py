@@ -21,10 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, TooLargeError
 from fiberscope.geometry import planar_values as track
 from fiberscope.geometry.cells import Cells, Incidence, pool_layout
 from fiberscope.geometry.domains import Box, Plane, Polytope
+from fiberscope.geometry.limits import MEMORY
 from fiberscope.geometry.planar_arrange import Arrangement, Arranger
 from fiberscope.geometry.planar_build import build
 from fiberscope.geometry.planar_exact import Oracle, Stage, pool_signs, window_pairs
@@ -92,8 +93,9 @@ def planar_cells(
     progress
         Called after every switch with how many are done.
     limit
-        Stop when there are more regions than that. Then, or when interrupted, the result is not ``complete``: it is the
-        complex of the switches that were reached, and the signs of the others are given as 0.
+        Stop when there are more regions than that, or when memory would not hold the next layer, which is an error
+        without a limit. Then, or when interrupted, the result is not ``complete``: it is the complex of the switches
+        that were reached, and the signs of the others are given as 0.
 
     Examples
     --------
@@ -159,18 +161,24 @@ class Engine:
         return mesh
 
     def run(self, mesh: Mesh, progress: Progress | None, limit: int | None) -> tuple[Mesh, int]:
-        """The mesh cut by one switch after the other, and how many of them were reached."""
+        """The mesh cut by one switch after the other, and how many of them were reached.
+
+        Raises :class:`TooLargeError` if the next mesh would not fit into memory, unless there is a limit.
+        """
         node, total, reached = 0, len(self.switches), 0
         try:
             while reached < total and (limit is None or mesh.num_polygons <= limit):
                 with np.errstate(all="ignore"):  # what overflows is left to exact arithmetic
                     node = self.advance(mesh, node)
-                    mesh = self.split(mesh, reached, node)
+                    mesh = self.split(mesh, reached, node, MEMORY)
                 node, reached = node + 1, reached + 1
                 if progress is not None:
                     progress(reached, total, f"{mesh.num_polygons} polygons")
         except KeyboardInterrupt:
             pass  # what was found so far is the answer, marked as incomplete
+        except TooLargeError:
+            if limit is None:
+                raise
         return mesh, reached
 
     # -- the program at the vertices -----------------------------------------------------------------------------
@@ -217,9 +225,11 @@ class Engine:
             node += 1
         return node
 
-    def split(self, mesh: Mesh, switch: int, node: int) -> Mesh:
-        """The mesh cut by one switch, with the switch's own value at its vertices."""
+    def split(self, mesh: Mesh, switch: int, node: int, memory: int | None = None) -> Mesh:
+        """The mesh cut by one switch, with the switch's own value at its vertices; of at most ``memory`` bytes."""
         found = self.arrange(mesh, switch)
+        if memory is not None:
+            self._check_memory(mesh, switch, found, memory)
         step, last = self.switches[switch], switch == len(self.switches) - 1
         live = {key: value for key, value in mesh.values.items() if key == XY or not last}
         finer = build(mesh, found, len(self.arranger.stages) - 1, self.switches[:switch], live)
@@ -237,6 +247,24 @@ class Engine:
         if over:
             del finer.values[step.source]
         return finer
+
+    def _check_memory(self, mesh: Mesh, switch: int, found: Arrangement, memory: int) -> None:
+        """Refuse a mesh that would be too large: how many vertices and polygons it has is known before it is built."""
+        if found.meetings is None:
+            return
+        inside, segments = int(found.meetings.inside.sum()), int(found.meetings.segments.sum())
+        vertices = mesh.num_vertices + len(found.crossings.points[0]) + inside
+        polygons = mesh.num_polygons + segments - inside
+        sizes = np.diff(self.offsets)
+        last = switch == len(self.switches) - 1
+        # signs of all switches so far, values before and behind the next one, and some twenty integers
+        per_vertex = int(sizes[: switch + 1].sum()) + (0 if last else 8 * int(sizes[switch] + sizes[switch + 1])) + 160
+        if vertices * per_vertex > memory:
+            raise TooLargeError(
+                f"layer {switch + 1} of {len(self.switches)} makes {polygons:,} polygons and needs about "
+                f"{vertices * per_vertex / 2**30:.2g} GB, the limit of memory is {memory / 2**30:.2g} GB; "
+                "give limit=, a smaller domain, or count only"
+            )
 
     def arrange(self, mesh: Mesh, switch: int) -> Arrangement:
         """All decisions about one switch."""

@@ -8,16 +8,13 @@ from fiberscope.errors import InputError, NotGenericError, TooLargeError
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Box, Domain, Plane
 from fiberscope.geometry.engines import Progress, cells_on, check_dimension
-from fiberscope.geometry.limits import FACES
+from fiberscope.geometry.limits import FACES, MEMORY
 from fiberscope.geometry.planar import planar_count
 from fiberscope.geometry.sampling import estimate_regions
 from fiberscope.geometry.skeleton import count_by_skeleton
 from fiberscope.geometry.traversal import count_by_traversal
 from fiberscope.network.network import Network, Seed
 from fiberscope.network.nodes import PiecewiseLinear
-
-MEMORY = 1 << 32
-"""Bytes of the arrays of a complex that is built without a ``limit``; while building, the peak is a few times that."""
 
 _BYTES_PER_REGION = {3: 260, 4: 520, 5: 1300, 6: 3100}
 """Measured on random networks."""
