@@ -25,7 +25,7 @@ from fiberscope.training.datasets.loading import load_dataset
 from fiberscope.training.datasets.synthetic import random_plane
 from fiberscope.training.many import train_many
 
-CURVES: dict[str, type[Planar]] = {"circle": Circle, "tractrix": Tractrix}
+CURVES: dict[str, type[Circle] | type[Tractrix]] = {"circle": Circle, "tractrix": Tractrix}
 BLOCK = 10
 """Runs per task; they are trained together."""
 
