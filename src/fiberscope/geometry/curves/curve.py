@@ -267,7 +267,11 @@ class Circle(Planar):
         return bool(hi - lo >= 2 * np.pi * (1 - 4 * U))
 
     def flat(self, t: FloatArray) -> FloatArray:
-        return np.stack([np.cos(t), np.sin(t)], axis=1)
+        # The floats next to multiples of pi / 2 stand for these, here as in certificates.
+        quarters = np.round(t / (np.pi / 2))
+        exact = (quarters * (np.pi / 2) == t)[:, None]
+        points = np.stack([np.cos(t), np.sin(t)], axis=1)
+        return np.where(exact, np.round(points), points)
 
     def flat_derivative(self, t: FloatArray) -> FloatArray:
         return np.stack([-np.sin(t), np.cos(t)], axis=1)

@@ -15,6 +15,12 @@ DEPTH = 60
 
 
 @inner
+def _lost(k: int) -> float:
+    """Rounding of Clenshaw's recurrence per unit of coefficient ``k``: it grows like ``k^2`` towards the ends."""
+    return (2.0 * (k + 1) * (k + 1) + 16.0) * U
+
+
+@inner
 def _clenshaw(c: Any, n: int, s: float) -> Any:
     b1, b2 = 0.0, 0.0
     for k in range(n - 1, 0, -1):
@@ -76,8 +82,8 @@ def _isolate(c: Any, n: int, E: float, a: float, b: float, d1: Any, d2: Any, sta
     for k in range(n - 2):
         bend += abs(d2[k])
     for k in range(n - 1):
-        size += abs(d1[k])
-    bend, E1 = bend * INFLATE, 8 * n * U * size
+        size += _lost(k) * abs(d1[k])
+    bend, E1 = bend * INFLATE, size * INFLATE
     count, top = 0, 1
     stack[0, 0], stack[0, 1] = a, b
     while top > 0:
@@ -121,11 +127,12 @@ def isolate_all(series: Any, error: Any, ends: Any, work: Any, stack: Any, out: 
             counts[p, j] = 0
             if skip[j]:
                 continue
-            total = 0.0
+            total, lost = 0.0, 0.0
             for k in range(n):
                 work[0, k] = series[p, k, j]
                 total += abs(series[p, k, j])
-            E = error[p, j] + 8 * n * U * total + 8 * TINY
+                lost += _lost(k) * abs(series[p, k, j])
+            E = (error[p, j] + lost) * INFLATE + 8 * TINY
             if total == 0.0 and error[p, j] == 0.0:
                 continue
             if 2 * abs(work[0, 0]) > (total + E) * INFLATE:
