@@ -17,6 +17,7 @@ _NAMES = {
     "projected_gradients": "distances",
     "regions": "complexes",
     "save_figure": "style",
+    "save_movie": "style",
     "spectrum": "spectra",
     "study_figure": "studies",
     "surface": "surfaces",

@@ -6,17 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from matplotlib.animation import PillowWriter
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fiberscope.errors import InputError
-from fiberscope.files import atomic_path
 from fiberscope.geometry.domains import Box
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.plot.functions import function
-from fiberscope.plot.style import ACCENT, INK, LAYERS, house_style
+from fiberscope.plot.style import ACCENT, INK, LAYERS, house_style, save_movie
 
 
 def fiber(members: Sequence[Network], box: Box, *, output: int = 0, resolution: int = 200) -> list[list[Axes]]:
@@ -66,21 +64,18 @@ def fiber_movie(
     path
         The file to write, whole or not at all; its name ends in ``.gif``.
     """
-    if Path(path).suffix.lower() != ".gif":
-        raise InputError(f"{path}: expected a name that ends in .gif")
     nets, reach = _checked(members)
-    with house_style(), atomic_path(path) as part:
+    round_trip = [*nets, *nets[-2:0:-1]]
+    with house_style():
         figure = Figure(figsize=(4.0, 5.4), layout="constrained")
         above, below = figure.subplots(2, 1, height_ratios=[2.4, 1.0])
-        writer = PillowWriter(fps=frames_per_second)
-        with writer.saving(figure, str(part), dpi=80):
-            for net in [*nets, *nets[-2:0:-1]]:
-                for ax in (above, below):
-                    ax.clear()
-                _member(net, box, reach, above, below, output, resolution)
-                above.set_title("the function stays")
-                below.set_title("the parameters move")
-                writer.grab_frame()
+
+    def draw(frame: int) -> None:
+        _member(round_trip[frame], box, reach, above, below, output, resolution)
+        above.set_title("the function stays")
+        below.set_title("the parameters move")
+
+    save_movie(figure, draw, len(round_trip), path, frames_per_second=frames_per_second)
 
 
 def _checked(members: Sequence[Network]) -> tuple[list[Network], float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -11,12 +11,13 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from cycler import cycler
+from matplotlib.animation import PillowWriter
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 
 from fiberscope.errors import InputError
-from fiberscope.files import write_atomically
+from fiberscope.files import atomic_path, write_atomically
 
 INK = "#1f2430"
 PAPER = "#fbfaf7"
@@ -89,6 +90,27 @@ def save_figure(ax: Axes, path: Path | str, dpi: int = 200) -> None:
     if Path(path).suffix.lower() != ".png":
         raise InputError(f"{path}: expected a name that ends in .png")
     write_atomically(path, figure_png(ax, dpi))
+
+
+def save_movie(
+    figure: Figure,
+    draw: Callable[[int], Any],
+    frames: int,
+    path: Path | str,
+    *,
+    frames_per_second: int = 12,
+    dpi: int = 80,
+) -> None:
+    """Write an animated GIF, whole or not at all: ``draw(k)`` draws frame ``k`` on the cleared axes of the figure."""
+    if Path(path).suffix.lower() != ".gif":
+        raise InputError(f"{path}: expected a name that ends in .gif")
+    writer = PillowWriter(fps=frames_per_second)
+    with house_style(), atomic_path(path) as part, writer.saving(figure, str(part), dpi=dpi):
+        for frame in range(frames):
+            for ax in figure.axes:
+                ax.clear()
+            draw(frame)
+            writer.grab_frame()
 
 
 def mosaic_colors(count: int, seed: int = 0) -> np.ndarray:

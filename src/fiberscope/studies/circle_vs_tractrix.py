@@ -3,7 +3,7 @@
 The paper on data geometry trains networks 2-10-16-1 to ``a sin(nu t)`` on both curves, counts linear regions along the
 curve by local optimisation and finds more of them on the tractrix, which it explains by a constant ``C_M``. That
 constant is the norm of an orthogonal projection, hence one for both curves. Here the counts are certified, and beside
-them stands what can differ: the length of the curve, and the mean size of the neurons' gradients along its tangents.
+them stand the length of the curve and the mean size of the neurons' gradients along its tangents.
 """
 
 from __future__ import annotations
