@@ -1,12 +1,18 @@
-"""n-dimensional complexes against edge subdivision in NumPy: vertices and edges alone, and the whole face lattice."""
+"""n-dimensional complexes against edge subdivision in NumPy: vertices and edges alone, and the whole face lattice.
+
+``python benchmarks/bench_lattice.py`` prints the memory of complexes per region.
+"""
 
 from __future__ import annotations
 
 import itertools
+import multiprocessing
+import resource
 from typing import Any
 
 import numpy as np
 
+from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Box
 from fiberscope.geometry.lattice import lattice_cells
 from fiberscope.geometry.skeleton import skeleton
@@ -36,7 +42,11 @@ def counts(found: Any) -> tuple[int, int]:
 
 def case(widths: tuple[int, ...], method: str, quick: bool) -> Case:
     net, box = random_network(widths), Box.cube(widths[0])
-    ask = {"vertices and edges": lambda: skeleton(net, box), "all faces": lambda: lattice_cells(net, box)}[method]
+    ask = {
+        "vertices and edges": lambda: skeleton(net, box),
+        "all faces": lambda: lattice_cells(net, box),
+        "all faces, two threads": lambda: lattice_cells(net, box, threads=2),
+    }[method]
     return Case(
         method=f"{method}, against edge subdivision (vertices and edges, not certified)",
         network=net.architecture,
@@ -49,6 +59,26 @@ def case(widths: tuple[int, ...], method: str, quick: bool) -> Case:
 
 def cases() -> list[Case]:
     found = []
-    for widths, quick in (((3, 16, 16, 1), True), ((3, 32, 32, 1), False), ((5, 16, 16, 1), False)):
-        found += [case(widths, method, quick) for method in ("vertices and edges", "all faces")]
+    for widths in ((3, 16, 16, 1), (3, 32, 32, 1), (4, 32, 32, 1), (6, 16, 16, 1)):
+        methods = ("vertices and edges", "all faces", "all faces, two threads")
+        found += [case(widths, method, max(widths) == 16 and widths[0] == 3) for method in methods]
     return found
+
+
+def memory(widths: tuple[int, ...]) -> str:
+    """Bytes per region: of the result, and by how much making it raised the peak of a fresh process."""
+    net, box = random_network(widths), Box.cube(widths[0])
+    lattice_cells(random_network((3, 4, 4, 1)), Box.cube(3))  # compile first
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    complex = Complex(net, box, lattice_cells(net, box))
+    peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    kept, most = complex.bytes_per_region, peak / complex.num_regions
+    return (
+        f"{net.architecture}: {complex.num_regions:,} regions, {kept:,.0f} bytes each, {most:,.0f} while they are made"
+    )
+
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as fresh:
+        for line in fresh.imap(memory, ((3, 32, 32, 1), (4, 32, 32, 1), (5, 16, 16, 1), (6, 16, 16, 1)), chunksize=1):
+            print(line)

@@ -18,8 +18,10 @@ import fiberscope as fs
 from fiberscope.plot.style import INK, LAYERS, house_style, save_figure
 
 WIDTHS = (2, 400, 400, 400, 400, 1)
-RADII = (0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1.0, 1.7, 3.0)
+RADII = (0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1.0, 1.7, 3.4)
 LARGEST_COMPLEX = 200_000
+MANY = 5_000
+"""From here on the cost of a call itself is small beside that of the regions."""
 
 
 def best(question: Callable[[], object], rounds: int = 3) -> float:
@@ -32,6 +34,14 @@ def best(question: Callable[[], object], rounds: int = 3) -> float:
         if seconds[-1] > 5:
             break
     return min(seconds)
+
+
+def exponent(counts: list[int], seconds: list[float]) -> float:
+    """The slope p of ``seconds = c * counts ** p``, fitted to the logarithms where there are many regions."""
+    x, y = np.log(
+        np.array([counts, seconds])[:, [c >= MANY and np.isfinite(t) for c, t in zip(counts, seconds, strict=True)]]
+    )
+    return float(np.polyfit(x, y, 1)[0])
 
 
 def main(path: str) -> None:
@@ -49,10 +59,12 @@ def main(path: str) -> None:
         rates = [counts[-1] / t for t in (counting[-1], building[-1])]
         print(f"{box}: {counts[-1]:>9,} regions, counted at {rates[0]:>9,.0f}, built at ", end="")
         print(f"{rates[1]:>9,.0f} regions per second" if small else "-", flush=True)
+    powers = [exponent(counts, seconds) for seconds in (building, counting)]
+    print(f"exponents above {MANY:,} regions: whole complex {powers[0]:.2f}, count {powers[1]:.2f}")
     with house_style():
         ax = Figure(figsize=(7, 4.6), layout="constrained").add_subplot()
-        ax.loglog(counts, building, "o-", color=LAYERS[1], label="whole complex")
-        ax.loglog(counts, counting, "o-", color=LAYERS[0], label="count")
+        ax.loglog(counts, building, "o-", color=LAYERS[1], label=f"whole complex, exponent {powers[0]:.2f}")
+        ax.loglog(counts, counting, "o-", color=LAYERS[0], label=f"count, exponent {powers[1]:.2f}")
         line = counting[4] / counts[4] * np.array(counts)
         ax.loglog(counts, line, "--", color=INK, lw=0.8, label="linear")
         ax.set_xlabel("regions")
