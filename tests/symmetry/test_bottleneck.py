@@ -311,3 +311,22 @@ def test_translations_of_all_sizes_are_found(exponent):
     other = Network(*translate(*flip(net.weights, net.biases, 0, 0, (2,)), 0, 0, t))
     found = find_rounded(net, other)
     assert found.flips == (2,) and float(found.translation) == pytest.approx(t, rel=1e-9)
+
+
+def test_constants_are_equal_whatever_the_first_layer_does(tmp_path):
+    """Two second-layer neurons that cancel exactly: nothing of the first layer is seen."""
+    rng = np.random.default_rng(0)
+    nets = [
+        Network(
+            [rng.normal(size=(n, 4)), np.tile(-whole(rng, 1, n), (2, 1)), [[2.0, -2.0]]],
+            [rng.normal(size=n), [1.0, 1.0], [c]],
+        )
+        for n, c in ((2, 3.0), (3, 3.0), (2, 4.0))
+    ]
+    same = by_bottleneck(question_for(nets[0], nets[1], None, 0.0, None, 0))
+    assert same.equal is True and same.exact and "constant" in same.reason and same.witness.permutations[0].size == 0
+    same = equivalent(nets[0], nets[1], tolerance=0)
+    same.save(tmp_path / "proof.json")
+    assert verify(tmp_path / "proof.json").ok
+    assert equivalent(nets[0], nets[2], tolerance=0).equal is False
+    assert not check_exact(*(ExactNet.of(nets[k]) for k in (0, 2)), same.witness.transport)[0]

@@ -48,7 +48,8 @@ class Transport:
     First the visible neurons ``flips`` of ``a`` are reflected and its hidden hyperplane ``hidden`` is moved by
     ``translation``, in the scale of ``a``. Then neuron ``i`` of ``b`` is neuron ``permutation[i]`` of ``a``, multiplied
     by ``scales[i]``. The layers behind are equal on the orthant: exactly if ``exact``, else up to rounding. ``line``
-    says that both networks have one first-layer neuron; then they are sums over parallel hyperplanes, and equal.
+    says that both networks have one first-layer neuron, so that they are sums over parallel hyperplanes, or, without a
+    permutation, that both are constant; then these are equal.
     """
 
     permutation: tuple[int, ...]
@@ -62,6 +63,8 @@ class Transport:
     @property
     def text(self) -> str:
         """In words."""
+        if self.line and not self.permutation:
+            return "both are the same constant"
         if self.line:
             return "with one neuron in the first layer both are the same sum over parallel hyperplanes"
         if self.hidden is None:

@@ -64,6 +64,12 @@ class ExactNet:
         """The first-layer rows as primitive rows with their factors."""
         return [primitive(row) for row in self.rows]
 
+    @property
+    def constant(self) -> Vector | None:
+        """The value, where the rest is constant on the orthant."""
+        flat = not self.tail.planes and self.tail.is_constant_but_for_planes
+        return tuple(line[-1] for line in self.tail.affine) if flat else None
+
     @cached_property
     def hiding(self) -> Hiding | None:
         """The hyperplane that the rest hides, for at least two first-layer neurons."""
@@ -110,9 +116,11 @@ def _hides(row: Primitive) -> int | None:
 
 def find_exact(a: ExactNet, b: ExactNet) -> Transport | None:
     """The transport that makes the two one real function, checked; None where there is none of the theorem's kinds."""
-    found = None
+    if a.constant is not None and a.constant == b.constant:
+        return Transport((), np.ones(0), line=True)
     if len(a.rows) != len(b.rows):
         return None
+    found: Transport | None
     if len(a.rows) == 1:
         found = Transport((0,), np.ones(1), line=True)
     else:
@@ -124,6 +132,9 @@ def find_exact(a: ExactNet, b: ExactNet) -> Transport | None:
 
 def check_exact(a: ExactNet, b: ExactNet, found: Transport) -> tuple[bool, str]:
     """Whether a transport proves equality: rows are compared as fractions, then the rest on the orthant."""
+    if found.line and not found.permutation:
+        same = a.constant is not None and a.constant == b.constant
+        return same, found.text if same else "the networks are not constant, or not the same constant"
     if found.line:
         same = len(a.rows) == len(b.rows) == 1 and a.line == b.line
         return same, found.text if same else "the sums over parallel hyperplanes differ"
