@@ -17,7 +17,17 @@ from fiberscope.plot.style import house_style
 
 OUT = Path(__file__).resolve().parent / "_static"
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
-DRAWING = ("regions_while_training.py", "slice_of_a_cnn.py", "fiber_mechanisms.py")
+DRAWING = (
+    "regions_while_training.py",
+    "slice_of_a_cnn.py",
+    "fiber_mechanisms.py",
+    "curves_while_training.py",
+    "regions_along_a_circle.py",
+    "regions_on_a_sphere.py",
+    "boundary_distance.py",
+    "barrier.py",
+    "break_symmetry.py",
+)
 
 
 def draw_landing(file: Path) -> None:

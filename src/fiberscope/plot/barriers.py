@@ -44,7 +44,7 @@ def barrier(
         ax.set_xlabel("t, from the first model to the second")
         ax.set_ylabel(f"{'test ' if test else ''}{quantity}")
         ax.set_xticks(np.linspace(0, 1, 5))
-        ax.legend()
+        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return ax
 
 
