@@ -80,37 +80,6 @@ def test_central_arrangement_touches_everywhere() -> None:
         assert (found.count, found.complete) == (expected, True)
 
 
-def brute_force(net: Network, low: float, high: float) -> int:
-    """Sign patterns, zeros allowed, whose cell has interior points, each decided by an exact linear program."""
-    total = 0
-    for pattern in product((-1, 0, 1), repeat=net.num_signs):
-        signs = np.array(pattern, dtype=np.int8)
-        rows = np.array([[float(v.p) / float(v.q) for v in row] for row in exact_functionals(net, signs)])
-        constant = ~rows[:, :-1].any(axis=1)
-        wrong = np.where(constant, np.sign(rows[:, -1]) != signs, signs == 0)
-        if wrong.any():
-            continue
-        use = ~constant
-        inside = Polyhedron(-signs[use, None] * rows[use, :-1], signs[use] * rows[use, -1], lower=low, upper=high)
-        total += inside.interior().answer is True
-    return total
-
-
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("widths", [(2, 3, 2, 1), (3, 2, 2, 1), (2, 2, 2, 1)])
-def test_brute_force_over_all_patterns(widths: tuple[int, ...], seed: int) -> None:
-    """Small integers: coincident, vanishing and touching neurons abound, and float rows are exact."""
-    rng = np.random.default_rng(seed)
-    pairs = list(pairwise(widths))
-    net = Network(
-        [rng.integers(-2, 3, (n, m)).astype(float) for m, n in pairs],
-        [rng.integers(-2, 3, n).astype(float) for _, n in pairs],
-    )
-    found = count_by_traversal(net, Box.cube(widths[0], -2, 2))
-    assert found.complete
-    assert found.count == brute_force(net, -2.0, 2.0)
-
-
 # --- degenerate networks -----------------------------------------------------------------------------------------
 
 

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fiberscope.errors import InputError, TooLargeError
+import flint
+import numpy as np
+
+from fiberscope.errors import InputError, NotGenericError, TooLargeError
 from fiberscope.geometry.cells import Cells
 from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
 from fiberscope.geometry.lattice import lattice_cells
 from fiberscope.geometry.limits import MOST_FACES
 from fiberscope.geometry.planar import planar_cells
+from fiberscope.geometry.traversal_exact import fraction
+from fiberscope.geometry.traversal_rows import exact_functionals
 from fiberscope.network.network import Network
+from fiberscope.network.nodes import PiecewiseLinear
 
 Progress = Callable[[int, int, str], Any]
 """Called as ``progress(done, total, text)``."""
@@ -27,7 +33,30 @@ def cells_on(net: Network, domain: Domain, progress: Progress | None = None, lim
             f"regions with all their faces: expected at most {MOST_FACES} dimensions, got {domain.dimension}; "
             "take a slice (Plane), or list regions alone"
         )
+    if not isinstance(domain, Box | Plane):
+        _check_vertices(net, domain)
     return lattice_cells(net, domain, progress, limit)
+
+
+def _check_vertices(net: Network, domain: Orthant | Space | Polytope) -> None:
+    """Raise :class:`NotGenericError` if the first layer and the domain leave a direction free: no cell has a vertex."""
+    if not all(isinstance(node, PiecewiseLinear) for node in net.switches):
+        return  # the engine says what it does not take
+    width = net.switches[0].num_signs if net.switches else 0
+    neurons = np.flatnonzero(~net.linear_entries[:width]).tolist()
+    forms = exact_functionals(net, np.zeros(net.num_signs, dtype=np.int8))
+    rows = [[fraction(x) for x in row] for row in domain.halfspaces()[0].tolist()]
+    rows += [forms[k][:-1] for k in neurons]
+    kernel, free = flint.fmpq_mat(rows or [[0] * domain.dimension]).numer_denom()[0].nullspace()
+    if free:
+        direction = [int(kernel[i, 0]) for i in range(domain.dimension)]
+        scale = max(direction, key=abs)
+        raise NotGenericError(
+            f"regions on {domain}: expected first-layer neurons that leave no direction free, but neurons {neurons} "
+            f"and the sides of the domain have rank {domain.dimension - free} in R^{domain.dimension} and none of them "
+            f"depends on {[x / scale + 0.0 for x in direction]}, so that no cell has a vertex; ask on a Box or "
+            "a Plane, or count_regions, which visits regions one by one"
+        )
 
 
 def check_dimension(net: Network, domain: Domain) -> None:
