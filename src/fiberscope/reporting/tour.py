@@ -10,7 +10,12 @@ from time import perf_counter
 
 import numpy as np
 
+from fiberscope.connectivity.barrier import barrier
+from fiberscope.connectivity.matching import match
 from fiberscope.dimension.functional import functional_dimension
+from fiberscope.geometry.curves.along import regions_along
+from fiberscope.geometry.curves.curve import Circle
+from fiberscope.geometry.distances.distance import boundary_distance
 from fiberscope.geometry.domains import Box
 from fiberscope.geometry.regions import regions
 from fiberscope.network.actions import permute, rescale
@@ -19,7 +24,9 @@ from fiberscope.network.io import load, save
 from fiberscope.network.network import Network, identical
 from fiberscope.network.roles import roles
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.plot.barriers import barrier as draw_barrier
 from fiberscope.plot.complexes import regions as draw_regions
+from fiberscope.plot.curves import under_curve
 from fiberscope.plot.functions import function
 from fiberscope.plot.spectra import spectrum as draw_spectrum
 from fiberscope.plot.style import figure_png
@@ -69,9 +76,12 @@ def stops() -> list[tuple[str, Callable[[Subject], Section]]]:
         ("roles", _roles),
         ("local map", _local),
         ("regions", _regions),
+        ("curve", _curve),
+        ("distance", _distance),
         ("dimension", _dimension),
         ("equality", _symmetry),
         ("simplification", _simplify),
+        ("another training", _barrier),
         ("files", _files),
     ]
 
@@ -195,6 +205,60 @@ def _regions(subject: Subject) -> Section:
             ("Every colour is one region, on which the network is one affine map.", figure_png(mosaic)),
             ("Blue lines belong to the first layer, orange ones to the second.", figure_png(slopes)),
         ],
+    )
+
+
+def _curve(subject: Subject) -> Section:
+    circle = Circle(radius=0.8)
+    found = regions_along(subject.net, circle)
+    ax = under_curve(regions(subject.net, subject.box), found, color="value")
+    ax.set_title(f"{found.num_regions} regions along the circle")
+    return Section(
+        "How often does it bend along a curve?",
+        f"A circle of radius 0.8 passes through {found.num_regions} regions"
+        f"{', certified' if found.certified else ''}; the function is affine on {found.num_pieces} pieces of it.",
+        "Between two breakpoints every neuron is an affine function of the point, and all its zeros on the circle are "
+        "found and certified; no sampling is involved.",
+        [
+            ("shortest piece", f"{found.lengths.min():.3g} of {circle.length:.4g}"),
+            ("decisions that needed exact arithmetic", str(found.exact_decisions)),
+        ],
+        [("Breakpoints along the circle are dots.", figure_png(ax))],
+    )
+
+
+def _distance(subject: Subject) -> Section:
+    found = boundary_distance(subject.net, subject.X)
+    nearest = int(found.distance.argmin())
+    x, point = subject.X[nearest], found.point[nearest]
+    return Section(
+        "How far are the data from the next boundary?",
+        f"{float(found.distance.mean()):.4f} on average, at least {float(found.distance.min()):.2g}.",
+        "The distance from a point to the boundary of its region, with the neuron that makes it and the point on the "
+        "boundary that is nearest. A shorter step in any direction changes no sign.",
+        [
+            ("nearest of all", f"({x[0]:.4f}, {x[1]:.4f}), to ({point[0]:.4f}, {point[1]:.4f})"),
+            ("by neuron", str(int(found.neuron[nearest]))),
+            ("median", f"{float(np.median(found.distance)):.4f}"),
+        ],
+    )
+
+
+def _barrier(subject: Subject) -> Section:
+    other = train_subject(seed=1, epochs=subject.epochs).net
+    one, two = subject.net.to_torch(), other.to_torch()
+    data = (subject.X, subject.y[:, None])
+    before = barrier(one, two, "mse", data, points=15)
+    matched = match(one, two, data=subject.X)
+    after = barrier(one, matched.apply(two), "mse", data, points=15)
+    ax = draw_barrier({"as trained": before, "neurons matched": after})
+    return Section(
+        "Can it be joined with another training on a straight line?",
+        f"The loss on the way rises by {before.barrier:.3g}; after its neurons are matched, by {after.barrier:.3g}.",
+        "The other network had another initialisation. Matching orders its neurons by the correlation of their "
+        "activations, which does not change its function.",
+        [("barrier as trained", f"{before.barrier:.4g}"), ("barrier after matching", f"{after.barrier:.4g}")],
+        [("Loss along the straight line between the two.", figure_png(ax))],
     )
 
 

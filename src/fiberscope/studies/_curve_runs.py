@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.geometry.curves.along import regions_along
 from fiberscope.geometry.curves.curve import Circle, Planar, Tractrix
+from fiberscope.geometry.curves.many import count_along
+from fiberscope.geometry.curves.result import distance_to
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.studies._verdicts import mean_and_error
@@ -56,7 +57,7 @@ def checked(sizes: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def follow(task: Task) -> list[dict[str, Any]]:
-    """One row per run and recorded epoch: regions, pieces, distances and the test error."""
+    """One row per run and recorded epoch: regions, distances, gradients and the test error."""
     name, hidden, count, epochs = (task.settings[key] for key in ("curve", "hidden", "count", "epochs"))
     dimension = task.settings.get("dimension", 2)
     seeds = [task.seed + index for index in range(count)]
@@ -75,10 +76,9 @@ def follow(task: Task) -> list[dict[str, Any]]:
     rows = []
     for index in runs.finished:
         curve = CURVES[name](plane=random_plane(dimension, seeds[index]).T)
-        for epoch in moments:
-            net = runs.checkpoints[epoch][index]
-            if net is None:
-                continue
+        nets = {epoch: net for epoch in moments if (net := runs.checkpoints[epoch][index]) is not None}
+        found = count_along(list(nets.values()), curve)
+        for (epoch, net), breakpoints in zip(nets.items(), found.breakpoints, strict=True):
             rows.append(
                 {
                     "curve": name,
@@ -88,24 +88,22 @@ def follow(task: Task) -> list[dict[str, Any]]:
                     "init": task.settings["init"],
                     "run": task.settings["first"] + index,
                     "epoch": epoch,
-                    **measure(net, curve, data[index]),
+                    **measure(net, curve, breakpoints, data[index]),
+                    "certified": found.certified,
                 }
             )
     return rows
 
 
-def measure(net: Network, curve: Planar, data: Dataset) -> dict[str, Any]:
-    """What is asked of a network at one moment."""
-    found = regions_along(net, curve)
+def measure(net: Network, curve: Planar, breakpoints: FloatArray, data: Dataset) -> dict[str, Any]:
+    """What is asked of a network at one moment, given its breakpoints along the curve."""
     low, high = curve.interval
-    at = found.distance(low + (np.arange(SAMPLES) + 0.5) * (high - low) / SAMPLES)
-    distance = float(at.mean()) if found.num_regions > 1 else None
+    at = distance_to(curve, breakpoints, low + (np.arange(SAMPLES) + 0.5) * (high - low) / SAMPLES)
+    distance = float(at.mean()) if len(breakpoints) else None
     gradients = np.abs(tangent_gradients(net, curve))
     return {
-        "regions": found.num_regions,
-        "pieces": found.num_pieces,
-        "per_neuron": found.num_regions / net.num_hidden,
-        "certified": found.certified,
+        "regions": len(breakpoints) + 1,
+        "per_neuron": (len(breakpoints) + 1) / net.num_hidden,
         "distance": distance,
         "share": None if distance is None else distance / curve.length,
         "projected": float(gradients[:, 0].mean()),
@@ -145,7 +143,7 @@ def summarise(*keys: str) -> Any:
         rows = []
         for key, part in table.groups(*keys).items():
             row: dict[str, Any] = {**dict(zip(keys, key, strict=True)), "runs": len(part)}
-            for name in ("regions", "pieces", "per_neuron", "distance", "share", "projected", "gradient", "test_error"):
+            for name in ("regions", "per_neuron", "distance", "share", "projected", "gradient", "test_error"):
                 values = [value for value in part.column(name) if value is not None]
                 row[name] = float(np.mean(values)) if values else None
                 if name in ("regions", "distance"):

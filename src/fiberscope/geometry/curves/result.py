@@ -18,7 +18,7 @@ from fiberscope.geometry.forms import jumps, output_forms
 from fiberscope.network.network import AffineMap, Network
 from fiberscope.network.run import affine_values
 from fiberscope.numerics.arithmetic import Bounded
-from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
+from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, SignArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +137,9 @@ class CurveRegions:
             pools = pooled(self.net)[entry] if len(entry) else np.zeros(0, dtype=bool)
             normal = unit(gradient) * np.where(pools, 1.0, turn)[:, None]
             jump = jumps(self.net, one, two, normal)
+        # Where neurons with other normals vanish too, a jump of zero along the first one's says nothing of theirs.
+        several = np.diff(self.found.neurons.indptr) > 1
+        jump.error[several] = np.maximum(jump.error[several], TINY)
         pairs = np.stack([rows, rows + 1], axis=1)
         visible, _, _ = bends_across(self.net, self.signs, pairs, jump)
         jump.value[~visible] = 0.0
@@ -189,17 +192,7 @@ class CurveRegions:
 
     def distance(self, t: Any) -> FloatArray:
         """Arc length from every parameter to the nearest breakpoint along the curve; infinite if there is none."""
-        values = np.atleast_1d(np.asarray(t, dtype=np.float64))
-        here = self.curve.arc_length(values)
-        if not len(self.breakpoints):
-            return np.full(len(values), np.inf)
-        marks = self.arc_lengths
-        if self.curve.closed:
-            marks = np.concatenate([marks - self.curve.length, marks, marks + self.curve.length])
-        after = np.searchsorted(marks, here)
-        left = np.where(after > 0, here - marks[np.maximum(after - 1, 0)], np.inf)
-        right = np.where(after < len(marks), marks[np.minimum(after, len(marks) - 1)] - here, np.inf)
-        return np.asarray(np.minimum(left, right))
+        return distance_to(self.curve, self.breakpoints, t)
 
     # -- for people and machines -----------------------------------------------------------------------------------
 
@@ -234,3 +227,17 @@ class CurveRegions:
             "residual": self.residual,
             "exact_decisions": self.exact_decisions,
         }
+
+
+def distance_to(curve: Path, breakpoints: FloatArray, t: Any) -> FloatArray:
+    """Arc length from every parameter to the nearest of some others; infinite if there are none."""
+    values = np.atleast_1d(np.asarray(t, dtype=np.float64))
+    if not len(breakpoints):
+        return np.full(len(values), np.inf)
+    here, marks = curve.arc_length(values), curve.arc_length(breakpoints)
+    if curve.closed:
+        marks = np.concatenate([marks - curve.length, marks, marks + curve.length])
+    after = np.searchsorted(marks, here)
+    left = np.where(after > 0, here - marks[np.maximum(after - 1, 0)], np.inf)
+    right = np.where(after < len(marks), marks[np.minimum(after, len(marks) - 1)] - here, np.inf)
+    return np.asarray(np.minimum(left, right))
