@@ -216,3 +216,12 @@ def test_the_short_way_is_the_general_one(seed: int) -> None:
     assert np.allclose(short.t, general.t, atol=1e-12)
     assert short.neurons.indices.tolist() == general.neurons.indices.tolist()
     assert short.neurons.indptr.tolist() == general.neurons.indptr.tolist()
+
+
+def test_a_kink_met_together_with_an_invisible_one_across_it_is_visible() -> None:
+    # relu(y), and a neuron x that nobody listens to: through the origin both vanish, and x is the first.
+    net = Network([np.eye(2), [[0.0, 1.0]]], [[0.0, 0.0], [0.0]])
+    found = regions_along(net, Segment([-1.0, -1.0], [1.0, 1.0]))
+    assert found.neurons == ((0, 1),)
+    assert found.visible.tolist() == [True]
+    assert found.num_pieces == 2
