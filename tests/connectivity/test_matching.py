@@ -234,3 +234,10 @@ def test_refusals() -> None:
     with pytest.raises(InputError, match="no such tensor"):
         Structure((Group("g", 4, (Axis("nowhere", 0),), ()),)).apply(net, {"g": np.arange(4)})
     assert set(wide.to_dict()) == {"linear0"} and np.array_equal(wide.identity()["linear0"], np.arange(4))
+
+
+def test_tied_layers_are_named() -> None:
+    net = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2))
+    net[2].weight = net[0].weight
+    with pytest.raises(UnsupportedModelError, match=r"layer 2\.weight: it is tied"):
+        match(net, net, data=torch.randn(5, 3))

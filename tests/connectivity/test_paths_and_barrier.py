@@ -134,6 +134,24 @@ def test_tied_models_stay_tied() -> None:
     assert torch.allclose(middle[0].weight, (a[0].weight + b[0].weight) / 2)  # type: ignore[index]
 
 
+@pytest.mark.parametrize("engine", ["loop", "vmap"])
+def test_tied_models_have_a_barrier(engine: str) -> None:
+    a, b = tied(True), tied(True)
+    x = torch.randn(9, a[0].in_features)  # type: ignore[index]
+    y = torch.zeros_like(a(x))
+    found = barrier(a, b, "mse", (x, y), points=3, engine=engine)
+    assert np.isclose(found.curve[1], float((interpolate(a, b, 0.5)(x).detach() ** 2).mean()))
+
+
+def test_ends_are_copied_and_not_computed() -> None:
+    a, b = nn.Linear(3, 1), nn.Linear(3, 1)
+    with torch.no_grad():
+        a.weight.copy_(torch.tensor([[-0.0, -3e38, 1.0]]))
+        b.weight.copy_(torch.tensor([[1.0, 3e38, torch.inf]]))
+    for t, end in ((0.0, a), (1.0, b)):
+        assert torch.equal(interpolate(a, b, t).weight.view(torch.int32), end.weight.view(torch.int32))
+
+
 # -- barrier -----------------------------------------------------------------------------------------------------------
 
 

@@ -282,6 +282,11 @@ print((peak - before) / 1024, peak / 1024)
 """
 
 
+def test_arrays_that_run_backwards() -> None:
+    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    assert torch.equal(next(batches(x[::-1]))[0], torch.from_numpy(x).flip(0))
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is measured in Linux's units")
 def test_streaming_pca_in_bounded_memory() -> None:

@@ -161,3 +161,15 @@ def test_exactness_speaks_of_the_projected_inputs() -> None:
     F, D, W, basis = random_layer(0, 3, 6, 2, "w")
     classes = NeuronClasses.from_arrays(F, D, W, basis)
     assert exactness(classes, np.random.default_rng(0).normal(size=(100, 6))).exact.all()
+
+
+def test_a_loss_without_targets_gives_its_bound_and_no_measurement() -> None:
+    a, b = small_net(0), small_net(1)
+    X = torch.randn(6, 4, dtype=torch.float64)
+    found = fs.chord_deviation(a, b, X, loss="cross_entropy", points=3)
+    assert found.excess is None
+    assert found.loss_bounds is not None
+    batches = [(X, torch.tensor([0, 1, 2, 0, 1, 2]))]
+    once, again = (fs.chord_deviation(a, b, data, loss="cross_entropy", points=3) for data in (iter(batches), batches))
+    assert once.excess is not None and again.excess is not None
+    assert np.array_equal(once.excess, again.excess)

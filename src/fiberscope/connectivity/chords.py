@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -129,9 +129,11 @@ def chord_deviation(
         sums[name].add(_with_constant(readers[name], inputs[0], layer))
 
     states = [mixed_state(a, b, float(value)) for value in t]
-    squares, count = np.zeros(len(t)), 0
+    squares, count, labelled = np.zeros(len(t)), 0, loss is not None
+    if labelled and isinstance(X, Iterator):
+        X = list(X)  # it is read again for the loss
     with torch.no_grad(), evaluating(a), evaluating(b):
-        for x, _ in batches(X, a, batch_size):
+        for x, y in batches(X, a, batch_size):
             with hooked(a, names, keep):
                 left = a(x).double()
             right = b(x).double()
@@ -139,7 +141,8 @@ def chord_deviation(
                 middle = functional_call(a, state, (x,)).double()
                 squares[place] += float(((middle - torch.lerp(left, right, float(value))) ** 2).sum())
             count += len(x)
-    excess = None if loss is None else _excess(a, b, loss, X, t)
+            labelled = labelled and y is not None
+    excess = None if loss is None or not labelled else _excess(a, b, loss, X, t)
     constant = lipschitz if lipschitz is not None else LIPSCHITZ.get(loss) if isinstance(loss, str) else None
     found = tuple(sums[name].result() for name in names)
     return ChordDeviation(found, t, np.sqrt(squares / count), constant, excess)

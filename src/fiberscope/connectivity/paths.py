@@ -61,12 +61,22 @@ def mixed_state(a: nn.Module, b: nn.Module, t: float) -> State:
         f"{path}.{letter}" for path, part in a.named_modules() if isinstance(part, FixedPart | Gate) for letter in "FD"
     }
     state: State = {}
+    tied: set[tuple[int, int]] = set()
     with torch.no_grad():
         for name, x in left.items():
-            if name not in fixed and (x.is_floating_point() or x.is_complex()):
-                # lerp keeps both ends exact, and equal entries equal, which (1 - t) x + t y does not
-                state[name] = torch.lerp(x, right[name], t)
+            pair = id(x), id(right[name])  # a tensor with two names is mixed once, under its first
+            if name not in fixed and pair not in tied and (x.is_floating_point() or x.is_complex()):
+                tied.add(pair)
+                state[name] = _mixture(x, right[name], t)
     return state
+
+
+def _mixture(x: Tensor, y: Tensor, t: float) -> Tensor:
+    """``(1 - t) x + t y``; the ends as they are, be they infinite or a negative zero."""
+    if t in (0.0, 1.0):
+        return (y if t else x).detach().clone()
+    # lerp keeps equal entries equal, which (1 - t) x + t y does not
+    return torch.lerp(x, y, t)
 
 
 def check_comparable(a: Any, b: Any) -> None:
@@ -135,5 +145,5 @@ def _mixed_network(a: Network, b: Network, t: float) -> Network:
     shapes = [{name: value.shape for name, value in found.items()} for found in (left, right)]
     if shapes[0] != shapes[1] or not identical(a.with_parameters(right), b):
         raise InputError(f"networks: expected two of one architecture, got {a!r} and {b!r}")
-    mixed = {n: torch.lerp(torch.tensor(x), torch.tensor(right[n]), t).numpy() for n, x in left.items()}
+    mixed = {n: _mixture(torch.tensor(x), torch.tensor(right[n]), t).numpy() for n, x in left.items()}
     return a.with_parameters(mixed)

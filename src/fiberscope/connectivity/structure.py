@@ -140,6 +140,10 @@ def chain_structure(module: nn.Module, x: Tensor) -> Structure:
             axes += _moved_along(name, part, None if current is None else current[1])
     if not groups:
         raise UnsupportedModelError("module: expected a multilayer perceptron with a hidden layer, found none")
+    own = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    for axis in (axis for group in groups for axis in group.axes):
+        if axis.tensor not in own:
+            raise UnsupportedModelError(f"layer {axis.tensor}: it is tied to another, so its neurons do not move alone")
     structure = Structure(tuple(groups))
     found = drift(structure, module, x)
     if not found <= DRIFT:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -75,10 +76,15 @@ def _parts(data: Any, size: int, name: str) -> Iterator[Batch]:
 
 def _one(batch: Any, name: str) -> Batch:
     if _is_array(batch):
-        return torch.as_tensor(batch), None
+        return _tensor(batch), None
     if isinstance(batch, tuple | list) and 1 <= len(batch) <= 2 and all(map(_is_array, batch)):
-        return torch.as_tensor(batch[0]), torch.as_tensor(batch[1]) if len(batch) == 2 else None
+        return _tensor(batch[0]), _tensor(batch[1]) if len(batch) == 2 else None
     raise InputError(f"{name}: expected batches (inputs, targets) of arrays, got {type(batch).__name__}")
+
+
+def _tensor(array: Any) -> Tensor:
+    # torch takes no negative strides, as x[::-1] has them
+    return torch.as_tensor(np.ascontiguousarray(array) if isinstance(array, np.ndarray) else array)
 
 
 def _is_array(value: Any) -> bool:
