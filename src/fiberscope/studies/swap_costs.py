@@ -286,6 +286,8 @@ def ridge_agrees(table: Table) -> Finding:
         medians, correlations = {}, []
         for sigma in SIGMAS:
             of_sigma = part.where(sigma=sigma)
+            if len(of_sigma) < 2:
+                raise InputError(f"expected at least two pairs of neurons for k = {k}, got {len(of_sigma)}")
             columns = [of_sigma.column(name) for name in ("swap", "ridge_swap")]
             medians[sigma] = [float(np.median(values)) for values in columns]
             correlations.append(float(spearmanr(columns[0], columns[1]).statistic))
