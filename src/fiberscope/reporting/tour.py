@@ -183,6 +183,7 @@ def _regions(subject: Subject) -> Section:
     found = regions(subject.net, subject.box)
     seconds = perf_counter() - begin
     certificate = found.verify()
+    words = {True: "holds", False: "FAILS", None: "is undecided"}
     inner = len(found.facets) - int(found.facets.boundary.sum())
     mosaic = draw_regions(found, color="mosaic")
     mosaic.set_title(f"{found.num_regions} regions")
@@ -190,8 +191,7 @@ def _regions(subject: Subject) -> Section:
     slopes.set_title("The lines of both layers over the output")
     return Section(
         "Where exactly is it linear?",
-        f"On {found.num_regions} regions, found in {1000 * seconds:.0f} ms; the certificate "
-        f"{'holds' if certificate.ok else 'FAILS'}.",
+        f"On {found.num_regions} regions, found in {1000 * seconds:.0f} ms; the certificate {words[certificate.ok]}.",
         "A region is a maximal set on which no neuron changes its sign. The second layer's lines bend where they cross "
         "the first layer's. Every region has a witness point whose signs were evaluated exactly.",
         [
