@@ -142,8 +142,11 @@ def test_shares_by_hand() -> None:
 
 
 def made(drops: dict[int, float], matched: dict[int, float], without: float, cheap: dict[int, float]) -> Table:
-    """Two pairs for each setting; ``without`` is added at sigma_F = 0, where all swaps are cheap."""
+    """Two pairs for each setting; ``without`` is added at sigma_F = 0, where most swaps are cheap. Costs by ridge rise
+    with ``sigma_F`` if it is not negative.
+    """
     rows: list[dict[str, Any]] = []
+    ridged = 9.0 if without >= 0 else -9.0
     for series, means in (("common", drops), ("matched", matched)):
         for k, mean in means.items():
             for sigma in swap_costs.SIGMAS:
@@ -154,7 +157,7 @@ def made(drops: dict[int, float], matched: dict[int, float], without: float, che
                 near = 0.9 if sigma == 0 else cheap[k]
                 layer = {"record": "layer", **about, "layer": 1, "near": near, "negative": 0.0, "relative": 1.0}
                 ridge = {"record": "ridge", **about, "layer": 1}
-                rows += [layer, *({**ridge, "swap": sigma + i, "ridge_swap": 2 * sigma + i} for i in range(3))]
+                rows += [layer, *({**ridge, "swap": 9 * sigma + i, "ridge_swap": ridged * sigma + i} for i in range(3))]
     return Table.of(rows)
 
 
@@ -165,10 +168,10 @@ FEWER, MORE = {2: 0.3, 8: 0.1, 32: 0.0}, {2: 0.0, 8: 0.1, 32: 0.6}
 @pytest.mark.parametrize(
     ("drops", "matched", "without", "cheap", "expected"),
     [
-        (FALLING, FLAT, 10.0, FEWER, [True, None, True, True, True, True]),
-        (RISING, {8: 20.0, 32: 40.0}, -10.0, MORE, [False, False, True, False, False, True]),
-        ({2: 40.0, 8: 3.0, 32: 5.0}, FLAT, 0.0, FEWER, [None, None, True, True, None, True]),
-        (FALLING, {8: 15.0, 32: 5.0}, 10.0, {2: 0.3, 8: 0.95, 32: 0.1}, [True, True, False, False, True, True]),
+        (FALLING, FLAT, 10.0, FEWER, [True, True, None, True, True, True, True]),
+        (RISING, {8: 20.0, 32: 40.0}, -10.0, MORE, [False, False, False, True, False, False, False]),
+        ({2: 40.0, 8: 3.0, 32: 5.0}, FLAT, 0.0, FEWER, [None, False, None, True, True, None, True]),
+        (FALLING, {8: 15.0, 32: 5.0}, 10.0, {2: 0.3, 8: 0.95, 32: 0.1}, [True, True, True, False, False, True, True]),
     ],
 )
 def test_claims(drops: Any, matched: Any, without: float, cheap: Any, expected: list[bool | None]) -> None:
@@ -178,12 +181,17 @@ def test_claims(drops: Any, matched: Any, without: float, cheap: Any, expected: 
 
 def test_too_few_rows_leave_claims_undecided() -> None:
     table = Table.of(made(FALLING, FLAT, 1.0, FEWER).where(rank=2).dicts())
-    assert [verdict.holds for verdict in swap_costs.STUDY.judge(table)] == [None] * 6
+    assert [verdict.holds for verdict in swap_costs.STUDY.judge(table)] == [None] * 7
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"ranks": [3]}, "some of"), ({"pairs": 0}, "positive integer"), ({"swaps": 40}, "at most 32")],
+    [
+        ({"ranks": [3]}, "some of"),
+        ({"pairs": 0}, "positive integer"),
+        ({"swaps": 40}, "at most 32"),
+        ({"fixed": 65}, "from 0 to 64"),
+    ],
 )
 def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
