@@ -198,7 +198,7 @@ STUDY = Study(
     pictures=(
         Picture(
             "density",
-            "Log density of regions while random labels are memorised",
+            "Log density of regions",
             x="epoch",
             y="log_density",
             lines="line",
