@@ -20,6 +20,7 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 DRAWING = (
     "regions_while_training.py",
     "slice_of_a_cnn.py",
+    "slice_through_images.py",
     "fiber_mechanisms.py",
     "curves_while_training.py",
     "regions_along_a_circle.py",
