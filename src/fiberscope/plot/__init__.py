@@ -14,6 +14,7 @@ _NAMES = {
     "fiber_movie": "fibers",
     "fold_set": "fold_sets",
     "function": "functions",
+    "matching_objectives": "matchings",
     "projected_gradients": "distances",
     "regions": "complexes",
     "save_figure": "style",
