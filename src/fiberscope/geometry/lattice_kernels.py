@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
+from fiberscope.geometry.compiled import inner, kernel
 from fiberscope.numerics.floats import TINY, U
 
 UNKNOWN = 2
@@ -31,16 +31,16 @@ DONE, OPEN, FULL, PAUSED = 0, 1, 2, 3
 """Why a kernel came back: all is split, signs are open, arrays are full, or it was asked to."""
 
 # Where a worker stands: its next root and the end of its roots; the next neuron (-1: the root is not begun) and the
-# first row of the vertices made for it (-1: none yet); used nodes, entries and rows and their limits; how many nodes
-# are worth a pause; regions made; and nodes, entries, rows and regions when the root was begun.
-ROOT, LAST, BIT, FIRST, NODES, ENTRIES, ROWS, NODE_END, ENTRY_END, ROW_END, TICK, TOP, OLD = range(13)
+# first row of the vertices made for it (-1: none yet); used nodes, entries and rows, and regions made; limits of nodes,
+# entries and rows; how many nodes are worth a pause; and nodes, entries, rows and regions when the root was begun.
+ROOT, LAST, BIT, FIRST, NODES, ENTRIES, ROWS, TOP, NODE_END, ENTRY_END, ROW_END, TICK, OLD = range(13)
 PLACES = OLD + 4
 
 _LOWEST = np.zeros(32, dtype=np.uint8)
 _LOWEST[[((1 << b) * 0x077CB531 & 0xFFFFFFFF) >> 27 for b in range(32)]] = range(32)
 
 
-@numba.njit(cache=True, nogil=True)
+@inner
 def enlist(cell: int, dimension: int, masks: Any, heads: Any) -> None:
     """Put the cell on the list of the first neuron that crosses it, if any."""
     crossed = masks[cell, 0] & masks[cell, 1]
@@ -52,7 +52,7 @@ def enlist(cell: int, dimension: int, masks: Any, heads: Any) -> None:
         heads[dimension, bit] = cell
 
 
-@numba.njit(cache=True, nogil=True)
+@inner
 def row_masks(row: int, signs: Any, columns: Any, node: int, masks: Any) -> None:
     """Masks of the vertex in this row: bit b is the sign in column ``columns[b]``."""
     masks[node, 0] = masks[node, 1] = masks[node, 2] = masks[node, 3] = 0
@@ -61,28 +61,40 @@ def row_masks(row: int, signs: Any, columns: Any, node: int, masks: Any) -> None
         masks[node, 0 if sign > 0 else 1 if sign < 0 else 2] |= np.uint32(1) << np.uint32(b)
 
 
-@numba.njit(cache=True, nogil=True)
-def block_masks(count: int, tree: Any, signs: Any, columns: Any, crossed: Any) -> None:
+@inner
+def join_masks(cell: int, end: int, start: Any, pool: Any, masks: Any) -> None:
+    """Masks of a cell from those of its facets, which stand before ``end``."""
+    m0, m1, m2 = np.uint32(0), np.uint32(0), np.uint32(0)
+    for k in range(start[cell], end):
+        f = pool[k]
+        m0 |= masks[f, 0]
+        m1 |= masks[f, 1]
+        m2 |= masks[f, 2]
+    masks[cell, 0] = m0
+    masks[cell, 1] = m1
+    masks[cell, 2] = m2
+
+
+@kernel
+def block_masks(
+    count: int, start: Any, pool: Any, dim: Any, masks: Any, signs: Any, columns: Any, crossed: Any
+) -> None:
     """Masks of all whole cells for a new block, and which of them are crossed."""
-    start, pool, dim, masks = tree
     for c in range(count):
         crossed[c] = False
-        if masks[c, 3]:
-            continue
-        begin = start[c]
-        if dim[c] == 0:
-            row_masks(np.int64(pool[begin]), signs, columns, c, masks)
-            continue
-        m0, m1, m2 = np.uint32(0), np.uint32(0), np.uint32(0)
-        for k in range(begin, begin + np.uint32(2) if dim[c] == 1 else start[c + 1]):
-            f = pool[k]
-            m0, m1, m2 = m0 | masks[f, 0], m1 | masks[f, 1], m2 | masks[f, 2]
-        masks[c, 0], masks[c, 1], masks[c, 2] = m0, m1, m2
-        crossed[c] = m0 & m1 != 0
+        if masks[c, 3] == 0:
+            if dim[c] == 0:
+                row_masks(np.int64(pool[start[c]]), signs, columns, c, masks)
+            else:
+                join_masks(c, np.int64(start[c + 1]) - 2 * (dim[c] == 1), start, pool, masks)
+                crossed[c] = masks[c, 0] & masks[c, 1] != 0
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")  # 0 / 0 is NaN, and NaN is undecided
-def new_vertex(u: int, v: int, cu: int, cv: int, p: int, sign_column: int, layer: Any, vertices: Any) -> bool:
+@inner  # 0 / 0 is NaN, and NaN is undecided
+def new_vertex(
+    u: int, v: int, cu: int, cv: int, p: int, sign_column: int, layer: Any, table: Any, error: Any, signs: Any,
+    parents: Any,
+) -> bool:  # fmt: skip
     """Row p: the vertex between rows u and v where the neuron vanishes; returns whether one of its signs is open.
 
     All values are affine on the carrier of an edge, with ends cu and cv, so they are interpolated between these, with
@@ -90,18 +102,18 @@ def new_vertex(u: int, v: int, cu: int, cv: int, p: int, sign_column: int, layer
     number decides. ``layer`` is the first sign column of the layer, the one behind its last, and the table column of
     its first neuron.
     """
-    table, error, signs, parents = vertices
-    begin, end, offset = layer
-    column = offset + sign_column - begin
-    parents[p, 0], parents[p, 1], parents[p, 2] = cu, cv, sign_column
+    offset = layer[2] - layer[0]
+    column = offset + sign_column
+    parents[p, 0] = cu
+    parents[p, 1] = cv
+    parents[p, 2] = sign_column
     a, b = abs(table[cu, column]), abs(table[cv, column])
     a_error, b_error = error[cu, column], error[cv, column]
     part = a / (a + b)
-    a_low, b_low = max(0.0, a - a_error), max(0.0, b - b_error)
-    low = a_low / (a_low + b + b_error) * (1.0 - 8 * U) if a_low > 0.0 else 0.0
-    high = (a + a_error) / (a + a_error + b_low) * (1.0 + 8 * U)
-    high = min(high, 1.0)
-    spread = max(high - part, part - low) + 8 * U
+    low = (a - a_error) / (a - a_error + b + b_error) * (1.0 - 8 * U) if a > a_error else 0.0
+    high = (a + a_error) / (a + a_error + (b - b_error if b > b_error else 0.0)) * (1.0 + 8 * U)
+    high = high if high < 1.0 else 1.0
+    spread = (high - part if high - part > part - low else part - low) + 8 * U
     for c in range(table.shape[1]):
         zu, zv = table[cu, c], table[cv, c]
         step = zv - zu
@@ -109,128 +121,79 @@ def new_vertex(u: int, v: int, cu: int, cv: int, p: int, sign_column: int, layer
         bound = (1.0 - low) * error[cu, c] + high * error[cv, c] + spread * abs(step)
         error[p, c] = (bound + 4 * U * (abs(zu) + abs(zv))) * (1.0 + 32 * U) + TINY
     is_open = False
-    for j in range(end):
+    for j in range(layer[1]):
         su, sv = signs[u, j], signs[v, j]
         sign = su if su != 0 else sv
         if j == sign_column:
             sign = 0
         elif su * sv < 0:
-            z, z_error = table[p, offset + j - begin], error[p, offset + j - begin]
+            z, z_error = table[p, offset + j], error[p, offset + j]
             sign = 1 if z > z_error else -1 if z < -z_error else UNKNOWN
             is_open |= sign == UNKNOWN
         signs[p, j] = sign
-        if sign == 0 and j >= begin:
-            table[p, offset + j - begin] = 0.0
-            error[p, offset + j - begin] = 0.0
+        if sign == 0 and j >= layer[0]:
+            table[p, offset + j] = 0.0
+            error[p, offset + j] = 0.0
     return is_open
 
 
-@numba.njit(cache=True, nogil=True)
-def _split_edge(c: int, word: Any, node: int, used: int, row: int, tree: Any) -> int:
-    """Nodes ``node, ...`` become the vertex in this row and the two parts of edge c, whose vertex has its masks."""
-    start, pool, _dim, masks = tree
-    k = start[c]
-    u, v = pool[k], pool[k + 1]
-    if not masks[u, 0] & word:
-        u, v = v, u
-    pool[used] = row
-    for part in range(2):
-        at = used + 1 + 4 * part
-        start[node + 1 + part] = at
-        pool[at], pool[at + 1], pool[at + 2], pool[at + 3] = v if part else u, node, pool[k + 2], pool[k + 3]
-        for w in range(3):
-            masks[node + 1 + part, w] = masks[pool[at], w] | masks[node, w]
-    return used + 9
-
-
-@numba.njit(cache=True, nogil=True)
-def _split_cell(c: int, word: Any, node: int, used: int, end: int, flat: bool, tree: Any, lists: Any) -> int:
+@inner
+def _split(
+    c: int, d: int, word: Any, node: int, used: int, row: int, end: int, start: Any, pool: Any, masks: Any
+) -> int:
     """Nodes ``node, ...`` become the zero part of cell c, its positive and its negative part; -1 if the pool is full.
 
     Facets of the zero part are the zero parts of the crossed facets of c, and the ridges of c on which the neuron
-    vanishes: each of them lies between a positive and a negative facet, or else the neuron could not cross c.
+    vanishes: each of them lies between a positive and a negative facet, or else the neuron could not cross c. The zero
+    part of an edge is the vertex in this row, and that of a polygon is an edge and its own carrier.
     """
-    start, pool, _dim, masks = tree
-    z0, z1, z2 = np.uint32(0), np.uint32(0), np.uint32(0)
-    p0, p1, p2 = np.uint32(0), np.uint32(0), np.uint32(0)
-    n0, n1, n2 = np.uint32(0), np.uint32(0), np.uint32(0)
-    plus = minus = 0
-    for k in range(start[c], start[c + 1]):
-        f = pool[k]
-        positive = f
-        negative = f
-        m0 = masks[f, 0] & word
-        m1 = masks[f, 1] & word
-        if m0 and m1:
-            g = masks[f, 3]
-            positive, negative = np.uint32(g + np.uint32(1)), np.uint32(g + np.uint32(2))
-            pool[used] = g
-            used += 1
-            z0, z1, z2 = z0 | masks[g, 0], z1 | masks[g, 1], z2 | masks[g, 2]
-        elif m0 and masks[f, 2] & word:
-            last = start[f + 1] - (2 if flat else 0)
-            if used + (last - start[f]) + 4 * len(lists) > end:
-                return -1
-            for h in range(start[f], last):
-                g = pool[h]
-                if not (masks[g, 0] | masks[g, 1]) & word:
-                    pool[used] = g
+    behind = np.int64(start[c + 1])
+    size = behind - np.int64(start[c])
+    for part in range(3):
+        start[node + part] = used
+        for k in range(start[c], behind - 2 * (d == 1)):
+            f = pool[k]
+            if masks[f, 0] & masks[f, 1] & word:
+                pool[used] = masks[f, 3] + np.uint32(part)
+                used += 1
+            elif part:
+                if masks[f, part - 1] & word:
+                    pool[used] = f
                     used += 1
-                    z0, z1, z2 = z0 | masks[g, 0], z1 | masks[g, 1], z2 | masks[g, 2]
-        if m0:
-            lists[plus, 0] = positive
-            plus += 1
-            p0, p1, p2 = p0 | masks[positive, 0], p1 | masks[positive, 1], p2 | masks[positive, 2]
-        if m1:
-            lists[minus, 1] = negative
-            minus += 1
-            n0, n1, n2 = n0 | masks[negative, 0], n1 | masks[negative, 1], n2 | masks[negative, 2]
-    masks[node, 0], masks[node, 1], masks[node, 2] = z0, z1, z2
-    masks[node + 1, 0], masks[node + 1, 1], masks[node + 1, 2] = p0, p1, p2
-    masks[node + 2, 0], masks[node + 2, 1], masks[node + 2, 2] = n0, n1, n2
-    if flat:  # the zero part is an edge, and its own carrier
-        pool[used], pool[used + 1] = pool[start[pool[used - 2]]], pool[start[pool[used - 1]]]
-        used += 2
-    lists[plus, 0] = lists[minus, 1] = node
-    start[node + 1] = used
-    for k in range(plus + 1):
-        pool[used + k] = lists[k, 0]
-    used += plus + 1
-    start[node + 2] = used
-    for k in range(minus + 1):
-        pool[used + k] = lists[k, 1]
-    return used + minus + 1
+            elif masks[f, 0] & masks[f, 2] & word:
+                last = np.int64(start[f + 1]) - 2 * (d == 2)
+                if used + last - np.int64(start[f]) + 3 * size + 9 > end:
+                    return -1
+                for h in range(start[f], last):
+                    g = pool[h]
+                    if not (masks[g, 0] | masks[g, 1]) & word:
+                        pool[used] = g
+                        used += 1
+        if part or d == 1:
+            pool[used] = node if part else row
+            used += 1
+        if d == 1 + (part == 0) and d <= 2:
+            for k in range(2):
+                pool[used + k] = pool[behind - 2 + k] if part else pool[start[pool[used - 2 + k]]]
+            used += 2
+    return used
 
 
-@numba.njit(cache=True, nogil=True)
-def _cut_all(edge: Any, at: Any, column: int, layer: Any, tree: Any, vertices: Any) -> bool:
-    """A new row for every edge of the list, as many as there is room for; returns whether a sign is open."""
-    start, pool, _dim, masks = tree
-    is_open = False
-    while edge != END and at[ROWS] < at[ROW_END]:
-        k = start[edge]
-        u, v = np.int64(pool[start[pool[k]]]), np.int64(pool[start[pool[k + 1]]])
-        cu, cv = np.int64(pool[k + 2]), np.int64(pool[k + 3])
-        is_open |= new_vertex(u, v, cu, cv, at[ROWS], column, layer, vertices)
-        at[ROWS] += 1
-        edge = masks[edge, 3]
-    return is_open or edge != END
-
-
-@numba.njit(cache=True, nogil=True)
+@kernel
 def split_roots(
-    roots: Any, at: Any, heads: Any, lists: Any, stop: Any, columns: Any, layer: Any, tree: Any, vertices: Any
-) -> int:
+    roots: Any, at: Any, heads: Any, stop: Any, columns: Any, layer: Any, start: Any, pool: Any, dim: Any,
+    masks: Any, table: Any, error: Any, signs: Any, parents: Any,
+) -> int:  # fmt: skip
     """Split roots ``at[ROOT], ..., at[LAST] - 1`` by all neurons of the block; see :data:`DONE` for what is returned.
 
     When it is :data:`FULL`, the root in question must be begun again, see :func:`undo`.
     """
-    start, _pool, dim, masks = tree
     while at[ROOT] < at[LAST]:
-        root = roots[at[ROOT]]
+        root = np.int64(roots[at[ROOT]])
         if at[BIT] < 0:
-            at[OLD], at[OLD + 1], at[OLD + 2], at[OLD + 3] = at[NODES], at[ENTRIES], at[ROWS], at[TOP]
-            enlist(np.int64(root), np.int64(dim[root]), masks, heads)
+            for k in range(4):
+                at[OLD + k] = at[NODES + k]
+            enlist(root, np.int64(dim[root]), masks, heads)
             at[BIT] = 0
         while at[BIT] < len(columns):
             bit = at[BIT]
@@ -239,8 +202,20 @@ def split_roots(
                 if stop[0] or at[NODES] >= at[TICK]:
                     return PAUSED
                 at[FIRST] = at[ROWS]
-                if _cut_all(heads[1, bit], at, columns[bit], layer, tree, vertices):
-                    return OPEN if at[ROWS] < at[ROW_END] else FULL
+                c = heads[1, bit]
+                is_open = False
+                while c != END:
+                    if at[ROWS] == at[ROW_END]:
+                        return FULL
+                    i = np.int64(start[c])
+                    is_open |= new_vertex(
+                        np.int64(pool[start[pool[i]]]), np.int64(pool[start[pool[i + 1]]]), np.int64(pool[i + 2]),
+                        np.int64(pool[i + 3]), at[ROWS], columns[bit], layer, table, error, signs, parents,
+                    )  # fmt: skip
+                    at[ROWS] += 1
+                    c = masks[c, 3]
+                if is_open:
+                    return OPEN
             row, node, used = at[FIRST], at[NODES], at[ENTRIES]
             at[FIRST] = -1
             for d in range(1, dim[root] + 1):
@@ -248,27 +223,28 @@ def split_roots(
                 heads[d, bit] = END
                 while c != END:
                     size = start[c + 1] - start[c]
-                    if node + 4 > at[NODE_END] or used + 3 * size + 9 > at[ENTRY_END] or size >= len(lists):
+                    if node + 4 > at[NODE_END] or used + 3 * size + 9 > at[ENTRY_END]:
                         return FULL
                     following = masks[c, 3]
-                    start[node] = used
+                    used = _split(np.int64(c), d, word, node, used, row, at[ENTRY_END], start, pool, masks)
+                    if used < 0:
+                        return FULL
                     if d == 1:
-                        row_masks(row, vertices[2], columns, node, masks)
-                        used = _split_edge(c, word, node, used, row, tree)
+                        row_masks(row, signs, columns, node, masks)
                         row += 1
-                    else:
-                        used = _split_cell(c, word, node, used, at[ENTRY_END], d == 2, tree, lists)
-                        if used < 0:
-                            return FULL
                     masks[c, 3] = node
-                    dim[node], dim[node + 1], dim[node + 2] = d - 1, d, d
-                    for part in range(3):
-                        enlist(node + part, d if part else d - 1, masks, heads)
                     node += 3
                     start[node] = used
+                    for k in range(node - 3, node):
+                        e = d - 1 if k == node - 3 else d
+                        dim[k] = e
+                        if e:
+                            join_masks(k, np.int64(start[k + 1]) - 2 * (e == 1), start, pool, masks)
+                        enlist(k, e, masks, heads)
                     at[TOP] += d == len(heads) - 1
                     c = following
-            at[NODES], at[ENTRIES] = node, used
+            at[NODES] = node
+            at[ENTRIES] = used
             at[BIT] += 1
         at[BIT] = -1
         at[ROOT] += 1
@@ -278,12 +254,12 @@ def split_roots(
 def undo(at: Any, heads: Any) -> None:
     """Back to where the root was begun: what was made of it lies behind the used part of the arrays."""
     if at[BIT] >= 0:
-        at[[NODES, ENTRIES, ROWS, TOP]] = at[OLD : OLD + 4]
+        at[NODES : TOP + 1] = at[OLD : OLD + 4]
     at[BIT] = at[FIRST] = -1
     heads[:] = END
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def close_gap(first: int, last: int, to: int, row: int, rows: int, tree: Any) -> None:
     """Move nodes ``first, ..., last - 1`` down to ``to, ...``; rows from ``row`` on are moved down by ``rows``."""
     start, pool, dim, masks = tree
@@ -304,7 +280,7 @@ def close_gap(first: int, last: int, to: int, row: int, rows: int, tree: Any) ->
         start[n + 1] = end - entries
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def cut_back(base: int, count: int, upto: int, tree: Any) -> None:
     """Make whole again what neurons ``upto, ...`` of the last block have split; nodes from ``base`` on are of it."""
     _start, _pool, _dim, masks = tree
@@ -316,44 +292,33 @@ def cut_back(base: int, count: int, upto: int, tree: Any) -> None:
             masks[c, 3] = END  # gone
         elif child >= base:
             if masks[c, 0] & masks[c, 1] & word:
-                there[child : child + 3] = True
+                for k in range(child, np.int64(child) + 3):
+                    there[k] = True
             else:
                 masks[c, 3] = 0
 
 
-@numba.njit(cache=True, nogil=True)
-def number_cells(count: int, tree: Any, sizes: Any) -> None:
-    """Number the whole cells of each dimension, in the first word of their masks; ``sizes[d]`` are how many they are
-    and how many facets they have."""
-    start, _pool, dim, masks = tree
+@kernel
+def write_cells(count: int, start: Any, pool: Any, dim: Any, masks: Any, at: Any, indptr: Any, indices: Any) -> None:
+    """Facets of the whole cells, for all dimensions one behind the other; ``at`` is where each has come to.
+
+    The first word of a whole cell's masks is its number.
+    """
     for c in range(count):
         if masks[c, 3] == 0:
-            d = dim[c]
-            masks[c, 0] = sizes[d, 0]
-            sizes[d, 0] += 1
-            sizes[d, 1] += 2 if d == 1 else start[c + 1] - start[c]
-
-
-@numba.njit(cache=True, nogil=True)
-def write_cells(count: int, tree: Any, at: Any, indptr: Any, indices: Any) -> None:
-    """Facets of the whole cells, for all dimensions one behind the other; ``at`` is where each has come to."""
-    start, pool, dim, masks = tree
-    for c in range(count):
-        d = dim[c]
-        if masks[c, 3] == 0:
-            if d == 0:
-                indices[at[0, 1]] = pool[start[c]]
-                at[0, 1] += 1
-                continue
-            i, k = at[d, 0], at[d, 1]
-            for h in range(start[c], start[c] + 2 if d == 1 else start[c + 1]):
-                indices[k] = masks[pool[h], 0]
+            d, k = dim[c], at[dim[c], 1]
+            first = k
+            for h in range(start[c], np.int64(start[c + 1]) - 2 * (d == 1)):
+                indices[k] = masks[pool[h], 0] if d else pool[h]
                 k += 1
-            indptr[i + 1] = indptr[i] + k - at[d, 1]
-            at[d, 0], at[d, 1] = i + 1, k
+            at[d, 1] = k
+            if d:
+                i = at[d, 0]
+                indptr[i + 1] = indptr[i] + k - first
+                at[d, 0] = i + 1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def around_polygons(indptr: Any, indices: Any, ends: Any) -> None:
     """Order the edges of every polygon cyclically, in place."""
     for c in range(len(indptr) - 1):

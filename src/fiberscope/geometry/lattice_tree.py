@@ -69,7 +69,7 @@ class Tree:
     def crossed(self, signs: Any, columns: IntArray) -> Any:
         """Whole cells that a neuron of the block crosses, sorted by dimension; sets the masks of all."""
         marks = np.empty(self.count, dtype=np.bool_)
-        kernels.block_masks(self.count, self.arrays, signs, columns, marks)
+        kernels.block_masks(self.count, *self.arrays, signs, columns, marks)
         found = np.flatnonzero(marks).astype(np.uint32)
         return found[np.argsort(self.dim[found], kind="stable")]
 
@@ -82,14 +82,17 @@ class Tree:
     def boundary(self, dimension: int) -> tuple[tuple[Incidence, ...], IntArray]:
         """Facets of the whole cells in dimensions 1, 2, ..., numbered anew, and the rows of the whole vertices."""
         sizes = np.zeros((dimension + 1, 2), dtype=np.int64)
-        kernels.number_cells(self.count, self.arrays, sizes)
-        sizes[0, 1] = sizes[0, 0]
-        sizes[:, 0] += 1
+        whole = self.masks[: self.count, 3] == 0
+        for d in range(dimension + 1):
+            found = np.flatnonzero(whole & (self.dim[: self.count] == d))
+            self.masks[found, 0] = np.arange(len(found))
+            entries = int((self.start[found + 1] - self.start[found]).sum(dtype=np.int64))
+            sizes[d] = len(found) + 1, 2 * len(found) if d == 1 else entries
         at = np.cumsum(sizes, axis=0) - sizes
         ends = at + sizes
         indptr, indices = np.zeros(ends[-1, 0], dtype=np.int64), np.empty(ends[-1, 1], dtype=np.int32)
         begin = at.copy()
-        kernels.write_cells(self.count, self.arrays, at, indptr, indices)
+        kernels.write_cells(self.count, *self.arrays, at, indptr, indices)
         parts = [
             Incidence(indptr[begin[k, 0] : ends[k, 0]], indices[begin[k, 1] : ends[k, 1]])  # half of 64-bit indices
             for k in range(dimension + 1)

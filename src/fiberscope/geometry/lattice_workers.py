@@ -33,14 +33,12 @@ _USED = [kernels.NODES, kernels.ENTRIES, kernels.ROWS, kernels.TOP]
 class Worker:
     """Roots ``first, ..., last - 1``, and where their parts go: nodes, entries and rows from ``begin`` to ``end``."""
 
-    def __init__(
-        self, first: int, last: int, dimension: int, begin: tuple[int, ...], end: tuple[int, ...], lists: Any
-    ) -> None:
+    def __init__(self, first: int, last: int, dimension: int, begin: tuple[int, ...], end: tuple[int, ...]) -> None:
         self.at = np.full(kernels.PLACES, -1, dtype=np.int64)
         self.at[kernels.ROOT], self.at[kernels.LAST] = first, last
         self.at[_USED] = *begin, 0
         self.at[kernels.NODE_END : kernels.ROW_END + 1] = end
-        self.begin, self.lists = begin, lists
+        self.begin = begin
         self.heads = np.full((dimension + 1, BLOCK), kernels.END, dtype=np.uint32)
         self.decided: list[tuple[int, int]] = []  # rows, and how many signs were decided exactly there
         self.result = kernels.PAUSED
@@ -68,7 +66,6 @@ class Splitter:
         self.stop = np.zeros(1, dtype=np.bool_)
         self.lock = threading.Lock()
         self.new_regions = 0
-        self.most_facets = 64
         walk.reserve_rows(walk.num_vertices + _SPARE[2])
         tree.reserve(tree.count + _SPARE[0], tree.used + _SPARE[1])
 
@@ -91,12 +88,8 @@ class Splitter:
         return *self.tree.room, self.walk.room
 
     def _grow(self) -> None:
-        self.most_facets *= 2
         self.walk.reserve_rows(2 * self.walk.room)
         self.tree.reserve(*(2 * size for size in self.tree.room))
-
-    def _lists(self) -> Any:
-        return np.empty((self.most_facets, 2), dtype=np.uint32)
 
     def _commit(self, worker: Worker) -> None:
         """What the worker has made is part of the tree, which it continues."""
@@ -111,8 +104,8 @@ class Splitter:
         walk, at = self.walk, worker.at
         while True:
             worker.result = kernels.split_roots(
-                roots, at, worker.heads, worker.lists, self.stop, self.block, self.where, self.tree.arrays,
-                walk.vertices,
+                roots, at, worker.heads, self.stop, self.block, self.where, *self.tree.arrays,
+                *walk.vertices,
             )  # fmt: skip
             if worker.result != kernels.OPEN:
                 break
@@ -122,7 +115,7 @@ class Splitter:
                 worker.decided.append((first, walk.decide(first + np.flatnonzero(unsure), self.layer)))
 
     def _alone(self, roots: Any, first: int, last: int) -> bool:
-        worker = Worker(first, last, self.dimension, self._used(), self._room(), self._lists())
+        worker = Worker(first, last, self.dimension, self._used(), self._room())
         while not worker.done:
             worker.at[kernels.TICK] = worker.at[kernels.NODES] + _PAUSE
             self._advance(roots, worker)
@@ -134,7 +127,6 @@ class Splitter:
             if full:
                 self._grow()
                 worker.at[kernels.NODE_END : kernels.ROW_END + 1] = self._room()
-                worker.lists = self._lists()
             elif not worker.done and self.walk.paused():
                 return False
         return True
@@ -176,7 +168,7 @@ class Splitter:
         made = []
         for i in range(threads):
             nodes, *others = bounds[i + 1]
-            worker = Worker(edges[i], edges[i + 1], self.dimension, bounds[i], (nodes - 1, *others), self._lists())
+            worker = Worker(edges[i], edges[i + 1], self.dimension, bounds[i], (nodes - 1, *others))
             worker.at[kernels.TICK] = np.iinfo(np.int64).max
             made.append(worker)
         return made

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 
 from fiberscope.errors import InputError, NotGenericError, TooLargeError
 from fiberscope.geometry import lattice_kernels as kernels
+from fiberscope.geometry.compiled import kernel
 from fiberscope.geometry.domains import Domain, Plane
 from fiberscope.geometry.lattice import check_supported, deferred_interrupt, start_cells
 from fiberscope.geometry.lattice_layers import BLOCK, Layer, LayerWalk, Progress, grown
@@ -82,7 +82,11 @@ def count_by_skeleton(net: Network, domain: Domain, progress: Progress | None = 
     ends = builder.ends
     rises = _rises(builder, ends)
     signs = builder.signs[: builder.num_vertices, : builder.reached]
-    return int(_lowest_vertices(ends, rises, signs, builder.n)), builder.complete
+    # Every vertex lies on n hyperplanes, and an edge leaves exactly one of them.
+    place = np.nonzero(signs == 0)[1].reshape(-1, builder.n)
+    rising = np.zeros_like(place)
+    _rising(ends, rises, signs, place, rising)
+    return int(rising.prod(axis=1).sum()), builder.complete
 
 
 def _built(net: Network, domain: Domain, progress: Progress | None) -> _SkeletonBuilder:
@@ -159,7 +163,7 @@ class _SkeletonBuilder(LayerWalk):
         for first in range(0, len(both), BLOCK):
             block = both[first : first + BLOCK]
             heads = np.full((2, BLOCK), kernels.END, dtype=np.uint32)
-            _begin_block(self.num_vertices, self.ends, self.signs, block, self.vertex_masks, self.masks, heads)
+            self._enlist(0, np.arange(self.num_edges, dtype=np.int32), block, heads)
             for bit, column in enumerate(block.tolist()):
                 self._split(bit, column, block, heads, layer)
                 yield column
@@ -176,21 +180,45 @@ class _SkeletonBuilder(LayerWalk):
         where = (layer.begin, layer.end, layer.slices[layer.source].start)
         self.num_vertices += count
         self.float_decisions += count
-        if _cut_edges(ends, self.carrier[crossed], first, column, where, self.vertices):
+        if _cut_edges(ends, self.carrier[crossed], first, column, where, *self.vertices):
             unsure = (self.signs[first : first + count, : layer.end] == kernels.UNKNOWN).any(axis=1)
             self.exact_decisions += self.decide(first + np.flatnonzero(unsure), layer)
-        _split_edges(crossed, bit, first, self.num_edges, self.signs, block, self.edges, self.carrier,
-                     self.vertex_masks, self.masks, heads)  # fmt: skip
+        made = self.num_edges
+        self._halve(crossed, ends, column)
+        self._join(ends, column)
+        self._enlist(first, np.concatenate([crossed, np.arange(made, self.num_edges, dtype=np.int32)]), block, heads)
+
+    def _halve(self, crossed: Any, ends: Any, column: int) -> None:
+        """Cut edges at the last vertices; an edge keeps its positive part, a new one gets the other."""
+        count = len(crossed)
+        points = np.arange(self.num_vertices - count, self.num_vertices)
+        ahead = self.signs[ends[:, 0], column] > 0
+        part = slice(self.num_edges, self.num_edges + count)
+        self.edges[crossed, 0], self.edges[crossed, 1] = np.where(ahead, ends[:, 0], ends[:, 1]), points
+        self.edges[part, 0], self.edges[part, 1] = points, np.where(ahead, ends[:, 1], ends[:, 0])
+        self.carrier[part] = self.carrier[crossed]
         self.num_edges += count
+
+    def _join(self, ends: Any, column: int) -> None:
+        """New edges between the last vertices, where two of them lie on one polygon."""
+        count = len(ends)
         pairs = np.empty((count * (self.n - 1), 2), dtype=np.int32)
         size = 1 << int(4 * count * max(1, self.n - 1)).bit_length()
-        found = _join(ends, self.signs, column, self.sides, self.words, first, self.n - 1, np.zeros(size, np.uint64),
-                      np.zeros(size, np.int32), pairs)  # fmt: skip
+        found = _join(ends, self.signs, column, self.sides, self.words, self.num_vertices - count,
+                      np.empty(self.n, np.int64), np.zeros(size, np.uint64), np.zeros(size, np.int32),
+                      pairs)  # fmt: skip
         if found < 0:
             raise NotGenericError(
                 "skeleton: expected edges and polygons in general position, got a vertex on too many hyperplanes"
             )
-        self._add_edges(pairs[:found], heads)
+        part = slice(self.num_edges, self.num_edges + found)
+        self._reserve(self.num_vertices, part.stop)
+        self.edges[part] = self.carrier[part] = pairs[:found]
+        self.num_edges += found
+
+    def _enlist(self, first: int, edges: Any, block: IntArray, heads: Any) -> None:
+        """Masks of vertices ``first, ...`` and of these edges, each put on the list of the first neuron across it."""
+        _mask(first, self.num_vertices, edges, self.signs, block, self.edges, self.vertex_masks, self.masks, heads)
 
     def _reserve(self, vertices: int, edges: int) -> None:
         if edges > _MOST_EDGES:
@@ -202,13 +230,6 @@ class _SkeletonBuilder(LayerWalk):
             for name in ("edges", "carrier", "masks"):
                 setattr(self, name, grown(getattr(self, name)[: self.num_edges], edges))
 
-    def _add_edges(self, pairs: Any, heads: Any) -> None:
-        first, last = self.num_edges, self.num_edges + len(pairs)
-        self._reserve(self.num_vertices, last)
-        self.edges[first:last] = self.carrier[first:last] = pairs
-        self.num_edges = last
-        _new_edges(first, last, self.edges, self.vertex_masks, self.masks, heads)
-
     def check_simple(self) -> None:
         """Raise unless every vertex lies on exactly n hyperplanes, sides of the domain included."""
         zeros = (self.signs[: self.num_vertices, : self.reached] == 0).sum(axis=1)
@@ -218,23 +239,20 @@ class _SkeletonBuilder(LayerWalk):
             raise NotGenericError(f"skeleton: expected {self.n} hyperplanes at every vertex, got {zeros[v]}: {where}")
 
 
-@numba.njit(cache=True)
-def _new_edges(first: int, last: int, ends: Any, vertex_masks: Any, masks: Any, heads: Any) -> None:
-    """Masks of edges ``first, ..., last - 1``, each put on the list of the first neuron that crosses it."""
-    for e in range(first, last):
+@kernel
+def _mask(
+    first: int, last: int, edges: Any, signs: Any, columns: Any, ends: Any, vertex_masks: Any, masks: Any, heads: Any
+) -> None:
+    for v in range(first, last):
+        kernels.row_masks(v, signs, columns, v, vertex_masks)
+    for q in range(len(edges)):
+        e = np.int64(edges[q])
         for k in range(2):
             masks[e, k] = vertex_masks[ends[e, 0], k] | vertex_masks[ends[e, 1], k]
         kernels.enlist(e, 1, masks, heads)
 
 
-@numba.njit(cache=True)
-def _begin_block(count: int, ends: Any, signs: Any, columns: Any, vertex_masks: Any, masks: Any, heads: Any) -> None:
-    for v in range(count):
-        kernels.row_masks(v, signs, columns, v, vertex_masks)
-    _new_edges(0, len(ends), ends, vertex_masks, masks, heads)
-
-
-@numba.njit(cache=True)
+@kernel
 def _listed(edge: Any, masks: Any, out: Any) -> int:
     """Write the list that begins with this edge to ``out``; returns its length."""
     count = 0
@@ -245,50 +263,33 @@ def _listed(edge: Any, masks: Any, out: Any) -> int:
     return count
 
 
-@numba.njit(cache=True)
-def _cut_edges(ends: Any, carrier: Any, first: int, column: int, layer: Any, vertices: Any) -> bool:
+@kernel
+def _cut_edges(
+    ends: Any, carrier: Any, first: int, column: int, layer: Any, table: Any, error: Any, signs: Any, parents: Any
+) -> bool:
     """New vertices ``first, ...``, one on each of the edges; returns whether a sign is open."""
     is_open = False
     for q in range(len(ends)):
         u, v, cu, cv = np.int64(ends[q, 0]), np.int64(ends[q, 1]), np.int64(carrier[q, 0]), np.int64(carrier[q, 1])
-        is_open |= kernels.new_vertex(u, v, cu, cv, first + q, column, layer, vertices)
+        is_open |= kernels.new_vertex(u, v, cu, cv, first + q, column, layer, table, error, signs, parents)
     return is_open
 
 
-@numba.njit(cache=True)
-def _split_edges(
-    crossed: Any, bit: int, vertex: int, minus: int, signs: Any, columns: Any, ends: Any, carrier: Any,
-    vertex_masks: Any, masks: Any, heads: Any,
-) -> None:  # fmt: skip
-    """Cut the edges at the new vertices ``vertex, ...``; an edge keeps its positive part, ``minus, ...`` the other."""
-    word = np.uint32(1) << np.uint32(bit)
-    for q in range(len(crossed)):
-        e, m, p = np.int64(crossed[q]), minus + q, vertex + q
-        u, v = ends[e, 0], ends[e, 1]
-        if not vertex_masks[u, 0] & word:
-            u, v = v, u
-        kernels.row_masks(p, signs, columns, p, vertex_masks)
-        ends[e, 0], ends[e, 1], ends[m, 0], ends[m, 1] = u, p, p, v
-        carrier[m, 0], carrier[m, 1] = carrier[e, 0], carrier[e, 1]
-        _new_edges(e, e + 1, ends, vertex_masks, masks, heads)
-    _new_edges(minus, minus + len(crossed), ends, vertex_masks, masks, heads)
-
-
-@numba.njit(cache=True)
+@kernel
 def _join(
-    ends: Any, signs: Any, upto: int, sides: int, words: Any, first: int, codimension: int, keys: Any,
-    found: Any, pairs: Any,
+    ends: Any, signs: Any, upto: int, sides: int, words: Any, first: int, zeros: Any, keys: Any, found: Any,
+    pairs: Any,
 ) -> int:  # fmt: skip
     """Pairs of new vertices on one polygon each; -1 if some polygon is not met exactly twice.
 
-    An edge lies on ``codimension`` hyperplanes, or else -1 is returned too, before the table can overflow.
+    An edge lies on n - 1 hyperplanes, or else -1 is returned too, before the table can overflow; ``zeros`` is room
+    for n of them.
 
     ``keys`` and ``found`` are a hash table: the polygon's key, and 1 + the vertex that met it first, or -1 when a
     second one came.
     """
     cover = len(keys) - 1
     count = met = 0
-    zeros = np.empty(signs.shape[1], dtype=np.int64)
     for q in range(len(ends)):
         u, v = ends[q, 0], ends[q, 1]
         key = np.uint64(0)
@@ -296,17 +297,15 @@ def _join(
         for j in range(upto):
             sign = signs[u, j] | signs[v, j]
             key += words[j, sign + 1]
-            if sign == 0:
+            if sign == 0 and many < len(zeros):
                 zeros[many] = j
                 many += 1
-        if many != codimension:
+        if many != len(zeros) - 1:
             return -1
         for k in range(many):
             j = zeros[k]
-            for side in (-1, 1):
-                if side > 0 and j < sides:
-                    continue
-                face = key - words[j, 1] + words[j, side + 1]
+            for side in range(0, 4 if j >= sides else 2, 2):
+                face = key - words[j, 1] + words[j, side]
                 face = face if face else np.uint64(1)
                 place = np.int64(face & np.uint64(cover))
                 while keys[place] and keys[place] != face:
@@ -318,34 +317,20 @@ def _join(
                 elif found[place] < 0 or count == len(pairs):
                     return -1
                 else:
-                    pairs[count, 0], pairs[count, 1] = found[place] - 1, first + q
+                    pairs[count, 0] = found[place] - 1
+                    pairs[count, 1] = first + q
                     count += 1
                     found[place] = -1
     return count if met == 2 * count else -1
 
 
-@numba.njit(cache=True)
-def _lowest_vertices(ends: Any, rises: Any, signs: Any, n: int) -> int:
-    """Sum over the vertices of the products, over the hyperplanes at each, of the edges that rise out of them."""
-    count = len(signs)
-    place = np.full((count, n), -1, dtype=np.int32)
-    for v in range(count):
-        k = 0
-        for j in range(signs.shape[1]):
-            if signs[v, j] == 0:
-                place[v, k] = j
-                k += 1
-    rising = np.zeros((count, n), dtype=np.int32)
+@kernel
+def _rising(ends: Any, rises: Any, signs: Any, place: Any, rising: Any) -> None:
+    """Count the edges that rise out of every hyperplane at every vertex; ``place`` are its columns of the signs."""
     for e in range(len(ends)):
-        low, high = (ends[e, 0], ends[e, 1]) if rises[e] else (ends[e, 1], ends[e, 0])
-        for k in range(n):
+        low = ends[e, 0] if rises[e] else ends[e, 1]
+        high = ends[e, 1] if rises[e] else ends[e, 0]
+        for k in range(place.shape[1]):
             if signs[high, place[low, k]] != 0:
                 rising[low, k] += 1
                 break
-    total = 0
-    for v in range(count):
-        product = 1
-        for k in range(n):
-            product *= rising[v, k]
-        total += product
-    return total
