@@ -16,6 +16,8 @@ from fiberscope.errors import InputError, NotGenericError, UnsupportedModelError
 from fiberscope.geometry.cells import Cells
 from fiberscope.geometry.domains import Box, Orthant, Plane, Polytope, Space
 from fiberscope.geometry.lattice import lattice_cells
+from fiberscope.geometry.lattice_workers import Splitter
+from fiberscope.geometry.regions import count_regions, regions
 from fiberscope.network.actions import permute, rescale
 from fiberscope.network.network import Network
 from fiberscope.testing.cases import CASES, DEGENERATE, degenerate
@@ -377,6 +379,31 @@ def test_threads_make_the_same_complex_bit_by_bit(threads: int, tight: bool, mon
         monkeypatch.setattr("fiberscope.geometry.lattice_workers._SPARE", (8, 60, 4))
     for net, wanted in zip(nets, alone, strict=True):
         assert_identical(lattice_cells(net, Box.cube(net.in_size), threads=threads), wanted)
+
+
+def test_regions_and_counts_hand_threads_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared: list[int] = []
+    split = Splitter._shared
+
+    def spied(self: Splitter, roots: Any, first: int, last: int, threads: int) -> bool:
+        shared.append(threads)
+        return split(self, roots, first, last, threads)
+
+    monkeypatch.setattr(Splitter, "_shared", spied)
+    net, rows = recipe(3, 9, 8, 1), np.repeat(recipe(3, 6, 1).weights[0], 2, axis=0)
+    twice = Network([rows, recipe(12, 4).weights[0], np.ones((1, 4))], [np.zeros(12), np.zeros(4), np.zeros(1)])
+    alone = regions(net, Box.cube(3), threads=2)
+    assert not shared  # so small that one thread is better
+    monkeypatch.setattr("fiberscope.geometry.lattice_workers._WORTH_THREADS", 2)
+    assert_identical(regions(net, Box.cube(3), threads=2).structure, alone.structure)
+    assert set(shared) == {2}
+    shared.clear()
+    count = count_regions(twice, Box.cube(3), threads=3)
+    assert (int(count), count.method) == (int(count_regions(twice, Box.cube(3))), "lattice")
+    assert set(shared) == {3}
+    for ask in (regions, count_regions):
+        with pytest.raises(InputError, match="threads: expected at least one, got 0"):
+            ask(net, Box.cube(3), threads=0)
 
 
 def test_one_thread_with_tight_arrays(monkeypatch: pytest.MonkeyPatch) -> None:

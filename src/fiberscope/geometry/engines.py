@@ -23,8 +23,10 @@ Progress = Callable[[int, int, str], Any]
 """Called as ``progress(done, total, text)``."""
 
 
-def cells_on(net: Network, domain: Domain, progress: Progress | None = None, limit: int | None = None) -> Cells:
-    """The cells of the canonical complex of ``net`` on ``domain``."""
+def cells_on(
+    net: Network, domain: Domain, progress: Progress | None = None, limit: int | None = None, *, threads: int = 1
+) -> Cells:
+    """The cells of the canonical complex of ``net`` on ``domain``; the lattice shares them out among ``threads``."""
     check_dimension(net, domain)
     if isinstance(domain, Box | Plane) and domain.dimension == 2:
         return planar_cells(net, domain, progress=progress, limit=limit)
@@ -35,7 +37,7 @@ def cells_on(net: Network, domain: Domain, progress: Progress | None = None, lim
         )
     if not isinstance(domain, Box | Plane):
         _check_vertices(net, domain)
-    return lattice_cells(net, domain, progress, limit)
+    return lattice_cells(net, domain, progress, limit, threads=threads)
 
 
 def _check_vertices(net: Network, domain: Orthant | Space | Polytope) -> None:

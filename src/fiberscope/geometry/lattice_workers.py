@@ -16,13 +16,13 @@ import numpy as np
 from fiberscope.geometry import lattice_kernels as kernels
 from fiberscope.geometry.lattice_layers import BLOCK, Layer, LayerWalk
 from fiberscope.geometry.lattice_tree import Tree
-from fiberscope.numerics.floats import IntArray
+from fiberscope.numerics.floats import FloatArray, IntArray
 
 _PAUSE = 1 << 20
 """New cells after which a single worker looks for an interruption."""
 
-_WORTH_THREADS = 64
-"""Fewer roots than that are not shared out."""
+_WORTH_THREADS = 1 << 17
+"""Roots of fewer expected parts than that, all together, are not shared out: threads would cost more than they help."""
 
 _SPARE = (1 << 13, 1 << 16, 1 << 10)
 """Room for new nodes, entries and rows to begin with."""
@@ -76,10 +76,16 @@ class Splitter:
         ends = np.searchsorted(self.tree.dim[roots], np.arange(self.dimension + 1), side="right").tolist()
         return all(
             self._shared(roots, first, last, threads)
-            if last - first >= _WORTH_THREADS
+            if last - first >= threads and self._parts(roots, first, last)[-1] >= _WORTH_THREADS
             else self._alone(roots, first, last)
             for first, last in zip([0, *ends], ends, strict=False)
         )
+
+    def _parts(self, roots: Any, first: int, last: int) -> FloatArray:
+        """About how many parts roots ``first, ...`` of one dimension will have, summed up: by the neurons across."""
+        own = self.tree.masks[roots[first:last]]
+        crossings = np.bitwise_count(own[:, 0] & own[:, 1]).astype(np.float64)
+        return np.cumsum(crossings ** self.tree.dim[roots[first]])
 
     def _used(self) -> tuple[int, int, int]:
         return self.tree.count, self.tree.used, self.walk.num_vertices
@@ -159,8 +165,7 @@ class Splitter:
 
     def _workers(self, roots: Any, first: int, last: int, threads: int) -> list[Worker]:
         """Stretches of equal length, and roots by the number of neurons that cross them."""
-        own = self.tree.masks[roots[first:last]]
-        weight = np.cumsum(np.bitwise_count(own[:, 0] & own[:, 1]).astype(np.float64) ** self.tree.dim[roots[first]])
+        weight = self._parts(roots, first, last)
         cuts = first + np.searchsorted(weight, weight[-1] * np.arange(1, threads) / threads)
         edges = [first, *cuts.tolist(), last]
         used, room = np.array(self._used()), np.array(self._room())

@@ -20,7 +20,9 @@ _BYTES_PER_REGION = {3: 260, 4: 520, 5: 1300, 6: 3100}
 """Measured on random networks."""
 
 
-def regions(net: Network, domain: Domain, *, progress: Progress | None = None, limit: int | None = None) -> Complex:
+def regions(
+    net: Network, domain: Domain, *, progress: Progress | None = None, limit: int | None = None, threads: int = 1
+) -> Complex:
     """The polyhedral complex of a network on a domain: regions, faces of every dimension, and their signs.
 
     Parameters
@@ -34,6 +36,9 @@ def regions(net: Network, domain: Domain, *, progress: Progress | None = None, l
         ``complete`` is False.
     limit
         Stop when there are more regions than that.
+    threads
+        In three and more dimensions, and on unbounded domains, large blocks of cells are shared out among so many
+        threads. The complex is the same, bit by bit. Boxes and planes in two dimensions are built by one thread.
 
     Examples
     --------
@@ -44,12 +49,18 @@ def regions(net: Network, domain: Domain, *, progress: Progress | None = None, l
     >>> regions(net, Space(2)).f_vector
     (3, 9, 7)
     """
+    _check_request(net, domain, limit, threads)
+    if limit is None:
+        _check_size(net, domain)
+    return Complex(net, domain, cells_on(net, domain, progress, limit, threads=threads))
+
+
+def _check_request(net: Network, domain: Domain, limit: int | None, threads: int) -> None:
     check_dimension(net, domain)
     if limit is not None and limit < 1:
         raise InputError(f"limit: expected a positive number of regions, got {limit}")
-    if limit is None:
-        _check_size(net, domain)
-    return Complex(net, domain, cells_on(net, domain, progress, limit))
+    if threads < 1:
+        raise InputError(f"threads: expected at least one, got {threads}")
 
 
 def _check_size(net: Network, domain: Domain) -> None:
@@ -99,14 +110,13 @@ def count_regions(
     In the plane polygons are counted; up to six dimensions vertices and edges suffice if the network is in general
     position, and all faces are built if it is not; above, regions are visited one by one. With a ``limit`` (then the
     regions are visited from a random one, by ``seed``, or built until there are more), or when interrupted, the answer
-    may be marked as incomplete. In the plane, ``threads`` pieces are counted at a time.
+    may be marked as incomplete. In the plane, ``threads`` pieces are counted at a time, and faces above the plane are
+    shared out among ``threads``; visits, and vertices and edges alone, take one thread.
 
     >>> count_regions(Network([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]]), Box.cube(2))
     4
     """
-    check_dimension(net, domain)
-    if limit is not None and limit < 1:
-        raise InputError(f"limit: expected a positive number of regions, got {limit}")
+    _check_request(net, domain, limit, threads)
     if limit is None and domain.dimension <= FACES:
         _check_size(net, domain)
     planar = isinstance(domain, Box | Plane) and domain.dimension == 2
@@ -122,7 +132,7 @@ def count_regions(
         except NotGenericError:
             pass
     try:
-        cells = cells_on(net, domain, progress, limit)
+        cells = cells_on(net, domain, progress, limit, threads=threads)
     except NotGenericError:  # regions without vertices, on an unbounded domain
         return _traversed(net, domain, limit, seed, progress)
     return NumRegions(cells.count(cells.dimension), cells.complete, "lattice")
