@@ -28,6 +28,7 @@ import numpy as np
 from fiberscope.errors import InputError
 from fiberscope.geometry import traversal_kernels as kernels
 from fiberscope.geometry.domains import Domain
+from fiberscope.geometry.traversal_bottleneck import dismiss_behind_bottlenecks
 from fiberscope.geometry.traversal_exact import ExactCell, fraction, towards
 from fiberscope.geometry.traversal_labels import Labels, Words, distinct, known_neighbours, pack, unpack
 from fiberscope.geometry.traversal_rows import Sides, check, copies, exact_functionals, functionals, start
@@ -306,6 +307,9 @@ class _Search:
         bounds = np.linspace(0, len(X), 4 * workers + 1).astype(int) if len(X) > 64 else np.array([0, len(X)])
         parts = [slice(int(a), int(b)) for a, b in pairwise(bounds)]
         self.pivots += sum(pool.map(work, parts) if workers > 1 else map(work, parts))
+        if (state == kernels.OPEN).any():
+            heights = np.einsum("ckn,cn->ck", rows[0][:, :, :-1], X) + rows[0][:, :, -1]
+            dismiss_behind_bottlenecks(self.net, signs, heights, kinds, state)
         left = self._cross(signs, state, beyond)
         exact = self._settle_exactly(signs, X, state, left)
         return self._facets(state, exact) if self.facets else [()] * len(X)

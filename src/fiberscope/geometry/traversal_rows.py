@@ -56,11 +56,19 @@ def functionals(net: Network, signs: SignArray) -> Bounded:
     """
     cells, n = len(signs), net.in_size
     unit = np.broadcast_to(np.eye(n + 1, n), (cells, n + 1, n)).reshape(-1, n)
-    values: list[Bounded] = [Bounded(unit, np.zeros_like(unit))]
+    return onward(net, signs, [Bounded(unit, np.zeros_like(unit))], 0)
+
+
+def onward(net: Network, signs: SignArray, values: list[Bounded], start: int) -> Bounded:
+    """The preactivations from entry ``start`` of the sign vector on, as :func:`functionals` gives them.
+
+    ``values`` are those of the first nodes, as many as there are; the last of them has ``n + 1`` rows for every cell.
+    """
+    cells = len(signs)
+    width = len(values[-1].value) // cells if cells else net.in_size + 1
     found: list[Bounded] = []
-    start = 0
     with np.errstate(over="ignore", invalid="ignore"):
-        for node in net.nodes:
+        for node in net.nodes[len(values) - 1 :]:
             if isinstance(node, PiecewiseLinear):
                 found.append(values[node.source])
                 part = signs[:, start : start + node.num_signs]
@@ -69,10 +77,10 @@ def functionals(net: Network, signs: SignArray) -> Bounded:
                 if start == net.num_signs:
                     break
             else:
-                values.append(_linear(node, values, n))
+                values.append(_linear(node, values, width - 1))
     if not found:
-        return Bounded(np.zeros((cells, 0, n + 1)), np.zeros((cells, 0, n + 1)))
-    shape = (cells, n + 1, -1)
+        return Bounded(np.zeros((cells, 0, width)), np.zeros((cells, 0, width)))
+    shape = (cells, width, -1)
     value = np.concatenate([f.value.reshape(shape) for f in found], axis=2).transpose(0, 2, 1)
     error = np.concatenate([f.error.reshape(shape) for f in found], axis=2).transpose(0, 2, 1)
     return Bounded(np.ascontiguousarray(value), np.ascontiguousarray(error))
