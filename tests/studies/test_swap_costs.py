@@ -90,11 +90,11 @@ def test_standardised_as_a_whole() -> None:
 
 def test_rows_of_a_small_run() -> None:
     tasks = swap_costs.STUDY.tasks("quick", SMALL)
-    # common: two dimensions; matched: only those with a separation of their own
-    assert [(t.settings["series"], t.settings["rank"]) for t in tasks] == [
-        *[("common", 2)] * 2,
-        *[("common", 8)] * 2,
-        *[("matched", 8)] * 2,
+    assert [tuple(t.settings[n] for n in ("series", "rank", "separation")) for t in tasks[::2]] == [
+        ("common", 2, 0.5),
+        ("common", 8, 0.5),
+        ("matched", 2, 1.0),
+        ("matched", 8, 0.35),
     ]
     rows = swap_costs.run_task(tasks[1])
     assert rows == swap_costs.run_task(tasks[1])
@@ -151,7 +151,6 @@ def made(drops: dict[int, float], matched: dict[int, float], without: float, che
         for k, mean in means.items():
             for sigma in swap_costs.SIGMAS:
                 about = {"series": series, "rank": k, "sigma": sigma}
-                about["separation"] = swap_costs.SEPARATIONS[series][k]
                 value = mean + (without if sigma == 0 else 0)
                 rows += [{"record": "pair", **about, "drop": value + e, "accuracy": 0.9} for e in (-0.1, 0.1)]
                 near = 0.9 if sigma == 0 else cheap[k]
@@ -161,7 +160,7 @@ def made(drops: dict[int, float], matched: dict[int, float], without: float, che
     return Table.of(rows)
 
 
-FALLING, FLAT, RISING = {2: 40.0, 8: 15.0, 32: 5.0}, {8: 40.0, 32: 40.0}, {2: 5.0, 8: 15.0, 32: 40.0}
+FALLING, FLAT, RISING = {2: 40.0, 8: 15.0, 32: 5.0}, dict.fromkeys((2, 8, 32), 40.0), {2: 5.0, 8: 15.0, 32: 40.0}
 FEWER, MORE = {2: 0.3, 8: 0.1, 32: 0.0}, {2: 0.0, 8: 0.1, 32: 0.6}
 
 
@@ -169,9 +168,9 @@ FEWER, MORE = {2: 0.3, 8: 0.1, 32: 0.0}, {2: 0.0, 8: 0.1, 32: 0.6}
     ("drops", "matched", "without", "cheap", "expected"),
     [
         (FALLING, FLAT, 10.0, FEWER, [True, True, None, True, True, True, True]),
-        (RISING, {8: 20.0, 32: 40.0}, -10.0, MORE, [False, False, False, True, False, False, False]),
+        (RISING, RISING, -10.0, MORE, [False, False, False, True, False, False, False]),
         ({2: 40.0, 8: 3.0, 32: 5.0}, FLAT, 0.0, FEWER, [None, False, None, True, True, None, True]),
-        (FALLING, {8: 15.0, 32: 5.0}, 10.0, {2: 0.3, 8: 0.95, 32: 0.1}, [True, True, True, False, False, True, True]),
+        (FALLING, FALLING, 10.0, {2: 0.3, 8: 0.95, 32: 0.1}, [True, True, True, False, False, True, True]),
     ],
 )
 def test_claims(drops: Any, matched: Any, without: float, cheap: Any, expected: list[bool | None]) -> None:
@@ -191,6 +190,7 @@ def test_too_few_rows_leave_claims_undecided() -> None:
         ({"pairs": 0}, "positive integer"),
         ({"swaps": 40}, "at most 32"),
         ({"fixed": 65}, "from 0 to 64"),
+        ({"separation": 0.0}, "positive number"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:

@@ -47,6 +47,9 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 DATASETS = ("digits", "mnist", "fashion_mnist", "gaussian_mixture")
 HIDDEN = 3
+SPARSE = (0.0, 1.0)
+"""Scales at which the number of fixed entries is varied."""
+
 CLOSE, WEAK = 0.8, 0.2
 """Shares of the way from random to optimal: above the first the identity is nearly optimal, below the second it is
 hardly better than random."""
@@ -68,7 +71,7 @@ def plan(scale: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
     found += [{"sweep": "architecture", "architecture": a, "sigma": 1.0, "share": 0.125} for a in others()]
     found += [
         {"sweep": "share", "architecture": "w", "sigma": sigma, "share": share}
-        for sigma in (0.0, 1.0)
+        for sigma in SPARSE
         for share in shares
         if share != 0.125 or sigma not in sigmas
     ]
@@ -99,6 +102,7 @@ def run_task(task: Task) -> list[dict[str, Any]]:
     kept = train_modules(starts, data, seeds, Recipe(settings["epochs"]), settings["checkpoints"])
     X, Y = torch.tensor(np.array(data.flat_inputs)), torch.tensor(np.array(data.targets))
     about = {name: settings[name] for name in ("sweep", "architecture", "sigma", "share")}
+    about["sparsity"] = settings["architecture"] == "w" and settings["sigma"] in SPARSE  # for the picture
     return [
         {**about, "epoch": epoch, "last": epoch == settings["epochs"], "pair": pair, **row}
         for epoch, nets in kept.items()
@@ -322,13 +326,13 @@ STUDY = Study(
         ),
         Picture(
             "sparsity",
-            "How near the identity comes to the optimum, by the share of fixed entries",
+            "The identity, by the share of fixed entries",
             x="share",
             y="closeness",
             lines="sigma",
             x_label="share of fixed entries",
             y_label="0 random, 1 optimal",
-            where={"architecture": "w", "last": True},
+            where={"sparsity": True, "last": True},
             words={"sigma": "sigma_F ="},
         ),
     ),
