@@ -56,6 +56,10 @@ def test_a_segment(run, models, tmp_path):
         ("flat", ("--along", "circle", "--on", "sphere"), "no --on with it"),
         ("flat", ("--along", "circle", "--plot", "x.jpg"), "ends in .png"),
         ("flat", ("--segment", "a.npy", "b.npy"), "expected 2 numbers"),
+        ("deep", ("--segment", "a.npy", "b.npy", "--radius", 2), "--segment: expected no --radius with it"),
+        ("flat", ("--along", "circle", "--box", -5, 5), "--along: expected no --box with it"),
+        ("flat", ("--radius", 2), "--radius: expected --on or --along with it"),
+        ("flat", ("--resolution", 2), "--resolution: expected --on with it"),
     ],
 )
 def test_bad_options(run, models, model, options, message):

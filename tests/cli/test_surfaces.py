@@ -59,6 +59,8 @@ def test_a_slice_through_images_of_a_data_set_and_of_a_file(run, models):
         ("solid", ("--on", "sphere", "--axes", 0, 1), "no --axes with it"),
         ("solid", ("--on", "sphere", "--resolution", -1), "integer from 0"),
         ("solid", ("--on", "sphere", "--plot", "a.pdf"), "ends in .png"),
+        ("solid", ("--on", "sphere", "--count", "--plot", "a.png"), "no --plot with it"),
+        ("solid", ("--on", "sphere", "--color", "value"), "no --color with it"),
         ("solid", ("--slice", "digits:0", "digits:1", "digits:2"), "3 numbers"),
         ("digits", ("--slice", "digits:0", "digits:1", "digits:99999"), "index below"),
         ("digits", ("--slice", "digits:0", "digits:1", "digits:x"), "DATASET:INDEX"),

@@ -27,7 +27,18 @@ COLORS = ("mosaic", "value", "slope")
 _MARKS = {True: "[green]holds[/]", False: "[red]fails[/]", None: "[yellow]undecided[/]"}
 
 
+_MISFITS = {
+    "--segment": ("box", "color", "radius", "center"),
+    "--along": ("box", "color"),
+    "--on": ("box", "color"),
+    "--slice": ("box", "radius", "center", "resolution"),
+    "": ("radius", "center", "resolution"),
+}
+"""Options that would be without effect, by what is asked; the last for a box or a plane."""
+
+
 def regions(
+    ctx: typer.Context,
     model: Annotated[Path, typer.Argument(help="An .onnx, .npz, .safetensors or .pt file.", show_default=False)],
     box: Annotated[
         tuple[float, float], typer.Option(help="Lower and upper bound of every coordinate (of the plane).")
@@ -96,6 +107,8 @@ def regions(
     only a lower bound or the certificate was not finished.
     """
     begin = perf_counter()
+    asked = {"--segment": segment, "--along": along, "--on": on, "--slice": cut}
+    _check_misfits(ctx, next((name for name, x in asked.items() if x is not None), ""))
     net = fs.load(model)
     others = {"--plane": plane, "--axes": axes, "--at": at, "--slice": cut, "--save": save}
     given = [name for name, x in others.items() if x is not None]
@@ -106,7 +119,9 @@ def regions(
         return
     if on is not None:
         shape = surface_of(net, on, resolution, radius, center, given)
-        show_surface(net, model, shape, limit, None if count else plot, as_json)
+        if count and plot is not None:
+            raise InputError("--count: expected no --plot with it")
+        show_surface(net, model, shape, limit, plot, as_json)
         return
     domain = _domain(net, box, plane, axes, at) if cut is None else slice_through(net, cut, plane or axes or at)
     _check_options(domain, count, plot, color, save)
@@ -136,6 +151,16 @@ def regions(
         raise typer.Exit(1)
     if not result["complete"] or certificate is None:
         raise typer.Exit(3)
+
+
+def _check_misfits(ctx: typer.Context, asked: str) -> None:
+    """Refuse options that were given and would be ignored."""
+    for name in _MISFITS[asked]:
+        source = ctx.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            fitting = "--on" if name == "resolution" else "--on or --along"
+            reason = f"{asked}: expected no --{name} with it" if asked else f"--{name}: expected {fitting} with it"
+            raise InputError(reason)
 
 
 def _timed(steps: Iterator[tuple[str, dict[str, Any]]], times: list[float], loading: float) -> dict[str, Any]:
