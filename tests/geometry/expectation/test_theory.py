@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import pi, sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -80,3 +81,14 @@ def test_other_manifolds_have_no_third_theorem() -> None:
     assert any("not computable" in text for text in found.remarks)
     with pytest.raises(InputError, match="networks"):
         region_theory(Ensemble.of((3, 4, 1)), Sphere(), networks=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"k": 0}, "k: expected 1 to 1"), ({"k": 1.5}, "k: expected 1 to 1"), ({"samples": 1}, "at least 2")],
+)
+def test_bad_questions_about_constants(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        theory_constants(Ensemble.of((2, 4, 1)), Circle(), **options)
+    with pytest.raises(InputError, match=r"expected one in R\^3, got R\^2"):
+        theory_constants(Ensemble.of((3, 4, 1)), Circle())

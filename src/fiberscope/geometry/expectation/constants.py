@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from fiberscope.geometry.curves.curve import Path
+from fiberscope.geometry.expectation.density import check_question
 from fiberscope.geometry.expectation.ensemble import Ensemble
 from fiberscope.geometry.expectation.manifolds import Manifold, tangent_sample
 from fiberscope.network.network import Seed
@@ -67,6 +68,7 @@ def theory_constants(
     >>> abs(found.gradient - 2**0.5) < 0.01, found.manifold, found.bias.__round__(3)
     (True, 1.0, 0.399)
     """
+    check_question(ensemble, manifold, k, samples)
     rng = np.random.default_rng(seed)
     best = (0.0, 0.0)
     lengths, shadows, norms = [], [], []

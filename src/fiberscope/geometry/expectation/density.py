@@ -123,15 +123,21 @@ def expected_boundary_volume(
 
 
 def _check(ensemble: Ensemble, manifold: Manifold, k: int, samples: int) -> int:
+    m = check_question(ensemble, manifold, k, samples)
+    if not ensemble.has_density:
+        raise InputError(f"ensemble: expected hidden biases with a density, got {ensemble}; give bias_std")
+    return m
+
+
+def check_question(ensemble: Ensemble, manifold: Manifold, k: int, samples: int) -> int:
+    """Raise unless the parts of a question fit together; gives the dimension of the manifold."""
     m = dimension_of(manifold)
-    if not 1 <= k <= m:
+    if k not in range(1, m + 1):
         raise InputError(f"k: expected 1 to {m}, the dimension of the manifold, got {k}")
     if ambient_of(manifold) != ensemble.widths[0]:
         raise InputError(f"manifold: expected one in R^{ensemble.widths[0]}, got R^{ambient_of(manifold)}")
     if samples < 2:
         raise InputError(f"samples: expected at least 2, got {samples}")
-    if not ensemble.has_density:
-        raise InputError(f"ensemble: expected hidden biases with a density, got {ensemble}; give bias_std")
     return m
 
 
