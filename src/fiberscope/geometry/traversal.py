@@ -29,6 +29,7 @@ from fiberscope.errors import InputError
 from fiberscope.geometry import traversal_kernels as kernels
 from fiberscope.geometry.domains import Domain
 from fiberscope.geometry.traversal_bottleneck import dismiss_behind_bottlenecks
+from fiberscope.geometry.traversal_deep import deep_points, points_behind
 from fiberscope.geometry.traversal_exact import ExactCell, fraction, towards
 from fiberscope.geometry.traversal_labels import Labels, Words, distinct, known_neighbours, pack, unpack
 from fiberscope.geometry.traversal_rows import Sides, check, copies, exact_functionals, functionals, start
@@ -298,7 +299,32 @@ class _Search:
             known_neighbours(words, self.flips[: self.net.num_signs], kinds, *self.seen.arrays)
         state = np.empty(kinds.shape, dtype=np.int8)
         beyond = np.empty((*kinds.shape, 2 * X.shape[1]))
+        self._decide(signs, rows, kinds, X, state, beyond, (pool, workers))
+        if (state == kernels.OPEN).any():
+            self._decide_again(signs, rows, kinds, X, state, beyond, (pool, workers))
+        left = self._cross(signs, np.argwhere(state[:, : self.net.num_signs] == kernels.FACET), beyond)
+        if len(left):
+            own = np.unique(left[:, 0])
+            deep = X.copy()
+            deep[own] = deep_points(rows[0][own], kinds[own], X[own])
+            beyond[left[:, 0], left[:, 1]] = points_behind(rows[0], kinds, deep, left)
+            left = self._cross(signs, left, beyond)
+        exact = self._settle_exactly(signs, X, state, left)
+        return self._facets(state, exact) if self.facets else [()] * len(X)
+
+    def _decide(
+        self,
+        signs: SignArray,
+        rows: tuple[FloatArray, FloatArray],
+        kinds: SignArray,
+        X: FloatArray,
+        state: SignArray,
+        beyond: FloatArray,
+        threads: tuple[ThreadPoolExecutor, int],
+    ) -> None:
+        """Which rows are facets, as far as floats prove it, from inner points ``X``."""
         low, high, bounded = self.sides.low, self.sides.high, self.sides.bounded
+        pool, workers = threads
 
         def work(part: slice) -> int:
             H, E = rows[0][part], rows[1][part]
@@ -310,9 +336,26 @@ class _Search:
         if (state == kernels.OPEN).any():
             heights = np.einsum("ckn,cn->ck", rows[0][:, :, :-1], X) + rows[0][:, :, -1]
             dismiss_behind_bottlenecks(self.net, signs, heights, kinds, state)
-        left = self._cross(signs, state, beyond)
-        exact = self._settle_exactly(signs, X, state, left)
-        return self._facets(state, exact) if self.facets else [()] * len(X)
+
+    def _decide_again(
+        self,
+        signs: SignArray,
+        rows: tuple[FloatArray, FloatArray],
+        kinds: SignArray,
+        X: FloatArray,
+        state: SignArray,
+        beyond: FloatArray,
+        threads: tuple[ThreadPoolExecutor, int],
+    ) -> None:
+        """Ask once more what is open, from points deeper inside."""
+        cells = np.flatnonzero((state == kernels.OPEN).any(axis=1))
+        deep = deep_points(rows[0][cells], kinds[cells], X[cells])
+        open_ = state[cells] == kernels.OPEN
+        kind = np.where((kinds[cells] == kernels.WANTED) & ~open_, np.int8(kernels.SKIP), kinds[cells])
+        found, behind = np.empty_like(kind), np.empty((*kind.shape, beyond.shape[2]))
+        self._decide(signs[cells], (rows[0][cells], rows[1][cells]), kind, deep, found, behind, threads)
+        cell, row = np.nonzero(open_ & (found != kernels.OPEN))
+        state[cells[cell], row], beyond[cells[cell], row] = found[cell, row], behind[cell, row]
 
     def _rows(self, signs: SignArray) -> tuple[tuple[FloatArray, FloatArray], SignArray]:
         """Oriented rows of neurons and sides with their errors, and what is asked of each."""
@@ -332,10 +375,9 @@ class _Search:
 
     # -- crossing ----------------------------------------------------------------------------------------------
 
-    def _cross(self, signs: SignArray, state: SignArray, beyond: FloatArray) -> IntArray:
-        """Find a point behind every facet made by a neuron; gives the pairs (cell, neuron) that are left."""
+    def _cross(self, signs: SignArray, pairs: IntArray, beyond: FloatArray) -> IntArray:
+        """Find a point behind facets ``(cell, neuron)``; gives the pairs that are left."""
         n = beyond.shape[2] // 2
-        pairs = np.argwhere(state[:, : self.net.num_signs] == kernels.FACET)
         for shrink in _SHRINK:
             if not len(pairs):
                 break

@@ -1,0 +1,56 @@
+"""Points deep inside cells, and behind the middle of facets: a second chance for floats before exact arithmetic.
+
+The traversal names regions by the first point behind a facet that is certainly theirs. Now and then it lies so close to
+the border that rounding hides the rest of the cell. A linear program finds a point that is far from all sides at once;
+it is a proposal and nothing else, all that follows from it is checked as before.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fiberscope.geometry import traversal_kernels as kernels
+from fiberscope.numerics.floats import FloatArray, IntArray, SignArray
+from fiberscope.numerics.lp import Polyhedron
+
+
+def deep_points(H: FloatArray, kinds: SignArray, X: FloatArray) -> FloatArray:
+    """A point deep inside every cell ``h_k >= 0``, the old one of ``X`` where none is found.
+
+    ``H`` is ``(cells, m, n + 1)``, ``kinds`` as in :func:`traversal_kernels.cells`. Unbounded cells are cut off at
+    some distance.
+
+    >>> unit = np.array([[[1.0, 0.0], [-1.0, 1.0]]])  # x >= 0 and x <= 1
+    >>> deep_points(unit, np.ones((1, 2), dtype=np.int8), np.array([[1e-9]])).round(6).tolist()
+    [[0.5]]
+    """
+    points = [_deep(h[on], x) for h, on, x in zip(H, kinds != kernels.OFF, X, strict=True)]
+    return np.array([x if p is None else p for p, x in zip(points, X, strict=True)]).reshape(X.shape)
+
+
+def points_behind(H: FloatArray, kinds: SignArray, X: FloatArray, pairs: IntArray) -> FloatArray:
+    """For facets ``(cell, row)`` a point behind the facet and one on it, both far from its rim, ``(pairs, 2 n)``.
+
+    ``X`` are deep points of the cells. Where nothing is found these are given, which no check will accept.
+    """
+    result = np.tile(X[pairs[:, 0]], 2)
+    for k, (cell, row) in enumerate(pairs.tolist()):
+        on = kinds[cell] != kernels.OFF
+        flipped = H[cell].copy()
+        flipped[row] *= -1.0
+        far = _deep(flipped[on], X[cell])
+        if far is None:
+            continue
+        inside, outside = (float(H[cell, row, :-1] @ x + H[cell, row, -1]) for x in (X[cell], far))
+        if inside > 0.0 > outside:
+            result[k] = np.concatenate([far, X[cell] + inside / (inside - outside) * (far - X[cell])])
+    return result
+
+
+def _deep(rows: FloatArray, x: FloatArray) -> FloatArray | None:
+    norms = np.linalg.norm(rows[:, :-1], axis=1)
+    rows = rows[norms > 0.0] / norms[norms > 0.0, None]
+    if not (len(rows) and np.isfinite(rows).all() and np.isfinite(x).all()):
+        return None
+    reach = 1.0 + float(np.abs(x).max())
+    return Polyhedron(-rows[:, :-1], rows[:, -1], lower=x - reach, upper=x + reach).interior().point
