@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fiberscope.errors import InputError, NotGenericError, UnsupportedModelError
+from fiberscope.errors import InputError, NotGenericError
 from fiberscope.geometry.cells import Cells
 from fiberscope.geometry.domains import Box, Orthant, Plane, Polytope, Space
 from fiberscope.geometry.lattice import lattice_cells
@@ -457,8 +457,6 @@ def test_bad_input() -> None:
         lattice_cells(net, Polytope([[1, 0], [-1, 0], [0, 1], [0, -1]], [0, 0, 1, 1]))
     with pytest.raises(NotGenericError, match="rank 1"):
         lattice_cells(Network([[[1, 0]], [[1]]], [[0], [0]]), Space(2))
-    with pytest.raises(UnsupportedModelError, match="as_mlp"):
-        lattice_cells(CASES["convolutional"](), Box.cube(72))
 
 
 def test_interruption_leaves_the_complex_of_the_neurons_reached() -> None:

@@ -25,11 +25,11 @@ from fiberscope.geometry import lattice_kernels as kernels
 from fiberscope.geometry.cells import Cells
 from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
 from fiberscope.geometry.lattice_layers import BLOCK, Layer, LayerWalk, Progress
+from fiberscope.geometry.lattice_pools import coarsened, compared
 from fiberscope.geometry.lattice_start import Start, box_start, fan_start, on_slice, sides_network
 from fiberscope.geometry.lattice_tree import Tree
 from fiberscope.geometry.lattice_workers import Splitter
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.arithmetic import Bounded
 from fiberscope.numerics.cutoffs import COORDINATE_ERROR
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, U
@@ -42,7 +42,8 @@ def lattice_cells(
 
     The result is not ``complete`` when interrupted, or when there are more than ``limit`` regions: then it is the
     complex of the neurons that were reached, and the signs of the others are given as 0. The result does not depend
-    on the number of ``threads``.
+    on the number of ``threads``. Max pooling is taken on bounded domains; on the way cells are also split where inputs
+    of a window that lose change places, and a ``limit`` counts those too.
 
     >>> net = Network([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]])
     >>> cells = lattice_cells(net, Box([-1, -1], [1, 1]))
@@ -53,23 +54,22 @@ def lattice_cells(
         raise InputError(f"threads: expected at least one, got {threads}")
     if isinstance(domain, Plane):
         net, domain = on_slice(net, domain)
-    check_supported(net, domain)
-    builder = LatticeBuilder(net, start_cells(net, domain), threads)
+    check_domain(net, domain)
+    fine, pools = compared(net)
+    start = None if pools and isinstance(domain, Orthant | Space) else start_cells(net, domain)
+    if start is None or (pools and not start.bounded):
+        raise UnsupportedModelError(f"max pooling: expected a bounded domain in n dimensions, got {domain}")
+    builder = LatticeBuilder(fine if pools else net, start, threads)
     with deferred_interrupt() as interrupted:
         builder.run(progress, limit, interrupted)
-    return builder.cells()
+    cells = builder.cells()
+    return coarsened(cells, net, pools, builder.reached - builder.sides) if pools else cells
 
 
-def check_supported(net: Network, domain: Domain) -> None:
-    """Raise unless the engine takes this network on this domain."""
+def check_domain(net: Network, domain: Domain) -> None:
+    """Raise unless the domain lies in the network's input space."""
     if net.in_size != domain.dimension:
         raise InputError(f"domain: expected dimension {net.in_size}, the network's input, got {domain}")
-    pool = next((index for index, node in enumerate(net.nodes) if isinstance(node, MaxPool)), None)
-    if pool is not None:
-        raise UnsupportedModelError(
-            f"node {pool}: max pooling is not supported in dimension {domain.dimension}; "
-            "take net.as_mlp(), or a two-dimensional slice (Plane)"
-        )
 
 
 def start_cells(net: Network, domain: Box | Orthant | Space | Polytope) -> Start:

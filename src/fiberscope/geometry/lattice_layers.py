@@ -13,7 +13,7 @@ from fiberscope.geometry import lattice_kernels as kernels
 from fiberscope.geometry.lattice_exact import ExactVertices, exact_signs, rounded
 from fiberscope.geometry.lattice_start import Start
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, PiecewiseLinear
+from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense
 from fiberscope.network.run import step
 from fiberscope.numerics.arithmetic import Bounded, BoundedArithmetic, LinearMap
@@ -164,6 +164,9 @@ class LayerWalk(ABC):
                     return
                 done += node.num_signs
             else:
+                if isinstance(node, MaxPool):  # its inputs have been compared before, see lattice_pools
+                    self.signs[: self.num_vertices, self.sides + done : self.sides + done + node.num_signs] = 0
+                    done += node.num_signs
                 arithmetic = BoundedArithmetic() if self.t is None else HomogeneousBounds(self.t)
                 with np.errstate(over="ignore", invalid="ignore"):
                     values[index + 1] = step(node, values, arithmetic)

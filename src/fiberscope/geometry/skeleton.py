@@ -19,10 +19,11 @@ from fiberscope.errors import InputError, NotGenericError, TooLargeError
 from fiberscope.geometry import lattice_kernels as kernels
 from fiberscope.geometry.compiled import kernel
 from fiberscope.geometry.domains import Domain, Plane
-from fiberscope.geometry.lattice import check_supported, deferred_interrupt, start_cells
+from fiberscope.geometry.lattice import check_domain, deferred_interrupt, start_cells
 from fiberscope.geometry.lattice_layers import BLOCK, Layer, LayerWalk, Progress, grown
 from fiberscope.geometry.lattice_start import Start, on_slice
 from fiberscope.network.network import Network
+from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma, round_up
 from fiberscope.numerics.points import to_dyadic
 
@@ -51,8 +52,8 @@ class Skeleton:
 def skeleton(net: Network, domain: Domain) -> Skeleton:
     """Vertices and edges of the complex of ``net`` on a bounded domain.
 
-    Raises :class:`NotGenericError` where a vertex lies on more than n hyperplanes; :func:`fiberscope.regions` builds
-    the whole complex there.
+    Raises :class:`NotGenericError` where a vertex lies on more than n hyperplanes, and where inputs are pooled;
+    :func:`fiberscope.regions` builds the whole complex there.
 
     >>> from fiberscope.geometry.domains import Box
     >>> skeleton(Network([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]]), Box.cube(2))
@@ -92,7 +93,9 @@ def count_by_skeleton(net: Network, domain: Domain, progress: Progress | None = 
 def _built(net: Network, domain: Domain, progress: Progress | None) -> _SkeletonBuilder:
     if isinstance(domain, Plane):
         net, domain = on_slice(net, domain)
-    check_supported(net, domain)
+    check_domain(net, domain)
+    if any(isinstance(node, MaxPool) for node in net.switches):
+        raise NotGenericError("skeleton: expected activations only, got max pooling, whose walls end on each other")
     start = start_cells(net, domain)
     if not start.bounded:
         raise InputError(f"skeleton: expected a bounded domain, got {domain}")
