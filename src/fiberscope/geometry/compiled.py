@@ -16,6 +16,9 @@ from numba.core import event
 kernel = numba.njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 """A function that Python calls."""
 
+sums = numba.njit(cache=True, nogil=True, no_cfunc_wrapper=True, fastmath={"reassoc", "contract"})
+"""A function that Python calls, whose sums may be taken in any order."""
+
 inner = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True)
 """A function that only kernels call."""
 

@@ -17,7 +17,7 @@ from fiberscope.geometry.planar_exact import Oracle, Stage, Triple, dot, ranks_b
 from fiberscope.geometry.planar_faces import count_inside
 from fiberscope.geometry.planar_mesh import Mesh
 from fiberscope.geometry.planar_values import FLOOR, Tracked
-from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, U
+from fiberscope.numerics.floats import FloatArray, IntArray, SignArray, U
 
 
 @dataclass(slots=True, eq=False)
@@ -95,10 +95,7 @@ class Arranger:
         self.stages.append(stage)
         signs = self._signs(mesh, value, stage, first, known)
         crossings = self._cross_edges(mesh, value, signs, stage, first)
-        size = len(mesh.loop_v) + int(np.diff(crossings.point_ptr)[mesh.loop_e].sum())
-        at, piece, at_ptr = (np.empty(n, dtype=np.int64) for n in (size, size, mesh.num_polygons + 1))
-        loops = (mesh.indptr, mesh.loop_v, mesh.loop_e)
-        kernels.fill_positions(*loops, mesh.ends, crossings.point_ptr, mesh.num_vertices, at, piece, at_ptr)
+        at, piece, at_ptr = _positions(mesh, crossings.point_ptr)
         rough = Arrangement(first, signs, crossings, None, at, at_ptr, piece)
         rough.meetings = self._cross_chords(mesh, value, stage, rough)
         return rough
@@ -136,13 +133,17 @@ class Arranger:
 
     def _cross_edges(self, mesh: Mesh, value: Tracked, signs: SignArray, stage: Stage, first: int) -> Crossings:
         words = signs.view(np.uint64)
-        counts = np.empty(len(mesh.ends), dtype=np.int64)
-        kernels.count_crossings(mesh.ends, words, counts)
+        counts, none = np.zeros(len(mesh.ends), dtype=np.int64), np.zeros(0, dtype=np.int64)
+        kernels.list_crossings(mesh.ends, words, counts, none)
         ptr = pointers(counts)
         label, t, d = np.empty(ptr[-1], dtype=np.int64), np.empty(ptr[-1]), np.empty(ptr[-1])
         sure = np.ones(len(counts), dtype=bool)
         rank = np.arange(ptr[-1]) - np.repeat(ptr[:-1], counts)
-        kernels.fill_crossings(mesh.ends, words, value.z, value.c, value.r, FLOOR, ptr, label, t, d, sure, rank.copy())
+        kernels.list_crossings(mesh.ends, words, ptr[:-1].copy(), label)
+        kernels.order_crossings(
+            mesh.ends, ptr, label, np.arange(signs.shape[1]), rank.copy(), value.z, value.c, value.r, FLOOR,
+            mesh.ends, none, t[:0], t[:0], t, d, sure,
+        )  # fmt: skip
         self.by_float += int(ptr[-1])
         for e in np.flatnonzero(~sure).tolist():
             here = slice(int(ptr[e]), int(ptr[e + 1]))
@@ -189,57 +190,64 @@ class Arranger:
 
     def _cross_chords(self, mesh: Mesh, value: Tracked, stage: Stage, known: Arrangement) -> Meetings | None:
         crossings, signs = known.crossings, known.signs
-        zero_ptr, zero_j = _zeros(signs)
-        loops = (mesh.indptr, mesh.loop_v, mesh.loop_e)
-        counts = np.add.reduceat(np.diff(crossings.ptr)[mesh.loop_e], mesh.indptr[:-1]) // 2
-        if len(zero_j):
-            kernels.count_chords(*loops, crossings.ptr, zero_ptr, zero_j, signs, counts)
+        corner_ptr, corner_j = _corners(mesh, signs)
+        counts = np.diff(crossings.ptr)[mesh.loop_e] + np.diff(corner_ptr)
+        counts = np.add.reduceat(counts, mesh.indptr[:-1]) // 2
         slot_ptr = pointers(counts)
         N = int(slot_ptr[-1])
         if N == 0:
             return None
-        chords = (*(np.zeros(N, dtype=np.int64) for _ in range(5)), counts)
-        edges = (mesh.ends, crossings.ptr, crossings.label, crossings.rank, crossings.point_ptr)
+        fun, p, q = (np.zeros(N, dtype=np.int64) for _ in range(3))
+        loops = (mesh.indptr, mesh.loop_v, mesh.loop_e, mesh.ends)
+        edges = (crossings.ptr, crossings.label, crossings.rank, crossings.point_ptr)
         first = np.full(signs.shape[1], -1)
-        assure(kernels.fill_chords(*loops, *edges, zero_ptr, zero_j, signs, slot_ptr, *chords, first))
-        fun, p, q, lo, _, _ = chords
-        meet = np.zeros(N, dtype=np.int64)
-        kernels.count_meetings(slot_ptr, counts, p, q, meet)
+        assure(kernels.fill_chords(*loops, *edges, corner_ptr, corner_j, slot_ptr, fun, p, q, first))
+        polygon = np.repeat(np.arange(mesh.num_polygons), counts)
+        lo = np.arange(N)
+        hi = lo + 1
+        if ((p[1:] == p[:-1]) & (polygon[1:] == polygon[:-1])).any():
+            kernels.group_chords(slot_ptr, fun, p, q, lo, hi, counts)
+        meet, none = np.zeros(N, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        kernels.list_meetings(slot_ptr, counts, p, q, meet, none, none)
         ptr = pointers(meet)
         other, pair = np.empty(ptr[-1], dtype=np.int64), np.empty(ptr[-1], dtype=np.int64)
-        kernels.list_meetings(slot_ptr, counts, p, q, ptr, ptr.copy(), other, pair)
-        t, d, sure = np.empty(ptr[-1]), np.empty(ptr[-1]), np.empty(mesh.num_polygons, dtype=bool)
-        target = fun[lo]
+        kernels.list_meetings(slot_ptr, counts, p, q, ptr[:-1].copy(), other, pair)
+        t, d, sure = np.empty(ptr[-1]), np.empty(ptr[-1]), np.ones(N, dtype=bool)
         edge, _, edge_t, edge_d = crossings.points
-        kernels.order_meetings(
-            known.at, known.at_ptr, mesh.ends, edge, edge_t, edge_d, slot_ptr, counts, target, p, q,
-            value.z, value.c, value.r, FLOOR, ptr, other, t, d, pair, sure,
+        corner = known.at_ptr[polygon]
+        segments = np.stack([known.at[corner + p], known.at[corner + q]], axis=1)
+        kernels.order_crossings(
+            segments, ptr, other, fun[lo], pair, value.z, value.c, value.r, FLOOR,
+            mesh.ends, edge, edge_t, edge_d, t, d, sure,
         )  # fmt: skip
         rank = np.arange(ptr[-1]) - np.repeat(ptr[:-1], meet)
         self.by_float += int(ptr[-1])
-        seen, inside, segments = np.empty(ptr[-1], dtype=np.int64), np.empty_like(counts), np.empty_like(counts)
-        found = Meetings(slot_ptr, chords, ptr, other, rank, t, d, seen, inside, segments)
-        self._order_chords(mesh, sure, stage, known, found, pair)
-        count_inside(slot_ptr, counts, ptr, rank, pair, seen, inside, segments, np.empty_like(pair))
+        # in general position every crossing is a point of its own
+        total = ptr[slot_ptr[1:]] - ptr[slot_ptr[:-1]]
+        chords = (fun, p, q, lo, hi, counts)
+        found = Meetings(slot_ptr, chords, ptr, other, rank, t, d, pair, total // 2, counts + total)
+        if self._order_chords(mesh, np.flatnonzero(~sure), polygon, stage, known, found):
+            found.seen = np.empty_like(pair)
+            sizes = (found.inside, found.segments)
+            count_inside(slot_ptr, counts, ptr, rank, pair, found.seen, *sizes, np.empty_like(pair))
         return found
 
     def _order_chords(
-        self, mesh: Mesh, sure: BoolArray, stage: Stage, known: Arrangement, found: Meetings, pair: IntArray
-    ) -> None:
-        """Exact order of the crossings on those chords where the float bounds left it open."""
-        fun, p, q, lo, _, num = found.chords
-        for f in np.flatnonzero(~sure).tolist():
-            ends = self._boundary_points(mesh, f, stage, known)
-            for slot in range(int(found.slot_ptr[f]), int(found.slot_ptr[f] + num[f])):
-                here = slice(int(found.ptr[slot]), int(found.ptr[slot + 1]))
-                t, d = found.t[here], found.d[here]
-                if (d < kernels.POOR).all() and ((t + d)[:-1] < (t - d)[1:]).all():
-                    continue
-                others = fun[lo[found.other[here]]].tolist()
-                lines = [self.oracle.line(stage, f, known.first + j) for j in others]
-                ranks = ranks_between(lines, ends(int(p[slot])), ends(int(q[slot])))
-                arrays = (found.other, found.t, found.d, pair)
-                self._order(here, found.rank, arrays, ranks, (found.t, found.d))
+        self, mesh: Mesh, slots: IntArray, polygon: IntArray, stage: Stage, known: Arrangement, found: Meetings
+    ) -> bool:
+        """Exact order of the crossings on those chords where the bounds left it open; whether some coincide."""
+        fun, p, q, lo, _, _ = found.chords
+        tied, last = False, -1
+        for slot, f in zip(slots.tolist(), polygon[slots].tolist(), strict=True):
+            if f != last:
+                ends, last = self._boundary_points(mesh, f, stage, known), f
+            here = slice(int(found.ptr[slot]), int(found.ptr[slot + 1]))
+            lines = [self.oracle.line(stage, f, known.first + j) for j in fun[lo[found.other[here]]].tolist()]
+            ranks = ranks_between(lines, ends(int(p[slot])), ends(int(q[slot])))
+            arrays = (found.other, found.t, found.d, found.seen)
+            self._order(here, found.rank, arrays, ranks, (found.t, found.d))
+            tied |= len(set(ranks[0])) < len(ranks[0])
+        return tied
 
     def _boundary_points(self, mesh: Mesh, f: int, stage: Stage, known: Arrangement) -> Callable[[int], Triple]:
         """The exact point at every position of a polygon."""
@@ -265,12 +273,45 @@ Known = Callable[[SignArray, int], None]
 """Called with the signs (2 where open) and how many are open; may replace some of them."""
 
 
-def _zeros(signs: SignArray) -> tuple[IntArray, IntArray]:
-    """The functionals that vanish at every vertex."""
+def _positions(mesh: Mesh, point_ptr: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Vertex at every position of the polygons, the piece of an edge that begins there, where each polygon begins."""
+    edge = mesh.loop_e
+    forward = mesh.ends[edge, 0] == mesh.loop_v
+    begin, end = point_ptr[edge], point_ptr[edge + 1]
+    sizes = end - begin + 1
+    start = pointers(sizes)
+    step = np.where(forward, 1, -1)
+    piece = np.repeat(np.where(forward, begin, end) - step * start[:-1], sizes)
+    steps = np.repeat(step, sizes)
+    piece += steps * np.arange(start[-1])
+    at = piece + mesh.num_vertices
+    at -= steps > 0
+    at[start[:-1]] = mesh.loop_v
+    piece += np.repeat(edge, sizes)
+    return at, piece, start[mesh.indptr]
+
+
+def _corners(mesh: Mesh, signs: SignArray) -> tuple[IntArray, IntArray]:
+    """For every loop entry the functionals that vanish at its vertex and change their sign inside the polygon."""
+    entries = len(mesh.loop_v)
     if np.count_nonzero(signs) == signs.size:  # in general position; much faster than to look for them
-        return np.zeros(len(signs) + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        return np.zeros(entries + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
     vertex, label = np.nonzero(signs == 0)
-    return pointers(np.bincount(vertex, minlength=len(signs))), label
+    ptr = pointers(np.bincount(vertex, minlength=len(signs)))
+    entry, which = _stretches(ptr[mesh.loop_v], ptr[mesh.loop_v + 1])
+    functional, polygon = label[which], mesh.owners[entry]
+    pair, i = _stretches(mesh.indptr[polygon], mesh.indptr[polygon + 1])
+    around = signs[mesh.loop_v[i], functional[pair]]
+    low = np.bincount(pair, weights=around < 0, minlength=len(entry))
+    high = np.bincount(pair, weights=around > 0, minlength=len(entry))
+    mixed = (low > 0) & (high > 0)
+    return pointers(np.bincount(entry[mixed], minlength=entries)), functional[mixed]
+
+
+def _stretches(lo: IntArray, hi: IntArray) -> tuple[IntArray, IntArray]:
+    """All pairs ``(k, i)`` with ``lo[k] <= i < hi[k]``, in order."""
+    ptr = pointers(hi - lo)
+    return np.repeat(np.arange(len(lo)), hi - lo), np.arange(ptr[-1]) + np.repeat(lo - ptr[:-1], hi - lo)
 
 
 def pointers(counts: IntArray) -> IntArray:

@@ -8,11 +8,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numba
+import numpy as np
 
-from fiberscope.geometry.compiled import inner, kernel
-from fiberscope.geometry.planar_kernels import larger
-from fiberscope.numerics.floats import FLOOR, INFLATE, U
+from fiberscope.geometry.compiled import inner, kernel, sums
+from fiberscope.numerics.floats import FLOOR, INFLATE, FloatArray, IntArray, SignArray, U
 
 
 @inner
@@ -43,6 +42,8 @@ def count_inside(
     slot_ptr: Any, num: Any, meet_ptr: Any, rank: Any, pair: Any, seen: Any, inside: Any, segments: Any, of_pair: Any
 ) -> None:
     """Per polygon: distinct crossing points, numbered in ``seen``, and segments into which they cut the chords.
+
+    Only needed if more than two chords may meet at a point.
 
     ``of_pair`` is room for as many numbers as there are meetings.
     """
@@ -291,14 +292,11 @@ def trace_faces(
     return True
 
 
-@kernel
-def join_signs(rows: Any, A: Any, B: Any, first: int) -> None:
+def join_signs(rows: SignArray, A: IntArray, B: IntArray, first: int) -> None:
     """Signs at points between two rows: the non-zero one, and zero where they are opposite (corrected later)."""
-    for k in range(A.shape[0]):
-        a, b = A[k], B[k]
-        for j in range(rows.shape[1]):
-            x, y = rows[a, j], rows[b, j]
-            rows[first + k, j] = x if x == y else x + y
+    total = rows[A]
+    total += rows[B]
+    np.clip(total, -1, 1, out=rows[first : first + len(A)])
 
 
 @kernel
@@ -331,26 +329,46 @@ def cross_signs(
                 rows[first + k, j] = 0 if behind == 0 else rows[v, j]
 
 
-@kernel
-def join_values(z: Any, c: Any, e2: Any, inverse: Any, A: Any, B: Any, t: Any, d: Any, first: int) -> None:
+def join_values(
+    z: FloatArray,
+    c: FloatArray,
+    e2: FloatArray,
+    inverse: FloatArray,
+    A: IntArray,
+    B: IntArray,
+    t: FloatArray,
+    d: FloatArray,
+    first: int,
+) -> None:
     """Values at points ``A + t (B - A)``, with the error of ``t``, and new bounds ``c`` (entrywise) and ``e2``."""
+    _join_values(z, c, e2, inverse, A, B, t, d, first)
+    for bound in (c, e2):
+        new = bound[first : first + len(A)]
+        new += np.maximum(bound[A], bound[B])  # NaN, which decides nothing, if one of them is
+        new *= INFLATE
+
+
+@kernel
+def _join_values(z: Any, c: Any, e2: Any, inverse: Any, A: Any, B: Any, t: Any, d: Any, first: int) -> None:
+    """The values, and in ``c`` and ``e2`` what the step from the ends to the point adds to the bounds."""
     for k in range(A.shape[0]):
         a, b, v = A[k], B[k], first + k
         tk, dk = t[k], d[k] * (1.0 + 16 * U) + 4 * U
-        worst, total, moved = 0.0, 0.0, False
+        worst, total, least = 0.0, 0.0, 0.0
         for j in range(z.shape[1]):
             x, y = z[a, j], z[b, j]
             z[v, j] = x + tk * (y - x)
-            # equal values are kept as they are: nothing is rounded
-            spread = 0.0 if x == y else dk * abs(y - x) + 4 * U * (abs(x) + abs(y))
-            moved |= x != y
-            worst = max(worst, spread * inverse[j])
-            total += spread * spread
-        c[v] = (larger(c[a], c[b]) + worst) * INFLATE
-        e2[v] = (larger(e2[a], e2[b]) + math.sqrt(total)) * INFLATE + (FLOOR if moved else 0.0)
+            if x != y:  # equal values are kept as they are: nothing is rounded
+                least = FLOOR
+                spread = dk * abs(y - x) + 4 * U * (abs(x) + abs(y))
+                total += spread * spread
+                spread *= inverse[j]
+                if spread > worst or math.isnan(spread):
+                    worst = spread
+        c[v], e2[v] = worst, math.sqrt(total) + least
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@sums
 def rectify(z: Any, s: Any, r2: Any, out: Any, size: Any, live: Any) -> None:
     """``z`` where the certified sign is positive, else exactly 0; the squared norms of that and of ``r`` there."""
     for v in range(z.shape[0]):
