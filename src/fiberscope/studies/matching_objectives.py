@@ -285,7 +285,7 @@ STUDY = Study(
             sparsity_alone,
         ),
     ),
-    cost={"quick": 60.0, "paper": 250_000.0},
+    cost={"quick": 70.0, "paper": 400_000.0},
     options=dict.fromkeys(SIZES["quick"]),
     pictures=(
         Picture(

@@ -337,7 +337,7 @@ STUDY = Study(
             ridge_agrees,
         ),
     ),
-    cost={"quick": 90.0, "paper": 9000.0},
+    cost={"quick": 110.0, "paper": 10_000.0},
     options=dict.fromkeys((*SIZES["quick"], "ranks", "fixed", "separation")),
     pictures=(
         Picture(
