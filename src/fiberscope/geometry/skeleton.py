@@ -288,11 +288,11 @@ def _join(
     An edge lies on n - 1 hyperplanes, or else -1 is returned too, before the table can overflow; ``zeros`` is room
     for n of them.
 
-    ``keys`` and ``found`` are a hash table: the polygon's key, and 1 + the vertex that met it first, or -1 when a
-    second one came.
+    ``keys`` and ``found`` are a hash table: the polygon's key, which is odd, and the vertex that met it first, or -1
+    when a second one came.
     """
-    cover = len(keys) - 1
-    count = met = 0
+    cover = np.uint64(len(keys) - 1)
+    count = lonely = 0
     for q in range(len(ends)):
         u, v = ends[q, 0], ends[q, 1]
         key = np.uint64(0)
@@ -305,26 +305,26 @@ def _join(
                 many += 1
         if many != len(zeros) - 1:
             return -1
-        for k in range(many):
-            j = zeros[k]
-            for side in range(0, 4 if j >= sides else 2, 2):
-                face = key - words[j, 1] + words[j, side]
-                face = face if face else np.uint64(1)
-                place = np.int64(face & np.uint64(cover))
-                while keys[place] and keys[place] != face:
-                    place = (place + 1) & cover
-                met += 1
-                if not keys[place]:
-                    keys[place] = face
-                    found[place] = first + q + 1
-                elif found[place] < 0 or count == len(pairs):
-                    return -1
-                else:
-                    pairs[count, 0] = found[place] - 1
-                    pairs[count, 1] = first + q
-                    count += 1
-                    found[place] = -1
-    return count if met == 2 * count else -1
+        for k in range(2 * many):
+            j, side = zeros[k >> 1], k & 1
+            if side and j < sides:
+                continue
+            face = key - words[j, 1] + words[j, 2 * side] | np.uint64(1)
+            place = face >> np.uint64(1) & cover
+            while keys[place] and keys[place] != face:
+                place = place + np.uint64(1) & cover
+            if not keys[place]:
+                keys[place] = face
+                found[place] = first + q
+                lonely += 1
+            elif found[place] < 0:
+                return -1
+            else:
+                pairs[count, 0] = found[place]
+                pairs[count, 1] = first + q
+                found[place] = -1
+                count += 1
+    return count if lonely == count else -1
 
 
 @kernel
