@@ -357,6 +357,7 @@ STUDY = Study(
             where={"record": "network"},
             x_label="q",
             log_x=True,
+            log_y=True,
             style="points",
             words={"deviation": "deviation over size of outputs", "loss": "training loss", "case": ""},
             caption="One point per pair of runs.",
