@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from fiberscope.errors import NotGenericError, UnsupportedModelError
 from fiberscope.geometry.cells import Cells
 from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
+from fiberscope.geometry.function import function_from
 from fiberscope.geometry.lattice import lattice_cells
 from fiberscope.geometry.lattice_pools import compared
 from fiberscope.geometry.planar import planar_cells
@@ -65,19 +66,28 @@ def test_the_planar_engine_finds_the_same_cells(seed: int, integers: bool, relu:
 
 
 @pytest.mark.parametrize(
-    ("seed", "options"),
-    [(0, {}), (1, {"relu": False}), (2, {"size": 3}), (3, {"integers": True}), (4, {"integers": True, "relu": False})],
+    ("n", "seed", "options"),
+    [
+        (3, 0, {}),
+        (3, 1, {"relu": False}),
+        (3, 2, {"size": 3}),
+        (3, 3, {"integers": True}),
+        (3, 4, {"integers": True, "relu": False}),
+        (1, 5, {}),
+        (4, 6, {"relu": False, "stride": 2, "pad": 1}),
+    ],
 )
-def test_three_dimensions(seed: int, options: Any) -> None:
-    net = pooled(3, seed, **options)
-    complex = regions(net, Box.cube(3))
+def test_other_dimensions(n: int, seed: int, options: Any) -> None:
+    net = pooled(n, seed, **options)
+    complex = regions(net, Box.cube(n))
     certificate = complex.verify()
     assert certificate.ok, certificate
     labels = {tuple(s) for s in complex.structure.top_signs.tolist()}
-    points = np.random.default_rng(seed).uniform(-1, 1, (20000, 3))
+    points = np.random.default_rng(seed).uniform(-1, 1, (20000, n))
     assert {tuple(s) for s in net.signs(points).signs.tolist()} <= labels
-    count = count_regions(net, Box.cube(3))
+    count = count_regions(net, Box.cube(n))
     assert (int(count), count.method) == (len(labels), "lattice")
+    np.testing.assert_allclose(function_from(complex)(points), net(points), atol=1e-9)
 
 
 def test_a_maximum_of_coordinates() -> None:
