@@ -71,12 +71,9 @@ def build(mesh: Mesh, found: Arrangement, stage: int, switches: Sequence[Switch]
 
 
 def _room_of_one(meetings: Meetings, positions: IntArray, loops: IntArray) -> tuple[IntArray, ...]:
-    """Room for the half-edges, rays, points and meetings of the largest polygon."""
-    start, num = meetings.slot_ptr[:-1], meetings.chords[5]
-    records = meetings.ptr[start + num] - meetings.ptr[start]
-    M, K, n, H, R = (int(x.max()) for x in (positions, num, meetings.inside, loops, records))
-    shapes = ((3, H), (3, max(M, 2 * K) + 1), (n + 1,), (2 * R + 1, 3))
-    return tuple(np.empty(shape, dtype=np.int64) for shape in shapes)
+    """Room for the half-edges, rays and points of the largest polygon."""
+    M, K, n, H = (int(x.max()) for x in (positions, meetings.chords[5], meetings.inside, loops))
+    return tuple(np.empty(shape, dtype=np.int64) for shape in ((3, H), (2, max(M, K)), (2, n)))
 
 
 def _polygons(inside: IntArray) -> IntArray:

@@ -73,9 +73,8 @@ def _cut_chord(
     skip: int,
     d: Any,
     seen: Any,
-    origin: Any,
-    edge_of: Any,
-    count: Any,
+    half: Any,
+    turns: Any,
     new_ends: Any,
     new_line: Any,
     point: Any,
@@ -83,141 +82,52 @@ def _cut_chord(
 ) -> int:
     """Half-edges of one chord from ``h`` on, two per segment, and its segments as edges from ``number`` on.
 
-    ``count[k + 1]`` counts the chords through point ``k``. Returns the half-edge after the last one.
+    What follows a half-edge that arrives at a crossing point is the ray next to its own, clockwise. Chords through a
+    point come by increasing ``p``, and their ends interleave: the rays to ``p`` come first, in this order, then the
+    rays to ``q``. So every chord only has to be linked to the one before. ``turns[:, k]`` are the half-edges by which
+    the first and the last chord so far arrived at point ``k``. Returns the half-edge after the last one.
     """
     while True:
         target = end if i >= stop else base + seen[i]
-        origin[h], origin[h + 1] = previous, target
-        edge_of[h], edge_of[h + 1] = number, number
+        half[1, h], half[1, h + 1] = previous, target
+        half[2, h], half[2, h + 1] = number, number
         new_ends[number, 0], new_ends[number, 1] = previous, target
         new_line[number] = fun
-        h += 2
         if i >= stop:
-            return h
+            return h + 2
         k, best = seen[i], i
         while i < stop and seen[i] == k:
             if d[i] < d[best]:
                 best = i
             i += 1
-        g = target - skip
-        if count[k + 1] == 0 or d[best] < best_d[g]:
+        g, before = target - skip, turns[1, k]
+        if before < 0 or d[best] < best_d[g]:
             point[g, 0], point[g, 1] = slot, best
             best_d[g] = d[best]
-        count[k + 1] += 1
+        if before < 0:
+            turns[0, k] = h
+        else:
+            half[0, h], half[0, h + 3] = before + 1, before + 2
+        turns[1, k] = h
+        h += 2
         previous = target
         number += 1
 
 
 @inner
-def _around_points(
-    start: int,
-    K: int,
-    n: int,
-    p: Any,
-    q: Any,
-    meet_ptr: Any,
-    seen: Any,
-    half_base: Any,
-    count: Any,
-    inc: Any,
-    following: Any,
-) -> None:
-    """What follows a half-edge that arrives at a crossing point: the ray next to its own, clockwise.
-
-    The rays at a point are ordered as the positions of their chords' ends. ``count`` holds the number of chords
-    through each point, one place further, and is turned into where the point's rays begin in ``inc``.
-    """
-    for k in range(n):
-        count[k + 1] += count[k]
-    for a in range(K):
-        i, h = meet_ptr[start + a], half_base[a]
-        while i < meet_ptr[start + a + 1]:
-            k = seen[i]
-            while i < meet_ptr[start + a + 1] and seen[i] == k:
-                i += 1
-            m = 2 * count[k]
-            # (position of the end, half-edge that arrives from there, half-edge that leaves to there)
-            inc[m, 0], inc[m, 1], inc[m, 2] = p[start + a], h, h + 1
-            inc[m + 1, 0], inc[m + 1, 1], inc[m + 1, 2] = q[start + a], h + 3, h + 2
-            count[k] += 1
-            h += 2
-    low = 0
-    for k in range(n):
-        high = 2 * count[k]
-        for i in range(low + 1, high):
-            x, y, w = inc[i, 0], inc[i, 1], inc[i, 2]
-            m = i
-            while m > low and inc[m - 1, 0] > x:
-                inc[m, 0], inc[m, 1], inc[m, 2] = inc[m - 1, 0], inc[m - 1, 1], inc[m - 1, 2]
-                m -= 1
-            inc[m, 0], inc[m, 1], inc[m, 2] = x, y, w
-        for i in range(low, high):
-            following[inc[i, 1]] = inc[i - 1 if i > low else high - 1, 2]
-        low = high
-
-
-@inner
-def _around_positions(
-    start: int, K: int, M: int, p: Any, q: Any, half_base: Any, rays_ptr: Any, rays: Any, following: Any
-) -> None:
-    """What follows a half-edge that arrives at the boundary.
-
-    Rays at a position, counter-clockwise: the edge ahead, the chords by their other end, the edge behind. Chords are
-    sorted by ``(p, q)``, so those that begin here come first, then those that end here, both in their order.
-    """
-    for x in range(M + 1):
-        rays_ptr[x] = 0
-    for a in range(start, start + K):
-        rays_ptr[p[a] + 1] += 1
-        rays_ptr[q[a] + 1] += 1
-    for x in range(M):
-        rays_ptr[x + 1] += rays_ptr[x]
-    for a in range(K):
-        rays[rays_ptr[p[start + a]]] = 2 * a
-        rays_ptr[p[start + a]] += 1
-    for a in range(K):
-        rays[rays_ptr[q[start + a]]] = 2 * a + 1
-        rays_ptr[q[start + a]] += 1
-    low = 0
-    for x in range(M):
-        leave = x
-        for i in range(low, rays_ptr[x]):
-            a = rays[i] // 2
-            if rays[i] == 2 * a:
-                following[half_base[a] + 1] = leave
-                leave = half_base[a]
-            else:
-                following[half_base[a + 1] - 2] = leave
-                leave = half_base[a + 1] - 1
-        following[x - 1 if x > 0 else M - 1] = leave
-        low = rays_ptr[x]
-
-
-@inner
-def _walk(
-    H: int,
-    face: int,
-    last_face: int,
-    entry: int,
-    following: Any,
-    origin: Any,
-    edge_of: Any,
-    indptr: Any,
-    loop_v: Any,
-    loop_e: Any,
-) -> int:
+def _walk(H: int, face: int, last_face: int, entry: int, half: Any, indptr: Any, loop_v: Any, loop_e: Any) -> int:
     """Write down the loops of half-edges; where the last one ends, or -1 if there are not as many as there must be."""
     for start in range(H):
-        if following[start] < 0:
+        if half[0, start] < 0:
             continue
         if face >= last_face:
             return -1
         h = start
-        while following[h] >= 0:
-            loop_v[entry], loop_e[entry] = origin[h], edge_of[h]
+        while half[0, h] >= 0:
+            loop_v[entry], loop_e[entry] = half[1, h], half[2, h]
             entry += 1
-            step = following[h]
-            following[h] = -1
+            step = half[0, h]
+            half[0, h] = -1
             h = step
         if h != start:
             return -1
@@ -242,8 +152,7 @@ def trace_faces(
     bases: Any,
     half: Any,
     rays: Any,
-    count: Any,
-    inc: Any,
+    turns: Any,
     new_ends: Any,
     new_line: Any,
     new_indptr: Any,
@@ -254,39 +163,40 @@ def trace_faces(
 ) -> bool:
     """Build the sub-polygons of every polygon from the order of positions and crossings alone.
 
-    ``bases`` gives, per polygon, the first number of its new vertices, edges, faces and loop entries. ``half``,
-    ``rays``, ``count`` and ``inc`` are room for the half-edges, positions and slots, points, and meetings of one
+    ``bases`` gives, per polygon, the first number of its new vertices, edges, faces and loop entries. ``half`` (what
+    follows, origin, edge), ``rays`` (last ray at a position, last half-edge of a chord) and ``turns`` are room for one
     polygon. ``point`` gets the slot and the meeting by which every new vertex inside a polygon is known best, and
     ``best_d`` its error. Faces lie to the left of their half-edges: at a point reached along one ray, a face goes on
     along the next ray clockwise. False if a face does not close.
+
+    Rays at a position, counter-clockwise: the edge ahead, the chords by their other end, the edge behind. Chords are
+    sorted by ``(p, q)``, so those that begin here come first, then those that end here, both in their order.
     """
-    following, origin, edge_of = half[0], half[1], half[2]
-    rays_ptr, rays_at, half_base = rays[0], rays[1], rays[2]
     for f in range(num.shape[0]):
-        start, K, first = slot_ptr[f], num[f], at_ptr[f]
-        M = at_ptr[f + 1] - first
+        start, K, first, base = slot_ptr[f], num[f], at_ptr[f], bases[0, f]
+        M, inside = at_ptr[f + 1] - first, bases[0, f + 1] - base
         for n in range(M):
-            origin[n], edge_of[n] = at[first + n], piece[first + n]
-            following[n] = n + 1
-        following[M - 1] = 0
+            half[1, n], half[2, n], rays[0, n] = at[first + n], piece[first + n], n
+        for k in range(inside):
+            turns[1, k] = -1
         H = M
-        if K > 0:
-            base = bases[0, f]
-            inside = bases[0, f + 1] - base
-            for k in range(inside + 1):
-                count[k] = 0
-            for a in range(K):
-                slot = start + a
-                half_base[a] = H
-                H = _cut_chord(
-                    H, bases[1, f] + (H - M) // 2, slot, meet_ptr[slot], meet_ptr[slot + 1], at[first + p[slot]],
-                    at[first + q[slot]], target[slot], base, bases[0, 0], d, seen, origin, edge_of, count, new_ends,
-                    new_line, point, best_d,
-                )  # fmt: skip
-            half_base[K] = H
-            _around_points(start, K, inside, p, q, meet_ptr, seen, half_base, count, inc, following)
-            _around_positions(start, K, M, p, q, half_base, rays_ptr, rays_at, following)
-        last = _walk(H, bases[2, f], bases[2, f + 1], bases[3, f], following, origin, edge_of, new_indptr, new_v, new_e)
+        for a in range(K):
+            slot, h = start + a, H
+            H = _cut_chord(
+                h, bases[1, f] + (h - M) // 2, slot, meet_ptr[slot], meet_ptr[slot + 1], at[first + p[slot]],
+                at[first + q[slot]], target[slot], base, bases[0, 0], d, seen, half, turns, new_ends, new_line,
+                point, best_d,
+            )  # fmt: skip
+            half[0, h + 1], rays[0, p[slot]], rays[1, a] = rays[0, p[slot]], h, H - 1
+        for a in range(K):
+            n, h = q[start + a], rays[1, a]
+            half[0, h - 1], rays[0, n] = rays[0, n], h
+        for k in range(inside):
+            i, h = turns[0, k], turns[1, k]
+            half[0, i], half[0, i + 3] = h + 2, h + 1
+        for n in range(M):
+            half[0, n - 1 if n > 0 else M - 1] = rays[0, n]
+        last = _walk(H, bases[2, f], bases[2, f + 1], bases[3, f], half, new_indptr, new_v, new_e)
         if last != bases[3, f + 1]:
             return False
     return True
