@@ -26,7 +26,8 @@ QUICK = settings(max_examples=50, deadline=None)
 def sampled(net: Network, curve: Path, count: int) -> int:
     """Sign changes between dense samples, plus one: never more than there are regions."""
     signs = net.signs(curve(np.linspace(*curve.interval, count))).signs
-    away = signs[(signs != 0).all(axis=1)] if (signs != 0).all(axis=1).any() else signs
+    changing = signs[:, (signs != 0).any(axis=0)]
+    away = changing[(changing != 0).all(axis=1)]  # a sample on a breakpoint belongs to no region
     return int((away[1:] != away[:-1]).any(axis=1).sum()) + 1
 
 
