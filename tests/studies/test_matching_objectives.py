@@ -128,6 +128,11 @@ def test_a_table_without_architectures_is_undecided() -> None:
     assert [verdict.holds for verdict in verdicts][3:6] == [None] * 3
 
 
+def test_one_share_of_fixed_entries_does_not_decide() -> None:
+    rows = [row for row in made(GOOD, OTHERS, 0.3).dicts() if row["sweep"] != "share"]
+    assert study.STUDY.judge(Table.of(rows))[6].holds is None
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -249,6 +249,8 @@ def sparsity_alone(table: Table) -> Finding:
         f"sigma_F = {sigma:g}: {', '.join(f'{share:.2g}: {v:.2f}' for share, v in values.items())}"
         for sigma, values in found.items()
     ]
+    if len(found[0.0]) < 2:
+        raise InputError(f"expected at least two shares of fixed entries without fixed weights, got {len(found[0.0])}")
     return Finding(all(v < CLOSE for v in found[0.0].values()), "by share of fixed entries, " + "; ".join(texts))
 
 
