@@ -20,4 +20,4 @@ def test_a_new_operator_at_an_old_place_is_another_one(make):
         rows = ring.take(np.ones((1, 1)))
         assert np.array_equal(ring.apply(operator, rows), ring.take(np.full((1, 1), float(k))))
         del operator
-        gc.collect()
+        gc.collect(0)  # the youngest generation is enough, and does not take seconds in a large process
