@@ -53,7 +53,7 @@ def test_objectives_against_all_permutations() -> None:
 
 
 def test_fixed_entries_of_a_share() -> None:
-    net = study.network({"architecture": "w", "share": 0.5, "sigma": 1.0}, (8, 6, 6, 6, 2), 0)
+    net = study.initial({"architecture": "w", "share": 0.5, "sigma": 1.0}, (8, 6, 6, 6, 2), 0)
     counts = [
         int((net.get_submodule(f"linear{i}").parametrizations.weight[0].D == 0).sum(dim=1).unique()) for i in range(4)
     ]

@@ -98,7 +98,7 @@ def run_task(task: Task) -> list[dict[str, Any]]:
     # Runs begin alike in all tasks: what differs is the architecture, not the luck of a draw.
     seeds = list(range(2 * settings["pairs"]))
     widths = (data.flat_inputs.shape[1], *[settings["width"]] * HIDDEN, data.num_outputs)
-    starts = [network(settings, widths, seed) for seed in seeds]
+    starts = [initial(settings, widths, seed) for seed in seeds]
     kept = train_modules(starts, data, seeds, Recipe(settings["epochs"]), settings["checkpoints"])
     X, Y = torch.tensor(np.array(data.flat_inputs)), torch.tensor(np.array(data.targets))
     about = {name: settings[name] for name in ("sweep", "architecture", "sigma", "share")}
@@ -125,7 +125,7 @@ def dataset(name: str, limit: int) -> Dataset:
     return Dataset(name, part.inputs[rows], part.targets[rows], provenance=part.provenance)
 
 
-def network(settings: Mapping[str, Any], widths: Sequence[int], seed: int) -> nn.Module:
+def initial(settings: Mapping[str, Any], widths: Sequence[int], seed: int) -> nn.Module:
     """A network with ``share`` of the entries of every row fixed; of the last layer half, as in G.1."""
     fixed = None
     if settings["architecture"] == "w":
