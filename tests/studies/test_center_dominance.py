@@ -33,11 +33,11 @@ def test_halves_deviate_by_half_of_the_ratio() -> None:
 def test_rows_of_a_pair_against_the_networks() -> None:
     data = study.task_data("gaussian")
     X, y = np.array(data.inputs[:50]), np.array(data.targets[:50])
-    a, b = (study.network("relu", "none", (study.INPUTS, 8, 8, study.CLASSES), 1.0, seed) for seed in (0, 1))
+    a, b = (study.anchored("relu", "none", (study.INPUTS, 8, 8, study.CLASSES), 1.0, seed) for seed in (0, 1))
     rows = study.along(a, b, (X, y), "relu")
     assert [row["record"] for row in rows] == ["inner", "inner", "network"]
     x, labels = torch.from_numpy(X), torch.from_numpy(y)
-    middle = study.network("relu", "none", (study.INPUTS, 8, 8, study.CLASSES), 1.0, 0)
+    middle = study.anchored("relu", "none", (study.INPUTS, 8, 8, study.CLASSES), 1.0, 0)
     with torch.no_grad():
         for p, v, w in zip(middle.parameters(), a.parameters(), b.parameters(), strict=True):
             p.copy_((v + w) / 2)

@@ -134,7 +134,7 @@ def task_data(name: str) -> Dataset:
         return Dataset(name, X, teacher(torch.from_numpy(X)).argmax(dim=1).numpy())
 
 
-def network(activation: str, norm: str, widths: tuple[int, ...], scale: float, seed: int) -> nn.Module:
+def anchored(activation: str, norm: str, widths: tuple[int, ...], scale: float, seed: int) -> nn.Module:
     """Half of each row is fixed; at scale 1 the fixed part alone has the size of a He initialisation. No biases."""
     return w_mlp(
         widths,
@@ -153,7 +153,7 @@ def _trained(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     data = task_data(name)
     widths = (data.flat_inputs.shape[1], HIDDEN, HIDDEN, data.num_outputs)
     seeds = range(2 * settings["pairs"])
-    starts = [network(activation, norm, widths, settings["scale"], seed) for seed in seeds]
+    starts = [anchored(activation, norm, widths, settings["scale"], seed) for seed in seeds]
     nets = train_modules(starts, data, seeds, Recipe(settings["epochs"]))[settings["epochs"]]
     pairs = (np.array(data.flat_inputs, dtype=np.float32), np.array(data.targets))
     rows = []
