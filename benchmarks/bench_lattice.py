@@ -1,13 +1,16 @@
 """n-dimensional complexes against edge subdivision in NumPy: vertices and edges alone, and the whole face lattice.
 
-``python benchmarks/bench_lattice.py`` prints the memory of complexes per region.
+``python benchmarks/bench_lattice.py`` prints the memory of complexes per region, and what first calls cost.
 """
 
 from __future__ import annotations
 
 import itertools
 import multiprocessing
+import os
 import resource
+import time
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -78,7 +81,22 @@ def memory(widths: tuple[int, ...]) -> str:
     )
 
 
+def first_calls() -> str:
+    """CPU seconds of the first questions in a process that finds nothing compiled."""
+    net, box, seconds = random_network((3, 4, 4, 1)), Box.cube(3), []
+    for question in (lattice_cells, skeleton):
+        begin = time.process_time()
+        question(net, box)
+        seconds.append(time.process_time() - begin)
+    return f"first calls: all faces {seconds[0]:.1f} s, then vertices and edges {seconds[1]:.1f} s"
+
+
 if __name__ == "__main__":
-    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as fresh:
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1, maxtasksperchild=1) as fresh:
         for line in fresh.imap(memory, ((3, 32, 32, 1), (4, 32, 32, 1), (5, 16, 16, 1), (6, 16, 16, 1)), chunksize=1):
             print(line)
+    with TemporaryDirectory() as cache:
+        os.environ["NUMBA_CACHE_DIR"] = cache
+        with context.Pool(1) as fresh:
+            print(fresh.apply(first_calls))
