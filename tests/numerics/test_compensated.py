@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fiberscope.numerics.compensated import accurate_product
+from fiberscope.numerics.compensated import Twofold, accurate_product
 
 
 @given(st.integers(0, 2**32), st.integers(1, 30))
@@ -31,3 +31,34 @@ def test_overflow_is_not_a_value():
     value, error = accurate_product(np.array([[1e300]]), np.array([[1e300]]), np.zeros((1, 1)))
     assert not np.isfinite(value).all() or not np.isfinite(error).all()
     assert np.isinf(error).all()
+
+
+@given(st.integers(0, 2**32), st.integers(1, 12), st.integers(1, 4))
+def test_twofold_chains_enclose_the_exact_product(seed, k, depth):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(2, k)) * 2.0 ** rng.integers(-30, 30, (2, k))
+    found, true = Twofold.exact(rows), [[Fraction(x) for x in row] for row in rows]
+    for _ in range(depth):
+        B = rng.normal(size=(k, k)) * 2.0 ** rng.integers(-30, 30, (k, k))
+        B[-1] = B[0]
+        start = rng.normal(size=(2, k))
+        found = found.times(B, start)
+        true = [
+            [
+                Fraction(start[i, j]) + sum(x * Fraction(b) for x, b in zip(true[i], B[:, j], strict=True))
+                for j in range(k)
+            ]
+            for i in range(2)
+        ]
+    for i in range(2):
+        for j in range(k):
+            value = Fraction(found.high[i, j]) + Fraction(found.low[i, j])
+            assert abs(true[i][j] - value) <= Fraction(found.error[i, j])
+    if depth == 1:
+        size = np.abs(rows) @ np.abs(B) + np.abs(start)
+        assert (found.error <= 1e-27 * size).all()
+
+
+def test_twofold_overflow_has_an_infinite_error():
+    found = Twofold.exact(np.array([[1e300]])).times(np.array([[1e300]]), np.zeros((1, 1)))
+    assert np.isinf(found.error).all()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from fiberscope.geometry import planar_kernels as kernels
 from fiberscope.geometry.planar_exact import Oracle, Stage, Triple, dot, ranks_between, sign
 from fiberscope.geometry.planar_faces import count_inside
 from fiberscope.geometry.planar_mesh import Mesh
+from fiberscope.geometry.planar_sharp import SharpOracle, Unclear
 from fiberscope.geometry.planar_values import FLOOR, Tracked
 from fiberscope.numerics.floats import FloatArray, IntArray, SignArray, U
 
@@ -77,6 +79,7 @@ class Arranger:
 
     def __init__(self, oracle: Oracle, start: Stage) -> None:
         self.oracle = oracle
+        self.sharp = SharpOracle.of(oracle)
         self.stages = [start]
         self.by_float = 0
         self.by_exact = 0
@@ -113,21 +116,31 @@ class Arranger:
     def _decide(self, mesh: Mesh, signs: SignArray, stage: Stage, first: int) -> None:
         """Exact signs where the float bound left them open."""
         vertices, columns = np.nonzero(signs == 2)
-        self._note(len(vertices))
         polygon = np.zeros(mesh.num_vertices, dtype=np.int64)
         polygon[mesh.loop_v] = mesh.owners
         for v, j in zip(vertices.tolist(), columns.tolist(), strict=True):
-            line = self.oracle.line(stage, int(polygon[v]), first + j)
-            signs[v, j] = sign(dot(line, self._point(mesh, v, stage.chart(int(polygon[v])))))
+            signs[v, j] = self._sign(mesh, v, stage, int(polygon[v]), first + j)
+
+    def _sign(self, mesh: Mesh, vertex: int, stage: Stage, polygon: int, number: int) -> int:
+        """Sign of a functional at a vertex of a polygon."""
+        chart = stage.chart(polygon)
+        if self.sharp is not None:
+            try:
+                line = self.sharp.line(stage, polygon, number)
+                return self.sharp.sign_at(line, self._point(self.sharp, mesh, vertex, chart))
+            except Unclear:
+                pass
+        self._note(1)
+        return sign(dot(self.oracle.line(stage, polygon, number), self._point(self.oracle, mesh, vertex, chart)))
 
     def _note(self, exact: int) -> None:
         self.by_exact += exact
         self.by_float -= exact
 
-    def _point(self, mesh: Mesh, vertex: int, chart: int) -> Triple:
+    def _point(self, oracle: Oracle, mesh: Mesh, vertex: int, chart: int) -> Triple:
         number, polygon, first, second = mesh.defined[vertex].tolist()
         stage = self.stages[number]
-        return self.oracle.seen_from(chart, self.oracle.point(stage, polygon, first, second), stage.chart(polygon))
+        return oracle.seen_from(chart, oracle.point(stage, polygon, first, second), stage.chart(polygon))
 
     # -- edges ---------------------------------------------------------------------------------------------------
 
@@ -175,16 +188,30 @@ class Arranger:
         rank[here] = np.asarray(ranks)[order]
         for array in arrays:
             array[here] = array[here][order]
-        self._note(len(ranks))
+
+    def _ranks(
+        self, stage: Stage, polygon: int, numbers: Sequence[int], ends: Callable[[Oracle], tuple[Triple, Triple]]
+    ) -> tuple[list[int], list[float]]:
+        """Order of functionals of a polygon between two points, and where they vanish; see :func:`ranks_between`."""
+        if self.sharp is not None:
+            try:
+                return self.sharp.ranks([self.sharp.line(stage, polygon, j) for j in numbers], *ends(self.sharp))
+            except Unclear:
+                pass
+        self._note(len(numbers))
+        return ranks_between([self.oracle.line(stage, polygon, j) for j in numbers], *ends(self.oracle))
 
     def _edge_ranks(
         self, mesh: Mesh, edge: int, label: IntArray, stage: Stage, first: int
     ) -> tuple[list[int], list[float]]:
         polygon = int(mesh.polygon_of_edge[edge])
-        lines = [self.oracle.line(stage, polygon, first + j) for j in label.tolist()]
         a, b = mesh.ends[edge].tolist()
         chart = stage.chart(polygon)
-        return ranks_between(lines, self._point(mesh, a, chart), self._point(mesh, b, chart))
+
+        def ends(oracle: Oracle) -> tuple[Triple, Triple]:
+            return self._point(oracle, mesh, a, chart), self._point(oracle, mesh, b, chart)
+
+        return self._ranks(stage, polygon, [first + j for j in label.tolist()], ends)
 
     # -- polygons ------------------------------------------------------------------------------------------------
 
@@ -240,17 +267,17 @@ class Arranger:
         tied, last = False, -1
         for slot, f in zip(slots.tolist(), polygon[slots].tolist(), strict=True):
             if f != last:
-                ends, last = self._boundary_points(mesh, f, stage, known), f
+                point, last = self._boundary_points(mesh, f, stage, known), f
             here = slice(int(found.ptr[slot]), int(found.ptr[slot + 1]))
-            lines = [self.oracle.line(stage, f, known.first + j) for j in fun[lo[found.other[here]]].tolist()]
-            ranks = ranks_between(lines, ends(int(p[slot])), ends(int(q[slot])))
+            others = [known.first + j for j in fun[lo[found.other[here]]].tolist()]
+            ranks = self._ranks(stage, f, others, partial(_both, point, int(p[slot]), int(q[slot])))
             arrays = (found.other, found.t, found.d, found.seen)
             self._order(here, found.rank, arrays, ranks, (found.t, found.d))
             tied |= len(set(ranks[0])) < len(ranks[0])
         return tied
 
-    def _boundary_points(self, mesh: Mesh, f: int, stage: Stage, known: Arrangement) -> Callable[[int], Triple]:
-        """The exact point at every position of a polygon."""
+    def _boundary_points(self, mesh: Mesh, f: int, stage: Stage, known: Arrangement) -> PointAt:
+        """The point at every position of a polygon, as an oracle knows it."""
         places: list[tuple[int, int]] = []
         ptr = known.crossings.point_ptr
         for i in range(int(mesh.indptr[f]), int(mesh.indptr[f + 1])):
@@ -259,14 +286,21 @@ class Arranger:
             on = range(int(ptr[e]), int(ptr[e + 1]))
             places += [(e, k) for k in (on if mesh.ends[e, 0] == v else reversed(on))]
 
-        def point(position: int) -> Triple:
+        def point(oracle: Oracle, position: int) -> Triple:
             index, k = places[position]
             if k < 0:
-                return self._point(mesh, index, stage.chart(f))
+                return self._point(oracle, mesh, index, stage.chart(f))
             line = known.first + int(known.crossings.points[1][k])
-            return self.oracle.point(stage, f, int(mesh.line[index]), line)
+            return oracle.point(stage, f, int(mesh.line[index]), line)
 
         return point
+
+
+PointAt = Callable[[Oracle, int], Triple]
+
+
+def _both(point: PointAt, a: int, b: int, oracle: Oracle) -> tuple[Triple, Triple]:
+    return point(oracle, a), point(oracle, b)
 
 
 Known = Callable[[SignArray, int], None]

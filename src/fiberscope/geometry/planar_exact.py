@@ -51,15 +51,15 @@ def _plus(a: Dyadic, b: Dyadic) -> Dyadic:
     return Dyadic(a.at(low) + b.at(low), low)
 
 
-State = tuple[int, dict[int, Dyadic], list[ObjectArray]]
+State = tuple[int, dict[int, Any], list[Any]]
 """The index of a switch, the values needed from there on, and the functionals of all switches up to this one."""
 
 _MOST_INTEGERS = 1 << 21
 """How many integers the states of an exact program may hold before they are dropped."""
 
 
-class ExactProgram:
-    """The program on three homogeneous rows (for x, y and 1) with all signs fixed, in integers.
+class FixedProgram:
+    """The program on three homogeneous rows (for x, y and 1) with all signs fixed, in some arithmetic.
 
     Polygons share the signs of their first layers with many others, so the state behind every switch is kept under
     the signs that led there. On a surface every triangle has coordinates of its own, its *chart*; a plane has one.
@@ -72,11 +72,20 @@ class ExactProgram:
         self._states: dict[bytes, State] = {}
         self._held = 0
 
-    def start(self, chart: int) -> Dyadic:
+    def start(self, chart: int) -> Any:
         """The input as a function of the coordinates ``(x, y, 1)`` of a chart, ``(3, in_size)``."""
-        return Dyadic(_fmpz(np.array([[1, 0], [0, 1], [0, 0]], dtype=object)), 0)
+        raise NotImplementedError
 
-    def functionals(self, signs: Sequence[SignArray], chart: int = 0) -> list[ObjectArray]:
+    def _switch(self, node: PiecewiseLinear | MaxPool, value: Any, signs: SignArray) -> Any:
+        raise NotImplementedError
+
+    def _plain(self, node: Node, values: Mapping[int, Any]) -> Any:
+        raise NotImplementedError
+
+    def _rows(self, node: PiecewiseLinear | MaxPool, value: Any) -> Any:
+        raise NotImplementedError
+
+    def functionals(self, signs: Sequence[SignArray], chart: int = 0) -> list[Any]:
         """The rows whose signs are taken, ``(3, n)`` per switch, for as many switches as signs are given plus one."""
         keys = list(accumulate((part.tobytes() for part in signs), initial=chart.to_bytes(8, "little")))
         if self._held > _MOST_INTEGERS:
@@ -93,15 +102,26 @@ class ExactProgram:
             self._states[keys[k + 1]] = self._onward(index + 1, {**values, index + 1: after}, found)
         return self._states[keys[-1]][2]
 
-    def _onward(self, index: int, values: dict[int, Dyadic], found: list[ObjectArray]) -> State:
+    def _onward(self, index: int, values: dict[int, Any], found: list[Any]) -> State:
         """On to the next switch and its functionals; values that nothing reads any more are let go."""
         while not isinstance(node := self.nodes[index], PiecewiseLinear | MaxPool):
             values[index + 1] = self._plain(node, values)
             index += 1
-        rows = values[node.source].integers
-        self._held += 2 * rows.size
+        rows = self._rows(node, values[node.source])
+        self._held += 6 * node.num_signs
         live = {key: value for key, value in values.items() if self.last_use.get(key, -1) >= index}
-        return index, live, [*found, rows if isinstance(node, PiecewiseLinear) else _pairs(node, rows)]
+        return index, live, [*found, rows]
+
+
+class ExactProgram(FixedProgram):
+    """The program with all signs fixed, in integers."""
+
+    def start(self, chart: int) -> Dyadic:
+        """The input as a function of the coordinates ``(x, y, 1)`` of a chart, ``(3, in_size)``."""
+        return Dyadic(_fmpz(np.array([[1, 0], [0, 1], [0, 0]], dtype=object)), 0)
+
+    def _rows(self, node: PiecewiseLinear | MaxPool, value: Dyadic) -> ObjectArray:
+        return value.integers if isinstance(node, PiecewiseLinear) else _pairs(node, value.integers)
 
     def _switch(self, node: PiecewiseLinear | MaxPool, value: Dyadic, signs: SignArray) -> Dyadic:
         if isinstance(node, MaxPool):
@@ -244,6 +264,8 @@ class Stage:
     root: IntArray | None = None
     rows: dict[int, list[ObjectArray]] = field(default_factory=dict)
     points: dict[tuple[int, int, int], Triple] = field(default_factory=dict)
+    sharp_rows: dict[int, list[Any]] = field(default_factory=dict)
+    sharp_points: dict[tuple[int, int, int], Triple] = field(default_factory=dict)
 
     def chart(self, polygon: int) -> int:
         """The chart of a polygon."""
@@ -263,7 +285,7 @@ class Oracle:
     """
 
     def __init__(self, nodes: Sequence[Node], sides: FloatArray, offsets: IntArray) -> None:
-        self.program = ExactProgram(nodes)
+        self.program: FixedProgram = ExactProgram(nodes)
         self.sides: list[Triple] = [(flint.fmpz(a), flint.fmpz(b), flint.fmpz(c)) for a, b, c in integer_rows(sides)]
         self.offsets = offsets
 
