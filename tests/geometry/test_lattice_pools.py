@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fiberscope.errors import NotGenericError, UnsupportedModelError
+from fiberscope.errors import NotGenericError, TooLargeError, UnsupportedModelError
 from fiberscope.geometry.cells import Cells
 from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
 from fiberscope.geometry.function import function_from
@@ -146,6 +146,14 @@ def test_an_interrupted_pool_leaves_the_complex_before_it() -> None:
 def test_unbounded_domains_are_refused(domain: Domain) -> None:
     with pytest.raises(UnsupportedModelError, match="max pooling: expected a bounded domain"):
         regions(pooled(3, 0), domain)
+
+
+def test_what_memory_does_not_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fiberscope.geometry.regions.MEMORY", 1 << 13)
+    for ask in (regions, count_regions):
+        with pytest.raises(TooLargeError, match="the limit of memory is 31"):
+            ask(pooled(3, 0), Box.cube(3))
+    assert not regions(pooled(3, 0), Box.cube(3), limit=20).structure.complete
 
 
 def test_no_skeleton_with_pools() -> None:

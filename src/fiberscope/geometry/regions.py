@@ -13,8 +13,9 @@ from fiberscope.geometry.planar import planar_count
 from fiberscope.geometry.sampling import estimate_regions
 from fiberscope.geometry.skeleton import count_by_skeleton
 from fiberscope.geometry.traversal import count_by_traversal
+from fiberscope.network.mlp import without_pooling
 from fiberscope.network.network import Network, Seed
-from fiberscope.network.nodes import PiecewiseLinear
+from fiberscope.network.nodes import MaxPool
 
 _BYTES_PER_REGION = {3: 260, 4: 520, 5: 1300, 6: 3100}
 """Measured on random networks."""
@@ -66,8 +67,10 @@ def _check_request(net: Network, domain: Domain, limit: int | None, threads: int
 def _check_size(net: Network, domain: Domain) -> None:
     """Refuse what would not fit into memory, with an estimate; what surely fits is not estimated."""
     n = domain.dimension
-    if n <= 2 or not all(isinstance(node, PiecewiseLinear) for node in net.switches):
+    if n <= 2:
         return
+    if any(isinstance(node, MaxPool) for node in net.switches):
+        net = without_pooling(net)  # a tournament: its losers cut about as many regions as our comparisons
     most = MEMORY // _BYTES_PER_REGION.get(n, 2**n * 50)
     if prod(sum(comb(node.num_signs, i) for i in range(n + 1)) for node in net.switches) <= most:
         return
