@@ -255,6 +255,24 @@ def sparsity_alone(table: Table) -> Finding:
 
 
 _LINES = {"optimal": "optimal permutation", "identity": "identity", "random": "random permutations"}
+_WORDS = {**_LINES, "layer": "layer", "architecture": "", "sigma": "sigma-asymmetric"}
+
+
+def _objectives(name: str, title: str, x: str, panels: str, **where: Any) -> Picture:
+    """The three objectives as lines."""
+    return Picture(
+        name,
+        title,
+        x=x,
+        y=tuple(_LINES),
+        lines="quantity",
+        panels=panels,
+        x_label="sigma_F" if x == "sigma" else x,
+        y_label="mean correlation",
+        where=where,
+        words=_WORDS,
+    )
+
 
 STUDY = Study(
     name="matching-objectives",
@@ -290,42 +308,9 @@ STUDY = Study(
     cost={"quick": 70.0, "paper": 400_000.0},
     options=dict.fromkeys(SIZES["quick"]),
     pictures=(
-        Picture(
-            "scale",
-            "Objective after training, by the scale of the fixed weights",
-            x="sigma",
-            y=tuple(_LINES),
-            lines="quantity",
-            panels="layer",
-            x_label="sigma_F",
-            y_label="mean correlation",
-            where={"sweep": "sigma", "last": True},
-            words={**_LINES, "layer": "layer"},
-        ),
-        Picture(
-            "epochs",
-            "Objective over training, sigma_F = 1",
-            x="epoch",
-            y=tuple(_LINES),
-            lines="quantity",
-            panels="layer",
-            x_label="epoch",
-            y_label="mean correlation",
-            where={"sweep": "sigma", "sigma": 1.0},
-            words={**_LINES, "layer": "layer"},
-        ),
-        Picture(
-            "others",
-            "Objective over training, other architectures (sigma_F = 1)",
-            x="epoch",
-            y=tuple(_LINES),
-            lines="quantity",
-            panels="architecture",
-            x_label="epoch",
-            y_label="mean correlation",
-            where={"sweep": "architecture"},
-            words={**_LINES, "architecture": "", "sigma": "sigma-asymmetric"},
-        ),
+        _objectives("scale", "Objective after training, by sigma_F", "sigma", "layer", sweep="sigma", last=True),
+        _objectives("epochs", "Objective over training, sigma_F = 1", "epoch", "layer", sweep="sigma", sigma=1.0),
+        _objectives("others", "Objective over training, other networks", "epoch", "architecture", sweep="architecture"),
         Picture(
             "sparsity",
             "The identity, by the share of fixed entries",
