@@ -26,6 +26,7 @@ DRAWING = (
     "regions_along_a_circle.py",
     "regions_on_a_sphere.py",
     "boundary_distance.py",
+    "which_neuron.py",
     "barrier.py",
     "break_symmetry.py",
 )
