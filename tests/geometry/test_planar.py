@@ -16,6 +16,7 @@ from fiberscope.geometry import planar, planar_threads
 from fiberscope.geometry.cells import Cells
 from fiberscope.geometry.domains import Box, Plane, Polytope
 from fiberscope.geometry.planar import planar_cells, planar_count
+from fiberscope.geometry.planar_sharp import SharpOracle
 from fiberscope.geometry.planar_values import Tracked, affine, spectral_bound
 from fiberscope.geometry.regions import count_regions
 from fiberscope.network.io import load
@@ -390,7 +391,7 @@ def test_named_degenerate_cases():
 
 
 def test_nearly_concurrent_lines_are_told_apart():
-    """Three lines through a point up to one unit in the last place: only exact arithmetic sees the triangle."""
+    """Three lines through a point up to one unit in the last place, and up to far less than that."""
     rows = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
     total = Fraction(1 / 3) + Fraction(0.25)
     touching = np.array([-1 / 3, -0.25, -float(total)])
@@ -399,7 +400,27 @@ def test_nearly_concurrent_lines_are_told_apart():
     touching[2] = np.nextafter(touching[2], 0)
     cells = compare(Network([rows, np.ones((1, 3))], [touching, [0.0]]))
     assert cells.count(2) == 7
+    assert cells.exact_decisions == 0, "twice the precision of floats tells them apart"
+
+
+@pytest.mark.parametrize(("gap", "count"), [(0.0, 6), (2.0**-90, 7), (2.0**-130, 7), (-(2.0**-130), 7)])
+def test_what_the_sharper_filter_cannot_see_is_decided_exactly(gap, count):
+    """The lines x = -1/2, y = 1/2 and x + y = gap: at the limit of 106 bits, and far below it."""
+    rows = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
+    cells = compare(Network([rows, np.ones((1, 3))], [[0.5, -0.5, -gap], [0.0]]))
+    assert cells.count(2) == count
     assert cells.exact_decisions > 0
+
+
+def test_deep_networks_need_no_exact_decisions(monkeypatch):
+    """Error bounds of values grow with the depth; those of composed rows in twice the precision are still tiny."""
+    net = Network.random((2, *[10] * 25, 1), seed=3)
+    sharp = planar_count(net, SQUARE)
+    assert sharp.exact_decisions == 0
+    monkeypatch.setattr(SharpOracle, "of", lambda oracle: None)
+    plain = planar_count(net, SQUARE)
+    assert plain.exact_decisions > 1000
+    assert int(plain) == int(sharp)
 
 
 def test_never_below_dense_sampling():
@@ -527,8 +548,9 @@ def test_blas_has_one_thread_inside_and_as_many_as_before_outside():
         library.scipy_openblas_set_num_threads64_(before)
 
 
-def test_exact_arithmetic_alone_gives_the_same(monkeypatch):
-    """With a useless error bound every decision is exact; the complex does not change."""
+@pytest.mark.parametrize("sharp", [False, True])
+def test_useless_error_bounds_give_the_same(monkeypatch, sharp):
+    """Then every decision is exact, or made by the sharper filter; the complex does not change."""
     net = from_facts(2, 6, 6, 1)
     expected = planar_cells(net, SQUARE)
     plain = planar.track.affine
@@ -538,8 +560,10 @@ def test_exact_arithmetic_alone_gives_the_same(monkeypatch):
         return Tracked(value.z, value.c + 1e3, value.e2 + 1e3, value.r)
 
     monkeypatch.setattr(planar.track, "affine", vague)
+    if not sharp:
+        monkeypatch.setattr(SharpOracle, "of", lambda oracle: None)
     found = planar_cells(net, SQUARE)
-    assert found.exact_decisions > expected.float_decisions / 2
+    assert found.exact_decisions == 0 if sharp else found.exact_decisions > expected.float_decisions / 2
     assert {tuple(r) for r in found.top_signs.tolist()} == {tuple(r) for r in expected.top_signs.tolist()}
     assert [found.count(k) for k in range(3)] == [expected.count(k) for k in range(3)]
     assert int(planar_count(net, SQUARE)) == expected.count(2)

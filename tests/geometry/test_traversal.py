@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise, product
+from itertools import islice, pairwise, product
 from math import comb
 
 import numpy as np
@@ -15,6 +15,7 @@ from fiberscope.geometry import traversal_kernels as kernels
 from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
 from fiberscope.geometry.lattice import lattice_cells
 from fiberscope.geometry.traversal import Region, count_by_traversal, traverse
+from fiberscope.geometry.traversal_deep import deep_points, points_behind
 from fiberscope.geometry.traversal_exact import ExactCell, fraction
 from fiberscope.geometry.traversal_labels import Labels, pack, unpack
 from fiberscope.geometry.traversal_rows import copies, exact_functionals, functionals, is_open
@@ -196,6 +197,46 @@ def test_facets_are_the_essential_rows(seed: int) -> None:
     for region in traverse(net, box):
         found = {("neuron", f.neurons[0]) if f.neurons else ("side", f.side) for f in region.facets}
         assert found == essential_rows(net, region, box)
+
+
+@pytest.mark.parametrize("widths", [(4, 5, 6, 1), (5, 4, 4, 4, 1), (3, 6, 2, 5, 1)])
+def test_facets_of_unbounded_cells_behind_bottlenecks(widths: tuple[int, ...]) -> None:
+    """Few neurons are alive in most cells, so that most multipliers are zero by structure."""
+    net = Network.random(widths, seed=1)
+    stream = traverse(net, Space(widths[0]))
+    for region in islice(stream, 60):
+        signs = region.signs
+        rows = [[int(s) * v for v in f] for f, s in zip(exact_functionals(net, signs), signs, strict=True)]
+        cell = ExactCell(rows, region.witness)
+        firsts = {group[0]: group for group in cell.classes if group}
+        truth = {group for k, group in firsts.items() if cell.beyond(k) is not None}
+        assert {facet.neurons for facet in region.facets} == truth
+    assert 100 * stream.summary.exact <= stream.summary.explored
+
+
+@pytest.mark.parametrize("domain", [Space(5), Box.cube(5)], ids=["space", "box"])
+def test_exact_decisions_are_rare_on_random_networks(domain: Domain) -> None:
+    found = count_by_traversal(Network.random((5, 10, 10, 1), seed=0), domain)
+    assert found.complete and found.count > 1000
+    assert 1000 * found.exact <= found.explored
+
+
+@pytest.mark.parametrize(("c", "count"), [(0.0, 4), (2.0**-70, 7), (-(2.0**-70), 4), (1.0, 7)])
+def test_a_margin_near_the_limit_behind_a_bottleneck(c: float, count: int) -> None:
+    """``|x|_+ + |y|_+ - c`` in three dimensions: a triangle of the size of c, or none; floats alone cannot tell."""
+    net = Network([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], [[1.0, 1.0]], [[1.0]]], [[0.0, 0.0], [-c], [0.0]])
+    found = count_by_traversal(net, Space(3))
+    assert found.complete and found.count == count
+    assert (found.exact > 0) == (c == 2.0**-70)
+
+
+def test_a_deep_point_is_far_from_all_sides() -> None:
+    rows = np.array([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [-1.0, -1.0, 1.0], [0.0, 0.0, -1.0]]])
+    kinds = np.array([[kernels.WANTED, kernels.WANTED, kernels.SKIP, kernels.OFF]], dtype=np.int8)
+    deep = deep_points(rows, kinds, np.array([[1e-13, 0.5]]))
+    assert (rows[0, :3] @ np.append(deep[0], 1.0) > 0.1).all()
+    far, on = np.split(points_behind(rows, kinds, deep, np.array([[0, 1]]))[0], 2)
+    assert far[1] < -0.1 and far[0] > 0.1 and abs(on[1]) < 1e-12 and on[0] > 0.1
 
 
 def test_facets_name_all_neurons_that_vanish_there() -> None:

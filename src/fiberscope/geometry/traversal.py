@@ -244,7 +244,8 @@ class _Search:
         self.seen = Labels(self.flips.shape[1])
         self.queue: deque[tuple[Words, FloatArray]] = deque()
         self._add(signs[None], point[None])
-        self.explored = self.undecided = self.exact = 0
+        self.explored = self.exact = 0
+        self.nameless: list[tuple[SignArray, tuple[int, ...]]] = []  # facets behind which no point was found
         self.pivots = 0
         size = max(1, rows * (net.in_size + 1) * 40)
         self.chunk = max(1, min(_CHUNK, _CHUNK_BYTES // size))
@@ -271,8 +272,9 @@ class _Search:
         rest = bool(self.queue)
         if self.limit is not None and (found > self.limit or (rest and found == self.limit)):
             stopped, found = stopped or "limit", min(found, self.limit)
-        complete = not rest and not self.undecided and stopped is None and found == self.explored
-        return RegionCount(found, complete, self.undecided, self.exact, self.explored, stopped)
+        undecided = sum(not self._known(*facet) for facet in self.nameless)  # some were met from another side
+        complete = not rest and not undecided and stopped is None and found == self.explored
+        return RegionCount(found, complete, undecided, self.exact, self.explored, stopped)
 
     def _next(self) -> tuple[Words, FloatArray]:
         parts, size, chunk = [], 0, self.chunk
@@ -447,7 +449,7 @@ class _Search:
             if group[-1] >= neurons or self._known(signs, group):
                 continue
             if not self._step_exactly(signs, cell.centre(), far, oriented[first], group):
-                self.undecided += 1
+                self.nameless.append((signs.copy(), group))
         state[[i for i in rows if not cell.classes[i]]] = kernels.ABSENT
         return found
 
