@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from fiber_cases import magnitude, tail, with_signs, worst_difference
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fiberscope.dimension.functional import functional_dimension
@@ -19,7 +20,7 @@ from fiberscope.symmetry.fiber.fibers import fiber
 from fiberscope.symmetry.fiber.hidden import flip, flip_matrix, hidden_hyperplane, hiding, lower_bound, translate
 from fiberscope.symmetry.fiber.sampling import _above
 from fiberscope.symmetry.group import Symmetry
-from fiberscope.testing.assertions import assert_same_function
+from fiberscope.testing.assertions import assert_same_function, fraction_values
 from fiberscope.testing.cases import case
 from fiberscope.testing.strategies import chains
 
@@ -55,7 +56,18 @@ def test_members_are_the_same_function(net, seed):
         assert worst_difference(net, other, 300) < LIMIT
 
 
+NOTHING_TO_CARRY = Network(  # with neuron 2 reversed, the linear neuron has to realise the zero map
+    [
+        [[-0.027271763074256376, 0.0, 0.0], [0.0, 0.0, -0.3999360479976158]],
+        [[0.0, 0.0], [1.065642068836774, 0.0], [0.0, -2.129272570790053]],
+        [[0.34266017922043096, 0.0, 0.0]],
+    ],
+    [[0.0, 0.0], [-0.18678578655964087, 0.0, 1.0960877069287276], [0.0]],
+)
+
+
 @given(chains(max_width=3), st.integers(0, 1000))
+@example(NOTHING_TO_CARRY, 0)
 @settings(max_examples=60, deadline=None)
 def test_members_of_degenerate_networks_are_the_same_function(net, seed):
     rng = np.random.default_rng(seed)
@@ -63,6 +75,22 @@ def test_members_of_degenerate_networks_are_the_same_function(net, seed):
     for other in fiber(net).sample(2, seed):
         scale = magnitude(net, X) + magnitude(other, X) + 1e-300
         assert (np.abs(net(X) - other(X)) / scale).max() < LIMIT
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e160, 1e300])
+def test_numbers_at_the_ends_of_the_range_of_floats(size):
+    # products of weights and constants overflow or vanish: a move that would is not made
+    for signs in ([[1, 1, 1], [1, -1, 1]], [[1, 1, 1], [1, 1, 1], [-1, 1, -1]], [[-1, -1, -1], [1, -1, 1]]):
+        net = with_signs(2, signs, 2, 7)
+        W1, W2, W3 = net.weights
+        big = Network([W1, size * W2, size * W3], [net.biases[0], size * net.biases[1], net.biases[2]])
+        for other in fiber(big).sample(3, 0):
+            assert other.widths == big.widths
+            for x in np.random.default_rng(1).normal(size=(5, big.in_size)):
+                left, right = fraction_values(big, x)[-1], fraction_values(other, x)[-1]
+                # what the outputs are added up from, without the scales that floats lose
+                scale = Fraction(float(magnitude(net, x).max())) * Fraction(size) ** 2 + 1
+                assert max(abs(p - q) for p, q in zip(left, right, strict=True)) <= Fraction(1e-10) * scale
 
 
 def test_ten_thousand_inputs_on_every_kind():

@@ -147,6 +147,13 @@ def test_first_factors_of_any_matrix(m, d, inner):
     assert np.linalg.matrix_rank(W) == min(inner, d)
 
 
+@pytest.mark.parametrize(("m", "inner"), [(1, 1), (2, 2), (3, 1), (2, 3), (1, 5)])
+def test_first_factors_of_the_zero_matrix(m, inner):
+    V, W = first_factors(np.zeros((m, 4)), inner, 0)
+    assert V.shape == (m, inner) and not V.any()
+    assert W.shape == (inner, 4) and (W > 0).all() and np.linalg.matrix_rank(W) == min(inner, 4)
+
+
 @pytest.mark.parametrize("m", [1, 2, 3, 4])
 def test_first_factors_of_a_pointed_cone_and_refusal(m):
     rng = np.random.default_rng(m)

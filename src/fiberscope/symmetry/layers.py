@@ -254,13 +254,17 @@ class Layers:
         return all(is_float(x) for x in (*self.weights, *self.biases))
 
     def close(self, inputs: int) -> None:
-        """Without hidden neurons in some layer nothing depends on the input: one constant map is left."""
+        """Without hidden neurons in some layer nothing depends on the input: one constant map is left.
+
+        Arrays whose last fractions went with a removed neuron are floats again.
+        """
         if any(not len(s) for s in self.slopes):
             self.weights[:] = [np.zeros((len(self.biases[-1]), inputs))]
             self.biases[:] = [self.biases[-1]]
             self.slopes.clear()
             self.signs.clear()
             self.origins.clear()
+        self.weights[:], self.biases[:] = map(settled, self.weights), map(settled, self.biases)
 
     def network(self, input_shape: tuple[int, ...]) -> Network:
         """The chain with every number rounded to the nearest float."""

@@ -30,6 +30,8 @@ def settled(array: Any) -> Any:
     if is_float(array):
         return array
     rounded = nearest(array)
+    if not np.isfinite(rounded).all():
+        return array
     same = all(Fraction(r) == f for r, f in zip(rounded.ravel().tolist(), array.ravel(), strict=True))
     return rounded if same else array
 

@@ -27,17 +27,21 @@ class Simplified:
 
     ``removed`` lists neurons ``(layer, index)`` of the network that came in, layers counted from 1, each with its
     reason; ``merged`` lists groups of neurons that became one; ``undecided`` those whose role on the domain is not
-    known and that were left alone. ``exact`` says that no number was rounded. ``verdict`` is the proof of equality:
-    the same real function if ``exact``, otherwise equality up to rounding.
+    known and that were left alone. ``verdict`` is the proof of equality: the same real function if ``exact``, otherwise
+    equality up to rounding, or None where the comparison was too large.
     """
 
     network: Network
     removed: tuple[tuple[Neuron, str], ...] = field(repr=False)
     merged: tuple[tuple[Neuron, ...], ...] = field(repr=False)
     undecided: tuple[Neuron, ...] = field(repr=False)
-    exact: bool
     verdict: Verdict = field(repr=False)
     before: str = ""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the two are proven to be the same real function, as the verdict says."""
+        return self.verdict.exact
 
     def counts(self) -> dict[str, int]:
         """How many neurons were removed for each reason, and how many were merged into others."""
@@ -67,7 +71,7 @@ class Simplified:
         }
 
     def __repr__(self) -> str:
-        how = "exactly" if self.exact else "up to rounding"
+        how = "exactly" if self.exact else "up to rounding" if self.verdict.equal else "not proven to be"
         return f"Simplified({self.before} -> {self.network.architecture}, {how} the same function)"
 
 
@@ -103,7 +107,6 @@ def simplify(net: Network, domain: Domain | None = None, time_limit: float = 5.0
         tuple(dict(reversed(layers.removed)).items())[::-1],  # a neuron once, with the first reason
         tuple(layers.merged),
         tuple(undecided),
-        layers.exact,
         verdict,
         net.architecture if len(net.architecture) < 100 else f"{net.num_hidden} hidden neurons",
     )

@@ -23,7 +23,7 @@ def first_factors(A: FloatArray, inner: int, rank: int | None = None) -> tuple[F
 
     Through the identity for ``inner >= d``; through ``m + 1`` vectors that span all of space as a cone for
     ``inner > m``; through a simplicial cone around the columns for ``inner = m``, if their cone is pointed. A matrix
-    whose ``rank`` is known to be below ``m`` is first written in a basis of its columns.
+    whose ``rank`` is known to be below ``m`` is first written in a basis of its columns. The zero matrix has ``V = 0``.
 
     >>> V, W = first_factors(np.array([[1.0, -1.0, 2.0]]), 2)
     >>> (V @ W).tolist(), bool((W >= 0).all())
@@ -32,6 +32,8 @@ def first_factors(A: FloatArray, inner: int, rank: int | None = None) -> tuple[F
     m, d = A.shape
     V: FloatArray
     W: FloatArray
+    if not A.any():  # its columns have no cone to go around, and any rows will do
+        return np.zeros((m, inner)), np.random.default_rng(0).uniform(0.5, 1.0, (inner, d))
     if rank is not None and rank < m:
         basis = np.asarray(np.linalg.svd(A)[0][:, : max(rank, 1)], dtype=np.float64)
         V, W = first_factors(basis.T @ A, inner)

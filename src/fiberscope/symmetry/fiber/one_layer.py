@@ -6,6 +6,7 @@ in rational arithmetic, ranks over the rationals, cones by linear programs whose
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -116,8 +117,9 @@ class OneLayer:
         first = rows[group[0]]
         pivot = int(np.abs(first).argmax())
         along = tuple(bool(rows[i, pivot] * np.sign(first[pivot]) > 0) for i in group)
-        size = float(np.linalg.norm(first[:-1]))
-        norms = np.linalg.norm(self.W[group], axis=1)
+        # squares of weights may leave the range of floats: hypot forms none
+        size = math.hypot(*first[:-1])
+        norms = np.array([math.hypot(*self.W[i]) for i in group])
         visible = False
         for out in self.V:
             scaled = (Fraction(float(out[i])) * abs(Fraction(float(rows[i, pivot]))) for i in group)

@@ -25,7 +25,10 @@ Arrays = tuple[list[FloatArray], list[FloatArray]]
 
 
 def member(setting: Setting, component: Component, rng: np.random.Generator) -> Network:
-    """A random member of the component, permuted and rescaled."""
+    """A random member of the component, permuted and rescaled.
+
+    Where a move would leave the range of floats, it is not made: then the member is nearer to the given network.
+    """
     chain = setting.chain
     if component.cell is not None:
         W, b, V, c = (nearest(x) for x in component.cell.member(rng))
@@ -44,9 +47,13 @@ def member(setting: Setting, component: Component, rng: np.random.Generator) -> 
     if setting.kind in ("one layer", "bottleneck") and component.kind != "known":
         flipped = component.flipped if component.kind == "orientation" else ()
         arrays = in_layer(arrays, len(arrays[0]) - 2, setting.kind == "bottleneck", flipped, rng)
-    changed = with_arrays(chain, *arrays)
+    changed = with_arrays(chain, *arrays) if _finite(arrays) else chain
     moved = setting.parts.joined(changed)
     return Symmetry.random(chain.widths, rng, spread=2)(moved)
+
+
+def _finite(arrays: Arrays) -> bool:
+    return all(bool(np.isfinite(x).all()) for part in arrays for x in part)
 
 
 def _moved(setting: Setting, arrays: Arrays, flipped: tuple[int, ...], rng: np.random.Generator) -> Arrays:
@@ -102,6 +109,8 @@ def in_layer(arrays: Arrays, place: int, orthant: bool, flipped: tuple[int, ...]
     T = list(flipped)
     if orthant and linear:
         A = layer.linear_part(T)
+        if not np.isfinite(nearest(A)).all():
+            return arrays
         start = (V[:, linear], W[linear])
         if T:
             start = first_factors(nearest(A), len(linear), rational_rank(A))
@@ -118,7 +127,7 @@ def in_layer(arrays: Arrays, place: int, orthant: bool, flipped: tuple[int, ...]
     _free_dead(layer, W, b, V, rng)
     _free_shares(layer, W, b, V, rng)
     weights[place], biases[place], weights[place + 1], biases[place + 1] = W, b, V, c
-    return weights, biases
+    return (weights, biases) if _finite((weights, biases)) else arrays
 
 
 def _free_dead(layer: OneLayer, W: Any, b: Any, V: Any, rng: np.random.Generator) -> None:
