@@ -19,7 +19,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import numba
@@ -28,8 +27,8 @@ import numpy as np
 from fiberscope.errors import InputError
 from fiberscope.geometry import traversal_kernels as kernels
 from fiberscope.geometry.domains import Domain
-from fiberscope.geometry.traversal_bottleneck import dismiss_behind_bottlenecks
-from fiberscope.geometry.traversal_deep import deep_points, points_behind
+from fiberscope.geometry.traversal_decide import Batch, decide
+from fiberscope.geometry.traversal_deep import points_behind
 from fiberscope.geometry.traversal_exact import ExactCell, fraction, towards
 from fiberscope.geometry.traversal_labels import Labels, Words, distinct, known_neighbours, pack, unpack
 from fiberscope.geometry.traversal_rows import Sides, check, copies, exact_functionals, functionals, start
@@ -246,7 +245,6 @@ class _Search:
         self._add(signs[None], point[None])
         self.explored = self.exact = 0
         self.nameless: list[tuple[SignArray, tuple[int, ...]]] = []  # facets behind which no point was found
-        self.pivots = 0
         size = max(1, rows * (net.in_size + 1) * 40)
         self.chunk = max(1, min(_CHUNK, _CHUNK_BYTES // size))
 
@@ -296,70 +294,19 @@ class _Search:
 
     def _explore(self, words: Words, X: FloatArray, pool: ThreadPoolExecutor, workers: int) -> list[tuple[Facet, ...]]:
         signs = unpack(words, self.net.num_signs)
-        rows, kinds = self._rows(signs)
+        H, E, kinds = self._rows(signs)
         if not self.facets:
             known_neighbours(words, self.flips[: self.net.num_signs], kinds, *self.seen.arrays)
-        state = np.empty(kinds.shape, dtype=np.int8)
-        beyond = np.empty((*kinds.shape, 2 * X.shape[1]))
-        self._decide(signs, rows, kinds, X, state, beyond, (pool, workers))
-        if (state == kernels.OPEN).any():
-            self._decide_again(signs, rows, kinds, X, state, beyond, (pool, workers))
+        batch = Batch(self.net, self.sides, signs, H, E, kinds, X)
+        state, beyond = decide(batch, pool, workers)
         left = self._cross(signs, np.argwhere(state[:, : self.net.num_signs] == kernels.FACET), beyond)
         if len(left):
-            own = np.unique(left[:, 0])
-            deep = X.copy()
-            deep[own] = deep_points(rows[0][own], kinds[own], X[own])
-            beyond[left[:, 0], left[:, 1]] = points_behind(rows[0], kinds, deep, left)
+            beyond[left[:, 0], left[:, 1]] = points_behind(H, kinds, X, left)
             left = self._cross(signs, left, beyond)
         exact = self._settle_exactly(signs, X, state, left)
         return self._facets(state, exact) if self.facets else [()] * len(X)
 
-    def _decide(
-        self,
-        signs: SignArray,
-        rows: tuple[FloatArray, FloatArray],
-        kinds: SignArray,
-        X: FloatArray,
-        state: SignArray,
-        beyond: FloatArray,
-        threads: tuple[ThreadPoolExecutor, int],
-    ) -> None:
-        """Which rows are facets, as far as floats prove it, from inner points ``X``."""
-        low, high, bounded = self.sides.low, self.sides.high, self.sides.bounded
-        pool, workers = threads
-
-        def work(part: slice) -> int:
-            H, E = rows[0][part], rows[1][part]
-            return int(kernels.cells(H, E, kinds[part], X[part], low, high, bounded, state[part], beyond[part]))
-
-        bounds = np.linspace(0, len(X), 4 * workers + 1).astype(int) if len(X) > 64 else np.array([0, len(X)])
-        parts = [slice(int(a), int(b)) for a, b in pairwise(bounds)]
-        self.pivots += sum(pool.map(work, parts) if workers > 1 else map(work, parts))
-        if (state == kernels.OPEN).any():
-            heights = np.einsum("ckn,cn->ck", rows[0][:, :, :-1], X) + rows[0][:, :, -1]
-            dismiss_behind_bottlenecks(self.net, signs, heights, kinds, state)
-
-    def _decide_again(
-        self,
-        signs: SignArray,
-        rows: tuple[FloatArray, FloatArray],
-        kinds: SignArray,
-        X: FloatArray,
-        state: SignArray,
-        beyond: FloatArray,
-        threads: tuple[ThreadPoolExecutor, int],
-    ) -> None:
-        """Ask once more what is open, from points deeper inside."""
-        cells = np.flatnonzero((state == kernels.OPEN).any(axis=1))
-        deep = deep_points(rows[0][cells], kinds[cells], X[cells])
-        open_ = state[cells] == kernels.OPEN
-        kind = np.where((kinds[cells] == kernels.WANTED) & ~open_, np.int8(kernels.SKIP), kinds[cells])
-        found, behind = np.empty_like(kind), np.empty((*kind.shape, beyond.shape[2]))
-        self._decide(signs[cells], (rows[0][cells], rows[1][cells]), kind, deep, found, behind, threads)
-        cell, row = np.nonzero(open_ & (found != kernels.OPEN))
-        state[cells[cell], row], beyond[cells[cell], row] = found[cell, row], behind[cell, row]
-
-    def _rows(self, signs: SignArray) -> tuple[tuple[FloatArray, FloatArray], SignArray]:
+    def _rows(self, signs: SignArray) -> tuple[FloatArray, FloatArray, SignArray]:
         """Oriented rows of neurons and sides with their errors, and what is asked of each."""
         found = functionals(self.net, signs)
         cells, count, width = found.value.shape
@@ -373,7 +320,7 @@ class _Search:
         extra = self.net.linear_entries | (self.first != np.arange(count))
         kinds[:, :count][flat | (signs == 0) | extra] = kernels.OFF
         kinds[:, count:] = kernels.WANTED if self.facets else kernels.SKIP
-        return (H, E), kinds
+        return H, E, kinds
 
     # -- crossing ----------------------------------------------------------------------------------------------
 

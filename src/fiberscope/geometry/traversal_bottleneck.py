@@ -8,7 +8,8 @@ the zeros do not occur, the rows of the layer are unit vectors, and those of the
 What is proven in u holds in x: from ``h_i = const + sum y_k h_k`` as functions of u it follows as functions of x. If
 ``const > 0``, row i vanishes nowhere on the cell. If ``const = 0`` exactly, row i vanishes on a facet only if the rows
 with ``y_k > 0`` do; of all rows that vanish on one facet, those on extreme rays of the cone they span (pointed, since
-all are positive at an inner point) are no such sums, so one of them at least is never dismissed.
+all are positive at an inner point) are no such sums, so one of them at least is never dismissed. With bottlenecks in
+several layers the same holds from layer to layer: what holds in the coordinates of a later one holds in an earlier one.
 """
 
 from __future__ import annotations

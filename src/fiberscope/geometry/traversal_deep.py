@@ -31,19 +31,21 @@ def deep_points(H: FloatArray, kinds: SignArray, X: FloatArray) -> FloatArray:
 def points_behind(H: FloatArray, kinds: SignArray, X: FloatArray, pairs: IntArray) -> FloatArray:
     """For facets ``(cell, row)`` a point behind the facet and one on it, both far from its rim, ``(pairs, 2 n)``.
 
-    ``X`` are deep points of the cells. Where nothing is found these are given, which no check will accept.
+    ``X`` are inner points of the cells. Where nothing is found these are given, which no check will accept.
     """
+    own, back = np.unique(pairs[:, 0], return_inverse=True)
+    deep = deep_points(H[own], kinds[own], X[own])[back]
     result = np.tile(X[pairs[:, 0]], 2)
     for k, (cell, row) in enumerate(pairs.tolist()):
         on = kinds[cell] != kernels.OFF
         flipped = H[cell].copy()
         flipped[row] *= -1.0
-        far = _deep(flipped[on], X[cell])
+        x, far = deep[k], _deep(flipped[on], deep[k])
         if far is None:
             continue
-        inside, outside = (float(H[cell, row, :-1] @ x + H[cell, row, -1]) for x in (X[cell], far))
+        inside, outside = (float(H[cell, row, :-1] @ p + H[cell, row, -1]) for p in (x, far))
         if inside > 0.0 > outside:
-            result[k] = np.concatenate([far, X[cell] + inside / (inside - outside) * (far - X[cell])])
+            result[k] = np.concatenate([far, x + inside / (inside - outside) * (far - x)])
     return result
 
 
