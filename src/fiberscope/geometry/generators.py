@@ -171,7 +171,7 @@ class GeneratorCurve(Path):
 
     def latent(self, t: Any) -> FloatArray:
         """Latent points ``(len(t), k)``."""
-        t = self._parameters(t)[:, None]
+        t = self.parameters(t)[:, None]
         return np.asarray((1 - t) * self.z0 + t * self.z1)
 
     def __call__(self, t: Any) -> FloatArray:
@@ -189,14 +189,14 @@ class GeneratorCurve(Path):
     def derivative(self, t: Any) -> FloatArray:
         """``gamma'(t)``; of the polygon through ``points`` if the generator is not piecewise linear."""
         marks, points = self._chain
-        i = np.clip(np.searchsorted(marks, self._parameters(t), side="right") - 1, 0, len(marks) - 2)
+        i = np.clip(np.searchsorted(marks, self.parameters(t), side="right") - 1, 0, len(marks) - 2)
         return np.asarray((points[i + 1] - points[i]) / (marks[i + 1] - marks[i])[:, None])
 
     def arc_length(self, t: Any) -> FloatArray:
         """Length from the start, of the polygon through ``points`` if the generator is not piecewise linear."""
         marks, points = self._chain
         sides = np.linalg.norm(np.diff(points, axis=0), axis=1)
-        return np.asarray(np.interp(self._parameters(t), marks, np.concatenate([[0.0], np.cumsum(sides)])))
+        return np.asarray(np.interp(self.parameters(t), marks, np.concatenate([[0.0], np.cumsum(sides)])))
 
     def __repr__(self) -> str:
         kind = "piecewise linear" if self.exact else f"from {self.points} points"

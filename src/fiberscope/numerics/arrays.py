@@ -72,3 +72,19 @@ def frozen(array: FloatArray) -> FloatArray:
     copy = np.array(array, dtype=np.float64, order="C", copy=True)
     copy.setflags(write=False)
     return copy
+
+
+def row_lengths(vectors: FloatArray) -> FloatArray:
+    """Euclidean lengths of the rows of ``(rows, n)``, also where their squares leave the range of floats.
+
+    >>> row_lengths(np.array([[3.0, 4.0], [3e-200, 4e-200]]))
+    array([5.e+000, 5.e-200])
+    """
+    with np.errstate(over="ignore", under="ignore"):
+        found = np.asarray(np.linalg.norm(vectors, axis=1))
+        odd = np.flatnonzero(~((found > 2.0**-450) & (found < 2.0**450)))
+        if len(odd):
+            exponent = np.frexp(np.abs(vectors[odd]).max(axis=1, initial=0.0))[1]
+            scaled = np.ldexp(vectors[odd], -exponent[:, None])
+            found[odd] = np.ldexp(np.linalg.norm(scaled, axis=1), exponent)
+    return found

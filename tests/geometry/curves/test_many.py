@@ -50,3 +50,10 @@ def test_bad_input() -> None:
     with pytest.raises(InputError, match=r"R\^3 for this network"):
         count_along([Network.random((3, 2, 1), 0)], Circle())
     assert len(count_along([], Circle())) == 0
+
+
+def test_one_network_is_not_a_list_and_none_is_no_curve() -> None:
+    net = Network.random((2, 3, 1), 0)
+    for networks, curve in ((net, Circle()), ([net], None)):
+        with pytest.raises(InputError, match="expected a list of networks and a curve"):
+            count_along(networks, curve)  # type: ignore[arg-type]

@@ -225,3 +225,23 @@ def test_a_kink_met_together_with_an_invisible_one_across_it_is_visible() -> Non
     assert found.neurons == ((0, 1),)
     assert found.visible.tolist() == [True]
     assert found.num_pieces == 2
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_lengths_whose_squares_leave_the_floats(scale: float) -> None:
+    net = Network([np.eye(2), np.ones((1, 2))], [np.zeros(2), np.zeros(1)])
+    found = regions_along(net, Segment([-3 * scale, -4 * scale], [3 * scale, 4 * scale]))
+    assert np.allclose(found.lengths / scale, [5.0, 5.0])
+    assert np.allclose(found.distance([0.25]) / scale, 2.5)
+
+
+def test_places_outside_of_the_curve_have_no_region() -> None:
+    found = regions_along(Network.random((2, 3, 1), 0), Segment([0.0, 0.0], [1.0, 1.0]))
+    for t in (1.5, np.nan):
+        with pytest.raises(InputError, match="t: expected"):
+            found.region_at([t])
+
+
+def test_a_module_is_no_network() -> None:
+    with pytest.raises(InputError, match=r"expected a Network, got list; fs\.load makes one"):
+        regions_along([], Segment([0.0], [1.0]))  # type: ignore[arg-type]

@@ -372,3 +372,12 @@ def test_exact_decisions_reach_neighbouring_charts(monkeypatch):
     monkeypatch.setattr(surface_engine.ChartOracle, "seen_from", watched)
     found = compare(net, tetrahedron().refined())
     assert True in calls and found.structure.exact_decisions > 0
+
+
+@pytest.mark.parametrize("scale", [1e-120, 1e120, 1e200])
+def test_sizes_whose_squares_leave_the_floats(scale: float) -> None:
+    net = Network([np.eye(3), np.ones((1, 3))], [np.zeros(3), np.zeros(1)])
+    one = regions_on(net, Sphere(resolution=1))
+    found = regions_on(net, Sphere(radius=scale, resolution=1))
+    assert np.isclose(found.boundary_length / scale, one.boundary_length)
+    assert found.area == np.inf if scale > 1e150 else np.isclose(found.area / scale / scale, one.area)

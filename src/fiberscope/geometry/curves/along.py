@@ -34,6 +34,8 @@ def regions_along(net: Network, curve: Path) -> CurveRegions:
     >>> found.num_regions, found.breakpoints, found.neurons
     (2, array([0.25]), ((0, 1),))
     """
+    if not isinstance(net, Network):
+        raise InputError(f"net: expected a Network, got {type(net).__name__}; fs.load makes one")
     if not isinstance(curve, Path):
         raise InputError(f"curve: expected a Segment, Polyline, Circle, Tractrix or Curve, got {type(curve).__name__}")
     if curve.ambient != net.in_size:

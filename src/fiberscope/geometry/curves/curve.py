@@ -11,7 +11,7 @@ import numpy as np
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.curves.chebyshev import NODES, Panels, interpolate
-from fiberscope.numerics.arrays import frozen, real_array
+from fiberscope.numerics.arrays import frozen, real_array, row_lengths
 from fiberscope.numerics.cutoffs import ORTHONORMAL
 from fiberscope.numerics.floats import FloatArray, IntArray, U
 
@@ -59,8 +59,8 @@ class Path(ABC):
         way = np.abs(self.arc_length(t) - self.arc_length(s))
         return np.asarray(np.minimum(way, self.length - way) if self.closed else way)
 
-    def _parameters(self, t: Any) -> FloatArray:
-        """A checked vector of parameters inside of the interval."""
+    def parameters(self, t: Any) -> FloatArray:
+        """``t`` as a checked vector of parameters inside of the interval."""
         values = np.atleast_1d(real_array(t, "t"))
         lo, hi = self.interval
         if values.ndim != 1:
@@ -110,17 +110,17 @@ class Polyline(Path):
         return index, t - index
 
     def __call__(self, t: Any) -> FloatArray:
-        index, s = self._local(self._parameters(t))
+        index, s = self._local(self.parameters(t))
         a, b = self.points[index], self.points[index + 1]
         return np.asarray((1 - s)[:, None] * a + s[:, None] * b)
 
     def derivative(self, t: Any) -> FloatArray:
-        index, _ = self._local(self._parameters(t))
+        index, _ = self._local(self.parameters(t))
         return np.asarray(self.points[index + 1] - self.points[index])
 
     def arc_length(self, t: Any) -> FloatArray:
-        index, s = self._local(self._parameters(t))
-        sides = np.linalg.norm(np.diff(self.points, axis=0), axis=1)
+        index, s = self._local(self.parameters(t))
+        sides = row_lengths(np.diff(self.points, axis=0))
         before = np.concatenate([[0.0], np.cumsum(sides)])
         return np.asarray(before[index] + s * sides[index])
 
@@ -209,14 +209,14 @@ class Planar(Path):
         """An antiderivative of the unit curve's speed."""
 
     def __call__(self, t: Any) -> FloatArray:
-        return np.asarray(self.center + self.flat(self._parameters(t)) @ self.axes)
+        return np.asarray(self.center + self.flat(self.parameters(t)) @ self.axes)
 
     def derivative(self, t: Any) -> FloatArray:
-        return np.asarray(self.flat_derivative(self._parameters(t)) @ self.axes)
+        return np.asarray(self.flat_derivative(self.parameters(t)) @ self.axes)
 
     def arc_length(self, t: Any) -> FloatArray:
         start = self.flat_length(np.array([self.interval[0]]))
-        return np.asarray(self.size * (self.flat_length(self._parameters(t)) - start))
+        return np.asarray(self.size * (self.flat_length(self.parameters(t)) - start))
 
     @classmethod
     def random_plane(cls, ambient: int, seed: int | np.random.Generator, **settings: Any) -> Any:
@@ -359,10 +359,10 @@ class Curve(Path):
         return self.panels.derivative()
 
     def __call__(self, t: Any) -> FloatArray:
-        return self.panels.values(*self.panels.local(self._parameters(t)))
+        return self.panels.values(*self.panels.local(self.parameters(t)))
 
     def derivative(self, t: Any) -> FloatArray:
-        return self._velocity.values(*self.panels.local(self._parameters(t)))
+        return self._velocity.values(*self.panels.local(self.parameters(t)))
 
     @cached_property
     def _lengths(self) -> FloatArray:
@@ -380,7 +380,7 @@ class Curve(Path):
         return np.asarray(speed @ weights * (s + 1) * width / 4)
 
     def arc_length(self, t: Any) -> FloatArray:
-        index, s = self.panels.local(self._parameters(t))
+        index, s = self.panels.local(self.parameters(t))
         return np.asarray(self._lengths[index] + self._part(index, s))
 
     def __repr__(self) -> str:

@@ -55,6 +55,9 @@ def count_along(networks: Sequence[Network], curve: Path) -> CurveCounts:
     >>> count_along(nets, Circle()).counts
     array([35, 29, 23])
     """
+    if isinstance(networks, Network) or not isinstance(curve, Path):
+        kinds = f"{type(networks).__name__} and {type(curve).__name__}"
+        raise InputError(f"count_along: expected a list of networks and a curve, got {kinds}")
     for net in networks:
         if not isinstance(net, Network):
             raise InputError(f"networks: expected a list of networks, got one of {type(net).__name__}")

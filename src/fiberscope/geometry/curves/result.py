@@ -188,7 +188,7 @@ class CurveRegions:
 
     def region_at(self, t: Any) -> IntArray:
         """The region of every parameter; a breakpoint belongs to the region behind it."""
-        return np.searchsorted(self.breakpoints, np.atleast_1d(np.asarray(t, dtype=np.float64)), side="right")
+        return np.searchsorted(self.breakpoints, self.curve.parameters(t), side="right")
 
     def distance(self, t: Any) -> FloatArray:
         """Arc length from every parameter to the nearest breakpoint along the curve; infinite if there is none."""

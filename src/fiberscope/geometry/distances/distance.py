@@ -123,6 +123,8 @@ def boundary_distance(net: Network, X: Any, *, memory: int = MEMORY) -> Boundary
     >>> found.point[1]
     array([3.5, 0.5])
     """
+    if not isinstance(net, Network):
+        raise InputError(f"net: expected a Network, got {type(net).__name__}; fs.load makes one")
     if memory < 1:
         raise InputError(f"memory: expected a positive number of bytes, got {memory}")
     points = batch(X, net.in_size)

@@ -44,6 +44,8 @@ def regions_on(
     >>> bool(np.isclose(found.areas.sum(), found.surface.mesh.area))
     True
     """
+    if not isinstance(net, Network):
+        raise InputError(f"net: expected a Network, got {type(net).__name__}; fs.load makes one")
     if not isinstance(surface, Mesh | Sphere | Torus | GeneratorSurface):
         raise InputError(f"surface: expected a Mesh, Sphere, Torus or GeneratorSurface, got {type(surface).__name__}")
     if surface.ambient != net.in_size:

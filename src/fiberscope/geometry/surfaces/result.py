@@ -16,6 +16,7 @@ from fiberscope.geometry.facets import bends_across, sides_of, unit
 from fiberscope.geometry.forms import jumps
 from fiberscope.geometry.surfaces.sizes import polygon_areas
 from fiberscope.network.network import Network
+from fiberscope.numerics.arrays import row_lengths
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 
 _CHUNK = 1 << 22
@@ -164,7 +165,7 @@ class SurfaceRegions:
     def edge_lengths(self) -> FloatArray:
         """Length of every edge of the structure."""
         ends = self.structure.boundary[0].indices.reshape(-1, 2)
-        return np.asarray(np.linalg.norm(self.structure.points[ends[:, 0]] - self.structure.points[ends[:, 1]], axis=1))
+        return row_lengths(self.structure.points[ends[:, 0]] - self.structure.points[ends[:, 1]])
 
     @property
     def boundary_length(self) -> float:

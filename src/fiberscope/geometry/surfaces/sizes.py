@@ -11,6 +11,9 @@ from fiberscope.geometry.cells import Incidence
 from fiberscope.geometry.compiled import inner, kernel
 from fiberscope.numerics.floats import FloatArray
 
+_LARGE = 200
+"""Exponents of coordinates beyond which polygons are measured on another scale."""
+
 
 def polygon_areas(polygons: Incidence, points: FloatArray) -> FloatArray:
     """Areas of flat convex polygons, given by their vertices in cyclic order; ``points`` is ``(vertices, n)``.
@@ -21,8 +24,12 @@ def polygon_areas(polygons: Incidence, points: FloatArray) -> FloatArray:
     """
     areas = np.zeros(len(polygons))
     n = points.shape[1]
-    _areas(polygons.indptr, polygons.indices, np.ascontiguousarray(points), np.empty((3, n)), areas)
-    return areas
+    # Squares of the squares of coordinates must not leave the range of floats.
+    exponent = int(np.frexp(np.abs(points).max(initial=0.0))[1])
+    scaled = np.ascontiguousarray(np.ldexp(points, -exponent) if abs(exponent) > _LARGE else points)
+    _areas(polygons.indptr, polygons.indices, scaled, np.empty((3, n)), areas)
+    with np.errstate(over="ignore", under="ignore"):
+        return np.ldexp(areas, 2 * exponent) if abs(exponent) > _LARGE else areas
 
 
 @inner
