@@ -177,8 +177,8 @@ def barrier(
     Parameters
     ----------
     a, b
-        Two models of one architecture (``torch.nn.Module`` or :class:`Network`), or two lists of as many: then the
-        pairs ``(a[i], b[i])``. They are run in evaluation mode and are not changed.
+        Two models of one architecture (torch modules or :class:`Network`), or two lists of as many, which are taken in
+        pairs. They are run in evaluation mode and are not changed.
     loss
         ``"cross_entropy"`` (labels), ``"mse"``, or a function of outputs and targets that gives the mean over a batch
         or one number per point.
@@ -186,7 +186,7 @@ def barrier(
         Inputs with targets: a pair of arrays, a :class:`Dataset` (whose held-out part goes to ``test``), or batches. It
         is read once.
     points
-        How many points, evenly spaced, ends included; ``1/2`` is added where it is not among them. Or the points
+        How many points, evenly spaced, ends included; the middle is added where it is not among them. Or the points
         themselves, from 0 to 1.
     test
         Held-out data in the same forms; its barrier is ``.test``.
