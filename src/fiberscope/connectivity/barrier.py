@@ -174,14 +174,16 @@ def barrier(
 ) -> Barrier:
     """Loss and accuracy along the segment from ``a`` to ``b``, and the largest excess over the chord.
 
+    The accuracy is recorded where the targets are integers and the outputs ``(points, classes)``.
+
     Parameters
     ----------
     a, b
         Two models of one architecture (torch modules or :class:`Network`), or two lists of as many, which are taken in
         pairs. They are run in evaluation mode and are not changed.
     loss
-        ``"cross_entropy"`` (labels), ``"mse"``, or a function of outputs and targets that gives the mean over a batch
-        or one number per point.
+        The name ``"cross_entropy"`` (for labels) or ``"mse"``, or a function of outputs and targets that gives the mean
+        over a batch or one number per point.
     data
         Inputs with targets: a pair of arrays, a :class:`Dataset` (whose held-out part goes to ``test``), or batches. It
         is read once.
@@ -191,10 +193,8 @@ def barrier(
     test
         Held-out data in the same forms; its barrier is ``.test``.
     engine
-        ``"loop"``: one point of the path after the other; ``"vmap"``: all in one batched call, which is faster for
-        small networks; ``"auto"`` chooses by size.
-
-    The accuracy is recorded where the targets are integers and the outputs ``(points, classes)``.
+        With ``"loop"`` one point of the path comes after the other, with ``"vmap"`` all in one batched call, which is
+        faster for small networks; ``"auto"`` chooses by size.
 
     Examples
     --------
