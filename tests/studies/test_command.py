@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import laboratory
@@ -16,7 +18,8 @@ from fiberscope.plot.studies import study_figure
 from fiberscope.reporting.studies import render_study_page, write_study_page
 from fiberscope.studies.initialisation import STUDY
 from fiberscope.studies.lab import registry
-from fiberscope.studies.lab.runner import reproduce
+from fiberscope.studies.lab.progress import human
+from fiberscope.studies.lab.runner import StudyInfo, list_studies, reproduce
 from fiberscope.studies.lab.study import Picture
 from fiberscope.studies.lab.table import Table
 
@@ -46,12 +49,37 @@ def test_runs_writes_a_page_and_resumes(tmp_path: Path) -> None:
     assert (tmp_path / "index.html").read_text(encoding="utf-8") == page
 
 
+def _assert_readable(text: str, studies: Sequence[StudyInfo]) -> None:
+    """On 80 columns no word, duration or status is cut or broken; columns are where the head puts them."""
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 80 and "\u2026" not in text
+    (head,) = [line for line in lines if " scale " in line]
+    left = " ".join(" ".join(line[: head.index("scale")] for line in lines).split())
+    right = "\n".join(" ".join(line[head.index("scale") :].split()) for line in lines)
+    for info in studies:
+        assert f"{info.name} {info.title} {info.paper}: {info.figure}" in left
+        for scale, cost in info.cost.items():
+            assert f"{scale} {info.tasks[scale]} {human(cost)} {info.status[scale]}\n" in right
+
+
+def test_list_is_readable_half_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    half = [
+        replace(info, status={scale: f"{n - 1} of {n} tasks" for scale, n in info.tasks.items()})
+        for info in list_studies()
+    ]
+    monkeypatch.setattr("fiberscope.studies.lab.runner.list_studies", lambda: half)
+    _assert_readable(run("--list")[1], half)
+
+
 def test_list_names_paper_figure_cost_and_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
     code, text, _ = run("--list")
     assert code == 0
     for word in ("initialisation", "Empirical", "figures", "quick", "paper", "not run"):
         assert word in text
+    _assert_readable(text, list_studies())
     (info,) = [info for info in json.loads(run("--list", "--json")[1]) if info["name"] == "initialisation"]
     assert info["tasks"]["quick"] == 36 and info["cost"]["paper"] > info["cost"]["quick"]
     assert list(tmp_path.iterdir()) == []

@@ -84,12 +84,15 @@ def _list(studies: Any, as_json: bool) -> None:
         print(json.dumps([info.to_dict() for info in studies], indent=2))
         return
     human = import_module("fiberscope.studies.lab.progress").human
-    table = Table(box=box.SIMPLE_HEAD)
-    for column in ("study", "what, and in which paper", "scale", "tasks", "on one core", "status"):
-        right = column in ("tasks", "on one core")
-        table.add_column(column, justify="right" if right else "left", no_wrap=not column.startswith("what"))
+    table = Table(box=box.SIMPLE_HEAD, leading=1)
+    # the name stands above the title: in a column of its own it would leave no room for words on 80 columns
+    table.add_column(
+        "study, and in which paper", overflow="fold", min_width=max((len(i.name) for i in studies), default=0)
+    )
+    for column in ("scale", "tasks", "on one core", "status"):
+        table.add_column(column, justify="right" if column in ("tasks", "on one core") else "left", no_wrap=True)
     for info in studies:
-        what = f"{escape(info.title)}\n[dim]{info.paper}: {info.figure}[/]"
+        what = f"[bold]{info.name}[/]\n{escape(info.title)}\n[dim]{escape(info.paper)}: {escape(info.figure)}[/]"
         scales = tuple(info.tasks)
         cells = (
             scales,
@@ -97,7 +100,7 @@ def _list(studies: Any, as_json: bool) -> None:
             [human(info.cost[scale]) for scale in scales],
             [info.status[scale] for scale in scales],
         )
-        table.add_row(info.name, what, *("\n".join(cell) for cell in cells))
+        table.add_row(what, *("\n".join(cell) for cell in cells))
     Console().print(table)
 
 

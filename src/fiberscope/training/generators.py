@@ -167,7 +167,18 @@ def train_generator(
 
 
 def load_generator(path: str | os.PathLike[str]) -> TrainedGenerator:
-    """A generator from a file that :meth:`TrainedGenerator.save` wrote; no code in the file is run."""
+    """A generator from a file that :meth:`TrainedGenerator.save` wrote; no code in the file is run.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> made = train_generator(np.eye(4), epochs=1, latent=2, widths=(3,))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     made.save(f"{folder}/made.pt")
+    ...     again = load_generator(f"{folder}/made.pt")
+    >>> again.network().widths, bool((again(np.ones((1, 2))) == made(np.ones((1, 2)))).all())
+    ((2, 3, 4), True)
+    """
     source = Path(os.fspath(path))
     try:
         found = torch.load(source, weights_only=True)
