@@ -217,7 +217,7 @@ STUDY = Study(
             beyond_rank,
         ),
     ),
-    cost={"quick": 30.0, "paper": 54000.0},
+    cost={"quick": 30.0, "paper": 30000.0},
     options={"data": None, "hidden": None, "runs": None, "epochs": None, "variants": None},
     pictures=(
         Picture(
