@@ -22,6 +22,9 @@ sums = numba.njit(cache=True, nogil=True, no_cfunc_wrapper=True, fastmath={"reas
 inner = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True)
 """A function that only kernels call."""
 
+once = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True, inline="always")
+"""A function that is called in one place and calls others: inside its caller they are optimised once less."""
+
 
 @contextmanager
 def compile_times() -> Iterator[list[float]]:

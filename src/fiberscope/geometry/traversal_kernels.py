@@ -13,13 +13,14 @@ multipliers prove it, with every rounding error and every error of the coefficie
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from fiberscope.geometry.compiled import inner, kernel
+from fiberscope.geometry.compiled import inner, kernel, once
 from fiberscope.numerics.cutoffs import NOISE, PIVOT, STRICT
-from fiberscope.numerics.floats import TINY, gamma
+from fiberscope.numerics.floats import TINY, FloatArray, SignArray, gamma
 
 _gamma = inner(gamma)
 
@@ -31,101 +32,89 @@ ABSENT, FACET, OPEN, UNASKED = 0, 1, 2, 3
 
 
 @inner
-def _pivot(M: Any, r: int, e: int, f: Any) -> None:
+def _pivot(M: Any, r: int, e: int, n: int, size: int) -> None:
     """Make quantity r free in place of column e; columns are contiguous, so that this is n + 1 vector operations."""
-    inverse = 1.0 / M[e, r]
-    column = M[e]
-    for k in range(f.size):
-        f[k] = column[k] * inverse
-    for j in range(len(M)):
+    inverse, work = 1.0 / M[e, r], n + 1
+    for k in range(size):
+        M[work, k] = M[e, k] * inverse
+        M[e, k] = M[work, k]
+    M[e, r] = 1.0
+    for j in range(n + 1):
         if j != e:
             p = M[j, r]
-            other = M[j]
-            for k in range(f.size):
-                other[k] -= p * f[k]
-            other[r] = 0.0
-    for k in range(f.size):
-        column[k] = f[k]
-    column[r] = 1.0
+            for k in range(size):
+                M[j, k] -= p * M[work, k]
+            M[j, r] = 0.0
 
 
 @inner
-def _entering(M: Any, free: Any, i: int) -> Any:
-    """The column that makes row i smaller fastest, and its direction; -1 if there is none."""
-    n = free.size
+def _entering(M: Any, free: Any, n: int, i: int) -> int:
+    """The column that makes row i smaller fastest; -1 if there is none."""
     top = 0.0
     for j in range(n):
         top = max(top, abs(M[j, i]))
-    best, rate, direction = -1, PIVOT * top, 1.0
+    top *= PIVOT
+    best, rate, bound = -1, top, True
     for j in range(n):
-        value = M[j, i]
-        if free[j] < 0 and abs(value) > PIVOT * top:
-            if best < 0 or free[best] >= 0 or abs(value) > rate:
-                best, rate, direction = j, abs(value), (-1.0 if value > 0 else 1.0)
-        elif -value > rate and (best < 0 or free[best] >= 0):
-            best, rate, direction = j, -value, 1.0
-    return best, direction
+        value = -M[j, i]
+        if free[j] < 0 and abs(value) > top:
+            # a coordinate may go either way, and goes first
+            if bound or abs(value) > rate:
+                best, rate, bound = j, abs(value), False
+        elif bound and value > rate:
+            best, rate = j, value
+    return best
 
 
 @inner
-def _first_two(M: Any, m: int, e: int, direction: float, i: int) -> Any:
-    """The first row other than i that is crossed along a column, its step, and the step of the second."""
-    column, values = M[e], M[len(M) - 1]
-    k1, t1, t2 = -1, np.inf, np.inf
-    for k in range(m):
-        rate = -direction * column[k]
-        if rate > PIVOT and k != i:
-            t = max(values[k], 0.0) / rate
-            if t < t1:
-                t2 = t1
-                k1, t1 = k, t
-            elif t < t2:
-                t2 = t
-    return k1, t1, t2
-
-
-@inner
-def _beyond(M: Any, m: int, e: int, direction: float, t1: float, t2: float, out: Any, k: int) -> None:
+def _beyond(M: Any, n: int, m: int, e: int, direction: float, t1: float, t2: float, out: Any, k: int) -> None:
     """A point on the present edge behind the step t1 and before t2."""
-    n = len(M) - 1
-    step = t1 + 0.5 * min(t2 - t1, max(t1, 1.0))
+    step = t1 if t1 > 1.0 else 1.0
+    step = min(step, t2 - t1)
+    step = direction * (t1 + 0.5 * step)
     for c in range(n):
-        out[k, c] = M[n, m + c] + direction * step * M[e, m + c]
+        out[k, c] = M[n, m + c] + step * M[e, m + c]
 
 
-@inner
-def _strictly(t1: float, t2: float, noise: float) -> bool:
-    return t2 - t1 > STRICT * t1 + noise and t1 < np.inf
-
-
-@inner
-def _settle(
-    M: Any, free: Any, place: Any, i: int, state: Any, beyond: Any, centre: Any, work: Any, noise: float
-) -> bool:
+@once
+def _settle(M: Any, free: Any, place: Any, m: int, i: int, state: Any, beyond: Any, centre: Any, noise: float) -> bool:
     """Find out about row i: True if its ``h_i`` cannot be made smaller, and the dictionary shows why."""
-    n, m = free.size, place.size
+    n = centre.size - 1
     for _ in range(20 + 4 * (n + m)):
-        if place[i] >= 0:
-            e, direction, own = place[i], -1.0, 0.0
-        else:
-            e, direction = _entering(M, free, i)
+        e, direction, own = place[0, i], -1.0, 0.0
+        if e < 0:
+            e = _entering(M, free, n, i)
             if e < 0:
                 return True
-            own = max(M[n, i], 0.0) / (-direction * M[e, i])
-        k, t1, t2 = _first_two(M, m, e, direction, i)
-        if _strictly(own, t1, noise):
-            _beyond(M, m, e, direction, own, t1, beyond, i)
+            if M[e, i] < 0.0:
+                direction = 1.0
+            if M[n, i] > 0.0:
+                own = M[n, i] / (-direction * M[e, i])
+        # the first row other than i that is crossed, its step, and the step of the second
+        first, t1, t2 = np.int64(-1), np.inf, np.inf
+        for k in range(m):
+            rate = -direction * M[e, k]
+            if rate > PIVOT and k != i:
+                t = M[n, k] / rate if M[n, k] > 0.0 else 0.0
+                if t < t1:
+                    t2 = t1
+                    first, t1 = k, t
+                elif t < t2:
+                    t2 = t
+        if t1 - own > STRICT * own + noise:
+            _beyond(M, n, m, e, direction, own, t1, beyond, i)
             state[i] = FACET
             return False
-        if k < 0:
+        if first < 0:
             return False  # own is finite and t1 is not, up to rounding
-        if state[k] == OPEN and _strictly(t1, min(t2, own), noise):
-            _beyond(M, m, e, direction, t1, min(t2, own), beyond, k)
-            state[k] = FACET
-        _pivot(M, k, e, work)
+        t2 = min(t2, own)
+        if state[first] == OPEN and t2 - t1 > STRICT * t1 + noise:
+            _beyond(M, n, m, e, direction, t1, t2, beyond, first)
+            state[first] = FACET
+        _pivot(M, first, e, n, m + n)
         if free[e] >= 0:
-            place[free[e]] = -1
-        free[e], place[k] = k, e
+            place[0, free[e]] = -1
+        free[e], place[0, first] = first, e
         for c in range(n):
             centre[c] += M[n, m + c]
         centre[n] += 1.0
@@ -150,39 +139,42 @@ def by_box(H: Any, E: Any, free: Any, y: Any, i: int, low: Any, high: Any) -> bo
             total += rest
             slip += spread + small * abs(rest)
         else:
-            reach = max(abs(low[c]), abs(high[c]))
+            reach = abs(low[c])
+            reach = max(reach, abs(high[c]))
             total += rest * (low[c] if rest > 0 else high[c])
             slip += spread * reach + small * abs(rest) * reach + TINY
     return bool(total > slip * (1 + 4 * small) + small * abs(total))
 
 
 @inner
-def _by_cone(B: Any, H: Any, E: Any, free: Any, y: Any, i: int) -> bool:
+def _by_cone(M: Any, H: Any, E: Any, free: Any, y: Any, m: int, i: int) -> bool:
     """Are there exact multipliers near y, none negative, that prove row i not to be a facet, for unbounded cells too?
 
-    The exact ones solve ``y A = a_i``; with an approximate inverse B of A, row j of which is ``B[j]``, their distance
-    from y is at most ``|rest| |B| / (1 - |I - A B|)``. What remains must have a constant term above zero, or of exactly
-    zero with two rows taking part: then ``h_i = 0`` only where both are zero.
+    The exact ones solve ``y A = a_i``; with an approximate inverse B of A, read off the coordinates' columns, their
+    distance from y is at most ``|rest| |B| / (1 - |I - A B|)``. What remains must have a constant term above zero, or
+    of exactly zero with two rows taking part: then ``h_i = 0`` only where both are zero.
     """
-    n = y.size
+    n, slip = y.size, M.shape[0] - 1
+    B = n + 3  # the rows of M from here on
     small = _gamma(2 * n + 8)
     defect = 0.0
     for j in range(n):  # columns of I - A B
         if free[j] < 0:
             return False
-        column = 0.0
+        column, M[slip, j] = 0.0, 0.0
+        for c in range(n):
+            M[B + j, c] = M[j, m + c] / M[n + 2, free[j]]
         for k in range(n):
             value, size, error = (1.0 if k == j else 0.0), 1.0, 0.0
             for c in range(n):
-                product = H[free[k], c] * B[j, c]
+                product = H[free[k], c] * M[B + j, c]
                 value -= product
                 size += abs(product) + TINY
-                error += E[free[k], c] * abs(B[j, c]) + TINY
+                error += E[free[k], c] * abs(M[B + j, c]) + TINY
             column += abs(value) + small * size + error * (1 + small)
+        if not column < 0.5:
+            return False
         defect = max(defect, column)
-    if not defect < 0.5:
-        return False
-    slip = np.zeros(n)
     for c in range(n):
         rest, size, error = H[i, c], abs(H[i, c]), E[i, c]
         for j in range(n):
@@ -191,10 +183,11 @@ def _by_cone(B: Any, H: Any, E: Any, free: Any, y: Any, i: int) -> bool:
             error += abs(y[j]) * E[free[j], c] + TINY
         rest = abs(rest) + small * size + error * (1 + small)
         for j in range(n):
-            slip[j] += rest * abs(B[j, c]) + TINY
+            M[slip, j] += rest * abs(M[B + j, c]) + TINY
     far = 0.0
     for j in range(n):
-        far = max(far, slip[j])
+        if not M[slip, j] <= far:
+            far = M[slip, j]
     far = far / (1 - defect) * (1 + 4 * small) + TINY
     constant, size, error, exact = H[i, n], abs(H[i, n]), E[i, n], H[i, n] == 0.0 and E[i, n] == 0.0
     for j in range(n):
@@ -208,120 +201,113 @@ def _by_cone(B: Any, H: Any, E: Any, free: Any, y: Any, i: int) -> bool:
     return bool((exact and n > 1) or constant > (error + small * size) * (1 + 4 * small) + TINY)
 
 
-@inner
-def _prove_absent(M: Any, H: Any, E: Any, norms: Any, free: Any, i: int, low: Any, high: Any, bounded: bool) -> bool:
+@once
+def _prove_absent(
+    M: Any, H: Any, E: Any, free: Any, y: Any, m: int, i: int, low: Any, high: Any, bounded: bool
+) -> bool:
     """Whether the dictionary's multipliers, taken back to the scale of the rows, prove that row i is no facet."""
-    n, m = free.size, norms.size
-    y = np.zeros(n)
+    n = y.size
     for j in range(n):
-        if free[j] >= 0:
-            y[j] = M[j, i] * norms[i] / norms[free[j]]
-    if bounded and by_box(H, E, free, y, i, low, high):
-        return True
-    B = np.empty((n, n))
-    for j in range(n):
-        for c in range(n):
-            B[j, c] = M[j, m + c] / (norms[free[j]] if free[j] >= 0 else 1.0)
-    return bool(_by_cone(B, H, E, free, y, i))
+        y[j] = M[j, i] * M[n + 2, i] / M[n + 2, free[j]] if free[j] >= 0 else 0.0
+    return bool((bounded and by_box(H, E, free, y, i, low, high)) or _by_cone(M, H, E, free, y, m, i))
 
 
 @inner
-def _only_beyond(H: Any, E: Any, i: int, points: Any) -> bool:
-    """Does the point of row i certainly violate row i, and certainly satisfy all others strictly?"""
-    n = H.shape[1] - 1
-    x = points[i]
-    small = _gamma(n + 4)
-    for k in range(len(H)):
-        value, size = H[k, n], abs(H[k, n]) * small + E[k, n]
-        for c in range(n):
-            value += H[k, c] * x[c]
-            size += (abs(H[k, c]) * small + E[k, c]) * abs(x[c]) + TINY
-        if k == i:
-            value = -value
-        if not value > size * (1 + 4 * small) + TINY:
-            return False
-    return True
-
-
-@inner
-def _start(H: Any, x: Any, M: Any, norms: Any) -> bool:
-    """The dictionary at the inner point x, rows scaled to unit length; False if x is not inside."""
-    m, n = norms.size, x.size
+def _start(H: Any, M: Any, m: int, centre: Any) -> bool:
+    """The dictionary at the inner point, rows scaled to unit length; False if that is not inside."""
+    n = centre.size - 1
     for k in range(m):
         square, value = 0.0, H[k, n]
         for c in range(n):
             square += H[k, c] * H[k, c]
-            value += H[k, c] * x[c]
-        norms[k] = np.sqrt(square) if square > 0.0 else 1.0
+            value += H[k, c] * centre[c]
+        norm = math.sqrt(square) if square > 0.0 else 1.0
+        M[n + 2, k] = norm
         for c in range(n):
-            M[c, k] = H[k, c] / norms[k]
-        M[n, k] = value / norms[k]
+            M[c, k] = H[k, c] / norm
+        M[n, k] = value / norm
         if not value > 0.0:
             return False
     for c in range(n):
-        for j in range(n + 1):
+        for j in range(n):
             M[j, m + c] = 1.0 if j == c else 0.0
-        M[n, m + c] = x[c]
+        M[n, m + c] = centre[c]
     return True
 
 
 @inner
-def _nearest(M: Any, free: Any, place: Any, state: Any, asked: Any, least: Any) -> int:
+def _nearest(M: Any, free: Any, place: Any, m: int, state: Any) -> int:
     """The open row whose least coefficient is largest: it is closest to being settled; -1 if all were asked."""
-    m = asked.size
+    n = free.size
+    least = n + 1
     for k in range(m):
-        least[k] = 0.0
-    for j in range(free.size):
-        column = M[j]
-        if free[j] < 0:
-            for k in range(m):
-                least[k] = min(least[k], -abs(column[k]))
-        else:
-            for k in range(m):
-                least[k] = min(least[k], column[k])
+        M[least, k] = 0.0
+    for j in range(n):
+        either = free[j] < 0
+        for k in range(m):
+            value = -abs(M[j, k]) if either else M[j, k]
+            M[least, k] = min(M[least, k], value)
     best, value = -1, -np.inf
     for k in range(m):
-        if state[k] == OPEN and not asked[k]:
-            if place[k] >= 0:
+        if state[k] == OPEN and not place[1, k]:
+            if place[0, k] >= 0:
                 return k
-            if least[k] > value:
-                best, value = k, least[k]
+            if M[least, k] > value:
+                best, value = k, M[least, k]
     return best
 
 
-@inner
-def decide(
-    H: Any, E: Any, x: Any, low: Any, high: Any, bounded: bool, noise: float, beyond: Any, state: Any, centre: Any
+@once
+def _decide(
+    H: Any,
+    E: Any,
+    m: int,
+    low: Any,
+    high: Any,
+    bounded: bool,
+    noise: float,
+    beyond: Any,
+    state: Any,
+    centre: Any,
+    M: Any,
+    free: Any,
+    y: Any,
+    place: Any,
 ) -> None:
-    """Decide the open rows of one cell, all rows being constraints; ``beyond[i]`` becomes a point behind i alone."""
-    m, n = len(H), x.size
-    M, norms, work = np.empty((n + 1, m + n)), np.empty(m), np.empty(m + n)
-    free, place, asked = np.empty(n, np.int64), np.empty(m, np.int64), np.zeros(m, np.bool_)
+    """Decide the open ones of the first m rows, all of them constraints, beginning at the point in ``centre``.
+
+    The last four are room: the dictionary in ``M[:n + 1]``, behind it one row to work with, the norms of the rows, and
+    n + 1 rows for a proof; what is free; multipliers; where a row is free and whether it was asked.
+    """
+    n = free.size
     for k in range(m):
-        place[k] = -1
+        place[0, k], place[1, k] = -1, 0
     for c in range(n):
-        free[c], centre[c] = -1, x[c]
+        free[c] = -1
     centre[n] = 1.0
-    if not _start(H, x, M, norms):
+    if not _start(H, M, m, centre):
         return
     while True:
-        i = _nearest(M, free, place, state, asked, work)
+        i = _nearest(M, free, place, m, state)
         if i < 0:
             break
-        asked[i] = True
-        settled = _settle(M, free, place, i, state, beyond, centre, work, noise)
-        if settled and _prove_absent(M, H, E, norms, free, i, low, high, bounded):
+        place[1, i] = 1
+        settled = _settle(M, free, place, m, i, state, beyond, centre, noise)
+        if settled and _prove_absent(M, H, E, free, y, m, i, low, high, bounded):
             state[i] = ABSENT
     for c in range(n):
         centre[c] /= centre[n]
     for i in range(m):
-        if state[i] == FACET:
-            _pull(H, E, i, centre, beyond, state)
+        if state[i] == FACET and not _pull(H, E, m, i, centre, beyond):
+            state[i] = OPEN
 
 
 @inner
-def _pull(H: Any, E: Any, i: int, centre: Any, beyond: Any, state: Any) -> None:
-    """Keep where the segment from the centre crosses facet i, and a point behind; check the facet on the way."""
+def _pull(H: Any, E: Any, m: int, i: int, centre: Any, beyond: Any) -> bool:
+    """Keep where the segment from the centre crosses facet i, and a point behind.
+
+    Whether that point certainly violates row i, and certainly satisfies all others strictly.
+    """
     n = centre.size - 1
     inside, outside = H[i, n], H[i, n]
     for c in range(n):
@@ -332,12 +318,98 @@ def _pull(H: Any, E: Any, i: int, centre: Any, beyond: Any, state: Any) -> None:
         far = beyond[i, c]
         beyond[i, n + c] = centre[c] + share * (far - centre[c])
         beyond[i, c] = 0.5 * (far + beyond[i, n + c])
-    if not _only_beyond(H, E, i, beyond):
-        state[i] = OPEN
+    small = _gamma(n + 4)
+    for k in range(m):
+        value, size = H[k, n], abs(H[k, n]) * small + E[k, n]
+        for c in range(n):
+            x = beyond[i, c]
+            value += H[k, c] * x
+            size += (abs(H[k, c]) * small + E[k, c]) * abs(x) + TINY
+        if k == i:
+            value = -value
+        if not value > size * (1 + 4 * small) + TINY:
+            return False
+    return True
+
+
+@inner
+def decide(
+    H: Any, E: Any, x: Any, low: Any, high: Any, bounded: bool, noise: float, beyond: Any, state: Any, centre: Any
+) -> None:
+    """Decide the open rows of one cell, all rows being constraints; ``beyond[i]`` becomes a point behind i alone."""
+    m, n = len(H), x.size
+    for c in range(n):
+        centre[c] = x[c]
+    M, free, y, place = np.empty((2 * n + 4, m + n)), np.empty(n, np.int64), np.empty(n), np.empty((2, m), np.int64)
+    _decide(H, E, m, low, high, bounded, noise, beyond, state, centre, M, free, y, place)
 
 
 @kernel
-def cells(H: Any, E: Any, kinds: Any, X: Any, low: Any, high: Any, bounded: bool, state: Any, beyond: Any) -> int:
+def _cells(
+    H: Any,
+    E: Any,
+    kinds: Any,
+    X: Any,
+    low: Any,
+    high: Any,
+    bounded: bool,
+    reach: float,
+    state: Any,
+    beyond: Any,
+    h: Any,
+    e: Any,
+    behind: Any,
+    some: Any,
+    centre: Any,
+    M: Any,
+    free: Any,
+    y: Any,
+    place: Any,
+) -> int:
+    """The loop of :func:`cells`; what follows ``beyond`` is room."""
+    n, pivots = free.size, 0
+    for r in range(H.shape[0]):
+        rows = np.int64(0)  # a literal would be a type of its own, and compile all that follows twice
+        for c in range(n):
+            centre[c], free[c] = X[r, c], -1
+            if not bounded and (c == 0 or abs(X[r, c]) > reach):
+                reach = abs(X[r, c])
+        for k in range(H.shape[1]):
+            kind = kinds[r, k]
+            state[r, k] = OPEN if kind == WANTED else UNASKED
+            if kind == OFF:
+                continue
+            for c in range(n + 1):
+                h[rows, c], e[rows, c] = H[r, k, c], E[r, k, c]
+            if bounded and by_box(h, e, free, y, rows, low, high):
+                # positive on the whole box: neither a facet nor needed as a constraint
+                if kind == WANTED:
+                    state[r, k] = ABSENT
+                continue
+            place[2, rows], some[rows] = k, state[r, k]
+            rows += 1
+        _decide(h, e, rows, low, high, bounded, NOISE * reach, behind, some, centre, M, free, y, place)
+        for i in range(rows):
+            k = place[2, i]
+            state[r, k] = some[i]
+            if some[i] == FACET:
+                for c in range(2 * n):
+                    beyond[r, k, c] = behind[i, c]
+        pivots += int(centre[n])
+    return pivots
+
+
+def cells(
+    H: FloatArray,
+    E: FloatArray,
+    kinds: SignArray,
+    X: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    bounded: bool,
+    state: SignArray,
+    beyond: FloatArray,
+) -> int:
     """Facets of many cells.
 
     ``H`` and ``E`` are rows and error bounds of their entries, ``(cells, m, n + 1)``; ``kinds`` is ``(cells, m)``;
@@ -345,39 +417,8 @@ def cells(H: Any, E: Any, kinds: Any, X: Any, low: Any, high: Any, bounded: bool
     ``(cells, m)`` receives what was found, and ``beyond`` ``(cells, m, 2 n)`` for a facet a point behind it and the
     point where it was crossed. Returns the number of pivots.
     """
-    count, m, width = H.shape
-    n = width - 1
-    centre, none, zero = np.empty(width), np.empty(n, np.int64), np.zeros(n)
-    h, e, some, behind = np.empty((m, width)), np.empty((m, width)), np.empty(m, np.int8), np.empty((m, 2 * n))
-    use = np.empty(m, np.int64)
-    reach = 0.0
-    for c in range(n):
-        none[c] = -1
-        reach = max(reach, abs(low[c]), abs(high[c]))
-    pivots = 0
-    for r in range(count):
-        if not bounded:
-            reach = 0.0
-            for c in range(n):
-                reach = max(reach, abs(X[r, c]))
-        rows = 0
-        for k in range(m):
-            state[r, k] = OPEN if kinds[r, k] == WANTED else UNASKED
-            if kinds[r, k] == OFF:
-                continue
-            if bounded and by_box(H[r], E[r], none, zero, k, low, high):
-                # positive on the whole box: neither a facet nor needed as a constraint
-                state[r, k] = ABSENT if state[r, k] == OPEN else state[r, k]
-                continue
-            use[rows], some[rows] = k, state[r, k]
-            for c in range(width):
-                h[rows, c], e[rows, c] = H[r, k, c], E[r, k, c]
-            rows += 1
-        decide(h[:rows], e[:rows], X[r], low, high, bounded, NOISE * reach, behind, some, centre)
-        for k in range(rows):
-            state[r, use[k]] = some[k]
-            if some[k] == FACET:
-                for c in range(2 * n):
-                    beyond[r, use[k], c] = behind[k, c]
-        pivots += int(centre[n])
-    return pivots
+    m, n = H.shape[1], H.shape[2] - 1
+    reach = float(max(np.abs(low).max(), np.abs(high).max())) if n else 0.0
+    rows = (np.empty((m, n + 1)), np.empty((m, n + 1)), np.empty((m, 2 * n)), np.empty(m, np.int8), np.empty(n + 1))
+    room = (np.empty((2 * n + 4, m + n)), np.empty(n, np.int64), np.zeros(n), np.empty((3, m), np.int64))
+    return int(_cells(H, E, kinds, X, low, high, bounded, reach, state, beyond, *rows, *room))
