@@ -381,3 +381,13 @@ def test_sizes_whose_squares_leave_the_floats(scale: float) -> None:
     found = regions_on(net, Sphere(radius=scale, resolution=1))
     assert np.isclose(found.boundary_length / scale, one.boundary_length)
     assert found.area == np.inf if scale > 1e150 else np.isclose(found.area / scale / scale, one.area)
+
+
+def test_edges_between_pieces_thinner_than_rounding() -> None:
+    # x > 0, then x > 2^-60, then x < 2^-59: two kinks beside pieces whose middles round onto their edges
+    net = Network([[[1.0, 0.0]], [[1.0]], [[-1.0]], [[1.0]]], [[-0.5], [-(2.0**-60)], [2.0**-60], [0.0]])
+    found, complex = regions_on(net, flat_square(1)), regions(net, Box.cube(2))
+    sizes = complex.wall_sizes[complex.facets.cell]
+    assert found.num_regions == 4
+    assert np.isclose(found.visible_length, sizes[complex.facets.visible].sum())
+    assert np.isclose(found.visible_length, 4.0)

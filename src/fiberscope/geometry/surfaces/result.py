@@ -17,10 +17,13 @@ from fiberscope.geometry.forms import jumps
 from fiberscope.geometry.surfaces.sizes import polygon_areas
 from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import row_lengths
-from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
+from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, SignArray
 
 _CHUNK = 1 << 22
 """Entries of the arrays that are made for some edges at a time."""
+
+_THIN = 2.0**-26
+"""Pieces that are thinner beside an edge, relative to its coordinates, do not say which way leads out of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,10 +228,13 @@ class SurfaceRegions:
         pieces = self.sides[edges]
         a, b = (self.structure.points[self.structure.boundary[0].indices.reshape(-1, 2)[edges, k]] for k in range(2))
         away, along = (a + b) / 2 - self._middles[pieces[:, side]], unit(b - a)
-        away = unit(away - np.einsum("ei,ei->e", away, along)[:, None] * along)
+        away = away - np.einsum("ei,ei->e", away, along)[:, None] * along
+        thin = row_lengths(away) <= _THIN * np.maximum(np.abs(a), np.abs(b)).max(axis=1, initial=0.0)
+        away = unit(away)
         signs = self.piece_signs
         with np.errstate(over="ignore", invalid="ignore"):
             jump = jumps(self.net, signs[pieces[:, 0]], signs[pieces[:, 1]], away @ self.basis)
+        jump.error[thin] = np.maximum(jump.error[thin], TINY)  # the way out of a thin piece is lost: decide exactly
         return bends_across(self.net, signs, pieces, jump)[0]
 
     # -- for people and machines -------------------------------------------------------------------------------
