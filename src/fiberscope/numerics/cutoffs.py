@@ -58,3 +58,6 @@ JUMP = 1e-9
 REAL_ROOT = 1e-7
 """Zeros that only eigenvalues tell: so close to the real axis, or to each other, they count as one double zero. It is
 split by about the square root of rounding. Such zeros are reported as undecided."""
+
+ATTAINED = 1e-9
+"""Bounds that can be attained: a measurement may exceed one by this part, which sums of many rounded numbers explain."""

@@ -23,6 +23,7 @@ from fiberscope.modules.recording import record_activations
 from fiberscope.neurons.chord import ChordSums, LayerChord, path_points
 from fiberscope.neurons.layers import from_arrays
 from fiberscope.neurons.models import w_mlp
+from fiberscope.numerics.cutoffs import ATTAINED
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.studies._asymmetric_runs import PAPER, Recipe, standardised, train_modules
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study, Task
@@ -239,7 +240,7 @@ def free_bound(table: Table) -> Finding:
     """All layers, whatever their inputs. Equality can be attained, so rounding gets its due."""
     rows = table.where(record="layer").dicts() + table.where(record="inner").dicts()
     ratios = _ratios(rows, "free")
-    return Finding(max(ratios) <= 1 + 1e-9, f"at most {max(ratios):.3f} of the bound in {len(ratios)} layers")
+    return Finding(max(ratios) <= 1 + ATTAINED, f"at most {max(ratios):.3f} of the bound in {len(ratios)} layers")
 
 
 def only_gaussian(table: Table) -> Finding:
