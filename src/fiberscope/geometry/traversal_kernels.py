@@ -91,7 +91,8 @@ def _settle(M: Any, free: Any, place: Any, m: int, i: int, state: Any, beyond: A
             if M[n, i] > 0.0:
                 own = M[n, i] / (-direction * M[e, i])
         # the first row other than i that is crossed, its step, and the step of the second
-        first, t1, t2 = np.int64(-1), np.inf, np.inf
+        first: Any = np.int64(-1)
+        t1, t2 = np.inf, np.inf
         for k in range(m):
             rate = -direction * M[e, k]
             if rate > PIVOT and k != i:

@@ -60,15 +60,16 @@ class Labels:
             size *= 2
         if size > len(used):
             self.arrays = (np.zeros((size, table.shape[1]), dtype=np.uint64), np.zeros(size, dtype=np.bool_))
-            insert(table[used], *self.arrays, np.empty(self._count, dtype=np.bool_))
-        fresh = np.empty(len(labels), dtype=np.bool_)
-        self._count += insert(labels, *self.arrays, fresh)
-        return fresh
+            _look_up(table[used], *self.arrays, np.empty(self._count, dtype=np.bool_), True)
+        found = np.empty(len(labels), dtype=np.bool_)
+        _look_up(labels, *self.arrays, found, True)
+        self._count += len(found) - int(np.count_nonzero(found))
+        return np.asarray(~found)
 
     def contain(self, labels: Words) -> BoolArray:
         """Which labels are in."""
         found = np.empty(len(labels), dtype=np.bool_)
-        contains(labels, *self.arrays, found)
+        _look_up(labels, *self.arrays, found, False)
         return found
 
 
@@ -84,12 +85,12 @@ def distinct(words: Words) -> IntArray:
 
 
 @inner
-def _slot(words: Any, table: Any, used: Any) -> Any:
-    """Where the words are, or the empty slot where they would go."""
+def _slot(labels: Any, r: int, table: Any, used: Any) -> Any:
+    """Where label r is, or the empty slot where it would go."""
     size = used.size
     h = np.uint64(0x9E3779B97F4A7C15)
-    for w in range(words.size):
-        h ^= words[w]
+    for w in range(labels.shape[1]):
+        h ^= labels[r, w]
         h *= np.uint64(0xBF58476D1CE4E5B9)
         h ^= h >> np.uint64(29)
         h *= np.uint64(0x94D049BB133111EB)
@@ -97,8 +98,8 @@ def _slot(words: Any, table: Any, used: Any) -> Any:
     slot = np.int64(h & np.uint64(size - 1))
     while used[slot]:
         same = True
-        for w in range(words.size):
-            if table[slot, w] != words[w]:
+        for w in range(labels.shape[1]):
+            if table[slot, w] != labels[r, w]:
                 same = False
                 break
         if same:
@@ -108,35 +109,28 @@ def _slot(words: Any, table: Any, used: Any) -> Any:
 
 
 @kernel
-def insert(labels: Any, table: Any, used: Any, fresh: Any) -> int:
-    """Put labels ``(count, words)`` in; ``fresh`` tells which were new. Returns how many were."""
-    count = 0
-    for r in range(len(labels)):
-        slot = _slot(labels[r], table, used)
-        fresh[r] = not used[slot]
-        if fresh[r]:
+def _look_up(labels: Any, table: Any, used: Any, found: Any, put: bool) -> None:
+    """Which labels ``(count, words)`` are in; ``put`` those in that are not."""
+    for r in range(labels.shape[0]):
+        slot = _slot(labels, r, table, used)
+        found[r] = used[slot]
+        if put and not used[slot]:
             used[slot] = True
             for w in range(table.shape[1]):
                 table[slot, w] = labels[r, w]
-            count += 1
-    return count
 
 
-@kernel
-def contains(labels: Any, table: Any, used: Any, found: Any) -> None:
-    """Which labels ``(count, words)`` are in."""
-    for r in range(len(labels)):
-        found[r] = used[_slot(labels[r], table, used)]
-
-
-@kernel
-def known_neighbours(labels: Any, flips: Any, kinds: Any, table: Any, used: Any) -> None:
+def known_neighbours(labels: Words, flips: Words, kinds: SignArray, table: Words, used: BoolArray) -> None:
     """Turn WANTED rows into SKIP if the cell with that row flipped, ``label ^ flips[row]``, was seen."""
-    words = np.empty(labels.shape[1], np.uint64)
-    for r in range(len(labels)):
-        for k in range(len(flips)):
+    _known_neighbours(labels, flips, kinds, table, used, np.empty((1, labels.shape[1]), dtype=np.uint64))
+
+
+@kernel
+def _known_neighbours(labels: Any, flips: Any, kinds: Any, table: Any, used: Any, other: Any) -> None:
+    for r in range(labels.shape[0]):
+        for k in range(flips.shape[0]):
             if kinds[r, k] == WANTED:
-                for w in range(words.size):
-                    words[w] = labels[r, w] ^ flips[k, w]
-                if used[_slot(words, table, used)]:
+                for w in range(labels.shape[1]):
+                    other[0, w] = labels[r, w] ^ flips[k, w]
+                if used[_slot(other, np.int64(0), table, used)]:
                     kinds[r, k] = SKIP
