@@ -1,7 +1,8 @@
 """All decisions about one switch on a mesh: signs at vertices, points on edges, crossings inside polygons.
 
-Floats with error bounds decide first; what they leave open is asked of the exact oracle. What comes out is integers:
-from these alone :mod:`fiberscope.geometry.planar_build` makes the finer mesh.
+Floats with error bounds decide first, then pairs of floats for the few that these leave open (counted with the floats);
+what is open still is asked of the exact oracle. What comes out is integers: from these alone
+:mod:`fiberscope.geometry.planar_build` makes the finer mesh.
 """
 
 from __future__ import annotations
