@@ -60,4 +60,4 @@ REAL_ROOT = 1e-7
 split by about the square root of rounding. Such zeros are reported as undecided."""
 
 ATTAINED = 1e-9
-"""Bounds that can be attained: a measurement may exceed one by this part, which sums of many rounded numbers explain."""
+"""Bounds that can be attained: a measurement may exceed one by this part; sums of many rounded numbers explain it."""
