@@ -12,6 +12,8 @@ from plant import add_dead, duplicate, identity_layer
 
 import fiberscope as fs
 from fiberscope.network.network import Network
+from fiberscope.symmetry.equivalence.ladder import question_for
+from fiberscope.symmetry.equivalence.parameters import by_simplification
 from fiberscope.symmetry.sampling import sample
 from fiberscope.symmetry.simplify import simplify
 from fiberscope.testing import CASES, case, fraction_values
@@ -143,6 +145,19 @@ def test_refusals():
         simplify(case("residual"))
     with pytest.raises(fs.InputError):
         simplify(case("chain"), fs.Box.cube(5))
+
+
+def test_what_leaves_the_range_of_floats_is_refused_and_equality_goes_on_without():
+    # the first two neurons share a hyperplane, and their merged weight is beyond the range
+    first, rows = [[1.0], [3.0], [0.5]], np.array([[1.5e308, 1.5e308, 0.25], [-0.5, 0.75, 1.0]])
+    net = Network([first, rows, [[1.0, 1.0]]], [[1.0, 3.0, -1.0], [-1.0, -1.0], [0.0]])
+    with pytest.raises(fs.UnsupportedModelError, match="range of floats"):
+        simplify(net)
+    other = Network([first, rows, [[1.0, 1.0]]], [[1.0, 3.0, -1.0], [-1.0, -2.0], [0.0]])
+    with np.errstate(all="ignore"):
+        question = question_for(net, other, fs.Space(1), 0, 2.0, 0)
+        assert by_simplification(question) is None and any("range of floats" in note for note in question.notes)
+        assert fs.equivalent(net, other, tolerance=0, time_limit=2.0).equal is False
 
 
 def test_the_lattice_network_loses_its_dead_and_coincident_neurons(shared_nets):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fiberscope.errors import UnsupportedModelError
 from fiberscope.geometry.domains import Domain
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, PiecewiseLinear
@@ -17,7 +18,7 @@ from fiberscope.symmetry.domain_roles import DomainRoles, domain_roles
 from fiberscope.symmetry.equivalence.forms import compare_forms
 from fiberscope.symmetry.equivalence.verdict import Verdict
 from fiberscope.symmetry.layers import Layers, Neuron
-from fiberscope.symmetry.rational import product, total
+from fiberscope.symmetry.rational import nearest, product, total
 from fiberscope.symmetry.sampling import domain_of
 
 
@@ -94,6 +95,8 @@ def simplify(net: Network, domain: Domain | None = None, time_limit: float = 5.0
     layers, prefix, shape = _start(net, roles)
     _reduce(layers)
     layers.close(int(np.prod(shape)))
+    if not all(np.isfinite(nearest(x)).all() for x in (*layers.weights, *layers.biases)):
+        raise UnsupportedModelError("simplify: expected sums and products of weights within the range of floats")
     tail = layers.network(shape)
     small = prefix.joined(tail) if prefix is not None else tail
     verdict = compare_forms(net, small, where, (roles.signs.astype(np.int64), None), 0 if layers.exact else None)

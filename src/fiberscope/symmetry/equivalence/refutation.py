@@ -70,7 +70,8 @@ def confirmed(a: Network, b: Network, x: FloatArray, tolerance: float | None) ->
     worst = max(range(len(gaps)), key=lambda k: over[k])
     if over[worst] <= 0:
         return None
-    return Counterexample(x.copy(), rounded(left), rounded(right), float(gaps[worst]), float(errors[worst]))
+    gap = float(rounded([gaps[worst]])[0])
+    return Counterexample(x.copy(), rounded(left), rounded(right), gap, float(errors[worst]))
 
 
 def by_samples(question: Question) -> Verdict | None:

@@ -14,6 +14,7 @@ from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.symmetry.encoding import write_certificate
 from fiberscope.symmetry.group import Symmetry
+from fiberscope.symmetry.rational import nearest
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -211,5 +212,5 @@ def _short(x: FloatArray) -> str:
 
 
 def rounded(values: list[Fraction]) -> FloatArray:
-    """The nearest floats."""
-    return np.array([float(v) for v in values])
+    """The nearest floats; infinite beyond their range."""
+    return nearest(np.array(values, dtype=object))
