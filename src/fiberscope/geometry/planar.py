@@ -45,7 +45,7 @@ PlanarDomain = Box | Plane | Polytope
 _CHUNK_BYTES = 1 << 25
 """Counting goes on in pieces when the values of all vertices would need more than this."""
 
-_WORTH_THREADS = 1 << 13
+_WORTH_THREADS = 1 << 14
 """With fewer polygons than that a mesh is not shared out among threads."""
 
 XY = -1
