@@ -80,7 +80,8 @@ def test_members_of_degenerate_networks_are_the_same_function(net, seed):
 @pytest.mark.parametrize("size", [1e-200, 1e160, 1e300])
 def test_numbers_at_the_ends_of_the_range_of_floats(size):
     # products of weights and constants overflow or vanish: a move that would is not made
-    for signs in ([[1, 1, 1], [1, -1, 1]], [[1, 1, 1], [1, 1, 1], [-1, 1, -1]], [[-1, -1, -1], [1, -1, 1]]):
+    linear, dead, hidden = [[1, 1, 1], [1, 1, 1], [-1, 1, -1]], [[-1, -1, -1], [1, -1, 1]], [[1, -1, -1]] * 2
+    for signs in ([[1, 1, 1], [1, -1, 1]], linear, dead, hidden, [[-1, -1, 1]] * 2):
         net = with_signs(2, signs, 2, 7)
         W1, W2, W3 = net.weights
         big = Network([W1, size * W2, size * W3], [net.biases[0], size * net.biases[1], net.biases[2]])

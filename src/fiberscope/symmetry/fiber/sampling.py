@@ -44,10 +44,12 @@ def member(setting: Setting, component: Component, rng: np.random.Generator) -> 
         arrays[0][0], arrays[1][0] = rng.normal(size=arrays[0][0].shape), rng.normal(size=arrays[1][0].shape)
     elif component.kind == "known":
         arrays = _known(setting, arrays, rng)
+    if not _finite(arrays):
+        arrays = (list(chain.weights), list(chain.biases))
     if setting.kind in ("one layer", "bottleneck") and component.kind != "known":
         flipped = component.flipped if component.kind == "orientation" else ()
         arrays = in_layer(arrays, len(arrays[0]) - 2, setting.kind == "bottleneck", flipped, rng)
-    changed = with_arrays(chain, *arrays) if _finite(arrays) else chain
+    changed = with_arrays(chain, *arrays)
     moved = setting.parts.joined(changed)
     return Symmetry.random(chain.widths, rng, spread=2)(moved)
 
@@ -168,7 +170,8 @@ def _known(setting: Setting, arrays: Arrays, rng: np.random.Generator) -> Arrays
     depth = len(arrays[0]) - 1
     for found in setting.symmetries:
         if found.kind == "hidden":
-            arrays = _moved_within(arrays, found.layer - 1, found.neurons[0], rng)
+            moved = _moved_within(arrays, found.layer - 1, found.neurons[0], rng)
+            arrays = moved if _finite(moved) else arrays
     for layer in reversed(range(depth)):
         if any(found.layer == layer + 1 and found.kind != "hidden" for found in setting.symmetries):
             arrays = in_layer(arrays, layer, layer > 0, (), rng)
