@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import fiberscope as fs
@@ -155,7 +155,17 @@ def test_gaps_and_coherence(classes: NeuronClasses) -> None:
     assert np.allclose(classes.grams[-1], classes.basis.T @ np.diag(classes.layer.D[-1] ** 2) @ classes.basis)
 
 
+SINGULAR = NeuronClasses.from_arrays(
+    [[0.0, 0.0], [0.0, -0.73226735]],
+    [[1.0, 1.0], [1.0, 0.0]],
+    [[-0.37877545, 0.25568632], [0.92206727, 0.66968737]],
+    np.array([[-0.19264633, -0.98126826], [-0.98126826, 0.19264633]]),
+)
+"""One Gram matrix has the eigenvalue zero, so that the bound of Theorem C.10 is infinite."""
+
+
 @given(layers())
+@example(SINGULAR)
 @settings(max_examples=60)
 def test_bounds_hold_where_they_are_finite(classes: NeuronClasses) -> None:
     swaps = classes.swap_sensitivities()

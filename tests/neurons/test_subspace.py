@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -16,6 +16,7 @@ from fiberscope.neurons.subspace import Moments, moments, subspace
 
 
 @given(st.integers(1, 6), st.integers(1, 40), st.floats(0.05, 1.0), st.integers(0, 10**6))
+@example(3, 1, 1.0, 1)
 def test_fewest_directions_that_hold_the_energy(d: int, n: int, energy: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d)) * rng.uniform(0.01, 1.0, d) + rng.choice([0.0, 1.0])

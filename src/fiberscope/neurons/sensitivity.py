@@ -22,6 +22,7 @@ from scipy.spatial.distance import cdist
 
 from fiberscope.neurons.gaps import gap_in, gap_out
 from fiberscope.neurons.projected import ProjectedLayer
+from fiberscope.numerics.cutoffs import REACHED
 from fiberscope.numerics.floats import BoolArray, FloatArray
 
 
@@ -96,7 +97,7 @@ def sensitivity(
 ) -> Sensitivity:
     """From ``|delta|_F``, ``|R|_F`` of the neurons that move and ``|Q R|_F``: inequality (72) or (136)."""
     delta, moved, turned = (np.asarray(x, dtype=np.float64) for x in (delta, moved, turned))
-    ratio = epsilon / (mu - epsilon) if epsilon < mu else np.inf
+    ratio = epsilon / (mu - epsilon) if epsilon < (1 - REACHED) * mu else np.inf
     rho = np.divide(moved, delta, out=np.full(delta.shape, np.inf), where=delta > 0)
     rough = delta**2 + 2 * delta * moved + 2 * moved**2
     # Nothing moves: no error, even where the ratio is infinite.
@@ -114,7 +115,7 @@ def _over(values: FloatArray, mu: float) -> FloatArray:
 def relative_bound(rho: FloatArray, epsilon: float, mu: float) -> FloatArray:
     """``2 rho + epsilon / (mu - epsilon) (1 + 2 rho + 2 rho^2)``."""
     result = np.full(np.shape(rho), np.inf)
-    if epsilon < mu:
+    if epsilon < (1 - REACHED) * mu:
         finite = np.isfinite(rho)
         known = np.where(finite, rho, 0.0)
         result = np.where(finite, 2 * known + epsilon / (mu - epsilon) * (1 + 2 * known + 2 * known**2), np.inf)

@@ -15,6 +15,7 @@ import scipy.linalg
 
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.numerics.arrays import frozen, real_array
+from fiberscope.numerics.cutoffs import MOMENTS
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.numerics.rank import rank_cutoff
 
@@ -230,7 +231,7 @@ def subspace(
     matrix = second - np.outer(found.mean, found.mean) if centred and found.mean is not None else second
     values, vectors = scipy.linalg.eigh(matrix, check_finite=True)
     values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
-    cutoff = rank_cutoff(found.second_moment.shape, float(values[0]), np.dtype(np.float64))
+    cutoff = MOMENTS * rank_cutoff(found.second_moment.shape, float(values[0]), np.dtype(np.float64))
     full = int((values > cutoff).sum())
     if full == 0:
         constant = "all the same" if centred else "all zero"

@@ -61,3 +61,11 @@ split by about the square root of rounding. Such zeros are reported as undecided
 
 ATTAINED = 1e-9
 """Bounds that can be attained: a measurement may exceed one by this part; sums of many rounded numbers explain it."""
+
+MOMENTS = 16.0
+"""Eigenvalues of second moments: the sums of products behind them are rounded too, so what is called rounding is so
+many times larger than for a matrix that is given."""
+
+REACHED = 1e-12
+"""Assumptions of the form ``a < b`` between numbers that were computed: met only where ``b - a`` is above this part of
+``b``. Equality is common, as for singular matrices, and rounding would turn it into either."""
