@@ -77,12 +77,14 @@ class Structure:
         tensors: dict[str, Tensor] = {**dict(moved.named_parameters()), **dict(moved.named_buffers())}
         with torch.no_grad():
             for group in self.groups:
-                order = _checked(permutations[group.name], group) if group.name in permutations else None
-                for axis in group.axes if order is not None else ():
+                if group.name not in permutations:
+                    continue
+                order = _checked(permutations[group.name], group)
+                for axis in group.axes:
                     if axis.tensor not in tensors:
                         raise InputError(f"layer {axis.tensor}: the module has no such tensor; is it parametrised?")
                     tensor = tensors[axis.tensor]
-                    tensor.copy_(tensor.index_select(axis.axis, order.to(tensor.device)))  # type: ignore[union-attr]
+                    tensor.copy_(tensor.index_select(axis.axis, order.to(tensor.device)))
         return moved
 
     def to_dict(self) -> dict[str, Any]:

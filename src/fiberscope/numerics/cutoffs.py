@@ -69,3 +69,13 @@ many times larger than for a matrix that is given."""
 REACHED = 1e-12
 """Assumptions of the form ``a < b`` between numbers that were computed: met only where ``b - a`` is above this part of
 ``b``. Equality is common, as for singular matrices, and rounding would turn it into either."""
+
+TAME = (1e-100, 1e100)
+"""Norms between these can be squared, divided and multiplied a few times without leaving the floats; what lies outside
+takes the way that looks after its scale."""
+
+SHORTEST = 1e-11
+"""Isolation of zeros of an interpolant on [-1, 1]: shorter pieces are not halved again, their zeros stay open."""
+
+NOT_ZERO = 1e-300
+"""A divisor in place of zero, where everything that is divided is zero too."""

@@ -27,6 +27,9 @@ TINY = 2.0**-1022
 INFLATE = 1.0 + 1e-9
 """Factor on a bound that took fewer than a million roundings to compute: more than they can have lost."""
 
+MULTIPLES = 1.0 + 1e-6
+"""Turns ``n * U`` into a bound of ``gamma(n)``, for ``n`` below a thousand million."""
+
 FLOOR = 2.0**-400
 """Added to a bound whose terms are squared: more than the squares can lose to underflow."""
 

@@ -15,13 +15,13 @@ from fiberscope.geometry.curves.straight import straight_breaks
 from fiberscope.geometry.planar_values import FLOOR
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, PiecewiseLinear
+from fiberscope.numerics.cutoffs import TAME
 from fiberscope.numerics.floats import INFLATE, FloatArray, IntArray, SignArray, gamma
 
 Norms = tuple[FloatArray, FloatArray, float]
 """Norms of the rows ``(W_j, b_j)``, rounded up, their inverses, and the norm of all of them."""
 
 _norms: WeakKeyDictionary[Affine, Norms | None] = WeakKeyDictionary()
-_TAME = (1e-100, 1e100)
 
 
 def polyline_breaks(net: Network, chain: Polyline) -> Breaks:
@@ -36,7 +36,7 @@ def _row_norms(node: Affine) -> Norms | None:
         matrix = node.operator.dense()
         r = np.sqrt(np.einsum("ij,ij->i", matrix, matrix))
         r = (r if node.offset is None else np.hypot(r, node.offset)) * (1 + 2.0**-30)
-        tame = bool(((r > _TAME[0]) & (r < _TAME[1])).all())
+        tame = bool(((r > TAME[0]) & (r < TAME[1])).all())
         _norms[node] = (r, 1 / r, float(np.linalg.norm(r)) * (1 + 2.0**-30)) if tame else None
     return _norms[node]
 
@@ -53,7 +53,7 @@ def _short(net: Network, chain: Polyline) -> Breaks | None:
     layers = [node for node in net.nodes if isinstance(node, Affine)][:-1]
     for index, node in enumerate(layers):
         norms = _row_norms(node)
-        if norms is None or not (norm.max() < _TAME[1]):
+        if norms is None or not (norm.max() < TAME[1]):
             return None
         r, inverse, frobenius = norms
         z = node.operator.apply(values)

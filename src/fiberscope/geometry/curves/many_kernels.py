@@ -6,7 +6,7 @@ from typing import Any
 
 from fiberscope.geometry.compiled import inner, kernel
 from fiberscope.geometry.curves.root_kernels import OPEN, TRACTRIX, x_of, y_of, zeros_inside
-from fiberscope.numerics.floats import INFLATE, TINY, U
+from fiberscope.numerics.floats import INFLATE, MULTIPLES, TINY, U
 
 
 @inner
@@ -14,7 +14,7 @@ def _layer(
     piece: int, rows: int, columns: int, W: Any, start: int, bias: int, form: Any, error: Any, out: Any, slip: Any
 ) -> None:
     """Rows ``A, B, C`` of the next preactivations on one piece, and bounds of their errors."""
-    unit = (columns + 3) * U * (1 + 1e-6)
+    unit = (columns + 3) * U * MULTIPLES
     for j in range(rows):
         for k in range(3):
             total, size, touched = 0.0, 0.0, False

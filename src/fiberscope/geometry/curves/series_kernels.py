@@ -7,6 +7,7 @@ from typing import Any
 
 from fiberscope.geometry.compiled import inner, kernel
 from fiberscope.geometry.curves.root_kernels import OPEN
+from fiberscope.numerics.cutoffs import SHORTEST
 from fiberscope.numerics.floats import INFLATE, TINY, U
 
 _SPLITS = 5
@@ -107,7 +108,7 @@ def _isolate(c: Any, n: int, E: float, a: float, b: float, d1: Any, d2: Any, sta
             if l < m < r and abs(_clenshaw(c, n, m)) > E:
                 found = True
                 break
-        if not found or h < 1e-11 or top + 2 > stack.shape[0]:
+        if not found or h < SHORTEST or top + 2 > stack.shape[0]:
             return OPEN
         stack[top, 0], stack[top, 1] = m, r
         stack[top + 1, 0], stack[top + 1, 1] = l, m

@@ -161,7 +161,7 @@ class _Cutter(Arranger):
                 signs[:, : len(pairs)][both] = 0  # two dead inputs tie exactly
 
         signs = self._signs(mesh, value, stage, 0, known)  # type: ignore[arg-type]  # a stage is a number here
-        found = self._cross_edges(mesh, value, signs, stage, 0)  # type: ignore[arg-type]
+        found = self._cross_edges(mesh, value, signs, stage, 0)  # type: ignore[arg-type]  # as above
         edge, _, t, d = found.points
         A, B = mesh.ends[edge, 0].copy(), mesh.ends[edge, 1].copy()
         parent = np.repeat(np.arange(len(mesh.ends)), 1 + np.diff(found.point_ptr))

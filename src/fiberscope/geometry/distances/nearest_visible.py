@@ -26,7 +26,7 @@ from fiberscope.geometry.facets import bends_across
 from fiberscope.geometry.forms import jumps
 from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import batch
-from fiberscope.numerics.cutoffs import PROJECTION
+from fiberscope.numerics.cutoffs import NOT_ZERO, PROJECTION
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 
 Progress = Callable[[int, int], Any]
@@ -278,7 +278,7 @@ def least_distance(G: FloatArray, h: FloatArray) -> FloatArray | None:
     >>> least_distance(np.array([[1.0], [-1.0]]), np.array([1.0, 1.0])) is None
     True
     """
-    scale = max(float(np.abs(h).max(initial=0.0)), 1e-300)
+    scale = max(float(np.abs(h).max(initial=0.0)), NOT_ZERO)
     E = np.concatenate([G.T, h[None] / scale])
     f = np.zeros(len(E))
     f[-1] = 1.0

@@ -56,7 +56,7 @@ class Store:
                 self._claim_folder()
                 for leftover in (*folder.glob(LEFTOVERS), *(folder / "tasks").glob(LEFTOVERS)):
                     leftover.unlink(missing_ok=True)  # of a process that was killed while it wrote
-            except BaseException:
+            except BaseException:  # whatever happened, Ctrl-C too: the folder is free again
                 self._lock.close()
                 raise
         except OSError as error:
