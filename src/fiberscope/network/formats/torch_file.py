@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, TooLargeError
+from fiberscope.files import check_archive, check_unpacked
 from fiberscope.network.formats.program import KEY, describe, restore
 from fiberscope.network.formats.state_dict import NESTED, relu_chain
 from fiberscope.network.network import Network
@@ -19,7 +20,10 @@ from fiberscope.network.network import Network
 def read(path: Path, input_shape: tuple[int, ...] | None) -> Network:
     """The network in a ``.pt`` file; one without our description is taken for a plain state dict."""
     try:
+        check_archive(path)  # torch writes stored archives, but reads deflated ones as well
         content = torch.load(path, map_location="cpu", weights_only=True)
+    except TooLargeError:
+        raise
     except pickle.UnpicklingError as error:
         raise InputError(
             "expected a state dict of tensors, got pickled objects (which could run code and are never read) or a "
@@ -46,6 +50,9 @@ def _numpy(tensors: Mapping[Any, Any]) -> dict[str, Any]:
             raise InputError(f"expected a state dict of tensors, got a {type(tensor).__name__} under {name!r}")
         if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_meta:
             raise InputError(f"{name}: expected a plain dense tensor, got {tensor.layout}, {tensor.dtype}")
+    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors.values()}
+    # a tensor may repeat its numbers by strides of zero, and many tensors may share one storage
+    check_unpacked(sum(storages.values()), 8 * sum(tensor.numel() for tensor in tensors.values()))
     # float16 and bfloat16 fit into float64; integers stay, for the indices of sparse operators.
     return {
         str(name): (tensor.detach().double() if tensor.is_floating_point() else tensor.detach()).numpy()
