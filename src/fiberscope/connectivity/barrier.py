@@ -364,7 +364,8 @@ def _right(output: Tensor | None, target: Tensor) -> int | None:
     """How many labels are hit, or None where the task is no classification."""
     if output is None or target.is_floating_point() or target.dim() != 1 or output.dim() != 2 or output.shape[1] < 2:
         return None
-    return int((output.argmax(dim=1) == target).sum())
+    # of a row with NaN argmax names the NaN: no answer is no hit
+    return int(((output.argmax(dim=1) == target) & ~output.isnan().any(dim=1)).sum())
 
 
 def _deviation(values: FloatArray) -> float:

@@ -167,7 +167,7 @@ def record_activations(
     recorder = {name: _Sums(False) for name in _names(module, layers)}
 
     def keep(name: str, layer: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-        for rows in _chunks(_features(name, output)):
+        for rows in _chunks(name, _features(name, output)):
             recorder[name].add(rows)
 
     return _recorded(module, recorder, keep, data, batch_size, progress)
@@ -227,7 +227,7 @@ def cross_moments(
                 for name in members:
                     _ran(name, name in seen["a"] and name in seen["b"])
                     for left, right in zip(seen["a"][name], seen["b"][name], strict=True):
-                        for rows in zip(_chunks(left), _chunks(right), strict=True):
+                        for rows in zip(_chunks(name, left), _chunks(name, right), strict=True):
                             sums[group].add(*rows)
             if progress is not None:
                 progress(done, None, "cross moments")
@@ -386,10 +386,18 @@ def _whole(name: str, value: Any) -> Tensor:
     return tensor
 
 
-def _chunks(rows: Tensor) -> Iterator[FloatArray]:
+def _chunks(name: str, rows: Tensor) -> Iterator[FloatArray]:
     """Samples in float64, a bounded number at once."""
     for part in torch.split(rows, max(1, ROWS_BYTES // (8 * max(1, rows.shape[1])))):
-        yield part.double().cpu().numpy()
+        yield _finite(name, part.double().cpu().numpy())
+
+
+def _finite(name: str, rows: FloatArray) -> FloatArray:
+    """The samples, whose squares and their sums must be numbers; or moments would say what no sample is."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if not np.isfinite(np.square(rows).sum()):
+            raise InputError(f"layer {name}: expected finite samples of moderate size, got NaN, infinity or overflow")
+    return rows
 
 
 def _input_rows(name: str, layer: nn.Module, inputs: tuple[Any, ...]) -> Iterator[FloatArray]:
@@ -404,7 +412,7 @@ def _input_rows(name: str, layer: nn.Module, inputs: tuple[Any, ...]) -> Iterato
     if not isinstance(layer, nn.Conv2d):
         if isinstance(layer, nn.Linear) and x.dim() >= 4:
             x = x.reshape(-1, x.shape[-1])
-        yield from _chunks(_features(name, x if x.dim() > 1 else x[None]))
+        yield from _chunks(name, _features(name, x if x.dim() > 1 else x[None]))
         return
     if layer.groups > 1:
         raise UnsupportedModelError(f"layer {name}: a grouped convolution has no one input that all its rows see")
@@ -419,7 +427,7 @@ def _input_rows(name: str, layer: nn.Module, inputs: tuple[Any, ...]) -> Iterato
         # float64 first: not every type of numbers can be padded and unfolded
         padded = nn.functional.pad(part.double(), sides, mode=mode)
         patches = nn.functional.unfold(padded, layer.kernel_size, layer.dilation, 0, layer.stride)
-        yield patches.transpose(1, 2).reshape(-1, patch).cpu().numpy()
+        yield _finite(name, patches.transpose(1, 2).reshape(-1, patch).cpu().numpy())
 
 
 def _padding(layer: nn.Conv2d) -> list[int]:

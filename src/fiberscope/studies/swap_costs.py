@@ -438,7 +438,7 @@ STUDY = Study(
             log_x=True,
             where={"record": "pair"},
             words={"series": "", "common": "one separation", "matched": "equally hard", "sigma": "sigma_F ="},
-            caption="Means over pairs without alignment, with standard deviations: points of accuracy below the mean of "
+            caption="Means over pairs without alignment, with standard deviations: points below the mean of "
             "the ends on held-out points, or (measure=relative) per cent of the better end on training points.",
         ),
         Picture(
