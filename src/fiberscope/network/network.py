@@ -16,6 +16,7 @@ from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear, Switch
 from fiberscope.network.operators import Dense, Shape
 from fiberscope.network.run import affine_values, output, switch_values
+from fiberscope.network.source import MEMORY, Source
 from fiberscope.numerics.arithmetic import FloatArithmetic
 from fiberscope.numerics.arrays import batch, frozen, real_array
 from fiberscope.numerics.floats import BoolArray, FloatArray
@@ -97,11 +98,15 @@ class Network:
         self._set(nodes, nodes[0].operator.in_shape if isinstance(nodes[0], Affine) else (0,))
 
     @classmethod
-    def from_nodes(cls, nodes: Sequence[Node], input_shape: Sequence[int]) -> Network:
-        """A network from a program; ``input_shape`` is without the batch axis."""
+    def from_nodes(cls, nodes: Sequence[Node], input_shape: Sequence[int], source: Source = MEMORY) -> Network:
+        """A network from a program; ``input_shape`` is without the batch axis, ``source`` says where it came from."""
         net = cls.__new__(cls)
-        net._set(tuple(nodes), tuple(int(n) for n in input_shape))
+        net._set(tuple(nodes), tuple(int(n) for n in input_shape), source)
         return net
+
+    def with_source(self, source: Source) -> Network:
+        """The same program that says to have come from somewhere else."""
+        return Network.from_nodes(self.nodes, self.input_shape, source)
 
     @classmethod
     def random(cls, widths: Sequence[int], seed: Seed, init: str = "he") -> Network:
@@ -124,7 +129,7 @@ class Network:
         drawn = [_INITS[init](rng, n, m) for m, n in itertools.pairwise(widths)]
         return cls([w for w, _ in drawn], [b for _, b in drawn])
 
-    def _set(self, nodes: tuple[Node, ...], input_shape: Shape) -> None:
+    def _set(self, nodes: tuple[Node, ...], input_shape: Shape, source: Source = MEMORY) -> None:
         if not nodes:
             raise InputError("network: expected at least one node, got none")
         shapes: list[Shape] = [input_shape]
@@ -135,6 +140,7 @@ class Network:
             shapes.append(node.shape)
         self.nodes = nodes
         self.input_shape = input_shape
+        self.source = source
         self.shapes = tuple(shapes)
         self.parameters  # noqa: B018  # raises now if two nodes give one name different values
         object.__setattr__(self, "_frozen", True)

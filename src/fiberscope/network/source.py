@@ -1,0 +1,54 @@
+"""Where the numbers of a network came from: the precision in which they were stored, and the file, if there was one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fiberscope.errors import InputError
+
+PRECISIONS = ("bfloat16", "float16", "float32", "float64")
+"""The precisions that parameters are stored in, coarsest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a loader knew about a model besides its numbers; it never changes what the network computes.
+
+    ``precision`` is the coarsest precision in which a parameter was stored. Values alone do not tell it: the weight
+    0.5 fits into every one. ``path`` and ``sha256`` (of the bytes) belong to a model that was read from a file.
+
+    >>> coarsest(["float32", "float16"])
+    'float16'
+    """
+
+    precision: str = "float64"
+    path: Path | None = None
+    sha256: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise InputError(f"precision: expected one of {', '.join(PRECISIONS)}, got {self.precision!r}")
+
+    def at(self, path: Path, sha256: str) -> Source:
+        """The same, read from a file."""
+        return replace(self, path=path, sha256=sha256)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "precision": self.precision,
+            "path": None if self.path is None else str(self.path),
+            "sha256": self.sha256,
+        }
+
+
+MEMORY = Source()
+"""A network that was made from float64 numbers in memory."""
+
+
+def coarsest(names: Any) -> str:
+    """The coarsest of some precisions, given by the names of types; float64 where there is none of ours."""
+    known = [PRECISIONS.index(name) for name in names if name in PRECISIONS]
+    return PRECISIONS[min(known, default=len(PRECISIONS) - 1)]
