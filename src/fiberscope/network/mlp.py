@@ -1,4 +1,4 @@
-"""The dense view: any program as one chain of dense layers with the same function.
+"""The dense view: any program as one chain of dense layers with the same function up to rounding.
 
 Convolutions are unrolled, consecutive affine maps multiplied out, ``max(a, b) = b + relu(a - b)`` replaces pooling, and
 values that skip a layer are carried through it by linear neurons. Products are rounded to float64, so the view has the
@@ -23,7 +23,7 @@ from fiberscope.numerics.floats import FloatArray
 
 
 def as_mlp(net: Network, limit: int = 1 << 31) -> Network:
-    """The dense chain with the function of ``net``.
+    """The dense chain with the function of ``net``, up to the rounding of products of weights.
 
     Raises :class:`TooLargeError` with an estimate where its matrices would need more than ``limit`` bytes.
 

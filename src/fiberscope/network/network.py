@@ -241,7 +241,7 @@ class Network:
         if not self.is_chain:
             raise UnsupportedModelError(
                 f"expected a plain chain of dense layers and activations, got {self.architecture}; "
-                "net.as_mlp() gives the dense chain with the same function"
+                "net.as_mlp() gives a dense chain with the same function up to rounding"
             )
         return tuple(node for node in self.nodes if isinstance(node, Affine))
 
@@ -348,7 +348,7 @@ class Network:
     # -- other views: they stand on this module, so they are loaded when asked for ------------------------------
 
     def as_mlp(self, limit: int = 1 << 31) -> Network:
-        """The dense chain with the same function; see :func:`fiberscope.network.mlp.as_mlp`."""
+        """The dense chain with the same function up to rounding; see :func:`fiberscope.network.mlp.as_mlp`."""
         chain: Network = import_module("fiberscope.network.mlp").as_mlp(self, limit)
         return chain
 
