@@ -97,7 +97,9 @@ def test_graphs(kind: Any, tmp_path: Path) -> None:
 
 def test_scikit_learn_trains_in_the_type_of_its_data() -> None:
     for kind in (np.float32, np.float64):
-        model = MLPRegressor(hidden_layer_sizes=(3,)).partial_fit(np.eye(2, dtype=kind), np.array([0.0, 1.0], dtype=kind))
+        model = MLPRegressor(hidden_layer_sizes=(3,)).partial_fit(
+            np.eye(2, dtype=kind), np.array([0.0, 1.0], dtype=kind)
+        )
         assert load(model).source.precision == np.dtype(kind).name
 
 
