@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import os
 from collections.abc import Sequence
 from importlib import import_module
@@ -66,7 +67,9 @@ def load(source: Any, input_shape: Sequence[int] | None = None) -> Network:
         reader = _module(path, _READERS)
         _check_file(path)
         try:
-            return _with_input_shape(import_module(f"{_FORMATS}.{reader}").read(path, shape), shape)
+            digest = _sha256(path)
+            found = _with_input_shape(import_module(f"{_FORMATS}.{reader}").read(path, shape), shape)
+            return found.with_source(found.source.at(path, digest))
         except FiberscopeError as error:
             # Names out of a file may hold anything; a message has one line.
             raise type(error)(f"{path}: {' '.join(str(error).split())}") from error
@@ -77,8 +80,8 @@ def load(source: Any, input_shape: Sequence[int] | None = None) -> Network:
     # A model's library is imported already; looking at names keeps the other ones out.
     libraries = {base.__module__.partition(".")[0] for base in type(source).__mro__}
     if "torch" in libraries:
-        found: Network = import_module(f"{_FORMATS}.torch_module").read(source, shape)
-        return found
+        read: Network = import_module(f"{_FORMATS}.torch_module").read(source, shape)
+        return read
     if "sklearn" in libraries:
         return _with_input_shape(import_module(f"{_FORMATS}.sklearn_mlp").read(source, shape), shape)
     raise InputError(
@@ -146,7 +149,13 @@ def _with_input_shape(net: Network, shape: tuple[int, ...] | None) -> Network:
         return net
     if prod(shape) != net.in_size:
         raise InputError(f"input_shape: expected {net.input_shape} or as many entries, got {shape}")
-    return Network.from_nodes(net.nodes, shape)
+    return Network.from_nodes(net.nodes, shape, net.source)
+
+
+def _sha256(path: Path) -> str:
+    """Of the bytes of a file."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _module(path: Path, table: dict[str, str]) -> str:

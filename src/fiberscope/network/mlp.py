@@ -56,7 +56,7 @@ def without_pooling(net: Network) -> Network:
         else:
             nodes.append(moved(node, sources))
         place[index + 1] = len(nodes)
-    return Network.from_nodes(nodes, net.input_shape)
+    return Network.from_nodes(nodes, net.input_shape, net.source.derived)
 
 
 def _tournament(node: MaxPool, source: int, made: int) -> list[Node]:
@@ -161,7 +161,7 @@ class _Builder:
             self._switch(layer, kept)
         self._advance()
         self._affine(self.rows[len(self.net.nodes)], self.net.nodes[-1])
-        return Network.from_nodes(self.nodes, (self.net.in_size,))
+        return Network.from_nodes(self.nodes, (self.net.in_size,), self.net.source.derived)
 
     def _advance(self) -> None:
         """Evaluate everything affine that can be reached."""
