@@ -15,6 +15,7 @@ _NAMES = {
     "FiberscopeError": "errors",
     "InputError": "errors",
     "NotGenericError": "errors",
+    "OutOfTimeError": "errors",
     "TooLargeError": "errors",
     "UnsupportedModelError": "errors",
     # network

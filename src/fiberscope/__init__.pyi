@@ -29,6 +29,7 @@ from .dimension.spectrum import kernel_spectrum as kernel_spectrum
 from .errors import FiberscopeError as FiberscopeError
 from .errors import InputError as InputError
 from .errors import NotGenericError as NotGenericError
+from .errors import OutOfTimeError as OutOfTimeError
 from .errors import TooLargeError as TooLargeError
 from .errors import UnsupportedModelError as UnsupportedModelError
 from .geometry.complex import Complex as Complex

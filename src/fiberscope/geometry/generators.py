@@ -90,8 +90,8 @@ def as_generator(module: Any, shape: tuple[int, ...]) -> Generator:
             return Generator(function, None, str(error))
     if not callable(module):
         raise InputError(
-            "generator: expected a Network, a torch module, a scikit-learn MLP, the path of a model file or a function, "
-            f"got {type(module).__name__}"
+            "generator: expected a Network, a torch module, a scikit-learn MLP, the path of a model file or a "
+            f"function, got {type(module).__name__}"
         )
     return Generator(lambda Z: module(Z.reshape(-1, *shape)), None, "a plain function")
 

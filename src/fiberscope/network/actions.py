@@ -71,7 +71,7 @@ def _act(net: Network, orders: Sequence[IntArray], scales: Sequence[FloatArray])
             nodes.append(
                 Affine(node.source, Dense(matrix, node.operator.in_shape), bias, node.weight_name, node.bias_name)
             )
-    return Network.from_nodes(nodes, net.input_shape)
+    return Network.from_nodes(nodes, net.input_shape, net.source.derived)
 
 
 def _count(given: Sequence[Any], widths: tuple[int, ...], name: str) -> None:

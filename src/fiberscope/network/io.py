@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from importlib import import_module
@@ -143,7 +144,9 @@ def _load(source: Any, shape: tuple[int, ...] | None, name: str) -> Network:
         reader = _module(path, _READERS)
         _check_file(path)
         try:
-            return _with_input_shape(import_module(f"{_FORMATS}.{reader}").read(path, shape), shape)
+            digest = _sha256(path)
+            found = _with_input_shape(import_module(f"{_FORMATS}.{reader}").read(path, shape), shape)
+            return found.with_source(found.source.at(path, digest))
         except FiberscopeError as error:
             # Names out of a file may hold anything; a message has one line.
             raise type(error)(f"{path}: {' '.join(str(error).split())}") from error
@@ -153,8 +156,8 @@ def _load(source: Any, shape: tuple[int, ...] | None, name: str) -> Network:
             raise TooLargeError(f"{path}: the network does not fit into memory, or its sizes are damaged") from error
     library = library_of(source)
     if library == "torch":
-        found: Network = import_module(f"{_FORMATS}.torch_module").read(source, shape)
-        return found
+        read: Network = import_module(f"{_FORMATS}.torch_module").read(source, shape)
+        return read
     if library == "sklearn":
         return _with_input_shape(import_module(f"{_FORMATS}.sklearn_mlp").read(source, shape), shape)
     raise InputError(
@@ -222,7 +225,13 @@ def _with_input_shape(net: Network, shape: tuple[int, ...] | None) -> Network:
         return net
     if prod(shape) != net.in_size:
         raise InputError(f"input_shape: expected {net.input_shape} or as many entries, got {shape}")
-    return Network.from_nodes(net.nodes, shape)
+    return Network.from_nodes(net.nodes, shape, net.source)
+
+
+def _sha256(path: Path) -> str:
+    """Of the bytes of a file."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _module(path: Path, table: dict[str, str]) -> str:

@@ -16,7 +16,7 @@ from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear, Switch
 from fiberscope.network.operators import Dense, Shape
 from fiberscope.network.run import affine_values, output, switch_values
-from fiberscope.network.source import MEMORY, Source
+from fiberscope.network.source import MEMORY, Source, coarsest, precision_of
 from fiberscope.numerics.arithmetic import FloatArithmetic
 from fiberscope.numerics.arrays import batch, frozen, real_array
 from fiberscope.numerics.floats import BoolArray, FloatArray
@@ -95,7 +95,8 @@ class Network:
         linear: Sequence[Any] | None = None,
     ) -> None:
         nodes = _chain_nodes(weights, biases, _negative_slope(activation, slope), linear)
-        self._set(nodes, nodes[0].operator.in_shape if isinstance(nodes[0], Affine) else (0,))
+        source = Source(precision_of(*weights, *biases))
+        self._set(nodes, nodes[0].operator.in_shape if isinstance(nodes[0], Affine) else (0,), source)
 
     @classmethod
     def from_nodes(cls, nodes: Sequence[Node], input_shape: Sequence[int], source: Source = MEMORY) -> Network:
@@ -196,7 +197,9 @@ class Network:
                 nodes.append(replace(node, operator=operator, bias=bias))
             else:
                 nodes.append(node)
-        return Network.from_nodes(nodes, self.input_shape)
+        kept = [] if new.keys() == self.parameters.keys() else [self.source.precision]
+        source = Source(coarsest([precision_of(*parameters.values()), *kept]))
+        return Network.from_nodes(nodes, self.input_shape, source)
 
     def _fitting(self, name: str, value: Any) -> FloatArray:
         array = real_array(value, name)
@@ -241,7 +244,7 @@ class Network:
         if not self.is_chain:
             raise UnsupportedModelError(
                 f"expected a plain chain of dense layers and activations, got {self.architecture}; "
-                "net.as_mlp() gives the dense chain with the same function"
+                "net.as_mlp() gives a dense chain with the same function up to rounding"
             )
         return tuple(node for node in self.nodes if isinstance(node, Affine))
 
@@ -348,7 +351,7 @@ class Network:
     # -- other views: they stand on this module, so they are loaded when asked for ------------------------------
 
     def as_mlp(self, limit: int = 1 << 31) -> Network:
-        """The dense chain with the same function; see :func:`fiberscope.network.mlp.as_mlp`."""
+        """The dense chain with the same function up to rounding; see :func:`fiberscope.network.mlp.as_mlp`."""
         chain: Network = import_module("fiberscope.network.mlp").as_mlp(self, limit)
         return chain
 

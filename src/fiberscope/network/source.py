@@ -16,8 +16,10 @@ PRECISIONS = ("bfloat16", "float16", "float32", "float64")
 class Source:
     """What a loader knew about a model besides its numbers; it never changes what the network computes.
 
-    ``precision`` is the coarsest precision in which a parameter was stored. Values alone do not tell it: the weight
-    0.5 fits into every one. ``path`` and ``sha256`` (of the bytes) belong to a model that was read from a file.
+    ``precision`` is the coarsest precision in which a parameter was stored on its way here. Values alone do not tell
+    it: the weight 0.5 fits into every one. ``path`` and ``sha256`` (of the bytes) belong to a model that was read from
+    a file. A network that is made from another one (permuted, rescaled, simplified, ...) keeps its precision, since
+    the rounding of the numbers it was made from does not go away, and loses its file.
 
     >>> coarsest(["float32", "float16"])
     'float16'
@@ -34,6 +36,11 @@ class Source:
     def at(self, path: Path, sha256: str) -> Source:
         """The same, read from a file."""
         return replace(self, path=path, sha256=sha256)
+
+    @property
+    def derived(self) -> Source:
+        """The source of a network that is made from this one: another program, numbers of the same origin."""
+        return Source(self.precision)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -52,3 +59,13 @@ def coarsest(names: Any) -> str:
     """The coarsest of some precisions, given by the names of types; float64 where there is none of ours."""
     known = [PRECISIONS.index(name) for name in names if name in PRECISIONS]
     return PRECISIONS[min(known, default=len(PRECISIONS) - 1)]
+
+
+def precision_of(*arrays: Any) -> str:
+    """The coarsest precision of some arrays or tensors; numbers without a type are Python's, which are float64.
+
+    >>> import numpy as np
+    >>> precision_of(np.zeros(2, np.float32), [0.5]), precision_of([0.5])
+    ('float32', 'float64')
+    """
+    return coarsest(str(getattr(array, "dtype", "")).removeprefix("torch.") for array in arrays)

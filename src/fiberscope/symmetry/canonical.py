@@ -56,7 +56,7 @@ def _with_slopes(chain: Network, orders: list[IntArray]) -> Network:
     for layer, order in enumerate(orders):
         place = 2 * layer + 1
         nodes[place] = PiecewiseLinear(place, from_slopes[layer][order], nodes[place].shape)
-    return Network.from_nodes(nodes, chain.input_shape)
+    return Network.from_nodes(nodes, chain.input_shape, chain.source.derived)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -99,7 +99,7 @@ def simplify(net: NetworkLike, domain: Domain | None = None, time_limit: float =
     layers.close(int(np.prod(shape)))
     if not all(np.isfinite(nearest(x)).all() for x in (*layers.weights, *layers.biases)):
         raise UnsupportedModelError("simplify: expected sums and products of weights within the range of floats")
-    tail = layers.network(shape)
+    tail = layers.network(shape).with_source(net.source.derived)
     small = prefix.joined(tail) if prefix is not None else tail
     verdict = compare_forms(net, small, where, (roles.signs.astype(np.int64), None), 0 if layers.exact else None)
     undecided = [

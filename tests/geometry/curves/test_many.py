@@ -45,7 +45,7 @@ def test_other_networks_and_curves() -> None:
 
 
 def test_bad_input() -> None:
-    with pytest.raises(InputError, match="networks, entry 0: expected a Network, .* got int"):
+    with pytest.raises(InputError, match=r"networks, entry 0: expected a Network, .* got int"):
         count_along([3], Circle())
     with pytest.raises(InputError, match=r"R\^3 for this network"):
         count_along([Network.random((3, 2, 1), 0)], Circle())

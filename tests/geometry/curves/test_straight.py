@@ -243,5 +243,5 @@ def test_places_outside_of_the_curve_have_no_region() -> None:
 
 
 def test_a_list_is_no_network() -> None:
-    with pytest.raises(InputError, match="net: expected a Network, .* got list"):
+    with pytest.raises(InputError, match=r"net: expected a Network, .* got list"):
         regions_along([], Segment([0.0], [1.0]))
