@@ -24,7 +24,7 @@ _NAMES = {
     "CertifiedSigns": "numerics.signs",
     "Network": "network.network",
     "Roles": "network.roles",
-    "identical": "network.network",
+    "identical": "network.comparison",
     "inspect": "network.inspection",
     "load": "network.io",
     "permute": "network.actions",
