@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from fiberscope.numerics.floats import FloatArray, U
+from fiberscope.numerics.floats import U
 
 FEW = 16
 """Largest distance, in units in the last place of an entry, that equality *up to rounding* allows.
@@ -22,20 +20,3 @@ GRID = 2.0**36
 """Entries of rows with largest entry 1 are put on a grid of this many points per unit where rounding errors must not
 tell them apart: a step is a thousand times :data:`ROWS`. Who uses it tries a shifted grid too, and checks what it
 finds."""
-
-
-def distance(a: FloatArray, b: FloatArray) -> float:
-    """Largest distance of two entries in ulps of the larger one; a zero against a non-zero is infinitely far.
-
-    >>> distance(np.array([1.0, 2.0]), np.array([1.0, 2.0 + 2**-51]))
-    1.0
-    """
-    if not a.size:
-        return 0.0
-    if np.array_equal(a, b):
-        return 0.0
-    gap = np.abs(a - b)
-    size = np.maximum(np.abs(a), np.abs(b))
-    with np.errstate(invalid="ignore", over="ignore"):
-        ulps = np.where(gap == 0, 0.0, gap / np.spacing(size))
-    return float(np.where(((a == 0) | (b == 0)) & (gap > 0), np.inf, ulps).max())

@@ -29,7 +29,7 @@ from fiberscope.symmetry.equivalence.verdict import Transport
 from fiberscope.symmetry.fiber.bottleneck import check_rounded, is_bottleneck
 from fiberscope.symmetry.fiber.exact import ExactNet, check_exact, tails_differ
 from fiberscope.symmetry.group import Symmetry
-from fiberscope.symmetry.matching import Match, residual_of, same_prefix
+from fiberscope.symmetry.matching import Match, carries, residual_of, same_prefix
 from fiberscope.symmetry.sampling import check_point, domain_of, sliced
 from fiberscope.symmetry.simplify import simplify
 
@@ -192,9 +192,9 @@ class _Replayer:
         same = left.tail.widths == right.tail.widths and element.widths == left.tail.widths[1:-1]
         if not same or not same_prefix(left, right):
             return False, "the symmetry does not fit the networks"
+        if carries(element, left.tail, right.tail):
+            return True, "the symmetry carries one network onto the other, as rational numbers"
         residual = residual_of(element, left.tail, right.tail)
-        if residual == 0 and element.is_dyadic:
-            return True, "the symmetry carries one network onto the other bit for bit"
         if self.tolerance is None:
             return residual <= FEW, f"the symmetry carries one network onto the other within {residual:.3g} ulps"
         if self.tolerance > 0 and isinstance(self.place, Box):

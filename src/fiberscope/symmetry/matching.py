@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -14,7 +14,8 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.network.operators import Dense
 from fiberscope.numerics.floats import FloatArray, IntArray
-from fiberscope.numerics.ulps import FEW, GRID, ROWS, distance
+from fiberscope.numerics.ulps import FEW, GRID, ROWS
+from fiberscope.numerics.wide import Wide, same_products, ulps_apart
 from fiberscope.symmetry.canonical import Normalised, normalised
 from fiberscope.symmetry.chains import Split, slopes_of, split
 from fiberscope.symmetry.group import Symmetry
@@ -32,13 +33,15 @@ class Match:
     """Whether ``symmetry(a)`` is ``b``, entry by entry up to rounding; true or false in conditions.
 
     ``same`` is None only where equal neurons left several assignments open and none of those tried fits. ``residual``
-    is the largest distance of an entry of ``symmetry(a)`` from that of ``b`` in ulps: 0 for bit-identical parameters.
+    is the largest distance of an entry of ``symmetry(a)`` from that of ``b`` in ulps. ``exact`` says that the match
+    proves the two to be the same real function: as rational numbers, no entry differs.
     """
 
     same: bool | None
     symmetry: Symmetry | None = field(default=None, repr=False)
     residual: float = np.inf
     reason: str = ""
+    exact: bool = False
 
     @property
     def permutations(self) -> tuple[IntArray, ...]:
@@ -50,18 +53,19 @@ class Match:
         """What the neurons of ``a`` are multiplied by; empty without a match."""
         return () if self.symmetry is None else self.symmetry.scales
 
-    @property
-    def exact(self) -> bool:
-        """Whether the match proves that the two are the same real function: no bit differs and nothing was rounded."""
-        return self.same is True and self.residual == 0 and self.symmetry is not None and self.symmetry.is_dyadic
-
     def __bool__(self) -> bool:
         return self.same is True
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         witness = None if self.symmetry is None else self.symmetry.to_dict()
-        return {"same": self.same, "residual_ulps": self.residual, "reason": self.reason, "witness": witness}
+        return {
+            "same": self.same,
+            "exact": self.exact,
+            "residual_ulps": self.residual,
+            "reason": self.reason,
+            "witness": witness,
+        }
 
 
 def same_up_to_symmetry(a: Network, b: Network) -> Match:
@@ -165,26 +169,59 @@ def _weighed(
     element = Symmetry(orders, scales)
     residual = residual_of(element, a, b)
     if residual <= FEW:
-        return Match(True, element, residual)
+        return Match(True, element, residual, exact=carries(element, a, b))
     return Match(False, element if loose else None, residual, f"an entry is {residual:.3g} ulps off")
 
 
 def residual_of(element: Symmetry, a: Network, b: Network) -> float:
-    """Largest distance in ulps of an entry of ``element(a)`` from that of ``b``; both are chains."""
-    worst, before = 0.0, None
-    slopes = (slopes_of(a), slopes_of(b))
-    for layer, (w, bias) in enumerate(zip(a.weights, a.biases, strict=True)):
-        w = w if before is None else w[:, before[0]] / before[1]  # noqa: PLW2901  # as the group acts, step by step
-        if layer < len(element.scales):
-            p, s = element.permutations[layer], element.scales[layer]
-            w, bias = w[p] * s[:, None], bias[p] * s  # noqa: PLW2901
-            before = (p, s)
-            if not np.array_equal(slopes[0][layer][p], slopes[1][layer]):
-                return np.inf
-        worst = max(worst, distance(w, b.weights[layer]), distance(bias, b.biases[layer]))
-        if not worst < np.inf:
+    """Largest distance in ulps of an entry of ``element(a)`` from that of ``b``; both are chains.
+
+    What the element gives is computed with free exponents: in float64 a scale can take a weight out of the range and
+    the next one back. Two roundings of an entry are part of the distance, so 0 proves nothing: see :func:`carries`.
+    """
+    worst = 0.0
+    for moved, other in _images(element, a, b):
+        if moved is None:
             return np.inf
+        weight, scale, divisor = (Wide.of(x) for x in moved)
+        off = ulps_apart(weight * scale / divisor, Wide.of(other))
+        if not off < np.inf:
+            return np.inf
+        worst = max(worst, off)
     return worst
+
+
+def carries(element: Symmetry, a: Network, b: Network) -> bool:
+    """Whether ``element(a)`` is ``b`` in exact arithmetic; both are chains.
+
+    Every entry is a quotient ``w s / t``, compared as ``w s = v t`` without rounding, whatever the scales are.
+
+    >>> net = Network([[[3.0]], [[5.0]]], [[1.0], [0.0]])
+    >>> carries(Symmetry([[0]], [[5.0]]), net, Network([[[15.0]], [[1.0]]], [[5.0], [0.0]]))
+    True
+    """
+    return all(
+        moved is not None and bool(same_products(moved[0], moved[1], other, moved[2]).all())
+        for moved, other in _images(element, a, b)
+    )
+
+
+def _images(
+    element: Symmetry, a: Network, b: Network
+) -> Iterator[tuple[tuple[FloatArray, FloatArray, FloatArray] | None, FloatArray]]:
+    """Entries ``w``, factors ``s`` and divisors ``t`` with ``w s / t`` the entries of ``element(a)``, beside those of
+    ``b``: weights and biases in turn, None where the activations do not fit."""
+    slopes = (slopes_of(a), slopes_of(b))
+    order, divisor = np.arange(a.in_size), np.ones(a.in_size)
+    for layer, (w, bias) in enumerate(zip(a.weights, a.biases, strict=True)):
+        rows, scale = np.arange(len(bias)), np.ones(len(bias))
+        if layer < len(element.scales):
+            rows, scale = element.permutations[layer], element.scales[layer]
+            if not np.array_equal(slopes[0][layer][rows], slopes[1][layer]):
+                yield None, b.biases[layer]
+        yield (w[np.ix_(rows, order)], scale[:, None], divisor[None]), b.weights[layer]
+        yield (bias[rows], scale, np.ones(len(bias))), b.biases[layer]
+        order, divisor = rows, scale
 
 
 def _outgoing(rows: FloatArray, last: bool, which: IntArray) -> FloatArray:

@@ -80,10 +80,10 @@ def by_regions(question: Question) -> Verdict | None:
 
 def _same_maps(question: Question, found: Complex, forms: Bounded) -> Verdict | None:
     """All maps of the difference are zero: exactly, or for equality up to rounding within their error bounds."""
+    if not (np.isfinite(forms.error) & (np.abs(forms.value) <= forms.error)).all():
+        return None  # an infinite bound, or a value that is not a number, proves nothing
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(forms.value == 0, 0.0, np.abs(forms.value) / forms.error)
-    if (ratio > 1).any():
-        return None
     exact = _exactly_zero(question, found, forms)
     if not exact and question.tolerance is not None:
         return None

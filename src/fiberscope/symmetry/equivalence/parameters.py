@@ -73,7 +73,7 @@ def _judged(question: Question, match: Match, left: Split, right: Split, simplif
     if match.exact:
         return Verdict(
             True, "symmetry", question.domain, question.tolerance, witness, bound=0.0, residual=0.0,
-            reason="a permutation and rescaling by powers of two carries one onto the other bit for bit",
+            reason="a permutation and rescaling carries one onto the other, as rational numbers",
         )  # fmt: skip
     if match and question.tolerance is None:
         return Verdict(
