@@ -14,7 +14,7 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.network.operators import Dense
 from fiberscope.numerics.floats import FloatArray, IntArray
-from fiberscope.numerics.ulps import FEW, GRID, ROWS
+from fiberscope.numerics.ulps import DOUBLE, GRID, ROWS, Rounding
 from fiberscope.numerics.wide import Wide, same_products, ulps_apart
 from fiberscope.symmetry.canonical import Normalised, normalised
 from fiberscope.symmetry.chains import Split, slopes_of, split
@@ -111,35 +111,41 @@ def same_prefix(a: Split, b: Split) -> bool:
     return True
 
 
-def match_chains(a: Network, b: Network, loose: bool = False) -> Match:
-    """The match of two chains of the same widths; ``loose`` assigns nearest rows however far apart they are."""
+def match_chains(a: Network, b: Network, loose: bool = False, rounding: Rounding = DOUBLE) -> Match:
+    """The match of two chains of the same widths; ``loose`` assigns nearest rows however far apart they are.
+
+    ``rounding`` says how far apart entries may be. The residual counts ulps of its precision.
+    """
     try:
         left, right = normalised(a), normalised(b)
     except ValueError as error:
         return Match(None, reason=str(error))
-    orders, reason, open_ties = _assigned(left, right, loose)
+    orders, reason, open_ties = _assigned(left, right, loose, ROWS * rounding.steps)
     match = Match(False, reason=reason)
     if orders is not None:
-        match = _weighed(a, b, orders, left.scales, right.scales, loose)
+        match = _weighed(a, b, orders, left.scales, right.scales, loose, rounding)
     if match.same is not False or not open_ties:
         return match
     # equal neurons: the refinement of the canonical form tells apart what a row and its readers do not
     for shift in _SHIFTS:
-        match = _weighed(a, b, _relabelled(left, right, shift), left.scales, right.scales, loose)
+        orders = _relabelled(left, right, shift, max(4.0, GRID / rounding.steps))
+        match = _weighed(a, b, orders, left.scales, right.scales, loose, rounding)
         if match.same is not False:
             return match
     return Match(None, reason="equal neurons leave several assignments open, and those tried do not fit")
 
 
-def _relabelled(left: Normalised, right: Normalised, shift: float) -> list[IntArray]:
+def _relabelled(left: Normalised, right: Normalised, shift: float, grid: float) -> list[IntArray]:
     """The neurons of both in canonical order, entries that agree up to rounding taken for equal."""
     pairs = [
-        canonical_orders([np.round(rows * GRID + shift) for rows in form.rows], form.slopes) for form in (left, right)
+        canonical_orders([np.round(rows * grid + shift) for rows in form.rows], form.slopes) for form in (left, right)
     ]
     return [p[np.argsort(q)] for p, q in zip(*pairs, strict=True)]
 
 
-def _assigned(left: Normalised, right: Normalised, loose: bool) -> tuple[list[IntArray] | None, str, bool]:
+def _assigned(
+    left: Normalised, right: Normalised, loose: bool, near: float
+) -> tuple[list[IntArray] | None, str, bool]:
     """Layer by layer the neuron of the left for each of the right; why not; and whether equal rows left a choice."""
     orders: list[IntArray] = []
     open_ties = False
@@ -151,7 +157,7 @@ def _assigned(left: Normalised, right: Normalised, loose: bool) -> tuple[list[In
         theirs = np.column_stack([theirs, right.slopes[layer]])
         last = layer + 1 == len(left.scales)
         readers = (partial(_outgoing, left.rows[layer + 1], last), partial(_outgoing, right.rows[layer + 1], last))
-        order, ties = _assign(mine, theirs, readers, loose)
+        order, ties = _assign(mine, theirs, readers, loose, near)
         open_ties |= ties
         if order is None:
             return None, f"layer {layer + 1}: no assignment of its rows agrees up to rounding", open_ties
@@ -160,15 +166,21 @@ def _assigned(left: Normalised, right: Normalised, loose: bool) -> tuple[list[In
 
 
 def _weighed(
-    a: Network, b: Network, orders: list[IntArray], mine: list[FloatArray], theirs: list[FloatArray], loose: bool
+    a: Network,
+    b: Network,
+    orders: list[IntArray],
+    mine: list[FloatArray],
+    theirs: list[FloatArray],
+    loose: bool,
+    rounding: Rounding,
 ) -> Match:
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         scales = [t / s[order] for order, s, t in zip(orders, mine, theirs, strict=True)]
     if not all(np.isfinite(s).all() and (s > 0).all() for s in scales):
         return Match(None, reason="a scale is beyond the range of float64")
     element = Symmetry(orders, scales)
-    residual = residual_of(element, a, b)
-    if residual <= FEW:
+    residual = residual_of(element, a, b) / rounding.steps
+    if residual <= rounding.few:
         return Match(True, element, residual, exact=carries(element, a, b))
     return Match(False, element if loose else None, residual, f"an entry is {residual:.3g} ulps off")
 
@@ -231,12 +243,12 @@ def _outgoing(rows: FloatArray, last: bool, which: IntArray) -> FloatArray:
 
 
 def _assign(
-    mine: FloatArray, theirs: FloatArray, readers: tuple[Readers, Readers], loose: bool
+    mine: FloatArray, theirs: FloatArray, readers: tuple[Readers, Readers], loose: bool, near: float
 ) -> tuple[IntArray | None, bool]:
     """For each row of ``theirs`` the row of ``mine``, or None; and whether equal rows left a choice."""
     n = len(mine)
     direction = np.random.default_rng(n).normal(size=mine.shape[1])
-    reach = ROWS * np.abs(direction).sum()
+    reach = near * np.abs(direction).sum()
     keys = np.concatenate([mine @ direction, theirs @ direction])
     order = np.argsort(keys, kind="stable")
     breaks = np.flatnonzero(np.diff(keys[order]) > 2 * reach) + 1
@@ -249,7 +261,7 @@ def _assign(
         pairs = np.sort(order.reshape(n, 2), axis=1)
         if (pairs[:, 0] < n).all() and (pairs[:, 1] >= n).all():
             result[pairs[:, 1] - n] = pairs[:, 0]
-            if loose or np.abs(mine[result] - theirs).max(initial=0.0) <= ROWS:
+            if loose or np.abs(mine[result] - theirs).max(initial=0.0) <= near:
                 return result, False
             return None, False
     for block in np.split(order, breaks):
@@ -261,7 +273,7 @@ def _assign(
             rest_theirs += other.tolist()
             continue
         cost = _distances(mine[own], theirs[other])
-        beyond = cost > ROWS
+        beyond = ~(cost <= near)
         if len(own) > 1:
             spread = _distances(readers[0](own), readers[1](other))
             ties |= bool((~beyond).sum() > len(own))

@@ -139,7 +139,7 @@ def _different(question: Question, found: Complex, cells: IntArray) -> Verdict |
         for x in _inner_points(found, int(cell)):
             if not inside(question.place, x[None])[0]:
                 continue
-            example = confirmed(question.a, question.b, x, question.tolerance)
+            example = confirmed(question.a, question.b, x, question.tolerance, question.rounding)
             if example is not None:
                 return Verdict(
                     False, "regions", question.domain, question.tolerance, counterexample=example,
