@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fiberscope.errors import InputError, UnsupportedModelError
+from fiberscope.errors import UnsupportedModelError
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
 from fiberscope.network.operators import Convolution
@@ -57,8 +57,6 @@ def split(net: Network) -> Split:
 
 def try_split(net: Network) -> Split | None:
     """As :func:`split`, None where there is no such chain."""
-    if not isinstance(net, Network):
-        raise InputError(f"expected a Network, got {type(net).__name__}; fs.load makes one")
     if net.is_chain:
         return Split((), net, net.input_shape)
     found = _split_before(net)

@@ -7,7 +7,8 @@ import numpy as np
 
 from fiberscope.errors import FiberscopeError, UnsupportedModelError
 from fiberscope.geometry.domains import Box
-from fiberscope.network.network import Network, identical
+from fiberscope.network.comparison import identical
+from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.network.run import all_values
 from fiberscope.numerics.ulps import DOUBLE, Rounding
