@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from fiberscope.errors import TooLargeError
@@ -43,16 +45,20 @@ def forms_agree(a: Network, b: Network, table: Table, signs: Signs) -> tuple[boo
 def compare_forms(a: Network, b: Network, domain: Domain, signs: Signs, tolerance: float | None) -> Verdict:
     """A verdict of equality by normal forms alone: exact, or for ``tolerance=None`` up to rounding; else undecided."""
     assert not isinstance(domain, Plane)
+    precision = None if tolerance is not None else DOUBLE.precision
     for ulps in (0,) if tolerance == 0 else (0, FEW):
         table = table_for(a, domain, ulps)
         try:
             same, _ = forms_agree(a, b, table, signs)
         except TooLargeError as error:
-            return Verdict(None, "normal form", domain, tolerance, reason=str(error), networks=(a, b))
+            reason = str(error)
+            return Verdict(
+                None, "normal form", domain, tolerance, reason=reason, networks=(a, b), precision=precision
+            )
         if same:
-            return _proven(a, b, domain, tolerance, table, signs)
+            return replace(_proven(a, b, domain, tolerance, table, signs), precision=precision)
     reason = "the normal forms differ, which proves nothing for more than one hidden layer"
-    return Verdict(None, "normal form", domain, tolerance, reason=reason, networks=(a, b))
+    return Verdict(None, "normal form", domain, tolerance, reason=reason, networks=(a, b), precision=precision)
 
 
 def _proven(a: Network, b: Network, domain: Domain, tolerance: float | None, table: Table, signs: Signs) -> Verdict:

@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse as sp
 
 from fiberscope.errors import FiberscopeError
-from fiberscope.geometry.domains import Box
+from fiberscope.geometry.domains import Box, Domain
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Operator, Sparse
@@ -63,7 +63,8 @@ def by_structure(question: Question) -> Verdict | None:
         return None
     if found is None:
         return None
-    proven, bound = judged(question.a, question.b, pair, found, question)
+    kind = (question.place, question.tolerance, question.rounding)
+    proven, bound = judged(question.a, question.b, pair, found, *kind)
     if not proven:
         if question.tolerance is None:
             unit = f"units of {question.rounding.precision} rounding"
@@ -87,20 +88,25 @@ def reason_of(found: Alignment, tolerance: float | None, rounding: Rounding) -> 
 
 
 def judged(
-    a: Network, b: Network, pair: tuple[Skeleton, Skeleton], found: Alignment, question: Question
+    a: Network,
+    b: Network,
+    pair: tuple[Skeleton, Skeleton],
+    found: Alignment,
+    place: Domain,
+    tolerance: float | None,
+    rounding: Rounding,
 ) -> tuple[bool, float | None]:
     """Whether an alignment proves the kind of equality, and the bound of the difference that it proves on a box."""
     if found.exact:
         return True, 0.0
-    if question.tolerance == 0:
+    if tolerance == 0:
         return False, None
     bound = None
-    near = found.residual <= question.rounding.few
-    if isinstance(question.place, Box) and (near or question.tolerance is not None):
-        bound = largest_difference(a, b, pair, found, question.place)
-    if question.tolerance is None:
-        return near, bound if bound is not None and np.isfinite(bound) else None
-    return bound is not None and bound <= question.tolerance, bound
+    near = found.residual <= rounding.few
+    if isinstance(place, Box) and (near or tolerance is not None):
+        bound = largest_difference(a, b, pair, found, place)
+        bound = bound if np.isfinite(bound) else None
+    return near if tolerance is None else bound is not None and bound <= tolerance, bound
 
 
 def aligned(

@@ -227,7 +227,7 @@ def kind_of(tolerance: float | None, precision: str | None) -> str:
     ('up to float32 rounding', 'as real functions', 'within 0.5')
     """
     if tolerance is None:
-        return "up to rounding" if precision in (None, "float64") else f"up to {precision} rounding"
+        return f"up to {precision or 'float64'} rounding"
     return "as real functions" if tolerance == 0 else f"within {tolerance:g}"
 
 
