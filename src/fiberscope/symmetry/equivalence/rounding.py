@@ -29,7 +29,7 @@ from fiberscope.numerics.arithmetic import (
     balls,
     gather,
 )
-from fiberscope.numerics.floats import TINY, FloatArray, IntArray, ObjectArray, round_up
+from fiberscope.numerics.floats import TINY, FloatArray, IntArray, ObjectArray, U, round_up
 from fiberscope.numerics.ulps import Rounding
 
 
@@ -77,7 +77,9 @@ class _Deviations:
         # a slope that is not 0 or 1 is a stored number like any other
         own = np.where((slopes == 0) | (slopes == 1), 0.0, self.share * np.abs(slopes)) * size
         moved = np.maximum(1.0, np.abs(slopes)) * value.moved + own
-        return _Moving(self.plain.piecewise(value.value, slopes), round_up(moved, 8))
+        # what stays negative wherever it moves to stays at zero
+        off = (slopes == 0) & (value.value.value < -round_up(value.value.error + value.moved, 3))
+        return _Moving(self.plain.piecewise(value.value, slopes), np.where(off, 0.0, round_up(moved, 8)))
 
     def add(self, values: Sequence[_Moving]) -> _Moving:
         total = np.sum([v.moved for v in values], axis=0)
@@ -90,7 +92,13 @@ class _Deviations:
         )
 
     def window_max(self, value: _Moving, windows: IntArray) -> _Moving:
-        return _Moving(self.plain.window_max(value.value, windows), gather(value.moved, windows, 0.0).max(axis=2))
+        at = value.value.value
+        reach = round_up(value.value.error + value.moved + 4 * U * np.abs(at), 4)
+        high, low = gather(at + reach, windows, -np.inf), gather(at - reach, windows, -np.inf)
+        # inputs that lose wherever they move to do not count
+        beaten = high < low.max(axis=2, keepdims=True)
+        moved = np.where(beaten, 0.0, gather(value.moved, windows, 0.0))
+        return _Moving(self.plain.window_max(value.value, windows), moved.max(axis=2))
 
     def window_margins(self, value: _Moving, windows: IntArray) -> _Moving:
         raise NotImplementedError("deviations have no margins")
