@@ -71,6 +71,7 @@ LAZY: dict[tuple[str, str], str] = {
     ("network/network.py", "fiberscope.network.compose"): "the property composed is thin; compose stands on network",
     ("network/network.py", "fiberscope.network.to_torch"): "brings torch",
     ("network/io.py", "fiberscope.network.formats.*"): "each format brings its own library: torch, onnx, sklearn",
+    ("network/formats/state_dict.py", "fiberscope.network.formats.torch_state"): "brings torch",
     ("cli/regions.py", "fiberscope.geometry.compiled"): "brings numba",
     ("geometry/generators.py", "fiberscope.geometry.torch_generator"): "brings torch",
     ("cli/tour.py", "fiberscope.reporting.*"): "brings torch and matplotlib",

@@ -310,8 +310,8 @@ def test_opset_8_and_attributes_of_older_files(tmp_path: Path) -> None:
 # -- refusals ------------------------------------------------------------------------------------------------------
 
 UNSUPPORTED: dict[str, tuple[list[Any], dict[str, Any], tuple[Any, ...], str]] = {
-    "operator": ([node("Sigmoid", "x")], {}, ("N", 5), r"node 'the_y' \(Sigmoid\): operator is not piecewise linear"),
-    "domain": ([helper.make_node("Relu", ["x"], ["y"], domain="my.ops")], {}, ("N", 5), "of domain my.ops"),
+    "operator": ([node("Sigmoid", "x")], {}, ("N", 5), r"node 'the_y' \(Sigmoid\): it is not piecewise linear"),
+    "domain": ([helper.make_node("Relu", ["x"], ["y"], domain="my.ops")], {}, ("N", 5), "of the domain my.ops"),
     "product": ([node("Mul", "x x")], {}, ("N", 5), r"\(Mul\): a product of computed values"),
     "matrix_product": ([node("MatMul", "x x")], {}, ("N", 5), r"\(MatMul\): a product of computed values"),
     "gemm_product": ([node("Gemm", "x x")], {}, ("N", 5), r"\(Gemm\): a product of computed values"),
@@ -341,7 +341,7 @@ UNSUPPORTED: dict[str, tuple[list[Any], dict[str, Any], tuple[Any, ...], str]] =
     ),
     "old_broadcast": ([node("Add", "x c", broadcast=1)], {"c": weights(5)}, ("N", 5), "before opset 7"),
     "stack": ([node("MatMul", "x w")], {"w": weights(2, 5, 3)}, ("N", 2, 5), "stack of matrices"),
-    "batch_product": ([node("MatMul", "w x")], {"w": W.T.copy()}, (5, 1), "give its full shape as input_shape"),
+    "batch_product": ([node("MatMul", "w x")], {"w": W.T.copy()}, ("N", 1), "give its full shape as input_shape"),
 }
 
 
@@ -372,7 +372,7 @@ INVALID: dict[str, tuple[list[Any], dict[str, Any], tuple[Any, ...], str]] = {
     "broadcast": ([node("Add", "x c")], {"c": B}, ("N", 5), "do not broadcast"),
     "reshape": ([node("Reshape", "x s")], {"s": integers(1, 7)}, ("N", 5), "cannot reshape"),
     "reshape_twice": ([node("Reshape", "x s")], {"s": integers(-1, -1)}, ("N", 5), "at most one -1"),
-    "missing_input": ([node("Gemm", "x")], {}, ("N", 5), "malformed|not linear"),
+    "missing_input": ([node("Gemm", "x")], {}, ("N", 5), "malformed"),
     "zero": ([node("Div", "x c")], {"c": B * 0}, ("N", 4), "division by zero"),
     "channels": ([node("Conv", "x k")], {"k": K}, ("N", 3, 6, 6), "input channels"),
     "kernel": ([node("MaxPool", "x", kernel_shape=[9, 9])], {}, ("N", *IMAGE), "does not fit"),

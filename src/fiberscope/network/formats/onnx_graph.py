@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections import Counter
 from math import prod
@@ -23,7 +24,7 @@ METADATA = "fiberscope"
 class Graph:
     """The nodes that the output needs, in the file's order, and what is known of their inputs."""
 
-    def __init__(self, model: Any, folder: Path, input_shape: tuple[int, ...] | None) -> None:
+    def __init__(self, model: Any, folder: Path, input_shape: tuple[int, ...] | None, until: str | None = None) -> None:
         graph = model.graph
         self.notes = Notes(model)
         self.constants: dict[str, Constant] = {}
@@ -34,10 +35,10 @@ class Graph:
         self.folder = folder
         inputs = [value for value in graph.input if value.name not in self.constants]
         for kind, values in (("input", inputs), ("output", graph.output)):
-            if len(values) != 1:
+            if len(values) != 1 and (kind == "input" or until is None):
                 names = ", ".join(value.name for value in values)
                 raise UnsupportedModelError(f"expected a graph with one {kind}, got {len(values)} ({names})")
-        self.result = graph.output[0].name
+        self.result = graph.output[0].name if until is None else _result(graph, until)
         self.nodes = _needed(graph, self.result)
         uses = Counter(name for node in self.nodes for name in node.input)
         self.uses = uses + Counter([self.result])
@@ -105,6 +106,14 @@ class Graph:
         return [*([self.batch] if value.batched else []), *value.shape]
 
 
+class MixesBatchError(UnsupportedModelError):
+    """A constant acts along the axis that was taken for the batch; ``full`` is the shape with it, where it is known."""
+
+    def __init__(self, message: str, full: tuple[int, ...] | None = None) -> None:
+        super().__init__(message)
+        self.full = full
+
+
 class Attributes:
     """Attributes of a node, by name with defaults."""
 
@@ -160,6 +169,21 @@ class Notes:
                 continue  # the graph was cut by someone else; its parts stay apart
             found.append(([self.made[name] for name in names], None if weight_name is None else str(weight_name)))
         return found
+
+
+def _result(graph: Any, until: str) -> str:
+    """The tensor that a node of that name gives, or the computed tensor of that name."""
+    found = {node.output[0] for node in graph.node if node.output and until in (node.name, *node.output[:1])}
+    if len(found) > 1:
+        raise InputError(f"until: {until!r} stands for several nodes, which give {', '.join(sorted(found))}")
+    if not found:
+        nodes = [node for node in graph.node if node.output and node.op_type != "Constant"]
+        names = [name for node in nodes for name in (node.name, node.output[0]) if name]
+        close = difflib.get_close_matches(until, names, n=1, cutoff=0.5)
+        hint = f" (closest: {close[0]})" if close else ""
+        listed = ", ".join(node.name or node.output[0] for node in nodes[-8:])
+        raise InputError(f"until: expected a node such as {listed}, got {until!r}{hint}")
+    return str(found.pop())
 
 
 def _needed(graph: Any, result: str) -> list[Any]:
