@@ -12,10 +12,13 @@ from rich.console import Console
 from rich.table import Table
 
 import fiberscope as fs
+from fiberscope.cli.models import Loader, ModelFile, reads_models
 
 
+@reads_models
 def simplify(
-    model: Annotated[Path, typer.Argument(help="An .onnx, .npz, .safetensors or .pt file.", show_default=False)],
+    model: ModelFile,
+    load: Loader,
     out: Annotated[Path, typer.Argument(help="Where to write; the suffix chooses the format.", show_default=False)],
     box: Annotated[
         tuple[float, float] | None,
@@ -37,7 +40,7 @@ def simplify(
 
     Exit code 3 if the equality of the two could not be proven; nothing is written then.
     """
-    net = fs.load(model)
+    net = load(model)
     domain = None if box is None else fs.Box.cube(net.in_size, *box)
     result = fs.simplify(net, domain, time_limit)
     if result.verdict.equal is not True:

@@ -81,9 +81,7 @@ def open_ties(net: Network, x: FloatArray, signs: SignArray) -> OpenTies:
         values.append(value)
     names = np.unique(np.concatenate([np.zeros(0, np.int64), *(classes for _, classes, _ in found.values())]))
     ties = {k: np.searchsorted(names, classes) for k, (_, classes, _) in found.items()}
-    owned = {
-        k: np.where(owners < 0, -1, ties[k][np.maximum(owners, 0)]) for k, (_, _, owners) in found.items()
-    }
+    owned = {k: np.where(owners < 0, -1, ties[k][np.maximum(owners, 0)]) for k, (_, _, owners) in found.items()}
     return OpenTies({k: opened for k, (opened, _, _) in found.items()}, ties, owned, len(names))
 
 

@@ -7,6 +7,7 @@ modulo every odd prime. Nothing is rounded on the way.
 from __future__ import annotations
 
 from dataclasses import dataclass
+
 import numpy as np
 
 from fiberscope.dimension.blocks import sketch
@@ -16,7 +17,7 @@ from fiberscope.dimension.rings import ModularRing
 from fiberscope.dimension.spans import Span, multiplied, repeated, span, summed, united
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, MaxPool, PiecewiseLinear
-from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
+from fiberscope.numerics.floats import FloatArray, IntArray, SignArray
 from fiberscope.numerics.modular import LOW_BIT, Residues, pivots_mod, random_primes, residues
 from fiberscope.numerics.rank import ExactRank, exact_rank, failure_bound
 
