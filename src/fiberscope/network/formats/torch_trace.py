@@ -81,11 +81,14 @@ class Trace:
             (output,) = (node for node in self.graph.nodes if node.op == "output")
             return output
         computed = [node for node in self.graph.nodes if node.op not in ("placeholder", "output", "get_attr")]
-        # A submodule that was traced into has no node of its own; its last call says what it gave.
-        found = {node for node in computed if node.name == until} | set(self.results.get(until, ()))
+        # Of a layer that is used again, the first call has its name, and the others have names with a number. A
+        # submodule that was traced into has no node of its own; what it gave was noted.
+        found = {node for node in computed if node.name == until}
+        if not any(node.target == until for node in found):
+            found |= set(self.results.get(until, ()))
         if len(found) > 1:
-            names = ", ".join(node.name for node in computed if node in found)
-            raise InputError(f"until: {until!r} stands for several nodes, expected one of {names}")
+            names = ", ".join(node.name for node in computed if node in found and node.name != until)
+            raise InputError(f"until: {until!r} stands for several nodes, expected one name such as {names}")
         if not found:
             names = [*(node.name for node in computed), *self.results]
             close = difflib.get_close_matches(until, names, n=1, cutoff=0.5)
