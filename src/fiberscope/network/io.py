@@ -229,7 +229,8 @@ def _load(source: Any, request: Request, name: str) -> Network:
 def save(net: NetworkLike, path: str | os.PathLike[str], dtype: str | None = None) -> None:
     """Write a network to a file; :func:`load` gives back the same program with bit-identical numbers.
 
-    The file appears whole or not at all.
+    The file appears whole or not at all. A network that came from an ONNX file, or was made from one that did, is
+    written to ONNX with the same names, types and batch axis of its input and output, so that it can take its place.
 
     Parameters
     ----------
@@ -238,8 +239,8 @@ def save(net: NetworkLike, path: str | os.PathLike[str], dtype: str | None = Non
     path
         Where to; the ending says the format: ``.onnx``, ``.npz``, ``.safetensors`` or ``.pt``.
     dtype
-        ``"float32"`` rounds every number, ``"float64"`` keeps all bits. By default float32 is used where it holds
-        every number exactly, float64 elsewhere.
+        ``"float32"`` rounds every number, ``"float64"`` keeps all bits. By default the type of the ONNX file that the
+        network came from, else float32, is used where it holds every number exactly, and a wider one elsewhere.
 
     Examples
     --------
@@ -259,7 +260,11 @@ def save(net: NetworkLike, path: str | os.PathLike[str], dtype: str | None = Non
         raise InputError(f"{target}: expected a path for a new file, found {what}")
     if dtype == "float32":
         net = rounded(net)
-    content: bytes = import_module(f"{_FORMATS}.{writer}").encode(net, dtype or narrowest(net))
+    face = net.source.interface if writer == "onnx_writer" else None
+    if face is not None and dtype is not None:
+        net = net.with_source(replace(net.source, interface=replace(face, dtype=dtype)))
+    chosen = dtype or narrowest(net, "float32" if face is None else face.dtype)
+    content: bytes = import_module(f"{_FORMATS}.{writer}").encode(net, chosen)
     try:
         write_atomically(target, content)
     except OSError as error:

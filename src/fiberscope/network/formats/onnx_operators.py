@@ -16,7 +16,7 @@ from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.formats.build import Named, Value, Window
 from fiberscope.network.formats.nonlinear import NotPiecewiseLinearError
 from fiberscope.network.formats.onnx_graph import Attributes, Graph, MixesBatchError
-from fiberscope.network.formats.onnx_tensors import Constant
+from fiberscope.network.formats.onnx_tensors import FLOATS, Constant, kind_name
 from fiberscope.network.operators import Dense, Sparse
 from fiberscope.numerics.arrays import real_array
 
@@ -39,6 +39,14 @@ def _constant(graph: Graph, node: Any, attributes: Attributes) -> Constant:
 def _identity(graph: Graph, node: Any, attributes: Attributes) -> Value | Constant:
     constant = graph.constant(node, 0)
     return graph.value(node) if constant is None else constant
+
+
+def _cast(graph: Graph, node: Any, attributes: Attributes) -> Value | Constant:
+    """From one float type to another: the same number, up to the rounding of a runtime."""
+    kind = attributes.integer("to", 0)
+    if kind not in FLOATS:
+        raise UnsupportedModelError(f"a change of type to {kind_name(kind)} is not supported")
+    return _identity(graph, node, attributes)
 
 
 def _dropout(graph: Graph, node: Any, attributes: Attributes) -> Value:
@@ -112,7 +120,7 @@ def _turned(graph: Graph, value: Value, transpose: bool) -> Value:
         return value
     full = graph.full(value)
     if len(full) != 2 or (value.batched and graph.batch != 1):
-        raise UnsupportedModelError(f"cannot transpose a value of shape {value.shape} with its batch axis")
+        raise MixesBatchError(f"cannot transpose a value of shape {value.shape} with its batch axis")
     rows, columns = full
     if min(full) == 1:
         return value.reshaped((columns, rows), batched=False)
@@ -166,11 +174,9 @@ def _left(graph: Graph, value: Value, named: Named) -> Value:
             raise UnsupportedModelError(f"a stack of matrices {array.shape} is not supported")
         array = array.reshape(array.shape[-2:])
     if value.batched and len(value.shape) == 1:
-        full = (graph.batch, *value.shape) if graph.batch > 1 and array.shape[-1] == graph.batch else None
         raise MixesBatchError(
             f"a constant {array.shape} times a value of shape {tuple(graph.full(value))} mixes the points of a batch; "
-            "if the input has no batch axis, give its full shape as input_shape",
-            full,
+            "if the input has no batch axis, give its full shape as input_shape"
         )
     matrix = Named(array.reshape(-1, array.shape[-1]), named.name)
     if len(value.shape) == 1:
@@ -338,6 +344,7 @@ HANDLERS: dict[str, Callable[[Graph, Any, Attributes], Value | Constant]] = {
     "Add": _add,
     "AveragePool": _average_pool,
     "BatchNormalization": _batch_normalization,
+    "Cast": _cast,
     "Concat": _concat,
     "Constant": _constant,
     "Conv": _conv,
@@ -358,5 +365,5 @@ HANDLERS: dict[str, Callable[[Graph, Any, Attributes], Value | Constant]] = {
     "Sum": _sum,
 }
 
-ALIASES = frozenset({"Dropout", "Flatten", "Identity", "Reshape"})
+ALIASES = frozenset({"Cast", "Dropout", "Flatten", "Identity", "Reshape"})
 """Operators whose value is their input under another name or shape."""

@@ -22,6 +22,7 @@ from fiberscope.network.formats.onnx_operators import ALIASES, HANDLERS
 from fiberscope.network.formats.onnx_tensors import Constant
 from fiberscope.network.formats.request import Request
 from fiberscope.network.network import Network
+from fiberscope.network.source import Source
 
 
 def read(path: Path, request: Request) -> Network:
@@ -36,13 +37,15 @@ def read(path: Path, request: Request) -> Network:
         raise InputError("expected an ONNX file, got something else or a damaged file") from error
     if not model.graph.node or not model.graph.output:
         raise InputError("expected an ONNX file with a graph, got something else or a damaged file")
+    graph = Graph(model, path.parent, request.shape, request.until)
     try:
-        return _network(Graph(model, path.parent, request.shape, request.until))
-    except MixesBatchError as error:
-        # Two axes of fixed size may be a batch, or a column: a constant to its left tells that it is a column.
-        if request.shape is not None or error.full is None:
+        return _network(graph)
+    except MixesBatchError:
+        # A first axis of fixed size may be a batch, or the rows of a column or matrix: what mixes them tells which.
+        whole = graph.whole
+        if request.shape is not None or whole is None:
             raise
-        return _network(Graph(model, path.parent, error.full, request.until))
+        return _network(Graph(model, path.parent, whole, request.until))
 
 
 def _network(graph: Graph) -> Network:
@@ -52,8 +55,6 @@ def _network(graph: Graph) -> Network:
             _step(graph, node)
         except NotPiecewiseLinearError as error:
             raise NotPiecewiseLinearError(f"{where}: {error}{_advice(graph, node)}") from error
-        except MixesBatchError as error:
-            raise MixesBatchError(f"{where}: {error}", error.full) from error
         except FiberscopeError as error:
             raise type(error)(f"{where}: {error}") from error
         except (KeyError, IndexError, ValueError, TypeError, AttributeError, OverflowError) as error:
@@ -63,8 +64,8 @@ def _network(graph: Graph) -> Network:
         raise InputError(f"expected an output {graph.result!r} that depends on the input")
     graph.builder.compositions = graph.notes.groups()
     net = graph.builder.finish(graph.values[graph.result])
-    if graph.notes.precision is not None:
-        net = net.with_source(graph.notes.precision)
+    precision = net.source.precision if graph.notes.precision is None else graph.notes.precision.precision
+    net = net.with_source(Source(precision, interface=graph.interface()))
     shape = graph.notes.input_shape
     return net if shape is None or prod(shape) != net.in_size else Network.from_nodes(net.nodes, shape, net.source)
 
