@@ -27,7 +27,10 @@ def equal(
     ] = None,
     tolerance: Annotated[
         float | None,
-        typer.Option(help="0: the same real function. A number: within it on the box. Otherwise: up to rounding."),
+        typer.Option(
+            help="0: the same real function. A number: within it on the box. Otherwise: up to the rounding of the "
+            "precision that the parameters are stored in."
+        ),
     ] = None,
     certificate: Annotated[
         Path | None, typer.Option(help="Write the proof, for `fiberscope verify`.", show_default=False)
@@ -60,14 +63,11 @@ def equal(
 
 def _show(console: Console, verdict: Any, certificate: Path | None) -> None:
     word = {True: "[bold green]equal[/]", False: "[bold red]different[/]", None: "[bold yellow]undecided[/]"}
-    kind = "up to rounding" if verdict.tolerance is None else f"within {verdict.tolerance:g}"
-    kind = "as real functions" if verdict.tolerance == 0 else kind
-    console.print(f"{word[verdict.equal]} {kind} on {verdict.domain!r}", highlight=False)
+    told = "" if verdict.bound is None else f", largest difference proven {verdict.bound:.6g}"
+    console.print(f"{word[verdict.equal]} {verdict.kind} on {verdict.domain!r}{told}", highlight=False)
     console.print(f"by {verdict.method}, {1000 * verdict.seconds:.1f} ms", highlight=False)
     if verdict.reason:
         console.print(verdict.reason, highlight=False, markup=False)
-    if verdict.bound is not None:
-        console.print(f"largest difference proven: {verdict.bound:.6g}", highlight=False)
     example = verdict.counterexample
     if example is not None:
         console.print(
