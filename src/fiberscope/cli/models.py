@@ -14,8 +14,6 @@ from typing import Annotated, Any
 import typer
 
 from fiberscope.errors import InputError
-from fiberscope.network.io import load_many
-from fiberscope.network.network import Network
 
 ModelFile = Annotated[Path, typer.Argument(help="An .onnx, .npz, .safetensors, .pt or .ckpt file.", show_default=False)]
 """The model that a command asks about."""
@@ -30,20 +28,31 @@ class Loader:
     input_shape: tuple[int, ...] | None
     options: dict[str, Any]
 
-    def __call__(self, path: Path) -> Network:
+    def __call__(self, path: Path) -> Any:
         """The network in a file."""
         return self.all(path)[0]
 
-    def all(self, *paths: Path) -> list[Network]:
+    def all(self, *paths: Path) -> list[Any]:
         """The networks in several files; each takes the options that it needs."""
-        return load_many(paths, self.input_shape, **self.options)
+        found: list[Any] = _io().load_many(paths, self.input_shape, **self.options)
+        return found
+
+
+def types(net: Any, path: Path) -> tuple[str, str]:
+    """The float type in which a network would be written to a file, and the one that holds all of its numbers."""
+    wanted = _io().preferred_type(net, path)
+    return wanted, _io().narrowest(net, wanted)
+
+
+def _io() -> Any:
+    return import_module("fiberscope.network.io")
 
 
 def reads_models(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options to a command, whose parameter ``load`` gets a :class:`Loader`."""
     signature = inspect.signature(command, eval_str=True)
-    own = [parameter for name, parameter in signature.parameters.items() if name != "load"]
-    extra = list(inspect.signature(_loader, eval_str=True).parameters.values())
+    own = [p.replace(kind=p.KEYWORD_ONLY) for name, p in signature.parameters.items() if name != "load"]
+    extra = [p.replace(kind=p.KEYWORD_ONLY) for p in inspect.signature(_loader, eval_str=True).parameters.values()]
 
     def run(**given: Any) -> None:
         options = {parameter.name: given.pop(parameter.name) for parameter in extra}

@@ -263,12 +263,22 @@ def save(net: NetworkLike, path: str | os.PathLike[str], dtype: str | None = Non
     face = net.source.interface if writer == "onnx_writer" else None
     if face is not None and dtype is not None:
         net = net.with_source(replace(net.source, interface=replace(face, dtype=dtype)))
-    chosen = dtype or narrowest(net, "float32" if face is None else face.dtype)
+    chosen = dtype or narrowest(net, preferred_type(net, target))
     content: bytes = import_module(f"{_FORMATS}.{writer}").encode(net, chosen)
     try:
         write_atomically(target, content)
     except OSError as error:
         raise InputError(f"{target}: cannot be written ({error.strerror})") from error
+
+
+def preferred_type(net: Network, path: str | os.PathLike[str]) -> str:
+    """The float type in which :func:`save` writes a network to this path if it holds every number.
+
+    >>> preferred_type(Network([[[0.1]]], [[0.0]]), "net.npz")
+    'float32'
+    """
+    face = net.source.interface if Path(os.fspath(path)).suffix.lower() == ".onnx" else None
+    return "float32" if face is None else face.dtype
 
 
 def _shape(input_shape: Sequence[int] | None) -> tuple[int, ...] | None:

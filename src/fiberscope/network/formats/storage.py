@@ -41,14 +41,14 @@ def holds(net: Network, dtype: str) -> bool:
         return all(np.array_equal(a.astype(dtype).astype(np.float64), a) for a in numbers(net))
 
 
-def rounded(net: Network) -> Network:
-    """The network with every number rounded to float32."""
+def rounded(net: Network, dtype: str = "float32") -> Network:
+    """The network with every number rounded to a float type."""
 
     def near(array: FloatArray) -> FloatArray:
         with np.errstate(over="ignore", under="ignore"):
-            result = array.astype(np.float32).astype(np.float64)
+            result = array.astype(dtype).astype(np.float64)
         if not np.isfinite(result).all():
-            raise InputError(f"dtype: expected numbers within the range of float32, got {np.abs(array).max():g}")
+            raise InputError(f"dtype: expected numbers within the range of {dtype}, got {np.abs(array).max():g}")
         return result
 
     nodes: list[Node] = []
@@ -60,5 +60,5 @@ def rounded(net: Network) -> Network:
             nodes.append(replace(node, slopes=near(node.slopes).reshape(node.shape)))
         else:
             nodes.append(node)
-    source = replace(net.source.derived, precision=coarsest([net.source.precision, "float32"]))
+    source = replace(net.source.derived, precision=coarsest([net.source.precision, dtype]))
     return Network.from_nodes(nodes, net.input_shape, source)
