@@ -1,4 +1,4 @@
-"""Along segments: pools behind ReLU, residuals, decimals, twins one ulp apart, huge and tiny numbers; all in fractions."""
+"""Along segments: pools behind ReLU, residuals, decimals, twins one ulp apart, all scales; compared with fractions."""
 
 from __future__ import annotations
 
