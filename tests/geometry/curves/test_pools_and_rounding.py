@@ -134,3 +134,11 @@ def test_one_scale_of_pooled_decimals_is_like_another(scale: float) -> None:
             MaxPool(2, (1, 1, 3), (1, 3), (1, 1)),
         ]
         check(Network.from_nodes(nodes, (2,)), np.round(rng.normal(size=(2, 2)) * 2, 1))
+
+
+def test_a_normal_that_floats_lost_is_no_proof_of_invisibility() -> None:
+    # the second neuron vanishes alone, with a gradient of 1e-400
+    net = Network([[[1e-200]], [[1e-200]], [[1.0]]], [[0.0], [-1e-310], [0.0]])
+    found = regions_along(net, Segment([1.0], [1e100]))
+    assert found.neurons == ((1,),)
+    assert found.visible.tolist() == [True]

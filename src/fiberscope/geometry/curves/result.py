@@ -137,9 +137,10 @@ class CurveRegions:
             pools = pooled(self.net)[entry] if len(entry) else np.zeros(0, dtype=bool)
             normal = unit(gradient) * np.where(pools, 1.0, turn)[:, None]
             jump = jumps(self.net, one, two, normal)
-        # Where neurons with other normals vanish too, a jump of zero along the first one's says nothing of theirs.
-        several = np.diff(self.found.neurons.indptr) > 1
-        jump.error[several] = np.maximum(jump.error[several], TINY)
+        # Where neurons with other normals vanish too, a jump of zero along the first one's says nothing of theirs;
+        # nor does one along a normal that floats lost.
+        open_jump = (np.diff(self.found.neurons.indptr) > 1) | ~(np.isfinite(normal).all(axis=1) & normal.any(axis=1))
+        jump.error[open_jump] = np.maximum(jump.error[open_jump], TINY)
         pairs = np.stack([rows, rows + 1], axis=1)
         visible, _, _ = bends_across(self.net, self.signs, pairs, jump)
         jump.value[~visible] = 0.0

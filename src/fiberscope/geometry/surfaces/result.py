@@ -229,7 +229,7 @@ class SurfaceRegions:
         a, b = (self.structure.points[self.structure.boundary[0].indices.reshape(-1, 2)[edges, k]] for k in range(2))
         away, along = (a + b) / 2 - self._middles[pieces[:, side]], unit(b - a)
         away = away - np.einsum("ei,ei->e", away, along)[:, None] * along
-        thin = row_lengths(away) <= _THIN * np.maximum(np.abs(a), np.abs(b)).max(axis=1, initial=0.0)
+        thin = ~(row_lengths(away) > _THIN * np.maximum(np.abs(a), np.abs(b)).max(axis=1, initial=0.0))
         away = unit(away)
         signs = self.piece_signs
         with np.errstate(over="ignore", invalid="ignore"):
