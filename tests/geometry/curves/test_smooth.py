@@ -285,3 +285,8 @@ def test_bad_planes() -> None:
         Circle(interval=(0.0, 7.0))
     with pytest.raises(InputError, match="-300"):
         Tractrix(interval=(-1.0, 1000.0))
+
+
+def test_a_plane_whose_products_overflow_is_refused() -> None:
+    with pytest.raises(InputError, match="expected two orthonormal rows"):
+        Circle(plane=[[1e200, 1e200], [1e200, -1e200]])

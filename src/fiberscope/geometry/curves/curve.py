@@ -183,8 +183,9 @@ class Planar(Path):
             pair = real_array(plane, "plane", ndim=2)
             if pair.shape[0] != 2 or pair.shape[1] < 2:
                 raise InputError(f"plane: expected two rows, (2, n) with n >= 2, got shape {pair.shape}")
-            off = float(np.abs(pair @ pair.T - np.eye(2)).max())
-            if off > ORTHONORMAL:
+            with np.errstate(over="ignore", invalid="ignore"):
+                off = float(np.abs(pair @ pair.T - np.eye(2)).max())
+            if not off <= ORTHONORMAL:
                 raise InputError(f"plane: expected two orthonormal rows, got products off by {off:.2g}")
         middle = np.zeros(pair.shape[1]) if middle is None else middle
         if middle.size != pair.shape[1]:
