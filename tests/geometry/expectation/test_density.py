@@ -121,7 +121,7 @@ def test_one_network_is_no_ensemble(ask: Any) -> None:
     net = Network.random((2, 3, 1), 0)
     with pytest.raises(InputError, match=r"expected an Ensemble of random networks, got one Network.*fs\.Ensemble\.of"):
         ask(net, Box.cube(2))
-    with pytest.raises(InputError, match="expected an Ensemble, .* got tuple"):
+    with pytest.raises(InputError, match=r"expected an Ensemble, .* got tuple"):
         ask((2, 3, 1), Box.cube(2))
     with pytest.raises(InputError, match="manifold: expected a Box, curve or surface, got Network"):
         ask(Ensemble.of((2, 3, 1)), net)

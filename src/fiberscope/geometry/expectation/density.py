@@ -133,8 +133,8 @@ def check_question(ensemble: Ensemble, manifold: Manifold, k: int, samples: int)
     """Raise unless the parts of a question fit together; gives the dimension of the manifold."""
     if isinstance(ensemble, Network):
         raise InputError(
-            "ensemble: expected an Ensemble of random networks, got one Network, whose boundaries are fixed: count them "
-            "by fs.regions_along, fs.regions_on or fs.regions, or ask about fs.Ensemble.of(net.widths)"
+            "ensemble: expected an Ensemble of random networks, got one Network, whose boundaries are fixed: count "
+            "them by fs.regions_along, fs.regions_on or fs.regions, or ask about fs.Ensemble.of(net.widths)"
         )
     if not isinstance(ensemble, Ensemble):
         raise InputError(f"ensemble: expected an Ensemble, as by fs.Ensemble.of(widths), got {type(ensemble).__name__}")
