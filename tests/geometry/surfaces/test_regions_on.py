@@ -312,6 +312,8 @@ def test_regions_of_points_and_triangles():
         found.region([1.0, 0.0, 0.0])
     with pytest.raises(InputError, match="point: expected points on or near the mesh"):
         found.region([0.0, 0.0, 0.0])
+    assert json.loads(json.dumps(found.to_dict()))["num_regions"] == 8
+    assert repr(found).startswith("SurfaceRegions(8 regions on Sphere(")
 
 
 def test_a_point_lies_on_the_sheet_whose_triangle_it_is_in() -> None:
@@ -324,8 +326,6 @@ def test_a_point_lies_on_the_sheet_whose_triangle_it_is_in() -> None:
     one, two = found.region([0.02, 0.1, 0.0]), found.region([0.02, 0.1, 0.01])
     assert one != two and one == found.region([0.4, 0.15, 0.0]) and two == found.region([0.4, 0.05, 0.01])
     assert found.region([0.9, 0.1, 0.0]) == found.region([0.9, 0.1, 0.01])
-    assert json.loads(json.dumps(found.to_dict()))["num_regions"] == 8
-    assert repr(found).startswith("SurfaceRegions(8 regions on Sphere(")
 
 
 def test_a_network_without_neurons():
