@@ -54,7 +54,7 @@ class _SeriesFollower(Follower):
         self.panels = curve.panels
         rows, self.series = _frame(curve.panels.series)
         edges = self.panels.edges
-        super().__init__(net, rows, edges, np.zeros(len(edges)))
+        super().__init__(net, rows, edges, np.zeros(len(edges)), curve.closed)
         self.edges, self.residual = len(edges), curve.residual + self._lost(curve.panels.series)
 
     def _lost(self, series: FloatArray) -> float:
