@@ -89,12 +89,19 @@ class Follower(ABC):
     def settle(self, piece: int, label: int, left: int, right: int, value: float) -> int:
         """Sign of a functional between two points, which the float ``value`` leaves open."""
 
+    def start_error(self) -> FloatArray:
+        """How far the curve is from its coordinates' rows, ``(pieces, rows, n)``."""
+        return np.zeros((len(self.root), *self.rows.shape))
+
+    def spread(self, value: FloatArray, pieces: IntArray) -> FloatArray | float:
+        """How much functionals ``(pieces, rows, functionals)`` may differ along the curve and what stands for it."""
+        return 0.0
+
     # -- the common way -------------------------------------------------------------------------
 
     def breaks(self) -> Breaks:
         """Cut by every switch, then read off the breakpoints."""
-        start = np.repeat(self.rows[None], len(self.root), axis=0)
-        values = {0: Bounded(start, np.zeros_like(start))}
+        values = {0: Bounded(np.repeat(self.rows[None], len(self.root), axis=0), self.start_error())}
         for index, node in enumerate(self.nodes):
             if isinstance(node, PiecewiseLinear | MaxPool):
                 values = self._split(node, values, index)
@@ -118,7 +125,7 @@ class Follower(ABC):
         signs = self._piece_signs(forms, parent, skip)
         at = (np.concatenate([point_of, touched[0]]), np.concatenate([found.label, touched[1]]))
         if pairs is None:
-            entries = at
+            entries = self._not_on_both_sides(at, signs)
         else:
             assert isinstance(node, MaxPool)
             signs, entries = self._pooled(node, signs, at)
@@ -130,6 +137,15 @@ class Follower(ABC):
         values = {key: Bounded(x.value[parent], x.error[parent]) for key, x in live.items()}
         values[index + 1] = form_step(node, values, signs)
         return values
+
+    def _not_on_both_sides(self, at: tuple[IntArray, IntArray], signs: SignArray) -> tuple[IntArray, IntArray]:
+        """Without what vanishes at a point and on both of its sides."""
+        place = np.empty(len(self.t), dtype=np.int64)
+        place[self.order] = np.arange(len(self.order))
+        where, last = place[at[0]], len(signs) - 1
+        before, behind = np.maximum(where - 1, 0), np.minimum(where, last)
+        keep = (signs[before, at[1]] != 0) | (signs[behind, at[1]] != 0)
+        return at[0][keep], at[1][keep]
 
     def _insert(self, found: Found, rank: IntArray, pieces: int) -> IntArray:
         """Number the new points, put them in their places; the point of every zero."""
@@ -159,14 +175,13 @@ class Follower(ABC):
         value, error = forms.value[parent], forms.error[parent]
         total = np.einsum("pk,pkj->pj", weights, value)
         rough = error + gamma(24 + weights.shape[1]) * np.abs(value)
-        bound = np.einsum("pk,pkj->pj", size, rough) * INFLATE + 8 * TINY
+        bound = (np.einsum("pk,pkj->pj", size, rough) + self.spread(value, parent)) * INFLATE + 8 * TINY
         zero = ~value.any(axis=1) & ~error.any(axis=1)
         signs: SignArray = np.sign(total).astype(np.int8)
         signs[:, skip] = 1
         signs[zero & ~skip] = 0
         open_signs = (~(np.abs(total) > bound) | ~(a < b)[:, None]) & ~zero & ~skip
         for p, j in np.argwhere(open_signs).tolist():
-            self.by_exact += 1
             signs[p, j] = self.settle(int(parent[p]), j, int(left[p]), int(right[p]), float(total[p, j]))
         return signs
 

@@ -93,6 +93,7 @@ class _PlanarFollower(Follower):
         return xy, np.abs(xy) + np.abs(t)[:, None] * (self.model == TRACTRIX)
 
     def settle(self, piece: int, label: int, left: int, right: int, value: float) -> int:
+        self.by_exact += 1
         form = self._form(len(self.cuts), piece, label)
         return 0 if form is None else form.sign_between(self._number(left), self._number(right))
 
