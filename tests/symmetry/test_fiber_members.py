@@ -50,7 +50,7 @@ def bottlenecks(draw):
 @settings(max_examples=60, deadline=None)
 def test_members_are_the_same_function(net, seed):
     found = fiber(net)
-    assert found.dimension == found.identifiability.fiber_dimension
+    assert found.dimension >= found.identifiability.fiber_dimension
     for other in found.sample(3, seed):
         assert other.widths == net.widths
         assert worst_difference(net, other, 300) < LIMIT
@@ -314,7 +314,9 @@ def test_shared_and_cancelling_hyperplanes_move_as_definition_22_says():
     V = np.array([[1, 1, 1, -0.5, 0, 2], [2, 1, -2, 1, 0, 1.0]])
     net = tail(W, b, V, [0.5, -0.5])
     found = fiber(net)
-    assert found.dimension == 2 + (3 + 2) + 3 and not found.complete
+    assert [c.dimension for c in found.components] == [2 + (3 + 2) + 3] and not found.complete
+    # two hyperplanes need two neurons: four others may be dead, with d + m free numbers each
+    assert found.dimension == 4 * (3 + 2) and not found.dimension_exact
     assert found.identifiability.identifiable is False
     for other in found.sample(5, 0):
         assert worst_difference(net, other) < 1e-13
