@@ -89,7 +89,7 @@ def cancelling_subset(vectors: ObjectArray) -> Cancelling:
         return found
     subset = tuple(names[inside[i]] for i in found.subset)
     # the elimination modulo a prime may have lost a coordinate
-    return UNDECIDED if any(sum(vectors[list(subset)])) else Cancelling(subset, True)
+    return UNDECIDED if np.sum(vectors[list(subset)], axis=0).any() else Cancelling(subset, True)
 
 
 def _one_sided(vectors: ObjectArray, kept: list[int]) -> list[int]:
@@ -200,7 +200,7 @@ def _marked(numbers: list[int], least: int) -> Cancelling:
     room = (1 << (least + 1)) - 1
     sides = []
     for sign in (1, -1):
-        own = [(i, abs(v)) for i, v in enumerate(numbers) if sign * v > 0]
+        own = [(i, abs(v)) for i, v in enumerate(numbers) if 0 < sign * v <= least]  # larger ones are never balanced
         marks = [1]
         for _, v in own:
             marks.append((marks[-1] | marks[-1] << v) & room)
@@ -226,7 +226,7 @@ def _halves(numbers: list[int], among: list[int]) -> Cancelling:
     mine, theirs = (_sums([numbers[i] for i in part]) for part in (left, right))
     order = np.argsort(theirs, kind="stable")
     theirs, wanted = theirs[order], (_PRIME - mine) % _PRIME
-    first, last = (np.searchsorted(theirs, wanted, side=side) for side in ("left", "right"))  # type: ignore[call-overload]
+    first, last = (np.searchsorted(theirs, wanted, side=side) for side in ("left", "right"))
     for index in np.flatnonzero(last > first).tolist():
         for other in order[first[index] : last[index]].tolist():
             subset = [left[k] for k in _members(index)] + [right[k] for k in _members(other)]

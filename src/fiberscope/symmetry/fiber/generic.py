@@ -19,11 +19,11 @@ from math import comb
 import flint
 import numpy as np
 
-from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.numerics.floats import FloatArray, IntArray, ObjectArray
 from fiberscope.numerics.points import to_dyadic
 from fiberscope.symmetry.fiber.cancelling import cancelling_subset
 from fiberscope.symmetry.fiber.one_layer import OneLayer
-from fiberscope.symmetry.rational import fractions, product
+from fiberscope.symmetry.rational import fractions
 
 MINORS = 6_000_000
 """Determinants up to which all of them are looked at to show that a parameter is generic."""
@@ -97,19 +97,18 @@ def generic_minors(matrix: FloatArray) -> bool | None:
     return True
 
 
-def _residues(numbers: object) -> IntArray:
-    return np.array(np.asarray(numbers, dtype=object) % _PRIME, dtype=np.int64)
+def _residues(numbers: ObjectArray) -> IntArray:
+    return np.asarray(numbers % _PRIME, dtype=np.int64)
 
 
-def _determinant(numbers: object) -> int:
-    square = np.asarray(numbers, dtype=object)
+def _determinant(square: ObjectArray) -> int:
     return int(flint.fmpz_mat(*square.shape, square.ravel().tolist()).det())
 
 
 def _next_minors(minors: IntArray, last: IntArray, n: int, k: int) -> IntArray:
     """Determinants of ``k`` columns by the last of ``k`` rows, for a batch: ``(batch, n choose k)`` modulo the prime.
 
-    ``minors`` are those of the rows before, for all ``k - 1`` columns in lexicographic order, ``last`` is ``(batch, n)``.
+    ``minors`` are those of the rows before, for ``k - 1`` columns each, in lexicographic order; ``last`` is the last row.
     """
     places = {subset: place for place, subset in enumerate(itertools.combinations(range(n), k - 1))}
     subsets = list(itertools.combinations(range(n), k))
@@ -156,9 +155,9 @@ def _column_cancels(layer: OneLayer) -> tuple[bool | None, str]:
     return (True, "") if decided else (None, _TOO_MANY)
 
 
-def _paths(layer: OneLayer, i: int) -> object:
+def _paths(layer: OneLayer, i: int) -> ObjectArray:
     """``v_j W_2[j, i]`` for every second-layer neuron, ``(n_2, m)``."""
-    return fractions(layer.V).T * fractions(layer.W)[:, [i]]
+    return np.asarray(fractions(layer.V).T * fractions(layer.W)[:, [i]], dtype=object)
 
 
 def _product_ranks(layer: OneLayer) -> bool | None:

@@ -42,9 +42,9 @@ def cancelled_hyperplanes(W: FloatArray, b: FloatArray, V: FloatArray) -> list[t
     """First-layer hyperplanes that are not seen since the weights behind them cancel: ``(i, low, high)`` for each.
 
     On hyperplane ``i`` every second-layer neuron that reads it must be active, or inactive, wherever the other inputs
-    are not negative, and the weights ``V e_j W[j, i]`` of the active ones must add up to zero, exactly. Then ``b_1[i] +=
-    t``, ``b_2[j] -= W[j, i] t`` changes nothing as long as no ``b_2[j]`` reaches zero: for ``low < t < high``. (Not in
-    the paper, whose parameters are generic; a hidden hyperplane is the case without active neurons.)
+    are not negative, and the weights ``V e_j W[j, i]`` of the active ones must add up to zero, exactly. Then
+    ``b_1[i] += t``, ``b_2[j] -= W[j, i] t`` changes nothing as long as no ``b_2[j]`` reaches zero: ``low < t < high``.
+    (Not in the paper, whose parameters are generic; a hidden hyperplane is the case without active neurons.)
 
     >>> cancelled_hyperplanes(np.array([[-1.0, 2.0], [-2.0, 5.0]]), np.array([1.0, 3.0]), np.array([[2.0, -1.0]]))
     [(0, -1.0, inf)]

@@ -109,12 +109,13 @@ def identifiability(net: Network) -> Identifiability:
 
 
 def silent_flips(layer: OneLayer) -> tuple[list[tuple[int, ...]], bool]:
-    """Non-empty sets of nonlinear neurons with ``A_T = 0``, where no neuron is linear; and whether the list is all.
+    """Non-empty sets of nonlinear neurons with ``A_T = 0``, and whether the list is all; none where some are linear.
 
-    Such neurons can all be reversed at once. Of many neurons one such set is looked for.
+    Such neurons can all be reversed at once. Of many neurons one such set is looked for. (Linear neurons of an orthant
+    may make up for more; on all of space they are constants.)
     """
     inner = layer.where(NONLINEAR)
-    if layer.where(LINEAR) or not inner:
+    if (layer.orthant and layer.where(LINEAR)) or not inner:
         return [], True
     if len(inner) <= ORIENTATIONS:
         subsets = itertools.chain.from_iterable(itertools.combinations(inner, k) for k in range(1, len(inner) + 1))

@@ -225,7 +225,7 @@ def _hidden_of(chain: Network, layer: int, full: bool) -> list[KnownSymmetry]:
             f"be moved by any t > {above:.6g}"
         )
         found.append(KnownSymmetry("hidden", layer + 1, (i,), 1, full, text))
-    kinked = chain.weights[layer].any(axis=1)
+    kinked = (chain.weights[layer] != 0).any(axis=1).tolist()
     for k, low, high in cancelled_hyperplanes(W, b, V):
         if k != i and kinked[k]:
             text = (
