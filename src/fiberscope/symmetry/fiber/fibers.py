@@ -103,14 +103,24 @@ class Fiber:
         return membership(self.net, other)
 
     def connection(self, other: Network) -> Connection:
-        """Whether ``other`` is joined to the network inside the fiber, with what is known."""
+        """A path inside the fiber to ``other``, up to the order of its neurons, or why there is none."""
         found = self.contains(other)
         if found.contained is not True:
             return Connection(None if found.contained is None else False, None, f"not a member: {found.reason}")
-        return connect(self.setting, other, self.complete)
+        return connect(self.setting, other)
 
     def path(self, other: Network) -> FiberPath | None:
-        """A path inside the fiber from the network to ``other``, or None; :meth:`connection` says why."""
+        """A path inside the fiber from the network to ``other``, or None; :meth:`connection` says why.
+
+        It ends at ``other`` with its neurons in the order ``path.permutations``. All pairs that one component of the
+        theorems holds are joined.
+
+        >>> net = Network([[[1.0], [2.0]], [[1.0, 1.0]]], [[0.0, 1.0], [0.0]])
+        >>> other = Network([[[4.0], [0.5]], [[0.5, 2.0]]], [[2.0, 0.0], [0.0]])
+        >>> path = fiber(net).path(other)
+        >>> path.permutations, path(0.5).weights[0].ravel()
+        ((array([1, 0]),), array([0.70710678, 2.82842712]))
+        """
         return self.connection(other).path
 
     def to_dict(self) -> dict[str, Any]:

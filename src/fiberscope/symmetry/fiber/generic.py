@@ -108,7 +108,7 @@ def _determinant(square: ObjectArray) -> int:
 def _next_minors(minors: IntArray, last: IntArray, n: int, k: int) -> IntArray:
     """Determinants of ``k`` columns by the last of ``k`` rows, for a batch: ``(batch, n choose k)`` modulo the prime.
 
-    ``minors`` are those of the rows before, for ``k - 1`` columns each, in lexicographic order; ``last`` is the last row.
+    ``minors`` are those of the rows before, for ``k - 1`` columns each in lexicographic order, ``last`` the last row.
     """
     places = {subset: place for place, subset in enumerate(itertools.combinations(range(n), k - 1))}
     subsets = list(itertools.combinations(range(n), k))
