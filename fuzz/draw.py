@@ -43,7 +43,9 @@ def numbers(rng: Random, extreme: float) -> Number:
     scale = rng.choice(SCALES)
 
     def scaled(rng: Random) -> float:
-        return draw(rng) * (scale if rng.random() < 0.7 else 1.0)
+        x = draw(rng)
+        y = x * (scale if rng.random() < 0.7 else 1.0)
+        return y if math.isfinite(y) else x
 
     return scaled
 

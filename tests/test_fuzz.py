@@ -6,6 +6,7 @@ import ast
 import sys
 from fractions import Fraction
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -63,7 +64,7 @@ def test_the_judge_knows_known_answers():
 
 def test_the_judge_knows_parameters():
     bump = chain(([[1.0]], [0.5]), ([[2.0]], [0.0]))
-    assert parameters.full_rank(bump) == 3
+    assert parameters.full_ranks(bump, Random(0)) == (3, 3)
     assert parameters.batch_rank(bump, [[-2.0], [-3.0]]) == 1
     assert parameters.one_layer_identifiable(bump) is True
     pair = chain(([[1.0], [-1.0]], [0.0, 1.0]), ([[1.0, 1.0]], [0.0]))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from fuzz.areas import equality, files, parameters, points, regions
 from fuzz.case import Area
 
-from . import equality, points, regions
-
-AREAS: dict[str, Area] = {area.name: area for module in (points, regions, equality) for area in module.AREAS}
+AREAS: dict[str, Area] = {
+    area.name: area for module in (points, regions, equality, parameters, files) for area in module.AREAS
+}

@@ -13,10 +13,10 @@ import numpy as np
 
 import fiberscope as fs
 from fuzz import bridge, draw
-from fuzz.case import Area, Skipped, Undecided, expect
+from fuzz.case import Area, Undecided, expect
 from fuzz.oracle.cells import Line, along
 from fuzz.oracle.parameters import root_bounds
-from fuzz.oracle.program import Program, at, forms
+from fuzz.oracle.program import Program, at, forms, windows
 
 NEAR = Fraction(1, 10**9)
 """Floats without a stated bound must come this near, relative to the sizes of all terms."""
@@ -359,7 +359,15 @@ def _signs_at(program: Program, center: Sequence[float], radius: float, t: float
         elif node[0] == "concat":
             values.append([v for s in node[1] for v in values[s]])
         else:
-            raise Skipped("pooling")
+            source = values[node[1]]
+            values.append([])
+            for window in windows(len(source), node[2], node[3]):
+                inside = [source[k] for k in window]
+                values[-1].append((max(v[0] for v in inside), max(v[1] for v in inside)))
+                for k, (low, high) in enumerate(inside):
+                    rest = [*inside[:k], *inside[k + 1 :]]
+                    below, above = max(v[0] for v in rest), max(v[1] for v in rest)
+                    signs.append(1 if low > above else -1 if high < below else None)
     return signs
 
 

@@ -78,21 +78,26 @@ def batch_rank(program: Program, points: Sequence[Sequence[float]]) -> int:
     return rank(row for x in points for row in jacobian_rows(program, x, at(program, x).signs))
 
 
-def full_rank(program: Program) -> int:
-    """The largest rank over all batches: on a region derivatives are affine in ``x``, so ``n + 1`` points will do.
+def full_ranks(program: Program, rng: Random) -> tuple[int, int]:
+    """The largest rank over all batches, without and with regions on which a neuron is zero all over.
 
-    The points need not lie in the region: the affine functions are the same.
+    On a region derivatives are affine in ``x``, so ``n + 1`` points will do; they need not lie in the region, the
+    affine functions are the same. Where a neuron is zero all over, outputs need not be differentiable.
     """
     n = program.inputs
     corners = [[Fraction(0)] * n, *([Fraction(int(i == k)) for i in range(n)] for k in range(n))]
-    found = {leaf.signs for leaf in leaves_on(program, ("space", n))}
-    return rank(row for signs in sorted(found) for x in corners for row in jacobian_rows(program, x, signs))
+    cells = {leaf.signs: leaf.cell for leaf in leaves_on(program, ("space", n))}
+    plain = [s for s in sorted(cells) if 0 not in s]
+    smooth = [s for s in sorted(cells) if 0 in s and differentiable(program, cells[s].inside(), rng)]
+    rows = [[row for s in some for x in corners for row in jacobian_rows(program, x, s)] for some in (plain, smooth)]
+    low = rank(rows[0])
+    return low, rank([*rows[0], *rows[1]]) if rows[1] else low
 
 
 # -- differentiability
 
 
-def directional(program: Program, x: Sequence[float], direction: Sequence[int]) -> Vector:
+def directional(program: Program, x: Sequence[float | Fraction], direction: Sequence[int]) -> Vector:
     """One-sided derivative of a chain's outputs along a direction of its parameters.
 
     ``relu`` has the one-sided derivative ``relu(dz)`` where ``z = 0``.
@@ -119,7 +124,7 @@ def directional(program: Program, x: Sequence[float], direction: Sequence[int]) 
     return slope
 
 
-def differentiable(program: Program, x: Sequence[float], rng: Random, tries: int = 24) -> bool:
+def differentiable(program: Program, x: Sequence[float | Fraction], rng: Random, tries: int = 24) -> bool:
     """Whether the outputs are differentiable in the parameters at ``x``: False is proven, True is not refuted.
 
     The outputs are differentiable if and only if the one-sided derivative is linear in its direction.
