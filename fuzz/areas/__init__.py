@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fuzz.areas import equality, files, parameters, points, regions
+from fuzz.areas import curves, equality, files, parameters, points, regions
 from fuzz.case import Area
 
 AREAS: dict[str, Area] = {
-    area.name: area for module in (points, regions, equality, parameters, files) for area in module.AREAS
+    area.name: area for module in (points, curves, regions, equality, parameters, files) for area in module.AREAS
 }

@@ -16,7 +16,7 @@ from fuzz import bridge, draw
 from fuzz.case import Area, Undecided, expect
 from fuzz.oracle.cells import Line, along
 from fuzz.oracle.parameters import root_bounds
-from fuzz.oracle.program import Program, at, forms, windows
+from fuzz.oracle.program import Program, at, forms
 
 NEAR = Fraction(1, 10**9)
 """Floats without a stated bound must come this near, relative to the sizes of all terms."""
@@ -270,119 +270,8 @@ def _arc(points: Sequence[Sequence[float]], t: Fraction) -> Fraction:
     return total
 
 
-# -- circles
-
-
-def make_circles(rng: Random) -> tuple[Any, ...]:
-    n = rng.randint(2, 3)
-    center = tuple(rng.choice((0.0, 0.0, rng.randint(-9, 9) / 10, rng.gauss(0, 1))) for _ in range(n))
-    radius = rng.choice((1.0, 2.0, 0.5, 1.3, abs(rng.gauss(0, 1)) + 0.1))
-    return draw.program(rng, n, kinds="ccprt", width=3, extreme=0.0), center, radius
-
-
-def check_circles(program: Program, center: Sequence[float], radius: float) -> None:
-    """Every enclosure holds a change of sign, and between them the signs are those that were found.
-
-    Circles are transcendental in ``t``; cosines are enclosed between rationals, which proves every sign but zero.
-    """
-    net = bridge.network(program)
-    found = fs.regions_along(net, fs.Circle(list(center), radius))
-    if not found.certified:
-        raise Undecided("not certified")
-    edges = [-math.pi, *found.breakpoints.tolist(), math.pi]
-    boxes = [[-math.pi] * 2, *found.enclosures.tolist(), [math.pi] * 2]
-    for k, (a, b) in enumerate(itertools.pairwise(boxes)):
-        low, high = math.nextafter(a[1], 9), math.nextafter(b[0], -9)
-        for t in (low, (2 * low + high) / 3, (low + 2 * high) / 3, high):
-            if not low <= t <= high or not a[1] < t < b[0]:
-                continue
-            for j, (s, wanted) in enumerate(zip(_signs_at(program, center, radius, t), found.signs[k], strict=True)):
-                expect(s is None or s == wanted, f"sign of entry {j} at t = {t!r}: {wanted}, exactly {s}")
-    expect(all(a[0] <= t <= a[1] for a, t in zip(boxes, edges, strict=True)), "a breakpoint outside of its enclosure")
-    _check_circle_loop(found)
-
-
-def _check_circle_loop(found: Any) -> None:
-    """From every region the nearest breakpoint is not farther than both its ends, the closing point aside."""
-    marks = found.breakpoints.tolist()
-    if not marks:
-        return
-    scale = float(found.curve.size)
-    for a, b in itertools.pairwise(marks):
-        t = (a + b) / 2
-        near = min(min(abs(t - m), 2 * math.pi - abs(t - m)) for m in marks) * scale
-        got = float(found.distance([t])[0])
-        expect(got <= near * (1 + 1e-9) + 1e-12, f"distance({t!r}) is {got}, a breakpoint lies at {near}")
-
-
-DIGITS = 200
-
-
-def _cos_sin(t: float) -> tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]:
-    """Enclosures of the cosine and the sine of a float, by Taylor series."""
-    one = 1 << DIGITS
-    x = int(Fraction(t) * one)
-    parts = [0, 0]
-    term, k = one, 0
-    while term or k < 8:
-        parts[k % 2] += term if k % 4 < 2 else -term
-        k += 1
-        term = term * x // (one * k)
-    slack = Fraction(4 * k + 4 + abs(int(8 * t)), one) * 64
-    return tuple((Fraction(p, one) - slack, Fraction(p, one) + slack) for p in parts)  # type: ignore[return-value]
-
-
-Interval = tuple[Fraction, Fraction]
-
-
-def _signs_at(program: Program, center: Sequence[float], radius: float, t: float) -> list[int | None]:
-    """Signs on the circle at a float, None where the enclosure holds zero."""
-    cos, sin = _cos_sin(t)
-    r = Fraction(radius)
-    start = [(Fraction(c), Fraction(c)) for c in center]
-    for k, (low, high) in enumerate((cos, sin)):
-        start[k] = (start[k][0] + r * low, start[k][1] + r * high)
-    values: list[list[Interval]] = [start]
-    signs: list[int | None] = []
-    for node in program.nodes:
-        if node[0] == "affine":
-            values.append([_dot(row, values[node[1]], b) for row, b in zip(node[2], node[3], strict=True)])
-        elif node[0] == "relu":
-            values.append([])
-            for (low, high), s in zip(values[node[1]], node[2], strict=True):
-                signs.append(1 if s == 1 else 1 if low > 0 else -1 if high < 0 else None)
-                f = Fraction(s)
-                values[-1].append((low if low > 0 else f * low, high if high > 0 else f * high))
-        elif node[0] == "add":
-            parts = zip(*(values[s] for s in node[1]), strict=True)
-            values.append([(sum(p[0] for p in q), sum(p[1] for p in q)) for q in parts])
-        elif node[0] == "concat":
-            values.append([v for s in node[1] for v in values[s]])
-        else:
-            source = values[node[1]]
-            values.append([])
-            for window in windows(len(source), node[2], node[3]):
-                inside = [source[k] for k in window]
-                values[-1].append((max(v[0] for v in inside), max(v[1] for v in inside)))
-                for k, (low, high) in enumerate(inside):
-                    rest = [*inside[:k], *inside[k + 1 :]]
-                    below, above = max(v[0] for v in rest), max(v[1] for v in rest)
-                    signs.append(1 if low > above else -1 if high < below else None)
-    return signs
-
-
-def _dot(row: Sequence[float], inputs: Sequence[Interval], bias: float) -> Interval:
-    low = high = Fraction(bias)
-    for w, (a, b) in zip(row, inputs, strict=True):
-        f = Fraction(w)
-        low += f * (a if f >= 0 else b)
-        high += f * (b if f >= 0 else a)
-    return low, high
-
-
 AREAS = (
     Area("signs", make_signs, check_signs),
     Area("distances", make_distances, check_distances),
     Area("segments", make_segments, check_segments),
-    Area("circles", make_circles, check_circles),
 )

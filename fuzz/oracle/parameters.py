@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from math import isqrt
 from random import Random
@@ -12,6 +12,7 @@ from .cells import leaves_on
 from .program import Program, Signs, at
 
 Vector = list[Fraction]
+Rank = Callable[[Iterable[Sequence[Fraction]]], int]
 
 
 def rank(rows: Iterable[Sequence[Fraction | int]]) -> int:
@@ -33,6 +34,31 @@ def rank(rows: Iterable[Sequence[Fraction | int]]) -> int:
                 factor = old[pivot]
                 basis[place] = [x - factor * y for x, y in zip(old, row, strict=True)]
         basis[pivot] = row
+    return len(basis)
+
+
+PRIME = 2**61 - 1
+
+
+def quick_rank(rows: Iterable[Sequence[Fraction]]) -> int:
+    """Rank modulo a prime: never more than the rank, and as a rule equal; who disagrees with it asks :func:`rank`."""
+    basis: dict[int, list[int]] = {}
+    inverses: dict[int, int] = {}
+    for given in rows:
+        row = []
+        for x in given:
+            d = x.denominator
+            if d not in inverses:
+                inverses[d] = pow(d, -1, PRIME)
+            row.append(x.numerator * inverses[d] % PRIME)
+        for pivot, old in basis.items():
+            factor = row[pivot]
+            if factor:
+                row = [(x - factor * y) % PRIME for x, y in zip(row, old, strict=True)]
+        pivot = next((k for k, x in enumerate(row) if x), None)
+        if pivot is not None:
+            lead = pow(row[pivot], -1, PRIME)
+            basis[pivot] = [x * lead % PRIME for x in row]
     return len(basis)
 
 
@@ -73,12 +99,12 @@ def jacobian_rows(program: Program, x: Sequence[Fraction | float], signs: Signs)
     return rows
 
 
-def batch_rank(program: Program, points: Sequence[Sequence[float]]) -> int:
+def batch_rank(program: Program, points: Sequence[Sequence[float]], rank: Rank = quick_rank) -> int:
     """Rank of the Jacobian on a batch of points without kinks."""
     return rank(row for x in points for row in jacobian_rows(program, x, at(program, x).signs))
 
 
-def full_ranks(program: Program, rng: Random) -> tuple[int, int]:
+def full_ranks(program: Program, rng: Random, rank: Rank = quick_rank) -> tuple[int, int]:
     """The largest rank over all batches, without and with regions on which a neuron is zero all over.
 
     On a region derivatives are affine in ``x``, so ``n + 1`` points will do; they need not lie in the region, the
