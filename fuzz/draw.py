@@ -113,9 +113,19 @@ class Maker:
 
 
 def program(
-    rng: Random, inputs: int, *, kinds: str = "cprt", width: int = 4, extreme: float = 0.08, outputs: int = 2
+    rng: Random,
+    inputs: int,
+    *,
+    kinds: str = "cprt",
+    width: int = 4,
+    extreme: float = 0.08,
+    outputs: int = 2,
+    pools: bool = True,
 ) -> Program:
-    """A random program; ``kinds``: c chain, p relu then pool, q pool then relu (both for p), r residual, t concat."""
+    """A random program; ``kinds``: c chain, p pooling behind or in front of ReLU, r residual, t concatenation.
+
+    Without ``pools`` also concatenations have none.
+    """
     make = Maker(rng, inputs, extreme)
     kind = rng.choice(kinds)
     last = 0
@@ -139,7 +149,7 @@ def program(
         two = make.affine(rng.choice((0, one)), rng.randint(1, 2))
         last = make.concat(one, two)
         if rng.random() < 0.7:
-            last = make.pool(last) if rng.random() < 0.4 else make.relu(last)
+            last = make.pool(last) if rng.random() < 0.4 and pools else make.relu(last)
     if rng.random() < 0.85 or kind == "c":
         make.affine(last, rng.randint(1, outputs))
     return Program(inputs, tuple(make.nodes))

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import multiprocessing
 import queue
+import re
 import signal
 import tempfile
 import time
@@ -101,7 +102,7 @@ def _verdict(area: Area, arguments: tuple[Any, ...]) -> tuple[str, str]:
     except (Skipped, TooMany) as error:
         return "skipped", str(error)
     except fs.FiberscopeError as error:
-        return "undecided", f"{type(error).__name__}: {error}"[:60]
+        return "undecided", re.sub(r"\S*/\S*", "FILE", f"{type(error).__name__}: {error}")[:70]
     except TooSlow:
         return "undecided", "too slow"
     except Exception as error:

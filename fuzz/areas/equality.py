@@ -109,7 +109,7 @@ def finite(program: Program) -> bool:
 
 def pair(rng: Random, n: int) -> tuple[Program, Program]:
     """Two programs with the same numbers of inputs and outputs, often the same function."""
-    extreme = 0.15
+    extreme = rng.choice((0.0, 0.1, 0.1, 0.9))
     if rng.random() < 0.2:
         a = draw.program(rng, n, kinds="prt", width=3, extreme=extreme, outputs=1)
         b = draw.program(rng, n, kinds="cprt", width=3, extreme=extreme, outputs=1) if rng.random() < 0.5 else a

@@ -66,7 +66,9 @@ def check_planar(program: Program, domain: Domain, certificate: bool) -> None:
 def make_lattice(rng: Random) -> tuple[Any, ...]:
     kind = rng.choice(("box1", "box3", "polytope", "polytope", "orthant", "space"))
     n = {"box1": 1, "box3": 3}.get(kind) or rng.choice((1, 2, 2, 3))
-    program = draw.program(rng, n, kinds="cpprt", width=3, extreme=0.12)
+    pools = kind not in ("orthant", "space") or rng.random() < 0.05  # which are refused with pools today
+    kinds = "cpprt" if pools else "ccrt"
+    program = draw.program(rng, n, kinds=kinds, width=3, extreme=0.15, pools=pools)
     if kind.startswith("box"):
         return program, draw.box(rng, n)
     return program, draw.polytope(rng, n) if kind == "polytope" else (kind, n)
@@ -86,7 +88,8 @@ def check_lattice(program: Program, domain: Domain) -> None:
 
 def make_traversal(rng: Random) -> tuple[Any, ...]:
     n = rng.choice((1, 2, 2, 3))
-    program = draw.program(rng, n, kinds="ccprt", width=3, extreme=0.12)
+    pools = rng.random() < 0.05  # which are refused today
+    program = draw.program(rng, n, kinds="ccprt" if pools else "ccrt", width=3, extreme=0.15, pools=pools)
     kind = rng.choice(("box", "box", "polytope", "orthant", "space"))
     if kind == "box":
         return program, draw.box(rng, n)
