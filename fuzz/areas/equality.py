@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 import math
 import tempfile
@@ -100,11 +101,14 @@ def grown(rng: Random, program: Program) -> Program:
     return chain_of(weights, biases)
 
 
+def numbers(program: Program) -> list[float]:
+    """All numbers of the affine maps."""
+    return [x for node in program.nodes if node[0] == "affine" for row in (*node[2], node[3]) for x in row]
+
+
 def finite(program: Program) -> bool:
     """Whether all numbers are."""
-    return all(
-        math.isfinite(x) for node in program.nodes if node[0] == "affine" for row in (*node[2], node[3]) for x in row
-    )
+    return all(map(math.isfinite, numbers(program)))
 
 
 def pair(rng: Random, n: int) -> tuple[Program, Program]:
@@ -157,7 +161,8 @@ def check_equality(a: Program, b: Program, domain: Domain, tolerance: float | No
     )
     if verdict.equal is None:
         raise Undecided(verdict.method)
-    judge(a, b, domain, tolerance, verdict.equal, f"equivalent says {verdict.equal} by {verdict.method}")
+    precision = getattr(verdict, "precision", None)
+    judge(a, b, domain, tolerance, verdict.equal, f"equivalent says {verdict.equal} by {verdict.method}", precision)
     truth = largest_difference(a, b, domain)
     bound = verdict.bound
     if bound is not None and bound < math.inf:
@@ -169,7 +174,19 @@ def check_equality(a: Program, b: Program, domain: Domain, tolerance: float | No
         _check_example(a, b, domain, tolerance, verdict.counterexample)
 
 
-def judge(a: Program, b: Program, domain: Domain, tolerance: float | None, equal: bool, who: str) -> None:
+ROUNDING = {"float64": Fraction(1, 2**36), "float32": Fraction(1, 2**11)}
+"""What *up to rounding* may mean at most, as a part of all terms; for shorter numbers a quarter."""
+
+
+def judge(
+    a: Program,
+    b: Program,
+    domain: Domain,
+    tolerance: float | None,
+    equal: bool,
+    who: str,
+    precision: str | None = None,
+) -> None:
     """Whether a claim of equality or difference is true."""
     truth = largest_difference(a, b, domain)
     text = (
@@ -179,12 +196,12 @@ def judge(a: Program, b: Program, domain: Domain, tolerance: float | None, equal
         expect(truth is None or truth > Fraction(tolerance or 0), text)
     elif tolerance is not None:
         expect(truth is not None and truth <= Fraction(tolerance), text)
-    else:
-        # Up to rounding, of the precision in which the numbers are stored: far less than a part of all terms.
+    elif not any(0 < abs(x) < 1e-290 for p in (a, b) for x in numbers(p)):  # whose ulps are no small part of them
         place = ("box", (-1.0,) * a.inputs, (1.0,) * a.inputs) if domain[0] in ("space", "orthant") else domain
         near = largest_difference(a, b, place)
         corner = _farthest(place, a.inputs)
-        allowed = Fraction(1, 32) * (sizes(a, corner) + sizes(b, corner)) + Fraction(1, 2**1000)
+        part = ROUNDING.get(precision or "float64", Fraction(1, 4))
+        allowed = part * (sizes(a, corner) + sizes(b, corner)) + Fraction(1, 2**1000)
         expect(near is not None and near <= allowed, f"{text}, more than a rounding of {float_of(allowed)}")
 
 
@@ -245,6 +262,7 @@ def check_certificates(a: Program, b: Program, c: Program, domain: Domain, toler
         path = Path(folder) / "proof.json"
         verdict.save(path)
         expect(bool(fs.verify(path)), f"verify refuses what was saved ({verdict.equal} by {verdict.method})")
+        _check_models(path, (a, b, c), nets)
         honest = json.loads(path.read_text())
         fs.equivalent(nets[2], nets[2], tolerance=0).save(path)
         other = json.loads(path.read_text())
@@ -252,6 +270,15 @@ def check_certificates(a: Program, b: Program, c: Program, domain: Domain, toler
             forged, claim = _forge(rng, honest, other, (a, b, c), (domain, tolerance))
             path.write_text(json.dumps(forged))
             _check_forged(path, claim)
+
+
+def _check_models(path: Path, programs: Sequence[Program], nets: Sequence[Any]) -> None:
+    """A certificate is of its own models: compared with others it does not verify."""
+    if "a" not in inspect.signature(fs.verify).parameters:
+        return
+    expect(bool(fs.verify(path, nets[0], nets[1])), "verify refuses the models of the claim")
+    if numbers(programs[1]) != numbers(programs[2]):
+        expect(not fs.verify(path, nets[0], nets[2]), "verify takes another model for that of the claim")
 
 
 Claim = tuple[Program, Program, Domain, float | None]
@@ -265,14 +292,8 @@ def _check_forged(path: Path, claim: Claim) -> None:
     if replay.ok is True:
         a, b, domain, tolerance = claim
         try:
-            judge(
-                a,
-                b,
-                domain,
-                tolerance,
-                replay.equal,
-                f"a forged certificate verifies ({replay.evidence}): equal {replay.equal}",
-            )
+            who = f"a forged certificate verifies ({replay.evidence}): equal {replay.equal}"
+            judge(a, b, domain, tolerance, replay.equal, who, getattr(replay, "precision", None))
         except Disagreement as error:
             text = json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "networks"})
             raise Disagreement(f"{error}; certificate without networks: {text[:600]}") from error
@@ -288,14 +309,17 @@ def _forge(
     for _ in range(rng.choice((1, 1, 2))):
         kind = rng.randrange(5)
         if kind == 0:
-            found["networks"][1] = other["networks"][1]
+            _swap(found, other)
             b = c
         elif kind == 1:
             tolerance = rng.choice((0.0, 1e-6, 1e-3, 0.5, None))
             found["claim"]["tolerance"] = tolerance
+            if "precision" in found["claim"]:
+                found["claim"]["precision"] = rng.choice(("float64", "float32")) if tolerance is None else None
         elif kind == 2:
             domain = draw.box(rng, a.inputs) if rng.random() < 0.5 else ("space", a.inputs)
-            found["domain"] = (
+            place = found["claim"] if "domain" in found["claim"] else found
+            place["domain"] = (
                 {"kind": "space", "dimension": a.inputs}
                 if domain[0] == "space"
                 else {"kind": "box", "low": list(domain[1]), "high": list(domain[2])}
@@ -308,6 +332,13 @@ def _forge(
                 found["claim"]["equal"] = True
             found["counterexample"] = None if rng.random() < 0.7 else found.get("counterexample")
     return found, (a, b, domain, tolerance)
+
+
+def _swap(found: Any, other: Any) -> None:
+    """Put another model in the place of the second one, with its own hash."""
+    found["networks"][1] = other["networks"][1]
+    if "models" in found["claim"]:
+        found["claim"]["models"][1] = other["claim"]["models"][1]
 
 
 def _witness(rng: Random, given: Any, a: Program, b: Program) -> Any:
@@ -385,7 +416,7 @@ def check_scales(a: Program, b: Program, scales: list[list[float]]) -> None:
         fs.equivalent(one, one, tolerance=0).save(path)
         forged = json.loads(path.read_text())
         fs.equivalent(two, two, tolerance=0).save(path)
-        forged["networks"][1] = json.loads(path.read_text())["networks"][1]
+        _swap(forged, json.loads(path.read_text()))
         forged["witness"] = {"permutations": [[0]] * len(scales), "scales": scales}
         path.write_text(json.dumps(forged))
         _check_forged(path, (a, b, domain, 0.0))
