@@ -31,6 +31,9 @@ CASE_SECONDS = 30.0
 ENOUGH = 5000
 """Cases of every area before the fast ones get more."""
 
+GRACE = 10.0
+"""How long a case may go on after Ctrl-C."""
+
 SHRINK_SECONDS = 15.0
 CHUNK_SECONDS = 0.5
 
@@ -193,36 +196,39 @@ def run(
     processes = min(processes, cases) if cases else processes
     out, stop = context.Queue(), context.Event()
     currents = [context.Array("q", [-1, 0]) for _ in range(processes)]
-    end = time.time() + seconds
     start = time.time()
-    workers = []
-    for k in range(processes):
+    end = start + seconds
+
+    def begin(k: int, first: int) -> Any:
         most = None if cases is None else len(range(k, cases, processes))
-        arguments = (names, (seed + k, processes), most, end, out, stop, currents[k])
-        workers.append(context.Process(target=_work, args=arguments, daemon=True))
-    for worker in workers:
+        arguments = (names, (first, processes), most, end, out, stop, currents[k])
+        worker = context.Process(target=_work, args=arguments, daemon=True)
         worker.start()
+        return worker
+
+    workers = [begin(k, seed + k) for k in range(processes)]
     tallies = {name: Tally() for name in names}
     running = set(range(processes))
-    try:
-        while running:
-            _collect(out, tallies, 0.5)
-            for k in list(running):
-                if not workers[k].is_alive():
-                    running.discard(k)
-                    _note_crash(workers[k], currents[k], names, tallies)
-            report(tallies, time.time() - start)
-    except KeyboardInterrupt:
-        stop.set()
-        for _ in range(20):
-            _collect(out, tallies, 0.5)
-            if not any(w.is_alive() for w in workers):
-                break
+    asked: list[float] = []
+    old = signal.signal(signal.SIGINT, lambda *_: asked.append(time.time()))  # as often as you like, the table comes
+    while running and not (asked and time.time() > asked[0] + GRACE):
+        if asked:
+            stop.set()
+        _collect(out, tallies, 0.5)
+        for k in list(running):
+            if workers[k].is_alive():
+                continue
+            if _note_crash(workers[k], currents[k], names, tallies) and cases is None and not stop.is_set():
+                workers[k] = begin(k, currents[k][1] + processes)  # behind the case that did it
+            else:
+                running.discard(k)
+        report(tallies, time.time() - start)
     _collect(out, tallies, 0.2)
     for worker in workers:
         worker.join(1)
         if worker.is_alive():
             worker.terminate()
+    signal.signal(signal.SIGINT, old)
     return tallies
 
 
@@ -234,8 +240,11 @@ def _collect(out: Any, tallies: dict[str, Tally], wait: float) -> None:
                 tallies[item[0]].add(item[1])
 
 
-def _note_crash(worker: Any, current: Any, names: list[str], tallies: dict[str, Tally]) -> None:
-    if current[0] >= 0 and worker.exitcode:
-        name = names[current[0]]
-        text = f"the process died with exit code {worker.exitcode}"
-        tallies[name].failures.append(Failure(name, current[1], text, ""))
+def _note_crash(worker: Any, current: Any, names: list[str], tallies: dict[str, Tally]) -> bool:
+    """Whether a process died in the middle of a case; that is a disagreement, too."""
+    if current[0] < 0 or not worker.exitcode:
+        return False
+    name = names[current[0]]
+    text = f"the process died with exit code {worker.exitcode}"
+    tallies[name].failures.append(Failure(name, current[1], text, ""))
+    return True

@@ -63,7 +63,7 @@ def _damaged(content: bytes, kind: int, place: float, byte: int) -> bytes:
 
 
 def make_onnx(rng: Random) -> tuple[Any, ...]:
-    program = draw.program(rng, rng.randint(1, 3), kinds="cprt")
+    program = draw.program(rng, rng.randint(1, 3), kinds="cprt", extreme=0.0)
     nodes = []
     for node in program.nodes:
         if node[0] == "affine":
