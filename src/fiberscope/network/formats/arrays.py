@@ -11,19 +11,21 @@ import numpy as np
 
 from fiberscope.files import read_arrays
 from fiberscope.network.formats.program import KEY, describe, restore
-from fiberscope.network.formats.state_dict import relu_chain
+from fiberscope.network.formats.request import Request
+from fiberscope.network.formats.state_dict import OWN, from_state
 from fiberscope.network.network import Network
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-def read(path: Path, input_shape: tuple[int, ...] | None) -> Network:
-    """The network in a ``.npz`` file; one without our description is taken for a plain state dict."""
+def read(path: Path, request: Request) -> Network:
+    """The network in a ``.npz`` file; one without our description is a plain state dict."""
     arrays = read_arrays(path)
     if KEY in arrays:
+        request.refuse(OWN, "activation", "module", "key", "until")
         text = arrays.pop(KEY)
         return restore(str(text[()]) if text.dtype.kind == "U" and text.ndim == 0 else "", arrays)
-    return relu_chain(arrays)
+    return from_state(arrays, request)
 
 
 def encode(net: Network, dtype: str) -> bytes:

@@ -41,6 +41,11 @@ class Constant:
         return isinstance(self.proto, onnx.SparseTensorProto)
 
     @property
+    def rank(self) -> int:
+        """How many axes it has."""
+        return len(self.proto.dims)
+
+    @property
     def precision(self) -> str:
         """The name of the float type that the numbers are stored in."""
         kind = self.proto.values.data_type if self.is_sparse else self.proto.data_type

@@ -105,6 +105,10 @@ def g3(*, side: int = 20, noise: float = 0.0, seed: int = 0) -> Dataset:
     return _bivariate("g3", side, noise, seed)
 
 
+ARCS: dict[str, tuple[float, float]] = {"whole": (-np.pi, np.pi), "upper": (0.0, np.pi)}
+"""The data geometry paper gives the parameters of the first, and speaks of the second too."""
+
+
 def circle_points(t: FloatArray) -> FloatArray:
     """``(cos t, sin t)`` for every parameter."""
     return np.stack([np.cos(t), np.sin(t)], axis=-1)
@@ -130,13 +134,13 @@ def _frame(rng: np.random.Generator, rows: int, columns: int) -> FloatArray:
     return np.asarray(q * np.where(np.diag(r) < 0, -1.0, 1.0))
 
 
-def _on_curve(name: str, curve: Any, reach: float, options: dict[str, Any]) -> Dataset:
+def _on_curve(name: str, curve: Any, ends: tuple[float, float], options: dict[str, Any]) -> Dataset:
     _positive(points=options["points"], test_points=options["test_points"])
     plane = random_plane(options["dimension"], options["plane_seed"])
     rng = _generator(options["seed"])
 
     def draw(count: int) -> tuple[FloatArray, FloatArray]:
-        t = rng.uniform(-reach, reach, count)
+        t = rng.uniform(*ends, count)
         clean = options["amplitude"] * np.sin(options["frequency"] * t)
         return curve(t) @ plane.T, (clean + options["noise"] * rng.standard_normal(count))[:, None]
 
@@ -155,10 +159,14 @@ def circle(
     noise: float = 0.1,
     dimension: int = 2,
     plane_seed: int = 0,
+    arc: str = "whole",
     seed: int = 0,
 ) -> Dataset:
-    """Uniform parameters in (-pi, pi), Gaussian noise on the targets."""
+    """Uniform parameters in (-pi, pi), or in (0, pi) on the arc "upper"; Gaussian noise on the targets."""
+    if arc not in ARCS:
+        raise InputError(f"arc: expected {' or '.join(ARCS)}, got {arc!r}")
     options = {
+        "arc": arc,
         "points": points,
         "test_points": test_points,
         "amplitude": amplitude,
@@ -168,7 +176,7 @@ def circle(
         "plane_seed": plane_seed,
         "seed": seed,
     }
-    return _on_curve("circle", circle_points, np.pi, options)
+    return _on_curve("circle", circle_points, ARCS[arc], options)
 
 
 @register_dataset("tractrix", "a sin(nu t) on the tractrix, in the plane or in a random plane of R^n")
@@ -194,7 +202,7 @@ def tractrix(
         "plane_seed": plane_seed,
         "seed": seed,
     }
-    return _on_curve("tractrix", tractrix_points, 3.0, options)
+    return _on_curve("tractrix", tractrix_points, (-3.0, 3.0), options)
 
 
 @register_dataset("gaussian_mixture", "classes in a k-dimensional subspace of R^d, turned and scaled apart")
