@@ -35,7 +35,7 @@ def read(path: Path, request: Request) -> Network:
         model = onnx.load_model_from_string(path.read_bytes())
     except (DecodeError, ValueError, TypeError) as error:
         raise InputError("expected an ONNX file, got something else or a damaged file") from error
-    if not model.graph.node or not model.graph.output:
+    if not model.graph.node or not model.graph.output or not _is_text(model.graph):
         raise InputError("expected an ONNX file with a graph, got something else or a damaged file")
     graph = Graph(model, path.parent, request.shape, request.until)
     try:
@@ -46,6 +46,14 @@ def read(path: Path, request: Request) -> Network:
         if request.shape is not None or whole is None:
             raise
         return _network(Graph(model, path.parent, whole, request.until))
+
+
+def _is_text(graph: Any) -> bool:
+    """Whether all names are text; where bytes are damaged, they may come as bytes."""
+    tensors = (*graph.initializer, *(sparse.values for sparse in graph.sparse_initializer))
+    names = [value.name for value in (*graph.input, *graph.output, *tensors)]
+    names += [name for node in graph.node for name in (node.name, node.op_type, *node.input, *node.output)]
+    return all(isinstance(name, str) for name in names)
 
 
 def _network(graph: Graph) -> Network:
