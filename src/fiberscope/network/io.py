@@ -112,7 +112,8 @@ def load_many(
                 break
             except UnneededError as error:
                 refused[error.option] = error
-                own = replace(own, **{error.option: None})
+                nothing: dict[str, Any] = {error.option: None}
+                own = replace(own, **nothing)
         unneeded.append(refused)
     for option in set(unneeded[0]).intersection(*unneeded[1:]) if unneeded else ():
         raise unneeded[0][option]

@@ -40,11 +40,11 @@ def read(path: Path, request: Request) -> Network:
     graph = Graph(model, path.parent, request.shape, request.until)
     try:
         return _network(graph)
-    except MixesBatchError:
+    except MixesBatchError as error:
         # A first axis of fixed size may be a batch, or the rows of a column or matrix: what mixes them tells which.
         whole = graph.whole
         if request.shape is not None or whole is None:
-            raise
+            raise UnsupportedModelError(str(error)) from error
         return _network(Graph(model, path.parent, whole, request.until))
 
 
@@ -62,7 +62,7 @@ def _network(graph: Graph) -> Network:
         try:
             _step(graph, node)
         except NotPiecewiseLinearError as error:
-            raise NotPiecewiseLinearError(f"{where}: {error}{_advice(graph, node)}") from error
+            raise UnsupportedModelError(f"{where}: {error}{_advice(graph, node)}") from error
         except FiberscopeError as error:
             raise type(error)(f"{where}: {error}") from error
         except (KeyError, IndexError, ValueError, TypeError, AttributeError, OverflowError) as error:
