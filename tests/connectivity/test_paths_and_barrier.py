@@ -301,5 +301,5 @@ def test_auto_falls_back_where_vmap_cannot() -> None:
             return result if float(result.sum()) > 0 else -result
 
     assert np.isfinite(barrier(Branches(), Branches(), "cross_entropy", data(), 3).curve).all()
-    with pytest.raises(RuntimeError):
+    with pytest.raises(InputError, match=r"engine: vmap cannot run this model .* take 'loop'"):
         barrier(Branches(), Branches(), "cross_entropy", data(), 3, engine="vmap")

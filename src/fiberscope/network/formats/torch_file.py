@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, TooLargeError
+from fiberscope.files import check_archive, check_unpacked
 from fiberscope.network.formats.checkpoint import state_of
 from fiberscope.network.formats.program import KEY, describe, restore
 from fiberscope.network.formats.request import Request
@@ -26,7 +27,10 @@ from fiberscope.network.source import precision_of
 def read(path: Path, request: Request) -> Network:
     """The network in a ``.pt`` file; one without our description is a state dict, perhaps inside of a checkpoint."""
     try:
+        check_archive(path)  # torch writes stored archives, but reads deflated ones as well
         content = torch.load(path, map_location="cpu", weights_only=True)
+    except TooLargeError:
+        raise
     except pickle.UnpicklingError as error:
         raise InputError(
             "expected a state dict of tensors, got pickled objects (which could run code and are never read) or a "
@@ -52,6 +56,9 @@ def _check(tensors: Mapping[Any, Any]) -> None:
             raise InputError(f"expected a state dict of tensors, got a {type(tensor).__name__} under {name!r}")
         if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_meta:
             raise InputError(f"{name}: expected a plain dense tensor, got {tensor.layout}, {tensor.dtype}")
+    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors.values()}
+    # a tensor may repeat its numbers by strides of zero, and many tensors may share one storage
+    check_unpacked(sum(storages.values()), 8 * sum(tensor.numel() for tensor in tensors.values()))
 
 
 def _numpy(tensors: Mapping[Any, Any]) -> dict[str, Any]:
