@@ -320,7 +320,7 @@ class Obstruction:
         return {"neuron": self.neuron, "along": self.along, "curl": self.curl}
 
 
-def translation_obstruction(net: Network, neuron: int, X: Any) -> Obstruction:
+def translation_obstruction(net: NetworkLike, neuron: int, X: Any) -> Obstruction:
     """Whether the translation of a first-layer hyperplane is a symmetry at a network, and what keeps it from a law.
 
     The form ``v = db_1[i] - sum_j W_2[j, i] db_2[j]`` vanishes on all gradients of outputs if it is a symmetry, and has
@@ -343,6 +343,7 @@ def translation_obstruction(net: Network, neuron: int, X: Any) -> Obstruction:
     >>> found.along, found.curl > 0.01
     (0.0, True)
     """
+    net = as_network(net, points=X)
     _check(net)
     if len(net.widths) < 4:
         raise InputError(f"translation: expected at least two hidden layers, got widths {net.widths}")
