@@ -162,10 +162,7 @@ def verify(certificate: Path | str, a: Any = None, b: Any = None) -> Replay:
         raise InputError(f"{path}: the evidence is not complete ({type(error).__name__}: {error})") from error
     wrong = [name for name, model in zip("ab", shown, strict=True) if model.compared is False]
     if wrong:
-        ok, evidence = (
-            False,
-            f"{' and '.join(wrong)} is not the model of the claim; of those in the certificate: {evidence}",
-        )
+        ok, evidence = False, f"{' and '.join(wrong)} is not the model of the claim; of those in the certificate: {evidence}"
     return Replay(ok, equal, tolerance, str(found.get("method", "")), evidence, where, (shown[0], shown[1]), precision)
 
 

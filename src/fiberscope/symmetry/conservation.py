@@ -343,7 +343,7 @@ def translation_obstruction(net: NetworkLike, neuron: int, X: Any) -> Obstructio
     >>> found.along, found.curl > 0.01
     (0.0, True)
     """
-    net = as_network(net)
+    net = as_network(net, points=X)
     _check(net)
     if len(net.widths) < 4:
         raise InputError(f"translation: expected at least two hidden layers, got widths {net.widths}")

@@ -109,7 +109,9 @@ def judged(
     return near if tolerance is None else bound is not None and bound <= tolerance, bound
 
 
-def aligned(a: Skeleton, b: Skeleton, rounding: Rounding, order: tuple[int, ...] | None = None) -> Alignment | None:
+def aligned(
+    a: Skeleton, b: Skeleton, rounding: Rounding, order: tuple[int, ...] | None = None
+) -> Alignment | None:
     """The switches of ``b`` that stand for those of ``a``, one after the other; None where there are none.
 
     The first one whose map agrees up to rounding is taken, else the nearest. A given ``order`` is tried and no other.
@@ -222,7 +224,9 @@ def _layout(a: Piece | None, b: Piece | None) -> list[tuple[Operator, Operator]]
     return [(filled(values), filled(sizes)) for values, sizes in pairs]
 
 
-def largest_difference(a: Network, b: Network, pair: tuple[Skeleton, Skeleton], found: Alignment, box: Box) -> float:
+def largest_difference(
+    a: Network, b: Network, pair: tuple[Skeleton, Skeleton], found: Alignment, box: Box
+) -> float:
     """An upper bound of ``max |a - b|`` on a box, for aligned programs; infinite where floats do not reach.
 
     With ``A x + c`` and ``B y + d`` for matched values ``|x - y| <= g`` and ``|y| <= R`` the next difference is at most
