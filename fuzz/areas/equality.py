@@ -15,7 +15,7 @@ from typing import Any
 
 import fiberscope as fs
 from fuzz import bridge, draw
-from fuzz.case import Area, Disagreement, Undecided, expect
+from fuzz.case import Area, Disagreement, Undecided, expect, float_of
 from fuzz.oracle.cells import Domain, largest_difference
 from fuzz.oracle.program import Program, at
 
@@ -101,6 +101,14 @@ def grown(rng: Random, program: Program) -> Program:
     return chain_of(weights, biases)
 
 
+def enlarged(rng: Random, program: Program) -> Program:
+    """A copy whose products leave the range of floats, above or below."""
+    weights, biases = layers(program)
+    scale = rng.choice((1e160, 1e200, 1e-170, 1e-200))
+    weights = [[[scale * x for x in row] for row in matrix] for matrix in weights]
+    return chain_of(weights, biases if rng.random() < 0.5 else [[0.0] * len(b) for b in biases])
+
+
 def numbers(program: Program) -> list[float]:
     """All numbers of the affine maps."""
     return [x for node in program.nodes if node[0] == "affine" for row in (*node[2], node[3]) for x in row]
@@ -120,6 +128,8 @@ def pair(rng: Random, n: int) -> tuple[Program, Program]:
         return (a, b) if a.outputs == b.outputs else (a, a)
     widths = draw.widths(rng, n)
     a = draw.chain(rng, widths, extreme=extreme)
+    if rng.random() < 0.06:
+        a = enlarged(rng, a)
     b = a
     for _ in range(rng.choice((1, 1, 2))):
         kind = rng.randrange(5)
@@ -211,14 +221,6 @@ def _farthest(domain: Domain, n: int) -> list[float]:
         s, t = (max(abs(low[k]), abs(high[k])) for k in (0, 1))
         return [abs(o[i]) + abs(u[i]) * s + abs(v[i]) * t for i in range(n)]
     return [max(abs(x), abs(y)) for x, y in zip(domain[1], domain[2], strict=True)]
-
-
-def float_of(x: Fraction) -> str:
-    """Short, whatever its size."""
-    try:
-        return repr(float(x))
-    except OverflowError:
-        return f"about 2^{x.numerator.bit_length() - x.denominator.bit_length()}"
 
 
 def _check_example(a: Program, b: Program, domain: Domain, tolerance: float | None, example: Any) -> None:

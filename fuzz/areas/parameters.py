@@ -11,9 +11,9 @@ from typing import Any
 
 import fiberscope as fs
 from fuzz import bridge, draw
-from fuzz.areas.equality import acted, chain_of, float_of, layers, numbers
+from fuzz.areas.equality import acted, chain_of, layers, numbers
 from fuzz.areas.points import sizes
-from fuzz.case import Area, Disagreement, Skipped, Undecided, expect
+from fuzz.case import Area, Disagreement, Skipped, Undecided, expect, float_of
 from fuzz.oracle import parameters as judge
 from fuzz.oracle.cells import Domain, largest_difference, leaves_on, same_function, start_of
 from fuzz.oracle.program import Program, at
