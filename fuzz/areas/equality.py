@@ -363,7 +363,9 @@ def _witness(rng: Random, given: Any, a: Program, b: Program) -> Any:
 
 def invented(rng: Random, a: Program, b: Program) -> Any:
     """Permutations and scales that fit the widths of a chain, or evidence of another kind."""
-    kind = rng.randrange(6)
+    kind = rng.randrange(7)
+    if kind == 6:
+        return {"transport": _transport(rng, a)}
     if kind == 0:
         return {"regions": rng.randint(1, 9)}
     if kind == 1:
@@ -376,6 +378,21 @@ def invented(rng: Random, a: Program, b: Program) -> Any:
     reach = rng.choice((0, 1, 60, 1000))
     scales = [[math.ldexp(1.0, rng.randint(-reach, min(reach, 1000))) for _ in range(n)] for n in hidden]
     return {"permutations": orders, "scales": scales} | ({"simplified": True} if kind == 3 else {})
+
+
+def _transport(rng: Random, a: Program) -> Any:
+    """A movement of the first layer, whether or not there is one."""
+    width = len(a.nodes[0][2]) if a.nodes[0][0] == "affine" else 1
+    bare = rng.random() < 0.2
+    return {
+        "permutation": [] if bare else rng.sample(range(width), width),
+        "scales": [] if bare else [math.ldexp(1.0, rng.randint(-2, 2)) for _ in range(width)],
+        "flips": sorted(rng.sample(range(width), rng.randint(0, width))) if rng.random() < 0.4 else [],
+        "hidden": rng.choice((None, None, rng.randrange(width))),
+        "translation": rng.choice(("0", "0", "1/2", "-1/4", "3")),
+        "exact": rng.random() < 0.7,
+        "line": bare or rng.random() < 0.3,
+    }
 
 
 # -- scales that leave the range of floats
