@@ -191,7 +191,7 @@ def identifiable_construction(widths: Sequence[int], domain: Domain, seed: int =
         rng = np.random.default_rng([seed, attempt])
         net, witnesses = _draw(sizes, box, rng)
         margin = _margin(net, witnesses)
-        if margin < CLEAR or not _covers(net, box):
+        if not margin >= CLEAR or not _covers(net, box):
             continue
         if sizes[0] > SMALL_INPUTS or net.num_hidden > SMALL_NEURONS:
             return Construction(net, box, witnesses, margin, None, None, True, seed, attempt + 1)

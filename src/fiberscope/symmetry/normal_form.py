@@ -157,7 +157,7 @@ class Table:
             return None
         atom, sign = found
         known = self.rows[atom - self.inputs - 1][1]
-        m, e = _dyadic(float(Fraction(max(map(abs, values)), max(map(abs, known)))))
+        m, e = _rounded_ratio(max(map(abs, values)), max(map(abs, known)))
         monomial = self._monomial(atom, m, e + row.exponent)
         return monomial if sign > 0 else self._flipped(row, monomial)
 
@@ -168,7 +168,11 @@ class Table:
         unit, size = _unit(row, atoms)
         for name, other, other_size in among[atoms]:
             for sign in (1, -1):
-                worst = float((np.abs(unit - sign * other) / ((size + other_size) * 2.0**-53)).max())
+                # numbers too small or too large beside the largest one of their row give NaN, which is no agreement
+                with np.errstate(all="ignore"):
+                    room = (size + other_size) * 2.0**-53
+                    gap = np.where(np.isfinite(room), np.abs(unit - sign * other) / room, np.nan)
+                worst = float(gap.max())
                 if worst <= self.ulps:
                     self.residual = max(self.residual, worst)
                     return name, sign
@@ -195,7 +199,27 @@ def _unit(row: Row, atoms: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
     """The row divided by its largest entry, in floats, and what its entries were added up from."""
     pivot = max(abs(c) for c in row.terms.values())
     unit = np.array([row.terms[k] / pivot for k in atoms])
-    return unit, np.array([row.magnitude(k) / pivot for k in atoms]) + np.abs(unit)
+    return unit, np.array([_quotient(row.magnitude(k), pivot) for k in atoms]) + np.abs(unit)
+
+
+def _quotient(a: int, b: int) -> float:
+    """``a / b`` of positive integers, infinite beyond the floats."""
+    try:
+        return a / b
+    except OverflowError:
+        return float("inf")
+
+
+def _rounded_ratio(a: int, b: int) -> tuple[int, int]:
+    """``a / b`` to 53 bits as ``m * 2^e``, however large or small it is.
+
+    >>> _rounded_ratio(3 << 4000, 1), _rounded_ratio(1, 1 << 4000)
+    ((3, 4000), (1, -4000))
+    """
+    shift = a.bit_length() - b.bit_length()
+    m, e = _dyadic(float(Fraction(a, b) / Fraction(2) ** shift))
+    lowest = (m & -m).bit_length() - 1
+    return m >> lowest, e + shift + lowest
 
 
 def combine(parts: Sequence[tuple[int, int, Row]], sizes: bool) -> Row:
