@@ -152,6 +152,9 @@ class Construction:
 def identifiable_network(widths: Sequence[int], domain: Domain, seed: int = 0) -> Network:
     """A network that every general network of its architecture with its function equals up to ``~``.
 
+    Above 3 inputs or 12 hidden neurons this rests on the construction: the network itself is not checked to be general,
+    nor are its dependency graphs computed. :func:`identifiable_construction` says what was proven.
+
     Parameters
     ----------
     widths
