@@ -199,7 +199,7 @@ class _Cutter(Arranger):
         """Zeros of a sum or of values side by side."""
         known = [self.zeros.get(s, np.zeros(x.z.shape, dtype=bool)) for s, x in zip(node.sources, parts, strict=True)]
         if isinstance(node, Add):
-            self.zeros[index + 1] = np.logical_and.reduce(known)
+            self.zeros[index + 1] = np.asarray(np.logical_and.reduce(known))
         else:
             joined = np.concatenate(known, axis=1)
             self.zeros[index + 1] = joined if node.order is None else joined[:, node.order]
