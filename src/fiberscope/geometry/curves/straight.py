@@ -187,7 +187,8 @@ class _Cutter(Arranger):
         if isinstance(node, MaxPool):
             values[index + 1] = track.pool(node, source)
             if node.source in self.zeros:
-                self.zeros[index + 1] = (self.zeros[node.source][:, node.windows] | (node.windows < 0)).all(axis=2)
+                dead = self.zeros[node.source][:, node.windows] | (node.windows < 0)
+                self.zeros[index + 1] = np.asarray(dead.all(axis=2))
         else:
             values[index + 1] = track.activate(node, source, after, over)
             if self.pools:
