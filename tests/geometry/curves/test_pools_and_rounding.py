@@ -47,11 +47,11 @@ def layer(rng: np.random.Generator, rows: int, columns: int, style: str) -> tupl
 
 
 @st.composite
-def programs(draw: Any) -> Network:
+def programs(draw: Any, inputs: int | None = None) -> Network:
     """Affine, ReLU and pool, with a residual or a concatenation in front of the pool, and more behind it."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     style = draw(st.sampled_from(STYLES))
-    n, width = draw(st.integers(1, 4)), draw(st.integers(2, 4))
+    n, width = inputs or draw(st.integers(1, 4)), draw(st.integers(2, 4))
     slope = draw(st.sampled_from([0.0, 0.0, 0.0, 0.25]))
     W, b = layer(rng, width, n, style)
     nodes: list[Node] = [Affine(0, Dense(W), b), PiecewiseLinear(1, np.full(width, slope), (width,))]
