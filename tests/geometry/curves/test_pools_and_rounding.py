@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -83,10 +84,13 @@ def ends(rng: np.random.Generator, count: int, n: int) -> FloatArray:
 def check(net: Network, points: FloatArray) -> None:
     chain = Polyline(points)
     truth = along(net, points)
+    closing = [Fraction(len(points) - 1)] if truth.closing else []
     for found in (regions_along(net, chain).found, straight_breaks(net, chain)):
         assert found.exact is not None and found.undecided == 0
-        assert [found.exact(i) for i in range(len(found.t))] == truth.t
-        assert [tuple(found.neurons[i].tolist()) for i in range(len(found.t))] == truth.makers
+        assert [found.exact(i) for i in range(len(found.t))] == truth.t + closing
+        assert [tuple(found.neurons[i].tolist()) for i in range(len(found.t))] == truth.makers + [truth.closing] * len(
+            closing
+        )
         assert found.signs().tolist() == [list(s) for s in truth.signs]
 
 
