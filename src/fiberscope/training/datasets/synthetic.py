@@ -215,13 +215,19 @@ def gaussian_mixture(
     test_points: int = 10_000,
     separation: float = 1.0,
     smallest_scale: float = 0.3,
+    scales: str = "geometric",
+    turn_centers: bool = True,
     seed: int = 0,
 ) -> Dataset:
     """``x = P Q_c (mu_c + e)``: centres ``N(0, separation^2)``, anisotropic noise, a rotation per class.
 
-    The paper leaves the separation, the noise's scales and ``P`` open. Here the scales fall geometrically from 1 to
-    ``smallest_scale``, the ``Q_c`` are uniform orthogonal matrices and ``P`` has uniform orthonormal columns.
+    The paper's text (its appendix G.6) gives this form and neither the separation nor the scales of the noise nor
+    ``P``. Here the ``Q_c`` are uniform orthogonal matrices and ``P`` has uniform orthonormal columns. The scales fall
+    geometrically from 1 to ``smallest_scale``; with ``scales="normal"`` each is a draw from ``N(0, 1)``, as in the
+    authors' code, which does not turn the centres either (``turn_centers=False``): ``x = P (mu_c + Q_c e)``.
     """
+    if scales not in {"geometric", "normal"}:
+        raise InputError(f"scales: expected 'geometric' or 'normal', got {scales!r}")
     _positive(intrinsic=intrinsic, classes=classes, points=points, test_points=test_points)
     if dimension < intrinsic:
         raise InputError(f"dimension: expected at least intrinsic = {intrinsic}, got {dimension}")
@@ -229,13 +235,13 @@ def gaussian_mixture(
     embed = _frame(rng, dimension, intrinsic)
     centers = separation * rng.standard_normal((classes, intrinsic))
     turns = np.stack([_frame(rng, intrinsic, intrinsic) for _ in range(classes)])
-    scales = np.geomspace(1.0, smallest_scale, intrinsic)
+    spread = np.geomspace(1.0, smallest_scale, intrinsic) if scales == "geometric" else rng.standard_normal(intrinsic)
 
     def draw(count: int) -> tuple[FloatArray, Any]:
         labels = rng.integers(classes, size=count)
-        latent = centers[labels] + scales * rng.standard_normal((count, intrinsic))
-        turned = np.einsum("nij,nj->ni", turns[labels], latent)
-        return turned @ embed.T, labels
+        noise, middle = spread * rng.standard_normal((count, intrinsic)), centers[labels]
+        turned = np.einsum("nij,nj->ni", turns[labels], middle + noise if turn_centers else noise)
+        return (turned if turn_centers else middle + turned) @ embed.T, labels
 
     inputs, labels = draw(points)
     test_inputs, test_labels = draw(test_points)
@@ -247,6 +253,8 @@ def gaussian_mixture(
         test_points=test_points,
         separation=separation,
         smallest_scale=smallest_scale,
+        scales=scales,
+        turn_centers=turn_centers,
         seed=seed,
     )
     return Dataset("gaussian_mixture", inputs, labels, test_inputs, test_labels, made)
