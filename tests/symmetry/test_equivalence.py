@@ -233,7 +233,7 @@ def test_bad_input():
     with pytest.raises(fs.InputError, match="finite"):
         Network([[[np.nan, 0.0]]], [[0.0]])
     for wrong in ("model.onnx", None):
-        with pytest.raises(fs.InputError, match="no such file|expected a Network"):
+        with pytest.raises(fs.InputError, match=r"no such file|expected a Network"):
             equivalent(a, wrong)
     for wrong in (-1.0, np.nan, np.inf):
         with pytest.raises(fs.InputError, match="tolerance"):
