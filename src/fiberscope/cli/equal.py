@@ -10,14 +10,17 @@ import typer
 from rich.console import Console
 
 import fiberscope as fs
+from fiberscope.cli.models import Loader, ModelFile, reads_models
 
 CODES = {True: 0, False: 1, None: 3}
 """Exit codes: yes, no, undecided."""
 
 
+@reads_models
 def equal(
-    a: Annotated[Path, typer.Argument(help="A model: .onnx, .npz, .safetensors or .pt.", show_default=False)],
+    a: ModelFile,
     b: Annotated[Path, typer.Argument(help="Another model.", show_default=False)],
+    load: Loader,
     box: Annotated[
         tuple[float, float] | None,
         typer.Option(help="Lower and upper bound of every input; all of space otherwise.", show_default=False),
@@ -46,7 +49,7 @@ def equal(
 
     Exit codes: 0 equal, 1 different, 2 bad input, 3 undecided.
     """
-    left, right = fs.load(a), fs.load(b)
+    left, right = load.all(a, b)
     domain = None if box is None else fs.Box.cube(left.in_size, *box)
     verdict = fs.equivalent(left, right, domain, tolerance, time_limit, seed)
     if certificate is not None and verdict.equal is not None:

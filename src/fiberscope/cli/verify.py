@@ -10,12 +10,16 @@ import typer
 from rich.console import Console
 
 import fiberscope as fs
+from fiberscope.cli.models import Loader, reads_models
 
 
+@reads_models
 def verify(
     certificate: Annotated[Path, typer.Argument(help="A file written by --certificate.", show_default=False)],
     a: Annotated[Path | None, typer.Argument(help="The first model, to be compared.", show_default=False)] = None,
     b: Annotated[Path | None, typer.Argument(help="The second model.", show_default=False)] = None,
+    *,
+    load: Loader,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Replay a certificate in exact arithmetic, and compare the two models of its claim with yours.
@@ -30,7 +34,9 @@ def verify(
 
     Exit codes: 0 the claim holds, 1 the evidence does not prove it or a model is another one, 2 not a certificate.
     """
-    replay = fs.verify(certificate, a, b)
+    given = [path for path in (a, b) if path is not None]
+    models = dict(zip(given, load.all(*given), strict=True))
+    replay = fs.verify(certificate, *(None if path is None else models[path] for path in (a, b)))
     if as_json:
         print(json.dumps({"certificate": str(certificate), **replay.to_dict()}, indent=2))
     else:
