@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -221,7 +220,7 @@ def _compared(model: Model, mine: Any) -> Model:
         return model
     net = as_network(mine, "model")
     same = content_hash(net) == model.weights
-    if isinstance(mine, str | os.PathLike) and model.sha256 is not None:
+    if None not in (net.source.sha256, model.sha256):
         same = same and net.source.sha256 == model.sha256
     return replace(model, compared=same)
 
