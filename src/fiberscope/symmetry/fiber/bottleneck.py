@@ -49,7 +49,9 @@ def by_bottleneck(question: Question) -> Verdict | None:
     a, b = left.tail, right.tail
     if not (is_bottleneck(a) and is_bottleneck(b)):
         return None
+    question.run.check()
     exact = (ExactNet.of(a), ExactNet.of(b))
+    question.run.check()
     found = find_exact(*exact)
     if found is not None:
         return Verdict(
@@ -64,6 +66,7 @@ def by_bottleneck(question: Question) -> Verdict | None:
                 True, "bottleneck", question.domain, None, Witness(transport=rounded), residual=verdict.residual,
                 reason=f"{rounded.text}, up to rounding",
             )  # fmt: skip
+    question.run.check()
     return None if left.prefix else _refuted(question, exact)
 
 
@@ -81,6 +84,7 @@ def _refuted(question: Question, exact: tuple[ExactNet, ExactNet]) -> Verdict | 
     points = points[inside(question.place, points)]
     if not len(points):
         return None
+    question.run.check()
     gaps = difference(question, points)
     # a last bit does not show in floats, but exactly wherever its neuron is active
     first = covering(question, points) if question.tolerance == 0 else []
