@@ -243,7 +243,8 @@ class Engine:
             finer.values[node + 1] = track.pool(step, source)
         else:
             own = over and found.meetings is not None  # an uncut mesh shares its arrays with the one before
-            finer.values[node + 1] = track.activate(step, source, finer.signs[-1], own)
+            pools = any(isinstance(x, MaxPool) for x in self.switches[switch + 1 :])
+            finer.values[node + 1] = track.activate(step, source, finer.signs[-1], own, pools)
         if over:
             del finer.values[step.source]
         return finer
@@ -276,10 +277,9 @@ class Engine:
         def known(signs: SignArray, undecided: int) -> None:
             if isinstance(step, PiecewiseLinear):
                 signs[:, np.flatnonzero(step.linear)] = 1
-            elif undecided and source.exact_zeros and pairs is not None:
+            elif undecided and source.zeros is not None and pairs is not None:
                 # two dead inputs tie exactly
-                both = (source.z[:, pairs[:, 0]] == 0) & (source.z[:, pairs[:, 1]] == 0)
-                signs[:, : len(pairs)][both] = 0
+                signs[:, : len(pairs)][source.zeros[:, pairs[:, 0]] & source.zeros[:, pairs[:, 1]]] = 0
 
         return self.arranger.arrange(mesh, value, stage, int(self.offsets[switch]), known)
 

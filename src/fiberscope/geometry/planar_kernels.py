@@ -41,7 +41,7 @@ def float_signs(z: Any, c: Any, r: Any, floor: float, s: Any) -> int:
             open_here += sign == 0
         if open_here and not exact:
             for j in range(z.shape[1]):
-                if s[v, j] == 0 and (r[j] > 0.0 or z[v, j] != 0.0):
+                if s[v, j] == 0 and (r[j] != 0.0 or z[v, j] != 0.0):  # also where they are NaN
                     s[v, j] = 2
                     count += 1
     return count
