@@ -15,6 +15,7 @@ _NAMES = {
     "FiberscopeError": "errors",
     "InputError": "errors",
     "NotGenericError": "errors",
+    "OutOfTimeError": "errors",
     "TooLargeError": "errors",
     "UnsupportedModelError": "errors",
     # network
@@ -23,7 +24,7 @@ _NAMES = {
     "CertifiedSigns": "numerics.signs",
     "Network": "network.network",
     "Roles": "network.roles",
-    "identical": "network.network",
+    "identical": "network.comparison",
     "inspect": "network.inspection",
     "load": "network.io",
     "permute": "network.actions",

@@ -29,6 +29,7 @@ from .dimension.spectrum import kernel_spectrum as kernel_spectrum
 from .errors import FiberscopeError as FiberscopeError
 from .errors import InputError as InputError
 from .errors import NotGenericError as NotGenericError
+from .errors import OutOfTimeError as OutOfTimeError
 from .errors import TooLargeError as TooLargeError
 from .errors import UnsupportedModelError as UnsupportedModelError
 from .geometry.complex import Complex as Complex
@@ -81,13 +82,13 @@ from .modules.recording import record_activations as record_activations
 from .modules.recording import record_inputs as record_inputs
 from .network.actions import permute as permute
 from .network.actions import rescale as rescale
+from .network.comparison import identical as identical
 from .network.inspection import Inspection as Inspection
 from .network.inspection import inspect as inspect
 from .network.io import load as load
 from .network.io import save as save
 from .network.network import AffineMap as AffineMap
 from .network.network import Network as Network
-from .network.network import identical as identical
 from .network.roles import Roles as Roles
 from .network.roles import structural_roles as structural_roles
 from .neurons.asymmetry import break_symmetry as break_symmetry
