@@ -94,11 +94,11 @@ def _from_neurons(
     of its gradient beside the facet's normal is the direction, and its sign on the facet tells which way.
     """
     low, high = cells.signs(cells.dimension - 2), cells.signs(cells.dimension - 1)
-    plain = ~pooled(net)
+    pool = pooled(net)
     for some in batches(net, len(index)):
         f = index[some]
         signs = high[facets.cell[f]]
-        fits = (low[ridge[some]] == 0) & (signs != 0) & plain
+        fits = (low[ridge[some]] == 0) & np.where(pool, signs < 0, signs != 0)
         entry = fits.argmax(axis=1)
         normal, turn = facets.normal[f], facets.normal_error[f]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
