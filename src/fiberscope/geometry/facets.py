@@ -192,11 +192,12 @@ def _first(neurons: Incidence) -> IntArray:
 
 def _geometric_normals(inside: FloatArray, flat: Metrics, cell: IntArray) -> FloatArray:
     """Normals away from an inner point of the first region."""
-    away = flat.points[cell] - inside
-    bases = flat.bases[cell]
-    for _ in range(2):
-        away = away - np.einsum("fk,fkn->fn", np.einsum("fkn,fn->fk", bases, away), bases)
-    return unit(away)
+    with np.errstate(invalid="ignore", over="ignore"):  # vertices may lie beyond the floats
+        away = flat.points[cell] - inside
+        bases = flat.bases[cell]
+        for _ in range(2):
+            away = away - np.einsum("fk,fkn->fn", np.einsum("fkn,fn->fk", bases, away), bases)
+        return unit(away)
 
 
 def unit(vectors: FloatArray) -> FloatArray:

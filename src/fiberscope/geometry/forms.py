@@ -114,11 +114,12 @@ def _affine(node: Affine, value: Bounded, arithmetic: BoundedArithmetic) -> Boun
 
 def _scaled(value: Bounded, slopes: FloatArray, rounded: Any = False) -> Bounded:
     """``slopes * value``; ``rounded`` marks slopes that are themselves off by one rounding."""
-    result = slopes * value.value
+    flat = slopes == 0  # flat whatever overflowed before: zero times infinity would be NaN
+    result = np.where(flat, 0.0, slopes * value.value)
     unit = np.where(rounded, gamma(2), gamma(1))
     plain = ((slopes == 1) | (slopes == 0)) & ~np.asarray(rounded) | ((value.value == 0) & (value.error == 0))
     rough = round_up(np.abs(slopes) * (1 + unit) * value.error + unit * np.abs(result), 4)
-    return Bounded(result, np.where(plain, slopes * value.error, rough))
+    return Bounded(result, np.where(plain, np.where(flat, 0.0, np.abs(slopes) * value.error), rough))
 
 
 def _joined(node: Add | Concat, parts: list[Bounded], arithmetic: BoundedArithmetic) -> Bounded:

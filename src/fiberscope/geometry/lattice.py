@@ -56,7 +56,7 @@ def lattice_cells(
         net, domain = on_slice(net, domain)
     check_domain(net, domain)
     fine, pools = compared(net)
-    start = None if pools and isinstance(domain, Orthant | Space) else start_cells(net, domain)
+    start = None if pools and isinstance(domain, Orthant | Space) else start_cells(fine, domain)
     if start is None or (pools and not start.bounded):
         raise UnsupportedModelError(f"max pooling: expected a bounded domain in n dimensions, got {domain}")
     builder = LatticeBuilder(fine if pools else net, start, threads)

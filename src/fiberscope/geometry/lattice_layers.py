@@ -78,8 +78,10 @@ class HomogeneousBounds(BoundedArithmetic):
         if bias is None:
             return value
         shift = self.t.value * bias
-        slip = np.where(shift == 0, 0.0, round_up(gamma(1) * np.abs(shift), 2)) + np.abs(bias) * self.t.error
-        return self.add([value, Bounded(shift, slip)])
+        # A product of zero proves nothing: it may have underflowed.
+        exact = (bias == 0) | ((self.t.error == 0) & ((self.t.value == 0) | (self.t.value == 1)))
+        slip = round_up(gamma(1) * np.abs(shift) + np.abs(bias) * self.t.error, 4)
+        return self.add([value, Bounded(shift, np.where(exact, 0.0, slip))])
 
 
 class LayerWalk(ABC):

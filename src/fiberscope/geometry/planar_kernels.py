@@ -88,7 +88,7 @@ def _ratio(za: float, zb: float, ea: float, eb: float) -> tuple[float, float]:
     b = 0.0 if b < 0.0 else b
     total = a + b
     room = total - (ea + eb) * _GROW
-    if not room > 0.0:
+    if not 0.0 < room < np.inf:  # a sum that overflowed would make every quotient zero
         return 0.5, 1.0
     # t* - t = ((a* - a) b - a (b* - b)) / ((a + b) (a* + b*))
     error = (ea * (b / total) + eb * (a / total)) / room * _GROW + 8 * U

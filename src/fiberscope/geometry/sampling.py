@@ -305,7 +305,8 @@ class _Population:
 
     def _point(self, r: int, k: int, sign: int, targets: FloatArray, out: FloatArray) -> int:
         """Find a target in cell r where neuron k has the given sign, and put it in ``out``."""
-        found = self.net.signs(targets).signs
+        targets = targets[np.isfinite(targets).all(axis=1)]  # kinks may lie beyond the floats
+        found = self.net.signs(targets).signs if len(targets) else np.zeros((0, self.net.num_signs), dtype=np.int8)
         good = self.sides.contain(targets) & (found[:, :k] == self.signs[r, :k]).all(axis=1) & (found[:, k] == sign)
         if not good.any():
             self.undecided += 1
@@ -320,7 +321,7 @@ class _Population:
 def _richness(net: Network, box: Box, points: int, rng: np.random.Generator, labels: Labels) -> Richness:
     found: dict[bytes, int] = {}
     for begin in range(0, points, 1 << 14):
-        X = box.low + rng.random((min(1 << 14, points - begin), box.dimension)) * (box.high - box.low)
+        X = box.draw(rng, min(1 << 14, points - begin))
         signs = net.signs(X).signs
         packed = pack(signs[is_open(net, signs)])  # a point on a border has the label of no region
         if len(packed):
@@ -360,7 +361,7 @@ def _chord_density(net: Network, box: Box, chords: int, rng: np.random.Generator
     n = box.dimension
     crossings, densities = 0, []
     for _ in range(chords):
-        x = box.low + rng.random(n) * (box.high - box.low)
+        x = box.draw(rng, 1)[0]
         direction = rng.normal(size=n)
         direction /= np.linalg.norm(direction)
         with np.errstate(divide="ignore"):

@@ -360,8 +360,9 @@ class _Search:
 
     def _behind(self, points: FloatArray, expected: SignArray, loose: BoolArray) -> tuple[BoolArray, SignArray]:
         """Which points are inside the domain and have the expected signs, where ``loose`` any sign; and their signs."""
-        found = self.net.signs(points).signs
-        return self.sides.contain(points) & ((found == expected) | loose).all(axis=1), found
+        finite = np.isfinite(points).all(axis=1)  # kinks may lie beyond the floats
+        found = self.net.signs(np.where(finite[:, None], points, 0.0)).signs
+        return finite & self.sides.contain(points) & ((found == expected) | loose).all(axis=1), found
 
     # -- exact fallback ----------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ import flint
 import numpy as np
 
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.numerics.points import quotient
 
 Row = list[Any]
 
@@ -100,7 +101,8 @@ class ExactCell:
 
 
 def towards(row: Sequence[Any], inner: Sequence[Any], far: Sequence[Any]) -> FloatArray:
-    """Float points behind the zero set of a row, ever closer to it, on the segment from an inner point to a far one.
+    """Float points behind the zero set of a row, ever closer to it, on the segment from an inner point to a far one;
+    infinite where they leave the range of floats.
 
     >>> towards([1, 0], [1], [-1])[:2].tolist()  # zero at 0
     [[-0.5], [-0.125]]
@@ -110,7 +112,7 @@ def towards(row: Sequence[Any], inner: Sequence[Any], far: Sequence[Any]) -> Flo
     cross = inside / (inside - outside)
     shares = [cross + (1 - cross) * fraction(0.5**k) for k in range(1, 64, 2)]
     points = [[a + t * (b - a) for a, b in zip(inner, far, strict=True)] for t in shares]
-    return np.array([[int(q.p) / int(q.q) for q in point] for point in points])
+    return np.array([[quotient(int(q.p), int(q.q)) for q in point] for point in points])
 
 
 def _classes(gradients: list[Row], constants: list[Any]) -> list[tuple[int, ...]]:

@@ -187,8 +187,9 @@ def _by_cone(M: Any, H: Any, E: Any, free: Any, y: Any, m: int, i: int) -> bool:
             M[slip, j] += rest * abs(M[B + j, c]) + TINY
     far = 0.0
     for j in range(n):
-        if not M[slip, j] <= far:
-            far = M[slip, j]
+        if not M[slip, j] < np.inf:  # overflow or NaN
+            return False
+        far = max(far, M[slip, j])
     far = far / (1 - defect) * (1 + 4 * small) + TINY
     constant, size, error, exact = H[i, n], abs(H[i, n]), E[i, n], H[i, n] == 0.0 and E[i, n] == 0.0
     for j in range(n):

@@ -92,11 +92,10 @@ class Certificate:
     @property
     def claim(self) -> str:
         """What is proven, and what only repeats the engine's word, in one line."""
-        lower = "nothing is proven" if self.at_least is None else f"proven: at least {self.at_least} regions"
-        names = ", ".join(check.name for check in self.checks if not check.independent)
-        if "complete" not in names:
-            return lower
-        return f"{lower}; that there are no more is the word of the engine, consistent as far as checked by {names}"
+        lower = "nothing is proven" if self.at_least is None else f"proven anew: at least {self.at_least} regions"
+        failed = [check.name for check in self.checks if not check.independent and check.ok is False]
+        rest = f"which fails by {', '.join(failed)}" if failed else "which the other checks do not contradict"
+        return f"{lower}; that there are no more is the word of the engine that built them, {rest}"
 
     def __bool__(self) -> bool:
         return self.ok is True
@@ -158,6 +157,8 @@ def _witnesses(complex: Complex) -> Check:
     missing = ~_within(complex, points)  # beyond the floats, or so thin that rounding moved it out
     for start in range(0, len(points), step):
         rows = start + np.flatnonzero(~missing[start : start + step])
+        if not len(rows):
+            continue
         found = net.signs(points[rows]).signs
         missing[rows] = (found[:, reached] != labels[rows][:, reached]).any(axis=1)
     rational = [_exact_witness(complex, int(region), reached) for region in np.flatnonzero(missing)]
