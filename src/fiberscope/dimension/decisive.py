@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fiberscope.dimension.exact import kinks, residue_rows
+from fiberscope.dimension.exact import residue_rows
+from fiberscope.dimension.kinks import kinks
 from fiberscope.errors import NotGenericError
 from fiberscope.geometry.domains import Space
 from fiberscope.geometry.regions import regions
@@ -96,7 +97,7 @@ def _sampled(net: Network, rng: np.random.Generator) -> PointSet:
         rounds += 1
         X = _spread(net, rng, len(kept_rows))
         signs = net.signs(X).signs
-        fresh = _fresh(signs, kinks(net, signs), seen)
+        fresh = _fresh(signs, kinks(net, X, signs), seen)
         before = len(kept_rows)
         if len(fresh):
             more, _ = surround(net, X[fresh], signs[fresh])

@@ -7,17 +7,17 @@ modulo every odd prime. Nothing is rounded on the way.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import frexp
-from typing import Any
 
 import numpy as np
 
 from fiberscope.dimension.blocks import sketch
 from fiberscope.dimension.jacobian import rows_in_ring
+from fiberscope.dimension.kinks import kinks
 from fiberscope.dimension.rings import ModularRing
+from fiberscope.dimension.spans import Span, multiplied, repeated, span, summed, united
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, MaxPool, PiecewiseLinear
-from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
+from fiberscope.numerics.floats import FloatArray, IntArray, SignArray
 from fiberscope.numerics.modular import LOW_BIT, Residues, pivots_mod, random_primes, residues
 from fiberscope.numerics.rank import ExactRank, exact_rank, failure_bound
 
@@ -48,7 +48,7 @@ class Sampled:
 def sample(net: Network, X: FloatArray) -> Sampled:
     """Certify the signs of a batch and set its points on kinks apart: there the Jacobian does not exist."""
     signs = net.signs(X).signs
-    zero = kinks(net, signs)
+    zero = kinks(net, X, signs)
     bad = zero.any(axis=1)
     kept = signs[~bad]
     packed = np.packbits(kept > 0, axis=1) if kept.shape[1] else np.zeros((len(kept), 1), np.uint8)
@@ -62,29 +62,6 @@ def sample(net: Network, X: FloatArray) -> Sampled:
     ordered[rank] = counts
     region = rank[inverse.reshape(-1)]
     return Sampled(X[~bad], kept, region, ordered, np.flatnonzero(bad), np.flatnonzero(zero.any(axis=0)))
-
-
-def kinks(net: Network, signs: SignArray) -> BoolArray:
-    """Where a zero sign is a kink, ``(points, num_signs)``.
-
-    Inputs of a pooling window that share the maximum are no kink if all of them are off behind a ReLU: they stay zero
-    when the parameters move a little.
-    """
-    zero: BoolArray = np.asarray(signs == 0)
-    start, off = 0, {}
-    for index, node in enumerate(net.nodes):
-        if isinstance(node, PiecewiseLinear):
-            part = signs[:, start : start + node.num_signs]
-            off[index + 1] = (part < 0) & (node.slopes == 0)
-            start += node.num_signs
-        elif isinstance(node, MaxPool):
-            ties = zero[:, start : start + node.num_signs].reshape(len(signs), *node.windows.shape)
-            if node.source in off:
-                dead = off[node.source][:, np.maximum(node.windows, 0)]
-                harmless = (~ties | dead).all(axis=2, keepdims=True)
-                zero[:, start : start + node.num_signs] = (ties & ~harmless).reshape(len(signs), -1)
-            start += node.num_signs
-    return zero
 
 
 def spanning_points(found: Sampled) -> IntArray:
@@ -155,13 +132,9 @@ def exact_jacobian_rank(net: Network, found: Sampled, upper: int | None = None, 
 # --- how large the entries are ----------------------------------------------------------------------------
 
 
-Span = tuple[int, int]
-"""``(low, high)``: all numbers are multiples of ``2^low`` and below ``2^high`` in absolute value."""
-
-
 def entry_bits(net: Network, X: FloatArray) -> int:
     """Bits of every entry of the Jacobian after multiplication with one power of two."""
-    values = [_span(X)]
+    values = [span(X)]
     inputs: list[list[Span]] = []
     for node in net.nodes:
         stages: list[Span] = []
@@ -169,15 +142,15 @@ def entry_bits(net: Network, X: FloatArray) -> int:
         if isinstance(node, Affine):
             for stage in node.operator.stages():
                 stages.append(value)
-                value = _product(_span(stage.coefficients), value, stage.fan_in)
+                value = multiplied(span(stage.coefficients), value, stage.fan_in)
             if node.bias is not None:
-                value = _sum([value, _span(node.bias)])
+                value = summed([value, span(node.bias)])
         elif isinstance(node, PiecewiseLinear):
-            value = _union([value, _product(_span(node.slopes), value, 1)])
+            value = united([value, multiplied(span(node.slopes), value, 1)])
         elif isinstance(node, Add):
-            value = _sum([values[s] for s in node.sources])
+            value = summed([values[s] for s in node.sources])
         elif not isinstance(node, MaxPool):
-            value = _union([values[s] for s in node.sources])
+            value = united([values[s] for s in node.sources])
         values.append(value)
         inputs.append(stages)
     return _backward_bits(net, inputs)
@@ -190,51 +163,19 @@ def _backward_bits(net: Network, inputs: list[list[Span]]) -> int:
         node = net.nodes[index]
         if index + 1 not in deltas:
             continue
-        delta = _sum(deltas.pop(index + 1))
+        delta = summed(deltas.pop(index + 1))
         if isinstance(node, Affine):
             if node.bias is not None and node.bias_name is not None:
-                uses.setdefault(node.bias_name, []).append(_repeat(delta, node.operator.out_size))
+                uses.setdefault(node.bias_name, []).append(repeated(delta, node.operator.out_size))
             for stage, value in reversed(list(zip(node.operator.stages(), inputs[index], strict=True))):
                 if node.weight_name is not None:
-                    uses.setdefault(node.weight_name, []).append(_product(delta, value, stage.out_size))
-                delta = _product(_span(stage.coefficients), delta, stage.out_size)
+                    uses.setdefault(node.weight_name, []).append(multiplied(delta, value, stage.out_size))
+                delta = multiplied(span(stage.coefficients), delta, stage.out_size)
         elif isinstance(node, PiecewiseLinear):
-            delta = _union([delta, _product(_span(node.slopes), delta, 1)])
+            delta = united([delta, multiplied(span(node.slopes), delta, 1)])
         elif isinstance(node, MaxPool):
-            delta = _repeat(delta, node.windows.size)
+            delta = repeated(delta, node.windows.size)
         for source in node.sources:
             deltas.setdefault(source, []).append(delta)
-    low, high = _union([_sum(spans) for spans in uses.values()]) if uses else (0, 1)
+    low, high = united([summed(spans) for spans in uses.values()]) if uses else (0, 1)
     return max(1, high - low)
-
-
-def _span(values: Any) -> Span:
-    numbers = np.asarray(values, dtype=np.float64).reshape(-1)
-    numbers = numbers[numbers != 0]
-    if len(numbers) == 0:
-        return 0, 0
-    mantissas, exponents = np.frexp(numbers)
-    integers = np.abs(mantissas * 2.0**53).astype(np.int64)
-    trailing = np.frexp((integers & -integers).astype(np.float64))[1] - 1
-    return int((exponents - 53 + trailing).min()), frexp(float(np.abs(numbers).max()))[1]
-
-
-def _log(count: int) -> int:
-    return max(0, int(count) - 1).bit_length()
-
-
-def _product(a: Span, b: Span, terms: int) -> Span:
-    return a[0] + b[0], a[1] + b[1] + _log(terms)
-
-
-def _repeat(a: Span, terms: int) -> Span:
-    return a[0], a[1] + _log(terms)
-
-
-def _union(spans: list[Span]) -> Span:
-    return min(s[0] for s in spans), max(s[1] for s in spans)
-
-
-def _sum(spans: list[Span]) -> Span:
-    low, high = _union(spans)
-    return low, high + _log(len(spans))

@@ -1,0 +1,195 @@
+"""Which values of a program are one and the same function of the parameters, as long as these move a little.
+
+At a fixed input, two entries of a convolution with equal patches stay equal whatever the kernel does; what sits behind
+a neuron that is off stays zero. Entries get numbers from the inputs on: equal numbers mean equal functions near the
+parameter, 0 is the constant zero. Nothing is computed, only compared, so equality is proven. Entries with different
+numbers may still be equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy import sparse as sp
+
+from fiberscope.dimension.gradients import taps
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import Add, Affine, MaxPool, PiecewiseLinear
+from fiberscope.network.operators import Convolution, Dense, Operator, Scale
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
+
+
+@dataclass(slots=True)
+class Numbering:
+    """Numbers for rows of a table, the same for equal rows under one prefix."""
+
+    known: dict[tuple[Any, bytes], int] = field(default_factory=dict)
+    used: int = 1
+
+    def take(self, prefix: Any, rows: IntArray, width: int = 1) -> IntArray:
+        """``width`` new numbers for every different row, ``(rows, width)``."""
+        distinct, inverse = np.unique(rows, axis=0, return_inverse=True)
+        first = np.empty(len(distinct), dtype=np.int64)
+        for i, row in enumerate(distinct):
+            key = (prefix, row.tobytes())
+            if key not in self.known:
+                self.known[key] = self.used
+                self.used += width
+            first[i] = self.known[key]
+        return first[inverse.reshape(-1)][:, None] + np.arange(width)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenTies:
+    """Ties of one point that the classes do not resolve.
+
+    ``entries[k]`` are the results of node ``k`` that depend on the side of a tie, and ``ties[k]`` which tie it is,
+    numbered from 0 to ``count``; results of one class have one number. ``signs[k]`` says to which tie each entry of the
+    node's part of the sign vector belongs, -1 for none.
+    """
+
+    entries: dict[int, IntArray]
+    ties: dict[int, IntArray]
+    signs: dict[int, IntArray]
+    count: int
+
+
+def open_ties(net: Network, x: FloatArray, signs: SignArray) -> OpenTies:
+    """Follow the classes of one point ``(in_size,)`` with its certified signs ``(num_signs,)``."""
+    numbering = Numbering()
+    values = [_constants(numbering, x)]
+    found: dict[int, tuple[IntArray, IntArray, IntArray]] = {}
+    start = 0
+    for index, node in enumerate(net.nodes):
+        before = values[node.sources[0]]
+        if isinstance(node, Affine):
+            value = _affine(numbering, node, before)
+        elif isinstance(node, PiecewiseLinear | MaxPool):
+            part = signs[start : start + node.num_signs]
+            start += node.num_signs
+            gate = _piecewise if isinstance(node, PiecewiseLinear) else _pooled
+            value, opened, owners = gate(numbering, node, before, part)  # type: ignore[operator]  # chosen by the kind
+            if len(opened):
+                found[index] = (opened, value[opened], owners)
+        elif isinstance(node, Add):
+            value = _added(numbering, [values[s] for s in node.sources])
+        else:
+            value = np.concatenate([values[s] for s in node.sources])
+            value = value if node.order is None else value[node.order]
+        values.append(value)
+    names = np.unique(np.concatenate([np.zeros(0, np.int64), *(classes for _, classes, _ in found.values())]))
+    ties = {k: np.searchsorted(names, classes) for k, (_, classes, _) in found.items()}
+    owned = {k: np.where(owners < 0, -1, ties[k][np.maximum(owners, 0)]) for k, (_, _, owners) in found.items()}
+    return OpenTies({k: opened for k, (opened, _, _) in found.items()}, ties, owned, len(names))
+
+
+def _constants(numbering: Numbering, x: FloatArray) -> IntArray:
+    values = x + 0.0  # one zero, not two
+    return np.where(values == 0, 0, numbering.take("constant", _bits(values)[:, None])[:, 0])
+
+
+def _bits(values: FloatArray) -> IntArray:
+    return np.ascontiguousarray(values, dtype=np.float64).view(np.int64)
+
+
+# --- nodes -----------------------------------------------------------------------------------------------
+
+
+def _affine(numbering: Numbering, node: Affine, before: IntArray) -> IntArray:
+    value, first = before, 0
+    for stage in node.operator.stages():
+        value = _linear(numbering, stage, None if node.weight_name is None else (node.weight_name, first), value)
+        first += stage.coefficients.size
+    if node.bias is None or node.offset is None:
+        return value
+    if node.bias_name is None:
+        moved = numbering.take("plus", np.column_stack([_bits(node.offset), value]))[:, 0]
+        return np.where(node.offset == 0, value, moved)
+    places = np.broadcast_to(np.arange(node.bias.size).reshape(node.bias.shape), node.operator.out_shape).reshape(-1)
+    return numbering.take((node.bias_name, "bias"), np.column_stack([places, value]))[:, 0]
+
+
+def _linear(numbering: Numbering, stage: Operator, name: Any, before: IntArray) -> IntArray:
+    """Numbers behind a linear map; ``name`` says which parameter its coefficients are, None that they are constants."""
+    if isinstance(stage, Convolution):
+        return _convolution(numbering, stage, id(stage) if name is None else name, before)
+    if isinstance(stage, Scale):
+        return _scale(numbering, stage, name, before)
+    # Every coefficient stands at one place only, so no two results are equal unless nothing reaches them.
+    fresh = numbering.take(id(stage) if name is None else name, before[None], stage.out_size)[0]
+    return np.where(_reached(stage, name is None, before != 0), fresh, 0)
+
+
+def _reached(stage: Operator, constant: bool, alive: BoolArray) -> BoolArray:
+    if isinstance(stage, Dense) and not constant:
+        return np.full(stage.out_size, bool(alive.any()))
+    matrix = stage.sparse()
+    weights = (matrix.data != 0) if constant else np.ones(len(matrix.data), dtype=bool)
+    pattern = sp.csr_array((weights.astype(np.float64), matrix.indices, matrix.indptr), shape=matrix.shape)
+    return np.asarray(pattern @ alive.astype(np.float64) > 0)
+
+
+def _convolution(numbering: Numbering, stage: Convolution, prefix: Any, before: IntArray) -> IntArray:
+    places = taps(stage)
+    padded = np.append(before, 0)
+    width = stage.kernel.shape[0] // len(places)
+    parts = []
+    for group, where in enumerate(places):
+        patches = padded[where]
+        numbers = numbering.take((prefix, group), patches, width)
+        parts.append(np.where(patches.any(axis=1)[:, None], numbers, 0).T)
+    return np.concatenate(parts).reshape(-1)
+
+
+def _scale(numbering: Numbering, stage: Scale, name: Any, before: IntArray) -> IntArray:
+    if name is None:
+        factors = stage.sparse().diagonal()
+        numbers = numbering.take("times", np.column_stack([_bits(factors), before]))[:, 0]
+        return np.where((before == 0) | (factors == 0), 0, np.where(factors == 1, before, numbers))
+    own = stage.coefficients
+    places = stage.with_coefficients(np.arange(1.0, own.size + 1).reshape(own.shape)).sparse().diagonal()
+    numbers = numbering.take((name, "scale"), np.column_stack([places.astype(np.int64), before]))[:, 0]
+    return np.where(before == 0, 0, numbers)
+
+
+def _added(numbering: Numbering, parts: list[IntArray]) -> IntArray:
+    rows = np.sort(np.column_stack(parts), axis=1)
+    alone = (rows[:, :-1] == 0).all(axis=1)  # sorted: at most the last is not zero
+    return np.where(alone, rows[:, -1], numbering.take("sum", rows)[:, 0])
+
+
+# --- switches: numbers, results that stay open, and for every sign the place among those or -1 -----------------
+
+
+def _piecewise(
+    numbering: Numbering, node: PiecewiseLinear, before: IntArray, signs: SignArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    rows = np.column_stack([_bits(node.slopes), before])
+    bent = numbering.take("slope", rows)[:, 0]
+    off = np.where((node.slopes == 0) | (before == 0), 0, bent)
+    value = np.where(signs > 0, before, off)
+    opened = np.flatnonzero((signs == 0) & (before != 0))
+    value[opened] = numbering.take("kink", rows[opened])[:, 0] if len(opened) else 0
+    owners = np.full(len(signs), -1)
+    owners[opened] = np.arange(len(opened))
+    return value, opened, owners
+
+
+def _pooled(
+    numbering: Numbering, node: MaxPool, before: IntArray, signs: SignArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    best = signs.reshape(node.windows.shape) >= 0
+    members = np.where(best, before[np.maximum(node.windows, 0)], -1)
+    first = np.take_along_axis(members, best.argmax(axis=1)[:, None], axis=1)
+    opened = np.flatnonzero(((members != first) & best).any(axis=1))
+    value = first[:, 0].copy()
+    if len(opened):
+        # The maximum of a set: the first member stands in for all that take no part, the last for all repetitions.
+        sets = np.sort(np.where(best, members, first)[opened], axis=1)
+        sets[:, 1:] = np.where(sets[:, 1:] == sets[:, :-1], sets[:, -1:], sets[:, 1:])
+        value[opened] = numbering.take("maximum", np.sort(sets, axis=1))[:, 0]
+    owners = np.full(node.windows.shape, -1)
+    owners[opened] = np.arange(len(opened))[:, None]
+    return value, opened, np.where(best, owners, -1).reshape(-1)
