@@ -251,9 +251,10 @@ class LayerWalk(ABC):
             return  # the last activation: nobody asks for its values
         source = values[layer.source]
         slopes = np.where(signs > 0, 1.0, node.slopes)
-        bound = np.where(slopes == 1, source.error, round_up(np.abs(slopes) * source.error, 2))
-        rounding = np.where(slopes == 1, 0.0, gamma(1) * np.abs(slopes * source.value))
         zero = (signs == 0) | (slopes == 0)
-        values[layer.index + 1] = Bounded(
-            np.where(zero, 0.0, slopes * source.value), np.where(zero, 0.0, round_up(bound + rounding, 2))
-        )
+        with np.errstate(over="ignore", invalid="ignore"):  # zero times infinity, where zero is meant
+            bound = np.where(slopes == 1, source.error, round_up(np.abs(slopes) * source.error, 2))
+            rounding = np.where(slopes == 1, 0.0, gamma(1) * np.abs(slopes * source.value))
+            values[layer.index + 1] = Bounded(
+                np.where(zero, 0.0, slopes * source.value), np.where(zero, 0.0, round_up(bound + rounding, 2))
+            )

@@ -46,6 +46,28 @@ def fraction_regions(net: Network, A: Any, b: Any) -> set[tuple[int, ...]]:
     return found
 
 
+def fraction_map(net: Network, signs: Sequence[int]) -> list[Form]:
+    """The affine map of ``net`` where it has these signs: a form ``(g, c)`` for every output.
+
+    >>> net = Network([[[1.0], [-1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.5]])
+    >>> fraction_map(net, (-1, 1))
+    [(Fraction(-1, 1), Fraction(1, 2))]
+    """
+    values, rest = [_coordinates(net.in_size)], list(signs)
+    for node in net.nodes:
+        if isinstance(node, PiecewiseLinear):
+            own, rest = rest[: node.num_signs], rest[node.num_signs :]
+            values.append(_pieces(node, values[node.source], own))
+        elif isinstance(node, MaxPool):
+            own, rest = rest[: node.num_signs], rest[node.num_signs :]
+            size = node.windows.shape[1]
+            margins = [own[k : k + size] for k in range(0, len(own), size)]
+            values.append(_best(node, values[node.source], margins))
+        else:
+            values.append(_plain(node, values))
+    return values[-1]
+
+
 @dataclass(frozen=True)
 class _Cell:
     """A full-dimensional cone: its rays and, for each, which rows vanish there; ``rows`` counts them."""
@@ -121,15 +143,25 @@ def _signs(
         for part, own in _cut(cell, [f for f, s in zip(forms, node.slopes, strict=True) if s != 1]):
             rest = iter(own)
             here = [1 if s == 1 else next(rest) for s in node.slopes]
-            pieces = [f if s > 0 else _times(Fraction(float(k)), f) for f, s, k in zip(forms, here, node.slopes)]  # noqa: B905
-            yield from _signs(nodes, part, [*values, pieces], (*signs, *here))
+            yield from _signs(nodes, part, [*values, _pieces(node, forms, here)], (*signs, *here))
         return
     pairs = sorted({(min(i, j), max(i, j)) for w in node.windows for i, j in combinations(w[w >= 0].tolist(), 2)})
     for part, own in _cut(cell, [_minus(forms[i], forms[j]) for i, j in pairs]):
         above = dict(zip(pairs, own, strict=True)) | {(j, i): -s for (i, j), s in zip(pairs, own, strict=True)}
         margins = [_margins(window.tolist(), above) for window in node.windows]
-        best = [forms[w[[m >= 0 for m in margin].index(True)]] for w, margin in zip(node.windows, margins, strict=True)]
+        best = _best(node, forms, margins)
         yield from _signs(nodes, part, [*values, best], (*signs, *(m for margin in margins for m in margin)))
+
+
+def _pieces(node: PiecewiseLinear, forms: Sequence[Form], signs: Sequence[int]) -> list[Form]:
+    slopes = [Fraction(1) if s > 0 else Fraction(float(k)) for s, k in zip(signs, node.slopes, strict=True)]
+    return [_times(slope, form) for slope, form in zip(slopes, forms, strict=True)]
+
+
+def _best(node: MaxPool, forms: Sequence[Form], margins: Sequence[Sequence[int]]) -> list[Form]:
+    """For every window the form of an input that no other beats."""
+    places = [[m >= 0 for m in margin].index(True) for margin in margins]
+    return [forms[window[place]] for window, place in zip(node.windows, places, strict=True)]
 
 
 def _margins(window: list[int], above: dict[tuple[int, int], int]) -> list[int]:
