@@ -278,7 +278,8 @@ def test_certificates_prove_no_more_than_is_true(styles: tuple[str, ...], data: 
 @settings(max_examples=MANY * 4 // 10)
 def test_slices_through_pooling_networks_with_twins(data: st.DataObject) -> None:
     """ReLU, then a maximum over twins one unit in the last place apart: what is certified positive rounds to zero."""
-    net = data.draw(programs(st.just(4), max_width=3, max_blocks=2, styles=TAME, blocks=["act_pool", "act_pool", "act"]))
+    blocks = ["act_pool", "act_pool", "act"]
+    net = data.draw(programs(st.just(4), max_width=3, max_blocks=2, styles=TAME, blocks=blocks))
     corners = [np.array(data.draw(st.lists(st.integers(-20, 20), min_size=4, max_size=4))) / 10 for _ in range(3)]
     plane = Plane.through(*corners)
     view, box = on_slice(net, plane)

@@ -133,7 +133,7 @@ def regions(
     ) as bar:
         task = bar.add_task("regions", total=None)
 
-        def progress(done: int, total: int, text: str) -> None:
+        def progress(done: int, total: int | None, text: str) -> None:
             bar.update(task, completed=done, total=total, description=text)
 
         with compiling() as times:

@@ -58,7 +58,8 @@ def neuron_forms(net: Network, signs: SignArray, entries: IntArray) -> Bounded:
                 result.value[at], result.error[at] = source.value[own, :, place], source.error[own, :, place]
             elif len(own) and isinstance(node, MaxPool):
                 part = signs[at, start : start + node.num_signs]
-                best = np.stack([winners(node, row) for row in part])[np.arange(len(own)), place // node.windows.shape[1]]
+                window = place // node.windows.shape[1]
+                best = np.array([winners(node, row)[w] for row, w in zip(part, window, strict=True)])
                 loser = node.windows.reshape(-1)[place]
                 result.value[at] = source.value[own, :, loser] - source.value[own, :, best]
                 error = source.error[own, :, loser] + source.error[own, :, best] + gamma(1) * np.abs(result.value[at])

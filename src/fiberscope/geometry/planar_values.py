@@ -35,8 +35,8 @@ class Tracked:
     """Values ``z`` of shape ``(points, n)``; ``|z - true| <= c r + FLOOR``, and ``norm(z - true) <= e2`` per point.
 
     ``zeros`` are entries that certified signs prove to be zero, where somebody asked for them; a float 0.0 proves
-    nothing, it may be a rounded positive number. ``norm`` is the Euclidean norm of each row of ``z`` where it is already
-    known, rounded up.
+    nothing, it may be a rounded positive number. ``norm`` is the Euclidean norm of each row of ``z`` where it is
+    already known, rounded up.
     """
 
     z: FloatArray
@@ -194,7 +194,7 @@ def activate(node: PiecewiseLinear, value: Tracked, signs: SignArray, reuse: boo
     With ``reuse`` the array of ``value`` is overwritten; ``mark`` keeps which entries are zero.
     """
     own = signs[:, : node.slopes.size]
-    zeros = (own == 0) | ((own < 0) & (node.slopes == 0)) if mark else None
+    zeros = np.asarray((own == 0) | ((own < 0) & (node.slopes == 0))) if mark else None
     if not node.slopes.any():
         out = value.z if reuse else np.empty_like(value.z)
         size, live = np.empty(len(out)), np.empty(len(out))
@@ -218,7 +218,7 @@ def pool(node: MaxPool, value: Tracked) -> Tracked:
     r = np.where(absent, 0.0, value.r[windows]).max(axis=1)
     # An entry can be the maximum of several windows: bound the norm of the errors by their entries.
     e2 = value.c * _length(r) * _UP
-    zeros = None if value.zeros is None else (value.zeros[:, windows] | absent[None]).all(axis=2)
+    zeros = None if value.zeros is None else np.asarray((value.zeros[:, windows] | absent[None]).all(axis=2))
     return Tracked(z, value.c, e2, r, zeros)
 
 

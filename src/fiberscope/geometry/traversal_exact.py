@@ -15,6 +15,7 @@ import numpy as np
 
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.numerics.points import quotient
+from fiberscope.run import ENDLESS, Run
 
 Row = list[Any]
 
@@ -29,13 +30,14 @@ class ExactCell:
     ([(0, 2), (1,), (0, 2)], [True, True])
     """
 
-    def __init__(self, rows: Sequence[Sequence[Any]], inner: FloatArray | Sequence[float]) -> None:
-        self.n = len(inner)
+    def __init__(self, rows: Sequence[Sequence[Any]], inner: FloatArray | Sequence[float], run: Run = ENDLESS) -> None:
+        self.n, self.run = len(inner), run
         point = [fraction(x) for x in inner]
         self.classes = _classes([list(row[:-1]) for row in rows], [row[-1] for row in rows])
         self.active = [k for k, group in enumerate(self.classes) if group and group[0] == k]
         self.table: dict[int, Row] = {}
         for k in self.active:
+            run.check()
             g = [flint.fmpq(v) for v in rows[k][:-1]]
             self.table[k] = [*g, sum((a * x for a, x in zip(g, point, strict=True)), flint.fmpq(rows[k][-1]))]
         self.point: list[Row] = [[flint.fmpq(int(i == j)) for j in range(self.n)] + [x] for i, x in enumerate(point)]
@@ -52,6 +54,7 @@ class ExactCell:
         ``i`` must be the first of its class.
         """
         while True:
+            self.run.check()
             if i in self.free:
                 e, direction, own = self.free.index(i), -1, flint.fmpq(0)
             else:

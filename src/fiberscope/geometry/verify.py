@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import flint
 import numpy as np
 
-from fiberscope.errors import NotGenericError
+from fiberscope.errors import NotGenericError, OutOfTimeError
 from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
 from fiberscope.geometry.facets import pooled
 from fiberscope.geometry.forms import exact_neuron, exact_output
@@ -29,12 +29,10 @@ from fiberscope.network.run import switch_values
 from fiberscope.numerics.arithmetic import EXACT
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma
 from fiberscope.numerics.points import integer_rows
+from fiberscope.run import STOPPED, Progress, Run
 
 if TYPE_CHECKING:
     from fiberscope.geometry.complex import Complex
-
-Progress = Callable[[int, int, str], Any]
-"""Called as ``progress(done, total, text)``; may raise ``KeyboardInterrupt`` to stop."""
 
 _CHUNK = 1 << 22
 """Numbers in one batch of witness points."""
@@ -115,13 +113,14 @@ class Certificate:
         return "\n".join([f"Certificate({words[self.ok]})", *lines, f"  {self.claim}"])
 
 
-def verify(complex: Complex, progress: Progress | None = None) -> Certificate:
+def verify(complex: Complex, progress: Progress | None = None, time_limit: float | None = None) -> Certificate:
     """Check a complex: witnesses, labels, closed walls, Euler characteristic, facets, volumes, balance.
 
     Witnesses and labels are an independent proof of *at least* so many regions. The others read what the engine stored:
     they can refute it, and they do not prove that nothing is missing. ``claim`` says so.
 
-    ``progress`` is called before every check. When interrupted, the checks that were not finished are undecided.
+    ``progress`` is called before every check. When interrupted, or after ``time_limit`` seconds, the checks that were
+    not finished are undecided.
 
     >>> from fiberscope.geometry.regions import regions
     >>> found = verify(regions(Network.random((2, 4, 1), 0), Box.cube(2)))
@@ -131,37 +130,38 @@ def verify(complex: Complex, progress: Progress | None = None) -> Certificate:
     ['witnesses', 'labels']
     """
     names = [name for name, (_, partial) in _CHECKS.items() if partial or complex.complete]
+    run = Run.begin(progress, time_limit)
     checks: list[Check] = []
     try:
         for done, name in enumerate(names):
-            if progress is not None:
-                progress(done, len(names), name)
-            checks.append(_CHECKS[name][0](complex))
-    except KeyboardInterrupt:
-        text = "interrupted before it was decided"
+            run.step(done, len(names), name)
+            checks.append(_CHECKS[name][0](complex, run))
+    except STOPPED as reason:
+        text = f"{'out of time' if isinstance(reason, OutOfTimeError) else 'interrupted'} before it was decided"
         rest = names[len(checks) :]
         checks += [Check(name, None, None, None, text, name in ("witnesses", "labels")) for name in rest]
     return Certificate(tuple(checks), complex.num_regions)
 
 
-def _complete(complex: Complex) -> Check:
+def _complete(complex: Complex, run: Run) -> Check:
     text = "all neurons were reached" if complex.complete else "the work was interrupted"
     return Check("complete", complex.complete, float(complex.complete), 1.0, text)
 
 
-def _witnesses(complex: Complex) -> Check:
+def _witnesses(complex: Complex, run: Run) -> Check:
     """Every region has a point of the domain whose exact sign vector is its label."""
     net, points, labels = complex.view, complex.points, complex.sign_vectors
     reached = np.arange(labels.shape[1]) if complex.complete else np.flatnonzero(complex.structure.vertex_signs.any(0))
     step = max(1, _CHUNK // max(int(np.prod(shape)) for shape in net.shapes))
     missing = ~_within(complex, points)  # beyond the floats, or so thin that rounding moved it out
     for start in range(0, len(points), step):
+        run.check()
         rows = start + np.flatnonzero(~missing[start : start + step])
         if not len(rows):
             continue
         found = net.signs(points[rows]).signs
         missing[rows] = (found[:, reached] != labels[rows][:, reached]).any(axis=1)
-    rational = [_exact_witness(complex, int(region), reached) for region in np.flatnonzero(missing)]
+    rational = [_exact_witness(complex, int(region), reached, run) for region in np.flatnonzero(missing)]
     wrong, vague, exact = (rational.count(outcome) for outcome in (False, None, True))
     text = f"{len(points) - wrong - vague} of {len(points)} regions have a point with exactly their signs"
     text += f" ({exact} of them a rational one)" if exact else ""
@@ -169,11 +169,12 @@ def _witnesses(complex: Complex) -> Check:
     return Check("witnesses", False if wrong else None if vague else True, float(wrong), 0.0, text, True)
 
 
-def _exact_witness(complex: Complex, region: int, reached: IntArray) -> bool | None:
+def _exact_witness(complex: Complex, region: int, reached: IntArray, run: Run) -> bool | None:
     """Whether an exact mean of the region's vertices has its signs: for regions thinner than floats can tell.
 
     None where the vertices do not follow from their signs.
     """
+    run.check()
     cells, net = complex.structure, complex.view
     if cells.domain_signs is None:
         return None
@@ -263,7 +264,7 @@ def exact_point_signs(net: Network, point: Integers) -> SignArray:
     return np.where(net.linear_entries, np.int8(1), signs).astype(np.int8)
 
 
-def _labels(complex: Complex) -> Check:
+def _labels(complex: Complex, run: Run) -> Check:
     """No two regions have one sign vector: the points with one sign vector form a convex set."""
     labels = complex.sign_vectors
     distinct = len(np.unique(labels, axis=0)) if labels.shape[1] else 1
@@ -271,7 +272,7 @@ def _labels(complex: Complex) -> Check:
     return Check("labels", distinct == len(labels), float(len(labels) - distinct), 0.0, text, True)
 
 
-def _closed(complex: Complex) -> Check:
+def _closed(complex: Complex, run: Run) -> Check:
     """Every facet bounds one or two regions, and one only on the border of the domain or at infinity."""
     d, cells = complex.dimension, complex.structure
     number = np.bincount(cells.boundary[d - 1].indices, minlength=cells.count(d - 1))
@@ -285,7 +286,7 @@ def _closed(complex: Complex) -> Check:
     )
 
 
-def _euler(complex: Complex) -> Check:
+def _euler(complex: Complex, run: Run) -> Check:
     """Closed at infinity, the complex is a ball."""
     cells = complex.structure
     value = sum((-1) ** k * cells.count(k) for k in range(cells.dimension + 1))
@@ -293,7 +294,7 @@ def _euler(complex: Complex) -> Check:
     return Check("Euler characteristic", value == 1, float(value), 1.0, text)
 
 
-def _facets(complex: Complex) -> Check:
+def _facets(complex: Complex, run: Run) -> Check:
     """Normals have length 1 up to rounding, offsets are finite, and a facet is visible if and only if it has a weight.
 
     A weight beyond the largest float may be infinite or NaN. A visible facet may have the weight zero where underflow
@@ -310,6 +311,7 @@ def _facets(complex: Complex) -> Check:
     weighted = (facets.weight != 0).any(axis=1)
     bad |= weighted & ~facets.visible
     for row in np.flatnonzero(facets.visible & ~weighted & ~bad & ~vague):
+        run.check()
         bad[row] = not _exact_weight(complex, int(row)) <= facets.weight_error[row]
     measured, wrong, unknown = float(length[~vague].max(initial=0.0)), int(bad.sum()), int(vague.sum())
     text = (
@@ -328,7 +330,7 @@ def _exact_weight(complex: Complex, row: int) -> float:
         return max((abs(float(w.mid())) for w in normal @ (two - one)), default=0.0)
 
 
-def _volumes(complex: Complex) -> Check:
+def _volumes(complex: Complex, run: Run) -> Check:
     if complex.rays.any():
         return Check("volumes", True, 0.0, 0.0, "the domain is unbounded")
     total = float(complex.volumes.sum())
@@ -353,7 +355,7 @@ def _volumes(complex: Complex) -> Check:
     return Check("volumes", difference <= allowed, difference, allowed, text)
 
 
-def _balance(complex: Complex) -> Check:
+def _balance(complex: Complex, run: Run) -> Check:
     found = complex.balance()
     text = (
         f"{found.ridges} inner ridges, largest sum {found.residual:.1e}, {found.excess:.1e} of what rounding explains"
@@ -362,7 +364,7 @@ def _balance(complex: Complex) -> Check:
     return Check("balance", None if found.ok and found.unchecked else found.ok, found.excess, 1.0, text)
 
 
-_CHECKS: dict[str, tuple[Callable[[Complex], Check], bool]] = {
+_CHECKS: dict[str, tuple[Callable[[Complex, Run], Check], bool]] = {
     "complete": (_complete, True),
     "witnesses": (_witnesses, True),
     "labels": (_labels, True),

@@ -1,9 +1,9 @@
 """The regions of a small network in rational arithmetic, by definition: the oracle of every engine.
 
-A cell is a cone in ``R^(n+1)``, the cone over a polyhedron, and is kept as its extreme rays ``(x, t)``, ``t >= 0``, each
-with the set of rows that vanish on it. It is cut by one affine functional after the other (the double description of
-T. S. Motzkin, H. Raiffa, G. L. Thompson, R. M. Thrall, *The double description method*, 1953). All numbers are Python
-integers; nothing is rounded and nothing is shared with the engines.
+A cell is a cone in ``R^(n+1)``, the cone over a polyhedron, and is kept as its extreme rays ``(x, t)``, ``t >= 0``,
+each with the set of rows that vanish on it. It is cut by one affine functional after the other (T. S. Motzkin,
+H. Raiffa, G. L. Thompson, R. M. Thrall, *The double description method*, 1953). All numbers are Python integers;
+nothing is rounded and nothing is shared with the engines.
 """
 
 from __future__ import annotations
@@ -168,8 +168,7 @@ def _margins(window: list[int], above: dict[tuple[int, int], int]) -> list[int]:
     """Signs of ``x_j - max of the others`` over a window; padding loses, and what stands alone wins."""
     rivals = [[i for k, i in enumerate(window) if k != place and i >= 0] for place in range(len(window))]
     return [
-        -1 if j < 0 else min((above[j, i] for i in others), default=1)
-        for j, others in zip(window, rivals, strict=True)
+        -1 if j < 0 else min((above[j, i] for i in others), default=1) for j, others in zip(window, rivals, strict=True)
     ]
 
 

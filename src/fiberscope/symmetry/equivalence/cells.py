@@ -56,7 +56,7 @@ def by_regions(question: Question) -> Verdict | None:
         return None
     gap = difference_network(question.a, question.b)
 
-    def progress(done: int, total: int, text: str) -> None:
+    def progress(done: int, total: int | None, text: str) -> None:
         if time.monotonic() > question.deadline:
             raise _TimeIsUp
 
