@@ -104,8 +104,8 @@ def test_bad_input():
     ]:
         with pytest.raises(InputError, match=text):
             jacobian(net, bad)
-    with pytest.raises(InputError, match="Network or a torch"):
-        jacobian("net", np.zeros((1, 2)))
+    with pytest.raises(InputError, match="expected a Network, a torch module"):
+        jacobian(3, np.zeros((1, 2)))
 
 
 def test_too_large_gives_the_estimate_and_the_way_around():

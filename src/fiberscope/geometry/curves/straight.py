@@ -21,7 +21,7 @@ import numpy as np
 from fiberscope.geometry import planar_faces as kernels
 from fiberscope.geometry import planar_values as track
 from fiberscope.geometry.curves.curve import Polyline
-from fiberscope.geometry.curves.found import Breaks, changing, chosen, grouped
+from fiberscope.geometry.curves.found import Breaks, changing, chosen, closed_by, grouped
 from fiberscope.geometry.planar_arrange import Arranger, Crossings
 from fiberscope.geometry.planar_exact import (
     Dyadic,
@@ -281,7 +281,7 @@ class _Cutter(Arranger):
         for cut in self.cuts:
             found = cut.crossings
             if isinstance(cut.node, MaxPool):
-                at, entry = _pool_makers(cut)
+                at, entry = _pool_makers(cut, self.chain.closed)
             else:
                 edge = np.repeat(np.arange(len(cut.ends)), np.diff(found.ptr))
                 at, entry = len(cut.signs) + found.point_ptr[edge] + found.rank, found.label
@@ -301,6 +301,12 @@ class _Cutter(Arranger):
         place = 1 + np.flatnonzero(np.diff(makers.indptr)[inner] > 0)
         point = self.order[place]
         first_pieces = np.concatenate([[0], place])
+        incidence = chosen(makers, point)
+        # The first and the last point of a closed chain are one: what vanishes there and on one side of it at most.
+        last = np.unique(np.concatenate([makers[int(self.order[k])] for k in (0, -1)]))
+        closes = self.chain.closed and len(last) > 0
+        if closes:
+            point, incidence = np.append(point, self.order[-1]), closed_by(incidence, last)
         t, error = self.t[point], self.error[point]
 
         def signs() -> SignArray:
@@ -321,7 +327,8 @@ class _Cutter(Arranger):
             return chart + Fraction(int(y), int(w))
 
         low, high = (np.clip(x, *self.chain.interval) for x in (t - error, t + error))
-        return Breaks(t, low, high, chosen(makers, point), signs, self.by_float, self.by_exact, exact=exact)
+        counts = (self.by_float, self.by_exact)
+        return Breaks(t, low, high, incidence, signs, *counts, exact=exact, closes=closes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -339,11 +346,13 @@ def _zero_makers(ends: IntArray, signs: SignArray) -> tuple[IntArray, IntArray]:
     return point[keep], entry[keep]
 
 
-def _pool_makers(cut: _Stage) -> tuple[IntArray, IntArray]:
-    """Points at which inputs of a pooling window begin or cease to win, and these inputs."""
+def _pool_makers(cut: _Stage, closed: bool) -> tuple[IntArray, IntArray]:
+    """Points at which inputs of a pooling window begin or cease to win, and these inputs; the last one closes."""
     if cut.after is None:
         cut.after = cut.point_signs()
     inside = cut.piece_signs(np.arange(len(cut.new_ends)))
-    point = cut.new_ends[1:, 0]
-    which, entry = np.nonzero(changing((inside[:-1], inside[1:]), cut.after[point]))
+    before, behind, point = inside[:-1], inside[1:], cut.new_ends[1:, 0]
+    if closed:
+        before, behind, point = inside, np.roll(inside, -1, axis=0), cut.new_ends[:, 1]
+    which, entry = np.nonzero(changing((before, behind), cut.after[point]))
     return point[which], entry
