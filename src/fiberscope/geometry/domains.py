@@ -45,7 +45,9 @@ class Box:
 
     @property
     def volume(self) -> float:
-        return float(np.prod(self.high - self.low))
+        """Infinite beyond the floats."""
+        with np.errstate(over="ignore"):
+            return float(np.prod(self.high - self.low))
 
     def draw(self, rng: np.random.Generator, count: int) -> FloatArray:
         """Uniform points of the box, ``(count, n)``, also where its sides are longer than the largest float."""

@@ -185,7 +185,9 @@ def corner_values(mesh: Mesh, points: FloatArray, sides: FloatArray) -> Tracked:
         exact.append(x * where[2] == w * where[0] and y * where[2] == w * where[1])
     error = np.where(exact, 0.0, 2 * U)
     r = np.maximum(np.abs(points).max(axis=0), np.abs(points).max() * 2.0**-40)
-    return Tracked(points, error, error * float(np.linalg.norm(r)) * 1.01, r)
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread = np.where(exact, 0.0, error * float(np.linalg.norm(r)) * 1.01)
+    return Tracked(points, error, spread, r)
 
 
 # --- max pooling --------------------------------------------------------------------------------------------------

@@ -76,11 +76,12 @@ def find_ridges(net: Network, cells: Cells, facets: Facets, deep: Metrics, flat:
         return Ridges(none, Incidence(np.zeros(1, np.int64), none), np.zeros((0, d)), np.zeros(0))
     around, cell = _around(cells, facets)
     ridge = np.repeat(cell, np.diff(around.indptr))
-    into = flat.points[facets.cell[around.indices]] - deep.points[ridge]
-    bases = deep.bases[ridge]
-    for _ in range(2):
-        into = into - np.einsum("fk,fkn->fn", np.einsum("fkn,fn->fk", bases, into), bases)
-    directions, error = unit(into), np.full(len(into), np.inf)
+    with np.errstate(invalid="ignore", over="ignore"):  # vertices may lie beyond the floats
+        into = flat.points[facets.cell[around.indices]] - deep.points[ridge]
+        bases = deep.bases[ridge]
+        for _ in range(2):
+            into = into - np.einsum("fk,fkn->fn", np.einsum("fkn,fn->fk", bases, into), bases)
+        directions, error = unit(into), np.full(len(into), np.inf)
     _from_neurons(net, cells, facets, around.indices, ridge, directions, error)
     return Ridges(cell, around, directions, error)
 
