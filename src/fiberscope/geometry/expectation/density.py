@@ -34,7 +34,7 @@ from fiberscope.geometry.expectation.manifolds import (
     volume_of,
 )
 from fiberscope.network.io import NetworkLike, as_network
-from fiberscope.network.network import Seed
+from fiberscope.network.network import Network, Seed
 from fiberscope.numerics.arrays import batch, real_array
 from fiberscope.numerics.floats import FloatArray, IntArray
 
