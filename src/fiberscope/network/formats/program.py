@@ -137,10 +137,10 @@ def restore(text: str, arrays: Mapping[str, Any], stored: str | None = None) -> 
             raise InputError(f"description: expected version {VERSION}, got {content['version']!r}")
         # an activation with one slope for all is as large as its shape says, and the file holds nothing of that size
         shapes = [_integers(entry["shape"]) for entry in content["nodes"] if entry["kind"] == "piecewise"]
-        neurons, stored = sum(map(prod, shapes)), sum(np.asarray(a).nbytes for a in arrays.values())
-        if not 8 * neurons <= unpack_limit(stored):
+        neurons, held = sum(map(prod, shapes)), sum(np.asarray(a).nbytes for a in arrays.values())
+        if not 8 * neurons <= unpack_limit(held):
             raise TooLargeError(
-                f"description: a network of {neurons:.3g} activations beside {stored} bytes of numbers does not fit "
+                f"description: a network of {neurons:.3g} activations beside {held} bytes of numbers does not fit "
                 "into memory, or its sizes are damaged"
             )
         nodes = [_restore_node(entry, arrays) for entry in content["nodes"]]
