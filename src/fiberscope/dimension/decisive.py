@@ -1,8 +1,9 @@
 """Points that decide the functional dimension of a parameter: enough of them in every region.
 
 On a region the rows of the Jacobian are affine functions of the point, so ``n_0 + 1`` affinely independent points in
-it say all that the region has to say. With few inputs the regions are listed; with many they are sampled until the
-rank no longer grows, which proves a lower bound only.
+it say all that the region has to say. A point on the boundary of a region at which the Jacobian exists has the row that
+the region gives it there. With few inputs the regions are listed, and the set is complete; with many they are sampled,
+which proves a lower bound only.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from fiberscope.errors import NotGenericError
 from fiberscope.geometry.domains import Space
 from fiberscope.geometry.regions import regions
 from fiberscope.network.network import Network
-from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
+from fiberscope.numerics.floats import BoolArray, FloatArray, SignArray
 from fiberscope.numerics.modular import pivots_mod, random_primes
 
 LISTED_INPUTS = 3
@@ -29,16 +30,25 @@ LISTED_REGIONS = 4000
 PATIENCE = 3
 """Rounds of samples without growth of the rank after which sampling ends."""
 
-_ROUND = 256
+ROUND_WORK = 10**9
+"""Products that the elimination of one round should cost."""
+
+WORK = 2 * 10**10
+"""Products that all eliminations of the sampling may cost; the round that exceeds it is the last one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PointSet:
-    """Points ``(count, in_size)``; ``complete`` if they are decisive, and a sentence that says what they are."""
+    """Points ``(count, in_size)``; ``complete`` if they are decisive, and a sentence that says what they are.
+
+    ``rank`` is that of their rows modulo ``prime`` where sampling has found it on the way: a proven lower bound.
+    """
 
     X: FloatArray
     complete: bool
     text: str
+    rank: int | None = None
+    prime: int | None = None
 
 
 def decisive_set(net: Network, seed: int = 0) -> PointSet:
@@ -63,8 +73,10 @@ def _listed(net: Network) -> PointSet | None:
     if (net.signs(found.points).signs != found.sign_vectors).any():
         return None
     X, whole = surround(net, found.points, found.sign_vectors)
-    text = f"{n + 1} points in each of the {found.num_regions} regions of R^{n}"
-    return PointSet(X, True, text) if whole.all() else None
+    # A region all of whose points are kinks has no rows here, but may have some at special points.
+    if not whole.all() or kinks(net, X, net.signs(X).signs).any():
+        return None
+    return PointSet(X, True, f"{n + 1} points in each of the {found.num_regions} regions of R^{n}")
 
 
 def surround(net: Network, points: FloatArray, signs: SignArray) -> tuple[FloatArray, BoolArray]:
@@ -73,10 +85,14 @@ def surround(net: Network, points: FloatArray, signs: SignArray) -> tuple[FloatA
     steps = np.full(count, 0.25) * np.maximum(1.0, np.abs(points).max(axis=1))
     beside = np.repeat(points[:, None, :], n, axis=1)
     open_ = np.arange(count)
-    for _ in range(18):  # down to 2^-56 of the point's size: what floats can tell apart
+    for _ in range(18):  # down to 2^-53 of the point's size: what floats can tell apart
         moved = points[open_][:, None, :] + steps[open_][:, None, None] * np.eye(n)
+        # A step that rounding has swallowed leaves the point where it was: no new one.
+        apart = np.isfinite(moved).all(axis=(1, 2)) & (np.diagonal(moved, axis1=1, axis2=2) != points[open_]).all(axis=1)
+        moved = np.where(apart[:, None, None], moved, points[open_][:, None, :])
         flat = moved.reshape(-1, n)
         same = (net.signs(flat).signs == np.repeat(signs[open_], n, axis=0)).all(axis=1).reshape(-1, n).all(axis=1)
+        same &= apart
         beside[open_[same]] = moved[same]
         open_ = open_[~same]
         if len(open_) == 0:
@@ -92,45 +108,51 @@ def _sampled(net: Network, rng: np.random.Generator) -> PointSet:
     kept_points = np.zeros((0, net.in_size))
     kept_rows = np.zeros((0, net.num_parameters), np.uint64)
     seen: set[bytes] = set()
-    quiet = rounds = 0
-    while quiet < PATIENCE and len(kept_rows) < net.num_parameters:
+    quiet = rounds = work = 0
+    while quiet < PATIENCE and len(kept_rows) < net.num_parameters and work < WORK:
         rounds += 1
-        X = _spread(net, rng, len(kept_rows))
-        signs = net.signs(X).signs
-        fresh = _fresh(signs, kinks(net, X, signs), seen)
+        X, signs = _fresh(net, _spread(net, rng, len(kept_rows)), seen)
         before = len(kept_rows)
-        if len(fresh):
-            more, _ = surround(net, X[fresh], signs[fresh])
-            more_signs = net.signs(more).signs
-            rows = residue_rows(net, more, more_signs, prime)
-            rows = np.concatenate([kept_rows, rows])
-            owners = np.concatenate([kept_points, np.repeat(more, net.out_size, axis=0)])
+        if len(X):
+            rows = np.concatenate([kept_rows, residue_rows(net, X, signs, prime)])
+            owners = np.concatenate([kept_points, np.repeat(X, net.out_size, axis=0)])
             pivots = list(pivots_mod(np.ascontiguousarray(rows.T), prime))
+            work += len(rows) * len(pivots) * net.num_parameters // 2
             kept_rows, kept_points = rows[pivots], owners[pivots]
         quiet = quiet + 1 if len(kept_rows) == before else 0
     points = np.unique(kept_points, axis=0)
-    text = f"sampled: the rank did not grow in {quiet} of {rounds} rounds ({len(seen)} regions met); a lower bound"
+    ended = f"the rank did not grow in the last {quiet} of {rounds} rounds"
+    if quiet < PATIENCE and len(kept_rows) < net.num_parameters:
+        ended = f"ended after {rounds} rounds, while the rank was growing" if not quiet else f"{ended}, ended for time"
+    text = f"sampled: {ended} ({len(seen):,} regions met); a lower bound"
     if len(points) == 0:
         points = np.zeros((1, net.in_size))
-    return PointSet(points, False, text)
+    return PointSet(points, False, text, len(kept_rows), prime)
 
 
 def _spread(net: Network, rng: np.random.Generator, known: int) -> FloatArray:
     """Points on all scales, from inside the first layer's arrangement to far outside of it.
 
-    Their rows are about as many as are ``known``: every round eliminates those anew, so rounds must be few.
+    Every round eliminates the ``known`` rows anew, so rounds are few: half as many rows as are known at least, and
+    as many as :data:`ROUND_WORK` allows.
     """
-    count = max(8, min(_ROUND, 4096 // (net.in_size + 1)), known // (net.in_size + 1))
+    D = net.num_parameters
+    rows = max(known // 2, min(ROUND_WORK // D**2, 16 * D), 1)
+    count = max(8, rows // ((net.in_size + 1) * net.out_size))
     scales = 2.0 ** rng.uniform(-3, 6, size=(count, 1))
     return rng.normal(size=(count, net.in_size)) * scales
 
 
-def _fresh(signs: SignArray, on_kink: BoolArray, seen: set[bytes]) -> IntArray:
-    """First points of sign vectors not met before, those on kinks left out."""
-    found = []
-    for index in np.flatnonzero(~on_kink.any(axis=1)):
-        key = signs[index].tobytes()
+def _fresh(net: Network, X: FloatArray, seen: set[bytes]) -> tuple[FloatArray, SignArray]:
+    """Points around the first one of every sign vector not met before, those on kinks left out, and their signs."""
+    signs = net.signs(X).signs
+    first: list[int] = []
+    for index, row in enumerate(signs):
+        key = row.tobytes()
         if key not in seen:
             seen.add(key)
-            found.append(index)
-    return np.array(found, dtype=np.int64)
+            first.append(index)
+    around, _ = surround(net, X[first], signs[first])
+    found = net.signs(around).signs
+    good = ~kinks(net, around, found).any(axis=1)
+    return around[good], found[good]

@@ -11,7 +11,7 @@ import numpy as np
 
 from fiberscope.dimension.blocks import sketch
 from fiberscope.dimension.jacobian import rows_in_ring
-from fiberscope.dimension.kinks import kinks
+from fiberscope.dimension.kinks import describe, kinks
 from fiberscope.dimension.rings import ModularRing
 from fiberscope.dimension.spans import Span, multiplied, repeated, span, summed, united
 from fiberscope.network.network import Network
@@ -29,7 +29,8 @@ class Sampled:
     """A batch without its points on kinks: certified signs, and which points share a sign vector.
 
     ``region`` numbers the sign vectors in order of first appearance, ``(points,)``; ``counts`` says how many points
-    each has. ``on_boundary`` are the indices, in the batch that was given, of the points that were left out.
+    each has. ``on_boundary`` are the indices, in the batch that was given, of the points that were left out, and
+    ``reasons`` says of each which neuron or window is at fault.
     """
 
     X: FloatArray
@@ -37,7 +38,7 @@ class Sampled:
     region: IntArray
     counts: IntArray
     on_boundary: IntArray
-    boundary_entries: IntArray
+    reasons: tuple[str, ...] = ()
 
     @property
     def regions(self) -> int:
@@ -45,13 +46,13 @@ class Sampled:
 
 
 def sample(net: Network, X: FloatArray) -> Sampled:
-    """Certify the signs of a batch and set its points on kinks apart: there the Jacobian does not exist."""
+    """Certify the signs of a batch and set its points on kinks apart: see :mod:`fiberscope.dimension.kinks`."""
     signs = net.signs(X).signs
     zero = kinks(net, X, signs)
     bad = zero.any(axis=1)
     kept = signs[~bad]
     packed = np.packbits(kept > 0, axis=1) if kept.shape[1] else np.zeros((len(kept), 1), np.uint8)
-    # Entries that are zero without a kink (ties between dead inputs of a pool) are told apart from negative ones too.
+    # Entries that are zero without a kink are told apart from negative ones too: one formula for every sign vector.
     ties = kept == 0
     if ties.any():
         packed = np.concatenate([packed, np.packbits(ties, axis=1)], axis=1)
@@ -60,7 +61,14 @@ def sample(net: Network, X: FloatArray) -> Sampled:
     ordered = np.empty_like(counts)
     ordered[rank] = counts
     region = rank[inverse.reshape(-1)]
-    return Sampled(X[~bad], kept, region, ordered, np.flatnonzero(bad), np.flatnonzero(zero.any(axis=0)))
+    left_out = np.flatnonzero(bad)
+    reasons = tuple(_reason(net, int(i), zero[i]) for i in left_out)
+    return Sampled(X[~bad], kept, region, ordered, left_out, reasons)
+
+
+def _reason(net: Network, point: int, entries: BoolArray) -> str:
+    first = int(entries.argmax())
+    return f"point {point}: {describe(net, first)} is exactly at its kink, and its sides differ in the outputs"
 
 
 def spanning_points(found: Sampled) -> IntArray:

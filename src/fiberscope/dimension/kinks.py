@@ -49,6 +49,26 @@ def kinks(net: Network, X: FloatArray, signs: SignArray) -> BoolArray:
     return zero
 
 
+def describe(net: Network, entry: int) -> str:
+    """Which switch an entry of the sign vector belongs to, in words; neurons count from 0, layers from 1.
+
+    >>> describe(Network.random((2, 3, 4, 1), 0), 5)
+    'neuron 2 of hidden layer 2'
+    """
+    start = number = 0
+    for index, node in enumerate(net.nodes):
+        if not isinstance(node, PiecewiseLinear | MaxPool):
+            continue
+        number += 1
+        if entry < start + node.num_signs:
+            break
+        start += node.num_signs
+    place = entry - start
+    if isinstance(node, MaxPool):
+        return f"window {place // node.windows.shape[1]} of the max pool at node {index}"
+    return f"neuron {place} of " + (f"hidden layer {number}" if net.is_chain else f"the activation at node {index}")
+
+
 def _apart_from_idle(net: Network, signs: SignArray) -> BoolArray:
     """Zero signs without ties of a pool between inputs that are all off: the common case, for all points at once."""
     zero: BoolArray = np.asarray(signs == 0)
