@@ -22,7 +22,7 @@ install: $(STAMP)  ## make .venv and install the package into it (the other targ
 tour: $(STAMP)  ## train a small network, ask it every question, write a page with pictures
 	$(BIN)/fiberscope tour
 
-test: check  ## lint, types, tests, doctests, the docs' code and the examples
+test: check docs  ## lint, types, the documentation, tests, doctests, the docs' code and the examples
 	$(PYTEST) -m "not slow"
 
 check: $(STAMP)  ## lint, format and types only
@@ -38,7 +38,7 @@ slow: $(STAMP)  ## the long tests, which `make test` leaves out
 	$(PYTEST) -m slow || [ $$? -eq 5 ]  # 5: there are none yet
 
 docs: $(STAMP)  ## build the documentation into docs/_build/html; a warning is an error
-	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+	$(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m sphinx -W --keep-going -q -j auto -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
 bench: $(STAMP)  ## ratios against references and peers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
@@ -45,3 +46,23 @@ html_static_path = ["_static"]
 
 # Written afresh at every build from the public names, so that no page can forget one.
 api_pages.write(HERE / "api" / "generated")
+
+# Of the docstring of a constant or attribute, napoleon takes the words before a colon for its type and makes a
+# cross-reference of each of them: "zeros: ..." pointed at two methods. Ours are sentences, so they pass it unchanged.
+SENTENCES = {"attribute", "data", "property"}
+
+
+def setup(app: Any) -> None:
+    """Put the sentences away before napoleon comes, at priority 500, and back after it."""
+    kept: dict[str, list[str]] = {}
+
+    def put_away(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+        if what in SENTENCES:
+            kept[name] = list(lines)
+
+    def put_back(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+        if what in SENTENCES:
+            lines[:] = kept.pop(name)
+
+    app.connect("autodoc-process-docstring", put_away, priority=400)
+    app.connect("autodoc-process-docstring", put_back, priority=600)

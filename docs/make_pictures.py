@@ -13,7 +13,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import fiberscope as fs
-from fiberscope.plot.style import house_style
 
 OUT = Path(__file__).resolve().parent / "_static"
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
@@ -35,7 +34,7 @@ DRAWING = (
 def draw_landing(file: Path) -> None:
     """The regions of a small network as a mosaic, and its output with the lines that bend it."""
     complex = fs.regions(fs.Network.random((2, 16, 16, 1), seed=4), fs.Box.cube(2, -1.6, 1.6))
-    with house_style():
+    with fs.plot.house_style():
         figure = Figure(figsize=(12, 6), layout="constrained")
         left, right = figure.subplots(1, 2)
         for ax, color in ((left, "mosaic"), (right, "value")):

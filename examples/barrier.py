@@ -12,12 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from fiberscope.connectivity.barrier import barrier
-from fiberscope.connectivity.matching import match
-from fiberscope.connectivity.paths import interpolate
-from fiberscope.modules.models import mlp
-from fiberscope.plot.barriers import barrier as draw_barrier
-from fiberscope.plot.style import save_figure
+import fiberscope as fs
 
 
 def spirals(points: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -30,7 +25,7 @@ def spirals(points: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def trained(seed: int) -> nn.Module:
-    net = mlp((2, 256, 256, 2), seed, activation=nn.ReLU)
+    net = fs.mlp((2, 256, 256, 2), seed, activation=nn.ReLU)
     X, y = map(torch.as_tensor, spirals(1000, 0))
     optimizer = torch.optim.Adam(net.parameters(), lr=2e-3)
     source = torch.Generator().manual_seed(seed)
@@ -45,21 +40,21 @@ def trained(seed: int) -> nn.Module:
 def main() -> None:
     a, b = trained(0), trained(1)
     data, held_out = spirals(1000, 0), spirals(1000, 1)
-    before = barrier(a, b, "cross_entropy", data, test=held_out)
+    before = fs.barrier(a, b, "cross_entropy", data, test=held_out)
     print("as trained:", before)
 
-    matching = match(a, b, data=data)
+    matching = fs.match(a, b, data=data)
     print(matching)
     aligned = matching.apply(b)
     X = torch.as_tensor(held_out[0])
     print(f"reordering changed the outputs by {float((aligned(X) - b(X)).detach().abs().max()):.1e}")
-    after = barrier(a, aligned, "cross_entropy", data, test=held_out)
+    after = fs.barrier(a, aligned, "cross_entropy", data, test=held_out)
     print("matched:   ", after)
 
-    middle = interpolate(a, aligned, 0.5)
+    middle = fs.interpolate(a, aligned, 0.5)
     right = (middle(X).argmax(dim=1).numpy() == held_out[1]).mean()
     print(f"the model half-way classifies {right:.1%} of new points")
-    save_figure(draw_barrier({"as trained": before, "matched": after}), Path("barrier.png"))
+    fs.plot.save_figure(fs.plot.barrier({"as trained": before, "matched": after}), Path("barrier.png"))
 
 
 if __name__ == "__main__":

@@ -13,13 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from fiberscope.connectivity.barrier import Barrier, barrier
-from fiberscope.connectivity.matching import match
-from fiberscope.modules.models import mlp
-from fiberscope.modules.recording import record_inputs
-from fiberscope.neurons.asymmetry import break_symmetry
-from fiberscope.plot.barriers import barrier as draw_barrier
-from fiberscope.plot.style import save_figure
+import fiberscope as fs
 
 WIDTHS = (16, 48, 48, 4)
 
@@ -46,21 +40,21 @@ def trained(net: nn.Module, seed: int) -> nn.Module:
 
 def main() -> None:
     data = clusters(1500, 1)
-    found: dict[str, Barrier] = {}
+    found: dict[str, fs.Barrier] = {}
     for name, sigma in (("plain", None), ("fixed zeros", 0.0), ("large fixed weights", 2.0)):
         pair = []
         for seed in (0, 1):
-            net = mlp(WIDTHS, seed)
+            net = fs.mlp(WIDTHS, seed)
             if sigma is not None:
-                net = break_symmetry(net, "w", architecture_seed=0, fixed=(4, 12, 12), sigma=sigma)
+                net = fs.break_symmetry(net, "w", architecture_seed=0, fixed=(4, 12, 12), sigma=sigma)
             pair.append(trained(net, seed))
-        matching = match(*pair, data=data)
-        found[name] = barrier(*pair, "cross_entropy", data, points=21, test=clusters(1000, 2))
+        matching = fs.match(*pair, data=data)
+        found[name] = fs.barrier(*pair, "cross_entropy", data, points=21, test=clusters(1000, 2))
         print(f"{name}: {found[name]}")
         print(f"  matched neurons correlate by {matching.objective:.2f}, the same places by {matching.identity:.2f}")
-    moments = record_inputs(pair[0], None, data)
+    moments = fs.record_inputs(pair[0], None, data)
     print({layer: f"{m.size} inputs, E|x|^2 = {np.trace(m.second_moment):.1f}" for layer, m in moments.items()})
-    save_figure(draw_barrier(found), Path("break_symmetry.png"))
+    fs.plot.save_figure(fs.plot.barrier(found), Path("break_symmetry.png"))
 
 
 if __name__ == "__main__":

@@ -11,40 +11,32 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from fiberscope.network.network import Network
-from fiberscope.plot.style import house_style, save_figure
-from fiberscope.symmetry.conservation import (
-    conservation_drift,
-    conserved_quantities,
-    drift_order,
-    translation_obstruction,
-)
-from fiberscope.training.many import train_many
+import fiberscope as fs
 
 
 def main() -> None:
     rng = np.random.default_rng(2)
     X = rng.uniform(-1, 1, (40, 2))
     Y = np.sin(3 * X[:, :1]) * X[:, 1:]
-    net = Network.random((2, 6, 1), rng)
+    net = fs.Network.random((2, 6, 1), rng)
     bias = net.biases[0].copy()
     bias[:3] = 2.5  # three neurons that are active on all inputs
-    net = Network([0.6 * net.weights[0], 0.6 * net.weights[1]], [bias, [-1.0]])
-    found = conserved_quantities(net, X)
+    net = fs.Network([0.6 * net.weights[0], 0.6 * net.weights[1]], [bias, [-1.0]])
+    found = fs.conserved_quantities(net, X)
     print(found, "in blocks:", found.blocks)
 
     drifts = {}
     for step in 0.02 / 2.0 ** np.arange(5):
         epochs = round(1 / step)
         moments = [round(epochs * k / 10) for k in range(11)]
-        runs = train_many(
+        runs = fs.train_many(
             net.widths, (X, Y), [0], epochs=epochs, optimizer="sgd", lr=float(step), init=[net], checkpoints=moments
         )
         trajectory = [kept[0] for kept in runs.checkpoints.values() if kept[0] is not None]
-        drifts[float(step)] = conservation_drift(trajectory, X)
+        drifts[float(step)] = fs.conservation_drift(trajectory, X)
         print(f"step {step:.5f}: {drifts[float(step)]!r}")
 
-    with house_style():
+    with fs.plot.house_style():
         figure = Figure(figsize=(5, 4), layout="constrained")
         ax = figure.subplots()
         for name, label in [
@@ -53,16 +45,16 @@ def main() -> None:
             ("others", "other entries"),
         ]:
             values = {step: getattr(drift, name) for step, drift in drifts.items()}
-            order = drift_order(values)
+            order = fs.drift_order(values)
             print(f"{label}: the drift goes with the power {order.local[-1]:.3f} of the step")
             ax.loglog(list(values), list(values.values()), "o-", label=f"{label}, slope {order.slope:.2f}")
         ax.set(xlabel="step size", ylabel="largest change")
         ax.legend()
-    save_figure(ax, Path("conservation.png"))
+    fs.plot.save_figure(ax, Path("conservation.png"))
 
-    hiding = Network([np.eye(2), [[1.0, -0.5]], [[1.0]]], [[0.0, 0.1], [-0.25], [0.0]])
+    hiding = fs.Network([np.eye(2), [[1.0, -0.5]], [[1.0]]], [[0.0, 0.1], [-0.25], [0.0]])
     print("moving a hidden hyperplane is a symmetry (along = 0), but no gradient (curl > 0):")
-    print("   ", translation_obstruction(hiding, 0, rng.uniform(0, 2, (50, 2))))
+    print("   ", fs.translation_obstruction(hiding, 0, rng.uniform(0, 2, (50, 2))))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 import fiberscope as fs
-from fiberscope.symmetry.group import Symmetry
 
 
 def split_neuron(net: fs.Network, index: int) -> fs.Network:
@@ -32,9 +31,9 @@ def one_bit(net: fs.Network) -> fs.Network:
 
 def main() -> None:
     net = fs.Network.random((5, 30, 30, 2), seed=0)
-    copy = Symmetry.random(net.widths, seed=1)(net)
+    copy = fs.Symmetry.random(net.widths, seed=1)(net)
     print("a permuted copy, rescaled by powers of two:\n   ", fs.equivalent(net, copy, tolerance=0))
-    rounded = Symmetry.random(net.widths, seed=1, dyadic=False)(net)
+    rounded = fs.Symmetry.random(net.widths, seed=1, dyadic=False)(net)
     print("rescaled by other numbers, up to rounding:\n   ", fs.equivalent(net, rounded))
     print("and as a real function:\n   ", fs.equivalent(net, rounded, tolerance=0))
     print("and on a box, with a bound:\n   ", fs.equivalent(net, rounded, fs.Box.cube(5), tolerance=1e-9))

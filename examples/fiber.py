@@ -10,28 +10,23 @@ from pathlib import Path
 
 import numpy as np
 
-from fiberscope.geometry.domains import Box
-from fiberscope.network.network import Network
-from fiberscope.plot.fibers import fiber as draw_fiber
-from fiberscope.plot.style import save_figure
-from fiberscope.symmetry.fiber.fibers import fiber
+import fiberscope as fs
 from fiberscope.symmetry.fiber.hidden import flip, translate
-from fiberscope.symmetry.fiber.identifiability import identifiability, identifiable_fraction
 
 
 def main() -> None:
-    net = Network(
+    net = fs.Network(
         [[[1.0, 0.5], [-0.5, 1.0]], [[1.5, -1.0]], [[2.0]]],
         [[0.25, 0.125], [-0.5], [-0.75]],
     )
-    print(identifiability(net))
-    found = fiber(net)
+    print(fs.identifiability(net))
+    found = fs.fiber(net)
     print(found)
     for component in found.components:
         print(f"  {component.text}: dimension {component.dimension}")
 
-    moved = [Network(*translate(net.weights, net.biases, 0, 0, t)) for t in (0.0, 0.5, 1.0)]
-    turned = [Network(*translate(*flip(net.weights, net.biases, 0, 0, [1]), 0, 0, t)) for t in (0.0, 0.5)]
+    moved = [fs.Network(*translate(net.weights, net.biases, 0, 0, t)) for t in (0.0, 0.5, 1.0)]
+    turned = [fs.Network(*translate(*flip(net.weights, net.biases, 0, 0, [1]), 0, 0, t)) for t in (0.0, 0.5)]
     X = np.random.default_rng(0).normal(size=(10_000, 2)) * 4
     gap = max(float(np.abs(net(X) - other(X)).max()) for other in (*moved, *turned, *found.sample(20, seed=0)))
     print(f"largest difference of 25 members on 10,000 inputs: {gap:.1e}")
@@ -40,12 +35,12 @@ def main() -> None:
     assert path is not None
     print(f"a path inside the fiber: {path.text}")
     for widths in ((2, 2, 1, 1), (4, 3, 3, 1), (16, 8, 8, 1)):
-        print(identifiable_fraction(widths))
+        print(fs.identifiable_fraction(widths))
 
-    axes = draw_fiber([*moved, *turned], Box.cube(2, -2.0, 2.0))
+    axes = fs.plot.fiber([*moved, *turned], fs.Box.cube(2, -2.0, 2.0))
     for ax, title in zip(axes[0], ("given", "moved", "moved further", "reflected", "both"), strict=True):
         ax.set_title(title)
-    save_figure(axes[0][0], Path("fiber.png"))
+    fs.plot.save_figure(axes[0][0], Path("fiber.png"))
 
 
 if __name__ == "__main__":

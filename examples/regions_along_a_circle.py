@@ -11,37 +11,31 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from fiberscope.geometry.curves.along import regions_along
-from fiberscope.geometry.curves.curve import Circle, Curve, Tractrix
-from fiberscope.geometry.domains import Box
-from fiberscope.geometry.regions import regions
-from fiberscope.network.network import Network
-from fiberscope.plot.curves import curve_bars, under_curve
-from fiberscope.plot.style import house_style, save_figure
+import fiberscope as fs
 
 
 def main() -> None:
-    net = Network.random((2, 10, 16, 1), seed=0)
-    spiral = Curve(lambda t: np.stack([t * np.cos(3 * t), t * np.sin(3 * t)], axis=1) / 3, (0.2, 3.0))
-    found = [regions_along(net, curve) for curve in (Circle(), Tractrix(), spiral)]
+    net = fs.Network.random((2, 10, 16, 1), seed=0)
+    spiral = fs.Curve(lambda t: np.stack([t * np.cos(3 * t), t * np.sin(3 * t)], axis=1) / 3, (0.2, 3.0))
+    found = [fs.regions_along(net, curve) for curve in (fs.Circle(), fs.Tractrix(), spiral)]
     for result in found:
         print(f"{result}: {result.num_pieces} affine pieces, shortest {result.lengths.min():.2g}")
 
     for gap in (2.0**-53, 0.0, -(2.0**-52)):
-        line = Network([[[1.0, 0.0]], [[1.0]]], [[gap - 1.0], [0.0]])
-        touch = regions_along(line, Circle())
+        line = fs.Network([[[1.0, 0.0]], [[1.0]]], [[gap - 1.0], [0.0]])
+        touch = fs.regions_along(line, fs.Circle())
         print(f"x > {1 - gap!r}: {touch.num_regions} regions, {touch.exact_decisions} exact decisions")
 
-    plane = regions(net, Box([-2.2, -1.4], [2.2, 1.4]))
-    with house_style():
+    plane = fs.regions(net, fs.Box([-2.2, -1.4], [2.2, 1.4]))
+    with fs.plot.house_style():
         figure = Figure(figsize=(10, 8), layout="constrained")
         top, bottom = figure.subplots(2, 1, height_ratios=(4, 1))
-        under_curve(plane, found[0], ax=top)
+        fs.plot.under_curve(plane, found[0], ax=top)
         for result in found[1:]:
             points = result.curve(np.linspace(*result.curve.interval, 500))
             top.plot(points[:, 0], points[:, 1], color="#1f2430", linewidth=1.2, linestyle="--")
-        curve_bars(found, labels=["circle", "tractrix", "spiral"], ax=bottom)
-    save_figure(top, Path("regions_along_a_circle.png"))
+        fs.plot.curve_bars(found, labels=["circle", "tractrix", "spiral"], ax=bottom)
+    fs.plot.save_figure(top, Path("regions_along_a_circle.png"))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 
 import fiberscope as fs
-from fiberscope.plot.style import MOSAIC, house_style
 
 
 def main() -> None:
@@ -29,13 +28,13 @@ def main() -> None:
     grid = np.stack(np.meshgrid(ticks, ticks), axis=-1).reshape(-1, 2)
     winners = net(plane.origin + grid[:, :1] * plane.u + grid[:, 1:] * plane.v).argmax(axis=1)
     print("classes that win somewhere on it:", *np.unique(winners))
-    with house_style():
+    with fs.plot.house_style():
         figure = Figure(figsize=(12, 6.3), layout="constrained")
         left, right = figure.subplots(1, 2)
         fs.plot.regions(found, ax=left)
         left.set_title(f"{found.num_regions} linear regions")
         extent = (-0.4, 1.4, -0.4, 1.4)
-        colours = ListedColormap(MOSAIC)
+        colours = ListedColormap(fs.plot.MOSAIC)
         right.imshow(winners.reshape(300, 300), origin="lower", extent=extent, cmap=colours, vmin=0, vmax=9)
         right.set_title(f"the class that wins: {', '.join(map(str, np.unique(winners)))}")
         for ax in (left, right):

@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 from torch import nn
 
 import fiberscope as fs
-from fiberscope.neurons.models import w_mlp
 
 SIGMAS = (0.0, 0.3, 1.0, 3.0)
 data = fs.load_dataset("gaussian_mixture", intrinsic=8, dimension=32, points=600, test_points=1)
@@ -18,7 +17,7 @@ X, Y = torch.tensor(np.array(data.inputs), dtype=torch.float32), torch.tensor(np
 
 def trained(sigma: float, seed: int) -> nn.Module:
     """An MLP with an eighth of its weights fixed at random values of size sigma, the same for every seed."""
-    net = w_mlp((32, 32, 32, 5), seed, architecture_seed=0, sigma=sigma)
+    net = fs.w_mlp((32, 32, 32, 5), seed, architecture_seed=0, sigma=sigma)
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.003)
     for _ in range(150):
         optimizer.zero_grad()

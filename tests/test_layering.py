@@ -21,6 +21,7 @@ SOURCE = Path(__file__).resolve().parent.parent / "src" / PACKAGE
 ORDER = (
     "errors",
     "files",
+    "run",
     "numerics",
     "network",
     "modules",

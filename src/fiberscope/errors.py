@@ -21,3 +21,7 @@ class NotGenericError(FiberscopeError):
 
 class TooLargeError(FiberscopeError):
     """The answer would exceed the memory or the count allowed: gives the estimate and the limit."""
+
+
+class OutOfTimeError(FiberscopeError):
+    """The time that was given is up, and nothing that was found so far is an answer."""

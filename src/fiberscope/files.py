@@ -45,6 +45,8 @@ def atomic_path(path: Path | str, *, durable: bool = False) -> Iterator[Path]:
         os.replace(part, target)
         if durable:
             _sync_folder(target.parent)
+    except OSError as error:  # a full disk, most often: the block writes, and does nothing else that can fail so
+        raise InputError(f"{target}: cannot be written ({error.strerror or error})") from error
     finally:
         part.unlink(missing_ok=True)
 

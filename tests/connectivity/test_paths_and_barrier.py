@@ -18,7 +18,8 @@ from fiberscope.connectivity.paths import interpolate
 from fiberscope.errors import InputError
 from fiberscope.modules.models import mlp, resnet20, vit
 from fiberscope.modules.parametrisations import effective_weights, fixed_part
-from fiberscope.network.network import Network, identical
+from fiberscope.network.comparison import identical
+from fiberscope.network.network import Network
 from fiberscope.neurons.asymmetry import break_symmetry
 
 WIDTHS = (4, 6, 5, 3)

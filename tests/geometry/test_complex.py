@@ -22,7 +22,8 @@ from fiberscope.geometry.lattice import lattice_cells
 from fiberscope.geometry.planar import planar_cells
 from fiberscope.geometry.regions import count_regions, regions
 from fiberscope.geometry.verify import exact_point_signs, verify
-from fiberscope.network.network import Network, identical
+from fiberscope.network.comparison import identical
+from fiberscope.network.network import Network
 from fiberscope.testing.cases import CASES, DEGENERATE, degenerate
 from fiberscope.testing.strategies import chains
 

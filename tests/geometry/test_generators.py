@@ -214,7 +214,7 @@ def test_refused():
         GeneratorCurve(inner, [0.0, 0.0], [1.0, 0.0], points=1)
     with pytest.raises(InputError, match="most"):
         GeneratorCurve(inner, [0.0, 0.0], [1.0, 0.0], points=50, most=20)
-    with pytest.raises(InputError, match="torch module, Network or function"):
+    with pytest.raises(InputError, match=r"expected a Network, a torch module, .* or a function, got int"):
         GeneratorCurve(3, [0.0], [1.0])
     with pytest.raises(InputError, match="not zero"):
         GeneratorSurface(inner, [0.0, 0.0], [1.0, 1.0], [2.0, 2.0])

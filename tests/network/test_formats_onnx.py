@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from fiberscope.errors import InputError, UnsupportedModelError
+from fiberscope.network.comparison import identical
 from fiberscope.network.io import load, save
-from fiberscope.network.network import Network, identical
+from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, PiecewiseLinear
 from fiberscope.network.operators import Convolution, Dense, Scale, Sparse
 

@@ -14,8 +14,8 @@ from torch.nn import functional as F
 from torch.nn.utils import parametrize, prune
 
 from fiberscope.errors import InputError, UnsupportedModelError
+from fiberscope.network.comparison import identical
 from fiberscope.network.io import load
-from fiberscope.network.network import identical
 from fiberscope.network.nodes import Affine
 from fiberscope.network.operators import Convolution, Scale
 from fiberscope.network.to_torch import Program, to_torch

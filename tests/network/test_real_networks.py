@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from fiberscope.errors import InputError
+from fiberscope.network.comparison import identical
 from fiberscope.network.io import load, save
-from fiberscope.network.network import identical
 from fiberscope.network.nodes import Add, Affine, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Convolution, Dense, Scale
 from fiberscope.network.to_torch import to_torch

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import fiberscope as fs
 from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.network.operators import Dense
-from fiberscope.network.run import run, switch_values
+from fiberscope.network.run import all_values, switch_values
 from fiberscope.numerics.arithmetic import EXACT, BallArithmetic, BoundedArithmetic, ball_signs, balls
 from fiberscope.testing import CASES, fraction_signs, fraction_values
 from fiberscope.testing.strategies import batches, chains
@@ -100,7 +100,7 @@ def test_the_float_error_bound_contains_the_truth(data):
     net = data.draw(chains())
     X = data.draw(batches(net, max_points=2))
     bounded = BoundedArithmetic()
-    values = run(net.nodes, bounded.exact_input(X), bounded)
+    values = all_values(net.nodes, bounded.exact_input(X), bounded)
     for row, x in enumerate(X):
         for value, truth in zip(values, fraction_values(net, x), strict=True):
             for v, e, t in zip(value.value[row], value.error[row], truth, strict=True):
@@ -115,7 +115,7 @@ def test_balls_contain_the_truth_and_become_exact(name):
     for precision in (64, EXACT):
         balls_ = BallArithmetic(precision)
         with balls_.working():
-            out = run(net.nodes, balls_.exact_input(X), balls_)[-1][0]
+            out = all_values(net.nodes, balls_.exact_input(X), balls_)[-1][0]
         with BallArithmetic(EXACT).working():
             for ball, t in zip(out, truth, strict=True):
                 assert ball.contains(flint.arb(flint.fmpq(t.numerator, t.denominator)))

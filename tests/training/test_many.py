@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fiberscope.errors import InputError
-from fiberscope.network.network import Network, identical
+from fiberscope.network.comparison import identical
+from fiberscope.network.network import Network
 from fiberscope.training.batched import LOSSES, Layout, backward, forward
 from fiberscope.training.datasets.dataset import Dataset
 from fiberscope.training.datasets.loading import load_dataset

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import traceback
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -21,10 +23,14 @@ from fiberscope.cli.tour import tour
 from fiberscope.cli.verify import verify
 from fiberscope.errors import FiberscopeError
 
+BAD_INPUT, UNFORESEEN, INTERRUPTED = 2, 70, 130
+"""Exit codes of failures; 70 is EX_SOFTWARE of sysexits.h, 130 what shells give for Ctrl-C."""
+
 app = typer.Typer(
     name="fiberscope",
     help="Look into the fibers of neural networks: exact answers with evidence.",
-    epilog="Exit codes: 0 yes or done, 1 no, 2 bad input, 3 undecided.",
+    epilog="Exit codes: 0 yes or done, 1 no, 2 bad input (or a full disk), 3 undecided, 70 an unforeseen failure, 130 "
+    "interrupted.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
@@ -53,21 +59,64 @@ def options(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and stop.", is_eager=True, callback=_print_version)
     ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of a failure; may stand anywhere in the command.")
+    ] = False,
 ) -> None:
     """What comes before the subcommand."""
 
 
 def main() -> None:
-    """Run the command line; a failure that has a name is one line on standard error and exit code 2."""
+    """Run the command line. A failure is one line on standard error, and the traceback before it with ``--debug``.
+
+    What has a name, and what the machine refuses (a full disk, a folder that may not be written), ends with exit
+    code 2; anything else is a defect of ours and ends with 70.
+    """
+    arguments, debug = _without_debug(sys.argv[1:])
     try:
-        app()
-    except FiberscopeError as error:
-        Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]error:[/] {_plain(error)}")
-        sys.exit(2)
+        app(args=arguments)
+    except SystemExit as stop:
+        if stop.code == INTERRUPTED:  # typer turns Ctrl-C into this, without a word
+            _fail("interrupted", INTERRUPTED, debug)
+        raise
     except KeyboardInterrupt:
-        Console(stderr=True).print("interrupted")
-        sys.exit(130)
+        _fail("interrupted", INTERRUPTED, debug)
+    except FiberscopeError as error:
+        _fail(f"[bold red]error:[/] {_plain(error)}", BAD_INPUT, debug)
+    except (OSError, MemoryError) as error:
+        _fail(f"[bold red]error:[/] {_refusal(error)}", BAD_INPUT, debug)
+    except Exception as error:
+        _fail(f"[bold red]error:[/] {_report(error, debug)}", UNFORESEEN, debug)
+
+
+def _without_debug(arguments: Sequence[str]) -> tuple[list[str], bool]:
+    """The arguments without ``--debug``, wherever it stands before a ``--``, and whether it was there."""
+    end = list(arguments).index("--") if "--" in arguments else len(arguments)
+    kept = [text for text in arguments[:end] if text != "--debug"]
+    return [*kept, *arguments[end:]], len(kept) < end
+
+
+def _fail(text: str, code: int, debug: bool) -> None:
+    """One line, and out; called while the exception is handled."""
+    if debug:
+        traceback.print_exc()
+    Console(stderr=True, highlight=False, soft_wrap=True).print(text)
+    sys.exit(code)
 
 
 def _plain(error: Exception) -> str:
     return " ".join(str(error).split()).replace("[", r"\[")
+
+
+def _refusal(error: OSError | MemoryError) -> str:
+    """What the machine refused."""
+    if isinstance(error, MemoryError):
+        return f"not enough memory ({_plain(error) or 'the machine gave no number'})"
+    where = "" if error.filename is None else f"{error.filename}: ".replace("[", r"\[")
+    return f"{where}{error.strerror or _plain(error) or type(error).__name__}"
+
+
+def _report(error: Exception, debug: bool) -> str:
+    what = f"unforeseen {type(error).__name__}: {_plain(error) or 'without a message'}"
+    how = "the traceback above" if debug else "what it prints with --debug"
+    return f"{what}; this is a defect of fiberscope {fs.__version__}, please report the command and {how}"

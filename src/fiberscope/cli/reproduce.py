@@ -36,7 +36,7 @@ def reproduce(
 ) -> None:
     """Run a study of a paper and judge the paper's claims; the same command resumes a run that was interrupted.
 
-    Exit codes: 0 done, 1 some tasks failed, 2 bad input.
+    Exit codes: 0 done, 1 some tasks failed, 2 bad input or a full disk (finished tasks are kept).
 
     Examples:
 

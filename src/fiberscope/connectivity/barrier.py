@@ -26,7 +26,7 @@ from fiberscope.errors import InputError
 from fiberscope.modules.batches import BATCH, batches
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.modules.recording import Progress
-from fiberscope.network.network import Network
+from fiberscope.network.io import as_torch
 from fiberscope.numerics.floats import FloatArray
 
 Loss = str | Callable[[Tensor, Tensor], Tensor]
@@ -236,7 +236,7 @@ def _pairs(a: Any, b: Any) -> list[tuple[nn.Module, nn.Module]]:
         raise InputError(f"models: expected as many in both lists, got {len(lists[0])} and {len(lists[1])}")
     pairs = []
     for left, right in zip(*lists, strict=True):
-        modules = [x.to_torch() if isinstance(x, Network) else x for x in (left, right)]
+        modules = [as_torch(left, "a"), as_torch(right, "b")]
         check_comparable(*modules)
         pairs.append((modules[0], modules[1]))
     return pairs

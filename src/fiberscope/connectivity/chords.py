@@ -17,6 +17,7 @@ from fiberscope.errors import InputError
 from fiberscope.modules.batches import BATCH, batches
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.modules.recording import LAYERS, hooked
+from fiberscope.network.io import as_torch
 from fiberscope.neurons.chord import ChordSums, LayerChord, path_points
 from fiberscope.neurons.layers import LayerArrays, layer_arrays
 from fiberscope.neurons.subspace import as_rows
@@ -116,6 +117,7 @@ def chord_deviation(
     >>> same.worst < 1e-6, [layer.worst for layer in same.layers]
     (True, [0.0, 0.0])
     """
+    a, b = as_torch(a, "a"), as_torch(b, "b")
     check_comparable(a, b)
     t = path_points(points)
     names = _layer_names(a, layers)

@@ -24,6 +24,7 @@ from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.modules.batches import BATCH, batches
 from fiberscope.modules.parametrisations import effective_weights
 from fiberscope.modules.recording import CrossMoments, Progress, cross_moments
+from fiberscope.network.io import as_model, as_torch
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray, IntArray
 
@@ -90,6 +91,7 @@ class Matching:
         with ``effective_weights(a)``. Gates (the scheme ``sigma``) move their fixed matrix, which ``a`` then no longer
         shares: there is no segment between the two, and ``interpolate`` says so.
         """
+        b = as_model(b, "b")
         if isinstance(b, Network):
             return _to_network(self.structure.apply(b.to_torch(), self.permutations), b)
         return self.structure.apply(_plain(b), self.permutations)
@@ -154,7 +156,7 @@ def match(
         raise UnsupportedModelError(f"method {method}: matching by {method} is not built yet; take 'activations'")
     if data is None:
         raise InputError("data: expected inputs to compare the activations on, got None")
-    modules = [x.to_torch() if isinstance(x, Network) else x for x in (a, b)]
+    modules = [as_torch(a, "a"), as_torch(b, "b")]
     check_comparable(*modules)
     left, right = (_plain(module) for module in modules)
     if structure is None:

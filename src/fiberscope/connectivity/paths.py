@@ -16,7 +16,9 @@ from torch import Tensor, nn
 
 from fiberscope.errors import InputError
 from fiberscope.modules.parametrisations import FixedPart, Gate, fixed_parts
-from fiberscope.network.network import Network, identical
+from fiberscope.network.comparison import identical
+from fiberscope.network.io import as_model
+from fiberscope.network.network import Network
 
 State = dict[str, Tensor]
 
@@ -43,6 +45,7 @@ def interpolate(a: Any, b: Any, t: float) -> Any:
     t = float(t)
     if not math.isfinite(t):
         raise InputError(f"t: expected a finite number, got {t}")
+    a, b = as_model(a, "a"), as_model(b, "b")
     if isinstance(a, Network) and isinstance(b, Network):
         return _mixed_network(a, b, t)
     check_comparable(a, b)

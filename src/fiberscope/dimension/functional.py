@@ -16,7 +16,7 @@ from fiberscope.dimension.jacobian import check_parameters, check_size, rows_in_
 from fiberscope.dimension.rings import FloatRing
 from fiberscope.dimension.symmetries import HiddenSymmetry, hidden_symmetry
 from fiberscope.errors import InputError, NotGenericError, UnsupportedModelError
-from fiberscope.network.io import load
+from fiberscope.network.io import as_model, load
 from fiberscope.network.network import Network
 from fiberscope.network.roles import structural_roles
 from fiberscope.numerics.arrays import batch
@@ -177,6 +177,7 @@ def functional_dimension(
     >>> functional_dimension(net, [[-2.0], [-3.0]]).exact  # the neuron is off: only c is left
     1
     """
+    net = as_model(net)
     if not isinstance(net, Network):
         found = _loaded(net, X, exact)
         if found is None:

@@ -11,6 +11,7 @@ from fiberscope.dimension.gradients import add_block, size_of
 from fiberscope.dimension.passes import FLOAT, Use, uses
 from fiberscope.dimension.rings import Ring
 from fiberscope.errors import InputError, TooLargeError, UnsupportedModelError
+from fiberscope.network.io import as_model
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.network.operators import Dense
@@ -53,6 +54,7 @@ def jacobian(net: Any, X: Any, *, limit: int = LIMIT) -> Any:
     >>> jacobian(net, [[3.0]])
     array([[15.,  5.,  7.,  1.]])
     """
+    net = as_model(net)
     if not isinstance(net, Network):
         return modules.derivatives.jacobian(net, X, limit)
     check_parameters(net)

@@ -18,6 +18,7 @@ from fiberscope.dimension.gradients import add_block, size_of
 from fiberscope.dimension.jacobian import LIMIT, check_parameters
 from fiberscope.dimension.passes import FLOAT, Use, uses
 from fiberscope.errors import InputError, TooLargeError
+from fiberscope.network.io import as_model
 from fiberscope.network.network import Network
 from fiberscope.network.operators import Dense
 from fiberscope.numerics.arrays import batch, real_array
@@ -88,6 +89,7 @@ def ntk(net: Any, X: Any, Y: Any = None, *, limit: int = LIMIT) -> Any:
     >>> ntk(net, [[3.0]], [[-1.0]])  # there the neuron is off: only the last bias is shared
     array([[1.]])
     """
+    net = as_model(net)
     if not isinstance(net, Network):
         return modules.derivatives.ntk(net, X, Y, limit)
     check_parameters(net)

@@ -17,7 +17,8 @@ import scipy.linalg
 from fiberscope.dimension.jacobian import check_parameters
 from fiberscope.dimension.tangent import TangentMap, kernel_diagonal
 from fiberscope.errors import InputError
-from fiberscope.network.network import Network, Seed
+from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.network import Seed
 from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.cutoffs import LANCZOS
 from fiberscope.numerics.floats import FloatArray
@@ -61,7 +62,7 @@ class KernelSpectrum:
 
 
 def kernel_spectrum(
-    net: Network, X: Any, count: int = 10, *, steps: int | None = None, probes: int = 4, seed: Seed = 0
+    net: NetworkLike, X: Any, count: int = 10, *, steps: int | None = None, probes: int = 4, seed: Seed = 0
 ) -> KernelSpectrum:
     """Leading eigenvalues and effective rank of ``ntk(net, X)``, with their errors, without forming it.
 
@@ -89,6 +90,7 @@ def kernel_spectrum(
     >>> bool(np.allclose(kernel_spectrum(net, X, count=5).eigenvalues, top))
     True
     """
+    net = as_network(net, points=X)
     check_parameters(net)
     X = batch(X, net.in_size)
     if count < 1 or probes < 2:

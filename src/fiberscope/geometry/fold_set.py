@@ -32,7 +32,7 @@ from fiberscope.geometry.hyperplanes import form_classes, layer_of_entry, layer_
 from fiberscope.geometry.masked_ranks import product_rank
 from fiberscope.geometry.regions import regions
 from fiberscope.geometry.stars import Level, inner_facets, levels
-from fiberscope.network.network import Network
+from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
 
 Surface = Literal["function", "units"]
@@ -170,7 +170,7 @@ class FoldSet:
         return f"FoldSet({self.surface} of {self.complex.net.architecture}: pieces by order {counts}{left})"
 
 
-def fold_set(source: Network | Complex, domain: Domain | None = None, *, surface: Surface = "function") -> FoldSet:
+def fold_set(source: NetworkLike | Complex, domain: Domain | None = None, *, surface: Surface = "function") -> FoldSet:
     """The fold-set of a network on the interior of a domain, layered into pieces of hyperplanes.
 
     Parameters
@@ -202,15 +202,16 @@ def fold_set(source: Network | Complex, domain: Domain | None = None, *, surface
     return _fold_set(as_complex(source, domain), surface, None)
 
 
-def as_complex(source: Network | Complex, domain: Domain | None) -> Complex:
+def as_complex(source: NetworkLike | Complex, domain: Domain | None) -> Complex:
     """The complex itself, or that of a network on a domain."""
     if isinstance(source, Complex):
         if domain is not None and domain is not source.domain:
             raise InputError(f"domain: expected none beside a complex, which has {source.domain}, got {domain}")
         return source
+    net = as_network(source, "source")
     if domain is None:
         raise InputError("domain: expected one beside a network, got none")
-    return regions(source, domain)
+    return regions(net, domain)
 
 
 def _fold_set(complex: Complex, surface: Surface, inside: BoolArray | None) -> FoldSet:

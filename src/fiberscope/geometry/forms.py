@@ -104,11 +104,13 @@ def _affine(node: Affine, value: Bounded, arithmetic: BoundedArithmetic) -> Boun
     return Bounded(total, error)
 
 
-def _scaled(value: Bounded, slopes: FloatArray) -> Bounded:
+def _scaled(value: Bounded, slopes: FloatArray, rounded: Any = False) -> Bounded:
+    """``slopes * value``; ``rounded`` marks slopes that are themselves off by one rounding."""
     result = slopes * value.value
-    plain = (slopes == 1) | (slopes == 0) | ((value.value == 0) & (value.error == 0))
-    error = np.where(plain, slopes * value.error, round_up(np.abs(slopes) * value.error + gamma(1) * np.abs(result), 3))
-    return Bounded(result, error)
+    unit = np.where(rounded, gamma(2), gamma(1))
+    plain = ((slopes == 1) | (slopes == 0)) & ~np.asarray(rounded) | ((value.value == 0) & (value.error == 0))
+    rough = round_up(np.abs(slopes) * (1 + unit) * value.error + unit * np.abs(result), 4)
+    return Bounded(result, np.where(plain, slopes * value.error, rough))
 
 
 def _joined(node: Add | Concat, parts: list[Bounded], arithmetic: BoundedArithmetic) -> Bounded:
@@ -159,7 +161,8 @@ def _switch(
     """Slopes behind an activation under the first signs, and their change to the second."""
     if isinstance(node, PiecewiseLinear):
         first, second = (np.where(signs > 0, 1.0, node.slopes) for signs in (one, two))
-        own = _scaled(slope, second - first)
+        # 1 - s is exact for s = 0 and s = 1 only; the first sign decides on which side the slope s stands
+        own = _scaled(slope, second - first, (first != second) & (node.slopes != 0))
         after, kept = _scaled(slope, first), _scaled(change, second)
     else:
         a, b = (np.stack([winners(node, row) for row in signs]) for signs in (one, two))

@@ -9,6 +9,7 @@ part of the result.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,7 +29,7 @@ from fiberscope.geometry.planar import planar_cells
 from fiberscope.geometry.surfaces.cut import affine_span, cut_surface
 from fiberscope.geometry.surfaces.result import SurfaceRegions
 from fiberscope.geometry.surfaces.shapes import Mesh
-from fiberscope.network.io import load
+from fiberscope.network.io import as_network, library_of, load
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Node
 from fiberscope.network.rewire import moved
@@ -77,17 +78,21 @@ class Generator:
 
 
 def as_generator(module: Any, shape: tuple[int, ...]) -> Generator:
-    """The generator of a torch module, a :class:`Network`, or a function of batches; ``shape`` is of one input."""
-    if isinstance(module, Network):
-        return Generator(module, module)
-    if "torch" in {base.__module__.partition(".")[0] for base in type(module).__mro__}:
+    """The generator of whatever ``fs.load`` takes, or of a function of batches; ``shape`` is of one input."""
+    if isinstance(module, Network | str | os.PathLike) or library_of(module) == "sklearn":
+        net = as_network(module, "generator")
+        return Generator(net, net)
+    if library_of(module) == "torch":
         function = import_module("fiberscope.geometry.torch_generator").function_of(module, shape)
         try:
             return Generator(function, load(module, shape))
         except UnsupportedModelError as error:
             return Generator(function, None, str(error))
     if not callable(module):
-        raise InputError(f"generator: expected a torch module, Network or function, got {type(module).__name__}")
+        raise InputError(
+            "generator: expected a Network, a torch module, a scikit-learn MLP, the path of a model file or a "
+            f"function, got {type(module).__name__}"
+        )
     return Generator(lambda Z: module(Z.reshape(-1, *shape)), None, "a plain function")
 
 

@@ -29,6 +29,7 @@ from fiberscope.geometry.conditions import (
 )
 from fiberscope.geometry.domains import Box, Domain
 from fiberscope.geometry.fold_set import as_complex
+from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.floats import SignArray
@@ -110,7 +111,7 @@ class Genericity:
         return f"Genericity({answers}; {len(self.reasons)} reasons)"
 
 
-def genericity(source: Network | Complex, domain: Domain | None = None) -> Genericity:
+def genericity(source: NetworkLike | Complex, domain: Domain | None = None) -> Genericity:
     """Check every condition of genericity on a domain, exactly.
 
     Parameters
@@ -134,6 +135,7 @@ def genericity(source: Network | Complex, domain: Domain | None = None) -> Gener
     >>> print(found.reasons[0])
     neuron 0 of layer 1 and neuron 1 of layer 1 vanish on a cell of codimension 1, near (-0.25, 0)
     """
+    source = source if isinstance(source, Complex) else as_network(source, "source")
     try:
         complex = as_complex(source, domain)
     except TooLargeError as error:

@@ -15,7 +15,7 @@ import flint
 import numpy as np
 
 from fiberscope.network.network import Network
-from fiberscope.network.run import run
+from fiberscope.network.run import all_values
 from fiberscope.numerics.arithmetic import EXACT, BallArithmetic, LinearMap, ball_signs, balls
 from fiberscope.numerics.floats import TINY, FloatArray, IntArray, ObjectArray, SignArray, U
 
@@ -74,7 +74,7 @@ class ExactVertices:
         self.evaluated += len(vertices)
         with flint.ctx.workprec(EXACT):
             exact = np.asarray(_FROM_INT(rows), dtype=object)
-            return run(self.net.nodes[:last], exact[:, :-1], HomogeneousBalls(exact[:, -1]))
+            return all_values(self.net.nodes[:last], exact[:, :-1], HomogeneousBalls(exact[:, -1]))
 
     def renumber(self, first: int, shift: int) -> None:
         """Vertices ``first, ...`` are called ``first - shift, ...`` from now on."""

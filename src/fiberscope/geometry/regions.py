@@ -13,6 +13,7 @@ from fiberscope.geometry.planar import planar_count
 from fiberscope.geometry.sampling import estimate_regions
 from fiberscope.geometry.skeleton import count_by_skeleton
 from fiberscope.geometry.traversal import count_by_traversal
+from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.mlp import without_pooling
 from fiberscope.network.network import Network, Seed
 from fiberscope.network.nodes import MaxPool
@@ -22,7 +23,7 @@ _BYTES_PER_REGION = {3: 260, 4: 520, 5: 1300, 6: 3100}
 
 
 def regions(
-    net: Network, domain: Domain, *, progress: Progress | None = None, limit: int | None = None, threads: int = 1
+    net: NetworkLike, domain: Domain, *, progress: Progress | None = None, limit: int | None = None, threads: int = 1
 ) -> Complex:
     """The polyhedral complex of a network on a domain: regions, faces of every dimension, and their signs.
 
@@ -50,6 +51,7 @@ def regions(
     >>> regions(net, Space(2)).f_vector
     (3, 9, 7)
     """
+    net = as_network(net)
     _check_request(net, domain, limit, threads)
     if limit is None:
         _check_size(net, domain)
@@ -100,7 +102,7 @@ class NumRegions(int):
 
 
 def count_regions(
-    net: Network,
+    net: NetworkLike,
     domain: Domain,
     *,
     limit: int | None = None,
@@ -119,6 +121,7 @@ def count_regions(
     >>> count_regions(Network([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]]), Box.cube(2))
     4
     """
+    net = as_network(net)
     _check_request(net, domain, limit, threads)
     if limit is None and domain.dimension <= FACES:
         _check_size(net, domain)

@@ -34,6 +34,7 @@ from fiberscope.geometry.traversal_exact import ExactCell, fraction, towards
 from fiberscope.geometry.traversal_kernels import ABSENT, FACET, OPEN
 from fiberscope.geometry.traversal_labels import Labels, pack
 from fiberscope.geometry.traversal_rows import Sides, check, copies, exact_functionals, functionals, is_open, start
+from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network, Seed
 from fiberscope.network.nodes import Affine
 from fiberscope.network.operators import Dense
@@ -127,7 +128,7 @@ class RegionEstimate:
 
 
 def estimate_regions(
-    net: Network,
+    net: NetworkLike,
     domain: Domain,
     *,
     samples: int = 2000,
@@ -151,6 +152,7 @@ def estimate_regions(
     >>> abs(found.value - 299) < 4 * found.standard_error, found.standard_error < 30, found.at_least > 200
     (True, True, True)
     """
+    net = as_network(net)
     check(net, domain)
     if runs < 2 or samples < runs or points < 0 or chords < 0:
         got = f"{samples}, {runs}, {points}, {chords}"

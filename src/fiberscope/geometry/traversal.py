@@ -32,6 +32,7 @@ from fiberscope.geometry.traversal_deep import points_behind
 from fiberscope.geometry.traversal_exact import ExactCell, fraction, towards
 from fiberscope.geometry.traversal_labels import Labels, Words, distinct, known_neighbours, pack, unpack
 from fiberscope.geometry.traversal_rows import Sides, check, copies, exact_functionals, functionals, start
+from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import AffineMap, Network, Seed
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 
@@ -131,7 +132,7 @@ class RegionCount:
 
 
 def traverse(
-    net: Network,
+    net: NetworkLike,
     domain: Domain,
     *,
     limit: int | None = None,
@@ -161,11 +162,12 @@ def traverse(
     >>> stream.summary
     RegionCount(4 regions)
     """
+    net = as_network(net)
     return Traversal(net, domain, limit, seed, progress)
 
 
 def count_by_traversal(
-    net: Network,
+    net: NetworkLike,
     domain: Domain,
     *,
     limit: int | None = None,
@@ -180,6 +182,7 @@ def count_by_traversal(
     >>> count_by_traversal(Network.random((3, 6, 1), seed=0), Space(3))  # 1 + 6 + 15 + 20
     RegionCount(42 regions)
     """
+    net = as_network(net)
     search = _Search(net, domain, seed, limit, facets=False)
     stopped: str | None = None
     try:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError
+from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense
@@ -15,7 +16,7 @@ from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray, IntArray
 
 
-def permute(net: Network, permutations: Sequence[Any]) -> Network:
+def permute(net: NetworkLike, permutations: Sequence[Any]) -> Network:
     """Reorder the hidden neurons of a chain: new neuron ``i`` of layer ``l`` is old neuron ``permutations[l][i]``.
 
     One permutation per hidden layer, None for none. The function does not change; only the order of its sums does.
@@ -24,6 +25,7 @@ def permute(net: Network, permutations: Sequence[Any]) -> Network:
     >>> permute(net, [[1, 0]]).weights[0].tolist()
     [[2.0], [1.0]]
     """
+    net = as_network(net)
     widths = net.widths[1:-1]
     _count(permutations, widths, "permutations")
     orders = [
@@ -33,7 +35,7 @@ def permute(net: Network, permutations: Sequence[Any]) -> Network:
     return _act(net, orders, [np.ones(n) for n in widths])
 
 
-def rescale(net: Network, scales: Sequence[Any]) -> Network:
+def rescale(net: NetworkLike, scales: Sequence[Any]) -> Network:
     """Multiply row ``i`` of ``(W_l, b_l)`` by ``scales[l][i] > 0`` and divide column ``i`` of ``W_{l+1}`` by it.
 
     One vector per hidden layer, None for none. Powers of two change no bit of the function.
@@ -42,6 +44,7 @@ def rescale(net: Network, scales: Sequence[Any]) -> Network:
     >>> rescale(net, [[2.0]]).weights
     (array([[2.]]), array([[1.5]]))
     """
+    net = as_network(net)
     widths = net.widths[1:-1]
     _count(scales, widths, "scales")
     factors = [
@@ -68,7 +71,7 @@ def _act(net: Network, orders: Sequence[IntArray], scales: Sequence[FloatArray])
             nodes.append(
                 Affine(node.source, Dense(matrix, node.operator.in_shape), bias, node.weight_name, node.bias_name)
             )
-    return Network.from_nodes(nodes, net.input_shape)
+    return Network.from_nodes(nodes, net.input_shape, net.source.derived)
 
 
 def _count(given: Sequence[Any], widths: tuple[int, ...], name: str) -> None:

@@ -41,7 +41,7 @@ def composed(net: Network) -> Network:
         else:
             nodes[-1] = merged
         place[index + 1] = len(nodes)
-    return Network.from_nodes(nodes, net.input_shape)
+    return Network.from_nodes(nodes, net.input_shape, net.source.derived)
 
 
 def _product(before: Node | None, after: Node) -> Affine | None:

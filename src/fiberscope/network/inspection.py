@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense, Shape
@@ -81,7 +82,7 @@ class Inspection:
         )
 
 
-def inspect(net: Network, points: int = 1000, seed: int = 0) -> Inspection:
+def inspect(net: NetworkLike, points: int = 1000, seed: int = 0) -> Inspection:
     """Everything about a network that can be told without being asked a question.
 
     ``points`` inputs are drawn from the standard normal distribution for the sampled roles; 0 leaves them out.
@@ -89,6 +90,7 @@ def inspect(net: Network, points: int = 1000, seed: int = 0) -> Inspection:
     >>> inspect(Network.random((2, 3, 1), seed=0)).rescalings
     3
     """
+    net = as_network(net)
     sampled = None
     if points > 0 and net.num_hidden:
         sampled = roles(net, np.random.default_rng(seed).normal(size=(points, net.in_size)))

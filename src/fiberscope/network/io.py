@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from math import prod
 from pathlib import Path
@@ -24,6 +25,9 @@ _READERS = {
     ".pth": "torch_file",
 }
 _WRITERS = _READERS | {".onnx": "onnx_writer"}
+
+NetworkLike = Network | str | os.PathLike[str] | Any
+"""Whatever :func:`load` takes: a network, a model in memory, or the path of a file."""
 
 
 def load(source: Any, input_shape: Sequence[int] | None = None) -> Network:
@@ -58,7 +62,81 @@ def load(source: Any, input_shape: Sequence[int] | None = None) -> Network:
     ...     load(f"{folder}/net.npz")
     Network(2-3-1; 13 parameters, 3 hidden neurons)
     """
-    shape = _shape(input_shape)
+    return _load(source, _shape(input_shape), "source")
+
+
+def as_network(source: NetworkLike, name: str = "net", points: Any = None) -> Network:
+    """The border of every public function that asks about a network: a network itself, else what :func:`load` makes.
+
+    Parameters
+    ----------
+    source
+        Whatever :func:`load` takes.
+    name
+        What the caller's user calls it, for the message where it is something else.
+    points
+        A batch that the question is asked on. Its shape tells a torch module the shape of one input, where it has
+        more axes than one.
+
+    Examples
+    --------
+    >>> net = Network.random((2, 3, 1), seed=0)
+    >>> as_network(net) is net
+    True
+    >>> as_network(3)
+    Traceback (most recent call last):
+    fiberscope.errors.InputError: net: expected a Network, a torch module, a scikit-learn MLP or the path of a model
+    file, got int
+    """
+    if isinstance(source, Network):
+        return source
+    shape = tuple(getattr(points, "shape", ()))[1:] if library_of(source) == "torch" else ()
+    return _load(source, shape if len(shape) > 1 else None, name)
+
+
+def as_networks(sources: Sequence[NetworkLike], name: str = "networks") -> list[Network]:
+    """As :func:`as_network`, for every entry of a list.
+
+    >>> len(as_networks([Network.random((2, 3, 1), seed) for seed in (0, 1)]))
+    2
+    """
+    if isinstance(sources, Network | str | os.PathLike) or not isinstance(sources, Iterable):
+        raise InputError(f"{name}: expected a list of networks, got {type(sources).__name__}")
+    return [as_network(source, f"{name}, entry {index}") for index, source in enumerate(sources)]
+
+
+def as_model(source: Any, name: str = "net") -> Any:
+    """The border where a live torch module is meant as it stands; anything else becomes a network.
+
+    >>> import torch
+    >>> module = torch.nn.Linear(2, 1)
+    >>> as_model(module) is module
+    True
+    """
+    return source if library_of(source) == "torch" else as_network(source, name)
+
+
+def as_torch(source: Any, name: str = "net") -> Any:
+    """The border where a torch module is needed: a live one as it stands, anything else as a module in float64.
+
+    >>> as_torch(Network([[[2.0]]], [[0.0]]))
+    Sequential(
+      (0): Linear(in_features=1, out_features=1, bias=True)
+    )
+    """
+    found = as_model(source, name)
+    return found.to_torch() if isinstance(found, Network) else found
+
+
+def library_of(source: Any) -> str | None:
+    """Whose model this is. It is imported already; looking at names keeps the other libraries out."""
+    found = {f"{base.__module__}.{base.__qualname__}" for base in type(source).__mro__}
+    if "torch.nn.modules.module.Module" in found:
+        return "torch"
+    return "sklearn" if any(name.startswith("sklearn.") for name in found) else None
+
+
+def _load(source: Any, shape: tuple[int, ...] | None, name: str) -> Network:
     if isinstance(source, Network):
         return _with_input_shape(source, shape)
     if isinstance(source, str | os.PathLike):
@@ -66,7 +144,9 @@ def load(source: Any, input_shape: Sequence[int] | None = None) -> Network:
         reader = _module(path, _READERS)
         _check_file(path)
         try:
-            return _with_input_shape(import_module(f"{_FORMATS}.{reader}").read(path, shape), shape)
+            digest = _sha256(path)
+            found = _with_input_shape(import_module(f"{_FORMATS}.{reader}").read(path, shape), shape)
+            return found.with_source(found.source.at(path, digest))
         except FiberscopeError as error:
             # Names out of a file may hold anything; a message has one line.
             raise type(error)(f"{path}: {' '.join(str(error).split())}") from error
@@ -74,19 +154,19 @@ def load(source: Any, input_shape: Sequence[int] | None = None) -> Network:
             raise InputError(f"{path}: cannot be read ({error.strerror})") from error
         except MemoryError as error:
             raise TooLargeError(f"{path}: the network does not fit into memory, or its sizes are damaged") from error
-    # A model's library is imported already; looking at names keeps the other ones out.
-    libraries = {base.__module__.partition(".")[0] for base in type(source).__mro__}
-    if "torch" in libraries:
-        found: Network = import_module(f"{_FORMATS}.torch_module").read(source, shape)
-        return found
-    if "sklearn" in libraries:
+    library = library_of(source)
+    if library == "torch":
+        read: Network = import_module(f"{_FORMATS}.torch_module").read(source, shape)
+        return read
+    if library == "sklearn":
         return _with_input_shape(import_module(f"{_FORMATS}.sklearn_mlp").read(source, shape), shape)
     raise InputError(
-        f"source: expected a torch module, a scikit-learn MLP or the path of a file, got {type(source).__name__}"
+        f"{name}: expected a Network, a torch module, a scikit-learn MLP or the path of a model file, "
+        f"got {type(source).__name__}"
     )
 
 
-def save(net: Network, path: str | os.PathLike[str], dtype: str | None = None) -> None:
+def save(net: NetworkLike, path: str | os.PathLike[str], dtype: str | None = None) -> None:
     """Write a network to a file; :func:`load` gives back the same program with bit-identical numbers.
 
     The file appears whole or not at all.
@@ -94,7 +174,7 @@ def save(net: Network, path: str | os.PathLike[str], dtype: str | None = None) -
     Parameters
     ----------
     net
-        The network.
+        The network, or whatever :func:`load` takes.
     path
         Where to; the ending says the format: ``.onnx``, ``.npz``, ``.safetensors`` or ``.pt``.
     dtype
@@ -109,8 +189,7 @@ def save(net: Network, path: str | os.PathLike[str], dtype: str | None = None) -
     ...     load(f"{folder}/net.onnx").weights
     (array([[0.5]]),)
     """
-    if not isinstance(net, Network):
-        raise InputError(f"net: expected a Network, got {type(net).__name__}; load it first")
+    net = as_network(net)
     if dtype not in (None, "float32", "float64"):
         raise InputError(f"dtype: expected 'float32', 'float64' or None, got {dtype!r}")
     target = Path(os.fspath(path))
@@ -146,7 +225,13 @@ def _with_input_shape(net: Network, shape: tuple[int, ...] | None) -> Network:
         return net
     if prod(shape) != net.in_size:
         raise InputError(f"input_shape: expected {net.input_shape} or as many entries, got {shape}")
-    return Network.from_nodes(net.nodes, shape)
+    return Network.from_nodes(net.nodes, shape, net.source)
+
+
+def _sha256(path: Path) -> str:
+    """Of the bytes of a file."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _module(path: Path, table: dict[str, str]) -> str:

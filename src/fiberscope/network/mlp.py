@@ -1,4 +1,4 @@
-"""The dense view: any program as one chain of dense layers with the same function.
+"""The dense view: any program as one chain of dense layers with the same function up to rounding.
 
 Convolutions are unrolled, consecutive affine maps multiplied out, ``max(a, b) = b + relu(a - b)`` replaces pooling, and
 values that skip a layer are carried through it by linear neurons. Products are rounded to float64, so the view has the
@@ -23,7 +23,7 @@ from fiberscope.numerics.floats import FloatArray
 
 
 def as_mlp(net: Network, limit: int = 1 << 31) -> Network:
-    """The dense chain with the function of ``net``.
+    """The dense chain with the function of ``net``, up to the rounding of products of weights.
 
     Raises :class:`TooLargeError` with an estimate where its matrices would need more than ``limit`` bytes.
 
@@ -56,7 +56,7 @@ def without_pooling(net: Network) -> Network:
         else:
             nodes.append(moved(node, sources))
         place[index + 1] = len(nodes)
-    return Network.from_nodes(nodes, net.input_shape)
+    return Network.from_nodes(nodes, net.input_shape, net.source.derived)
 
 
 def _tournament(node: MaxPool, source: int, made: int) -> list[Node]:
@@ -161,7 +161,7 @@ class _Builder:
             self._switch(layer, kept)
         self._advance()
         self._affine(self.rows[len(self.net.nodes)], self.net.nodes[-1])
-        return Network.from_nodes(self.nodes, (self.net.in_size,))
+        return Network.from_nodes(self.nodes, (self.net.in_size,), self.net.source.derived)
 
     def _advance(self) -> None:
         """Evaluate everything affine that can be reached."""

@@ -16,6 +16,7 @@ from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear, Switch
 from fiberscope.network.operators import Dense, Shape
 from fiberscope.network.run import affine_values, output, switch_values
+from fiberscope.network.source import MEMORY, Source, coarsest, precision_of
 from fiberscope.numerics.arithmetic import FloatArithmetic
 from fiberscope.numerics.arrays import batch, frozen, real_array
 from fiberscope.numerics.floats import BoolArray, FloatArray
@@ -94,14 +95,19 @@ class Network:
         linear: Sequence[Any] | None = None,
     ) -> None:
         nodes = _chain_nodes(weights, biases, _negative_slope(activation, slope), linear)
-        self._set(nodes, nodes[0].operator.in_shape if isinstance(nodes[0], Affine) else (0,))
+        source = Source(precision_of(*weights, *biases))
+        self._set(nodes, nodes[0].operator.in_shape if isinstance(nodes[0], Affine) else (0,), source)
 
     @classmethod
-    def from_nodes(cls, nodes: Sequence[Node], input_shape: Sequence[int]) -> Network:
-        """A network from a program; ``input_shape`` is without the batch axis."""
+    def from_nodes(cls, nodes: Sequence[Node], input_shape: Sequence[int], source: Source = MEMORY) -> Network:
+        """A network from a program; ``input_shape`` is without the batch axis, ``source`` says where it came from."""
         net = cls.__new__(cls)
-        net._set(tuple(nodes), tuple(int(n) for n in input_shape))
+        net._set(tuple(nodes), tuple(int(n) for n in input_shape), source)
         return net
+
+    def with_source(self, source: Source) -> Network:
+        """The same program that says to have come from somewhere else."""
+        return Network.from_nodes(self.nodes, self.input_shape, source)
 
     @classmethod
     def random(cls, widths: Sequence[int], seed: Seed, init: str = "he") -> Network:
@@ -124,7 +130,7 @@ class Network:
         drawn = [_INITS[init](rng, n, m) for m, n in itertools.pairwise(widths)]
         return cls([w for w, _ in drawn], [b for _, b in drawn])
 
-    def _set(self, nodes: tuple[Node, ...], input_shape: Shape) -> None:
+    def _set(self, nodes: tuple[Node, ...], input_shape: Shape, source: Source = MEMORY) -> None:
         if not nodes:
             raise InputError("network: expected at least one node, got none")
         shapes: list[Shape] = [input_shape]
@@ -135,6 +141,7 @@ class Network:
             shapes.append(node.shape)
         self.nodes = nodes
         self.input_shape = input_shape
+        self.source = source
         self.shapes = tuple(shapes)
         self.parameters  # noqa: B018  # raises now if two nodes give one name different values
         object.__setattr__(self, "_frozen", True)
@@ -190,7 +197,9 @@ class Network:
                 nodes.append(replace(node, operator=operator, bias=bias))
             else:
                 nodes.append(node)
-        return Network.from_nodes(nodes, self.input_shape)
+        kept = [] if new.keys() == self.parameters.keys() else [self.source.precision]
+        source = Source(coarsest([precision_of(*parameters.values()), *kept]))
+        return Network.from_nodes(nodes, self.input_shape, source)
 
     def _fitting(self, name: str, value: Any) -> FloatArray:
         array = real_array(value, name)
@@ -235,7 +244,7 @@ class Network:
         if not self.is_chain:
             raise UnsupportedModelError(
                 f"expected a plain chain of dense layers and activations, got {self.architecture}; "
-                "net.as_mlp() gives the dense chain with the same function"
+                "net.as_mlp() gives a dense chain with the same function up to rounding"
             )
         return tuple(node for node in self.nodes if isinstance(node, Affine))
 
@@ -342,7 +351,7 @@ class Network:
     # -- other views: they stand on this module, so they are loaded when asked for ------------------------------
 
     def as_mlp(self, limit: int = 1 << 31) -> Network:
-        """The dense chain with the same function; see :func:`fiberscope.network.mlp.as_mlp`."""
+        """The dense chain with the same function up to rounding; see :func:`fiberscope.network.mlp.as_mlp`."""
         chain: Network = import_module("fiberscope.network.mlp").as_mlp(self, limit)
         return chain
 
@@ -356,42 +365,6 @@ class Network:
         """A torch module in float64 with the same function; a chain becomes ``nn.Sequential``."""
         module: torch.nn.Module = import_module("fiberscope.network.to_torch").to_torch(self)
         return module
-
-
-def identical(a: Network, b: Network) -> bool:
-    """Whether two networks are the same program with bit-identical numbers (not merely the same function).
-
-    >>> net = Network([[[1.0]], [[3.0]]], [[0.5], [0.0]])
-    >>> identical(net, Network([[[1.0]], [[3.0]]], [[0.5], [0.0]])), identical(net, Network.random((1, 1, 1), 0))
-    (True, False)
-    """
-
-    def same(x: Any, y: Any) -> bool:
-        if x is None or y is None:
-            return x is y
-        return bool(x.shape == y.shape and x.tobytes() == y.tobytes())
-
-    if a.input_shape != b.input_shape or len(a.nodes) != len(b.nodes):
-        return False
-    for p, q in zip(a.nodes, b.nodes, strict=True):
-        if type(p) is not type(q) or p.sources != q.sources or p.shape != q.shape:
-            return False
-        if isinstance(p, Affine) and isinstance(q, Affine):
-            if type(p.operator) is not type(q.operator) or not same(p.bias, q.bias):
-                return False
-            if (p.weight_name, p.bias_name) != (q.weight_name, q.bias_name):
-                return False
-            if not same(p.operator.coefficients, q.operator.coefficients):
-                return False
-            if not isinstance(p.operator, Dense) and (p.operator.sparse() != q.operator.sparse()).nnz:
-                return False
-        if isinstance(p, PiecewiseLinear) and isinstance(q, PiecewiseLinear) and not same(p.slopes, q.slopes):
-            return False
-        if isinstance(p, MaxPool) and isinstance(q, MaxPool) and not same(p.windows, q.windows):
-            return False
-        if isinstance(p, Concat) and isinstance(q, Concat) and (p.shapes, p.axis) != (q.shapes, q.axis):
-            return False
-    return True
 
 
 def _negative_slope(activation: str, slope: float) -> float:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear
 from fiberscope.numerics.floats import BoolArray, IntArray, SignArray
@@ -73,7 +74,7 @@ def roles(net: Network, X: Any) -> Roles:
     return _from_extremes(net, signs.min(axis=0), signs.max(axis=0), f"on {len(signs)} points", signs)
 
 
-def structural_roles(net: Network) -> Roles:
+def structural_roles(net: NetworkLike) -> Roles:
     """Roles that hold for *every* input, read off the weights; what the weights do not decide counts as switching.
 
     Behind a ReLU all inputs of a layer are non-negative, so a neuron without positive weight or bias is dead and one
@@ -83,6 +84,7 @@ def structural_roles(net: Network) -> Roles:
     >>> structural_roles(net)
     Roles(1 dead, 1 linear, 1 switching for every input)
     """
+    net = as_network(net)
     low, high = [], []
     nonnegative = [False]
     can_be_negative: list[BoolArray | None] = [None]

@@ -14,7 +14,7 @@ from fiberscope.numerics.floats import FloatArray, IntArray, ObjectArray, SignAr
 V = TypeVar("V")
 
 
-def run(nodes: Sequence[Node], value: V, arithmetic: Arithmetic[V]) -> list[V]:
+def all_values(nodes: Sequence[Node], value: V, arithmetic: Arithmetic[V]) -> list[V]:
     """Values of all nodes, the input first."""
     values = [value]
     for node in nodes:

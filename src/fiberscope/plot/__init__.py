@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 _NAMES = {
+    "MOSAIC": "style",
     "barrier": "barriers",
     "boundary_distance": "distances",
     "curve_bars": "curves",
@@ -14,6 +15,7 @@ _NAMES = {
     "fiber_movie": "fibers",
     "fold_set": "fold_sets",
     "function": "functions",
+    "house_style": "style",
     "matching_objectives": "matchings",
     "projected_gradients": "distances",
     "regions": "complexes",

@@ -11,13 +11,14 @@ from matplotlib.figure import Figure
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Box
+from fiberscope.network.io import NetworkLike, as_networks
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.plot.functions import function
 from fiberscope.plot.style import ACCENT, INK, LAYERS, house_style, save_movie
 
 
-def fiber(members: Sequence[Network], box: Box, *, output: int = 0, resolution: int = 200) -> list[list[Axes]]:
+def fiber(members: Sequence[NetworkLike], box: Box, *, output: int = 0, resolution: int = 200) -> list[list[Axes]]:
     """Small multiples of members of a fiber: above the function with the first-layer hyperplanes, below the parameters.
 
     Parameters
@@ -47,7 +48,7 @@ def fiber(members: Sequence[Network], box: Box, *, output: int = 0, resolution: 
 
 
 def fiber_movie(
-    members: Sequence[Network],
+    members: Sequence[NetworkLike],
     box: Box,
     path: Path | str,
     *,
@@ -78,9 +79,9 @@ def fiber_movie(
     save_movie(figure, draw, len(round_trip), path, frames_per_second=frames_per_second)
 
 
-def _checked(members: Sequence[Network]) -> tuple[list[Network], float]:
+def _checked(members: Sequence[NetworkLike]) -> tuple[list[Network], float]:
     """The members, and the largest size of a parameter among them."""
-    nets = list(members)
+    nets = as_networks(members, "members")
     if not nets or not all(n.is_chain and n.in_size == 2 and n.widths == nets[0].widths for n in nets):
         raise InputError("plot: expected one or more chains of one architecture with 2 inputs")
     return nets, max(float(np.abs(_parameters(n)[0]).max(initial=0.0)) for n in nets) or 1.0

@@ -10,13 +10,13 @@ from matplotlib.colors import TwoSlopeNorm
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Box
-from fiberscope.network.network import Network
+from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.numerics.arrays import real_array
 from fiberscope.plot.style import FUNCTION, INK, house_style, new_axes
 
 
 def function(
-    net: Network,
+    net: NetworkLike,
     box: Box,
     points: Any = None,
     labels: Any = None,
@@ -32,6 +32,7 @@ def function(
     points, labels
         Data ``(points, 2)`` and one number per point that colours it (for two classes, minus and plus one).
     """
+    net = as_network(net)
     if net.in_size != 2 or box.dimension != 2:
         raise InputError(f"plot: expected a network with 2 inputs and a 2-D box, got {net.in_size} and {box.dimension}")
     if not 0 <= output < net.out_size:

@@ -19,9 +19,10 @@ from fiberscope.geometry.distances.distance import boundary_distance
 from fiberscope.geometry.domains import Box
 from fiberscope.geometry.regions import regions
 from fiberscope.network.actions import permute, rescale
+from fiberscope.network.comparison import identical
 from fiberscope.network.inspection import inspect
 from fiberscope.network.io import load, save
-from fiberscope.network.network import Network, identical
+from fiberscope.network.network import Network
 from fiberscope.network.roles import roles
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.plot.barriers import barrier as draw_barrier

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fiberscope.errors import InputError
+from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray
@@ -14,7 +15,7 @@ from fiberscope.symmetry.chains import slopes_of, split, with_arrays
 from fiberscope.symmetry.labelling import canonical_orders
 
 
-def canonical(net: Network) -> Network:
+def canonical(net: NetworkLike) -> Network:
     """The canonical form: every hidden row ``(w | b)`` has largest entry 1 in absolute value, and rows are sorted.
 
     The norm is the maximum norm. Then a row is divided by one of its own entries, that entry becomes exactly 1, and a
@@ -33,6 +34,7 @@ def canonical(net: Network) -> Network:
     (array([[-1.],
            [ 1.]]), array([[4., 2.]]))
     """
+    net = as_network(net)
     parts = split(net)
     form = normalised(parts.tail)
     orders = canonical_orders(form.rows, form.slopes)
@@ -54,7 +56,7 @@ def _with_slopes(chain: Network, orders: list[IntArray]) -> Network:
     for layer, order in enumerate(orders):
         place = 2 * layer + 1
         nodes[place] = PiecewiseLinear(place, from_slopes[layer][order], nodes[place].shape)
-    return Network.from_nodes(nodes, chain.input_shape)
+    return Network.from_nodes(nodes, chain.input_shape, chain.source.derived)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

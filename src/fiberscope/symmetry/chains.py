@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fiberscope.errors import InputError, UnsupportedModelError
+from fiberscope.errors import UnsupportedModelError
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
 from fiberscope.network.operators import Convolution
@@ -32,7 +32,7 @@ class Split:
         if not self.prefix:
             return tail
         nodes = [moved(node, tuple(s + len(self.prefix) for s in node.sources)) for node in tail.nodes]
-        return Network.from_nodes([*self.prefix, *nodes], self.input_shape)
+        return Network.from_nodes([*self.prefix, *nodes], self.input_shape, tail.source.derived)
 
 
 def split(net: Network) -> Split:
@@ -57,8 +57,6 @@ def split(net: Network) -> Split:
 
 def try_split(net: Network) -> Split | None:
     """As :func:`split`, None where there is no such chain."""
-    if not isinstance(net, Network):
-        raise InputError(f"expected a Network, got {type(net).__name__}; fs.load makes one")
     if net.is_chain:
         return Split((), net, net.input_shape)
     found = _split_before(net)
@@ -77,7 +75,7 @@ def _split_before(net: Network) -> Split | None:
         return None
     cut = first - 1
     rest = [moved(node, tuple(s - cut for s in node.sources)) for node in net.nodes[cut:]]
-    tail = Network.from_nodes(rest, net.shapes[cut])
+    tail = Network.from_nodes(rest, net.shapes[cut], net.source.derived)
     return Split(net.nodes[:cut], tail, net.input_shape) if tail.is_chain else None
 
 
@@ -115,7 +113,7 @@ def with_arrays(chain: Network, weights: Sequence[FloatArray], biases: Sequence[
             layer += 1
         else:
             nodes.append(node)
-    return Network.from_nodes(nodes, chain.input_shape)
+    return Network.from_nodes(nodes, chain.input_shape, chain.source.derived)
 
 
 def rows_of(chain: Network) -> list[FloatArray]:

@@ -29,6 +29,7 @@ import numpy as np
 
 from fiberscope.dimension.jacobian import jacobian, offsets
 from fiberscope.errors import InputError, UnsupportedModelError
+from fiberscope.network.io import NetworkLike, as_network, as_networks
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.numerics.arrays import batch
@@ -73,7 +74,7 @@ class Conserved:
         return f"Conserved({count} neurons, {len(self.blocks)} blocks)"
 
 
-def conserved_quantities(net: Network, X: Any = None) -> Conserved:
+def conserved_quantities(net: NetworkLike, X: Any = None) -> Conserved:
     """The quantities that the gradient flow of any loss of the outputs on ``X`` conserves at this network.
 
     Parameters
@@ -96,6 +97,7 @@ def conserved_quantities(net: Network, X: Any = None) -> Conserved:
     array([[-4., -1.],
            [-1.,  0.]])
     """
+    net = as_network(net, points=X)
     _check(net)
     slopes = _acting_slopes(net, X)
     neurons, blocks = [], []
@@ -192,7 +194,7 @@ class Drift:
         return f"Drift(neurons {self.neurons:.3g}{blocks}; parts moved {self.moved:.3g} in {self.moments} moments)"
 
 
-def conservation_drift(trajectory: Sequence[Network], X: Any = None) -> Drift:
+def conservation_drift(trajectory: Sequence[NetworkLike], X: Any = None) -> Drift:
     """The drift of the conserved quantities along a training.
 
     Parameters
@@ -211,9 +213,9 @@ def conservation_drift(trajectory: Sequence[Network], X: Any = None) -> Drift:
     >>> conservation_drift([first, second]).neurons
     0.1875
     """
-    nets = list(trajectory)
-    if len(nets) < 2 or not all(isinstance(net, Network) for net in nets):
-        raise InputError(f"trajectory: expected at least two networks, got {len(nets)} of {_kinds(nets)}")
+    nets = as_networks(trajectory, "trajectory")
+    if len(nets) < 2:
+        raise InputError(f"trajectory: expected at least two networks, got {len(nets)}")
     if any(net.widths != nets[0].widths for net in nets):
         raise InputError(f"trajectory: expected networks of widths {nets[0].widths}, got others too")
     if len(nets[0].widths) < 3:
@@ -238,10 +240,6 @@ def conservation_drift(trajectory: Sequence[Network], X: Any = None) -> Drift:
         active=tuple(int(np.diag(mask).sum()) for mask in masks),
         moments=len(nets),
     )
-
-
-def _kinds(items: list[Any]) -> str:
-    return ", ".join(sorted({type(item).__name__ for item in items})) or "nothing"
 
 
 def _incoming(net: Network, layer: int) -> FloatArray:

@@ -12,6 +12,7 @@ import numpy as np
 from fiberscope.errors import FiberscopeError
 from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
 from fiberscope.geometry.regions import regions
+from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense
@@ -77,18 +78,19 @@ class DomainRoles:
         return f"DomainRoles({counts} {self.where})"
 
 
-def roles(net: Network, where: Any) -> Roles | DomainRoles:
+def roles(net: NetworkLike, where: Any) -> Roles | DomainRoles:
     """Roles of the hidden neurons on a batch ``(points, in_size)``, or on a whole domain.
 
     >>> roles(Network([[[1.0]], [[1.0]]], [[3.0], [0.0]]), Box([-1], [1]))
     DomainRoles(0 dead, 1 linear, 0 switching, 0 undecided on Box([-1, 1]))
     """
+    net = as_network(net, points=where)
     if isinstance(where, Box | Orthant | Space | Polytope | Plane):
         return domain_roles(net, where)
     return batch_roles(net, where)
 
 
-def domain_roles(net: Network, domain: Domain | None = None, time_limit: float = 5.0, seed: int = 0) -> DomainRoles:
+def domain_roles(net: NetworkLike, domain: Domain | None = None, time_limit: float = 5.0, seed: int = 0) -> DomainRoles:
     """Roles of the hidden neurons on a domain, proven; None is all of space.
 
     Random points with certified signs show which neurons switch. For the others, the signs of the weights (exact for
@@ -100,6 +102,7 @@ def domain_roles(net: Network, domain: Domain | None = None, time_limit: float =
     >>> domain_roles(net, Box([-1], [1])).per_layer()
     [{'layer': 1, 'width': 3, 'dead': 1, 'linear': 1, 'switching': 1, 'undecided': 0}]
     """
+    net = as_network(net)
     where = domain_of(net, domain)
     view, place = sliced(net.composed, where)
     deadline = time.monotonic() + time_limit

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.network.operators import Dense
@@ -64,7 +65,7 @@ class Match:
         return {"same": self.same, "residual_ulps": self.residual, "reason": self.reason, "witness": witness}
 
 
-def same_up_to_symmetry(a: Network, b: Network) -> Match:
+def same_up_to_symmetry(a: NetworkLike, b: NetworkLike) -> Match:
     """Whether a permutation and positive rescaling of hidden neurons carries ``a`` onto ``b`` within a few ulps.
 
     Rows are normalised, which leaves permutations only; layer by layer the rows of ``a`` are assigned to those of
@@ -75,6 +76,8 @@ def same_up_to_symmetry(a: Network, b: Network) -> Match:
     >>> same_up_to_symmetry(net, Symmetry([[2, 0, 1]], [[0.5, 4.0, 1.0]])(net)).permutations
     (array([2, 0, 1]),)
     """
+    a = as_network(a, "a")
+    b = as_network(b, "b")
     left, right = split(a), split(b)
     reason = _shape_reason(left, right)
     if reason:

@@ -16,7 +16,7 @@ import numpy as np
 
 from fiberscope.geometry.domains import Box, Orthant, Polytope, Space
 from fiberscope.network.network import Network
-from fiberscope.network.run import run
+from fiberscope.network.run import all_values
 from fiberscope.numerics.floats import BoolArray, FloatArray, U, gamma, round_up
 from fiberscope.numerics.lp_exact import Constraints, Sense
 from fiberscope.numerics.lp_float import DualModel, safe_bound
@@ -66,7 +66,7 @@ class Relaxation:
             if direct:
                 low, high = domain.low, domain.high
             else:
-                found = run(parts.prefix, ValueRange(domain.low, domain.high), RangeArithmetic())[-1]
+                found = all_values(parts.prefix, ValueRange(domain.low, domain.high), RangeArithmetic())[-1]
                 low, high = found.low, found.high
         elif not direct:
             return None

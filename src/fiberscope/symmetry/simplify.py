@@ -10,6 +10,7 @@ import numpy as np
 
 from fiberscope.errors import UnsupportedModelError
 from fiberscope.geometry.domains import Domain
+from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.network.operators import Convolution
@@ -76,7 +77,7 @@ class Simplified:
         return f"Simplified({self.before} -> {self.network.architecture}, {how} the same function)"
 
 
-def simplify(net: Network, domain: Domain | None = None, time_limit: float = 5.0) -> Simplified:
+def simplify(net: NetworkLike, domain: Domain | None = None, time_limit: float = 5.0) -> Simplified:
     """Remove dead neurons, fold linear ones, merge those that share a hyperplane, compose affine maps in a row.
 
     Nothing is lost: every step is an identity on the domain (None: all of space). Numbers are exact throughout and
@@ -90,6 +91,7 @@ def simplify(net: Network, domain: Domain | None = None, time_limit: float = 5.0
     >>> small.verdict.equal, small.exact
     (True, True)
     """
+    net = as_network(net)
     where = domain_of(net, domain)
     roles = domain_roles(net, where, time_limit)
     layers, prefix, shape = _start(net, roles)
@@ -97,7 +99,7 @@ def simplify(net: Network, domain: Domain | None = None, time_limit: float = 5.0
     layers.close(int(np.prod(shape)))
     if not all(np.isfinite(nearest(x)).all() for x in (*layers.weights, *layers.biases)):
         raise UnsupportedModelError("simplify: expected sums and products of weights within the range of floats")
-    tail = layers.network(shape)
+    tail = layers.network(shape).with_source(net.source.derived)
     small = prefix.joined(tail) if prefix is not None else tail
     verdict = compare_forms(net, small, where, (roles.signs.astype(np.int64), None), 0 if layers.exact else None)
     undecided = [

@@ -1,6 +1,7 @@
 """For tests of code that works on networks: random and degenerate networks, Hypothesis strategies, assertions.
 
 The strategies need Hypothesis (``pip install "fiberscope[testing]"``); the networks and assertions do not.
+``testing.strategies`` draws ordinary chains, ``testing.hostile`` programs and numbers that try to break exact answers.
 """
 
 from fiberscope.testing.assertions import assert_same_function, fraction_signs, fraction_values

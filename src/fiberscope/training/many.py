@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fiberscope.network.io import NetworkLike
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.training.batched import LOSSES, FixedParts, Optimizer, backward, forward
@@ -99,7 +100,7 @@ def train_many(
     weight_decay: float | Sequence[float] = 0.0,
     batch_size: int | None = None,
     loss: str = "mse",
-    init: str | Sequence[Network] = "he",
+    init: str | Sequence[NetworkLike] = "he",
     checkpoints: Sequence[int] = (),
     parametrisation: Parametrisation | None = None,
     schedule: Schedule | None = None,

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fiberscope.errors import InputError
+from fiberscope.network.io import NetworkLike, as_networks
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.training.batched import LOSSES, FixedParts, Layout
@@ -131,13 +132,13 @@ def _pair(part: Any, widths: tuple[int, ...], loss: str) -> tuple[FloatArray, np
     return inputs, data.targets
 
 
-def initial_parameters(plan: Plan, init: str | Sequence[Network]) -> Tensor:
+def initial_parameters(plan: Plan, init: str | Sequence[NetworkLike]) -> Tensor:
     """The parameters at which the runs begin, ``(runs, D)``."""
     widths = plan.layout.widths
     if isinstance(init, str):
         networks = [Network.random(widths, seed, init) for seed in plan.seeds]
     else:
-        networks = list(init)
+        networks = as_networks(init, "init")
         if len(networks) != plan.runs or any(net.widths != widths for net in networks):
             found = sorted({net.widths for net in networks})
             raise InputError(f"init: expected {plan.runs} networks of widths {widths}, got {len(networks)} of {found}")

@@ -10,6 +10,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,7 @@ class LineFile:
 
     def __init__(self, path: str | Path, header: Any = None) -> None:
         self.path = Path(path)
+        self._failed = False
         try:
             content = self.path.read_bytes() if self.path.exists() else b""
             _refuse_foreign(self.path, content, header)  # before anything is cut off
@@ -80,12 +82,18 @@ class LineFile:
 
     def append(self, value: Any) -> None:
         """Add one line; when this returns it is on the disk."""
-        self._file.write(dumps(value).encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        try:
+            self._file.write(dumps(value).encode() + b"\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            self._failed = True
+            raise InputError(f"{self.path}: cannot be written ({error.strerror or error})") from error
 
     def close(self) -> None:
-        self._file.close()
+        # after a failure closing tries to write the rest once more; that it fails again has been said already
+        with suppress(OSError) if self._failed else nullcontext():
+            self._file.close()
 
 
 def read_lines(path: str | Path) -> list[Any]:

@@ -242,6 +242,6 @@ def test_places_outside_of_the_curve_have_no_region() -> None:
             found.region_at([t])
 
 
-def test_a_module_is_no_network() -> None:
-    with pytest.raises(InputError, match=r"expected a Network, got list; fs\.load makes one"):
-        regions_along([], Segment([0.0], [1.0]))  # type: ignore[arg-type]
+def test_a_list_is_no_network() -> None:
+    with pytest.raises(InputError, match=r"net: expected a Network, .* got list"):
+        regions_along([], Segment([0.0], [1.0]))

@@ -9,10 +9,10 @@ from fiberscope.geometry.curves.planar_curves import planar_breaks
 from fiberscope.geometry.curves.result import CurveRegions
 from fiberscope.geometry.curves.smooth import smooth_breaks
 from fiberscope.geometry.generators import GeneratorCurve, regions_through
-from fiberscope.network.network import Network
+from fiberscope.network.io import NetworkLike, as_network
 
 
-def regions_along(net: Network, curve: Path) -> CurveRegions:
+def regions_along(net: NetworkLike, curve: Path) -> CurveRegions:
     """The regions that a curve passes through, in order.
 
     A region is a maximal open interval of the parameter on which the sign of every neuron is constant, zero allowed.
@@ -34,8 +34,7 @@ def regions_along(net: Network, curve: Path) -> CurveRegions:
     >>> found.num_regions, found.breakpoints, found.neurons
     (2, array([0.25]), ((0, 1),))
     """
-    if not isinstance(net, Network):
-        raise InputError(f"net: expected a Network, got {type(net).__name__}; fs.load makes one")
+    net = as_network(net)
     if not isinstance(curve, Path):
         raise InputError(f"curve: expected a Segment, Polyline, Circle, Tractrix or Curve, got {type(curve).__name__}")
     if curve.ambient != net.in_size:

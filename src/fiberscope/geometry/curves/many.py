@@ -14,6 +14,7 @@ from fiberscope.geometry.curves.curve import Circle, Path, Planar
 from fiberscope.geometry.curves.many_kernels import count_chain
 from fiberscope.geometry.curves.planar_curves import curve_ends
 from fiberscope.geometry.curves.root_kernels import CIRCLE, OPEN, TRACTRIX
+from fiberscope.network.io import NetworkLike, as_networks
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.numerics.floats import FloatArray, IntArray
@@ -45,7 +46,7 @@ class CurveCounts:
         }
 
 
-def count_along(networks: Sequence[Network], curve: Path) -> CurveCounts:
+def count_along(networks: Sequence[NetworkLike], curve: Path) -> CurveCounts:
     """The numbers of regions of many networks along one curve, as by :func:`regions_along` for each, but faster.
 
     Small chains on circles and tractrices are followed by one compiled loop; wherever its error bounds leave
@@ -55,17 +56,15 @@ def count_along(networks: Sequence[Network], curve: Path) -> CurveCounts:
     >>> count_along(nets, Circle()).counts
     array([35, 29, 23])
     """
-    if isinstance(networks, Network) or not isinstance(curve, Path):
-        kinds = f"{type(networks).__name__} and {type(curve).__name__}"
-        raise InputError(f"count_along: expected a list of networks and a curve, got {kinds}")
-    for net in networks:
-        if not isinstance(net, Network):
-            raise InputError(f"networks: expected a list of networks, got one of {type(net).__name__}")
+    if not isinstance(curve, Path):
+        raise InputError(f"count_along: expected a list of networks and a curve, got {type(curve).__name__}")
+    nets = as_networks(networks, "networks")
+    for net in nets:
         if curve.ambient != net.in_size:
             raise InputError(f"curve: expected one in R^{net.in_size} for this network, got R^{curve.ambient}")
     counts, breaks, certified, by_float = [], [], True, 0
     room: _Room | None = None
-    for net in networks:
+    for net in nets:
         slope = _one_slope(net) if isinstance(curve, Planar) else None
         if slope is not None and isinstance(curve, Planar):
             if room is None or not room.fits(net):

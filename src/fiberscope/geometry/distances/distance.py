@@ -27,6 +27,7 @@ from fiberscope.geometry.distances.gradients import (
 )
 from fiberscope.geometry.facets import bends_across, pooled
 from fiberscope.geometry.forms import jumps
+from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.arithmetic import EXACT, Bounded
@@ -97,7 +98,7 @@ class BoundaryDistance:
         return {**{name: getattr(self, name).tolist() for name in names}, "layer": self.layer.tolist()}
 
 
-def boundary_distance(net: Network, X: Any, *, memory: int = MEMORY) -> BoundaryDistance:
+def boundary_distance(net: NetworkLike, X: Any, *, memory: int = MEMORY) -> BoundaryDistance:
     """Distance of every point to the boundary of its activation region: ``min |z(x)| / ||grad z(x)||``.
 
     Signs are certified; the distances come with proven bounds; gradients that vanish identically are told from small
@@ -123,8 +124,7 @@ def boundary_distance(net: Network, X: Any, *, memory: int = MEMORY) -> Boundary
     >>> found.point[1]
     array([3.5, 0.5])
     """
-    if not isinstance(net, Network):
-        raise InputError(f"net: expected a Network, got {type(net).__name__}; fs.load makes one")
+    net = as_network(net, points=X)
     if memory < 1:
         raise InputError(f"memory: expected a positive number of bytes, got {memory}")
     points = batch(X, net.in_size)

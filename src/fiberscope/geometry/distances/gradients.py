@@ -19,7 +19,7 @@ import numpy as np
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense
-from fiberscope.network.run import affine_values, exact_affine_values, run, step
+from fiberscope.network.run import affine_values, all_values, exact_affine_values, step
 from fiberscope.numerics.arithmetic import EXACT, BallArithmetic, Bounded, BoundedArithmetic
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, ObjectArray, SignArray, gamma, round_up
 
@@ -106,7 +106,7 @@ def ball_margins(net: Network, x: FloatArray, signs: SignArray) -> FloatArray:
     arithmetic = BallArithmetic(_BALL_BITS)
     found: list[Any] = []
     with arithmetic.working():
-        values = run(net.nodes, arithmetic.exact_input(x[None]), arithmetic)
+        values = all_values(net.nodes, arithmetic.exact_input(x[None]), arithmetic)
         for index, start in _starts(net):
             node = net.nodes[index]
             source = values[node.sources[0]][0]

@@ -24,6 +24,7 @@ from fiberscope.geometry.distances.distance import BoundaryDistance, boundary_di
 from fiberscope.geometry.distances.gradients import MEMORY, has_boundary, switch_rows
 from fiberscope.geometry.facets import bends_across
 from fiberscope.geometry.forms import jumps
+from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.cutoffs import NOT_ZERO, PROJECTION
@@ -80,7 +81,7 @@ class VisibleDistance:
 
 
 def visible_boundary_distance(
-    net: Network, X: Any, *, limit: int = 1000, memory: int = MEMORY, progress: Progress | None = None
+    net: NetworkLike, X: Any, *, limit: int = 1000, memory: int = MEMORY, progress: Progress | None = None
 ) -> VisibleDistance:
     """Distance of every point to the set where the gradient of the network is not continuous.
 
@@ -103,6 +104,7 @@ def visible_boundary_distance(
     >>> found.nearest.distance, found.distance, found.neuron, found.complete
     (array([1.]), array([4.]), array([2]), array([ True]))
     """
+    net = as_network(net, points=X)
     if limit < 1:
         raise InputError(f"limit: expected a positive number of regions, got {limit}")
     points = batch(X, net.in_size)

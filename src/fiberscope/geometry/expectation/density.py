@@ -33,7 +33,8 @@ from fiberscope.geometry.expectation.manifolds import (
     tangent_sample,
     volume_of,
 )
-from fiberscope.network.network import Network, Seed
+from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.network import Seed
 from fiberscope.numerics.arrays import batch, real_array
 from fiberscope.numerics.floats import FloatArray, IntArray
 
@@ -199,7 +200,7 @@ def volume_of_columns(vectors: FloatArray) -> FloatArray:
     return np.asarray(np.sqrt(np.maximum(np.linalg.det(gram), 0.0)))
 
 
-def manifold_jacobian(net: Network, X: Any, neurons: Any, tangents: Any) -> FloatArray:
+def manifold_jacobian(net: NetworkLike, X: Any, neurons: Any, tangents: Any) -> FloatArray:
     """``J(x) = sqrt(det Gram(E grad z_1, ..., E grad z_k))`` at points of a manifold, ``(points,)``.
 
     ``E`` projects onto the tangent space: the volume by which the map ``(z_1, ..., z_k)`` stretches the manifold.
@@ -221,6 +222,7 @@ def manifold_jacobian(net: Network, X: Any, neurons: Any, tangents: Any) -> Floa
     >>> manifold_jacobian(net, [[1.0, 1.0]], [0], [[0.0, 2.0]])
     array([4.])
     """
+    net = as_network(net, points=X)
     points = batch(X, net.in_size)
     entries = np.atleast_1d(np.asarray(neurons, dtype=np.int64))
     if entries.ndim != 1 or not len(entries) or not ((entries >= 0) & (entries < net.num_signs)).all():

@@ -10,7 +10,7 @@ import numpy as np
 from fiberscope.errors import InputError
 from fiberscope.geometry.curves.curve import Path
 from fiberscope.geometry.distances.gradients import neuron_gradients
-from fiberscope.network.network import Network
+from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.numerics.floats import FloatArray, IntArray
 
 
@@ -58,7 +58,7 @@ class ProjectedGradients:
         return {**plain, "mean_projected": self.mean_projected, "mean_length": self.mean_length}
 
 
-def projected_gradients(net: Network, curve: Path, *, places: int = 200, neurons: Any = None) -> ProjectedGradients:
+def projected_gradients(net: NetworkLike, curve: Path, *, places: int = 200, neurons: Any = None) -> ProjectedGradients:
     """Gradients of neurons at evenly spaced parameters of a curve, all neurons by default.
 
     >>> from fiberscope.geometry.curves.curve import Segment
@@ -66,6 +66,7 @@ def projected_gradients(net: Network, curve: Path, *, places: int = 200, neurons
     >>> projected_gradients(net, Segment([0.0, 1.0], [2.0, 1.0]), places=5)
     ProjectedGradients(1 neurons at 5 places: mean 3 of 5)
     """
+    net = as_network(net)
     if not isinstance(curve, Path):
         raise InputError(f"curve: expected a curve, got {type(curve).__name__}")
     if curve.ambient != net.in_size:

@@ -8,11 +8,11 @@ from fiberscope.geometry.generators import GeneratorSurface, regions_over
 from fiberscope.geometry.surfaces.cut import cut_surface
 from fiberscope.geometry.surfaces.result import SurfaceRegions
 from fiberscope.geometry.surfaces.shapes import Mesh, Sphere, Surface, Torus
-from fiberscope.network.network import Network
+from fiberscope.network.io import NetworkLike, as_network
 
 
 def regions_on(
-    net: Network, surface: Surface | GeneratorSurface, *, progress: Progress | None = None, limit: int | None = None
+    net: NetworkLike, surface: Surface | GeneratorSurface, *, progress: Progress | None = None, limit: int | None = None
 ) -> SurfaceRegions:
     """The regions of a network on a surface of triangles, exactly.
 
@@ -44,8 +44,7 @@ def regions_on(
     >>> bool(np.isclose(found.areas.sum(), found.surface.mesh.area))
     True
     """
-    if not isinstance(net, Network):
-        raise InputError(f"net: expected a Network, got {type(net).__name__}; fs.load makes one")
+    net = as_network(net)
     if not isinstance(surface, Mesh | Sphere | Torus | GeneratorSurface):
         raise InputError(f"surface: expected a Mesh, Sphere, Torus or GeneratorSurface, got {type(surface).__name__}")
     if surface.ambient != net.in_size:

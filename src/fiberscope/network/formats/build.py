@@ -19,6 +19,7 @@ from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
 from fiberscope.network.operators import Composition, Convolution, Dense, Operator, Scale, Shape, Sparse
+from fiberscope.network.source import Source, coarsest
 from fiberscope.numerics.floats import FloatArray, IntArray
 
 
@@ -82,6 +83,7 @@ class Builder:
         self.input = Value(0, tuple(input_shape), batched)
         self.nodes: list[Node] = []
         self.compositions: list[tuple[list[int], str | None]] = []
+        self.precisions: set[str] = set()
         self._first: dict[str, FloatArray] = {}
         self._dropped: set[str] = set()
 
@@ -345,7 +347,7 @@ class Builder:
                 queue += nodes[index].sources
         order = {old: new for new, old in enumerate(sorted(needed))}
         kept = [_moved(nodes[old], order) for old in sorted(needed - {0})]
-        return Network.from_nodes(kept, self.input.shape)
+        return Network.from_nodes(kept, self.input.shape, Source(coarsest(self.precisions)))
 
     def _renamed(self, node: Node) -> Node:
         if not isinstance(node, Affine) or not {node.weight_name, node.bias_name} & self._dropped:

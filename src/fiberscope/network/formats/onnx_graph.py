@@ -13,6 +13,7 @@ import onnx
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.formats.build import Builder, Named, Value
 from fiberscope.network.formats.onnx_tensors import FLOATS, Constant, kind_name
+from fiberscope.network.source import Source
 from fiberscope.numerics.arrays import real_array
 
 METADATA = "fiberscope"
@@ -62,7 +63,9 @@ class Graph:
         return self.constants.get(name)
 
     def named(self, constant: Constant) -> Named:
-        return Named(constant.floats(), self.notes.parameter(constant))
+        array = constant.floats()
+        self.builder.precisions.add(constant.precision)
+        return Named(array, self.notes.parameter(constant))
 
     def required(self, node: Any, index: int, what: str) -> Named:
         found = self.constant(node, index)
@@ -140,6 +143,7 @@ class Notes:
             self.compositions = [(list(map(str, names)), name) for names, name in content.get("compositions", ())]
             given = content.get("input_shape")
             self.input_shape = None if given is None else tuple(map(int, given))
+            self.precision = None if content.get("precision") is None else Source(content["precision"])
         except (ValueError, TypeError, AttributeError) as error:
             raise InputError("the notes under 'fiberscope' in the file's metadata are malformed") from error
         self.made: dict[str, int] = {}

@@ -132,6 +132,7 @@ def _right(graph: Graph, node: Any, value: Value, weight: Constant, transposed: 
     """``x @ W`` (``x @ W.T`` if transposed) along the last axis."""
     shapes = graph.notes.shapes.get(node.name)
     if weight.is_sparse:
+        graph.builder.precisions.add(weight.precision)
         matrix = weight.matrix() if transposed else weight.matrix().T.tocsr()
         in_shape, out_shape = shapes or (value.shape, (matrix.shape[0],))
         operator = Sparse(matrix, in_shape, out_shape)

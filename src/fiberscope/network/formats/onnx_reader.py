@@ -44,8 +44,10 @@ def read(path: Path, input_shape: tuple[int, ...] | None) -> Network:
         raise InputError(f"expected an output {graph.result!r} that depends on the input")
     graph.builder.compositions = graph.notes.groups()
     net = graph.builder.finish(graph.values[graph.result])
+    if graph.notes.precision is not None:
+        net = net.with_source(graph.notes.precision)
     shape = graph.notes.input_shape
-    return net if shape is None or prod(shape) != net.in_size else Network.from_nodes(net.nodes, shape)
+    return net if shape is None or prod(shape) != net.in_size else Network.from_nodes(net.nodes, shape, net.source)
 
 
 def _step(graph: Graph, node: Any) -> None:

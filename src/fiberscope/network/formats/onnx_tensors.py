@@ -39,6 +39,12 @@ class Constant:
     def is_sparse(self) -> bool:
         return isinstance(self.proto, onnx.SparseTensorProto)
 
+    @property
+    def precision(self) -> str:
+        """The name of the float type that the numbers are stored in."""
+        kind = self.proto.values.data_type if self.is_sparse else self.proto.data_type
+        return str(np.dtype(FLOATS[kind]).name)
+
     def floats(self) -> FloatArray:
         """The numbers in float64, exactly as stored."""
         if self.is_sparse:

@@ -45,6 +45,7 @@ class _Writer:
         self.nodes: list[Any] = []
         self.tensors: dict[str, Any] = {}
         self.notes: dict[str, Any] = {"constants": [], "names": {}, "shapes": {}, "compositions": []}
+        self.notes["precision"] = net.source.precision
         self.stored: dict[str, tuple[str, bytes, Shape]] = {}
         self.reshapes: dict[tuple[str, Shape], str] = {}
         self.input = self.fresh("input")

@@ -19,6 +19,7 @@ from fiberscope.errors import InputError
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
 from fiberscope.network.operators import Composition, Convolution, Dense, Operator, Scale, Sparse
+from fiberscope.network.source import Source, precision_of
 
 KEY = "fiberscope"
 """Where the description stands in a file."""
@@ -60,7 +61,13 @@ def describe(net: Network, dtype: str) -> Described:
         return key
 
     nodes = [_describe_node(node, put) for node in net.nodes]
-    content = {"format": KEY, "version": VERSION, "input_shape": list(net.input_shape), "nodes": nodes}
+    content = {
+        "format": KEY,
+        "version": VERSION,
+        "input_shape": list(net.input_shape),
+        "precision": net.source.precision,  # the file may hold the numbers in a finer or a coarser one that fits
+        "nodes": nodes,
+    }
     made.text = json.dumps(content, separators=(",", ":"))
     return made
 
@@ -118,14 +125,18 @@ def _describe_operator(operator: Operator, name: str | None, put: Any) -> dict[s
     return made
 
 
-def restore(text: str, arrays: Mapping[str, Any]) -> Network:
-    """The network from its description and arrays; raises :class:`InputError` where they do not fit together."""
+def restore(text: str, arrays: Mapping[str, Any], stored: str | None = None) -> Network:
+    """The network from its description and arrays; raises :class:`InputError` where they do not fit together.
+
+    ``stored`` is the precision of the arrays in the file, where the arrays themselves do not tell it any more.
+    """
     try:
         content = json.loads(text)
         if content["format"] != KEY or content["version"] != VERSION:
             raise InputError(f"description: expected version {VERSION}, got {content['version']!r}")
         nodes = [_restore_node(entry, arrays) for entry in content["nodes"]]
-        return Network.from_nodes(nodes, _integers(content["input_shape"]))
+        precision = content.get("precision", stored or precision_of(*arrays.values()))
+        return Network.from_nodes(nodes, _integers(content["input_shape"]), Source(precision))
     except InputError:
         raise
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:

@@ -17,6 +17,7 @@ from fiberscope.errors import InputError
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense
+from fiberscope.network.source import Source, precision_of
 from fiberscope.numerics.arrays import real_array
 
 NESTED = ("state_dict", "model_state_dict")
@@ -28,8 +29,10 @@ Layer = tuple[str, str | None]
 """Names of a weight and of its bias."""
 
 
-def relu_chain(arrays: Mapping[str, Any], ordered: bool = True) -> Network:
+def relu_chain(arrays: Mapping[str, Any], ordered: bool = True, stored: str | None = None) -> Network:
     """The ReLU chain that a plain state dict describes; ``ordered`` says whether the file keeps the layers' order.
+
+    ``stored`` is the precision of the arrays in the file, where the arrays themselves do not tell it any more.
 
     >>> relu_chain({"fc1.weight": np.ones((3, 2)), "fc1.bias": np.zeros(3), "fc2.weight": np.ones((1, 3))})
     Network(2-3-1; 12 parameters, 3 hidden neurons)
@@ -54,7 +57,8 @@ def relu_chain(arrays: Mapping[str, Any], ordered: bool = True) -> Network:
         width = len(weight)
     first = nodes[0]
     assert isinstance(first, Affine)
-    return Network.from_nodes(nodes, first.operator.in_shape)
+    source = Source(stored or precision_of(*arrays.values()))
+    return Network.from_nodes(nodes, first.operator.in_shape, source)
 
 
 def _layers(arrays: Mapping[str, Any]) -> list[Layer]:

@@ -10,6 +10,7 @@ import numpy as np
 from fiberscope.errors import InputError
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
+from fiberscope.network.source import Source, coarsest
 from fiberscope.numerics.floats import FloatArray
 
 
@@ -54,4 +55,4 @@ def rounded(net: Network) -> Network:
             nodes.append(replace(node, slopes=near(node.slopes).reshape(node.shape)))
         else:
             nodes.append(node)
-    return Network.from_nodes(nodes, net.input_shape)
+    return Network.from_nodes(nodes, net.input_shape, Source(coarsest([net.source.precision, "float32"])))

@@ -14,6 +14,7 @@ from fiberscope.errors import InputError
 from fiberscope.network.formats.program import KEY, describe, restore
 from fiberscope.network.formats.state_dict import NESTED, relu_chain
 from fiberscope.network.network import Network
+from fiberscope.network.source import precision_of
 
 
 def read(path: Path, input_shape: tuple[int, ...] | None) -> Network:
@@ -30,14 +31,11 @@ def read(path: Path, input_shape: tuple[int, ...] | None) -> Network:
     if not isinstance(content, Mapping):
         raise InputError(f"expected a state dict of tensors, got a {type(content).__name__}")
     if isinstance(content.get(KEY), str):
-        parts = [content.get("state_dict"), content.get("constants")]
-        return restore(
-            content[KEY], {k: v for part in parts if isinstance(part, Mapping) for k, v in _numpy(part).items()}
-        )
-    for key in NESTED:
-        if isinstance(content.get(key), Mapping):
-            return relu_chain(_numpy(content[key]))
-    return relu_chain(_numpy(content))
+        parts = [part for part in (content.get("state_dict"), content.get("constants")) if isinstance(part, Mapping)]
+        stored = precision_of(*(tensor for part in parts for tensor in part.values()))
+        return restore(content[KEY], {k: v for part in parts for k, v in _numpy(part).items()}, stored)
+    found = next((content[key] for key in NESTED if isinstance(content.get(key), Mapping)), content)
+    return relu_chain(_numpy(found), stored=precision_of(*found.values()))
 
 
 def _numpy(tensors: Mapping[Any, Any]) -> dict[str, Any]:

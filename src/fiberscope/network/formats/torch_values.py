@@ -14,6 +14,7 @@ from torch.nn.parameter import is_lazy
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.formats.build import Builder, Named, Value
 from fiberscope.network.formats.torch_trace import Trace
+from fiberscope.network.source import precision_of
 from fiberscope.numerics.arrays import real_array
 
 
@@ -79,6 +80,7 @@ class Reader:
                 self.builder.drop_names(constant.made_from)
             if constant.tensor.is_meta or is_lazy(constant.tensor):
                 raise InputError(f"{constant.name or what}: expected a tensor with values, got one without")
+            self.builder.precisions.add(precision_of(constant.tensor))
             return Named(real_array(constant.tensor, constant.name or what), constant.name)
         if isinstance(constant, int | float) and not isinstance(constant, bool):
             return Named(real_array(float(constant), what))

@@ -9,6 +9,7 @@ import numpy as np
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Domain
+from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import real_array
 from fiberscope.symmetry.equivalence.cells import by_regions
@@ -36,8 +37,8 @@ DEFAULT_SECONDS = 60.0
 
 
 def equivalent(
-    a: Network,
-    b: Network,
+    a: NetworkLike,
+    b: NetworkLike,
     domain: Domain | None = None,
     tolerance: float | None = None,
     time_limit: float | None = None,
@@ -78,6 +79,8 @@ def equivalent(
     >>> equivalent(net, other, tolerance=0).equal, equivalent(net, other).equal
     (False, True)
     """
+    a = as_network(a, "a")
+    b = as_network(b, "b")
     start = time.monotonic()
     question = question_for(a, b, domain, tolerance, time_limit, seed)
     for rung in RUNGS:
@@ -113,9 +116,6 @@ def question_for(
 
 
 def _check(a: Network, b: Network, tolerance: float | None, time_limit: float | None) -> None:
-    for net in (a, b):
-        if not isinstance(net, Network):
-            raise InputError(f"networks: expected two Networks, got {type(net).__name__}; fs.load makes one")
     if a.in_size != b.in_size or a.out_size != b.out_size:
         raise InputError(
             f"networks: expected the same inputs and outputs, got {a.in_size} -> {a.out_size} and "

@@ -7,9 +7,10 @@ import numpy as np
 
 from fiberscope.errors import FiberscopeError, UnsupportedModelError
 from fiberscope.geometry.domains import Box
-from fiberscope.network.network import Network, identical
+from fiberscope.network.comparison import identical
+from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
-from fiberscope.network.run import run
+from fiberscope.network.run import all_values
 from fiberscope.symmetry.bounds import Range, RangeArithmetic, difference_bound
 from fiberscope.symmetry.chains import Split, try_split
 from fiberscope.symmetry.equivalence.question import Question
@@ -102,7 +103,7 @@ def _bounded(question: Question, match: Match, left: Split, right: Split, simpli
 def matched_bound(match: Match, left: Split, right: Split, box: Box) -> float:
     """Bound of the difference behind a common prefix; infinite where it cannot be computed."""
     assert match.symmetry is not None
-    seen = run(left.prefix, Range(box.low, box.high), RangeArithmetic())[-1]
+    seen = all_values(left.prefix, Range(box.low, box.high), RangeArithmetic())[-1]
     try:
         inner = Box(np.minimum(seen.low, np.nextafter(seen.high, -np.inf)), seen.high)
         return difference_bound(left.tail, right.tail, match.symmetry, inner)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError, NotGenericError
+from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network, Seed
 from fiberscope.symmetry.fiber.assignments import LIMIT
 from fiberscope.symmetry.fiber.cells import Cell, cells
@@ -86,20 +87,19 @@ class Fiber:
             )
         return cells(self.setting.layer, limit)
 
-    def contains(self, other: Network) -> Membership:
+    def contains(self, other: NetworkLike) -> Membership:
         """Whether ``other`` has the same architecture and is the same function, up to rounding."""
-        if not isinstance(other, Network):
-            raise InputError(f"expected a Network, got {type(other).__name__}")
-        return membership(self.net, other)
+        return membership(self.net, as_network(other, "other"))
 
-    def connection(self, other: Network) -> Connection:
+    def connection(self, other: NetworkLike) -> Connection:
         """Whether ``other`` is joined to the network inside the fiber, with what is known."""
+        other = as_network(other, "other")
         found = self.contains(other)
         if found.contained is not True:
             return Connection(None if found.contained is None else False, None, f"not a member: {found.reason}")
         return connect(self.setting, other, self.complete)
 
-    def path(self, other: Network) -> FiberPath | None:
+    def path(self, other: NetworkLike) -> FiberPath | None:
         """A path inside the fiber from the network to ``other``, or None; :meth:`connection` says why."""
         return self.connection(other).path
 
@@ -119,7 +119,7 @@ class Fiber:
         return f"Fiber({count} component{'s' if count > 1 else ''} {size}, {known})"
 
 
-def fiber(net: Network) -> Fiber:
+def fiber(net: NetworkLike) -> Fiber:
     """The fiber of a parameter, up to permutation and rescaling of neurons: its components, as far as they are known.
 
     For one hidden layer and for generic three-layer bottlenecks the list is complete among generic parameters: one
@@ -137,6 +137,7 @@ def fiber(net: Network) -> Fiber:
     >>> bool(abs(net([[3.0, 0.25]]) - other([[3.0, 0.25]])) < 1e-12)
     True
     """
+    net = as_network(net)
     found = identifiability(net)
     setting = setting_of(net)
     return Fiber(net, tuple(_components(setting, found)), found, setting)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.network.network import Network
+from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.numerics.floats import BoolArray
 from fiberscope.numerics.rank import exact_rank
 from fiberscope.symmetry.fiber.assignments import count_assignments
@@ -71,7 +71,7 @@ class Identifiability:
         return f"Identifiability({word}{free}{why})"
 
 
-def identifiability(net: Network) -> Identifiability:
+def identifiability(net: NetworkLike) -> Identifiability:
     """Whether a parameter is determined by its function up to permutation and positive rescaling of hidden neurons.
 
     Decided for one hidden layer, and for two hidden layers of widths ``n_1 <= n_0`` with a first weight matrix of full
@@ -86,6 +86,7 @@ def identifiability(net: Network) -> Identifiability:
     Identifiability(not identifiable, fiber of dimension 1: the hyperplane of neuron 0 of layer 1 is hidden by every
     neuron of layer 2: it can be moved by any t > -0.5)
     """
+    net = as_network(net)
     setting = setting_of(net)
     known = setting.symmetries
     first = setting.chain.widths[1] if setting.kind != "affine" else 0

@@ -13,7 +13,6 @@ import flint
 import numpy as np
 
 from fiberscope.dimension.jacobian import check_parameters
-from fiberscope.errors import InputError
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.numerics.floats import FloatArray
@@ -76,10 +75,8 @@ class Setting:
         return tuple(known_symmetries(self.chain))
 
 
-def setting_of(net: Any) -> Setting:
+def setting_of(net: Network) -> Setting:
     """The setting of a network; refuses what has no parameters of its own to ask about."""
-    if not isinstance(net, Network):
-        raise InputError(f"expected a Network, got {type(net).__name__}; fs.load makes one")
     parts = split(net)
     check_parameters(net)
     chain = parts.tail

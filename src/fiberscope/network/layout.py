@@ -1,0 +1,103 @@
+"""What a sign vector means: which of its entries belong to which activation or pooling window of a program.
+
+A sign vector has one entry for every neuron of every activation, in the order of the program, and one for every input
+of every pooling window. Who needs to know where a layer stands asks here; nobody counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from fiberscope.network.nodes import MaxPool, Node, PiecewiseLinear, Switch
+from fiberscope.numerics.floats import BoolArray, IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """One switch of a program: its number among the nodes, the node itself, and its entries of the sign vector."""
+
+    index: int
+    node: Switch
+    start: int
+
+    @property
+    def stop(self) -> int:
+        return self.start + self.node.num_signs
+
+    @property
+    def columns(self) -> slice:
+        """Its entries, for slicing ``(points, num_signs)`` along the second axis."""
+        return slice(self.start, self.stop)
+
+    @property
+    def source(self) -> int:
+        """The value that it switches."""
+        return self.node.source
+
+
+class Layout:
+    """Where everything stands in the sign vector of a program, and how long its values are needed.
+
+    >>> from fiberscope.network.network import Network
+    >>> layout = Network.random((2, 3, 4, 1), seed=0).layout
+    >>> [(place.index, place.columns) for place in layout.places]
+    [(1, slice(0, 3, None)), (3, slice(3, 7, None))]
+    >>> layout.at(5).index, layout.size
+    (3, 7)
+    """
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        places: list[Place] = []
+        for index, node in enumerate(nodes):
+            if isinstance(node, PiecewiseLinear | MaxPool):
+                places.append(Place(index, node, places[-1].stop if places else 0))
+        self.places = tuple(places)
+        """The switches in order."""
+        self.of_node = {place.index: place for place in places}
+        """The same by their numbers among the nodes."""
+        last = [-1] * (len(nodes) + 1)
+        for index, node in enumerate(nodes):
+            for source in node.sources:
+                last[source] = index
+        self.last_use = tuple(last)
+        """For every value the node that reads it last; -1 for a value that nobody reads, as the output."""
+
+    @property
+    def size(self) -> int:
+        """Length of a sign vector."""
+        return self.places[-1].stop if self.places else 0
+
+    @cached_property
+    def starts(self) -> IntArray:
+        """First entry of every switch, and the size at the end, ``(switches + 1,)``."""
+        return np.array([*(place.start for place in self.places), self.size], dtype=np.int64)
+
+    def at(self, entry: int) -> Place:
+        """The switch that an entry belongs to."""
+        if not 0 <= entry < self.size:
+            raise IndexError(entry)
+        return self.places[int(np.searchsorted(self.starts, entry, side="right")) - 1]
+
+    @cached_property
+    def switch(self) -> IntArray:
+        """For every entry the number of its switch among the switches, ``(size,)``."""
+        return np.repeat(np.arange(len(self.places)), np.diff(self.starts))
+
+    @cached_property
+    def pooled(self) -> BoolArray:
+        """Which entries belong to pooling windows, ``(size,)``."""
+        kinds = [isinstance(place.node, MaxPool) for place in self.places]
+        return np.array(kinds, dtype=bool)[self.switch]
+
+    @cached_property
+    def linear(self) -> BoolArray:
+        """Which entries belong to neurons that are linear by their activation, ``(size,)``."""
+        parts = [
+            place.node.linear if isinstance(place.node, PiecewiseLinear) else np.zeros(place.node.num_signs, dtype=bool)
+            for place in self.places
+        ]
+        return np.concatenate(parts) if parts else np.zeros(0, dtype=bool)

@@ -1,0 +1,79 @@
+"""How a long piece of work is watched: progress, limit, deadline and interruption as one object that is handed on.
+
+Every loop that can take longer than a second calls :meth:`Run.step` (or :meth:`Run.check`, where there is nothing to
+report) at least once a second. Ctrl-C arrives there as ``KeyboardInterrupt``, a deadline as :class:`OutOfTimeError`;
+``except STOPPED`` catches both where a part of the answer is worth returning, marked as incomplete.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fiberscope.errors import InputError, OutOfTimeError
+
+Progress = Callable[[int, int | None, str], Any]
+"""Called as ``progress(done, total, text)``; may raise ``KeyboardInterrupt`` to stop. The total may be unknown."""
+
+STOPPED = (KeyboardInterrupt, OutOfTimeError)
+"""What ends a run early."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Who is told of the progress, the moment of :func:`time.monotonic` at which to give up, and the most to find.
+
+    >>> run = Run.begin(time_limit=60.0)
+    >>> run.step(1, 10, "first of ten")
+    >>> run.within(0.0).is_over
+    True
+    """
+
+    progress: Progress | None = None
+    deadline: float = math.inf
+    limit: int | None = None
+
+    @classmethod
+    def begin(cls, progress: Progress | None = None, time_limit: float | None = None, limit: int | None = None) -> Run:
+        """A run that starts now; ``time_limit`` is in seconds, None for as long as it takes."""
+        if time_limit is not None and not time_limit > 0:
+            raise InputError(f"time_limit: expected a positive number of seconds, got {time_limit}")
+        if limit is not None and not limit >= 1:
+            raise InputError(f"limit: expected a positive number, got {limit}")
+        return cls(progress, math.inf if time_limit is None else time.monotonic() + time_limit, limit)
+
+    @property
+    def seconds_left(self) -> float:
+        """Until the deadline; negative behind it."""
+        return self.deadline - time.monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the deadline has passed."""
+        return not self.seconds_left > 0
+
+    def within(self, seconds: float) -> Run:
+        """The same run with at most so many seconds from now on, for one of several attempts."""
+        return replace(self, deadline=min(self.deadline, time.monotonic() + seconds))
+
+    def quietly(self) -> Run:
+        """The same run without reports, for a part whose steps are not those that were announced."""
+        return replace(self, progress=None)
+
+    def check(self) -> None:
+        """Raise :class:`OutOfTimeError` behind the deadline."""
+        if self.is_over:
+            raise OutOfTimeError("the time is up; give a longer time limit or a smaller question")
+
+    def step(self, done: int, total: int | None = None, text: str = "") -> None:
+        """Report that ``done`` of ``total`` is done, and look at the clock."""
+        if self.progress is not None:
+            self.progress(done, total, text)
+        self.check()
+
+
+ENDLESS = Run()
+"""A run without a deadline that nobody watches."""
