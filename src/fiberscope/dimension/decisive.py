@@ -152,6 +152,8 @@ def _fresh(net: Network, X: FloatArray, seen: set[bytes]) -> tuple[FloatArray, S
         if key not in seen:
             seen.add(key)
             first.append(index)
+    if not first:
+        return X[:0], signs[:0]
     around, _ = surround(net, X[first], signs[first])
     found = net.signs(around).signs
     good = ~kinks(net, around, found).any(axis=1)

@@ -12,11 +12,11 @@ from fiberscope.dimension.blocks import blocked_rank
 from fiberscope.dimension.bounds import Bound, bounds
 from fiberscope.dimension.decisive import PointSet, decisive_set
 from fiberscope.dimension.exact import WIDE, Sampled, exact_jacobian_rank, sample
-from fiberscope.dimension.jacobian import check_parameters, check_size, rows_in_ring
+from fiberscope.dimension.jacobian import check_parameters, check_size, own_network, rows_in_ring
 from fiberscope.dimension.rings import FloatRing
 from fiberscope.dimension.symmetries import HiddenSymmetry, hidden_symmetry
 from fiberscope.errors import InputError, NotGenericError, UnsupportedModelError
-from fiberscope.network.io import as_model, load
+from fiberscope.network.io import as_model
 from fiberscope.network.network import Network
 from fiberscope.network.roles import structural_roles
 from fiberscope.numerics.arrays import batch
@@ -228,7 +228,7 @@ def _numerical_ranks(
             if wide:
                 return blocked_rank(net, found.X, ring, signs, relative)
             rows = rows_in_ring(net, found.X, ring, signs)
-        return numerical_rank(rows, rtol=relative) if np.isfinite(rows).all() else None
+        return _ranked(rows, relative)
 
     return rank(FloatRing(), found.signs, rtol), rank(FloatRing(np.float32), None, None)
 
@@ -288,14 +288,8 @@ def _loaded(module: Any, X: Any, exact: bool | None) -> Network | None:
     """The module as a network if all of its parameters are the network's; None where that fails and may."""
     if exact is False:
         return None
-    shape = None if X is None else tuple(np.shape(X)[1:])
     try:
-        net = load(module, shape or None)
-        names = {name for name, _ in module.named_parameters()}
-        if names != set(net.parameters):
-            missing = sorted(names.symmetric_difference(net.parameters))[0]
-            raise UnsupportedModelError(f"parameter {missing}: enters the loaded network in another form")
-        return net
+        return own_network(module, X)
     except UnsupportedModelError as error:
         if exact or X is None:
             raise UnsupportedModelError(f"an exact rank needs a piecewise linear network: {error}") from error
@@ -305,13 +299,12 @@ def _loaded(module: Any, X: Any, exact: bool | None) -> Network | None:
 def _of_module(module: Any, X: Any, rtol: float | None, limit: int) -> FunctionalDimension:
     if X is None:
         raise InputError("X: expected a batch for a torch module in floats, got None")
-    rows = modules.derivatives.jacobian(module, X, limit // 3).cpu()
-    numerical = numerical_rank(rows.double().numpy(), rtol=rtol, dtype=rows.numpy().dtype)
-    paper = numerical_rank(rows.float().numpy())
+    double, single = (_module_rows(module, X, limit // 3, name) for name in ("float64", "float32"))
+    rows, columns = double.shape
     points = len(X)
     known = (
-        Bound("parameters", rows.shape[1], "none", True, True),
-        Bound("outputs", min(rows.shape), "none", True, True),
+        Bound("parameters", columns, "none", True, True),
+        Bound("outputs", min(rows, columns), "none", True, True),
     )
     return FunctionalDimension(
         exact=None,
@@ -321,11 +314,30 @@ def _of_module(module: Any, X: Any, rtol: float | None, limit: int) -> Functiona
         bounds=known,
         regions_sampled=None,
         num_points=points,
-        num_outputs=rows.shape[0] // points,
-        num_parameters=rows.shape[1],
+        num_outputs=rows // points,
+        num_parameters=columns,
         on_boundary=(),
         symmetry=None,
         batch="given batch",
         decisive=True,
-        **_spectra(numerical, paper),
+        **_spectra(_ranked(double, rtol), _ranked(single, None)),
     )
+
+
+def _module_rows(module: Any, X: Any, limit: int, precision: str) -> FloatArray:
+    """The Jacobian of a module in a precision; in the module's own where its code insists on it and NumPy has it."""
+    try:
+        found = modules.derivatives.jacobian(module, X, limit, precision)
+    except (InputError, UnsupportedModelError):
+        found = modules.derivatives.jacobian(module, X, limit)
+        if found.element_size() < 4:
+            raise
+    return np.asarray(found.cpu().numpy())
+
+
+def _ranked(rows: FloatArray, rtol: float | None) -> NumericalRank | None:
+    """None where the rows, or their singular values, exceed the range of floats."""
+    if not np.isfinite(rows).all():
+        return None
+    found = numerical_rank(rows, rtol=rtol)
+    return found if np.isfinite(found.singular_values).all() else None

@@ -11,7 +11,7 @@ from fiberscope.dimension.gradients import add_block, size_of
 from fiberscope.dimension.passes import FLOAT, Use, uses
 from fiberscope.dimension.rings import Ring
 from fiberscope.errors import InputError, TooLargeError, UnsupportedModelError
-from fiberscope.network.io import as_model
+from fiberscope.network.io import as_model, load
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.network.operators import Dense
@@ -94,6 +94,21 @@ def offsets(net: Network) -> dict[str, int]:
     """First column of every parameter."""
     ends = np.cumsum([0, *(value.size for value in net.parameters.values())])
     return {name: int(start) for name, start in zip(net.parameters, ends, strict=False)}
+
+
+def own_network(module: Any, X: Any) -> Network:
+    """A torch module as a network with the very parameters of the module; the batch ``X`` tells the shape of inputs.
+
+    :class:`UnsupportedModelError` where it is not piecewise linear, or where a parameter enters in another form
+    (a weight that is normalised first, a slope that is learned): derivatives would be those of something else.
+    """
+    shape = None if X is None else tuple(np.shape(X)[1:])
+    net = load(module, shape or None)
+    names = {name for name, _ in module.named_parameters()}
+    if names != set(net.parameters):
+        missing = sorted(names.symmetric_difference(net.parameters))[0]
+        raise UnsupportedModelError(f"parameter {missing}: enters the loaded network in another form")
+    return net
 
 
 def check_parameters(net: Network) -> None:
