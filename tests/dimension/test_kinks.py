@@ -198,6 +198,25 @@ def test_zero_weights_and_missing_biases():
     assert kinked(zero, [1.0])
 
 
+def test_members_with_equal_derivatives_are_no_kink():
+    """A scaling by zero makes ties whose members differ to second order only."""
+    x = np.zeros((1, 3, 3))
+    x[0, 0, 0] = 1.0
+    kernel = Convolution(np.array([[[[0.0, 1.0], [1.0, 1.0]]]]), (1, 3, 3))  # zero at all four places, with other patches
+
+    def net(factor):
+        nodes = [
+            Affine(0, kernel, np.zeros((1, 1, 1)), "k", "b"),
+            Affine(1, Scale(np.full((1, 1, 1), factor), (1, 2, 2)), None, "g"),
+            MaxPool(2, (1, 2, 2), (2, 2), (2, 2)),
+            Affine(3, Dense([[1.0]], (1, 1, 1)), None, "v"),
+        ]
+        return Network.from_nodes(nodes, (1, 3, 3))
+
+    assert not kinked(net(0.0), x)
+    assert kinked(net(5e-324), x)
+
+
 def pooled(slope, bias=0.0):
     return Network.from_nodes(
         [

@@ -15,6 +15,7 @@ import numpy as np
 from scipy import sparse as sp
 
 from fiberscope.dimension.gradients import taps
+from fiberscope.network.layout import Layout
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Convolution, Dense, Operator, Scale
@@ -55,20 +56,35 @@ class OpenTies:
     signs: dict[int, IntArray]
     count: int
 
+    def before(self, node: int) -> OpenTies:
+        """The ties of the nodes before one; the numbers stay."""
+        kept = [k for k in self.entries if k < node]
+        return OpenTies(*({k: part[k] for k in kept} for part in (self.entries, self.ties, self.signs)), self.count)
+
+    def without(self, node: int, closed: IntArray) -> OpenTies:
+        """Some ties of a node taken out; the numbers stay."""
+        kept = ~np.isin(self.ties[node], closed)
+        signs = np.where(np.isin(self.signs[node], closed), -1, self.signs[node])
+        return OpenTies(
+            {**self.entries, node: self.entries[node][kept]},
+            {**self.ties, node: self.ties[node][kept]},
+            {**self.signs, node: signs},
+            self.count,
+        )
+
 
 def open_ties(net: Network, x: FloatArray, signs: SignArray) -> OpenTies:
     """Follow the classes of one point ``(in_size,)`` with its certified signs ``(num_signs,)``."""
     numbering = Numbering()
     values = [_constants(numbering, x)]
     found: dict[int, tuple[IntArray, IntArray, IntArray]] = {}
-    start = 0
+    switches = Layout(net.nodes).of_node
     for index, node in enumerate(net.nodes):
         before = values[node.sources[0]]
         if isinstance(node, Affine):
             value = _affine(numbering, node, before)
         elif isinstance(node, PiecewiseLinear | MaxPool):
-            part = signs[start : start + node.num_signs]
-            start += node.num_signs
+            part = signs[switches[index].columns]
             gate = _piecewise if isinstance(node, PiecewiseLinear) else _pooled
             value, opened, owners = gate(numbering, node, before, part)  # type: ignore[operator]  # chosen by the kind
             if len(opened):
