@@ -12,7 +12,7 @@ from fiberscope.dimension.blocks import blocked_rank
 from fiberscope.dimension.bounds import Bound, bounds
 from fiberscope.dimension.decisive import PointSet, decisive_set
 from fiberscope.dimension.exact import WIDE, Sampled, exact_jacobian_rank, sample
-from fiberscope.dimension.jacobian import check_parameters, check_size, own_network, rows_in_ring
+from fiberscope.dimension.jacobian import check_limit, check_parameters, check_size, own_network, rows_in_ring
 from fiberscope.dimension.rings import FloatRing
 from fiberscope.dimension.symmetries import HiddenSymmetry, hidden_symmetry
 from fiberscope.errors import InputError, NotGenericError, UnsupportedModelError
@@ -178,6 +178,7 @@ def functional_dimension(
     1
     """
     net = as_model(net)
+    check_limit(limit)
     if not isinstance(net, Network):
         found = _loaded(net, X, exact)
         if found is None:

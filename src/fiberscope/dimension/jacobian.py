@@ -55,6 +55,7 @@ def jacobian(net: Any, X: Any, *, limit: int = LIMIT) -> Any:
     array([[15.,  5.,  7.,  1.]])
     """
     net = as_model(net)
+    check_limit(limit)
     if not isinstance(net, Network):
         return modules.derivatives.jacobian(net, X, limit)
     check_parameters(net)
@@ -123,12 +124,17 @@ def check_parameters(net: Network) -> None:
         )
 
 
+def check_limit(limit: float) -> None:
+    """Refuse limits that limit nothing; not-a-number is one."""
+    if not limit > 0:
+        raise InputError(f"limit: expected a positive number of bytes, got {limit}")
+
+
 def check_size(rows: int, columns: int, limit: int, copies: int = 1) -> None:
     """Raise :class:`TooLargeError` with the estimate and the way around it."""
     need = 8 * rows * columns * copies
-    if limit <= 0:
-        raise InputError(f"limit: expected a positive number of bytes, got {limit}")
-    if need > limit:
+    check_limit(limit)
+    if not need <= limit:
         raise TooLargeError(
             f"a {rows} x {columns} Jacobian needs {need / 2**30:.1f} GiB here, the limit is {limit / 2**30:.1f} GiB; "
             "take fewer points, raise limit=, or ask kernel_spectrum(net, X), which never forms it"

@@ -245,7 +245,7 @@ def _count(module: torch.nn.Module) -> int:
 
 def _fits(rows: int, columns: int, item: int, limit: int, what: str) -> None:
     need = item * rows * columns
-    if need > limit:
+    if not need <= limit:
         raise TooLargeError(
             f"a {rows} x {columns} {what} needs {need / 2**30:.1f} GiB, the limit is {limit / 2**30:.1f} GiB; "
             "take fewer points or raise limit="
