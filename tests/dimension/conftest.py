@@ -157,7 +157,9 @@ def linear_in_direction(net, x, tries=12, seed=0):
     for _ in range(tries):
         sizes = 2.0 ** rng.integers(-3, 4, total) * (rng.random(total) < rng.choice([0.2, 0.6, 1.0]))
         direction = [Fraction(float(v)) for v in rng.integers(-9, 10, total) * sizes]
-        expected = [sum((d * g[o] for d, g in zip(direction, gradient, strict=True)), ZERO) for o in range(net.out_size)]
+        expected = [
+            sum((d * g[o] for d, g in zip(direction, gradient, strict=True)), ZERO) for o in range(net.out_size)
+        ]
         if fraction_slopes(net, x, direction) != expected:
             return False
     return True

@@ -93,7 +93,7 @@ def test_the_gap_is_said_in_words(run, weights, X, text):
 def test_kinks_are_named(run):
     invoke, folder = run
     fs.save(Network([[[1.0]], [[2.0]]], [[0.0], [0.0]]), folder / "small.npz")
-    np.save(folder / "few.npy", np.zeros((5, 1)) + [[0.0], [1.0], [0.0], [0.0], [0.0]])
+    np.save(folder / "few.npy", np.array([[0.0], [1.0], [0.0], [0.0], [0.0]]))
     shown = " ".join(invoke("small.npz", "--data", folder / "few.npy").stdout.split())
     assert "4 points lie exactly on a kink" in shown
     assert "point 0: neuron 0 of hidden layer 1" in shown

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -159,7 +160,7 @@ def test_complete_sets_reach_the_rank_of_every_batch(rational_jacobian, rational
     """On a decisive set: the rational rank there, and no batch has more. Integer weights, so that cells degenerate."""
     rng = np.random.default_rng(seed)
     widths = (int(rng.integers(1, 3)), *rng.integers(1, 4, rng.integers(1, 3)).tolist(), 1)
-    pairs = list(zip(widths, widths[1:], strict=False))
+    pairs = list(pairwise(widths))
     numbers = (lambda s: rng.integers(-2, 3, s) / 2.0) if rng.random() < 0.5 else (lambda s: rng.normal(size=s))
     net = Network([numbers((n, m)) for m, n in pairs], [numbers(n) for _, n in pairs])
     points = decisive_set(net)
@@ -191,7 +192,10 @@ def test_a_step_that_rounding_swallows_is_no_point():
 
 @pytest.mark.parametrize(
     ("biases", "weights", "numerical"),
-    [([[3e150], [3e150], [1.0]], [[[1.0]], [[2.0]], [[3.0]]], 1), ([[3e150], [0.0], [0.0]], [[[1.0]], [[2e200]], [[1.0]]], None)],
+    [
+        ([[3e150], [3e150], [1.0]], [[[1.0]], [[2.0]], [[3.0]]], 1),
+        ([[3e150], [0.0], [0.0]], [[[1.0]], [[2e200]], [[1.0]]], None),
+    ],
 )
 def test_numbers_beyond_floats_leave_the_exact_rank(biases, weights, numerical, rational_jacobian, rational_rank):
     net = Network(weights, biases)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fiberscope.dimension.kinks import kinks
 from fiberscope.dimension.jacobian import jacobian, rows_in_ring
+from fiberscope.dimension.kinks import kinks
 from fiberscope.dimension.rings import FloatRing, ModularRing
 from fiberscope.errors import InputError, TooLargeError, UnsupportedModelError
 from fiberscope.network.network import Network

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -75,7 +76,7 @@ def images(rng, style):
 
 def chains(rng, style):
     widths = rng.integers(1, 4, rng.integers(3, 6)).tolist()
-    pairs = list(zip(widths, widths[1:], strict=False))
+    pairs = list(pairwise(widths))
     kind = "leaky_relu" if rng.random() < 0.3 else "relu"
     weights = [NUMBERS[style](rng, (n, m)) for m, n in pairs]
     net = Network(weights, [NUMBERS[style](rng, n) for _, n in pairs], kind, slope=0.25)
@@ -139,7 +140,7 @@ def named(net):
 @given(data=st.data())
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 def test_hostile_programs(data, differentiable, rational_jacobian, rational_rank):
-    """Decimals, twins one ulp apart, subnormals, near overflow; pools, residuals: the kinks, and the rank of the rest."""
+    """Decimals, twins one ulp apart, subnormals, near overflow; pools, residuals: kinks, and the rank of the rest."""
     net = named(data.draw(hostile.programs(max_width=3, max_blocks=2)))
     X = data.draw(hostile.hostile_batches(net, max_points=3))
     signs = net.signs(X).signs
@@ -189,7 +190,11 @@ def test_a_derivative_that_the_first_prime_divides_is_not_taken_for_zero():
 def test_zero_weights_and_missing_biases():
     assert not kinked(Network([[[1.0]], [[0.0]]], [[0.0], [0.0]]), [0.0])  # the outgoing weight is zero
     silent = Network.from_nodes(
-        [Affine(0, Dense([[1.0]]), None, "w"), PiecewiseLinear(1, np.zeros(1), (1,)), Affine(2, Dense([[1.0]]), None, "v")],
+        [
+            Affine(0, Dense([[1.0]]), None, "w"),
+            PiecewiseLinear(1, np.zeros(1), (1,)),
+            Affine(2, Dense([[1.0]]), None, "v"),
+        ],
         (1,),
     )
     assert not kinked(silent, [0.0])  # w x is zero for every w
@@ -202,7 +207,9 @@ def test_members_with_equal_derivatives_are_no_kink():
     """A scaling by zero makes ties whose members differ to second order only."""
     x = np.zeros((1, 3, 3))
     x[0, 0, 0] = 1.0
-    kernel = Convolution(np.array([[[[0.0, 1.0], [1.0, 1.0]]]]), (1, 3, 3))  # zero at all four places, with other patches
+    kernel = Convolution(
+        np.array([[[[0.0, 1.0], [1.0, 1.0]]]]), (1, 3, 3)
+    )  # zero at all four places, with other patches
 
     def net(factor):
         nodes = [
@@ -277,7 +284,14 @@ def lenet(size, first="act"):
     pair = (act, pool) if first == "act" else (pool, act)
     width = 4 * (((size - 2) // 2 - 2) // 2) ** 2
     return nn.Sequential(
-        nn.Conv2d(1, 3, 3), *pair, nn.Conv2d(3, 4, 3), *pair, nn.Flatten(), nn.Linear(width, 8), nn.ReLU(), nn.Linear(8, 2)
+        nn.Conv2d(1, 3, 3),
+        *pair,
+        nn.Conv2d(3, 4, 3),
+        *pair,
+        nn.Flatten(),
+        nn.Linear(width, 8),
+        nn.ReLU(),
+        nn.Linear(8, 2),
     )
 
 

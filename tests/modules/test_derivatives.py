@@ -146,7 +146,9 @@ class Unwilling(nn.Linear):
         raise self.error
 
 
-@pytest.mark.parametrize("error", [KeyError("mask"), TypeError("two\nlines"), NotImplementedError(), ZeroDivisionError()])
+@pytest.mark.parametrize(
+    "error", [KeyError("mask"), TypeError("two\nlines"), NotImplementedError(), ZeroDivisionError()]
+)
 def test_what_a_module_raises_is_one_line(error):
     for question in (jacobian, ntk, kernel_spectrum, functional_dimension):
         with pytest.raises((InputError, UnsupportedModelError)) as caught:

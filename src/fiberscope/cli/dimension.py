@@ -16,7 +16,6 @@ import fiberscope as fs
 from fiberscope.cli.arrays import load_array
 from fiberscope.errors import InputError
 
-
 _REASONS = 3
 """Points on kinks that are explained one by one."""
 

@@ -58,8 +58,9 @@ class OpenTies:
 
     def before(self, node: int) -> OpenTies:
         """The ties of the nodes before one; the numbers stay."""
-        kept = [k for k in self.entries if k < node]
-        return OpenTies(*({k: part[k] for k in kept} for part in (self.entries, self.ties, self.signs)), self.count)
+        entries = {k: part for k, part in self.entries.items() if k < node}
+        ties = {k: part for k, part in self.ties.items() if k < node}
+        return OpenTies(entries, ties, {k: part for k, part in self.signs.items() if k < node}, self.count)
 
     def without(self, node: int, closed: IntArray) -> OpenTies:
         """Some ties of a node taken out; the numbers stay."""
@@ -85,8 +86,10 @@ def open_ties(net: Network, x: FloatArray, signs: SignArray) -> OpenTies:
             value = _affine(numbering, node, before)
         elif isinstance(node, PiecewiseLinear | MaxPool):
             part = signs[switches[index].columns]
-            gate = _piecewise if isinstance(node, PiecewiseLinear) else _pooled
-            value, opened, owners = gate(numbering, node, before, part)  # type: ignore[operator]  # chosen by the kind
+            if isinstance(node, PiecewiseLinear):
+                value, opened, owners = _piecewise(numbering, node, before, part)
+            else:
+                value, opened, owners = _pooled(numbering, node, before, part)
             if len(opened):
                 found[index] = (opened, value[opened], owners)
         elif isinstance(node, Add):
@@ -97,9 +100,7 @@ def open_ties(net: Network, x: FloatArray, signs: SignArray) -> OpenTies:
         values.append(value)
     names = np.unique(np.concatenate([np.zeros(0, np.int64), *(classes for _, classes, _ in found.values())]))
     ties = {k: np.searchsorted(names, classes) for k, (_, classes, _) in found.items()}
-    owned = {
-        k: np.where(owners < 0, -1, ties[k][np.maximum(owners, 0)]) for k, (_, _, owners) in found.items()
-    }
+    owned = {k: np.where(owners < 0, -1, ties[k][np.maximum(owners, 0)]) for k, (_, _, owners) in found.items()}
     return OpenTies({k: opened for k, (opened, _, _) in found.items()}, ties, owned, len(names))
 
 

@@ -88,7 +88,9 @@ def surround(net: Network, points: FloatArray, signs: SignArray) -> tuple[FloatA
     for _ in range(18):  # down to 2^-53 of the point's size: what floats can tell apart
         moved = points[open_][:, None, :] + steps[open_][:, None, None] * np.eye(n)
         # A step that rounding has swallowed leaves the point where it was: no new one.
-        apart = np.isfinite(moved).all(axis=(1, 2)) & (np.diagonal(moved, axis1=1, axis2=2) != points[open_]).all(axis=1)
+        apart = np.isfinite(moved).all(axis=(1, 2)) & (np.diagonal(moved, axis1=1, axis2=2) != points[open_]).all(
+            axis=1
+        )
         moved = np.where(apart[:, None, None], moved, points[open_][:, None, :])
         flat = moved.reshape(-1, n)
         same = (net.signs(flat).signs == np.repeat(signs[open_], n, axis=0)).all(axis=1).reshape(-1, n).all(axis=1)

@@ -7,6 +7,7 @@ modulo every odd prime. Nothing is rounded on the way.
 from __future__ import annotations
 
 from dataclasses import dataclass
+
 import numpy as np
 
 from fiberscope.dimension.blocks import sketch

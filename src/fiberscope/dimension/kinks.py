@@ -5,8 +5,8 @@ differ and the difference gets through. First, ties between values that are one 
 (:mod:`fiberscope.dimension.classes`) are none. Write ``u`` for the results of the ties that are left. Near the
 parameter the output is ``G(theta, u(theta))`` with a polynomial ``G`` and Lipschitz continuous ``u``. So it is
 differentiable if ``dG/du`` vanishes, with the derivative ``dG/dtheta``: no side has to be chosen. Where it does not
-vanish, ties whose members have equal derivatives (with respect to the parameters and to the ``u`` before them) are taken
-out of ``u``: to first order they have one side only.
+vanish, ties whose members have equal derivatives (with respect to the parameters and to the ``u`` before them) are
+taken out of ``u``: to first order they have one side only.
 
 A derivative is a dyadic rational of a known number of bits. Different from zero modulo one prime it is different from
 zero. It is zero where no non-zero weight leads to it, or where it is zero modulo so many primes that their product
@@ -69,7 +69,9 @@ def describe(net: Network, entry: int) -> str:
     inside = entry - place.start
     if isinstance(place.node, MaxPool):
         return f"window {inside // place.node.windows.shape[1]} of the max pool at node {place.index}"
-    where = f"hidden layer {layout.places.index(place) + 1}" if net.is_chain else f"the activation at node {place.index}"
+    where = (
+        f"hidden layer {layout.places.index(place) + 1}" if net.is_chain else f"the activation at node {place.index}"
+    )
     return f"neuron {inside} of {where}"
 
 
@@ -191,9 +193,7 @@ def _differences(net: Network, index: int, signs: SignArray, found: OpenTies) ->
     return np.concatenate(rows), np.concatenate(ties)
 
 
-def _differ(
-    net: Network, index: int, x: FloatArray, signs: SignArray, found: OpenTies, rows: FloatArray
-) -> BoolArray:
+def _differ(net: Network, index: int, x: FloatArray, signs: SignArray, found: OpenTies, rows: FloatArray) -> BoolArray:
     """Which linear functions ``rows`` of the input of a node have a derivative other than zero, proven either way."""
     source = net.nodes[index].sources[0]
     if source == 0:

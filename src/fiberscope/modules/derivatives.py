@@ -80,7 +80,7 @@ class TangentMap:
             self._batch = _batch(self._module, X, "X", torch.float64)
             self._call.outputs(self._batch)
             self._values = {name: value.requires_grad_() for name, value in self._call.parameters.items()}
-            self._result = self._call(self._values, self._batch).reshape(-1)
+            self._result: torch.Tensor = self._call(self._values, self._batch).reshape(-1)
         self.shape = (self._result.numel(), _count(self._module))
 
     def gram(self, v: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -88,7 +88,7 @@ class TangentMap:
         wanted = torch.as_tensor(v, device=self._result.device)
         along = [part.detach() for part in self._pulled(wanted, False)]
         u = torch.zeros_like(self._result, requires_grad=True)
-        product = sum((a * b).sum() for a, b in zip(self._pulled(u, True), along, strict=True))
+        product = torch.stack([(a * b).sum() for a, b in zip(self._pulled(u, True), along, strict=True)]).sum()
         return np.asarray(torch.autograd.grad(product, u)[0].cpu().numpy())
 
     def _pulled(self, u: torch.Tensor, again: bool) -> list[torch.Tensor]:
@@ -121,9 +121,8 @@ class _Call:
         self._buffers = {name: taken(value) for name, value in module.named_buffers()}
         self._plain = False
 
-    def __call__(self, values: dict[str, torch.Tensor], batch: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = functional_call(self.module, (values, self._buffers), (batch,))
-        return result
+    def __call__(self, values: dict[str, torch.Tensor], batch: torch.Tensor) -> Any:
+        return functional_call(self.module, (values, self._buffers), (batch,))
 
     def outputs(self, batch: torch.Tensor) -> int:
         """Outputs per point; refuses what the module cannot take."""
@@ -148,7 +147,7 @@ class _Call:
         """
         values = {name: value.detach() for name, value in self.parameters.items()}
 
-        def single(values: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+        def single(values: dict[str, torch.Tensor], x: torch.Tensor) -> Any:
             return self(values, x.unsqueeze(0)).reshape(-1)
 
         if not self._plain:

@@ -24,7 +24,9 @@ def spectrum(result: FunctionalDimension, *, ax: Axes | None = None) -> Axes:
             (narrow, result.paper_cutoff, LAYERS[1], 3, "float32"),
         ):
             if len(some):  # else the Jacobian exceeds the range of these floats
-                ax.semilogy(np.arange(1, len(some) + 1), np.maximum(some, floor), ".", color=color, ms=size, label=label)
+                ax.semilogy(
+                    np.arange(1, len(some) + 1), np.maximum(some, floor), ".", color=color, ms=size, label=label
+                )
                 ax.axhline(cutoff, color=color, lw=1, ls="--")
         if result.exact is not None:
             ax.axvline(result.exact + 0.5, color=ACCENT, lw=1.2, label=f"exact rank {result.exact}")

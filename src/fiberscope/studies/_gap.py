@@ -6,8 +6,8 @@ the signs behind the last such layer: all points with the same signs there have 
 a change of the parameters of layers ``l`` and ``l + 1`` that leaves the preactivations of layer ``l + 1`` as they are,
 at every point of the batch at which their neurons are active, changes no output. These changes form the kernel of the
 Jacobian of a network of two layers. Always-active neurons and rescalings are the cases that the paper counts; on a
-finite batch there are many more. The first two are proven. The third rests on null spaces modulo primes and is too small
-with a tiny probability, which is reported.
+finite batch there are many more. The first two are proven. The third rests on null spaces modulo primes and is too
+small with a tiny probability, which is reported.
 """
 
 from __future__ import annotations
