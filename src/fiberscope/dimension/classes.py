@@ -49,8 +49,8 @@ class OpenTies:
     """Ties of one point that the classes do not resolve.
 
     ``entries[k]`` are the results of node ``k`` that depend on the side of a tie, and ``ties[k]`` which tie it is,
-    numbered from 0 to ``count``; results of one class have one number, also behind a pool that hands one on. ``signs[k]`` says to which tie each entry of the
-    node's part of the sign vector belongs, -1 for none.
+    numbered from 0 to ``count``; results of one class have one number, also behind a pool that hands one on.
+    ``signs[k]`` says to which tie each entry of the node's part of the sign vector belongs, -1 for none.
     """
 
     entries: dict[int, IntArray]

@@ -15,6 +15,7 @@ import numpy as np
 from fiberscope.dimension.exact import residue_rows
 from fiberscope.dimension.kinks import kinks
 from fiberscope.errors import NotGenericError
+from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Space
 from fiberscope.geometry.regions import regions
 from fiberscope.network.network import Network
@@ -25,7 +26,10 @@ LISTED_INPUTS = 3
 """Largest number of inputs for which all regions are listed."""
 
 LISTED_REGIONS = 4000
-"""Largest number of regions that are listed."""
+"""Largest number of regions of which all rows are ranked."""
+
+MET_REGIONS = 20_000
+"""Regions that are listed beyond that as a source of samples: random points miss the small ones."""
 
 PATIENCE = 3
 """Rounds of samples without growth of the rank after which sampling ends."""
@@ -57,18 +61,26 @@ def decisive_set(net: Network, seed: int = 0) -> PointSet:
     >>> decisive_set(Network([[[1.0]], [[1.0]]], [[0.0], [0.0]])).text
     '2 points in each of the 2 regions of R^1'
     """
-    listed = _listed(net) if net.in_size <= LISTED_INPUTS else None
-    return _sampled(net, np.random.default_rng(seed)) if listed is None else listed
+    rng = np.random.default_rng(seed)
+    if net.in_size > LISTED_INPUTS:
+        return _sampled(net, rng)
+    try:
+        found = regions(net, Space(net.in_size), limit=LISTED_REGIONS)
+        if not found.complete and net.in_size < LISTED_INPUTS:  # cheap in the plane
+            found = regions(net, Space(net.in_size), limit=MET_REGIONS)
+    except NotGenericError:  # regions without a vertex, as of a network without hidden neurons
+        return _sampled(net, rng)
+    listed = _listed(net, found)
+    near = found.points[np.isfinite(found.points).all(axis=1)]
+    return _sampled(net, rng, rng.permutation(near)) if listed is None else listed
 
 
-def _listed(net: Network) -> PointSet | None:
+def _listed(net: Network, found: Complex) -> PointSet | None:
     """Points in every region, or None where there are too many or floats have no point inside of one."""
     n = net.in_size
-    try:
-        found = regions(net, Space(n), limit=LISTED_REGIONS)
-    except NotGenericError:  # regions without a vertex, as of a network without hidden neurons
+    if not found.complete or found.num_regions > LISTED_REGIONS:
         return None
-    if not found.complete or not np.isfinite(found.points).all():  # hyperplanes too far away for floats
+    if not np.isfinite(found.points).all():  # hyperplanes too far away for floats
         return None
     if (net.signs(found.points).signs != found.sign_vectors).any():
         return None
@@ -105,7 +117,8 @@ def surround(net: Network, points: FloatArray, signs: SignArray) -> tuple[FloatA
     return np.concatenate([points, beside[whole].reshape(-1, n)]), whole
 
 
-def _sampled(net: Network, rng: np.random.Generator) -> PointSet:
+def _sampled(net: Network, rng: np.random.Generator, near: FloatArray | None = None) -> PointSet:
+    """Samples, points ``near`` that are known to lie in many regions first."""
     prime = random_primes(1, rng)[0]
     kept_points = np.zeros((0, net.in_size))
     kept_rows = np.zeros((0, net.num_parameters), np.uint64)
@@ -113,7 +126,9 @@ def _sampled(net: Network, rng: np.random.Generator) -> PointSet:
     quiet = rounds = work = 0
     while quiet < PATIENCE and len(kept_rows) < net.num_parameters and work < WORK:
         rounds += 1
-        X, signs = _fresh(net, _spread(net, rng, len(kept_rows)), seen)
+        count = _count(net, len(kept_rows))
+        more, near = (near[:count], near[count:]) if near is not None else (np.zeros((0, net.in_size)), None)
+        X, signs = _fresh(net, more if len(more) else _spread(net, rng, count), seen)
         before = len(kept_rows)
         if len(X):
             rows = np.concatenate([kept_rows, residue_rows(net, X, signs, prime)])
@@ -132,15 +147,19 @@ def _sampled(net: Network, rng: np.random.Generator) -> PointSet:
     return PointSet(points, False, text, len(kept_rows), prime)
 
 
-def _spread(net: Network, rng: np.random.Generator, known: int) -> FloatArray:
-    """Points on all scales, from inside the first layer's arrangement to far outside of it.
+def _count(net: Network, known: int) -> int:
+    """Points of one round; every one of them brings ``n_0`` others.
 
-    Every round eliminates the ``known`` rows anew, so rounds are few: half as many rows as are known at least, and
-    as many as :data:`ROUND_WORK` allows.
+    Every round eliminates the ``known`` rows anew, so rounds are few: as many rows as could be independent in the
+    first, half as many as are known later, and in small networks as many as :data:`ROUND_WORK` allows.
     """
     D = net.num_parameters
-    rows = max(known // 2, min(ROUND_WORK // D**2, 16 * D), 1)
-    count = max(8, rows // ((net.in_size + 1) * net.out_size))
+    rows = max(known // 2 if known else D, min(ROUND_WORK // D**2, 16 * D))
+    return max(8, rows // ((net.in_size + 1) * net.out_size))
+
+
+def _spread(net: Network, rng: np.random.Generator, count: int) -> FloatArray:
+    """Points on all scales, from inside the first layer's arrangement to far outside of it."""
     scales = 2.0 ** rng.uniform(-3, 6, size=(count, 1))
     return rng.normal(size=(count, net.in_size)) * scales
 

@@ -188,7 +188,8 @@ def functional_dimension(
     points = decisive_set(net, seed) if X is None else PointSet(batch(X, net.in_size), True, "given batch")
     sampled = sample(net, points.X)
     if len(sampled.X) == 0:
-        raise NotGenericError(f"all {len(points.X)} points lie on kinks of the outputs; {sampled.reasons[0]}")
+        which = "all points that were tried" if X is None else f"all {len(points.X)} points"
+        raise NotGenericError(f"{which} lie on kinks of the outputs; {sampled.reasons[0]}")
     wide = _needs_blocks(len(sampled.X) * net.out_size, net.num_parameters, limit)
     symmetry = hidden_symmetry(net, sampled.signs if points.complete else _anywhere(net))
     known = bounds(net, sampled, symmetry)
