@@ -9,10 +9,10 @@ STAMP  := $(VENV)/.installed
 # Small matrices everywhere: threads inside a process only fight with the processes beside it.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 PYTEST     := $(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m pytest -n auto --maxprocesses=8
-LINTED     := src tests examples benchmarks docs
+LINTED     := src tests examples benchmarks docs fuzz
 
 .DEFAULT_GOAL := help
-.PHONY: help install tour test check format slow docs bench clean
+.PHONY: help install tour test check format slow docs bench fuzz clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -44,10 +44,15 @@ docs: $(STAMP)  ## build the documentation into docs/_build/html; a warning is a
 bench: $(STAMP)  ## ratios against references and peers
 	$(BIN)/python benchmarks/run.py
 
+SECONDS ?= 600
+fuzz: $(STAMP)  ## compare with exact answers on random cases: SECONDS=600 AREA=planar,equality SEED=1 CASES=100 JSON=file
+	$(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m fuzz --seconds $(SECONDS) $(if $(AREA),--area $(AREA)) \
+	  $(if $(SEED),--seed $(SEED)) $(if $(CASES),--cases $(CASES)) $(if $(JSON),--json $(JSON))
+
 clean:  ## remove .venv and everything that was built
 	rm -rf $(VENV) build dist docs/_build docs/api/generated fiberscope-tour
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
-	find src tests examples benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests examples benchmarks docs fuzz -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp is removed first and written last: an interrupted installation is taken up again.
 # A .venv without a working pip (interrupted earlier still) is made anew.

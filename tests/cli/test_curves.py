@@ -26,7 +26,8 @@ def test_a_circle_with_a_picture(run, models, tmp_path):
     picture = tmp_path / "circle.png"
     done = run("regions", models / "flat.npz", "--along", "circle", "--plot", picture)
     assert done.returncode == 0, done.stderr
-    assert "35 regions" in done.stdout and "certified" in done.stdout
+    said = " ".join(done.stdout.split())
+    assert "34 regions of the loop" in said and "35 intervals of its parameter" in said and "certified" in said
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
@@ -34,6 +35,15 @@ def test_a_tractrix_as_json(run, models):
     result = json.loads(run("regions", models / "deep.npz", "--along", "tractrix", "--radius", 2, "--json").stdout)
     found = fs.regions_along(fs.load(models / "deep.npz"), fs.Tractrix([0.0] * 5, 2.0))
     assert result["num_regions"] == found.num_regions and result["breakpoints"] == found.breakpoints.tolist()
+
+
+def test_a_loop_that_starts_at_a_breakpoint(run, tmp_path):
+    fs.save(fs.Network([[[0.0, 1.0]], [[1.0]]], [[0.0], [0.0]]), tmp_path / "y.npz")
+    done = run("regions", tmp_path / "y.npz", "--along", "circle")
+    said = " ".join(done.stdout.split())
+    assert "2 regions of the loop" in said and "intervals" not in said and "2 affine pieces of the loop" in said
+    result = json.loads(run("regions", tmp_path / "y.npz", "--along", "circle", "--count", "--json").stdout)
+    assert (result["num_regions"], result["num_regions_closed"], result["closed"]) == (2, 2, True)
 
 
 def test_a_segment(run, models, tmp_path):

@@ -248,7 +248,7 @@ def test_forms_of_data() -> None:
     [
         (np.zeros((0, 2)), "at least one point"),
         ([], "at least one point"),
-        ((np.zeros((2, 2)), np.zeros(3)), "as many inputs as targets, got 2 and 3"),
+        ((np.zeros((2, 2)), np.zeros(3)), r"as many inputs as targets, got inputs \(2, 2\), targets \(3,\)"),
         ("text", "got str"),
         (3, "got int"),
         ([3], "of arrays, got int"),

@@ -11,6 +11,7 @@ import fiberscope as fs
 from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.network.operators import Dense
 from fiberscope.testing import CASES, assert_same_function, case, fraction_signs
+from fiberscope.testing.hostile import hostile_batches, hostile_chains
 from fiberscope.testing.strategies import batches, chains
 
 
@@ -29,6 +30,27 @@ def moved(draw):
 def test_symmetries_keep_the_real_function(drawn):
     net, X, orders, scales = drawn
     assert_same_function(net, fs.rescale(fs.permute(net, orders), scales), X)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data(), st.sampled_from([1, 40, 900]), st.integers(0, 2**32 - 1))
+def test_powers_of_two_keep_the_real_function_or_are_refused(data, reach, seed):
+    net = data.draw(hostile_chains())
+    rng = np.random.default_rng(seed)
+    scales = [2.0 ** rng.integers(-reach, reach + 1, n) for n in net.widths[1:-1]]
+    try:
+        found = fs.rescale(net, scales)
+    except fs.InputError as error:
+        assert "products within the floats" in str(error)
+    else:
+        assert_same_function(net, found, data.draw(hostile_batches(net)))
+
+
+@pytest.mark.parametrize(("weight", "scale"), [(3.0, 2.0**-1074), (3e-310, 2.0**-40), (1e300, 2.0**40)])
+def test_a_product_beyond_the_floats_is_refused(weight, scale):
+    net = fs.Network([[[weight]], [[1.0]]], [[0.0], [0.0]])
+    with pytest.raises(fs.InputError, match="expected products within the floats, got"):
+        fs.rescale(net, [[scale]])
 
 
 @settings(max_examples=80, deadline=None)

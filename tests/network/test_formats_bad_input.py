@@ -27,9 +27,9 @@ from fiberscope.testing import CASES
 ENDINGS = ("onnx", "npz", "safetensors", "pt")
 
 
-def refused(source: Any, message: str, kind: type[FiberscopeError] = InputError) -> None:
+def refused(source: Any, message: str, kind: type[FiberscopeError] = InputError, **options: Any) -> None:
     with pytest.raises(kind, match=message) as caught:
-        load(source)
+        load(source, **options)
     assert "\n" not in str(caught.value)
 
 
@@ -43,7 +43,7 @@ def test_wrong_paths(tmp_path: Path) -> None:
     refused(tmp_path / "none.onnx", "none.onnx: no such file")
     refused(str(tmp_path / "none.onnx"), "no such file")
     refused(tmp_path / "folder.onnx", "expected a file, got a folder")
-    refused(tmp_path / "README.md", r"expected a file ending in .npz, .onnx, .pt, .pth, .safetensors, got '.md'")
+    refused(tmp_path / "README.md", r"expected a file ending in .ckpt, .npz, .onnx, .pt, .pth, .safetensors, got '.md'")
     refused(tmp_path / "net.onx", r"got '.onx' \(closest: .onnx\)")
     refused(tmp_path / "net.safetensor", r"\(closest: .safetensors\)")
     refused(tmp_path / "net", "got 'no ending'")
@@ -144,7 +144,7 @@ def test_flipped_bytes_never_end_in_a_foreign_error(ending: str, tmp_path: Path)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_numbers_that_are_not_finite(ending: str, value: float, tmp_path: Path) -> None:
     arrays = {"0.weight": np.full((2, 2), value), "0.bias": np.zeros(2)}
-    refused(written(arrays, tmp_path / f"net.{ending}"), "0.weight: expected finite numbers")
+    refused(written(arrays, tmp_path / f"net.{ending}"), "0.weight: expected finite numbers", activation="relu")
 
 
 # -- files that would run code -------------------------------------------------------------------------------------
@@ -204,9 +204,10 @@ def layers(*widths: int, names: tuple[str, ...] = (), bias: bool = True) -> dict
 
 
 @pytest.mark.parametrize("ending", ["npz", "safetensors", "pt"])
-def test_plain_state_dicts_are_relu_chains(ending: str, tmp_path: Path) -> None:
+def test_plain_state_dicts_are_chains_where_that_is_said(ending: str, tmp_path: Path) -> None:
     arrays = layers(3, *(4,) * 7, 2)  # more than ten entries: numbers, not letters, give the order
-    net = load(written(arrays, tmp_path / f"net.{ending}"))
+    refused(written(arrays, tmp_path / f"net.{ending}"), "holds numbers and no architecture")
+    net = load(tmp_path / f"net.{ending}", activation="relu")
     assert net.widths == (3, *(4,) * 7, 2) and set(net.parameters) == set(arrays)
     x = np.ones((1, 3))
     want = x
@@ -214,24 +215,25 @@ def test_plain_state_dicts_are_relu_chains(ending: str, tmp_path: Path) -> None:
         want = want @ arrays[f"net.layers.{2 * index}.weight"].T.astype(float) + arrays[f"net.layers.{2 * index}.bias"]
         want = np.maximum(want, 0) if index < 7 else want
     np.testing.assert_allclose(net(x), want, rtol=1e-12)
-    assert load(written(layers(3, 2, bias=False), tmp_path / f"net.{ending}")).widths == (3, 2)
+    assert load(written(layers(3, 2, bias=False), tmp_path / f"net.{ending}"), activation="relu").widths == (3, 2)
 
 
-@pytest.mark.parametrize("key", ["state_dict", "model_state_dict"])
+@pytest.mark.parametrize("key", ["state_dict", "model_state_dict", "anything"])
 def test_nested_state_dicts(key: str, tmp_path: Path) -> None:
     module = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1))
     torch.save({key: module.state_dict(), "epoch": 3}, tmp_path / "net.pt")
     X = np.random.default_rng(0).normal(size=(4, 2))
     want = module.double()(torch.from_numpy(X)).detach().numpy()
-    np.testing.assert_allclose(load(tmp_path / "net.pt")(X), want, rtol=1e-12)
+    np.testing.assert_allclose(load(tmp_path / "net.pt", activation="relu")(X), want, rtol=1e-12)
 
 
 def test_the_order_of_a_sorted_file_must_be_certain(tmp_path: Path) -> None:
     path = tmp_path / "net.safetensors"
     names = ("input", "body", "head")
-    assert load(written(layers(2, 3, 4, 1, names=names), path)).widths == (2, 3, 4, 1)
-    refused(written(layers(2, 3, 3, 3, names=names), path), r"order of the layers .* is not in the file")
-    assert load(written(layers(2, 3, 3, 3, names=names), tmp_path / "net.pt")).widths == (2, 3, 3, 3)
+    assert load(written(layers(2, 3, 4, 1, names=names), path), activation="relu").widths == (2, 3, 4, 1)
+    square = layers(2, 3, 3, 3, names=names)
+    refused(written(square, path), r"order of the layers .* is not in the file", activation="relu")
+    assert load(written(square, tmp_path / "net.pt"), activation="relu").widths == (2, 3, 3, 3)
 
 
 @pytest.mark.parametrize("ending", ["npz", "safetensors", "pt"])
@@ -240,25 +242,25 @@ def test_the_order_of_a_sorted_file_must_be_certain(tmp_path: Path) -> None:
     [
         (
             layers(2, 3) | {"conv.weight": np.ones((1, 1, 3, 3))},
-            r"got conv.weight of shape \(1, 1, 3, 3\); build the model",
+            r"got conv.weight of shape \(1, 1, 3, 3\); give the model",
         ),
         (layers(2, 3) | {"running_mean": np.ones(3)}, "got running_mean"),
         ({"a.bias": np.ones(3)}, "got a.bias"),
         ({"0.weight": np.ones((3, 2)), "0.bias": np.ones(4)}, "0.bias: expected 3 entries"),
-        ({"0.weight": np.ones((3, 2)), "1.weight": np.ones((3, 2))}, "1.weight: expected 3 columns.*fiberscope.load"),
+        ({"0.weight": np.ones((3, 2)), "1.weight": np.ones((3, 2))}, "1.weight: expected 3 columns.*--module"),
         ({"0.weight": np.ones((3, 2), dtype=np.int64)}, "0.weight: expected a floating-point array, got int64"),
         ({"0.weight": np.ones((0, 2))}, "at least one row"),
     ],
 )
 def test_other_state_dicts_are_refused_with_advice(arrays: Any, message: str, ending: str, tmp_path: Path) -> None:
-    refused(written(arrays, tmp_path / f"net.{ending}"), message)
+    refused(written(arrays, tmp_path / f"net.{ending}"), message, activation="relu")
 
 
 def test_torch_files_with_something_else(tmp_path: Path) -> None:
     for content, message in (
         ([torch.ones(2)], "expected a state dict of tensors, got a list"),
         ({"lr": 0.1}, "got a float under 'lr'"),
-        ({}, "got none"),
+        ({}, "got nothing"),
         ({"fiberscope": "{}"}, "description: malformed"),
         ({"0.weight": torch.ones(2, 2).to_sparse()}, "0.weight: expected a plain dense tensor"),
     ):
@@ -268,7 +270,7 @@ def test_torch_files_with_something_else(tmp_path: Path) -> None:
     (tmp_path / "array.npy").rename(tmp_path / "array.npz")
     refused(tmp_path / "array.npz", "a single array|several arrays")
     written({"0.weight": torch.ones(2, 2, dtype=torch.bfloat16)}, tmp_path / "half.pt")
-    assert load(tmp_path / "half.pt").widths == (2, 2)
+    assert load(tmp_path / "half.pt", activation="relu").widths == (2, 2)
 
 
 # -- descriptions --------------------------------------------------------------------------------------------------
@@ -382,7 +384,7 @@ def test_torch_objects_that_are_no_modules() -> None:
 def test_names_with_line_breaks_do_not_break_the_message(tmp_path: Path) -> None:
     path = tmp_path / "net.npz"
     np.savez(path, **{"a\nb.weight": np.full((1, 1), np.nan)})  # type: ignore[arg-type]
-    refused(path, "a b.weight: expected finite numbers")
+    refused(path, "a b.weight: expected finite numbers", activation="relu")
 
 
 def test_an_archive_with_a_member_outside(tmp_path: Path) -> None:
@@ -391,7 +393,7 @@ def test_an_archive_with_a_member_outside(tmp_path: Path) -> None:
     np.save(buffer, np.ones((2, 2)))
     with zipfile.ZipFile(tmp_path / "net.npz", "w") as archive:
         archive.writestr("../../evil.weight.npy", buffer.getvalue())
-    assert load(tmp_path / "net.npz").widths == (2, 2)
+    assert load(tmp_path / "net.npz", activation="relu").widths == (2, 2)
     assert os.listdir(tmp_path) == ["net.npz"]
 
 

@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.comparison import identical
+from fiberscope.network.formats.storage import holds
 from fiberscope.network.io import load, save
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, PiecewiseLinear
@@ -102,6 +103,8 @@ GRAPHS: dict[str, tuple[list[Any], dict[str, Any], tuple[Any, ...]]] = {
     "matmul_rows": ([node("MatMul", "x w")], {"w": W}, ("N", 3, 5)),
     "matmul_vector": ([node("MatMul", "x w", "h"), node("Relu", "h")], {"w": W[:, 0]}, ("N", 5)),
     "matmul_left": ([node("MatMul", "w x")], {"w": W}, ("N", 4, 3)),
+    "matmul_left_vector": ([node("MatMul", "w x", "h"), node("Relu", "h")], {"w": W.T.copy()}, (5,)),
+    "cast": ([node("Cast", "x", "h", to=11), node("Relu", "h", "r"), node("Cast", "r", to=1)], {}, ("N", 5)),
     "matmul_left_column": ([node("MatMul", "w x")], {"w": W.T.copy()}, (5, 1)),
     "matmul_unbatched": ([node("MatMul", "x w", "h"), node("Add", "h b")], {"w": W, "b": B}, (5,)),
     "matmul_stack_of_one": ([node("MatMul", "x w")], {"w": W[None]}, (1, 1, 5)),
@@ -197,9 +200,7 @@ def test_an_operator_agrees_with_onnxruntime(name: str, tmp_path: Path) -> None:
     nodes, constants, shape = GRAPHS[name]
     path = onnx_file(tmp_path, model(nodes, constants, shape))
     full = tuple(n if isinstance(n, int) else 1 for n in shape)
-    whole = full[1:] if full[0] == 1 and len(full) > 1 else full
-    net = load(path, whole if name in ("gemm_column", "gemm_transposed_value", "matmul_left_column") else None)
-    agrees(path, net, full_shape=full)
+    agrees(path, load(path), full_shape=full)
 
 
 @given(
@@ -310,8 +311,8 @@ def test_opset_8_and_attributes_of_older_files(tmp_path: Path) -> None:
 # -- refusals ------------------------------------------------------------------------------------------------------
 
 UNSUPPORTED: dict[str, tuple[list[Any], dict[str, Any], tuple[Any, ...], str]] = {
-    "operator": ([node("Sigmoid", "x")], {}, ("N", 5), r"node 'the_y' \(Sigmoid\): operator is not piecewise linear"),
-    "domain": ([helper.make_node("Relu", ["x"], ["y"], domain="my.ops")], {}, ("N", 5), "of domain my.ops"),
+    "operator": ([node("Sigmoid", "x")], {}, ("N", 5), r"node 'the_y' \(Sigmoid\): it is not piecewise linear"),
+    "domain": ([helper.make_node("Relu", ["x"], ["y"], domain="my.ops")], {}, ("N", 5), "of the domain my.ops"),
     "product": ([node("Mul", "x x")], {}, ("N", 5), r"\(Mul\): a product of computed values"),
     "matrix_product": ([node("MatMul", "x x")], {}, ("N", 5), r"\(MatMul\): a product of computed values"),
     "gemm_product": ([node("Gemm", "x x")], {}, ("N", 5), r"\(Gemm\): a product of computed values"),
@@ -341,7 +342,7 @@ UNSUPPORTED: dict[str, tuple[list[Any], dict[str, Any], tuple[Any, ...], str]] =
     ),
     "old_broadcast": ([node("Add", "x c", broadcast=1)], {"c": weights(5)}, ("N", 5), "before opset 7"),
     "stack": ([node("MatMul", "x w")], {"w": weights(2, 5, 3)}, ("N", 2, 5), "stack of matrices"),
-    "batch_product": ([node("MatMul", "w x")], {"w": W.T.copy()}, (5, 1), "give its full shape as input_shape"),
+    "batch_product": ([node("MatMul", "w x")], {"w": W.T.copy()}, ("N", 1), "give its full shape as input_shape"),
 }
 
 
@@ -372,7 +373,7 @@ INVALID: dict[str, tuple[list[Any], dict[str, Any], tuple[Any, ...], str]] = {
     "broadcast": ([node("Add", "x c")], {"c": B}, ("N", 5), "do not broadcast"),
     "reshape": ([node("Reshape", "x s")], {"s": integers(1, 7)}, ("N", 5), "cannot reshape"),
     "reshape_twice": ([node("Reshape", "x s")], {"s": integers(-1, -1)}, ("N", 5), "at most one -1"),
-    "missing_input": ([node("Gemm", "x")], {}, ("N", 5), "malformed|not linear"),
+    "missing_input": ([node("Gemm", "x")], {}, ("N", 5), "malformed"),
     "zero": ([node("Div", "x c")], {"c": B * 0}, ("N", 4), "division by zero"),
     "channels": ([node("Conv", "x k")], {"k": K}, ("N", 3, 6, 6), "input channels"),
     "kernel": ([node("MaxPool", "x", kernel_shape=[9, 9])], {}, ("N", *IMAGE), "does not fit"),
@@ -461,10 +462,108 @@ def write(net: Network, folder: Path, dtype: str | None = None) -> Path:
 def test_what_was_read_is_written_and_read_again(name: str, tmp_path: Path) -> None:
     nodes, constants, shape = GRAPHS[name]
     path = onnx_file(tmp_path, model(nodes, constants, shape))
-    net = load(path, tuple(shape) if name in ("gemm_column", "gemm_transposed_value", "matmul_left_column") else None)
+    net = load(path)
     again = write(net, tmp_path)
     assert identical(load(again), net)
-    agrees(write(net, tmp_path, "float32"), net)
+    # A mean over six entries has factors that are no float32, and onnxruntime has no convolution in float64.
+    same_face(path, again if holds(net, "float32") else write(net, tmp_path, "float32"))
+    full = tuple(n if isinstance(n, int) else 1 for n in shape)
+    agrees(write(net, tmp_path, "float32"), net, full_shape=full)
+
+
+def face(path: Path) -> Any:
+    """What a runtime sees of a model: names, shapes and types."""
+    session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return [(v.name, v.type, v.shape) for v in session.get_inputs()], [(v.name, v.type) for v in session.get_outputs()]
+
+
+def same_face(one: Path, two: Path) -> None:
+    """The second file can take the place of the first: the same face, the same results in the same shape and type."""
+    assert face(one) == face(two)
+    versions = [(m.ir_version, [(o.domain, o.version) for o in m.opset_import]) for m in map(onnx.load, (one, two))]
+    assert versions[0] == versions[1]
+    sessions = [ort.InferenceSession(str(path), providers=["CPUExecutionProvider"]) for path in (one, two)]
+    (entry,) = sessions[0].get_inputs()
+    kind = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}[entry.type]
+    for batch in (1,) if entry.shape and isinstance(entry.shape[0], int) else (1, 3):
+        feed = {entry.name: rng(5).normal(size=[n if isinstance(n, int) else batch for n in entry.shape]).astype(kind)}
+        (want,), (got,) = (session.run(None, feed) for session in sessions)
+        assert want.shape == got.shape and want.dtype == got.dtype
+        close = 2e-2 if kind == np.float16 else 1e-4
+        np.testing.assert_allclose(got, want, rtol=close, atol=close * max(1.0, float(np.abs(want).max())))
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE])
+@pytest.mark.parametrize("opset", [9, 11, 13, 17, 21])
+@pytest.mark.parametrize("shape", [("batch", 5), (1, 5), (4, 5), (5,), (5, 1)])
+def test_a_saved_file_takes_the_place_of_the_one_that_was_read(
+    kind: int, opset: int, shape: tuple[Any, ...], tmp_path: Path
+) -> None:
+    dtype = helper.tensor_dtype_to_np_dtype(kind)
+    small = {"w": W.T / 8, "b": B, "v": weights(2, 4) / 4, "c": weights(2, seed=4)}
+    if shape[-1] == 5 and len(shape) > 1:
+        nodes = [node("Gemm", "x w b", "h", transB=1), node("Relu", "h", "r"), node("Gemm", "r v c", transB=1)]
+    else:
+        small |= {"b": B.reshape(-1, *shape[1:]), "c": small["c"].reshape(-1, *shape[1:])}
+        nodes = [node("MatMul", "w x", "h"), node("Add", "h b", "a"), node("Relu", "a", "r")]
+        nodes += [node("MatMul", "v r", "s"), node("Add", "s c")]
+    constants = {name: tensor(np.asarray(a), name, dtype) for name, a in small.items()}
+    made = model(nodes, constants, shape, opset=opset, kind=kind)
+    path = onnx_file(tmp_path, made)
+    net = load(path)
+    again = write(net, tmp_path)
+    same_face(path, again)
+    stored = {t.data_type for t in onnx.load(again).graph.initializer} - {TensorProto.INT64}
+    assert stored == {kind} and identical(load(again), net)
+    finer = write(net.with_parameters({"w": net.parameters["w"] + 1e-12}), tmp_path)  # it fits into float64 alone
+    same_face(path, finer)
+    assert len({t.data_type for t in onnx.load(finer).graph.initializer} - {TensorProto.INT64}) == 1
+    assert load(finer).parameters["w"][0, 0] == net.parameters["w"][0, 0] + 1e-12
+
+
+def test_names_are_kept_where_they_would_clash(tmp_path: Path) -> None:
+    """The file's tensors have the names that ours would have."""
+    nodes = [helper.make_node("Gemm", ["gemm", "weight", "shape"], ["relu"], "input")]
+    graph = helper.make_graph(
+        nodes,
+        "test",
+        [helper.make_tensor_value_info("gemm", TensorProto.FLOAT, ["cast", 5])],
+        [helper.make_tensor_value_info("relu", TensorProto.FLOAT, None)],
+        [tensor(W, "weight"), tensor(B, "shape")],
+    )
+    path = onnx_file(tmp_path, helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8))
+    again = write(load(path), tmp_path)
+    same_face(path, again)
+    assert identical(load(again), load(path))
+
+
+def test_an_interface_that_does_not_fit_is_left(tmp_path: Path) -> None:
+    path = onnx_file(tmp_path, model(*GRAPHS["gemm"]))
+    net = load(path)
+    other = Network.random((3, 2), 0).with_source(net.source.derived)
+    written = face(write(other, tmp_path, "float32"))
+    assert written == ([("input", "tensor(float)", ["N", 3])], [("output", "tensor(float)")])
+    cut = load(path.parent / "net.onnx", until="gemm")
+    assert cut.source.interface is not None and cut.source.interface.output == "output"
+
+
+def test_a_constant_on_the_left_of_a_vector(tmp_path: Path) -> None:
+    """``W x + b`` as some exporters write it, on ``(n,)`` and ``(n, 1)``, without a word about the batch axis."""
+    for shape in ((5,), (5, 1)):
+        bias = B.reshape(-1, *shape[1:])
+        nodes = [node("MatMul", "w x", "h"), node("Add", "h b", "g"), node("Relu", "g", "r"), node("MatMul", "v r")]
+        net = read(tmp_path, nodes, {"w": W.T.copy(), "b": bias, "v": weights(2, 4)}, shape)
+        assert list(net.parameters) == ["w", "b", "v"] and net.num_hidden == 4 and net.input_shape == shape
+        x = rng(3).normal(size=5)
+        want = weights(2, 4).astype(float) @ np.maximum(W.T.astype(float) @ x + B, 0)
+        np.testing.assert_allclose(net(x[None])[0], want, rtol=1e-6)
+        agrees(tmp_path / "model.onnx", net, full_shape=shape)
+    row = read(tmp_path, [node("MatMul", "w x")], {"w": W[:, 0].copy()}, (5,))
+    np.testing.assert_allclose(row(x[None])[0], [W[:, 0] @ x], rtol=1e-6)
+    stack = read(tmp_path, [node("MatMul", "w x")], {"w": W.T[None].copy()}, ("N", 5, 1))
+    np.testing.assert_allclose(stack(x[None])[0], W.T @ x, rtol=1e-6)
+    with pytest.raises(UnsupportedModelError, match="mixes the points of a batch"):
+        read(tmp_path, [node("MatMul", "w x")], {"w": W.T.copy()}, ("N", 5))
 
 
 def test_float32_where_it_is_exact(tmp_path: Path) -> None:

@@ -605,7 +605,11 @@ class TwoInputs(nn.Module):
 
 
 REFUSED: dict[str, tuple[Any, tuple[int, ...] | None, str]] = {
-    "gelu": (nn.Sequential(nn.Linear(2, 2), nn.GELU()), None, r"node '_1' \(torch.nn.GELU\): not piecewise linear"),
+    "gelu": (
+        nn.Sequential(nn.Linear(2, 2), nn.GELU()),
+        None,
+        r"node '_1' \(torch.nn.GELU\): it is not piecewise linear",
+    ),
     "gelu_function": (Wrapped(lambda m, x: F.gelu(x)), VECTOR, r"node 'gelu' \(torch.nn.functional.gelu\)"),
     "method": (Wrapped(lambda m, x: x.relu().exp()), VECTOR, r"node 'exp' \(Tensor.exp\)"),
     "product": (Wrapped(lambda m, x: x * x), VECTOR, r"node 'mul' \(operator.mul\): a product of computed values"),
@@ -626,7 +630,7 @@ REFUSED: dict[str, tuple[Any, tuple[int, ...] | None, str]] = {
     "constant_output": (Wrapped(lambda m, x: x + torch.ones(5, 3)), VECTOR, "changes the batch"),
     "scripted": (torch.jit.script(nn.Linear(2, 2)), VECTOR, "scripted"),
     "clamp": (Wrapped(lambda m, x: x.clamp(0, 1)), VECTOR, r"node 'clamp'.*only clamp\(min=0\)"),
-    "matrix_of_values": (Wrapped(lambda m, x: x @ x), VECTOR, "constant matrix"),
+    "matrix_of_values": (Wrapped(lambda m, x: x @ x), VECTOR, "product of computed values is not piecewise"),
 }
 
 

@@ -25,6 +25,8 @@ FILES = (
     "acasxu_2_2",
     "cartpole",
     "gcas",
+    "heloc",
+    "heloc_2e5",
     "lunarlander",
     "mnist8x8_a",
     "mnist8x8_b",

@@ -46,7 +46,7 @@ def test_modules_and_state_dicts_keep_their_type(kind: str, tmp_path: Path) -> N
     torch.save(made.state_dict(), tmp_path / "a.pt")
     save_file(made.state_dict(), tmp_path / "a.safetensors")
     for name in ("a.pt", "a.safetensors"):
-        found = load(tmp_path / name)
+        found = load(tmp_path / name, activation="relu")
         assert found.source.precision == kind
         assert found.source.path == tmp_path / name
         assert found.source.sha256 == hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
@@ -77,7 +77,7 @@ def test_arrays(kind: Any, tmp_path: Path) -> None:
     assert net.source == Source(name)
     assert permute(net, [[1, 0, 2]]).source == rescale(net, [[3.0, 1.0, 1.0]]).source == net.source
     np.savez(tmp_path / "a.npz", **{"0.weight": weights[0], "2.weight": weights[1]})
-    assert load(tmp_path / "a.npz").source.precision == name
+    assert load(tmp_path / "a.npz", activation="relu").source.precision == name
     assert Network([[[1.0]]], [[0.0]]).source == MEMORY
 
 

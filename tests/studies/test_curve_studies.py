@@ -12,7 +12,7 @@ from fiberscope.geometry.curves.along import regions_along
 from fiberscope.geometry.curves.curve import Circle, Tractrix
 from fiberscope.network.network import Network
 from fiberscope.studies import ambient_dimension, architectures, circle_vs_tractrix
-from fiberscope.studies._curve_runs import SAMPLES, measure, tangent_gradients
+from fiberscope.studies._curve_runs import SAMPLES, curve_of, measure, tangent_gradients
 from fiberscope.studies.lab.study import Study
 from fiberscope.studies.lab.table import Table
 from fiberscope.training.datasets.loading import load_dataset
@@ -39,7 +39,8 @@ def rows_of(study: Study, options: dict[str, Any]) -> Table:
 def test_rows_of_a_small_plan(name: str) -> None:
     study, options = STUDIES[name]
     table = rows_of(study, SMALL | options)
-    assert len(table) == 2 * 2 * 3 * (1 if name == "ambient-dimension" else len(options.get("hidden", [0])))
+    curves = 2 if name == "ambient-dimension" else 3 * len(options.get("hidden", [0]))  # there, two dimensions
+    assert len(table) == 2 * 3 * curves
     assert set(table.column("epoch")) == {0, 2, 3}
     assert all(table.column("certified"))
     assert all(0 <= a <= b for a, b in zip(*map(table.column, ("projected", "gradient")), strict=True))
@@ -50,7 +51,8 @@ def test_rows_of_a_small_plan(name: str) -> None:
 @pytest.mark.parametrize("curve", [Circle(), Tractrix()])
 def test_a_row_against_dense_sampling(curve: Any) -> None:
     net = Network.random((2, 5, 6, 1), 3)
-    row = measure(net, curve, regions_along(net, curve).breakpoints, load_dataset("circle"))
+    found = regions_along(net, curve)
+    row = measure(net, curve, found.num_regions, found.breakpoints, load_dataset("circle"))
     low, high = curve.interval
     t = np.linspace(low, high, 400_001)
     changes = np.flatnonzero((np.diff(net.pattern(curve(t)).astype(int), axis=0) != 0).any(axis=1))
@@ -74,9 +76,9 @@ def test_gradients_along_tangents_are_differences() -> None:
     assert (np.abs(found[..., 0]) <= found[..., 1] * (1 + 1e-12)).all()
 
 
-def by_hand(circle: float, tractrix: float, spread: float = 1.0) -> Table:
+def by_hand(circle: float, half: float, tractrix: float, spread: float = 1.0) -> Table:
     rows: list[dict[str, Any]] = []
-    for curve, count in (("circle", circle), ("tractrix", tractrix)):
+    for curve, count in (("circle", circle), ("upper half", half), ("tractrix", tractrix)):
         for run in range(6):
             for epoch in (0, 1, 2):
                 regions = count + spread * (run % 3 - 1)
@@ -90,14 +92,54 @@ def by_hand(circle: float, tractrix: float, spread: float = 1.0) -> Table:
 @pytest.mark.parametrize(
     ("table", "expected"),
     [
-        (by_hand(24, 34), [True, True, True, True, True, True, True]),
-        (by_hand(40, 20), [True, False, False, False, True, False, False]),
-        (by_hand(30, 30.1, spread=4), [True, None, None, None, False, None, True]),
-        (by_hand(80, 90), [False, True, True, True, False, True, True]),
+        (by_hand(24, 20, 34), [None, True, True, True, True, True, True, None]),
+        (by_hand(40, 16, 20), [None, False, False, True, True, True, None, None]),  # what is measured
+        (by_hand(40, 30, 20), [None, False, False, False, False, True, False, None]),
+        (by_hand(30, 30, 30.1, spread=4), [None] * 8),
+        (by_hand(80, 81, 90), [None, True, True, True, True, None, True, None]),
     ],
 )
-def test_claims_about_two_curves_on_tables_made_by_hand(table: Table, expected: list[bool | None]) -> None:
-    assert [verdict.holds for verdict in circle_vs_tractrix.STUDY.judge(table)] == expected
+def test_claims_about_the_curves_on_tables_made_by_hand(table: Table, expected: list[bool | None]) -> None:
+    judged = circle_vs_tractrix.STUDY.judge(table)
+    assert [v.claim for v in judged[1:5]] == [
+        "more-than-whole", "more-than-whole-at-start", "more-than-half", "more-than-half-at-start",
+    ]  # fmt: skip
+    assert [v.holds for v in judged] == expected
+
+
+def test_words_without_a_measure_are_not_judged() -> None:
+    found = {v.claim: v for v in circle_vs_tractrix.STUDY.judge(by_hand(260, 26, 26))}
+    for name in ("close-to-neurons", "comparable"):
+        assert found[name].holds is None and "not judged" in found[name].ours
+    assert "circle 9.9" in found["close-to-neurons"].ours or "circle 10.0" in found["close-to-neurons"].ours
+    assert not any("normalised" in claim.text or "distance" in claim.text for claim in circle_vs_tractrix.STUDY.claims)
+
+
+def test_the_settings_that_the_paper_leaves_open_are_options() -> None:
+    options = {"frequency": 2, "amplitude": 0.5, "noise": 0, "batch": 7, "rate": 0.1, "arc": "upper", "init": ["he"]}
+    tasks = circle_vs_tractrix.STUDY.tasks("quick", {**SMALL, **options})
+    assert {t.settings["curve"] for t in tasks} == {"upper half", "tractrix"}
+    for task in tasks:
+        assert {name: task.settings[name] for name in ("frequency", "amplitude", "noise", "batch", "rate")} == {
+            "frequency": 2.0, "amplitude": 0.5, "noise": 0.0, "batch": 7, "rate": 0.1,
+        }  # fmt: skip
+    table = rows_of(circle_vs_tractrix.STUDY, {**SMALL, **options})
+    assert set(table.column("curve")) == {"upper half", "tractrix"}
+    found = {v.claim: v.holds for v in circle_vs_tractrix.STUDY.judge(table)}
+    assert found["more-than-whole"] is None  # there are no rows on the whole circle
+    plain = rows_of(circle_vs_tractrix.STUDY, {**SMALL, "arc": ["upper"]})
+    assert plain.column("test_error") != table.column("test_error")
+
+
+def test_the_upper_half_is_learned_and_measured_on_the_upper_half() -> None:
+    data = load_dataset("circle", arc="upper", frequency=2.0, noise=0.0, seed=3)
+    assert (data.inputs[:, 1] >= 0).all() and (data.inputs[:, 0].min() < -0.9)
+    angle = np.arctan2(data.inputs[:, 1], data.inputs[:, 0])
+    np.testing.assert_allclose(data.targets[:, 0], np.sin(2 * angle), atol=1e-12)
+    assert curve_of("upper half", np.eye(2)).interval == (0.0, np.pi)
+    assert curve_of("circle", np.eye(2)).closed and not curve_of("upper half", np.eye(2)).closed
+    with pytest.raises(InputError, match="arc: expected whole or upper, got 'lower'"):
+        load_dataset("circle", arc="lower")
 
 
 def dimensions(slope: float, spread: float) -> Table:
@@ -116,14 +158,20 @@ def dimensions(slope: float, spread: float) -> Table:
 )
 def test_whether_a_count_depends_on_the_dimension(table: Table, answer: bool | None) -> None:
     found = {verdict.claim: verdict.holds for verdict in ambient_dimension.STUDY.judge(table)}
-    assert found["constant-count"] is answer
+    assert found["constant-count"] is found["constant-at-start"] is answer
+    assert found["proportional"] is None  # with one number of neurons there is nothing to be proportional to
 
 
 def test_proportional_architectures() -> None:
-    rows = [row | {"hidden": "5-8", "per_neuron": 3 * row["per_neuron"]} for row in by_hand(24, 34).dicts()]
-    unlike = Table.of([*by_hand(24, 34).dicts(), *rows])
-    answers = [architectures.STUDY.judge(table)[0].holds for table in (by_hand(24, 34), unlike)]
-    assert answers == [True, False]
+    def with_other(factor: float) -> Table:
+        table = by_hand(24, 20, 34)
+        other = [row | {"hidden": "5-8", "per_neuron": factor * row["per_neuron"]} for row in table.dicts()]
+        return Table.of([*table.dicts(), *other])
+
+    answers = [architectures.STUDY.judge(with_other(factor))[0].holds for factor in (1.0, 1.2, 3.0)]
+    assert answers == [True, None, False]
+    claims = {v.claim: v.holds for v in architectures.STUDY.judge(by_hand(40, 16, 20))}
+    assert (claims["more-than-whole"], claims["more-than-half"]) == (False, True)
 
 
 @pytest.mark.parametrize(
@@ -131,6 +179,13 @@ def test_proportional_architectures() -> None:
     [
         (circle_vs_tractrix.STUDY, {"runs": 0}, "positive integer"),
         (circle_vs_tractrix.STUDY, {"init": ["zero"]}, "torch, he"),
+        (circle_vs_tractrix.STUDY, {"arc": ["lower"]}, "option arc: expected some of whole, upper"),
+        (circle_vs_tractrix.STUDY, {"arc": []}, "option arc"),
+        (circle_vs_tractrix.STUDY, {"batch": 0}, "option batch: expected a positive integer"),
+        (circle_vs_tractrix.STUDY, {"frequency": 0}, "option frequency: expected a number > 0"),
+        (circle_vs_tractrix.STUDY, {"noise": -1.0}, "option noise: expected a number >= 0"),
+        (circle_vs_tractrix.STUDY, {"rate": float("nan")}, "option rate"),
+        (ambient_dimension.STUDY, {"arc": ["whole", "upper"]}, "option arc: expected one of"),
         (ambient_dimension.STUDY, {"dimensions": [1]}, "above 1"),
         (architectures.STUDY, {"hidden": [5, 8]}, "lists of hidden widths"),
     ],

@@ -138,6 +138,37 @@ def test_shares_by_hand() -> None:
     assert swap_costs.shares(stuck)["infinite"] == 1.0 and swap_costs.shares(stuck)["root_50"] is None
 
 
+def test_settings_of_the_authors() -> None:
+    tasks = swap_costs.STUDY.tasks("quick", SMALL | {"preset": "authors"})
+    assert {task.settings["series"] for task in tasks} == {"common"}
+    assert all(task.settings["separation"] == 0.3 and task.settings["batch"] == 128 for task in tasks)
+    rows = swap_costs.run_task(tasks[1])
+    pairs = [row for row in rows if row["record"] == "pair"]
+    assert all(row["measure"] == "relative" and row["lost"] == row["train_relative_drop"] for row in pairs)
+    own = swap_costs.STUDY.tasks("quick", SMALL | {"preset": "authors", "separation": 2.0, "measure": "absolute"})
+    assert own[0].settings["separation"] == 2.0 and "measure" not in own[0].settings
+
+
+def test_new_options_leave_the_seeds_of_the_default_run_alone() -> None:
+    settings = swap_costs.STUDY.tasks("quick", SMALL)[0].settings
+    assert set(settings) == {"series", "rank", "sigma", "separation", "fixed", *swap_costs.SIZES["quick"]}
+
+
+def test_networks_have_the_fixed_entries_that_were_asked_for() -> None:
+    def counts(*fixed: Any, **options: Any) -> list[int]:
+        net = swap_costs.wide(0, 1.0, *fixed, **options)
+        parts = [net.get_submodule(f"linear{i}").parametrizations.weight[0].D for i in range(4)]
+        return [int((part == 0).sum(dim=1)[0]) for part in parts]
+
+    assert counts() == [16, 8, 8, 32]
+    assert counts(2) == [2, 2, 2, 32] and counts(2, 8, norm="batch") == [2, 2, 2, 8] and counts(None, 8)[-1] == 8
+
+
+def test_relative_drop_by_hand() -> None:
+    assert swap_costs.relative_drop(np.array([0.8, 0.4, 0.5])) == pytest.approx(50.0)
+    assert swap_costs.relative_drop(np.array([0.0, 0.0, 0.0])) == 0.0
+
+
 # -- claims
 
 
@@ -152,7 +183,8 @@ def made(drops: dict[int, float], matched: dict[int, float], without: float, che
             for sigma in swap_costs.SIGMAS:
                 about = {"series": series, "rank": k, "sigma": sigma}
                 value = mean + (without if sigma == 0 else 0)
-                rows += [{"record": "pair", **about, "drop": value + e, "accuracy": 0.9} for e in (-0.1, 0.1)]
+                pair = {"record": "pair", **about, "accuracy": 0.9, "measure": "absolute"}
+                rows += [{**pair, "lost": value + e} for e in (-0.1, 0.1)]
                 near = 0.9 if sigma == 0 else cheap[k]
                 layer = {"record": "layer", **about, "layer": 1, "near": near, "negative": 0.0, "relative": 1.0}
                 ridge = {"record": "ridge", **about, "layer": 1}
@@ -191,6 +223,13 @@ def test_too_few_rows_leave_claims_undecided() -> None:
         ({"swaps": 40}, "at most 32"),
         ({"fixed": 65}, "from 0 to 64"),
         ({"separation": 0.0}, "positive number"),
+        ({"fixed_last": -1}, "from 0 to 64"),
+        ({"scales": "flat"}, "option scales: expected one of geometric, normal"),
+        ({"norm": "none"}, "option norm"),
+        ({"measure": "points"}, "option measure"),
+        ({"turn_centers": 1}, "option turn_centers"),
+        ({"series": ["other"]}, "option series"),
+        ({"preset": "ours"}, "option preset: expected 'authors'"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:

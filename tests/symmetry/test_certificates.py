@@ -66,12 +66,17 @@ def test_another_network_is_not_believed(name, tmp_path):
     PAIRS[name].save(path)
     found = json.loads(path.read_text())
     found["networks"][1] = found["networks"][0]
+    path.write_text(json.dumps(found))
+    with pytest.raises(fs.InputError, match="hash"):
+        verify(path)
+    found["claim"]["models"][1] = found["claim"]["models"][0]
     if name == "simplified":
         found["networks"].reverse()
+        found["claim"]["models"].reverse()
     path.write_text(json.dumps(found))
     if name in ("rounded", "symmetry", "refuted"):
         assert not verify(path).ok
-    found["networks"][0]["sha256"] = "0" * 64
+    found["claim"]["models"][0]["weights"] = "0" * 64
     path.write_text(json.dumps(found))
     with pytest.raises(fs.InputError, match="hash"):
         verify(path)
@@ -120,7 +125,7 @@ def test_a_forged_sign_is_not_believed(tmp_path):
     equivalent(net, zero, fs.Box([-2], [-1]), tolerance=0).save(path)
     assert verify(path).ok
     found = json.loads(path.read_text())
-    found["domain"]["high"] = [1.0]
+    found["claim"]["domain"]["high"] = [1.0]
     path.write_text(json.dumps(found))
     assert not verify(path).ok
 

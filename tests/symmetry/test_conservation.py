@@ -288,9 +288,9 @@ def test_a_neuron_that_switches_in_between_leaves_the_block() -> None:
 
 def test_bad_input() -> None:
     net = Network.random((2, 3, 1), 0)
-    for trajectory in ([], [net], [net, Network.random((2, 4, 1), 0)], [net, "net"]):
+    for trajectory in ([], [net], [net, Network.random((2, 4, 1), 0)], [net, 3]):
         with pytest.raises(InputError, match="trajectory"):
-            conservation_drift(trajectory)  # type: ignore[arg-type]
+            conservation_drift(trajectory)
     with pytest.raises(InputError, match="hidden"):
         conservation_drift([Network.random((2, 1), 0)] * 2)
     with pytest.raises(InputError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -101,3 +103,20 @@ def test_dispatch_and_errors():
     with pytest.raises(fs.InputError, match="expected a Box"):
         domain_roles(net, np.zeros(2))
     assert domain_roles(case("affine")).dead.size == 0
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.5])
+@pytest.mark.parametrize("domain", [fs.Orthant(2), fs.Space(2)])
+def test_first_layers_are_decided_by_their_weights_alone(domain, slope):
+    """Every row and bias out of {-1, 0, 1}: nothing is left open, and a constant neuron does not switch."""
+    rows = np.array(list(itertools.product([-1.0, 0.0, 1.0], repeat=3)))
+    net = Network([rows[:, :2], np.ones((1, len(rows)))], [rows[:, 2], [0.0]], "leaky_relu", slope=slope)
+    found = domain_roles(net, domain)
+    low = 0.0 if isinstance(domain, fs.Orthant) else -100.0
+    X = np.array(list(itertools.product([low, low + 0.001, 0.01, 100.0, 99.0], repeat=2)))
+    values = X @ rows[:, :2].T + rows[:, 2]
+    up, down = (values > 0).any(axis=0), (values < 0).any(axis=0)
+    assert not found.undecided.any()
+    assert np.array_equal(found.switching, up & down)
+    assert np.array_equal(found.nonnegative, ~down)
+    assert np.array_equal(found.nonpositive, ~up)

@@ -12,6 +12,7 @@ from plant import add_dead, arrays, build, duplicate, flip, identity_layer
 
 import fiberscope as fs
 from fiberscope.network.network import Network
+from fiberscope.network.source import MEMORY
 from fiberscope.symmetry.chains import split, with_arrays
 from fiberscope.symmetry.equivalence.ladder import equivalent
 from fiberscope.symmetry.group import Symmetry
@@ -231,8 +232,8 @@ def test_bad_input():
             equivalent(a, other)
     with pytest.raises(fs.InputError, match="finite"):
         Network([[[np.nan, 0.0]]], [[0.0]])
-    for wrong in ("model.onnx", None):
-        with pytest.raises(fs.InputError, match="Networks"):
+    for wrong in (3, None):
+        with pytest.raises(fs.InputError, match="b: expected a Network, a torch module"):
             equivalent(a, wrong)
     for wrong in (-1.0, np.nan, np.inf):
         with pytest.raises(fs.InputError, match="tolerance"):
@@ -270,6 +271,8 @@ def test_collision_avoidance_networks(shared_nets):
 
 def test_a_split_network_is_near_but_not_equal(shared_nets):
     a, b = (fs.load(shared_nets / f"mnist_256x4{name}.onnx") for name in ("", "_split"))
-    assert equivalent(a, b).equal is False
+    stored = equivalent(a, b)
+    assert stored.equal is True and stored.precision == "float32"  # as which both were stored
+    assert equivalent(*(net.with_source(MEMORY) for net in (a, b))).equal is False
     near = equivalent(a, b, fs.Box.cube(784, 0, 1), tolerance=1e-3)
     assert near.equal is True and near.bound < 1e-3 and near.method == "matched bounds"

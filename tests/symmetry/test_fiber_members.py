@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fiberscope.dimension.functional import functional_dimension
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.network.network import Network
+from fiberscope.network.network import Network, identical
 from fiberscope.symmetry.equivalence.ladder import question_for
 from fiberscope.symmetry.fiber.bottleneck import by_bottleneck, check_rounded, find_rounded
 from fiberscope.symmetry.fiber.fibers import fiber
@@ -50,7 +50,7 @@ def bottlenecks(draw):
 @settings(max_examples=60, deadline=None)
 def test_members_are_the_same_function(net, seed):
     found = fiber(net)
-    assert found.dimension == found.identifiability.fiber_dimension
+    assert found.dimension >= found.identifiability.fiber_dimension
     for other in found.sample(3, seed):
         assert other.widths == net.widths
         assert worst_difference(net, other, 300) < LIMIT
@@ -164,7 +164,7 @@ def test_contains_members_and_not_others(signs):
     small = found.contains(Network.random((5, 2, 1, 2), 0))
     assert small.contained is False and "architecture" in small.reason
     with pytest.raises(InputError, match="Network"):
-        found.contains("other")
+        found.contains(3)
 
 
 def test_transport_reads_flips_and_translation():
@@ -220,17 +220,110 @@ def test_paths_along_rescalings_translations_and_linear_blocks():
 
 def test_what_is_known_where_there_is_no_path():
     net = Network.random((2, 3, 1), 0)
-    swapped = Symmetry([[1, 0, 2]], [np.ones(3)])(net)
-    found = fiber(net).connection(swapped)
-    assert found.connected is False and found.path is None and "permutation" in found.reason
     flipped = with_signs(3, [[1, -1, -1]], 1, 0)
     other = Network(*flip(flipped.weights, flipped.biases, 0, 0, (1,)))
     answer = fiber(flipped).connection(other)
-    assert answer.path is None and "reflection" in answer.reason
+    assert answer.path is None and "neuron 1 of layer 1 is reflected" in answer.reason and not answer
     stranger = fiber(net).connection(Network.random((2, 3, 1), 1))
     assert stranger.connected is False and "not a member" in stranger.reason
     with pytest.raises(InputError, match="from 0 to 1"):
         fiber(net).path(net)(2.0)
+
+
+def test_a_permuted_copy_is_reached_up_to_its_order():
+    net = Network.random((2, 3, 1), 0)
+    swapped = Symmetry([[1, 2, 0]], [[1.0, 2.0, 4.0]])(net)
+    found = fiber(net).connection(swapped)
+    assert found and "permutation" in found.reason
+    end = Symmetry(found.path.permutations, [np.ones(3)])(swapped)
+    assert identical(found.path(1.0), end) and identical(found.path(0.0), net)
+    np.testing.assert_allclose(end.weights[0], net.weights[0] * np.array([4.0, 1.0, 2.0])[:, None])
+
+
+JOINED = {  # signs of the second layer, and whether members of other components are drawn as well
+    "rigid": ([[1, -1, 1], [-1, 1, -1]], False),
+    "hidden": ([[1, -1, -1]] * 2, False),
+    "hidden, one neuron": ([[1, -1, -1, -1]], True),
+    "dead and hidden": ([[1, -1, -1]] * 2 + [[-1, -1, -1]], False),
+    "linear": ([[1, 1, 1], [1, -1, 1]], True),
+    "linear block": ([[1, 1, 1]] * 2 + [[1, -1, 1]], True),
+    "linear block of three": ([[1, 1, 1, 1]] * 3 + [[1, -1, 1, -1]], True),
+    "dead": ([[-1, -1, -1], [1, -1, 1]], False),
+    "constant": ([[-1, -1, -1]] * 2, False),
+    "mirror": ([[-1, 1], [-1, 1]], True),
+}
+
+
+@pytest.mark.parametrize("name", JOINED)
+@pytest.mark.parametrize("outputs", [1, 2, 3])
+def test_all_members_of_one_component_are_joined(name, outputs):
+    signs, several = JOINED[name]
+    net = with_signs(4, signs, outputs, 5)
+    found = fiber(net)
+    joined = 0
+    for other in found.sample(8, 1):
+        answer = found.connection(other)
+        if not answer:
+            assert several and len(found.components) > 1 and "another component" in answer.reason, answer
+            continue
+        joined += 1
+        check_ends_and_members(net, other, answer.path)
+    assert joined >= 1 if several else joined == 8
+
+
+def check_ends_and_members(net, other, path):
+    end = Symmetry(path.permutations, [np.ones(len(p)) for p in path.permutations])(other)
+    assert identical(path(0.0), net) and identical(path(1.0), end)
+    for one in path.networks(9):
+        assert worst_difference(net, one, 200) < 1e-8
+    places = np.linspace(0, 1, 9)
+    for s in places[:-1] + 0.01:  # no jump: the closer, the nearer
+        near, far = (distance_of(path(s), path(s + step)) for step in (1e-9, 1e-4))
+        assert near < 1e-4 and near <= far + 1e-12
+
+
+def distance_of(a, b):
+    pairs = zip((*a.weights, *a.biases), (*b.weights, *b.biases), strict=True)
+    return max(np.abs(x - y).max() / (1 + np.abs(x).max()) for x, y in pairs)
+
+
+def test_the_two_orientations_of_a_cone_of_outgoing_weights_are_joined():
+    """One output and two linear neurons whose outgoing weights have opposite signs: one row more than outputs."""
+    net = tail([[1, 2, 0.5, 1], [0.3, 1, 2, 1], [1, -1, 1, -1]], [1, 0.5, 0.2], [[1, -1, 2]], [0.0])
+    found = fiber(net)
+    answers = [(other, found.connection(other)) for other in found.sample(12, 1)]
+    assert sum(bool(answer) for _, answer in answers) >= 4
+    for other, answer in answers:
+        if answer:
+            check_ends_and_members(net, other, answer.path)
+        else:
+            assert "another component" in answer.reason
+
+
+def test_paths_of_one_hidden_layer_with_spare_neurons():
+    net = Network([np.vstack([np.eye(2), np.zeros((3, 2))]), np.ones((1, 5))], [-np.ones(5), [0.5]])
+    found = fiber(net)
+    assert found.dimension == 6 == max(c.dimension for c in found.assignments()) and found.dimension_exact
+    answers = [(other, found.connection(other)) for other in found.sample(20, 1)]
+    assert sum(bool(answer) for _, answer in answers) >= 10
+    for other, answer in answers:
+        assert answer or answer.reason.startswith("no path is known: neuron")
+        if answer:
+            check_ends_and_members(net, other, answer.path)
+
+
+@given(bottlenecks(), st.integers(0, 1000))
+@settings(max_examples=40, deadline=None)
+def test_members_are_joined_or_the_answer_says_why_not(net, seed):
+    found = fiber(net)
+    for other in found.sample(2, seed):
+        answer = found.connection(other)
+        assert answer.reason
+        if answer:
+            check_ends_and_members(net, other, answer.path)
+        else:
+            assert answer.connected is None and found.path(other) is None
+            assert len(found.components) > 1 or not found.complete, answer
 
 
 def test_orientations_of_linear_blocks_are_sampled():
@@ -314,7 +407,9 @@ def test_shared_and_cancelling_hyperplanes_move_as_definition_22_says():
     V = np.array([[1, 1, 1, -0.5, 0, 2], [2, 1, -2, 1, 0, 1.0]])
     net = tail(W, b, V, [0.5, -0.5])
     found = fiber(net)
-    assert found.dimension == 2 + (3 + 2) + 3 and not found.complete
+    assert [c.dimension for c in found.components] == [2 + (3 + 2) + 3] and not found.complete
+    # two hyperplanes need two neurons: four others may be dead, with d + m free numbers each
+    assert found.dimension == 4 * (3 + 2) and not found.dimension_exact
     assert found.identifiability.identifiable is False
     for other in found.sample(5, 0):
         assert worst_difference(net, other) < 1e-13

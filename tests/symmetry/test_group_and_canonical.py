@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 
 import numpy as np
@@ -14,7 +15,7 @@ from fiberscope.network.network import Network
 from fiberscope.symmetry.canonical import canonical
 from fiberscope.symmetry.chains import split
 from fiberscope.symmetry.group import Symmetry
-from fiberscope.symmetry.matching import same_up_to_symmetry
+from fiberscope.symmetry.matching import carries, same_up_to_symmetry
 from fiberscope.testing import CASES, assert_same_function, case
 from fiberscope.testing.strategies import batches, chains
 
@@ -66,7 +67,8 @@ def test_copies_are_matched(net, seed, dyadic):
     match = same_up_to_symmetry(net, g(net))
     assert match.same is True, match
     assert match.residual == 0 if dyadic else match.residual <= 12
-    assert match.exact == (dyadic or match.symmetry.is_dyadic)
+    assert match.exact == carries(match.symmetry, net, g(net))
+    assert match.exact or not dyadic
     if dyadic:
         for x, y in zip(match.symmetry(net).weights, g(net).weights, strict=True):
             np.testing.assert_array_equal(x, y)  # a zero may have another sign
@@ -110,6 +112,86 @@ def test_ties_that_only_readers_tell_apart():
         copy = Symmetry.random(net.widths, seed)(net)
         assert fs.identical(canonical(copy), form)
         assert same_up_to_symmetry(net, copy).exact
+
+
+def circulant(n, steps):
+    return np.array([[float((i - j) % n in steps or (j - i) % n in steps) for j in range(n)] for i in range(n)])
+
+
+def rook():
+    """Squares of a board of four by four that share a row or a column; regular, and not the one of the circulants."""
+    places = [(a, b) for a in range(4) for b in range(4)]
+    return np.array([[float((a == c) != (b == d)) for c, d in places] for a, b in places])
+
+
+GRAPHS = {
+    "a ring": circulant(6, {1}),
+    "two triangles": np.kron(np.eye(2), circulant(3, {1})),
+    "a circulant": circulant(16, {1, 4, 6}),
+    "rook": rook(),
+    "matching": np.eye(12),
+    "cubes": np.kron(np.eye(2), circulant(8, {1, 4})),
+}
+
+
+def regular(A, noise=0.0):
+    """All neurons of a layer read alike and are read alike; only the graph between the layers tells them apart."""
+    n = len(A)
+    return Network([np.ones((n, 2)), A + noise, np.ones((1, n))], [np.zeros(n), np.ones(n), [0.0]])
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_ties_of_regular_graphs(name):
+    net = regular(GRAPHS[name])
+    form = canonical(net)
+    for seed in range(20):
+        copy = Symmetry.random(net.widths, seed)(net)
+        assert fs.identical(canonical(copy), form)
+        assert same_up_to_symmetry(net, copy).exact
+
+
+def test_graphs_that_refinement_does_not_tell_apart():
+    def ring(n):
+        return np.eye(n) + np.roll(np.eye(n), 1, axis=0)  # between two layers: one ring of 2 n neurons
+
+    one, two = canonical(regular(ring(6))), canonical(regular(np.kron(np.eye(2), ring(3))))
+    assert not fs.identical(one, two)
+    assert not fs.identical(canonical(regular(GRAPHS["a circulant"])), canonical(regular(GRAPHS["rook"])))
+
+
+@given(st.integers(0, 2**18 - 1), st.integers(0, 2**18 - 1), st.booleans(), seeds)
+@settings(max_examples=60, deadline=None)
+def test_forms_agree_if_and_only_if_some_permutation_does(first, second, copied, seed):
+    """Three neurons in each of two layers, weights 0 and 1: against all 36 permutations."""
+    a = small(first)
+    b = Symmetry.random(a.widths, seed)(a) if copied else small(second)
+    orders = [np.array(p) for p in itertools.permutations(range(3))]
+    copies = (Symmetry([p, q], [np.ones(3)] * 2)(unit(a)) for p in orders for q in orders)
+    assert fs.identical(canonical(a), canonical(b)) == any(fs.identical(copy, unit(b)) for copy in copies)
+
+
+def small(code):
+    bits = [float(code >> k & 1) for k in range(18)]
+    W2, V = np.array(bits[3:12]).reshape(3, 3), np.array(bits[12:15])
+    return Network([np.ones((3, 1)), W2, V[None]], [bits[:3], np.array(bits[15:]) + 1.0, [0.0]])
+
+
+def unit(net):
+    """With hidden rows of largest entry 1: copies are permutations then."""
+    weights, biases = [w.copy() for w in net.weights], [b.copy() for b in net.biases]
+    for k in range(2):
+        size = np.maximum(np.abs(weights[k]).max(axis=1), np.abs(biases[k]))
+        weights[k], biases[k] = weights[k] / size[:, None], biases[k] / size
+        weights[k + 1] = weights[k + 1] * size
+    return Network(weights, biases)
+
+
+def test_a_search_without_budget_is_no_canonical_form():
+    net = regular(GRAPHS["rook"])
+    with pytest.raises(fs.TooLargeError, match="canonical form: ties"):
+        canonical(net, work=100)
+    many = regular(np.ones((400, 400)))  # neurons that nothing tells apart need no search
+    assert fs.identical(canonical(many), canonical(Symmetry.random(many.widths, 0)(many)))
 
 
 def test_zero_rows_take_their_scale_from_their_readers():

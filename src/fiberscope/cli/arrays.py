@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from fiberscope.errors import InputError
+from fiberscope.files import read_array
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray
 
@@ -14,13 +13,11 @@ from fiberscope.numerics.floats import FloatArray
 def load_array(path: Path) -> FloatArray:
     """A float array from an .npy file; never unpickles."""
     try:
-        array = np.load(path, allow_pickle=False)
+        array = read_array(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or 'not an .npy file'})") from error
-    except (ValueError, EOFError) as error:
-        raise InputError(f"{path}: expected an .npy file with numbers, got something else") from error
-    if not isinstance(array, np.ndarray):
-        raise InputError(f"{path}: expected an .npy file, got an archive")
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
     return real_array(array, str(path))
 
 

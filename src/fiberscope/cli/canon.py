@@ -10,10 +10,13 @@ import typer
 from rich.console import Console
 
 import fiberscope as fs
+from fiberscope.cli.models import Loader, ModelFile, reads_models
 
 
+@reads_models
 def canon(
-    model: Annotated[Path, typer.Argument(help="An .onnx, .npz, .safetensors or .pt file.", show_default=False)],
+    model: ModelFile,
+    load: Loader,
     out: Annotated[Path, typer.Argument(help="Where to write; the suffix chooses the format.", show_default=False)],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
@@ -25,7 +28,7 @@ def canon(
 
       fiberscope canon model.onnx canonical.npz
     """
-    net = fs.load(model)
+    net = load(model)
     form = fs.canonical(net)
     fs.save(form, out)
     changed = not fs.identical(net, form)

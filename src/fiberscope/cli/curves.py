@@ -55,6 +55,7 @@ def show_curve(net: Any, model: Path, curve: Any, plot: Path | None, count: bool
     found = fs.regions_along(net, curve)
     seconds = perf_counter() - begin
     result: dict[str, Any] = {"model": str(model), "curve": repr(curve), "num_regions": found.num_regions}
+    result |= {"closed": curve.closed, "num_regions_closed": found.num_regions_closed}
     result |= {"certified": found.certified, "exact_decisions": found.exact_decisions, "length": curve.length}
     if not count:
         result |= found.to_dict()
@@ -82,17 +83,21 @@ def _picture(net: Any, curve: Any, found: Any) -> Any:
 
 
 def _print(console: Console, found: Any, result: dict[str, Any]) -> None:
-    word = "region" if found.num_regions == 1 else "regions"
-    console.print(
-        f"[bold]{found.num_regions:,} {word}[/] along {found.curve!r}, {result['seconds']:.2f} s", highlight=False
-    )
+    many = found.num_regions_closed
+    word = "region" if many == 1 else "regions"
+    loop = " of the loop" if found.curve.closed else ""
+    console.print(f"[bold]{many:,} {word}[/]{loop} along {found.curve!r}, {result['seconds']:.2f} s", highlight=False)
+    if found.num_regions != many:
+        console.print(
+            f"{found.num_regions:,} intervals of its parameter: the loop starts inside of a region", highlight=False
+        )
     sure = "certified" if found.certified else f"{found.undecided} decisions left open"
     console.print(f"{sure}; {found.exact_decisions} decisions needed exact arithmetic", highlight=False)
     if "num_pieces" in result:
-        lengths = found.lengths
+        lengths = found.loop_lengths
         console.print(
-            f"{result['num_pieces']:,} affine pieces, {sum(result['tangential'])} tangential breakpoints; lengths "
-            f"{lengths.min():.3g} to {lengths.max():.3g}, mean {lengths.mean():.3g}",
+            f"{result['num_pieces_closed']:,} affine pieces{loop}, {sum(result['tangential'])} tangential breakpoints; "
+            f"lengths {lengths.min():.3g} to {lengths.max():.3g}, mean {lengths.mean():.3g}",
             highlight=False,
         )
     if "plot" in result:

@@ -14,14 +14,17 @@ from rich.table import Table
 
 import fiberscope as fs
 from fiberscope.cli.arrays import load_array
+from fiberscope.cli.models import Loader, ModelFile, reads_models
 from fiberscope.errors import InputError
 
 _REASONS = 3
 """Points on kinks that are explained one by one."""
 
 
+@reads_models
 def dimension_command(
-    model: Annotated[Path, typer.Argument(help="An .onnx, .npz, .safetensors or .pt file.", show_default=False)],
+    model: ModelFile,
+    load: Loader,
     data: Annotated[
         Path | None,
         typer.Option(help="Batch as .npy, (points, ...); without it a decisive set of the model.", show_default=False),
@@ -44,7 +47,7 @@ def dimension_command(
 
       fiberscope dimension large.onnx --data X.npy --spectrum 20 --json
     """
-    net = fs.load(model)
+    net = load(model)
     X = None if data is None else load_array(data)
     if spectrum:
         if X is None:

@@ -10,21 +10,27 @@ import typer
 from rich.console import Console
 
 import fiberscope as fs
+from fiberscope.cli.models import Loader, ModelFile, reads_models
 
 CODES = {True: 0, False: 1, None: 3}
 """Exit codes: yes, no, undecided."""
 
 
+@reads_models
 def equal(
-    a: Annotated[Path, typer.Argument(help="A model: .onnx, .npz, .safetensors or .pt.", show_default=False)],
+    a: ModelFile,
     b: Annotated[Path, typer.Argument(help="Another model.", show_default=False)],
+    load: Loader,
     box: Annotated[
         tuple[float, float] | None,
         typer.Option(help="Lower and upper bound of every input; all of space otherwise.", show_default=False),
     ] = None,
     tolerance: Annotated[
         float | None,
-        typer.Option(help="0: the same real function. A number: within it on the box. Otherwise: up to rounding."),
+        typer.Option(
+            help="0: the same real function. A number: within it on the box. Otherwise: up to the rounding of the "
+            "precision that the parameters are stored in."
+        ),
     ] = None,
     certificate: Annotated[
         Path | None, typer.Option(help="Write the proof, for `fiberscope verify`.", show_default=False)
@@ -43,7 +49,7 @@ def equal(
 
     Exit codes: 0 equal, 1 different, 2 bad input, 3 undecided.
     """
-    left, right = fs.load(a), fs.load(b)
+    left, right = load.all(a, b)
     domain = None if box is None else fs.Box.cube(left.in_size, *box)
     verdict = fs.equivalent(left, right, domain, tolerance, time_limit, seed)
     if certificate is not None and verdict.equal is not None:
@@ -57,14 +63,11 @@ def equal(
 
 def _show(console: Console, verdict: Any, certificate: Path | None) -> None:
     word = {True: "[bold green]equal[/]", False: "[bold red]different[/]", None: "[bold yellow]undecided[/]"}
-    kind = "up to rounding" if verdict.tolerance is None else f"within {verdict.tolerance:g}"
-    kind = "as real functions" if verdict.tolerance == 0 else kind
-    console.print(f"{word[verdict.equal]} {kind} on {verdict.domain!r}", highlight=False)
+    told = "" if verdict.bound is None else f", largest difference proven {verdict.bound:.6g}"
+    console.print(f"{word[verdict.equal]} {verdict.kind} on {verdict.domain!r}{told}", highlight=False)
     console.print(f"by {verdict.method}, {1000 * verdict.seconds:.1f} ms", highlight=False)
     if verdict.reason:
         console.print(verdict.reason, highlight=False, markup=False)
-    if verdict.bound is not None:
-        console.print(f"largest difference proven: {verdict.bound:.6g}", highlight=False)
     example = verdict.counterexample
     if example is not None:
         console.print(

@@ -12,14 +12,17 @@ from rich.console import Console
 from rich.table import Table
 
 import fiberscope as fs
+from fiberscope.cli.models import Loader, ModelFile, reads_models
 from fiberscope.errors import InputError
 
 CODES = {True: 0, False: 1, None: 3}
 """Exit codes of the question whether the parameter is identifiable: yes, no, undecided."""
 
 
+@reads_models
 def fiber(
-    model: Annotated[Path, typer.Argument(help="An .onnx, .npz, .safetensors or .pt file.", show_default=False)],
+    model: ModelFile,
+    load: Loader,
     sample: Annotated[int, typer.Option(help="How many members to write.", min=0)] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder for the members.", show_default=False)] = None,
     seed: Annotated[int, typer.Option(help="Seed of the members.")] = 0,
@@ -38,7 +41,7 @@ def fiber(
     if sample and out is None:
         raise InputError("--sample: expected a folder for the members, --out DIR")
     public: Any = fs  # names load lazily
-    found = public.fiber(fs.load(model))
+    found = public.fiber(load(model))
     written: list[str] = []
     if sample and out is not None:
         out.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,10 +11,13 @@ from rich.console import Console
 from rich.table import Table
 
 import fiberscope as fs
+from fiberscope.cli.models import Loader, ModelFile, reads_models
 
 
+@reads_models
 def inspect(
-    model: Annotated[Path, typer.Argument(help="An .onnx, .npz, .safetensors or .pt file.", show_default=False)],
+    model: ModelFile,
+    load: Loader,
     points: Annotated[int, typer.Option(help="Random inputs for the sampled roles; 0 for none.", min=0)] = 1000,
     seed: Annotated[int, typer.Option(help="Seed of these inputs.", min=0)] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
@@ -28,7 +30,7 @@ def inspect(
 
       fiberscope inspect checkpoint.pt --points 10000 --json
     """
-    result = fs.inspect(fs.load(model), points, seed)
+    result = fs.inspect(load(model), points, seed)
     if as_json:
         print(json.dumps({"model": str(model), **result.to_dict()}, indent=2))
         return

@@ -18,6 +18,7 @@ from rich.table import Table
 import fiberscope as fs
 from fiberscope.cli.arrays import load_vector
 from fiberscope.cli.curves import curve_of, show_curve
+from fiberscope.cli.models import Loader, ModelFile, reads_models
 from fiberscope.cli.surfaces import show_surface, slice_through, surface_of
 from fiberscope.errors import InputError
 from fiberscope.geometry.limits import FACES
@@ -37,9 +38,11 @@ _MISFITS = {
 """Options that would be without effect, by what is asked; the last for a box or a plane."""
 
 
+@reads_models
 def regions(
     ctx: typer.Context,
-    model: Annotated[Path, typer.Argument(help="An .onnx, .npz, .safetensors or .pt file.", show_default=False)],
+    model: ModelFile,
+    load: Loader,
     box: Annotated[
         tuple[float, float], typer.Option(help="Lower and upper bound of every coordinate (of the plane).")
     ] = (-1.0, 1.0),
@@ -109,7 +112,7 @@ def regions(
     begin = perf_counter()
     asked = {"--segment": segment, "--along": along, "--on": on, "--slice": cut}
     _check_misfits(ctx, next((name for name, x in asked.items() if x is not None), ""))
-    net = fs.load(model)
+    net = load(model)
     others = {"--plane": plane, "--axes": axes, "--at": at, "--slice": cut, "--save": save}
     given = [name for name, x in others.items() if x is not None]
     unfit = {"--on": on, "--resolution": resolution, "--limit": limit}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,10 +13,13 @@ from rich.console import Console
 from rich.table import Table
 
 import fiberscope as fs
+from fiberscope.cli.models import Loader, ModelFile, reads_models, types
 
 
+@reads_models
 def simplify(
-    model: Annotated[Path, typer.Argument(help="An .onnx, .npz, .safetensors or .pt file.", show_default=False)],
+    model: ModelFile,
+    load: Loader,
     out: Annotated[Path, typer.Argument(help="Where to write; the suffix chooses the format.", show_default=False)],
     box: Annotated[
         tuple[float, float] | None,
@@ -35,19 +39,24 @@ def simplify(
 
       fiberscope simplify model.onnx small.onnx --box -1 1 --certificate proof.json
 
+    The file keeps the names, types and batch axis of an ONNX model, and its precision where the rounded numbers are
+    proven to be the same function up to that rounding: the proof is about the numbers that are written.
+
     Exit code 3 if the equality of the two could not be proven; nothing is written then.
     """
-    net = fs.load(model)
+    net = load(model)
     domain = None if box is None else fs.Box.cube(net.in_size, *box)
-    result = fs.simplify(net, domain, time_limit)
+    result = fs.simplify(net, domain, time_limit).stored(types(net, out)[0])
     if result.verdict.equal is not True:
         Console(stderr=True).print(f"not proven: {result.verdict.reason}", highlight=False, markup=False)
         raise typer.Exit(3)
     fs.save(result.network, out)
     if certificate is not None:
-        result.verdict.save(certificate)
+        # What was written is what the certificate names: the same numbers, now with the hash of the file.
+        replace(result.verdict, networks=(net, fs.load(out))).save(certificate)
     if as_json:
-        print(json.dumps({"model": str(model), "out": str(out), **result.to_dict()}, indent=2))
+        told = {"model": str(model), "out": str(out), "dtype": types(result.network, out)[1]}
+        print(json.dumps({**told, **result.to_dict()}, indent=2))
         return
     _show(Console(), net, result, out)
 
@@ -69,5 +78,8 @@ def _show(console: Console, net: Any, result: Any, out: Path) -> None:
         console.print(table)
     if result.undecided:
         console.print(f"{len(result.undecided)} neurons of unknown role were left alone", highlight=False)
-    how = "the same real function" if result.exact else "the same function up to rounding"
-    console.print(f"proven: {how} on {result.verdict.domain!r}\nwrote {out}", highlight=False)
+    how = "the same real function" if result.exact else f"the same function {result.verdict.kind}"
+    console.print(f"proven: {how} on {result.verdict.domain!r}", highlight=False)
+    wanted, dtype = types(small, out)
+    wider = "" if dtype == wanted else f"; its numbers are not all {wanted}, so they are stored as {dtype}"
+    console.print(f"wrote {out}{wider}", highlight=False)

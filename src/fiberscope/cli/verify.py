@@ -4,35 +4,50 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 import fiberscope as fs
+from fiberscope.cli.models import Loader, reads_models
 
 
+@reads_models
 def verify(
     certificate: Annotated[Path, typer.Argument(help="A file written by --certificate.", show_default=False)],
+    a: Annotated[Path | None, typer.Argument(help="The first model, to be compared.", show_default=False)] = None,
+    b: Annotated[Path | None, typer.Argument(help="The second model.", show_default=False)] = None,
+    *,
+    load: Loader,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
-    """Replay a certificate in exact arithmetic; the search is not done again.
+    """Replay a certificate in exact arithmetic, and compare the two models of its claim with yours.
 
     Examples:
 
+      fiberscope verify proof.json model.onnx small.onnx
+
       fiberscope verify proof.json
 
-    Exit codes: 0 the claim holds, 1 the evidence does not prove it, 2 not a certificate.
+    Without the models the claim is proven of those inside of the certificate, whose hashes are printed.
+
+    Exit codes: 0 the claim holds, 1 the evidence does not prove it or a model is another one, 2 not a certificate.
     """
-    replay = fs.verify(certificate)
+    given = [path for path in (a, b) if path is not None]
+    models = dict(zip(given, load.all(*given), strict=True))
+    replay = fs.verify(certificate, *(None if path is None else models[path] for path in (a, b)))
     if as_json:
         print(json.dumps({"certificate": str(certificate), **replay.to_dict()}, indent=2))
     else:
-        console = Console()
-        claim = "equal" if replay.equal else "different"
-        kind = "up to rounding" if replay.tolerance is None else f"within {replay.tolerance:g}"
-        kind = "as real functions" if replay.tolerance == 0 else kind
-        word = "[bold green]holds[/]" if replay.ok else "[bold red]does not hold[/]"
-        console.print(f"{word}: the two models are {claim} {kind}", highlight=False)
-        console.print(replay.evidence, highlight=False, markup=False)
+        _show(Console(soft_wrap=True), replay)
     raise typer.Exit(0 if replay.ok else 1)
+
+
+def _show(console: Console, replay: Any) -> None:
+    word = "[bold green]holds[/]" if replay.ok else "[bold red]does not hold[/]"
+    console.print(f"{word}: the two models are ", end="", highlight=False)
+    console.print(replay.claim, highlight=False, markup=False)
+    for name, model in zip("ab", replay.models, strict=True):
+        console.print(f"{name}: {model.text}", highlight=False, markup=False)
+    console.print(f"evidence: {replay.evidence}", highlight=False, markup=False)

@@ -14,23 +14,29 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import vmap
 
 from fiberscope.connectivity.paths import State, check_comparable, mixed_state
 from fiberscope.errors import InputError
 from fiberscope.modules.batches import BATCH, batches
+from fiberscope.modules.calls import Inputs, Selector, call, find, moved, select
+from fiberscope.modules.calls import points as points_of
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.modules.recording import Progress
 from fiberscope.network.io import as_torch
 from fiberscope.numerics.floats import FloatArray
 
-Loss = str | Callable[[Tensor, Tensor], Tensor]
+Loss = str | Callable[[Any, Tensor], Tensor]
 """``"cross_entropy"``, ``"mse"``, or a function of outputs and targets: its mean over the batch, or one per point."""
+
+Reader = Callable[[Any], Any]
+"""What a module gives, as the loss sees it."""
 
 STACKED = 512, 1 << 22
 """Points of a batch, and parameters times points of the path, up to which all points go through one batched call.
@@ -168,6 +174,7 @@ def barrier(
     points: int | Sequence[float] = 25,
     *,
     test: Any = None,
+    output: Selector = None,
     batch_size: int = BATCH,
     engine: str = "auto",
     progress: Progress | None = None,
@@ -183,15 +190,20 @@ def barrier(
         pairs. They are run in evaluation mode and are not changed.
     loss
         The name ``"cross_entropy"`` (for labels) or ``"mse"``, or a function of outputs and targets that gives the mean
-        over a batch or one number per point.
+        over a batch or one number per point. Without ``output=`` a function gets whatever the model gives, a dict or
+        an object too.
     data
         Inputs with targets: a pair of arrays, a :class:`Dataset` (whose held-out part goes to ``test``), or batches. It
-        is read once.
+        is read once. Inputs may be a dict of keyword arguments, whose entry ``labels`` stands for the targets where
+        none come beside it; the model does not get it.
     points
         How many points, evenly spaced, ends included; the middle is added where it is not among them. Or the points
         themselves, from 0 to 1.
     test
         Held-out data in the same forms; its barrier is ``.test``.
+    output
+        Which part of what the models give is meant: a key or field, a place in a tuple, or a function. Not needed for
+        tensors, for outputs with ``logits`` and where there is only one tensor.
     engine
         With ``"loop"`` one point of the path comes after the other, with ``"vmap"`` all in one batched call, which is
         faster for small networks; ``"auto"`` chooses by size.
@@ -213,7 +225,10 @@ def barrier(
         raise InputError(f"engine: expected one of {', '.join(ENGINES)}, got {engine!r}")
     if test is None and getattr(data, "test_inputs", None) is not None:
         test = (data.test_inputs, data.test_targets)
-    paths = [_Path(left, right, t, engine) for left, right in pairs]
+    raw = output is None and callable(loss)
+    paths = [
+        _Path(left, right, t, engine, _whatever if raw else partial(select, selector=output)) for left, right in pairs
+    ]
     held_out = None if test is None else _measured(paths, t, loss, test, batch_size, progress, "test")
     return _measured(paths, t, loss, data, batch_size, progress, "data", held_out, begin)
 
@@ -242,35 +257,47 @@ def _pairs(a: Any, b: Any) -> list[tuple[nn.Module, nn.Module]]:
     return pairs
 
 
-class _Path:
-    """Outputs of one pair at all points, ``(points, batch, ...)``, in the way that is faster for its size."""
+def _whatever(output: Any) -> Any:
+    return output
 
-    def __init__(self, a: nn.Module, b: nn.Module, t: FloatArray, engine: str) -> None:
-        self.a, self.b, self.t = a, b, t
+
+class _Path:
+    """Outputs of one pair at all points, one per point, in the way that is faster for its size."""
+
+    def __init__(self, a: nn.Module, b: nn.Module, t: FloatArray, engine: str, read: Reader) -> None:
+        self.a, self.b, self.t, self.read = a, b, t, read
         size = len(t) * sum(p.numel() for p in a.parameters())
         self.stacked = engine == "vmap" or (engine == "auto" and size <= STACKED[1])
         self.strict = engine == "vmap"
         self.states: State | None = None
 
-    def outputs(self, x: Tensor) -> list[Tensor]:
-        like = next(self.a.parameters(), x)
-        x = x.to(device=like.device, dtype=like.dtype if x.is_floating_point() else x.dtype)
+    def outputs(self, inputs: Inputs) -> list[Any]:
+        inputs = moved(inputs, next((p for p in self.a.parameters() if p.is_floating_point()), None))
         with evaluating(self.a):
-            if self.stacked and (self.strict or len(x) <= STACKED[0]):
+            if self.stacked and (self.strict or points_of(inputs) <= STACKED[0]):
                 try:
-                    return list(self._all(x).unbind())
-                except RuntimeError:
+                    return list(self._all(inputs).unbind())
+                except (RuntimeError, ValueError) as error:
                     # vmap does not know every operation; the loop does, and says what is wrong if it is something else
                     if self.strict:
-                        raise
+                        reason = " ".join(str(error).split())[:200]
+                        raise InputError(f"engine: vmap cannot run this model ({reason}); take 'loop'") from error
                     self.stacked = False
-            return [functional_call(self.a, mixed_state(self.a, self.b, float(t)), (x,)) for t in self.t]
+            states = (mixed_state(self.a, self.b, float(t)) for t in self.t)
+            return [self.read(call(self.a, inputs, state)) for state in states]
 
-    def _all(self, x: Tensor) -> Tensor:
+    def _all(self, inputs: Inputs) -> Tensor:
         if self.states is None:
             states = [mixed_state(self.a, self.b, float(t)) for t in self.t]
             self.states = {name: torch.stack([state[name] for state in states]) for name in states[0]}
-        outputs: Tensor = vmap(lambda state: functional_call(self.a, state, (x,)))(self.states)
+
+        def one(state: State) -> Tensor:
+            found = self.read(call(self.a, inputs, state))
+            if not isinstance(found, Tensor):
+                raise ValueError(f"the loss reads a {type(found).__name__}, not a tensor; give output=")
+            return found
+
+        outputs: Tensor = vmap(one)(self.states)
         return outputs
 
 
@@ -294,11 +321,11 @@ def _measured(
                 raise InputError(f"{name}: expected inputs with targets, got inputs alone")
             for i, path in enumerate(paths):
                 for j, output in enumerate(path.outputs(x)):
-                    sums[0, i, j] += _total(loss, output, y)
-                    right = _right(output, y)
+                    sums[0, i, j] += _total(loss, output, y, points_of(x))
+                    right = _right(find(output), y)
                     labels = labels and right is not None
                     sums[1, i, j] += right or 0
-            samples += len(x)
+            samples += points_of(x)
             if progress is not None:
                 progress(done, None, f"barrier ({name})")
     values = sums / samples
@@ -307,7 +334,7 @@ def _measured(
     return Barrier(found, accuracy, samples, time.perf_counter() - begin, test)
 
 
-def _total(loss: Loss, output: Tensor, target: Tensor) -> float:
+def _total(loss: Loss, output: Any, target: Tensor, count: int) -> float:
     """The sum of the loss over the points of a batch, in float64."""
     if loss == "cross_entropy":
         classes = output.shape[-1] if output.dim() == 2 else 0
@@ -320,22 +347,25 @@ def _total(loss: Loss, output: Tensor, target: Tensor) -> float:
         if target.shape != output.shape:
             shapes = f"{tuple(target.shape)} and {tuple(output.shape)}"
             raise InputError(f"targets: expected the shape of the outputs for the loss mse, got {shapes}")
-        return float((output.double() - target.double()).square().mean()) * len(output)
+        return float((output.double() - target.double()).square().mean()) * count
     if not callable(loss):
         raise InputError(f"loss: expected 'cross_entropy', 'mse' or a function, got {loss!r}")
     value = loss(output, target)
-    if isinstance(value, Tensor) and value.shape == (len(output),):
+    if isinstance(value, Tensor) and value.shape == (count,):
         return float(value.double().sum())
     if isinstance(value, Tensor) and value.numel() != 1:
         raise InputError(f"loss: expected one number or one per point, got shape {tuple(value.shape)}")
-    return float(value) * len(output)
+    if not isinstance(value, Tensor | float | int | np.number):
+        raise InputError(f"loss: expected one number or one per point, got {type(value).__name__}")
+    return float(value) * count
 
 
-def _right(output: Tensor, target: Tensor) -> int | None:
+def _right(output: Tensor | None, target: Tensor) -> int | None:
     """How many labels are hit, or None where the task is no classification."""
-    if target.is_floating_point() or target.dim() != 1 or output.dim() != 2 or output.shape[1] < 2:
+    if output is None or target.is_floating_point() or target.dim() != 1 or output.dim() != 2 or output.shape[1] < 2:
         return None
-    return int((output.argmax(dim=1) == target).sum())
+    # of a row with NaN argmax names the NaN: no answer is no hit
+    return int(((output.argmax(dim=1) == target) & ~output.isnan().any(dim=1)).sum())
 
 
 def _deviation(values: FloatArray) -> float:

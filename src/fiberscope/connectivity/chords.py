@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from fiberscope.connectivity.barrier import Loss, barrier
 from fiberscope.connectivity.paths import check_comparable, mixed_state
 from fiberscope.errors import InputError
 from fiberscope.modules.batches import BATCH, batches
+from fiberscope.modules.calls import Selector, call, select
+from fiberscope.modules.calls import points as points_of
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.modules.recording import LAYERS, hooked
 from fiberscope.network.io import as_torch
@@ -86,6 +87,7 @@ def chord_deviation(
     layers: Sequence[str] | None = None,
     loss: Loss | None = None,
     lipschitz: float | None = None,
+    output: Selector = None,
     batch_size: int = BATCH,
 ) -> ChordDeviation:
     """How far layers and network are from the mixture of their ends, with the bounds of Theorems D.1, D.2, Proposition
@@ -111,6 +113,8 @@ def chord_deviation(
     lipschitz
         Its Lipschitz constant in the outputs, in the Euclidean norm; known for the cross entropy (``sqrt(2)``). The
         squared error has none.
+    output
+        Which part of what the models give is meant, as for :func:`fiberscope.connectivity.barrier.barrier`.
 
     >>> net = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
     >>> same = chord_deviation(net, net, np.ones((4, 2)))
@@ -137,21 +141,21 @@ def chord_deviation(
     with torch.no_grad(), evaluating(a), evaluating(b):
         for x, y in batches(X, a, batch_size):
             with hooked(a, names, keep):
-                left = a(x).double()
-            right = b(x).double()
+                left = select(call(a, x), output).double()
+            right = select(call(b, x), output).double()
             for place, (value, state) in enumerate(zip(t, states, strict=True)):
-                middle = functional_call(a, state, (x,)).double()
+                middle = select(call(a, x, state), output).double()
                 squares[place] += float(((middle - torch.lerp(left, right, float(value))) ** 2).sum())
-            count += len(x)
+            count += points_of(x)
             labelled = labelled and y is not None
-    excess = None if loss is None or not labelled else _excess(a, b, loss, X, t)
+    excess = None if loss is None or not labelled else _excess(a, b, loss, X, t, output)
     constant = lipschitz if lipschitz is not None else LIPSCHITZ.get(loss) if isinstance(loss, str) else None
     found = tuple(sums[name].result() for name in names)
     return ChordDeviation(found, t, np.sqrt(squares / count), constant, excess)
 
 
-def _excess(a: nn.Module, b: nn.Module, loss: Loss, X: Any, t: FloatArray) -> FloatArray:
-    found = barrier(a, b, loss, X, points=np.unique([0.0, *t, 1.0]).tolist())
+def _excess(a: nn.Module, b: nn.Module, loss: Loss, X: Any, t: FloatArray, output: Selector) -> FloatArray:
+    found = barrier(a, b, loss, X, points=np.unique([0.0, *t, 1.0]).tolist(), output=output)
     return np.asarray(found.loss.excess[0, np.searchsorted(found.t, t)])
 
 

@@ -22,6 +22,7 @@ from fiberscope.connectivity.paths import check_comparable
 from fiberscope.connectivity.structure import Structure, chain_structure
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.modules.batches import BATCH, batches
+from fiberscope.modules.calls import Selector
 from fiberscope.modules.parametrisations import effective_weights
 from fiberscope.modules.recording import CrossMoments, Progress, cross_moments
 from fiberscope.network.io import as_model, as_torch
@@ -119,6 +120,7 @@ def match(
     method: str = "activations",
     data: Any = None,
     *,
+    output: Selector = None,
     batch_size: int = BATCH,
     seed: int = 0,
     draws: int = 10,
@@ -137,6 +139,10 @@ def match(
         ``"activations"``.
     data
         Inputs, in any of the forms of :func:`fiberscope.barrier`; targets are left aside.
+    output
+        Which part of what the models give is their function, as for :func:`fiberscope.barrier`. By default the tensor
+        itself, the ``logits`` or the only tensor of an output, else all of its tensors. Neurons that are part of it
+        stay where they are.
     seed, draws
         For the random permutations whose objective is reported.
 
@@ -161,7 +167,7 @@ def match(
     left, right = (_plain(module) for module in modules)
     if structure is None:
         first, data = _first(data)
-        structure = chain_structure(left, next(batches(first, left, batch_size))[0])
+        structure = chain_structure(left, next(batches(first, left, batch_size))[0], output)
     readers = {group.name: group.readers for group in structure.groups}
     found = cross_moments(left, right, readers, data, inputs=True, batch_size=batch_size, progress=progress)
     rng = np.random.default_rng(seed)
@@ -171,7 +177,8 @@ def match(
         similarity = moments.correlation
         permutations[group.name] = np.asarray(linear_sum_assignment(similarity, maximize=True)[1], dtype=np.int64)
         objectives.append(_objective(group.name, similarity, permutations[group.name], moments, rng, draws))
-    samples = next(iter(found.values())).count
+    first_group = structure.groups[0]
+    samples = found[first_group.name].count // max(1, len(first_group.readers))  # each reader sees every sample
     return Matching(permutations, tuple(objectives), structure, samples)
 
 

@@ -2,7 +2,7 @@
 
 A :class:`Structure` is plain data: for each group of neurons its size, the axes of tensors on which it acts, and the
 layers at which its activations can be read. Applying an element knows nothing of architectures; what finds the groups
-does. Here that is :func:`chain_structure`, for multilayer perceptrons.
+does. Here that is :func:`chain_structure`, for multilayer perceptrons, with several heads or one.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fiberscope.errors import InputError, UnsupportedModelError
+from fiberscope.modules.calls import Inputs, Selector, call, meant, moved, tensors
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.modules.parametrisations import Gate
 from fiberscope.modules.recording import hooked
-from fiberscope.numerics.drift import DRIFT, relative_drift
+from fiberscope.numerics.drift import allowed_drift, relative_drift
 from fiberscope.numerics.floats import IntArray
 
 Permutations = Mapping[str, IntArray]
@@ -73,19 +75,19 @@ class Structure:
         for name in permutations:
             if name not in known:
                 raise InputError(f"permutations: no group {name!r}; the groups are {', '.join(sorted(known))}")
-        moved = deepcopy(module)
-        tensors: dict[str, Tensor] = {**dict(moved.named_parameters()), **dict(moved.named_buffers())}
+        changed = deepcopy(module)
+        own: dict[str, Tensor] = {**dict(changed.named_parameters()), **dict(changed.named_buffers())}
         with torch.no_grad():
             for group in self.groups:
                 if group.name not in permutations:
                     continue
                 order = _checked(permutations[group.name], group)
                 for axis in group.axes:
-                    if axis.tensor not in tensors:
+                    if axis.tensor not in own:
                         raise InputError(f"layer {axis.tensor}: the module has no such tensor; is it parametrised?")
-                    tensor = tensors[axis.tensor]
+                    tensor = own[axis.tensor]
                     tensor.copy_(tensor.index_select(axis.axis, order.to(tensor.device)))
-        return moved
+        return changed
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -105,41 +107,83 @@ def _checked(order: Any, group: Group) -> Tensor:
     return torch.from_numpy(array.astype(np.int64))
 
 
-def drift(structure: Structure, module: nn.Module, x: Tensor, seed: int = 0) -> float:
-    """How much a random element changes the outputs on ``x``, relative to their size; computed in float64."""
-    wide = deepcopy(module).double()
-    moved = structure.apply(wide, structure.random(seed))
-    with torch.no_grad(), evaluating(wide), evaluating(moved):
-        before, after = wide(x.double()), moved(x.double())
-    return relative_drift(before.cpu().numpy(), after.cpu().numpy())
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """How much a random element changes the outputs, relative to their size, and how much may be rounding."""
+
+    value: float
+    allowed: float
+
+    @property
+    def ok(self) -> bool:
+        return self.value <= self.allowed  # never for NaN
 
 
-def chain_structure(module: nn.Module, x: Tensor) -> Structure:
-    """The groups of a multilayer perceptron, from the order in which its layers run on ``x``; checked by outputs.
+def drift(structure: Structure, module: nn.Module, inputs: Inputs, seed: int = 0, output: Selector = None) -> Drift:
+    """What a random element changes, computed in float64 as far as the module lets us.
 
-    A group is the outputs of one linear layer; norms and gates behind it move along, up to the next linear layer.
-    Whatever happens between modules (activations as functions, say) is not seen: that the function stays the same is
-    tried with a random element, and :class:`UnsupportedModelError` says so if it does not.
+    A module may fall back to a coarser type inside (norms in float32 are common), or not run in float64 at all. So the
+    coarsest type that really occurs says what counts as rounding.
+    """
+    try:
+        return _measured(structure, deepcopy(module).double(), inputs, seed, output)
+    except RuntimeError:  # layers of a type of their own, say: torch does not multiply matrices of two types
+        return _measured(structure, module, inputs, seed, output)
+
+
+def _measured(structure: Structure, module: nn.Module, inputs: Inputs, seed: int, output: Selector) -> Drift:
+    like = next((p for p in module.parameters() if p.is_floating_point()), None)
+    batch = moved(inputs, like)
+    changed = structure.apply(module, structure.random(seed))
+    with torch.no_grad(), evaluating(module), evaluating(changed):
+        with Precisions() as seen:
+            before = meant(call(module, batch), output)
+        after = meant(call(changed, batch), output)
+    values = [
+        np.concatenate([t.double().flatten().cpu().numpy() for t in found] or [np.zeros(0)])
+        for found in (before, after)
+    ]
+    return Drift(relative_drift(values[0], values[1]), allowed_drift(seen.coarsest))
+
+
+class Precisions(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While it is active, notes the coarsest floating-point type that any operation gives.
+
+    >>> with Precisions() as seen:
+    ...     _ = torch.ones(2, dtype=torch.float64).float() + 1
+    >>> seen.coarsest == torch.finfo(torch.float32).eps
+    True
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.coarsest = float(torch.finfo(torch.float64).eps)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        for tensor in tensors(found):
+            if tensor.is_floating_point():
+                self.coarsest = max(self.coarsest, float(torch.finfo(tensor.dtype).eps))
+        return found
+
+
+def chain_structure(module: nn.Module, inputs: Inputs, output: Selector = None) -> Structure:
+    """The groups of a network of linear layers, from who reads whom on ``inputs``; checked by outputs.
+
+    A group is the outputs of one linear layer that other linear layers read, one or several; norms and gates in between
+    move along. Who reads whom is followed through whatever happens between the layers. The function is what ``output``
+    selects; None for the ``logits`` or the only tensor of an output, else for all of its tensors. That it stays the
+    same is tried with a random element, and :class:`UnsupportedModelError` says so if it does not.
     """
     if any(parametrize.is_parametrized(part) for part in module.modules()):
         raise InputError("module: expected plain weights, got parametrised ones; take effective_weights(module)")
-    calls = _calls(module, x)
-    groups: list[Group] = []
-    current: tuple[str, int] | None = None
-    axes: list[Axis] = []
-    for name, part in calls:
-        if isinstance(part, nn.Linear):
-            if current is not None:
-                producer, size = current
-                if part.in_features != size:
-                    raise UnsupportedModelError(
-                        f"layer {name}: expected {size} inputs from {producer}, it has {part.in_features}"
-                    )
-                groups.append(Group(producer, size, (*axes, Axis(f"{name}.weight", 1)), (name,)))
-            current = (name, part.out_features)
-            axes = [Axis(f"{name}.{key}", 0) for key, _ in part.named_parameters()]
-        else:
-            axes += _moved_along(name, part, None if current is None else current[1])
+    reading = _reading(module, inputs, output)
+    for name, part in reading.parts.items():
+        _moved_along(name, part, 0)  # refuses what it does not know, wherever it stands
+    groups = [
+        Group(name, part.out_features, tuple(_axes(name, reading)), reading.readers(name))
+        for name, part in reading.producers()
+    ]
     if not groups:
         raise UnsupportedModelError("module: expected a multilayer perceptron with a hidden layer, found none")
     own = {**dict(module.named_parameters()), **dict(module.named_buffers())}
@@ -147,39 +191,119 @@ def chain_structure(module: nn.Module, x: Tensor) -> Structure:
         if axis.tensor not in own:
             raise UnsupportedModelError(f"layer {axis.tensor}: it is tied to another, so its neurons do not move alone")
     structure = Structure(tuple(groups))
-    found = drift(structure, module, x)
-    if not found <= DRIFT:
+    found = drift(structure, module, inputs, output=output)
+    if not found.ok:
         raise UnsupportedModelError(
-            f"module: reordering its hidden neurons changes the outputs by {found:.1e}; "
+            f"module: reordering its hidden neurons changes the outputs by {found.value:.1e}; "
             "it is not a plain chain of linear layers (a skip connection, or an activation that is not entry by entry?)"
         )
     return structure
 
 
-def _calls(module: nn.Module, x: Tensor) -> list[tuple[str, nn.Module]]:
-    """The layers without children in the order in which they run."""
+@dataclass(frozen=True)
+class _Reading:
+    """Which linear layers each layer reads: directly, that is, not through another linear layer."""
+
+    parts: dict[str, nn.Module]
+    """Layers without children, in the order in which they ran."""
+    sources: dict[str, tuple[str, ...]]
+    shown: tuple[str, ...]
+    """Linear layers that the output of the module reads."""
+
+    def readers(self, producer: str) -> tuple[str, ...]:
+        """The linear layers that read this one."""
+        return tuple(
+            name
+            for name, sources in self.sources.items()
+            if producer in sources and isinstance(self.parts[name], nn.Linear)
+        )
+
+    def producers(self) -> list[tuple[str, nn.Linear]]:
+        """The linear layers whose neurons are hidden: others read them, and the output does not."""
+        return [
+            (name, part)
+            for name, part in self.parts.items()
+            if isinstance(part, nn.Linear) and name not in self.shown and self.readers(name)
+        ]
+
+
+def _axes(producer: str, reading: _Reading) -> list[Axis]:
+    """What moves with the outputs of one linear layer."""
+    layer = reading.parts[producer]
+    assert isinstance(layer, nn.Linear)
+    axes = [Axis(f"{producer}.{key}", 0) for key, _ in layer.named_parameters()]
+    for name, sources in reading.sources.items():
+        if producer not in sources:
+            continue
+        part = reading.parts[name]
+        if len(sources) > 1 and (isinstance(part, nn.Linear) or list(part.parameters())):
+            raise UnsupportedModelError(
+                f"layer {name}: it reads {' and '.join(sources)}, expected one layer of a chain"
+            )
+        if isinstance(part, nn.Linear):
+            if part.in_features != layer.out_features:
+                raise UnsupportedModelError(
+                    f"layer {name}: expected {layer.out_features} inputs from {producer}, it has {part.in_features}"
+                )
+            axes.append(Axis(f"{name}.weight", 1))
+        else:
+            axes += _moved_along(name, part, layer.out_features)
+    return axes
+
+
+def _reading(module: nn.Module, inputs: Inputs, selector: Selector) -> _Reading:
+    """Run the module once. Every linear layer's output becomes a variable of its own, so that what depends on it, and
+    on no later one, is what torch's graph of derivatives says.
+    """
     leaves = [name for name, part in module.named_modules() if not list(part.children()) and name]
     if not leaves:
         raise UnsupportedModelError(f"module: expected a multilayer perceptron, got {type(module).__name__}")
-    calls: list[tuple[str, nn.Module]] = []
-    with torch.no_grad(), evaluating(module), hooked(module, leaves, lambda name, part, *_: calls.append((name, part))):
-        module(x)
-    used: set[str] = set()
-    for name, part in calls:
-        if name in used and list(part.parameters()):
+    parts: dict[str, nn.Module] = {}
+    sources: dict[str, tuple[str, ...]] = {}
+    variables: dict[str, Tensor] = {}
+
+    def read(value: Any) -> tuple[str, ...]:
+        found = [t for t in tensors(value) if t.requires_grad]
+        if not found or not variables:
+            return ()
+        slopes = torch.autograd.grad(
+            [t.sum() for t in found], list(variables.values()), retain_graph=True, allow_unused=True
+        )
+        return tuple(name for name, slope in zip(variables, slopes, strict=True) if slope is not None)
+
+    def before(name: str, part: nn.Module, given: tuple[Any, ...], output: Any) -> None:
+        if name in parts and list(part.parameters()):
             raise UnsupportedModelError(f"layer {name}: it runs twice, so its neurons have no order of their own")
-        used.add(name)
-    return calls
+        parts[name] = part
+        sources[name] = tuple(dict.fromkeys((*sources.get(name, ()), *read(given))))
+
+    def after(name: str, part: nn.Module, given: tuple[Any, ...], output: Any) -> Any:
+        if not isinstance(part, nn.Linear):
+            return None
+        variables[name] = output.detach().requires_grad_()
+        return variables[name].clone()  # an activation in place may not write into a variable
+
+    like = next((p for p in module.parameters() if p.is_floating_point()), None)
+    with (
+        torch.enable_grad(),
+        evaluating(module),
+        hooked(module, leaves, before, before=True),
+        hooked(module, leaves, after),
+    ):
+        shown = read(meant(call(module, moved(inputs, like)), selector))
+    return _Reading(parts, sources, shown)
 
 
-def _moved_along(name: str, part: nn.Module, size: int | None) -> list[Axis]:
-    """The axes of a layer that is not linear; none before the first linear layer, where ``size`` is None."""
+def _moved_along(name: str, part: nn.Module, size: int) -> list[Axis]:
+    """The axes of a layer that is not linear, behind one of ``size`` neurons."""
+    if isinstance(part, nn.Linear):
+        return []
     if isinstance(part, Gate):
         return [Axis(f"{name}.F", 0), Axis(f"{name}.F", 1)]
-    tensors = {**dict(part.named_parameters()), **dict(part.named_buffers())}
+    own = {**dict(part.named_parameters()), **dict(part.named_buffers())}
     if isinstance(part, nn.LayerNorm | nn.BatchNorm1d | nn.RMSNorm | nn.GroupNorm):
-        return [Axis(f"{name}.{key}", 0) for key, value in tensors.items() if value.shape == (size,)]
-    if tensors:
+        return [Axis(f"{name}.{key}", 0) for key, value in own.items() if value.shape == (size,)]
+    if own:
         kind = type(part).__name__
         raise UnsupportedModelError(
             f"layer {name}: matching knows linear layers, norms and gates of an MLP, not {kind}"

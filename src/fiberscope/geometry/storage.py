@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fiberscope.errors import InputError
-from fiberscope.files import atomic_path
+from fiberscope.errors import InputError, TooLargeError
+from fiberscope.files import atomic_path, read_arrays
 from fiberscope.geometry.cells import Cells, Incidence, pool_layout
 from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
 from fiberscope.network.formats.program import describe, restore
@@ -60,11 +59,12 @@ def read_complex(path: str | os.PathLike[str]) -> tuple[Network, Domain, Cells]:
     """Network, domain and cells of a complex that :func:`save_complex` wrote."""
     source = Path(os.fspath(path))
     try:
-        with np.load(source, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        arrays = read_arrays(source)
     except FileNotFoundError as error:
         raise InputError(f"{source}: no such file") from error
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except TooLargeError as error:
+        raise TooLargeError(f"{source}: {error}") from error
+    except (OSError, InputError) as error:
         raise InputError(f"{source}: expected a complex saved by fiberscope, got something else") from error
     try:
         header = json.loads(str(arrays["header"]))

@@ -6,9 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fiberscope.modules import batches, derivatives, draws, models, parametrisations, recording
+    from fiberscope.modules import batches, calls, derivatives, draws, models, parametrisations, recording
 
-__all__ = ["batches", "derivatives", "draws", "models", "parametrisations", "recording"]
+__all__ = ["batches", "calls", "derivatives", "draws", "models", "parametrisations", "recording"]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from fiberscope.errors import InputError
+from fiberscope.modules.calls import Inputs, points
 
 BATCH = 1024
 """Points per batch where the caller leaves it open."""
 
-Batch = tuple[Tensor, Tensor | None]
+LABELS = "labels"
+"""The key of keyword arguments that holds the targets, where they do not come beside them."""
+
+Batch = tuple[Inputs, Tensor | None]
 
 
 def batches(data: Any, module: nn.Module | None = None, size: int = BATCH, name: str = "data") -> Iterator[Batch]:
@@ -25,7 +29,8 @@ def batches(data: Any, module: nn.Module | None = None, size: int = BATCH, name:
     data
         An array or tensor ``(points, ...)``; a pair ``(inputs, targets)``, as a tuple; anything with ``inputs`` and
         ``targets``, such as a :class:`fiberscope.Dataset`; or an iterable of batches, each an array or such a pair,
-        such as a list or a ``DataLoader``.
+        such as a list or a ``DataLoader``. Inputs may be a dict of keyword arguments, arrays of one length beside
+        flags; its entry ``labels`` is then the targets, where none come beside it, and is not given to the module.
     module
         Where inputs go; None leaves them as they are.
     size
@@ -41,13 +46,10 @@ def batches(data: Any, module: nn.Module | None = None, size: int = BATCH, name:
     like = None if module is None else next((p for p in module.parameters() if p.is_floating_point()), None)
     empty = True
     for inputs, targets in _parts(data, int(size), name):
-        if inputs.dim() == 0 or (targets is not None and len(targets) != len(inputs)):
-            shapes = tuple(inputs.shape), None if targets is None else tuple(targets.shape)
-            raise InputError(f"{name}: expected batches of as many inputs as targets, got shapes {shapes}")
-        if len(inputs) == 0:
+        if points(inputs) == 0:
             continue
         empty = False
-        yield _placed(inputs, like, floating=True), None if targets is None else _placed(targets, like, floating=False)
+        yield _placed_inputs(inputs, like, name), None if targets is None else _placed(targets, like)
     if empty:
         raise InputError(f"{name}: expected at least one point, got none")
 
@@ -55,31 +57,53 @@ def batches(data: Any, module: nn.Module | None = None, size: int = BATCH, name:
 def _parts(data: Any, size: int, name: str) -> Iterator[Batch]:
     if hasattr(data, "inputs") and hasattr(data, "targets"):
         data = (data.inputs, data.targets)
-    if _is_array(data):
-        data = (data,)
-    elif not (isinstance(data, tuple | list) and 1 <= len(data) <= 2 and all(map(_is_array, data))):
-        if not isinstance(data, Iterable) or isinstance(data, str | bytes | dict):
+    if not (_is_inputs(data) or (isinstance(data, tuple) and _is_batch(data))):
+        # a list of two arrays is two batches; a pair is a tuple
+        if not isinstance(data, Iterable) or isinstance(data, str | bytes):
             raise InputError(f"{name}: expected arrays, a data set or batches, got {type(data).__name__}")
         yield from (_one(batch, name) for batch in data)
         return
-    elif isinstance(data, list):
-        # a list of two arrays is two batches; a pair is a tuple
-        yield from (_one(batch, name) for batch in data)
-        return
     inputs, targets = _one(data, name)
-    if targets is not None and len(inputs) != len(targets):
-        raise InputError(f"{name}: expected as many inputs as targets, got {len(inputs)} and {len(targets)}")
-    for start in range(0, len(inputs), size):
+    for start in range(0, points(inputs), size):
         stop = start + size
-        yield inputs[start:stop], None if targets is None else targets[start:stop]
+        yield _slice(inputs, start, stop), None if targets is None else targets[start:stop]
 
 
 def _one(batch: Any, name: str) -> Batch:
-    if _is_array(batch):
-        return _tensor(batch), None
-    if isinstance(batch, tuple | list) and 1 <= len(batch) <= 2 and all(map(_is_array, batch)):
-        return _tensor(batch[0]), _tensor(batch[1]) if len(batch) == 2 else None
-    raise InputError(f"{name}: expected batches (inputs, targets) of arrays, got {type(batch).__name__}")
+    """One batch, checked: as many targets as inputs."""
+    if _is_inputs(batch):
+        batch = (batch,)
+    if not (isinstance(batch, tuple | list) and _is_batch(batch)):
+        raise InputError(f"{name}: expected batches (inputs, targets) of arrays, got {type(batch).__name__}")
+    inputs, targets = batch[0], batch[1] if len(batch) == 2 else None
+    if isinstance(inputs, Mapping):
+        if targets is None:
+            targets = inputs.get(LABELS)
+            inputs = {key: value for key, value in inputs.items() if key != LABELS}
+        found: Inputs = {key: _tensor(value) if _is_array(value) else value for key, value in inputs.items()}
+    else:
+        found = _tensor(inputs)
+    labels = None if targets is None else _tensor(targets)
+    _check_lengths(found, labels, name)
+    return found, labels
+
+
+def _check_lengths(inputs: Inputs, targets: Tensor | None, name: str) -> None:
+    parts = inputs if isinstance(inputs, dict) else {"inputs": inputs}
+    shapes = {key: tuple(value.shape) for key, value in parts.items() if isinstance(value, Tensor)}
+    if not shapes:
+        raise InputError(f"{name}: expected at least one array among the inputs, got {', '.join(parts) or 'none'}")
+    if targets is not None:
+        shapes["targets"] = tuple(targets.shape)
+    if len({shape[:1] for shape in shapes.values()}) > 1 or () in shapes.values():
+        text = ", ".join(f"{key} {shape}" for key, shape in shapes.items())
+        raise InputError(f"{name}: expected as many inputs as targets, got {text}")
+
+
+def _slice(inputs: Inputs, start: int, stop: int) -> Inputs:
+    if isinstance(inputs, Tensor):
+        return inputs[start:stop]
+    return {key: value[start:stop] if isinstance(value, Tensor) else value for key, value in inputs.items()}
 
 
 def _tensor(array: Any) -> Tensor:
@@ -91,12 +115,25 @@ def _is_array(value: Any) -> bool:
     return hasattr(value, "shape") and hasattr(value, "dtype")
 
 
-def _placed(value: Tensor, like: Tensor | None, floating: bool) -> Tensor:
+def _is_inputs(value: Any) -> bool:
+    return _is_array(value) or (isinstance(value, Mapping) and any(map(_is_array, value.values())))
+
+
+def _is_batch(value: Any) -> bool:
+    """Inputs, or inputs with targets."""
+    return len(value) in (1, 2) and _is_inputs(value[0]) and all(map(_is_array, value[1:]))
+
+
+def _placed_inputs(inputs: Inputs, like: Tensor | None, name: str) -> Inputs:
+    if isinstance(inputs, dict):
+        return {key: _placed(value, like) if isinstance(value, Tensor) else value for key, value in inputs.items()}
+    if like is not None and inputs.dtype == torch.uint8:
+        raise InputError(f"{name}: expected floating-point inputs, got uint8 (convert and scale it first)")
+    return _placed(inputs, like)
+
+
+def _placed(value: Tensor, like: Tensor | None) -> Tensor:
     value = value.detach()
     if like is None:
         return value
-    if value.is_floating_point():
-        return value.to(device=like.device, dtype=like.dtype)
-    if floating and value.dtype == torch.uint8:
-        raise InputError("data: expected floating-point inputs, got uint8 (convert and scale it first)")
-    return value.to(device=like.device)
+    return value.to(device=like.device, dtype=like.dtype if value.is_floating_point() else value.dtype)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.modules.batches import BATCH, batches
+from fiberscope.modules.calls import call, describe, find, moved
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.numerics.floats import BoolArray, FloatArray, gamma
 
@@ -29,6 +30,9 @@ Progress = Callable[[int, int | None, str], None]
 
 LAYERS = (nn.Linear, nn.Conv2d)
 """Layers that are recorded when none are named."""
+
+OTHERS = (nn.Conv1d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d, nn.Bilinear)
+"""Layers with weights whose rows see neither vectors nor two-dimensional patches of their input."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +167,7 @@ def record_activations(
     recorder = {name: _Sums(False) for name in _names(module, layers)}
 
     def keep(name: str, layer: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-        for rows in _chunks(_features(name, output)):
+        for rows in _chunks(name, _features(name, output)):
             recorder[name].add(rows)
 
     return _recorded(module, recorder, keep, data, batch_size, progress)
@@ -217,13 +221,13 @@ def cross_moments(
             stack.enter_context(hooked(module, names, keeper(side), before=inputs))
         for done, (x, _) in enumerate(batches(data, a, batch_size), start=1):
             seen["a"], seen["b"] = {}, {}
-            a(x)
-            b(x.to(next(iter(b.parameters()), x).device))
+            call(a, x)
+            call(b, moved(x, next(iter(b.parameters()), None)))
             for group, members in groups.items():
                 for name in members:
                     _ran(name, name in seen["a"] and name in seen["b"])
                     for left, right in zip(seen["a"][name], seen["b"][name], strict=True):
-                        for rows in zip(_chunks(left), _chunks(right), strict=True):
+                        for rows in zip(_chunks(name, left), _chunks(name, right), strict=True):
                             sums[group].add(*rows)
             if progress is not None:
                 progress(done, None, "cross moments")
@@ -235,10 +239,10 @@ def activation_shapes(module: nn.Module, layers: Sequence[str], example: Any) ->
     found: dict[str, set[tuple[int, ...]]] = {name: set() for name in layers}
 
     def keep(name: str, layer: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-        found[name].add(tuple(output.shape))
+        found[name].add(tuple(_whole(name, output).shape))
 
     with torch.no_grad(), evaluating(module), hooked(module, layers, keep):
-        module(next(batches(example, module))[0])
+        call(module, next(batches(example, module))[0])
     for name, shapes in found.items():
         _ran(name, bool(shapes))
     return found
@@ -248,12 +252,13 @@ def activation_shapes(module: nn.Module, layers: Sequence[str], example: Any) ->
 def hooked(
     module: nn.Module,
     layers: Sequence[str],
-    keep: Callable[[str, nn.Module, tuple[Any, ...], Any], None],
+    keep: Callable[[str, nn.Module, tuple[Any, ...], Any], Any],
     before: bool = False,
 ) -> Iterator[None]:
     """While the context lasts, ``keep(name, layer, inputs, output)`` is called at every call of these layers.
 
-    After the layer has run; or before, without an output, since a layer may write into its input.
+    After the layer has run, and what it gives takes the output's place unless it is None; or before, without an output,
+    since a layer may write into its input.
     """
     with ExitStack() as stack:
         for name in layers:
@@ -261,8 +266,9 @@ def hooked(
 
             def hook(
                 part: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any], output: Any = None, name: str = name
-            ) -> None:
-                keep(name, part, inputs or tuple(options.values()), output)
+            ) -> Any:
+                found = keep(name, part, inputs or tuple(options.values()), output)
+                return None if before else found
 
             register = layer.register_forward_pre_hook if before else layer.register_forward_hook
             handle = register(hook, with_kwargs=True)
@@ -326,7 +332,7 @@ def _recorded(
 ) -> dict[str, Moments]:
     with torch.no_grad(), evaluating(module), hooked(module, list(recorder), keep, before):
         for done, (inputs, _) in enumerate(batches(data, module, batch_size), start=1):
-            module(inputs)
+            call(module, inputs)
             if progress is not None:
                 progress(done, None, "moments")
     for name, sums in recorder.items():
@@ -363,39 +369,65 @@ def _ran(name: str, seen: bool) -> None:
 
 def _features(name: str, value: Any) -> Tensor:
     """A tensor as samples ``(n, features)``: axis 1 of images, the last axis of anything else, holds the features."""
+    tensor = _whole(name, value)
+    turned = tensor.movedim(1, -1) if tensor.dim() >= 4 else tensor
+    return turned.reshape(-1, turned.shape[-1])
+
+
+def _whole(name: str, value: Any) -> Tensor:
+    """The tensor that a layer gives or is given, as a batch."""
     if isinstance(value, tuple) and value and isinstance(value[0], Tensor):
         value = value[0]  # attention gives its output and its weights
-    if not isinstance(value, Tensor) or value.dim() < 2:
-        raise InputError(f"layer {name}: expected a batch as a tensor, got {type(value).__name__}")
-    moved = value.movedim(1, -1) if value.dim() >= 4 else value
-    return moved.reshape(-1, moved.shape[-1])
+    tensor = find(value)
+    if tensor is None:
+        raise InputError(f"layer {name}: expected one tensor, got {describe(value)}; take a layer inside it")
+    if tensor.dim() < 2:
+        raise InputError(f"layer {name}: expected a batch (points, ...), got shape {tuple(tensor.shape)}")
+    return tensor
 
 
-def _chunks(rows: Tensor) -> Iterator[FloatArray]:
+def _chunks(name: str, rows: Tensor) -> Iterator[FloatArray]:
     """Samples in float64, a bounded number at once."""
     for part in torch.split(rows, max(1, ROWS_BYTES // (8 * max(1, rows.shape[1])))):
-        yield part.double().cpu().numpy()
+        yield _finite(name, part.double().cpu().numpy())
+
+
+def _finite(name: str, rows: FloatArray) -> FloatArray:
+    """The samples, whose squares and their sums must be numbers; or moments would say what no sample is."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if not np.isfinite(np.square(rows).sum()):
+            raise InputError(f"layer {name}: expected finite samples of moderate size, got NaN, infinity or overflow")
+    return rows
 
 
 def _input_rows(name: str, layer: nn.Module, inputs: tuple[Any, ...]) -> Iterator[FloatArray]:
     if not inputs or not isinstance(inputs[0], Tensor):
         raise InputError(f"layer {name}: expected a tensor as its first argument")
     x = inputs[0]
+    if isinstance(layer, OTHERS):
+        kind = type(layer).__name__
+        raise UnsupportedModelError(
+            f"layer {name}: expected a linear layer or a Conv2d, whose rows see patches; got {kind}"
+        )
     if not isinstance(layer, nn.Conv2d):
         if isinstance(layer, nn.Linear) and x.dim() >= 4:
             x = x.reshape(-1, x.shape[-1])
-        yield from _chunks(_features(name, x if x.dim() > 1 else x[None]))
+        yield from _chunks(name, _features(name, x if x.dim() > 1 else x[None]))
         return
     if layer.groups > 1:
         raise UnsupportedModelError(f"layer {name}: a grouped convolution has no one input that all its rows see")
     if x.dim() == 3:
         x = x[None]
-    x = nn.functional.pad(x, _padding(layer), mode="constant" if layer.padding_mode == "zeros" else layer.padding_mode)
+    sides = _padding(layer)
+    mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
     patch = layer.weight[0].numel()
-    height, width = x.shape[2] // layer.stride[0] + 1, x.shape[3] // layer.stride[1] + 1
-    for part in torch.split(x, max(1, ROWS_BYTES // (8 * patch * height * width))):
-        patches = nn.functional.unfold(part, layer.kernel_size, layer.dilation, 0, layer.stride)
-        yield patches.transpose(1, 2).reshape(-1, patch).double().cpu().numpy()
+    height, width = (x.shape[2] + sides[2] + sides[3], x.shape[3] + sides[0] + sides[1])
+    places = (height // layer.stride[0] + 1) * (width // layer.stride[1] + 1)
+    for part in torch.split(x, max(1, ROWS_BYTES // (8 * patch * places))):
+        # float64 first: not every type of numbers can be padded and unfolded
+        padded = nn.functional.pad(part.double(), sides, mode=mode)
+        patches = nn.functional.unfold(padded, layer.kernel_size, layer.dilation, 0, layer.stride)
+        yield _finite(name, patches.transpose(1, 2).reshape(-1, patch).cpu().numpy())
 
 
 def _padding(layer: nn.Conv2d) -> list[int]:

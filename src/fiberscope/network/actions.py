@@ -13,7 +13,7 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense
 from fiberscope.numerics.arrays import real_array
-from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.numerics.floats import TINY, FloatArray, IntArray
 
 
 def permute(net: NetworkLike, permutations: Sequence[Any]) -> Network:
@@ -38,7 +38,8 @@ def permute(net: NetworkLike, permutations: Sequence[Any]) -> Network:
 def rescale(net: NetworkLike, scales: Sequence[Any]) -> Network:
     """Multiply row ``i`` of ``(W_l, b_l)`` by ``scales[l][i] > 0`` and divide column ``i`` of ``W_{l+1}`` by it.
 
-    One vector per hidden layer, None for none. Powers of two change no bit of the function.
+    One vector per hidden layer, None for none. Powers of two change no bit of the function; other factors round every
+    product once. A product beyond the normal floats would lose its digits, and is refused.
 
     >>> net = Network([[[1.0]], [[3.0]]], [[0.5], [0.0]])
     >>> rescale(net, [[2.0]]).weights
@@ -64,14 +65,28 @@ def _act(net: Network, orders: Sequence[IntArray], scales: Sequence[FloatArray])
         elif isinstance(node, Affine):
             matrix, bias = node.operator.dense(), node.offset
             if layer > 0:
-                matrix = matrix[:, orders[layer - 1]] / scales[layer - 1]
+                matrix = _times(matrix[:, orders[layer - 1]], scales[layer - 1], False, node)
             if layer < len(orders):
-                matrix = matrix[orders[layer]] * scales[layer][:, None]
-                bias = None if bias is None else bias[orders[layer]] * scales[layer]
+                matrix = _times(matrix[orders[layer]], scales[layer][:, None], True, node)
+                bias = None if bias is None else _times(bias[orders[layer]], scales[layer], True, node)
             nodes.append(
                 Affine(node.source, Dense(matrix, node.operator.in_shape), bias, node.weight_name, node.bias_name)
             )
     return Network.from_nodes(nodes, net.input_shape, net.source.derived)
+
+
+def _times(array: FloatArray, scales: FloatArray, up: bool, node: Affine) -> FloatArray:
+    """The product, or the quotient, where it loses no more than one rounding; refused where it leaves the floats."""
+    with np.errstate(over="ignore", under="ignore"):
+        found = array * scales if up else array / scales
+        back = found / scales if up else found * scales
+    # between the normal floats every product is off by one rounding; below, digits are gone unless they come back
+    lost = ~np.isfinite(found) | ((np.abs(found) < TINY) & (back != array))
+    if lost.any():
+        value, scale = float(array[lost][0]), float(np.broadcast_to(scales, array.shape)[lost][0])
+        word, name = "times" if up else "over", node.weight_name or "a weight"
+        raise InputError(f"scales: expected products within the floats, got {value:g} {word} {scale:g} in {name}")
+    return np.asarray(found)
 
 
 def _count(given: Sequence[Any], widths: tuple[int, ...], name: str) -> None:

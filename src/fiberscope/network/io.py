@@ -6,6 +6,7 @@ import difflib
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from importlib import import_module
 from math import prod
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 from fiberscope.errors import FiberscopeError, InputError, TooLargeError
 from fiberscope.files import write_atomically
+from fiberscope.network.formats.request import Request, UnneededError
 from fiberscope.network.formats.storage import narrowest, rounded
 from fiberscope.network.network import Network
 
@@ -23,14 +25,24 @@ _READERS = {
     ".safetensors": "safetensors_file",
     ".pt": "torch_file",
     ".pth": "torch_file",
+    ".ckpt": "torch_file",
 }
-_WRITERS = _READERS | {".onnx": "onnx_writer"}
+_WRITERS = {ending: name for ending, name in _READERS.items() if ending != ".ckpt"} | {".onnx": "onnx_writer"}
 
 NetworkLike = Network | str | os.PathLike[str] | Any
 """Whatever :func:`load` takes: a network, a model in memory, or the path of a file."""
 
 
-def load(source: Any, input_shape: Sequence[int] | None = None) -> Network:
+def load(
+    source: NetworkLike,
+    input_shape: Sequence[int] | None = None,
+    *,
+    activation: str | None = None,
+    slope: float = 0.01,
+    module: Any = None,
+    key: str | None = None,
+    until: str | None = None,
+) -> Network:
     """A network from a model in memory or from a file.
 
     Numbers are taken over exactly: float16 and float32 are float64 as they stand. Batch normalisation comes with its
@@ -41,17 +53,30 @@ def load(source: Any, input_shape: Sequence[int] | None = None) -> Network:
     ----------
     source
         A ``torch.nn.Module``, a fitted scikit-learn ``MLPClassifier`` or ``MLPRegressor`` (its values before the output
-        activation), a :class:`Network`, or the path of a file: ``.onnx``, ``.npz``, ``.safetensors`` or ``.pt``. A
-        plain state dict of dense layers is read as a ReLU chain.
+        activation), a :class:`Network`, or the path of a file: ``.onnx``, ``.npz``, ``.safetensors``, ``.pt`` or
+        ``.ckpt``.
     input_shape
         Shape of one input, without the batch axis; needed where the model does not tell it.
+    activation, slope
+        For a file that holds numbers and no architecture (a state dict): it is a chain of dense layers with
+        ``"relu"`` or ``"leaky_relu"`` between them. Files that :func:`save` wrote hold their architecture.
+    module
+        For such a file, instead: the torch module that the numbers belong to, or a function without arguments that
+        makes it. It must have just the names and shapes of the file, up to a prefix; it is left as it was.
+    key
+        Where in a checkpoint the state dict stands, such as ``"model"`` or ``"ema.state_dict"``, perhaps with a prefix
+        of names at its end. Needed only where there are several.
+    until
+        The last node to keep: the network is what this node gives. For ONNX the name of a node or of the tensor that
+        it gives, for torch that of a submodule or of a traced node.
 
     Raises
     ------
     InputError
-        The file is missing, damaged or of another format, numbers are not finite, or shapes do not fit.
+        The file is missing, damaged or of another format, holds no architecture, numbers are not finite, or shapes do
+        not fit.
     UnsupportedModelError
-        A part of the model is not piecewise linear or not known; the message names the node.
+        A part of the model is not piecewise linear, or not supported yet; the message names the node and says which.
 
     Examples
     --------
@@ -62,7 +87,36 @@ def load(source: Any, input_shape: Sequence[int] | None = None) -> Network:
     ...     load(f"{folder}/net.npz")
     Network(2-3-1; 13 parameters, 3 hidden neurons)
     """
-    return _load(source, _shape(input_shape), "source")
+    request = Request(_shape(input_shape), activation, slope, module, key, until)
+    return _load(source, request, "source")
+
+
+def load_many(
+    sources: Sequence[NetworkLike], input_shape: Sequence[int] | None = None, **options: Any
+) -> list[Network]:
+    """As :func:`load` for every source, where each takes the options that it needs; none may be needed by nobody.
+
+    >>> net = Network.random((2, 3, 1), seed=0)
+    >>> load_many([net], activation="relu")
+    Traceback (most recent call last):
+    fiberscope.network.formats.request.UnneededError: activation: expected none for a Network, which has
+    its architecture
+    """
+    request = Request(_shape(input_shape), **options)
+    found, unneeded = [], []
+    for source in sources:
+        own, refused = request, {}
+        while True:
+            try:
+                found.append(_load(source, own, "source"))
+                break
+            except UnneededError as error:
+                refused[error.option] = error
+                own = replace(own, **{error.option: None})
+        unneeded.append(refused)
+    for option in set(unneeded[0]).intersection(*unneeded[1:]) if unneeded else ():
+        raise unneeded[0][option]
+    return found
 
 
 def as_network(source: NetworkLike, name: str = "net", points: Any = None) -> Network:
@@ -91,7 +145,7 @@ def as_network(source: NetworkLike, name: str = "net", points: Any = None) -> Ne
     if isinstance(source, Network):
         return source
     shape = tuple(getattr(points, "shape", ()))[1:] if library_of(source) == "torch" else ()
-    return _load(source, shape if len(shape) > 1 else None, name)
+    return _load(source, Request(shape if len(shape) > 1 else None), name)
 
 
 def as_networks(sources: Sequence[NetworkLike], name: str = "networks") -> list[Network]:
@@ -136,8 +190,10 @@ def library_of(source: Any) -> str | None:
     return "sklearn" if any(name.startswith("sklearn.") for name in found) else None
 
 
-def _load(source: Any, shape: tuple[int, ...] | None, name: str) -> Network:
+def _load(source: Any, request: Request, name: str) -> Network:
+    shape = request.shape
     if isinstance(source, Network):
+        request.refuse("a Network, which has its architecture", "activation", "module", "key", "until")
         return _with_input_shape(source, shape)
     if isinstance(source, str | os.PathLike):
         path = Path(os.fspath(source))
@@ -145,8 +201,10 @@ def _load(source: Any, shape: tuple[int, ...] | None, name: str) -> Network:
         _check_file(path)
         try:
             digest = _sha256(path)
-            found = _with_input_shape(import_module(f"{_FORMATS}.{reader}").read(path, shape), shape)
+            found = _with_input_shape(import_module(f"{_FORMATS}.{reader}").read(path, request), shape)
             return found.with_source(found.source.at(path, digest))
+        except UnneededError as error:
+            raise UnneededError(f"{path}: {error}", error.option) from error
         except FiberscopeError as error:
             # Names out of a file may hold anything; a message has one line.
             raise type(error)(f"{path}: {' '.join(str(error).split())}") from error
@@ -156,9 +214,11 @@ def _load(source: Any, shape: tuple[int, ...] | None, name: str) -> Network:
             raise TooLargeError(f"{path}: the network does not fit into memory, or its sizes are damaged") from error
     library = library_of(source)
     if library == "torch":
-        read: Network = import_module(f"{_FORMATS}.torch_module").read(source, shape)
+        request.refuse("a torch module, which has its architecture", "activation", "module", "key")
+        read: Network = import_module(f"{_FORMATS}.torch_module").read(source, shape, request.until)
         return read
     if library == "sklearn":
+        request.refuse("a scikit-learn MLP, which has its architecture", "activation", "module", "key", "until")
         return _with_input_shape(import_module(f"{_FORMATS}.sklearn_mlp").read(source, shape), shape)
     raise InputError(
         f"{name}: expected a Network, a torch module, a scikit-learn MLP or the path of a model file, "
@@ -169,7 +229,8 @@ def _load(source: Any, shape: tuple[int, ...] | None, name: str) -> Network:
 def save(net: NetworkLike, path: str | os.PathLike[str], dtype: str | None = None) -> None:
     """Write a network to a file; :func:`load` gives back the same program with bit-identical numbers.
 
-    The file appears whole or not at all.
+    The file appears whole or not at all. A network that came from an ONNX file, or was made from one that did, is
+    written to ONNX with the same names, types and batch axis of its input and output, so that it can take its place.
 
     Parameters
     ----------
@@ -178,8 +239,8 @@ def save(net: NetworkLike, path: str | os.PathLike[str], dtype: str | None = Non
     path
         Where to; the ending says the format: ``.onnx``, ``.npz``, ``.safetensors`` or ``.pt``.
     dtype
-        ``"float32"`` rounds every number, ``"float64"`` keeps all bits. By default float32 is used where it holds
-        every number exactly, float64 elsewhere.
+        ``"float32"`` rounds every number, ``"float64"`` keeps all bits. By default the type of the ONNX file that the
+        network came from, else float32, is used where it holds every number exactly, and a wider one elsewhere.
 
     Examples
     --------
@@ -199,11 +260,25 @@ def save(net: NetworkLike, path: str | os.PathLike[str], dtype: str | None = Non
         raise InputError(f"{target}: expected a path for a new file, found {what}")
     if dtype == "float32":
         net = rounded(net)
-    content: bytes = import_module(f"{_FORMATS}.{writer}").encode(net, dtype or narrowest(net))
+    face = net.source.interface if writer == "onnx_writer" else None
+    if face is not None and dtype is not None:
+        net = net.with_source(replace(net.source, interface=replace(face, dtype=dtype)))
+    chosen = dtype or narrowest(net, preferred_type(net, target))
+    content: bytes = import_module(f"{_FORMATS}.{writer}").encode(net, chosen)
     try:
         write_atomically(target, content)
     except OSError as error:
         raise InputError(f"{target}: cannot be written ({error.strerror})") from error
+
+
+def preferred_type(net: Network, path: str | os.PathLike[str]) -> str:
+    """The float type in which :func:`save` writes a network to this path if it holds every number.
+
+    >>> preferred_type(Network([[[0.1]]], [[0.0]]), "net.npz")
+    'float32'
+    """
+    face = net.source.interface if Path(os.fspath(path)).suffix.lower() == ".onnx" else None
+    return "float32" if face is None else face.dtype
 
 
 def _shape(input_shape: Sequence[int] | None) -> tuple[int, ...] | None:

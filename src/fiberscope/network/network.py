@@ -198,7 +198,7 @@ class Network:
             else:
                 nodes.append(node)
         kept = [] if new.keys() == self.parameters.keys() else [self.source.precision]
-        source = Source(coarsest([precision_of(*parameters.values()), *kept]))
+        source = Source(coarsest([precision_of(*parameters.values()), *kept]), interface=self.source.interface)
         return Network.from_nodes(nodes, self.input_shape, source)
 
     def _fitting(self, name: str, value: Any) -> FloatArray:

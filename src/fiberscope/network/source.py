@@ -13,13 +13,34 @@ PRECISIONS = ("bfloat16", "float16", "float32", "float64")
 
 
 @dataclass(frozen=True, slots=True)
+class Interface:
+    """How an ONNX file shows its model to a runtime: what a file that takes its place has to keep.
+
+    ``batch`` is the size or the name of the batch axis, None where there is none; ``shape`` is that of the input
+    without it. The output has the shape ``out_shape``, behind a batch axis if ``out_batched``. ``dtype`` is the type of
+    the numbers that go in and out.
+    """
+
+    input: str
+    output: str
+    batch: int | str | None
+    shape: tuple[int, ...]
+    out_shape: tuple[int, ...]
+    out_batched: bool
+    dtype: str
+    opset: int
+    ir_version: int
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     """What a loader knew about a model besides its numbers; it never changes what the network computes.
 
     ``precision`` is the coarsest precision in which a parameter was stored on its way here. Values alone do not tell
     it: the weight 0.5 fits into every one. ``path`` and ``sha256`` (of the bytes) belong to a model that was read from
-    a file. A network that is made from another one (permuted, rescaled, simplified, ...) keeps its precision, since
-    the rounding of the numbers it was made from does not go away, and loses its file.
+    a file, ``interface`` to one from an ONNX file. A network that is made from another one (permuted, rescaled,
+    simplified, ...) keeps its precision, since the rounding of the numbers it was made from does not go away, and the
+    interface, and loses its file.
 
     >>> coarsest(["float32", "float16"])
     'float16'
@@ -28,6 +49,7 @@ class Source:
     precision: str = "float64"
     path: Path | None = None
     sha256: str | None = None
+    interface: Interface | None = None
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
@@ -40,7 +62,7 @@ class Source:
     @property
     def derived(self) -> Source:
         """The source of a network that is made from this one: another program, numbers of the same origin."""
-        return Source(self.precision)
+        return Source(self.precision, interface=self.interface)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

@@ -16,6 +16,7 @@ structural symmetries: linear mode connectivity via neuron identifiability*, Tab
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -41,7 +42,9 @@ ACTIVATIONS = (
 )
 """What the scheme ``sigma`` replaces."""
 
-_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, *_TRANSPOSED)
+_MAPS = (nn.Linear, nn.Bilinear, *_CONVOLUTIONS)
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,19 @@ class Target:
     @property
     def convolution(self) -> bool:
         return isinstance(self.owner, _CONVOLUTIONS)
+
+    @property
+    def transposed(self) -> bool:
+        """Whether the weight is ``(inputs, outputs / groups, ...)`` and not ``(outputs, inputs / groups, ...)``."""
+        return isinstance(self.owner, _TRANSPOSED)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(getattr(self.owner, self.parameter).shape)
+
+    @property
+    def groups(self) -> int:
+        return int(getattr(self.owner, "groups", 1))
 
 
 def break_symmetry(
@@ -80,17 +96,19 @@ def break_symmetry(
     Parameters
     ----------
     module
-        Any ``torch.nn.Module``. Linear layers, convolutions, and the projections of ``nn.MultiheadAttention`` (layers
-        ``<path>.in_proj``, or ``q_proj``, ``k_proj``, ``v_proj``, and ``<path>.out_proj``) can be given fixed parts.
+        Any ``torch.nn.Module``. Linear and bilinear layers, convolutions, transposed ones too, and the projections of
+        ``nn.MultiheadAttention`` (layers ``<path>.in_proj``, or ``q_proj``, ``k_proj``, ``v_proj``, and
+        ``<path>.out_proj``) can be given fixed parts. Other layers with matrices of weights (recurrent ones,
+        embeddings) stay as they are, and a warning names them unless ``exclude`` does.
     scheme
         ``"w"``, ``"syre"``, ``"residual"``, ``"sparse"`` or ``"sigma"``.
     architecture_seed
         An integer.
     fixed
-        For ``w`` and ``sparse``: fixed entries per row of a linear map, and per input channel of a convolution
-        (spread over output channels and kernel; per output channel with ``per="output"``). One value for all layers, a
-        list with one per layer, or a dict from layer names or patterns to values (exact names first, then the first
-        pattern that fits). None: an eighth.
+        For ``w`` and ``sparse``: fixed entries per row of a linear map, and per input channel of a convolution, spread
+        over the kernels that read it (with ``per="output"`` per output channel, over its own kernels; a channel of a
+        grouped convolution has those of its group). One value for all layers, a list with one per layer, or a dict from
+        layer names or patterns to values (exact names first, then the first pattern that fits). None: an eighth.
     density
         Instead of ``fixed``: every entry is trained with this probability, independently.
     sigma
@@ -130,6 +148,7 @@ def break_symmetry(
         _replace_activations(copy, int(architecture_seed), sigma, include, exclude, example)
         return copy
     targets = _targets(copy, include, exclude)
+    _warn_of_others(copy, include, exclude)
     names = [target.name for target in targets]
     settings = {
         "fixed": per_layer(fixed, names, "fixed"),
@@ -184,7 +203,7 @@ def per_layer(value: Any, names: Sequence[str], what: str) -> list[Any]:
 def _all_targets(module: nn.Module) -> list[Target]:
     found = []
     for path, part in module.named_modules():
-        if isinstance(part, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d):
+        if isinstance(part, _MAPS):
             found.append(Target(path or type(part).__name__, path, part, "weight"))
         elif isinstance(part, nn.MultiheadAttention):
             for name in ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"):
@@ -193,12 +212,31 @@ def _all_targets(module: nn.Module) -> list[Target]:
     return found
 
 
+def _warn_of_others(module: nn.Module, include: str | Sequence[str], exclude: str | Sequence[str]) -> None:
+    """Name the layers that were asked for and have matrices of weights, but no known way to fix parts of them."""
+    skipped = [
+        f"{path} ({type(part).__name__})"
+        for path, part in module.named_modules()
+        if not isinstance(part, (*_MAPS, nn.MultiheadAttention, parametrize.ParametrizationList))
+        and _fits(path, include)
+        and not _fits(path, exclude)
+        and any("weight" in name and p is not None and p.dim() >= 2 for name, p in part._parameters.items())
+    ]
+    if skipped:
+        warnings.warn(
+            f"break_symmetry leaves these layers as they are: {', '.join(skipped)}; exclude= them to say so",
+            stacklevel=3,
+        )
+
+
 def _targets(module: nn.Module, include: str | Sequence[str], exclude: str | Sequence[str]) -> list[Target]:
     everything = _all_targets(module)
     chosen = [target for target in everything if _fits(target.name, include) and not _fits(target.name, exclude)]
     if not chosen:
         names = ", ".join(target.name for target in everything) or "none"
-        raise InputError(f"module: expected a linear, convolution or attention layer to break; of {names} none is left")
+        raise InputError(
+            f"module: expected a linear, bilinear, convolution or attention layer to break; of {names} none is left"
+        )
     shared: dict[int, list[str]] = {}
     for name, parameter in module.named_parameters(remove_duplicate=False):
         shared.setdefault(id(parameter), []).append(name)
@@ -221,17 +259,17 @@ def _fixed_part(
     scheme: str, seed: int, target: Target, per: str, settings: Mapping[str, Any]
 ) -> tuple[FloatArray, FloatArray]:
     """``F`` and ``D`` of one layer. All entries are drawn, so a value does not depend on how many are fixed."""
-    shape = tuple(getattr(target.owner, target.parameter).shape)
+    shape = target.shape
     size = math.prod(shape)
     name = ".".join(filter(None, (target.path, target.parameter)))
     sigma = _number(settings["sigma"], "sigma", target.name, low=0.0)
     if scheme == "residual":
-        return sigma * _identity(shape), np.ones(shape)
+        return sigma * _identity(target), np.ones(shape)
     if scheme == "syre":
         epsilon = _number(settings["epsilon"], "epsilon", target.name, low=0.0, below=1.0)
         D = 1.0 / np.sqrt(1.0 + epsilon * (2.0 * uniform(stream(seed, name, "D"), size) - 1.0))
         return sigma * normal(stream(seed, name, "F"), size).reshape(shape), D.reshape(shape)
-    mask = _mask(seed, name, target, shape, per, settings)
+    mask = _mask(seed, name, target, per, settings)
     if scheme == "sparse":
         return np.zeros(shape), np.where(mask, 0.0, 1.0)
     # where, not a product: -0.0 has other bits than 0.0
@@ -239,16 +277,15 @@ def _fixed_part(
     return np.asarray(F, dtype=np.float64), np.where(mask, 0.0, 1.0)
 
 
-def _mask(
-    seed: int, name: str, target: Target, shape: tuple[int, ...], per: str, settings: Mapping[str, Any]
-) -> BoolArray:
-    """Which entries are fixed."""
-    source = stream(seed, name, "mask")
+def _mask(seed: int, name: str, target: Target, per: str, settings: Mapping[str, Any]) -> BoolArray:
+    """Which entries are fixed: as many in every row, where a row is what one output, or one input channel, owns."""
+    source, shape = stream(seed, name, "mask"), target.shape
     if settings["density"] is not None:
         density = _number(settings["density"], "density", target.name, low=0.0, high=1.0)
         return np.asarray((uniform(source, math.prod(shape)) >= density).reshape(shape))
     by_input = target.convolution and per == "input"
-    rows = shape[1] if by_input else shape[0]
+    across = by_input != target.transposed  # the rows stand on the second axis of the weight
+    rows = shape[1] * target.groups if across else shape[0]
     columns = math.prod(shape) // max(rows, 1)
     kind = "input channel" if by_input else "output channel" if target.convolution else "row"
     count = settings["fixed"]
@@ -257,17 +294,26 @@ def _mask(
     if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 0 <= count <= columns:
         raise InputError(f"layer {target.name}: expected 0 to {columns} fixed entries per {kind}, got {count!r}")
     mask = lowest(source, rows, columns, int(count))
-    if by_input:
-        return np.swapaxes(mask.reshape(shape[1], shape[0], *shape[2:]), 0, 1)
-    return mask.reshape(shape)
+    if not across:
+        return mask.reshape(shape)
+    # (groups, rows of the group, what the group has on the first axis, kernel) to (first axis, second axis, kernel)
+    parts = mask.reshape(target.groups, shape[1], shape[0] // target.groups, *shape[2:])
+    return np.swapaxes(parts, 1, 2).reshape(shape)
 
 
-def _identity(shape: tuple[int, ...]) -> FloatArray:
-    """Ones on the diagonal of a matrix; of a convolution, the kernel that copies channel ``i`` to channel ``i``."""
+def _identity(target: Target) -> FloatArray:
+    """Ones on the diagonal of a matrix; of a convolution, the kernel that copies channel ``i`` to channel ``i``, where
+    both are in one group.
+    """
+    shape, groups = target.shape, target.groups
+    if isinstance(target.owner, nn.Bilinear):
+        raise InputError(f"layer {target.name}: a bilinear map has no identity; exclude it from the scheme residual")
     F = np.zeros(shape)
     centre = tuple(n // 2 for n in shape[2:])
-    for i in range(min(shape[:2])):
-        F[(i, i, *centre)] = 1.0
+    first, second = shape[0] // groups, shape[1]  # per group
+    for i in range(min(shape[0], second * groups)):
+        if i // first == i // second:
+            F[(i, i % second, *centre)] = 1.0
     return F
 
 
@@ -316,7 +362,7 @@ def _registered_widths(module: nn.Module, places: Mapping[str, nn.Module]) -> di
     found: dict[str, tuple[int, int]] = {}
     last: tuple[int, int] | None = None
     for path, part in module.named_modules(remove_duplicate=False):
-        if isinstance(part, nn.Linear):
+        if isinstance(part, nn.Linear | nn.Bilinear):
             last = (part.out_features, -1)
         elif isinstance(part, _CONVOLUTIONS):
             last = (part.out_channels, 1)

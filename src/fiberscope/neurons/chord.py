@@ -109,6 +109,8 @@ class ChordSums:
 
     def add(self, rows: FloatArray) -> None:
         """Inputs ``(n, d)``."""
+        if not np.isfinite(rows).all():
+            raise InputError(f"{self.name}: expected finite inputs, got NaN or infinity")
         center = rows @ self.fixed.T
         parts = [rows @ part.T for part in self.trained]
         self.norms += np.stack([(values**2).sum(axis=0) for values in (center, *parts)])
@@ -129,7 +131,7 @@ class ChordSums:
             raise InputError(f"{self.name}: expected at least one input, got none; was the layer run on the data?")
         center, *parts = np.sqrt(self.norms / self.count)
         # 0 / 0: a neuron that does nothing at either end deviates by nothing.
-        ratios = [np.divide(p, center, out=np.where(p > 0, np.inf, 0.0), where=center > 0) for p in parts]
+        ratios = [np.divide(p, center, out=np.where(p == 0, 0.0, np.inf), where=center > 0) for p in parts]
         q, fixed = float(np.max(ratios)), float(np.linalg.norm(center))
         theorem, bound = _theorem(self.eta, q, fixed)
         energy = self.energy / self.count

@@ -43,7 +43,7 @@ def checked_basis(basis: Any, name: str = "basis") -> FloatArray:
     if not 1 <= k <= d:
         raise InputError(f"{name}: expected (d, k) with 1 <= k <= d, got shape {columns.shape}")
     off = float(np.abs(columns.T @ columns - np.eye(k)).max())
-    if off > ORTHONORMAL:
+    if not off <= ORTHONORMAL:
         raise InputError(f"{name}: expected orthonormal columns, got products that are off by {off:.1e}")
     return columns
 

@@ -30,7 +30,8 @@ class Exactness:
     """Which neurons' functions have their exact cost, on the inputs projected onto the subspace."""
 
     exact: BoolArray = field(repr=False)
-    """``(m,)``: True: the cost of this function at any neuron is exact; False: an upper bound as far as is known."""
+    """``(m,)``: True: the cost of this function at any neuron is exact, by ranks from singular values above a cut-off;
+    False: an upper bound as far as is known."""
     active_ranks: IntArray = field(repr=False)
     """``(m,)``: the rank of the inputs on which the neuron is active (all inputs, for an injective activation)."""
     rank: int

@@ -58,7 +58,7 @@ def gap_in(layer: ProjectedLayer) -> Gap:
         rows[diagonal] = moves[diagonal] = np.inf
         closest = min(closest, float(rows.min(initial=np.inf)))
         at = np.unravel_index(int(np.argmin(moves)), moves.shape)
-        if moves[at] < value:
+        if not moves[at] >= value:  # argmin finds NaN first; it must not pass for a gap
             value, pair = float(moves[at]), (int(at[0]) + start, int(at[1]))
     rate = _scale(layer) * float(np.sqrt(len(layer))) * closest if pair else np.inf
     return Gap(value, pair, rate)
@@ -75,7 +75,7 @@ def nearest(points: FloatArray) -> tuple[float, tuple[int, int] | None]:
         distances = cdist(points[start:stop], points)
         distances[np.arange(stop - start), np.arange(start, stop)] = np.inf
         at = np.unravel_index(int(np.argmin(distances)), distances.shape)
-        if distances[at] < value:
+        if not distances[at] >= value:  # as above
             value, pair = float(distances[at]), (int(at[0]) + start, int(at[1]))
     return value, pair
 

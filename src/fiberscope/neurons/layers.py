@@ -89,6 +89,10 @@ def from_arrays(F: Any, D: Any, W: Any, name: str = "layer", bias: FloatArray | 
         )
     if fixed.ndim < 2 or fixed.size == 0:
         raise InputError(f"{name}: expected matrices (neurons, inputs), got shape {fixed.shape}")
+    with np.errstate(over="ignore"):
+        sizes = [float(np.square(x).sum()) for x in (fixed, scales, scales * trained)]
+    if not np.isfinite(sizes).all():
+        raise InputError(f"{name}: expected weights whose squares are floating-point numbers, got larger ones")
     m = len(fixed)
     return LayerArrays(
         frozen(fixed.reshape(m, -1)), frozen(scales.reshape(m, -1)), frozen(trained.reshape(m, -1)), name, None, bias

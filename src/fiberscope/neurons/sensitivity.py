@@ -101,7 +101,7 @@ def sensitivity(
     rho = np.divide(moved, delta, out=np.full(delta.shape, np.inf), where=delta > 0)
     rough = delta**2 + 2 * delta * moved + 2 * moved**2
     # Nothing moves: no error, even where the ratio is infinite.
-    spread = np.multiply(ratio, rough, out=np.zeros(delta.shape), where=rough > 0)
+    spread = np.multiply(ratio, rough, out=np.zeros(delta.shape), where=rough != 0)
     bound = _over(2 * delta * turned + spread, mu)
     relative = relative_bound(rho, epsilon, mu)
     return Sensitivity(np.asarray(exact), _over(delta**2, mu), rho, bound, relative, epsilon, mu)
@@ -109,7 +109,7 @@ def sensitivity(
 
 def _over(values: FloatArray, mu: float) -> FloatArray:
     """``values / mu``, where all scales may be zero: then whatever moves is out of reach."""
-    return np.asarray(values / mu if mu > 0 else np.where(values > 0, np.inf, 0.0))
+    return np.asarray(values / mu if mu > 0 else np.where(values == 0, 0.0, np.inf))
 
 
 def relative_bound(rho: FloatArray, epsilon: float, mu: float) -> FloatArray:

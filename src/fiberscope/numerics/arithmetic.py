@@ -24,7 +24,7 @@ EXACT = 1 << 24
 """A precision in bits that no dyadic number met in practice fills; radii are checked, not assumed, to be zero."""
 
 
-_SMALL = 4 * TINY / gamma(1)
+SMALL = 4 * TINY / gamma(1)
 """From here on a product with a rounding unit is a normal number, which underflow does not touch."""
 
 
@@ -119,7 +119,7 @@ class BoundedArithmetic:
         # |W|(e + gamma_n |a|) covers both the error that came in and the rounding of this product. Values so small
         # that gamma_n |a| could underflow count as larger ones: a large weight must not meet a lost term.
         size = np.abs(value.value)
-        error = operator.apply_abs(value.error + gamma(n) * np.where(size > 0, np.maximum(size, _SMALL), 0.0))
+        error = operator.apply_abs(value.error + gamma(n) * np.where(size > 0, np.maximum(size, SMALL), 0.0))
         bound = round_up(error + n * TINY, n + 3)
         # A product that overflowed says nothing, whatever the bound.
         bound = np.where(np.isfinite(result), bound, np.inf)

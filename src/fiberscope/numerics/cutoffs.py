@@ -53,11 +53,8 @@ SERIES_TAIL = 2e-15
 """Interpolants: the last coefficients of a converged Chebyshev series are below this part of the largest."""
 
 JUMP = 1e-9
-"""Interpolants: larger differences, relative to the size of the curve, are no rounding but a jump."""
-
-REAL_ROOT = 1e-7
-"""Zeros that only eigenvalues tell: so close to the real axis, or to each other, they count as one double zero. It is
-split by about the square root of rounding. Such zeros are reported as undecided."""
+"""Interpolants: larger differences, relative to the size of the curve and well above the noise of its values, are no
+rounding but a jump."""
 
 ATTAINED = 1e-9
 """Bounds that can be attained: a measurement may exceed one by this part; sums of many rounded numbers explain it."""
@@ -74,8 +71,12 @@ TAME = (1e-100, 1e100)
 """Norms between these can be squared, divided and multiplied a few times without leaving the floats; what lies outside
 takes the way that looks after its scale."""
 
+NOISY = 0.02
+"""Interpolants: values with more noise than this part of the curve's size are no values of a curve; half precision has
+a tenth of that."""
+
 SHORTEST = 1e-11
-"""Isolation of zeros of an interpolant on [-1, 1]: shorter pieces are not halved again, their zeros stay open."""
+"""Isolation of zeros of an interpolant on [-1, 1]: shorter pieces are not halved again, and belong to an enclosure."""
 
 NOT_ZERO = 1e-300
 """A divisor in place of zero, where everything that is divided is zero too."""

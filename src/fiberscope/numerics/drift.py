@@ -11,6 +11,22 @@ DRIFT = 1e-9
 """Relative drift that is still rounding. In float64 a sum of thousands of terms in another order moves by about 1e-13,
 a few layers of them by 1e-12; a neuron in the wrong place moves the outputs by a part of their size."""
 
+ROUNDINGS = 64.0
+"""The same for coarser types, in units of their precision: a correct permutation of a transformer whose norms compute
+in float32 drifts by four units."""
+
+COARSEST = 0.05
+"""Never more than this, however coarse the type: wrong permutations were seen to move outputs by a fifth and more."""
+
+
+def allowed_drift(epsilon: float) -> float:
+    """Relative drift that is still rounding where ``epsilon`` is the coarsest precision that the function computes in.
+
+    >>> allowed_drift(2.0**-52), allowed_drift(2.0**-23) < 1e-5, allowed_drift(2.0**-7)
+    (1e-09, True, 0.05)
+    """
+    return max(DRIFT, min(ROUNDINGS * epsilon, COARSEST))
+
 
 def relative_drift(before: FloatArray, after: FloatArray) -> float:
     """The largest difference of two outputs, relative to the largest of the first.

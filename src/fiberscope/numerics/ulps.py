@@ -1,10 +1,11 @@
-"""How far apart two numbers are in units in the last place, and how many of those count as rounding."""
+"""How many units in the last place, or units of rounding of the precision that numbers were stored in, count as
+rounding."""
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import dataclass
 
-from fiberscope.numerics.floats import FloatArray, U
+from fiberscope.numerics.floats import U
 
 FEW = 16
 """Largest distance, in units in the last place of an entry, that equality *up to rounding* allows.
@@ -24,18 +25,46 @@ tell them apart: a step is a thousand times :data:`ROWS`. Who uses it tries a sh
 finds."""
 
 
-def distance(a: FloatArray, b: FloatArray) -> float:
-    """Largest distance of two entries in ulps of the larger one; a zero against a non-zero is infinitely far.
+@dataclass(frozen=True, slots=True)
+class Rounding:
+    """What equality *up to rounding* allows for numbers that were stored in some precision.
 
-    >>> distance(np.array([1.0, 2.0]), np.array([1.0, 2.0 + 2**-51]))
-    1.0
+    Every parameter ``w`` of either network may be off by ``few`` times ``unit * max(|w|, least)``: some units of
+    rounding, where numbers below the smallest normal one are rounded like that one.
+
+    >>> ROUNDINGS["float32"].share == 8 * 2.0**-24
+    True
     """
-    if not a.size:
-        return 0.0
-    if np.array_equal(a, b):
-        return 0.0
-    gap = np.abs(a - b)
-    size = np.maximum(np.abs(a), np.abs(b))
-    with np.errstate(invalid="ignore", over="ignore"):
-        ulps = np.where(gap == 0, 0.0, gap / np.spacing(size))
-    return float(np.where(((a == 0) | (b == 0)) & (gap > 0), np.inf, ulps).max())
+
+    precision: str
+    unit: float
+    """Largest relative error of one rounding."""
+    least: float
+    """Smallest normal number."""
+    few: int
+
+    @property
+    def share(self) -> float:
+        """The part of itself by which a number may be off."""
+        return self.few * self.unit
+
+    @property
+    def steps(self) -> float:
+        """How many units of float64 make one of this precision."""
+        return self.unit / U
+
+
+STORED = 8
+"""Units of rounding of a stored parameter that count as rounding. Folding a batch normalisation into the weights before
+it takes five roundings (a sum, a root, a quotient, two products), one more to store what came out; what is left is for
+libraries whose roots are off by two units. A parameter that was changed on purpose is off by thousands."""
+
+ROUNDINGS = {
+    "float64": Rounding("float64", U, 2.0**-1022, FEW),
+    "float32": Rounding("float32", 2.0**-24, 2.0**-126, STORED),
+    "float16": Rounding("float16", 2.0**-11, 2.0**-14, STORED),
+    "bfloat16": Rounding("bfloat16", 2.0**-8, 2.0**-126, STORED),
+}
+"""By the name of the precision."""
+
+DOUBLE = ROUNDINGS["float64"]

@@ -58,7 +58,7 @@ def curve_bars(
 
 def _draw_bar(ax: Axes, bar: CurveRegions, row: int, seed: int, thick: bool) -> None:
     low, high = row - 0.4, row + (0.4 if thick else 0.6)
-    starts = np.concatenate([[0.0], bar.arc_lengths])
+    starts = np.concatenate([[0.0], bar.arc_lengths])[: bar.num_regions]
     colours = [tuple(c) for c in mosaic_colors(bar.num_regions, seed).tolist()]
     ax.broken_barh(list(zip(starts.tolist(), bar.lengths.tolist(), strict=True)), (low, high - low), facecolors=colours)
     if thick and len(bar.breakpoints):

@@ -14,6 +14,8 @@ import numpy as np
 from fiberscope.errors import InputError
 from fiberscope.studies._curve_runs import (
     INITS,
+    OPTIONS,
+    READINGS,
     blocks,
     by_init,
     checked,
@@ -22,6 +24,7 @@ from fiberscope.studies._curve_runs import (
     late,
     per_run,
     summarise,
+    training,
 )
 from fiberscope.studies._verdicts import mean_and_error
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study
@@ -33,18 +36,18 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 HIDDEN = [10, 16]
 LITTLE = 0.1
-"""Change of a mean, relative, that is called little, from the smallest to the largest dimension."""
+"""Change of a mean, relative, that is called little, from the smallest to the largest dimension: ours."""
 
 
 def plan(scale: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Blocks of runs for every dimension."""
-    sizes = checked(
-        {"init": INITS[:1]} | SIZES[scale] | {name: value for name, value in options.items() if value is not None}
-    )
+    """Blocks of runs for every dimension; on the whole circle unless told otherwise."""
+    sizes = checked({"init": INITS[:1], "arc": ["whole"]} | SIZES[scale], options)
     dimensions = sizes["dimensions"]
     if not isinstance(dimensions, list | tuple) or not all(isinstance(n, int) and n > 1 for n in dimensions):
         raise InputError(f"option dimensions: expected a list of integers above 1, got {dimensions!r}")
-    common = {"curve": "circle", "hidden": HIDDEN, "epochs": sizes["epochs"], "every": sizes["every"]}
+    if len(sizes["arc"]) != 1:
+        raise InputError(f"option arc: expected one of {', '.join(READINGS)}, got {sizes['arc']!r}")
+    common = {"curve": READINGS[sizes["arc"][0]], "hidden": HIDDEN, **training(sizes)}
     return [
         {**common, "init": init, "dimension": n, **block}
         for init in sizes["init"]
@@ -53,9 +56,9 @@ def plan(scale: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _trend(table: Table, column: str) -> Finding:
+def _trend(part_of: Table, column: str) -> Finding:
     """The slope of the runs' means over the dimension, by least squares; its change over the whole range."""
-    points = [(n, value) for (n,), part in late(table).groups("inputs").items() for value in per_run(part, column)]
+    points = [(n, value) for (n,), part in part_of.groups("inputs").items() for value in per_run(part, column)]
     x, y = np.array(points, dtype=float).T
     if np.ptp(x) == 0:
         raise InputError("expected at least two dimensions, got one")
@@ -64,7 +67,7 @@ def _trend(table: Table, column: str) -> Finding:
     error = float(np.sqrt(np.sum(spread**2) / max(len(x) - 2, 1) / np.sum((x - x.mean()) ** 2)))
     change, doubt = slope * np.ptp(x) / y.mean(), 2 * error * np.ptp(x) / y.mean()
     means = ", ".join(
-        f"R^{n}: {mean_and_error(per_run(part, column))[0]:.3g}" for (n,), part in late(table).groups("inputs").items()
+        f"R^{n}: {mean_and_error(per_run(part, column))[0]:.3g}" for (n,), part in part_of.groups("inputs").items()
     )
     answer = True if abs(change) + doubt < LITTLE else False if abs(change) - doubt > LITTLE else None
     text = f"from R^{x.min():g} to R^{x.max():g} the mean changes by {change:+.1%} +- {doubt:.1%}; {means}"
@@ -73,12 +76,17 @@ def _trend(table: Table, column: str) -> Finding:
 
 def constant_count(table: Table) -> Finding:
     """In the second half of the training, by at most a tenth, two standard errors included."""
-    return _trend(table, "regions")
+    return _trend(late(table), "regions")
+
+
+def constant_at_start(table: Table) -> Finding:
+    """The same at initialisation."""
+    return _trend(table.where(epoch=0), "regions")
 
 
 def constant_distance(table: Table) -> Finding:
     """As for the count."""
-    return _trend(table, "distance")
+    return _trend(late(table), "distance")
 
 
 STUDY = Study(
@@ -96,17 +104,22 @@ STUDY = Study(
             by_init(close_to_neurons),
         ),
         Claim(
-            "constant-count", "It does not vary as n_in is increased.", "section 4.2, figure 6", by_init(constant_count)
+            "constant-count",
+            "It does not vary as n_in is increased (in the second half of the training).",
+            "section 4.2, figure 6",
+            by_init(constant_count),
         ),
+        Claim("constant-at-start", "The same, at initialisation.", "section 4.2, figure 6", by_init(constant_at_start)),
         Claim(
             "constant-distance",
-            "The average distance varies very little.",
+            "The average distance varies very little (in the second half of the training).",
             "section 4.2, figure 7",
             by_init(constant_distance),
         ),
     ),
     cost={"quick": 15.0, "paper": 300.0},
-    options={"runs": None, "epochs": None, "every": None, "init": None, "dimensions": None},
+    options={**OPTIONS, "dimensions": None},
+    version=2,
     pictures=tuple(
         Picture(
             name,

@@ -1,77 +1,92 @@
 """Regions per neuron along a circle and a tractrix, for three architectures.
 
-The paper on data geometry divides the number of regions by the number of neurons and finds nearly the same for all
-architectures on one curve, and other values on the other one.
+The paper on data geometry divides the number of regions by the number of neurons, for three architectures on both
+curves, and says that ``C_M`` affects the number of regions proportionally. Which arc of the circle it means is not
+clear: see :mod:`fiberscope.studies.circle_vs_tractrix`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from itertools import combinations
 from typing import Any
 
 from fiberscope.errors import InputError
 from fiberscope.studies._curve_runs import (
-    CURVES,
     INITS,
+    OPTIONS,
+    against,
     blocks,
     by_init,
     checked,
     close_to_neurons,
     compared,
+    curves_of,
     follow,
     late,
     per_run,
+    readings,
     summarise,
+    training,
 )
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study
 from fiberscope.studies.lab.table import Table
 
 SIZES: dict[str, dict[str, Any]] = {
-    "quick": {"runs": 10, "epochs": 40, "every": 4, "hidden": [[5, 8], [10, 16], [20, 32]]},
-    "paper": {"runs": 30, "epochs": 300, "every": 5, "hidden": [[5, 8], [10, 16], [20, 32]]},
+    "quick": {"runs": 10, "epochs": 40, "every": 4, "hidden": [[5, 8], [10, 16], [20, 32]], "init": INITS[:1]},
+    "paper": {"runs": 30, "epochs": 300, "every": 5, "hidden": [[5, 8], [10, 16], [20, 32]], "init": INITS[:1]},
 }
 ALIKE = 1.5
-"""Largest ratio of the means per neuron of two architectures that are called proportional."""
+"""Means per neuron of two architectures whose ratio is larger are not proportional to the number of neurons: ours."""
 
 
 def plan(scale: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Blocks of runs for every curve and architecture."""
-    sizes = checked(
-        {"init": INITS[:1]} | SIZES[scale] | {name: value for name, value in options.items() if value is not None}
-    )
+    sizes = checked(SIZES[scale], options)
     shapes = sizes["hidden"]
     if not isinstance(shapes, list | tuple) or not all(isinstance(one, list | tuple) and one for one in shapes):
         raise InputError(f"option hidden: expected lists of hidden widths, got {shapes!r}")
-    common = {"epochs": sizes["epochs"], "every": sizes["every"]}
     return [
-        {"curve": curve, "hidden": list(hidden), "init": init, **common, **block}
+        {"curve": curve, "hidden": list(hidden), "init": init, **training(sizes), **block}
         for init in sizes["init"]
-        for curve in CURVES
+        for curve in curves_of(sizes)
         for hidden in shapes
         for block in blocks(sizes["runs"])
     ]
 
 
 def proportional(table: Table) -> Finding:
-    """Means per neuron in the second half of the training, over architectures, on both curves."""
-    texts, fits = [], True
+    """Means per neuron in the second half of the training, over architectures, on every curve.
+
+    It holds where no two architectures differ by more than two standard errors, and does not where a ratio exceeds 1.5.
+    """
+    texts, answers = [], []
     for (curve,), part in late(table).groups("curve").items():
-        means = {hidden: rows.mean("per_neuron") for (hidden,), rows in part.groups("hidden").items()}
+        runs = {hidden: per_run(rows, "per_neuron") for (hidden,), rows in part.groups("hidden").items()}
+        means = {hidden: sum(values) / len(values) for hidden, values in runs.items()}
         ratio = max(means.values()) / min(means.values())
-        fits = fits and ratio <= ALIKE
+        same = all(compared(a, b)[0] is None for a, b in combinations(runs.values(), 2))
+        answers.append(True if same else False if ratio > ALIKE else None)
         texts.append(f"{curve}: {', '.join(f'{name}: {mean:.2f}' for name, mean in means.items())}")
-    return Finding(fits, "; ".join(texts))
-
-
-def more_on_tractrix(table: Table) -> Finding:
-    """For every architecture, in the second half of the training; undecided where some are."""
-    answers, texts = [], []
-    for (hidden,), part in late(table).groups("hidden").items():
-        answer, text = compared(*(per_run(part.where(curve=name), "per_neuron") for name in ("tractrix", "circle")))
-        answers.append(answer)
-        texts.append(f"{hidden}: tractrix {text}")
     verdict = False if False in answers else None if None in answers else True
-    return Finding(verdict, "per neuron, against the circle: " + "; ".join(texts))
+    return Finding(verdict, "; ".join(texts))
+
+
+def more_on_tractrix(name: str) -> Callable[[Table], Finding]:
+    """For every architecture, in the second half of the training; undecided where some are."""
+
+    def check(table: Table) -> Finding:
+        if name not in readings(table):
+            raise InputError(f"expected rows on the {name}, got none")
+        answers, texts = [], []
+        for (hidden,), part in late(table).groups("hidden").items():
+            answer, text = against(part, "per_neuron", name)
+            answers.append(answer)
+            texts.append(f"{hidden}: {text}")
+        verdict = answers[0] if len(set(answers)) == 1 else None
+        return Finding(verdict, "per neuron: " + "; ".join(texts))
+
+    return check
 
 
 STUDY = Study(
@@ -84,15 +99,18 @@ STUDY = Study(
     claims=(
         Claim(
             "proportional",
-            "On one curve the number of regions is proportional to the number of neurons, for all architectures.",
+            "On one curve the number of regions is proportional to the number of neurons (our reading of the figure).",
             "figure 8",
             by_init(proportional),
         ),
-        Claim(
-            "curve-matters",
-            "The value of C_M affects the number of linear regions: the tractrix has more.",
-            "figure 8",
-            by_init(more_on_tractrix),
+        *(
+            Claim(
+                f"more-than-{short}",
+                f"The value of C_M affects the number of regions proportionally (read: more than on the {words}).",
+                "figure 8",
+                by_init(more_on_tractrix(name)),
+            )
+            for short, name, words in (("whole", "circle", "whole circle"), ("half", "upper half", "upper half of it"))
         ),
         Claim(
             "close-to-neurons",
@@ -101,8 +119,9 @@ STUDY = Study(
             by_init(close_to_neurons),
         ),
     ),
-    cost={"quick": 20.0, "paper": 240.0},
-    options={"runs": None, "epochs": None, "every": None, "init": None, "hidden": None},
+    cost={"quick": 30.0, "paper": 360.0},
+    options={**OPTIONS, "hidden": None},
+    version=2,
     pictures=(
         Picture(
             "per-neuron",

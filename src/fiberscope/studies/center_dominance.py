@@ -317,7 +317,12 @@ STUDY = Study(
         Claim(
             "free", "Bounds by the change of preactivations hold for all inputs (ours).", "not in the paper", free_bound
         ),
-        Claim("assumption", "Without Gaussian inputs theorem D.1 fails (ours).", "not in the paper", only_gaussian),
+        Claim(
+            "assumption",
+            "Other than Gaussian inputs exceed the bound of D.1 (ours).",
+            "not in the paper",
+            only_gaussian,
+        ),
         Claim("loss", "The loss exceeds its chord by at most Lipschitz constant times deviation.", "D.3", loss_bound),
         Claim(
             "deviation",

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, TooLargeError
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray
 from fiberscope.symmetry.chains import slopes_of, split, with_arrays
-from fiberscope.symmetry.labelling import canonical_orders
+from fiberscope.symmetry.labelling import WORK, labelling
 
 
-def canonical(net: NetworkLike) -> Network:
+def canonical(net: NetworkLike, work: int = WORK) -> Network:
     """The canonical form: every hidden row ``(w | b)`` has largest entry 1 in absolute value, and rows are sorted.
 
     The norm is the maximum norm. Then a row is divided by one of its own entries, that entry becomes exactly 1, and a
@@ -25,9 +25,11 @@ def canonical(net: NetworkLike) -> Network:
     :func:`same_up_to_symmetry`, not by their canonical forms).
 
     A neuron whose row is zero puts out zero, so its scale is taken from its outgoing weights, which are given the
-    largest entry 1. Rows are sorted lexicographically, the bias last. Where rows are equal, the order comes from
-    refining classes of neurons by what they read and what reads them; neurons that this cannot tell apart are as a rule
-    exchanged by a symmetry, and stay in the order in which they are.
+    largest entry 1. (Where such neurons read and are read by each other only, one of them keeps its scale; then copies
+    may differ in these numbers, which no input sees.) Rows are sorted lexicographically, the bias last. Where rows are
+    equal, the order comes from a canonical labelling (:mod:`~fiberscope.symmetry.labelling`): neurons that are left
+    without an order are exchanged by a symmetry. Its search may look at about ``work`` numbers; a network with so many
+    ties that this is not enough raises :class:`TooLargeError`.
 
     >>> net = Network([[[2.0], [-4.0]], [[1.0, 1.0]]], [[1.0, 0.0], [0.0]])
     >>> canonical(net).weights
@@ -37,7 +39,13 @@ def canonical(net: NetworkLike) -> Network:
     net = as_network(net)
     parts = split(net)
     form = normalised(parts.tail)
-    orders = canonical_orders(form.rows, form.slopes)
+    found = labelling(form.rows, form.slopes, work)
+    if not found.canonical:
+        raise TooLargeError(
+            f"canonical form: ties between neurons leave more orders than {work} numbers of work can tell apart; "
+            "give more by work=, or compare networks with same_up_to_symmetry"
+        )
+    orders = found.orders
     weights, biases = [], []
     for layer, rows in enumerate(form.rows):
         table = rows if layer == 0 else np.column_stack([rows[:, :-1][:, orders[layer - 1]], rows[:, -1]])

@@ -149,14 +149,17 @@ class _State:
         self.nonnegative[self.neurons] |= found[0]
         self.nonpositive[self.neurons] |= found[1]
         if isinstance(self.domain, Space | Orthant) and self.net.switches:
-            # a first layer sees all of the domain: what its weights leave open takes both signs
+            # a first layer sees all of the domain, so that its weights decide
             first = next(i for i, node in enumerate(net.nodes) if isinstance(node, PiecewiseLinear | MaxPool))
+            layer = net.nodes[0]
             straight = first == 1 and isinstance(net.nodes[1], PiecewiseLinear)
-            if straight and len(net.nodes[0].operator.stages()) == 1:  # type: ignore[union-attr]
+            if straight and isinstance(layer, Affine) and len(layer.operator.stages()) == 1:
                 block = slice(0, net.switches[0].num_signs)
-                both = ~self.nonnegative[block] & ~self.nonpositive[block]
-                self.positive[block] |= both
-                self.negative[block] |= both
+                up, down = _first_signs(layer, isinstance(self.domain, Space))
+                self.positive[block] |= up
+                self.negative[block] |= down
+                self.nonnegative[block] |= ~down
+                self.nonpositive[block] |= ~up
 
     def by_ranges(self, box: Box) -> None:
         """Interval arithmetic with outward rounding."""
@@ -232,6 +235,23 @@ class _State:
             np.concatenate(layers) if layers else np.zeros(0, dtype=np.int64),
             where,
         )
+
+
+def _first_signs(layer: Affine, everywhere: bool) -> tuple[BoolArray, BoolArray]:
+    """Which neurons of a first layer are positive somewhere, and negative somewhere, in an orthant or in all of space.
+
+    ``w x + b`` is unbounded in the direction of a weight, and near the origin it has the sign of ``b``.
+    """
+    ones, weights = np.ones((1, layer.operator.in_size)), layer.operator.coefficients
+    offset = np.zeros(layer.operator.out_size) if layer.offset is None else layer.offset
+
+    def some(mask: BoolArray) -> BoolArray:
+        return np.asarray(layer.operator.with_coefficients(mask.astype(np.float64)).apply(ones)[0] > 0)
+
+    rises, falls = some(weights > 0), some(weights < 0)
+    if everywhere:
+        rises = falls = rises | falls
+    return rises | (offset > 0), falls | (offset < 0)
 
 
 def structural_signs(net: Network) -> BoolArray:

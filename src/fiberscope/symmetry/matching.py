@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -15,7 +15,8 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.network.operators import Dense
 from fiberscope.numerics.floats import FloatArray, IntArray
-from fiberscope.numerics.ulps import FEW, GRID, ROWS, distance
+from fiberscope.numerics.ulps import DOUBLE, GRID, ROWS, Rounding
+from fiberscope.numerics.wide import Wide, same_products, ulps_apart
 from fiberscope.symmetry.canonical import Normalised, normalised
 from fiberscope.symmetry.chains import Split, slopes_of, split
 from fiberscope.symmetry.group import Symmetry
@@ -33,13 +34,15 @@ class Match:
     """Whether ``symmetry(a)`` is ``b``, entry by entry up to rounding; true or false in conditions.
 
     ``same`` is None only where equal neurons left several assignments open and none of those tried fits. ``residual``
-    is the largest distance of an entry of ``symmetry(a)`` from that of ``b`` in ulps: 0 for bit-identical parameters.
+    is the largest distance of an entry of ``symmetry(a)`` from that of ``b`` in ulps. ``exact`` says that the match
+    proves the two to be the same real function: as rational numbers, no entry differs.
     """
 
     same: bool | None
     symmetry: Symmetry | None = field(default=None, repr=False)
     residual: float = np.inf
     reason: str = ""
+    exact: bool = False
 
     @property
     def permutations(self) -> tuple[IntArray, ...]:
@@ -51,18 +54,19 @@ class Match:
         """What the neurons of ``a`` are multiplied by; empty without a match."""
         return () if self.symmetry is None else self.symmetry.scales
 
-    @property
-    def exact(self) -> bool:
-        """Whether the match proves that the two are the same real function: no bit differs and nothing was rounded."""
-        return self.same is True and self.residual == 0 and self.symmetry is not None and self.symmetry.is_dyadic
-
     def __bool__(self) -> bool:
         return self.same is True
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         witness = None if self.symmetry is None else self.symmetry.to_dict()
-        return {"same": self.same, "residual_ulps": self.residual, "reason": self.reason, "witness": witness}
+        return {
+            "same": self.same,
+            "exact": self.exact,
+            "residual_ulps": self.residual,
+            "reason": self.reason,
+            "witness": witness,
+        }
 
 
 def same_up_to_symmetry(a: NetworkLike, b: NetworkLike) -> Match:
@@ -110,35 +114,39 @@ def same_prefix(a: Split, b: Split) -> bool:
     return True
 
 
-def match_chains(a: Network, b: Network, loose: bool = False) -> Match:
-    """The match of two chains of the same widths; ``loose`` assigns nearest rows however far apart they are."""
+def match_chains(a: Network, b: Network, loose: bool = False, rounding: Rounding = DOUBLE) -> Match:
+    """The match of two chains of the same widths; ``loose`` assigns nearest rows however far apart they are.
+
+    ``rounding`` says how far apart entries may be. The residual counts ulps of its precision.
+    """
     try:
         left, right = normalised(a), normalised(b)
     except ValueError as error:
         return Match(None, reason=str(error))
-    orders, reason, open_ties = _assigned(left, right, loose)
+    orders, reason, open_ties = _assigned(left, right, loose, ROWS * rounding.steps)
     match = Match(False, reason=reason)
     if orders is not None:
-        match = _weighed(a, b, orders, left.scales, right.scales, loose)
+        match = _weighed(a, b, orders, left.scales, right.scales, loose, rounding)
     if match.same is not False or not open_ties:
         return match
     # equal neurons: the refinement of the canonical form tells apart what a row and its readers do not
     for shift in _SHIFTS:
-        match = _weighed(a, b, _relabelled(left, right, shift), left.scales, right.scales, loose)
+        orders = _relabelled(left, right, shift, max(4.0, GRID / rounding.steps))
+        match = _weighed(a, b, orders, left.scales, right.scales, loose, rounding)
         if match.same is not False:
             return match
     return Match(None, reason="equal neurons leave several assignments open, and those tried do not fit")
 
 
-def _relabelled(left: Normalised, right: Normalised, shift: float) -> list[IntArray]:
+def _relabelled(left: Normalised, right: Normalised, shift: float, grid: float) -> list[IntArray]:
     """The neurons of both in canonical order, entries that agree up to rounding taken for equal."""
     pairs = [
-        canonical_orders([np.round(rows * GRID + shift) for rows in form.rows], form.slopes) for form in (left, right)
+        canonical_orders([np.round(rows * grid + shift) for rows in form.rows], form.slopes) for form in (left, right)
     ]
     return [p[np.argsort(q)] for p, q in zip(*pairs, strict=True)]
 
 
-def _assigned(left: Normalised, right: Normalised, loose: bool) -> tuple[list[IntArray] | None, str, bool]:
+def _assigned(left: Normalised, right: Normalised, loose: bool, near: float) -> tuple[list[IntArray] | None, str, bool]:
     """Layer by layer the neuron of the left for each of the right; why not; and whether equal rows left a choice."""
     orders: list[IntArray] = []
     open_ties = False
@@ -150,7 +158,7 @@ def _assigned(left: Normalised, right: Normalised, loose: bool) -> tuple[list[In
         theirs = np.column_stack([theirs, right.slopes[layer]])
         last = layer + 1 == len(left.scales)
         readers = (partial(_outgoing, left.rows[layer + 1], last), partial(_outgoing, right.rows[layer + 1], last))
-        order, ties = _assign(mine, theirs, readers, loose)
+        order, ties = _assign(mine, theirs, readers, loose, near)
         open_ties |= ties
         if order is None:
             return None, f"layer {layer + 1}: no assignment of its rows agrees up to rounding", open_ties
@@ -159,35 +167,74 @@ def _assigned(left: Normalised, right: Normalised, loose: bool) -> tuple[list[In
 
 
 def _weighed(
-    a: Network, b: Network, orders: list[IntArray], mine: list[FloatArray], theirs: list[FloatArray], loose: bool
+    a: Network,
+    b: Network,
+    orders: list[IntArray],
+    mine: list[FloatArray],
+    theirs: list[FloatArray],
+    loose: bool,
+    rounding: Rounding,
 ) -> Match:
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         scales = [t / s[order] for order, s, t in zip(orders, mine, theirs, strict=True)]
     if not all(np.isfinite(s).all() and (s > 0).all() for s in scales):
         return Match(None, reason="a scale is beyond the range of float64")
     element = Symmetry(orders, scales)
-    residual = residual_of(element, a, b)
-    if residual <= FEW:
-        return Match(True, element, residual)
+    residual = residual_of(element, a, b) / rounding.steps
+    if residual <= rounding.few:
+        return Match(True, element, residual, exact=carries(element, a, b))
     return Match(False, element if loose else None, residual, f"an entry is {residual:.3g} ulps off")
 
 
 def residual_of(element: Symmetry, a: Network, b: Network) -> float:
-    """Largest distance in ulps of an entry of ``element(a)`` from that of ``b``; both are chains."""
-    worst, before = 0.0, None
-    slopes = (slopes_of(a), slopes_of(b))
-    for layer, (w, bias) in enumerate(zip(a.weights, a.biases, strict=True)):
-        w = w if before is None else w[:, before[0]] / before[1]  # noqa: PLW2901  # as the group acts, step by step
-        if layer < len(element.scales):
-            p, s = element.permutations[layer], element.scales[layer]
-            w, bias = w[p] * s[:, None], bias[p] * s  # noqa: PLW2901
-            before = (p, s)
-            if not np.array_equal(slopes[0][layer][p], slopes[1][layer]):
-                return np.inf
-        worst = max(worst, distance(w, b.weights[layer]), distance(bias, b.biases[layer]))
-        if not worst < np.inf:
+    """Largest distance in ulps of an entry of ``element(a)`` from that of ``b``; both are chains.
+
+    What the element gives is computed with free exponents: in float64 a scale can take a weight out of the range and
+    the next one back. Two roundings of an entry are part of the distance, so 0 proves nothing: see :func:`carries`.
+    """
+    worst = 0.0
+    for moved, other in _images(element, a, b):
+        if moved is None:
             return np.inf
+        weight, scale, divisor = (Wide.of(x) for x in moved)
+        off = ulps_apart(weight * scale / divisor, Wide.of(other))
+        if not off < np.inf:
+            return np.inf
+        worst = max(worst, off)
     return worst
+
+
+def carries(element: Symmetry, a: Network, b: Network) -> bool:
+    """Whether ``element(a)`` is ``b`` in exact arithmetic; both are chains.
+
+    Every entry is a quotient ``w s / t``, compared as ``w s = v t`` without rounding, whatever the scales are.
+
+    >>> net = Network([[[3.0]], [[5.0]]], [[1.0], [0.0]])
+    >>> carries(Symmetry([[0]], [[5.0]]), net, Network([[[15.0]], [[1.0]]], [[5.0], [0.0]]))
+    True
+    """
+    return all(
+        moved is not None and bool(same_products(moved[0], moved[1], other, moved[2]).all())
+        for moved, other in _images(element, a, b)
+    )
+
+
+def _images(
+    element: Symmetry, a: Network, b: Network
+) -> Iterator[tuple[tuple[FloatArray, FloatArray, FloatArray] | None, FloatArray]]:
+    """Entries ``w``, factors ``s`` and divisors ``t`` with ``w s / t`` the entries of ``element(a)``, beside those of
+    ``b``: weights and biases in turn, None where the activations do not fit."""
+    slopes = (slopes_of(a), slopes_of(b))
+    order, divisor = np.arange(a.in_size), np.ones(a.in_size)
+    for layer, (w, bias) in enumerate(zip(a.weights, a.biases, strict=True)):
+        rows, scale = np.arange(len(bias)), np.ones(len(bias))
+        if layer < len(element.scales):
+            rows, scale = element.permutations[layer], element.scales[layer]
+            if not np.array_equal(slopes[0][layer][rows], slopes[1][layer]):
+                yield None, b.biases[layer]
+        yield (w[np.ix_(rows, order)], scale[:, None], divisor[None]), b.weights[layer]
+        yield (bias[rows], scale, np.ones(len(bias))), b.biases[layer]
+        order, divisor = rows, scale
 
 
 def _outgoing(rows: FloatArray, last: bool, which: IntArray) -> FloatArray:
@@ -197,12 +244,12 @@ def _outgoing(rows: FloatArray, last: bool, which: IntArray) -> FloatArray:
 
 
 def _assign(
-    mine: FloatArray, theirs: FloatArray, readers: tuple[Readers, Readers], loose: bool
+    mine: FloatArray, theirs: FloatArray, readers: tuple[Readers, Readers], loose: bool, near: float
 ) -> tuple[IntArray | None, bool]:
     """For each row of ``theirs`` the row of ``mine``, or None; and whether equal rows left a choice."""
     n = len(mine)
     direction = np.random.default_rng(n).normal(size=mine.shape[1])
-    reach = ROWS * np.abs(direction).sum()
+    reach = near * np.abs(direction).sum()
     keys = np.concatenate([mine @ direction, theirs @ direction])
     order = np.argsort(keys, kind="stable")
     breaks = np.flatnonzero(np.diff(keys[order]) > 2 * reach) + 1
@@ -215,7 +262,7 @@ def _assign(
         pairs = np.sort(order.reshape(n, 2), axis=1)
         if (pairs[:, 0] < n).all() and (pairs[:, 1] >= n).all():
             result[pairs[:, 1] - n] = pairs[:, 0]
-            if loose or np.abs(mine[result] - theirs).max(initial=0.0) <= ROWS:
+            if loose or np.abs(mine[result] - theirs).max(initial=0.0) <= near:
                 return result, False
             return None, False
     for block in np.split(order, breaks):
@@ -227,7 +274,7 @@ def _assign(
             rest_theirs += other.tolist()
             continue
         cost = _distances(mine[own], theirs[other])
-        beyond = cost > ROWS
+        beyond = ~(cost <= near)
         if len(own) > 1:
             spread = _distances(readers[0](own), readers[1](other))
             ties |= bool((~beyond).sum() > len(own))

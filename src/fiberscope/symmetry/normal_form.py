@@ -11,7 +11,8 @@ hyperplanes that meet the interior, the coordinates and the constant are linearl
 representation of the fiber paper. For deeper networks different forms prove nothing.
 
 A table with ``ulps > 0`` takes for equal what agrees within so many units of rounding: every coefficient carries the
-sum of the absolute values it was added up from, and this sum times ``2^-53`` is its unit.
+sum of the absolute values it was added up from, and this sum times ``unit`` (``2^-53``, or that of the precision in
+which the numbers were stored) is its unit.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from fiberscope.network.network import Network
 from fiberscope.network.operators import Operator
 from fiberscope.network.run import output
 from fiberscope.numerics.arithmetic import LinearMap
-from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.numerics.floats import FloatArray, IntArray, U
 from fiberscope.numerics.points import to_dyadic
 
 ONE = 0
@@ -68,6 +69,7 @@ class Table:
     nonnegative: Sequence[bool] = ()
     ulps: int = 0
     deadline: float = float("inf")
+    unit: float = U
     rows: list[tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)
     depths: list[int] = field(default_factory=list)
     residual: float = 0.0
@@ -157,7 +159,7 @@ class Table:
             return None
         atom, sign = found
         known = self.rows[atom - self.inputs - 1][1]
-        m, e = _dyadic(float(Fraction(max(map(abs, values)), max(map(abs, known)))))
+        m, e = _dyadic_quotient(max(map(abs, values)), max(map(abs, known)))
         monomial = self._monomial(atom, m, e + row.exponent)
         return monomial if sign > 0 else self._flipped(row, monomial)
 
@@ -167,8 +169,11 @@ class Table:
             return None
         unit, size = _unit(row, atoms)
         for name, other, other_size in among[atoms]:
+            room = (size + other_size) * self.unit
+            if not (np.isfinite(room) & (room > 0)).all():  # beyond the range of floats: not known to be near
+                continue
             for sign in (1, -1):
-                worst = float((np.abs(unit - sign * other) / ((size + other_size) * 2.0**-53)).max())
+                worst = float((np.abs(unit - sign * other) / room).max())
                 if worst <= self.ulps:
                     self.residual = max(self.residual, worst)
                     return name, sign
@@ -179,7 +184,7 @@ class Table:
         gap = combine([(1, 0, a), (-1, 0, b)], bool(self.ulps))
         if not gap.terms or not self.ulps:
             return not gap.terms
-        off = max(abs(c) / gap.magnitude(k) for k, c in gap.terms.items()) * 2.0**53
+        off = max(abs(c) / gap.magnitude(k) for k, c in gap.terms.items()) / self.unit
         self.residual = max(self.residual, off)
         return off <= self.ulps
 
@@ -195,7 +200,14 @@ def _unit(row: Row, atoms: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
     """The row divided by its largest entry, in floats, and what its entries were added up from."""
     pivot = max(abs(c) for c in row.terms.values())
     unit = np.array([row.terms[k] / pivot for k in atoms])
-    return unit, np.array([row.magnitude(k) / pivot for k in atoms]) + np.abs(unit)
+    return unit, np.array([_quotient(row.magnitude(k), pivot) for k in atoms]) + np.abs(unit)
+
+
+def _quotient(p: int, q: int) -> float:
+    try:
+        return p / q
+    except OverflowError:
+        return np.inf
 
 
 def combine(parts: Sequence[tuple[int, int, Row]], sizes: bool) -> Row:
@@ -219,6 +231,13 @@ def combine(parts: Sequence[tuple[int, int, Row]], sizes: bool) -> Row:
 def _dyadic(value: float) -> tuple[int, int]:
     numerator, denominator = value.as_integer_ratio()
     return numerator, 1 - denominator.bit_length()
+
+
+def _dyadic_quotient(p: int, q: int) -> tuple[int, int]:
+    """``p / q`` for positive integers of any size, rounded to 53 bits."""
+    shift = p.bit_length() - q.bit_length()
+    m, e = _dyadic(float(Fraction(p, q) / Fraction(2) ** shift))
+    return m, e + shift
 
 
 class FormArithmetic:
@@ -295,7 +314,7 @@ class FormArithmetic:
             row.terms = {k: c for k, c in row.terms.items() if c}
             return row
         for k, c in list(row.terms.items()):
-            off = abs(c) / row.sizes[k] * 2.0**53 if c else 0.0
+            off = abs(c) / row.sizes[k] / self.table.unit if c else 0.0
             if off <= self.table.ulps:
                 self.table.residual = max(self.table.residual, off)
                 del row.terms[k]

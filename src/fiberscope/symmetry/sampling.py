@@ -11,7 +11,7 @@ from fiberscope.network.nodes import Affine, Node
 from fiberscope.network.operators import Dense
 from fiberscope.network.rewire import moved
 from fiberscope.numerics.arrays import real_array
-from fiberscope.numerics.floats import FloatArray, gamma
+from fiberscope.numerics.floats import FloatArray, gamma, round_up
 from fiberscope.numerics.lp import Polyhedron
 
 
@@ -45,7 +45,7 @@ def sample(domain: Box | Orthant | Space | Polytope, count: int, rng: np.random.
         inner = rng.uniform(size=(count, n))
         inner[: count // 4] = np.round(inner[: count // 4])  # corners
         inner[count // 4 : count // 2, :] = np.where(rng.random((count // 2 - count // 4, n)) < 0.5, inner[:1], 0.5)
-        points = domain.low + inner * (domain.high - domain.low)
+        points = domain.low * (1 - inner) + domain.high * inner  # the width of a box may be beyond the floats
         return np.clip(points, domain.low, domain.high)
     sizes = 4.0 ** rng.integers(-3, 4, (count, 1))
     points = rng.normal(size=(count, n)) * sizes
@@ -77,16 +77,18 @@ def _hit_and_run(domain: Polytope, count: int, rng: np.random.Generator) -> Floa
 
 
 def inside(domain: Box | Orthant | Space | Polytope, points: FloatArray) -> FloatArray:
-    """Which points are in the domain, for certain."""
+    """Which points are in the domain, for certain; what is not finite is no point."""
     if isinstance(domain, Box):
         return np.asarray(((points >= domain.low) & (points <= domain.high)).all(axis=1))
+    finite = np.isfinite(points).all(axis=1)
+    if isinstance(domain, Orthant):
+        return np.asarray((points >= 0).all(axis=1) & finite)
     A, b = domain.halfspaces()
     if not len(A):
-        return np.ones(len(points), dtype=bool)
-    room = gamma(A.shape[1] + 3) * (np.abs(points) @ np.abs(A).T + np.abs(b))
-    if isinstance(domain, Orthant):
-        return np.asarray((points >= 0).all(axis=1))
-    return np.asarray((points @ A.T - b + room <= 0).all(axis=1))
+        return finite
+    with np.errstate(over="ignore", invalid="ignore"):
+        room = round_up(gamma(A.shape[1] + 4) * (np.abs(points) @ np.abs(A).T + np.abs(b)), A.shape[1] + 4)
+        return np.asarray((points @ A.T - b + room < 0).all(axis=1) & finite)
 
 
 def check_point(value: object, size: int) -> FloatArray:

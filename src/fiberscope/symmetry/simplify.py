@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,11 @@ class Simplified:
     def exact(self) -> bool:
         """Whether the two are proven to be the same real function, as the verdict says."""
         return self.verdict.exact
+
+    def stored(self, dtype: str = "float32") -> Simplified:
+        """The same with numbers of a float type, proven again; see :func:`fiberscope.symmetry.stored.stored`."""
+        found: Simplified = import_module("fiberscope.symmetry.stored").stored(self, dtype)
+        return found
 
     def counts(self) -> dict[str, int]:
         """How many neurons were removed for each reason, and how many were merged into others."""

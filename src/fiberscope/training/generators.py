@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fiberscope.errors import InputError
-from fiberscope.files import write_atomically
+from fiberscope.errors import InputError, TooLargeError
+from fiberscope.files import check_archive, write_atomically
 from fiberscope.network.io import load
 from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import real_array
@@ -181,6 +181,7 @@ def load_generator(path: str | os.PathLike[str]) -> TrainedGenerator:
     """
     source = Path(os.fspath(path))
     try:
+        check_archive(source)
         found = torch.load(source, weights_only=True)
         about = json.loads(found["about"])
         if about["format"] != FORMAT:
@@ -192,6 +193,8 @@ def load_generator(path: str | os.PathLike[str]) -> TrainedGenerator:
         encoder.load_state_dict(found["encoder"])
     except InputError:
         raise
+    except TooLargeError as error:
+        raise TooLargeError(f"{source}: {error}") from error
     except OSError as error:
         raise InputError(f"{source}: cannot be read ({error.strerror or 'no such file'})") from error
     except Exception as error:  # torch raises whatever its reader meets in a damaged file

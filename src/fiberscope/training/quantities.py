@@ -183,10 +183,11 @@ def identifiable(state: State) -> bool | None:
     return state.identifiability.identifiable
 
 
-@register_quantity("fiber_dimension", "dimension of the fiber modulo rescaling; None where no theorem knows it")
+@register_quantity("fiber_dimension", "dimension of the fiber at the parameter modulo rescaling; None where not known")
 def fiber_dimension(state: State) -> int | None:
-    """On all inputs; see :func:`fiberscope.symmetry.fiber.identifiability`."""
-    return state.identifiability.fiber_dimension
+    """On all inputs, where it is exact; see :func:`fiberscope.symmetry.fiber.identifiability`."""
+    found = state.identifiability
+    return found.fiber_dimension if found.dimension_exact else None
 
 
 @register_quantity("neuron_kinds", "shares of the neurons that are dead, linear, hidden or rigid on all inputs")
@@ -194,7 +195,7 @@ def neuron_kinds(state: State) -> dict[str, float | None]:
     """Dead and linear ones among all hidden neurons, hidden and rigid ones among those of the first layer.
 
     *Hidden* and *rigid* are about the hyperplane of a first-layer neuron: no neuron of the second layer sees it, or it
-    is the same along the fiber. Rigid is None where no theorem applies.
+    is shown to be the same along the fiber. Rigid is None where no theorem applies.
     """
     found, net = state.identifiability, state.network
     of_kind = {

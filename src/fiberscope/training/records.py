@@ -121,7 +121,7 @@ def _whole(path: Path, content: bytes) -> tuple[list[Any], int]:
     while (end := content.find(b"\n", start)) >= 0:
         try:
             found.append(json.loads(content[start:end]))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             if content.find(b"\n", end + 1) < 0 and end + 1 == len(content):
                 break  # the last line: a crash may leave it damaged rather than short
             raise InputError(f"{path}: expected JSON in line {len(found) + 1}, got {error}") from error

@@ -331,8 +331,13 @@ def _packed(parameters: Mapping[str, FloatArray]) -> dict[str, Any]:
 
 
 def _unpacked(value: Mapping[str, Any]) -> FloatArray:
-    flat = np.frombuffer(base64.b64decode(value["float64"]), dtype="<f8").astype(np.float64)
-    return flat.reshape(value["shape"])
+    try:
+        flat = np.frombuffer(base64.b64decode(value["float64"], validate=True), dtype="<f8").astype(np.float64)
+        return flat.reshape(value["shape"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"track: expected parameters of a shape and their bytes, got damaged ones ({error})"
+        ) from error
 
 
 def _with_saved(network: Network, saved: Mapping[str, FloatArray]) -> Network:

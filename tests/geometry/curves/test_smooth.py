@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,10 +13,9 @@ from numpy.polynomial import chebyshev as cheb
 from fiberscope.errors import InputError
 from fiberscope.geometry.curves.along import regions_along
 from fiberscope.geometry.curves.certify import CircleForm, Mark, TractrixForm, compare, rising
-from fiberscope.geometry.curves.chebyshev import NODES, colleague_roots
+from fiberscope.geometry.curves.chebyshev import NODES
 from fiberscope.geometry.curves.curve import Circle, Curve, Path, Planar, Segment, Tractrix
-from fiberscope.geometry.curves.root_kernels import OPEN
-from fiberscope.geometry.curves.series_kernels import DEPTH, isolate_all
+from fiberscope.geometry.curves.series_kernels import DEPTH, find_bands
 from fiberscope.network.actions import permute, rescale
 from fiberscope.network.network import Network
 from fiberscope.testing import strategies as nets
@@ -223,21 +224,106 @@ def test_curves_with_corners() -> None:
     assert found.num_regions == sum(regions_along(net, p).num_regions for p in parts) - 1
 
 
+def colleague_roots(series: np.ndarray) -> np.ndarray:
+    """Real zeros in [-1, 1] of a Chebyshev series: eigenvalues of its colleague matrix (I. J. Good, 1961)."""
+    values = np.linalg.eigvals(cheb.chebcompanion(series))
+    near = (np.abs(values.imag) <= 1e-7) & (np.abs(values.real) <= 1 + 1e-7)
+    return np.sort(values.real[near])
+
+
 @QUICK
-@given(st.integers(0, 2**20), st.floats(0.4, 0.95))
-def test_isolation_finds_the_eigenvalues(seed: int, decay: float) -> None:
+@given(st.integers(0, 2**20), st.floats(0.4, 0.95), st.sampled_from([0.0, 1e-12, 1e-6, 1e-2]))
+def test_bands_hold_the_eigenvalues(seed: int, decay: float, error: float) -> None:
     rng = np.random.default_rng(seed)
     series = (rng.normal(size=(6, NODES)) * decay ** np.arange(NODES)).T[None].copy()
-    counts, out = np.zeros((1, 6), dtype=np.int64), np.empty((1, 6, NODES, 3))
-    ends = np.array([[-1.0, -1.0, 1.0, 1.0]])
-    isolate_all(
-        series, np.zeros((1, 6)), ends, np.empty((3, NODES)), np.empty((DEPTH, 2)), out, counts, np.zeros(6, bool)
-    )
-    for j, roots in enumerate(colleague_roots(series[0].T)):
-        if counts[0, j] != OPEN:
-            found = np.sort(out[0, j, : counts[0, j], 0])
-            assert len(found) == len(roots) and np.allclose(found, roots, atol=1e-7)
-            assert np.allclose(cheb.chebval(found, series[0, :, j]), 0.0, atol=1e-12)
+    counts, out = np.zeros((1, 6), dtype=np.int64), np.empty((1, 6, NODES, 4))
+    room = (np.empty((3, NODES)), np.empty((DEPTH, 2)), np.empty(4))
+    find_bands(series, np.full((1, 6), error), np.array([[-1.0, 1.0]]), *room, out, counts, np.zeros(6, bool))
+    fine = np.linspace(-1, 1, 4001)
+    for j in range(6):
+        place, low, high, sure = out[0, j, : counts[0, j]].T
+        assert (low <= place).all() and (place <= high).all() and (high[:-1] < low[1:]).all()
+        roots = colleague_roots(series[0, :, j])
+        held = (roots[:, None] >= low - 1e-7) & (roots[:, None] <= high + 1e-7)
+        assert held.any(axis=1).all()
+        assert (held.sum(axis=0)[sure > 0] == 1).all()
+        if error <= 1e-12:
+            assert counts[0, j] == len(roots)
+        # outside of the bands the series is above the error, inside of them not far above
+        value = np.abs(cheb.chebval(fine, series[0, :, j]))
+        inside = ((fine[:, None] >= low) & (fine[:, None] <= high)).any(axis=1)
+        assert (value[~inside] > error).all()
+        assert (value[inside] <= 8 * error + 1e-9).all()
+
+
+SHAPES = {
+    "cube": (lambda t, a: (t - a) ** 3, lambda a: [a]),
+    "fifth": (lambda t, a: (t - a) ** 5 / 3, lambda a: [a]),
+    "line": (lambda t, a: 4 * (t - a), lambda a: [a]),
+    "touch": (lambda t, a: (t - a) ** 2, lambda a: [a]),
+    "two": (lambda t, a: (t - a) ** 2 - 1e-10, lambda a: [a - 1e-5, a + 1e-5]),
+    "sine": (lambda t, a: np.sin(40 * (t - a)), lambda a: [a + k * np.pi / 40 for k in range(-30, 31)]),
+    "steep": (lambda t, a: np.sin(900 * (t - a)), lambda a: [a + k * np.pi / 900 for k in range(-700, 701)]),
+    "kink": (lambda t, a: np.abs(t - a) - 0.05, lambda a: [a - 0.05, a + 0.05]),
+    "corner": (lambda t, a: np.where(t < a, 3 * (t - a), t - a), lambda a: [a]),
+    "shifted": (lambda t, a: 1e6 * (t - a) + 0 * t, lambda a: [a]),
+}
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+@pytest.mark.parametrize("name", sorted(SHAPES))
+@settings(max_examples=12, deadline=None)
+@given(place=st.floats(-0.9, 0.9), other=st.booleans())
+def test_an_enclosure_encloses_the_zeros_of_the_function(name: str, kind: Any, place: float, other: bool) -> None:
+    shape, zeros = SHAPES[name]
+    a = float(np.float32(place))
+
+    def function(t: np.ndarray) -> np.ndarray:
+        x = t.astype(kind)
+        return np.stack([x, shape(x, kind(a))] + [shape(x, kind(-a))] * other, axis=1).astype(kind)
+
+    net = Network([[[0.0, 1.0] + [0.0] * other], [[1.0]]], [[0.0], [0.0]])
+    curve = Curve(function, (-1.0, 1.0))
+    found = regions_along(net, curve)
+    low, high = found.enclosures.T
+    roots = np.array([x for x in zeros(a) if -1 < x < 1])
+    held = (roots[:, None] >= low) & (roots[:, None] <= high)
+    near_end = 1 - np.abs(roots) < 1e-3 * (1 if kind == np.float64 else 10)
+    assert (held.any(axis=1) | near_end).all()
+    assert (low <= found.breakpoints).all() and (found.breakpoints <= high).all()
+    assert (high[:-1] < low[1:]).all()
+    if not found.undecided:
+        assert len(found.breakpoints) == len(roots)
+
+
+def test_the_examples_of_noise() -> None:
+    net = one_layer([[0.0, 1.0, 0.0]])
+    cube = regions_along(net, Curve(lambda t: np.stack([t, t**3], axis=1), (-1.0, 1.0)))
+    assert cube.num_regions == 2 and cube.enclosures[0, 0] < 0 < cube.enclosures[0, 1] < 1e-4
+    for frequency in (200, 250, 300, 2000):
+        wave = Curve(lambda t, w=frequency: np.stack([t, np.sin(w * t)], axis=1), (0.0, 1.0))
+        assert wave.residual < 1e-11
+        assert regions_along(net, wave).num_regions == int(frequency / np.pi) + 1
+    single = Curve(lambda t: np.stack([t, np.sin(7 * t)], axis=1).astype(np.float32), (-1.0, 1.0))
+    assert 1e-8 < single.residual < 1e-5
+    assert regions_along(net, single).num_regions == 6
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+@pytest.mark.parametrize("seed", range(6))
+def test_enclosures_hold_the_certified_breakpoints(seed: int, kind: Any) -> None:
+    net = Network.random((2, 6, 5, 1), seed)
+    start = float(np.random.default_rng(seed).uniform(-3, 0))
+    ends = (start, start + 2 * np.pi)
+    exact = regions_along(net, Circle(interval=ends))
+    curve = Curve(lambda t: np.stack([np.cos(t), np.sin(t)], axis=1).astype(kind), ends)
+    found = regions_along(net, curve)
+    assert curve.closed
+    low, high = found.enclosures.T
+    held = (exact.breakpoints[:, None] >= low) & (exact.breakpoints[:, None] <= high)
+    assert held.any(axis=1).all()
+    if not found.undecided:
+        assert found.neurons == exact.neurons and found.num_regions_closed == exact.num_regions_closed
 
 
 def test_lengths_and_geodesics() -> None:
@@ -255,10 +341,16 @@ def test_lengths_and_geodesics() -> None:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_bad_functions() -> None:
-    with pytest.raises(InputError, match="jump of 2 at t = 0"):
+    with pytest.raises(InputError, match="jump of 1 near t = "):
         Curve(lambda t: np.stack([np.sign(t), t], axis=1), (-1.0, 1.0))
     with pytest.raises(InputError, match=r"near t = 0\.3"):
         Curve(lambda t: np.stack([np.sign(t - 0.3), t], axis=1), (-1.0, 1.0))
+    with pytest.raises(InputError, match=r"jump by about .* everywhere"):
+        Curve(lambda t: np.random.default_rng(0).normal(size=(len(t), 2)), (-1.0, 1.0))
+    with pytest.raises(InputError, match="endless wiggles"):
+        Curve(lambda t: np.stack([t, np.sin(1 / (t + 1 + 1e-9))], axis=1), (-1.0, 1.0))
+    with pytest.raises(InputError, match="jump"):  # in float32 the parameter stands still for a while
+        Curve(lambda t: np.stack([t, t], axis=1).astype(np.float32), (1e6, 1e6 + 1))
     with pytest.raises(InputError, match="finite points"):
         Curve(lambda t: np.stack([np.sqrt(t), t], axis=1), (-1.0, 1.0))
     with pytest.raises(InputError, match="points"):
@@ -285,3 +377,8 @@ def test_bad_planes() -> None:
         Circle(interval=(0.0, 7.0))
     with pytest.raises(InputError, match="-300"):
         Tractrix(interval=(-1.0, 1000.0))
+
+
+def test_a_plane_whose_products_overflow_is_refused() -> None:
+    with pytest.raises(InputError, match="expected two orthonormal rows"):
+        Circle(plane=[[1e200, 1e200], [1e200, -1e200]])

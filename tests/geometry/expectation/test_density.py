@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,9 +12,11 @@ from fiberscope.geometry.curves.along import regions_along
 from fiberscope.geometry.curves.curve import Polyline, Segment
 from fiberscope.geometry.distances.gradients import switch_rows
 from fiberscope.geometry.domains import Box
+from fiberscope.geometry.expectation.constants import theory_constants
 from fiberscope.geometry.expectation.density import expected_boundary_volume, manifold_jacobian
 from fiberscope.geometry.expectation.ensemble import Ensemble, Law
 from fiberscope.geometry.expectation.measure import boundary_volume
+from fiberscope.geometry.expectation.theory import region_theory
 from fiberscope.geometry.surfaces.shapes import Sphere
 from fiberscope.network.network import Network
 
@@ -110,3 +114,14 @@ def test_no_visible_boundary_along_a_dead_network() -> None:
     net = Network([[[1.0]], [[-1.0]], [[1.0]]], [[0.0], [-1.0], [0.0]])
     assert regions_along(net, Segment([-1.0], [1.0])).num_regions == 2
     assert boundary_volume(net, Segment([-1.0], [1.0])) == 0
+
+
+@pytest.mark.parametrize("ask", [expected_boundary_volume, theory_constants, region_theory])
+def test_one_network_is_no_ensemble(ask: Any) -> None:
+    net = Network.random((2, 3, 1), 0)
+    with pytest.raises(InputError, match=r"expected an Ensemble of random networks, got one Network.*fs\.Ensemble\.of"):
+        ask(net, Box.cube(2))
+    with pytest.raises(InputError, match=r"expected an Ensemble, .* got tuple"):
+        ask((2, 3, 1), Box.cube(2))
+    with pytest.raises(InputError, match="manifold: expected a Box, curve or surface, got Network"):
+        ask(Ensemble.of((2, 3, 1)), net)

@@ -309,9 +309,23 @@ def test_regions_of_points_and_triangles():
     assert sum(map(len, found.triangles)) >= 320
     assert set(np.concatenate(found.triangles).tolist()) == set(range(320))
     with pytest.raises(InputError, match="does not occur"):
+        found.region([1.0, 0.0, 0.0])
+    with pytest.raises(InputError, match="point: expected points on or near the mesh"):
         found.region([0.0, 0.0, 0.0])
     assert json.loads(json.dumps(found.to_dict()))["num_regions"] == 8
     assert repr(found).startswith("SurfaceRegions(8 regions on Sphere(")
+
+
+def test_a_point_lies_on_the_sheet_whose_triangle_it_is_in() -> None:
+    """A U of paper cut at x = 1/2: its two ends have one sign vector, and the finer one has a nearer middle."""
+    lower = [[[x, y, 0.0] for y in (0.0, 0.2)] for x in (0.0, 0.94)]
+    upper = [[[x, y, 0.01] for y in (0.0, 0.2)] for x in np.linspace(0.94, 0.0, 40)]
+    net = Network([[[1.0, 0.0, 0.0]], [[1.0]]], [[-0.5], [0.0]])
+    found = regions_on(net, Mesh.grid([*lower, *upper]))
+    assert found.num_regions == 3
+    one, two = found.region([0.02, 0.1, 0.0]), found.region([0.02, 0.1, 0.01])
+    assert one != two and one == found.region([0.4, 0.15, 0.0]) and two == found.region([0.4, 0.05, 0.01])
+    assert found.region([0.9, 0.1, 0.0]) == found.region([0.9, 0.1, 0.01])
 
 
 def test_a_network_without_neurons():

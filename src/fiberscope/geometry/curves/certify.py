@@ -5,7 +5,7 @@ tell, that two zeros are the same, is decided by algebra.
 
 *Circle.* Two lines that are not parallel meet in one rational point; two zeros are the same number only if it lies on
 the circle. At the multiples of pi / 2 that may end an arc the coordinates are known; any other float but 0 is never a
-zero, because cosine and sine of an algebraic number are transcendental.
+zero, nor is one plus a full turn, because cosine and sine of an algebraic number are transcendental.
 
 *Tractrix.* If two different lines meet the curve at ``t``, then ``sech t`` and ``t - tanh t`` are rational. So
 ``exp t`` and therefore ``t`` would be algebraic, which by the theorem of Lindemann and Weierstrass happens at ``t = 0``
@@ -32,14 +32,23 @@ LADDER = (96, 256, 1024, 4096, 16384, 65536)
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A parameter given as a float, or on the circle a multiple of pi / 2 if ``quarters`` says so."""
+    """A parameter given as a float; on the circle ``quarters`` stand for a multiple of pi / 2, and ``turn_from`` for a
+    float other than 0 plus 2 pi."""
 
     value: float
     quarters: int | None = None
+    turn_from: float | None = None
+
+    @property
+    def is_float(self) -> bool:
+        """Whether ``value`` is the number itself."""
+        return self.quarters is None and self.turn_from is None
 
     def ball(self) -> Any:
         """At the working precision."""
-        return flint.arb(self.value) if self.quarters is None else flint.arb.pi() * self.quarters / 2
+        if self.quarters is not None:
+            return flint.arb.pi() * self.quarters / 2
+        return flint.arb(self.value) if self.turn_from is None else flint.arb(self.turn_from) + 2 * flint.arb.pi()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +136,7 @@ class CircleForm(Form):
         A, B, C = self.row
         if isinstance(other, Mark):
             if other.quarters is None:
-                return bool(other.value == 0 and A + C == 0)
+                return bool(other.is_float and other.value == 0 and A + C == 0)
             x, y = ((1, 0), (0, 1), (-1, 0), (0, -1))[other.quarters % 4]
             return bool(A * x + B * y + C == 0)
         a, b, c = other.form.row

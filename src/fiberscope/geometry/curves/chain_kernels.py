@@ -11,7 +11,7 @@ from typing import Any
 
 from fiberscope.geometry.compiled import inner, kernel
 from fiberscope.geometry.planar_kernels import _ratio, _sort
-from fiberscope.numerics.floats import FLOOR, INFLATE, U
+from fiberscope.numerics.floats import FLOOR, INFLATE, TINY, U
 
 _GROW = 1.0 + 64 * U
 
@@ -94,7 +94,8 @@ def _between(x: Any, y: Any, t: float, d: float, inverse: Any, out: Any) -> tupl
     for j in range(x.shape[0]):
         step = y[j] - x[j]
         value = x[j] + t * step
-        out[j] = value if value > 0.0 else 0.0
+        # An active neuron may round to 0 between its ends and has an error all the same: only dead ones are 0.
+        out[j] = max(value, TINY) if x[j] > 0.0 or y[j] > 0.0 else 0.0
         spread = wide * abs(step) + 4 * U * (abs(x[j]) + abs(y[j]))
         worst = max(worst, spread * inverse[j])
         total += spread * spread

@@ -183,8 +183,9 @@ class Planar(Path):
             pair = real_array(plane, "plane", ndim=2)
             if pair.shape[0] != 2 or pair.shape[1] < 2:
                 raise InputError(f"plane: expected two rows, (2, n) with n >= 2, got shape {pair.shape}")
-            off = float(np.abs(pair @ pair.T - np.eye(2)).max())
-            if off > ORTHONORMAL:
+            with np.errstate(over="ignore", invalid="ignore"):
+                off = float(np.abs(pair @ pair.T - np.eye(2)).max())
+            if not off <= ORTHONORMAL:
                 raise InputError(f"plane: expected two orthonormal rows, got products off by {off:.2g}")
         middle = np.zeros(pair.shape[1]) if middle is None else middle
         if middle.size != pair.shape[1]:
@@ -325,8 +326,9 @@ class Curve(Path):
     interval
         ``(lo, hi)``.
 
-    The interpolant is a Chebyshev series on each of ``panels``, of ``residual`` distance from the function. A function
-    that jumps or is not finite somewhere is refused.
+    The interpolant is a Chebyshev series on each of ``panels``. The noise of the function's values is measured, so that
+    it may be computed in float32 or be steep; ``residual`` estimates how far the interpolant is off, noise included. A
+    function that jumps or is not finite somewhere is refused.
 
     >>> parabola = Curve(lambda t: np.stack([t, t**2], axis=1), (-1.0, 1.0))
     >>> round(parabola.length, 10), parabola.residual < 1e-14
@@ -342,7 +344,10 @@ class Curve(Path):
 
     @property
     def residual(self) -> float:
-        """Largest distance of the interpolant from the function, as seen between its nodes."""
+        """An estimate, on the safe side, of the largest distance of the interpolant from the function.
+
+        It rests on values of the function at some points: no finite number of them proves more.
+        """
         return self.panels.residual
 
     @property
@@ -352,7 +357,7 @@ class Curve(Path):
     @cached_property
     def closed(self) -> bool:
         ends = self(list(self.interval))
-        return bool(np.abs(ends[0] - ends[1]).max() <= 4 * self.residual)
+        return bool(np.abs(ends[0] - ends[1]).max() <= self.panels.off[0] + self.panels.off[-1])
 
     @cached_property
     def _velocity(self) -> Panels:

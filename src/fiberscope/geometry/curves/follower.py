@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fiberscope.geometry.curves.certify import Number
-from fiberscope.geometry.curves.found import Breaks, changing, chosen, grouped
+from fiberscope.geometry.curves.found import Breaks, changing, chosen, closed_by, grouped
 from fiberscope.geometry.forms import form_step
 from fiberscope.geometry.planar_exact import pool_signs, window_pairs
 from fiberscope.network.network import Network
@@ -54,14 +54,14 @@ class Follower(ABC):
     """One run along one curve. Points are numbered as they are found; the first ones are the joints of the curve.
 
     ``rows`` are the coordinates' directions in the input space, and last the origin. A joint is no breakpoint by
-    itself; ``root`` says between which joints a piece lies.
+    itself; ``root`` says between which joints a piece lies. On a ``closed`` curve the first and the last joint are one.
     """
 
-    def __init__(self, net: Network, rows: FloatArray, t: FloatArray, wide: FloatArray) -> None:
+    def __init__(self, net: Network, rows: FloatArray, t: FloatArray, wide: FloatArray, closed: bool) -> None:
         last = max((k for k, x in enumerate(net.nodes) if isinstance(x, PiecewiseLinear | MaxPool)), default=-1)
         self.net, self.nodes, self.rows = net, net.nodes[: last + 1], rows
         self.last_use = {source: k for k, node in enumerate(self.nodes) for source in node.sources}
-        self.t, self.lo, self.hi = t, t - wide, t + wide
+        self.t, self.lo, self.hi, self.closed = t, t - wide, t + wide, closed
         self.order = np.arange(len(t))
         self.root = np.arange(len(t) - 1)
         self.made: list[tuple[int, int, int]] = [(-1, 0, 0)] * len(t)
@@ -89,12 +89,19 @@ class Follower(ABC):
     def settle(self, piece: int, label: int, left: int, right: int, value: float) -> int:
         """Sign of a functional between two points, which the float ``value`` leaves open."""
 
+    def start_error(self) -> FloatArray:
+        """How far the curve is from its coordinates' rows, ``(pieces, rows, n)``."""
+        return np.zeros((len(self.root), *self.rows.shape))
+
+    def spread(self, value: FloatArray, pieces: IntArray) -> FloatArray | float:
+        """How much functionals ``(pieces, rows, functionals)`` may differ along the curve and what stands for it."""
+        return 0.0
+
     # -- the common way -------------------------------------------------------------------------
 
     def breaks(self) -> Breaks:
         """Cut by every switch, then read off the breakpoints."""
-        start = np.repeat(self.rows[None], len(self.root), axis=0)
-        values = {0: Bounded(start, np.zeros_like(start))}
+        values = {0: Bounded(np.repeat(self.rows[None], len(self.root), axis=0), self.start_error())}
         for index, node in enumerate(self.nodes):
             if isinstance(node, PiecewiseLinear | MaxPool):
                 values = self._split(node, values, index)
@@ -118,7 +125,7 @@ class Follower(ABC):
         signs = self._piece_signs(forms, parent, skip)
         at = (np.concatenate([point_of, touched[0]]), np.concatenate([found.label, touched[1]]))
         if pairs is None:
-            entries = at
+            entries = self._not_on_both_sides(at, signs)
         else:
             assert isinstance(node, MaxPool)
             signs, entries = self._pooled(node, signs, at)
@@ -130,6 +137,15 @@ class Follower(ABC):
         values = {key: Bounded(x.value[parent], x.error[parent]) for key, x in live.items()}
         values[index + 1] = form_step(node, values, signs)
         return values
+
+    def _not_on_both_sides(self, at: tuple[IntArray, IntArray], signs: SignArray) -> tuple[IntArray, IntArray]:
+        """Without what vanishes at a point and on both of its sides."""
+        place = np.empty(len(self.t), dtype=np.int64)
+        place[self.order] = np.arange(len(self.order))
+        where, last = place[at[0]], len(signs) - 1
+        before, behind = np.maximum(where - 1, 0), np.minimum(where, last)
+        keep = (signs[before, at[1]] != 0) | (signs[behind, at[1]] != 0)
+        return at[0][keep], at[1][keep]
 
     def _insert(self, found: Found, rank: IntArray, pieces: int) -> IntArray:
         """Number the new points, put them in their places; the point of every zero."""
@@ -159,14 +175,13 @@ class Follower(ABC):
         value, error = forms.value[parent], forms.error[parent]
         total = np.einsum("pk,pkj->pj", weights, value)
         rough = error + gamma(24 + weights.shape[1]) * np.abs(value)
-        bound = np.einsum("pk,pkj->pj", size, rough) * INFLATE + 8 * TINY
+        bound = (np.einsum("pk,pkj->pj", size, rough) + self.spread(value, parent)) * INFLATE + 8 * TINY
         zero = ~value.any(axis=1) & ~error.any(axis=1)
         signs: SignArray = np.sign(total).astype(np.int8)
         signs[:, skip] = 1
         signs[zero & ~skip] = 0
         open_signs = (~(np.abs(total) > bound) | ~(a < b)[:, None]) & ~zero & ~skip
         for p, j in np.argwhere(open_signs).tolist():
-            self.by_exact += 1
             signs[p, j] = self.settle(int(parent[p]), j, int(left[p]), int(right[p]), float(total[p, j]))
         return signs
 
@@ -177,11 +192,12 @@ class Follower(ABC):
         inside = pool_signs(node, signs)
         place = np.empty(len(self.t), dtype=np.int64)
         place[self.order] = np.arange(len(self.order))
-        inner = self.order[1:-1]
-        here = signs[:-1].copy()
+        # Row k stands for the point behind piece k; the last one closes the curve, and the first point is the same.
+        here = signs.copy()
         here[place[at[0]] - 1, at[1]] = 0
-        which, entry = np.nonzero(changing((inside[:-1], inside[1:]), pool_signs(node, here)))
-        return inside, (inner[which], entry)
+        changed = changing((inside, np.roll(inside, -1, axis=0)), pool_signs(node, here))
+        which, entry = np.nonzero(changed if self.closed else changed[:-1])
+        return inside, (self.order[1:][which], entry)
 
     def _result(self) -> Breaks:
         empty = [np.zeros(0, dtype=np.int64)]
@@ -189,7 +205,16 @@ class Follower(ABC):
         makers = grouped(point, entry, len(self.t))
         place = 1 + np.flatnonzero(np.diff(makers.indptr)[self.order[1:-1]] > 0)
         mine = self.order[place]
+        incidence = chosen(makers, mine)
         pieces = np.concatenate([[0], place])
+        low, high = self.lo[mine], self.hi[mine]
+        first, last = int(self.order[0]), int(self.order[-1])
+        entries = np.unique(np.concatenate([makers[first], makers[last]]))
+        closes = self.closed and len(entries) > 0
+        if closes:
+            mine, incidence = np.append(mine, last), closed_by(incidence, entries)
+            low = np.append(low, min(self.lo[last], self.t[last] - (self.t[first] - self.lo[first])))
+            high = np.append(high, max(self.hi[last], self.t[last] + (self.hi[first] - self.t[first])))
 
         def signs() -> SignArray:
             parts, own = [], pieces
@@ -199,15 +224,16 @@ class Follower(ABC):
             return np.concatenate(parts[::-1], axis=1) if parts else np.zeros((len(pieces), 0), dtype=np.int8)
 
         return Breaks(
-            self.t[mine],
-            self.lo[mine],
-            self.hi[mine],
-            chosen(makers, mine),
+            np.clip(self.t[mine], self.t[first], self.t[last]),  # an end may stand for a number beside it
+            low,
+            high,
+            incidence,
             signs,
             self.by_float,
             self.by_exact,
             self.undecided,
             self.residual,
+            closes=closes,
         )
 
 

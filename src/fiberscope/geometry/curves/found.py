@@ -16,8 +16,9 @@ class Breaks:
     """Breakpoints ``t`` with enclosures ``lower <= t* <= upper``, and how they were decided.
 
     ``neurons`` are the entries of the sign vector that vanish at each breakpoint and not on both sides of it.
-    ``signs`` gives the sign vectors of the regions when it is called. ``undecided`` counts the decisions that no
-    arithmetic could make; ``residual`` bounds the distance of the curve from what stood for it.
+    ``signs`` gives the sign vectors of the regions when it is called. On a closed curve whose closing point is a
+    breakpoint, ``closes`` is set and that point is the last one, at the end of the interval. ``undecided`` counts the
+    decisions that no arithmetic could make; ``residual`` bounds the distance of the curve from what stood for it.
     """
 
     t: FloatArray
@@ -30,6 +31,7 @@ class Breaks:
     undecided: int = 0
     residual: float = 0.0
     exact: Callable[[int], object] | None = None
+    closes: bool = False
 
 
 def grouped(point: IntArray, entry: IntArray, count: int) -> Incidence:
@@ -47,6 +49,11 @@ def chosen(makers: Incidence, keep: IntArray) -> Incidence:
     starts = np.concatenate([[0], np.cumsum(sizes)])
     index = np.arange(starts[-1]) + np.repeat(makers.indptr[keep] - starts[:-1], sizes)
     return Incidence(starts.astype(np.int64), makers.indices[index])
+
+
+def closed_by(makers: Incidence, entries: IntArray) -> Incidence:
+    """With one more row, the entries of a closing point."""
+    return Incidence(np.append(makers.indptr, makers.indptr[-1] + len(entries)), np.append(makers.indices, entries))
 
 
 def changing(parts: tuple[SignArray, SignArray], at: SignArray) -> BoolArray:

@@ -24,7 +24,8 @@ from fiberscope.numerics.floats import FloatArray, IntArray
 class CurveCounts:
     """How many regions each of many networks has along one curve.
 
-    ``counts`` is ``(networks,)``, ``breakpoints`` the parameters for every network, ``certified`` whether all
+    ``counts`` is ``(networks,)``: regions of the parameter's interval. ``breakpoints`` are the parameters for every
+    network, on a closed curve with its closing point as the last if that is one. ``certified`` says whether all
     decisions are proven, ``by_float`` how many networks floats with error bounds settled alone.
     """
 

@@ -97,7 +97,7 @@ def count_chain(
                         value = out[0, j] * x + out[1, j] * y + out[2, j]
                         size = abs(out[0, j]) * wide + abs(out[1, j]) + abs(out[2, j])
                         bound = slip[0, j] * wide + slip[1, j] + slip[2, j] + 24 * U * size
-                        if bound > 0.0 and not abs(value) > bound * INFLATE + 8 * TINY:
+                        if not (bound == 0.0 or abs(value) > bound * INFLATE + 8 * TINY):
                             return OPEN
                         scale = 1.0 if value > 0.0 else slope
                         spare = 2 * U if 0.0 < scale < 1.0 or scale > 1.0 else 0.0

@@ -35,15 +35,32 @@ def planar_breaks(net: Network, curve: Planar) -> Breaks:
 
 def curve_ends(curve: Planar) -> tuple[FloatArray, FloatArray]:
     """The ends of the interval, and how far the numbers that they stand for may be away."""
-    model = CIRCLE if isinstance(curve, Circle) else TRACTRIX
-    wide = [4 * U * abs(e) if _mark(model, e).quarters else 0.0 for e in curve.interval]
+    wide = [
+        0.0 if isinstance(mark, Mark) and mark.is_float else 4 * U * (abs(mark.value) + 8) for mark in _marks(curve)
+    ]
     return np.array(curve.interval), np.array(wide)
 
 
-def _mark(model: int, value: float) -> Mark:
-    """An end of an interval; on the circle the floats next to multiples of pi / 2 stand for these."""
+def _marks(curve: Planar) -> tuple[Mark, Mark]:
+    """The ends of the interval as exact numbers.
+
+    On the circle the floats next to multiples of pi / 2 stand for these, and the end of a full turn for its start plus
+    2 pi: so it closes without a gap.
+    """
+    low, high = curve.interval
+    if not isinstance(curve, Circle):
+        return Mark(low), Mark(high)
+    start = _quarter_mark(low)
+    if not curve.closed:
+        return start, _quarter_mark(high)
+    if start.quarters is None:
+        return start, Mark(high, turn_from=low)
+    return start, Mark(high, start.quarters + 4)
+
+
+def _quarter_mark(value: float) -> Mark:
     quarters = round(value / (np.pi / 2))
-    return Mark(value, quarters) if model == CIRCLE and value == quarters * (np.pi / 2) else Mark(value)
+    return Mark(value, quarters) if value == quarters * (np.pi / 2) else Mark(value)
 
 
 class PlaneProgram(ExactProgram):
@@ -64,8 +81,8 @@ class _PlanarFollower(Follower):
         self.curve = curve
         self.model = CIRCLE if isinstance(curve, Circle) else TRACTRIX
         rows = np.concatenate([curve.axes, curve.center[None]])
-        super().__init__(net, rows, *curve_ends(curve))
-        self.numbers = [_mark(self.model, e) for e in curve.interval]
+        super().__init__(net, rows, *curve_ends(curve), curve.closed)
+        self.numbers = list(_marks(curve))
 
     @cached_property
     def program(self) -> PlaneProgram:
@@ -76,6 +93,7 @@ class _PlanarFollower(Follower):
         return xy, np.abs(xy) + np.abs(t)[:, None] * (self.model == TRACTRIX)
 
     def settle(self, piece: int, label: int, left: int, right: int, value: float) -> int:
+        self.by_exact += 1
         form = self._form(len(self.cuts), piece, label)
         return 0 if form is None else form.sign_between(self._number(left), self._number(right))
 
@@ -117,7 +135,7 @@ class _PlanarFollower(Follower):
                 low, high = compare(zero, self._number(a)), compare(zero, self._number(b))
                 if low > 0 > high:
                     rows.append((p, j, zero))
-                touched += [(v, j) for v, side in ((a, low), (b, high)) if side == 0 and v > 1]
+                touched += [(v, j) for v, side in ((a, low), (b, high)) if side == 0 and (v > 1 or self.closed)]
         if rows:
             boxes = np.array([_enclosure(zero) for *_, zero in rows])
             p, j = (np.array([r[k] for r in rows], dtype=np.int64) for k in (0, 1))

@@ -23,10 +23,14 @@ from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, Si
 
 @dataclass(frozen=True, eq=False)
 class CurveRegions:
-    """The regions of a network along a curve, ``B`` breakpoints and ``B + 1`` regions in the order of the parameter.
+    """The regions of a network along a curve, ``B`` breakpoints and ``R`` regions in the order of the parameter.
 
     A region is a maximal open interval on which the sign of every neuron is constant, zero allowed. So a neuron that
     only touches zero makes a breakpoint too; it is marked in ``tangential`` and is never visible.
+
+    There are ``R = B + 1`` regions of the parameter's interval. A closed curve is also a loop, whose breakpoints,
+    distances and visible kinks do not depend on where it starts: if a neuron vanishes at the closing point, that is the
+    last breakpoint, at the end of the interval, and ``R = B``. The loop has ``num_regions_closed`` regions.
     What costs more than the count (signs, weights, affine maps) is computed when it is asked for.
     """
 
@@ -36,7 +40,8 @@ class CurveRegions:
 
     @property
     def num_regions(self) -> int:
-        return len(self.found.t) + 1
+        """Regions of the interval of the parameter; see ``num_regions_closed`` for those of a loop."""
+        return len(self.found.t) + 1 - self.found.closes
 
     @property
     def breakpoints(self) -> FloatArray:
@@ -63,26 +68,40 @@ class CurveRegions:
 
     @cached_property
     def signs(self) -> SignArray:
-        """Sign vectors of the regions, ``(B + 1, num_signs)``."""
+        """Sign vectors of the regions, ``(R, num_signs)``."""
         return self.found.signs()
+
+    @property
+    def _beside(self) -> IntArray:
+        """The regions before and behind every breakpoint, ``(B, 2)``."""
+        before = np.arange(len(self.found.t))
+        return np.stack([before, (before + 1) % self.num_regions if self.found.closes else before + 1], axis=1)
 
     @cached_property
     def tangential(self) -> BoolArray:
         """Breakpoints at which neurons vanish and no sign changes, ``(B,)``."""
-        return np.asarray((self.signs[1:] == self.signs[:-1]).all(axis=1))
+        one, two = self.signs[self._beside.T]
+        return np.asarray((one == two).all(axis=1))
 
     @property
     def intervals(self) -> FloatArray:
-        """Parameters at both ends of every region, ``(B + 1, 2)``."""
+        """Parameters at both ends of every region, ``(R, 2)``."""
         lo, hi = self.curve.interval
-        t = np.concatenate([[lo], self.breakpoints, [hi]])
+        t = np.concatenate([[lo], self.breakpoints[: self.num_regions - 1], [hi]])
         return np.stack([t[:-1], t[1:]], axis=1)
 
     @cached_property
     def lengths(self) -> FloatArray:
-        """Arc length of the curve inside every region, ``(B + 1,)``; they add up to the length of the curve."""
+        """Arc length of the curve inside every region, ``(R,)``; they add up to the length of the curve."""
         ends = self.intervals
         return np.asarray(np.diff(self.curve.arc_length(np.append(ends[:, 0], ends[-1, 1]))))
+
+    @property
+    def loop_lengths(self) -> FloatArray:
+        """As ``lengths``, of the regions of a closed curve as a loop: the first has what the last had before it."""
+        if self.num_regions_closed == self.num_regions:
+            return self.lengths
+        return np.append(self.lengths[0] + self.lengths[-1], self.lengths[1:-1])
 
     @cached_property
     def arc_lengths(self) -> FloatArray:
@@ -128,7 +147,8 @@ class CurveRegions:
 
     @cached_property
     def _jump(self) -> tuple[Bounded, BoolArray]:
-        one, two = self.signs[:-1], self.signs[1:]
+        beside = self._beside
+        one, two = self.signs[beside.T]
         entry = self.neuron
         rows = np.arange(len(entry))
         with np.errstate(over="ignore", invalid="ignore"):  # a weight beyond the floats says so itself
@@ -137,11 +157,11 @@ class CurveRegions:
             pools = pooled(self.net)[entry] if len(entry) else np.zeros(0, dtype=bool)
             normal = unit(gradient) * np.where(pools, 1.0, turn)[:, None]
             jump = jumps(self.net, one, two, normal)
-        # Where neurons with other normals vanish too, a jump of zero along the first one's says nothing of theirs.
-        several = np.diff(self.found.neurons.indptr) > 1
-        jump.error[several] = np.maximum(jump.error[several], TINY)
-        pairs = np.stack([rows, rows + 1], axis=1)
-        visible, _, _ = bends_across(self.net, self.signs, pairs, jump)
+        # Where neurons with other normals vanish too, a jump of zero along the first one's says nothing of theirs;
+        # nor does one along a normal that floats lost.
+        open_jump = (np.diff(self.found.neurons.indptr) > 1) | ~(np.isfinite(normal).all(axis=1) & normal.any(axis=1))
+        jump.error[open_jump] = np.maximum(jump.error[open_jump], TINY)
+        visible, _, _ = bends_across(self.net, self.signs, beside, jump)
         jump.value[~visible] = 0.0
         return jump, visible
 
@@ -160,18 +180,20 @@ class CurveRegions:
 
     @property
     def num_pieces(self) -> int:
-        """Intervals on which the network is one affine map of the input: visible breakpoints, plus one."""
-        return int(self.visible.sum()) + 1
+        """Intervals of the parameter on which the network is one affine map of the input: visible breakpoints inside,
+        plus one."""
+        return int(self.visible[: self.num_regions - 1].sum()) + 1
 
     @property
     def num_regions_closed(self) -> int:
-        """Regions of a closed curve as a loop: the first and the last interval are one region, unless the curve
-        begins at a breakpoint or there is none at all. For a curve that is not closed, ``num_regions``."""
-        if not self.curve.closed or self.num_regions == 1:
-            return self.num_regions
-        start = self.net.signs(self.curve([self.curve.interval[0]])).signs[0]
-        joined = (self.signs[0] == self.signs[-1]).all() and (start == self.signs[0]).all()
-        return self.num_regions - int(joined)
+        """Regions of a closed curve as a loop: as many as breakpoints, or one. The first and the last interval are one
+        region, unless the closing point is a breakpoint. For a curve that is not closed, ``num_regions``."""
+        return max(1, len(self.found.t)) if self.curve.closed else self.num_regions
+
+    @property
+    def num_pieces_closed(self) -> int:
+        """As ``num_pieces``, of a closed curve as a loop."""
+        return max(1, int(self.visible.sum())) if self.curve.closed else self.num_pieces
 
     def affine_map(self, region: int) -> AffineMap:
         """The network on one region."""
@@ -182,13 +204,14 @@ class CurveRegions:
 
     @cached_property
     def affine_maps(self) -> tuple[FloatArray, FloatArray]:
-        """Matrices ``(B + 1, out, n)`` and offsets ``(B + 1, out)`` of the network on every region."""
+        """Matrices ``(R, out, n)`` and offsets ``(R, out)`` of the network on every region."""
         forms = output_forms(self.net, self.signs).value
         return forms[:, :, :-1], forms[:, :, -1]
 
     def region_at(self, t: Any) -> IntArray:
         """The region of every parameter; a breakpoint belongs to the region behind it."""
-        return np.searchsorted(self.breakpoints, self.curve.parameters(t), side="right")
+        found = np.searchsorted(self.breakpoints, self.curve.parameters(t), side="right")
+        return np.asarray(found % self.num_regions if self.found.closes else found)
 
     def distance(self, t: Any) -> FloatArray:
         """Arc length from every parameter to the nearest breakpoint along the curve; infinite if there is none."""
@@ -201,6 +224,8 @@ class CurveRegions:
 
     def __repr__(self) -> str:
         word = "region" if self.num_regions == 1 else "regions"
+        if self.curve.closed and self.num_regions_closed != self.num_regions:
+            word = f"{word} of the parameter, {self.num_regions_closed} of the loop,"
         if self.certified:
             how = "certified"
         elif self.residual:
@@ -215,6 +240,9 @@ class CurveRegions:
             "curve": repr(self.curve),
             "num_regions": self.num_regions,
             "num_pieces": self.num_pieces,
+            "closed": self.curve.closed,
+            "num_regions_closed": self.num_regions_closed,
+            "num_pieces_closed": self.num_pieces_closed,
             "breakpoints": self.breakpoints.tolist(),
             "enclosures": self.enclosures.tolist(),
             "neurons": [list(n) for n in self.neurons],

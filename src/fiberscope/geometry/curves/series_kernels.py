@@ -1,4 +1,9 @@
-"""Compiled isolation of the zeros of Chebyshev series: halving until a Taylor bound tells."""
+"""Compiled isolation of the zeros of Chebyshev series that are known up to an error: halving until a bound tells.
+
+Where a series is above its error it has a certain sign. The rest of an interval are *bands*: whatever the function
+within the error, its zeros lie there. A band on which the series is monotone, and that is left with the other sign,
+holds just one zero of the series.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +11,9 @@ import math
 from typing import Any
 
 from fiberscope.geometry.compiled import inner, kernel
-from fiberscope.geometry.curves.root_kernels import OPEN
 from fiberscope.numerics.cutoffs import SHORTEST
 from fiberscope.numerics.floats import INFLATE, TINY, U
 
-_SPLITS = 5
 DEPTH = 60
 """Room for intervals that wait: each halving leaves one behind."""
 
@@ -41,8 +44,39 @@ def _differentiate(c: Any, n: int, out: Any) -> None:
 
 
 @inner
-def _enclose(c: Any, d1: Any, n: int, a: float, b: float, fa: float, E: float, out: Any) -> None:
-    """The one zero between ``a`` and ``b``, where the series is monotone and has certain signs: place and enclosure."""
+def _certain(c: Any, n: int, a: float, b: float, E: float, turn: float) -> float:
+    """Between ``a``, where ``turn`` times the series is above ``E``, and ``b``: a place near ``b`` where it is."""
+    inside, outside = a, b
+    for _ in range(60):
+        m = 0.5 * (inside + outside)
+        if turn * _clenshaw(c, n, m) > E:
+            inside = m
+        else:
+            outside = m
+        if abs(inside - outside) <= 2 * U:
+            break
+    return inside
+
+
+@inner
+def _zero_between(c: Any, n: int, a: float, b: float) -> float:
+    """A place between ``a`` and ``b`` where a series changes its sign; the middle if it does not."""
+    up = _clenshaw(c, n, b) > 0.0
+    if (_clenshaw(c, n, a) > 0.0) == up:
+        return 0.5 * (a + b)
+    for _ in range(60):
+        m = 0.5 * (a + b)
+        if (_clenshaw(c, n, m) > 0.0) == up:
+            b = m
+        else:
+            a = m
+    return 0.5 * (a + b)
+
+
+@inner
+def _simple(c: Any, d1: Any, n: int, a: float, b: float, fa: float, E: float, out: Any) -> None:
+    """The one zero between ``a`` and ``b``, where the series is monotone and has certain signs, into ``out``: its
+    place, and places around it beyond which the series is above ``E``."""
     low, high, t = a, b, 0.5 * (a + b)
     for _ in range(200):
         f = _clenshaw(c, n, t)
@@ -62,21 +96,32 @@ def _enclose(c: Any, d1: Any, n: int, a: float, b: float, fa: float, E: float, o
         t = new
     slope = abs(_clenshaw(d1, n - 1, t))
     d = (2 * E / slope if slope > 0.0 else b - a) + 4 * U
-    low, high = a, b
-    for _ in range(60):
-        if t - d <= a or t + d >= b:
-            break
-        f, g = _clenshaw(c, n, t - d), _clenshaw(c, n, t + d)
-        if abs(f) > E and abs(g) > E and (f > 0.0) == (fa > 0.0) and (g > 0.0) != (fa > 0.0):
-            low, high = t - d, t + d
-            break
-        d *= 2
+    turn = 1.0 if fa > 0.0 else -1.0
+    low, high = t - d, t + d
+    if not (low > a and turn * _clenshaw(c, n, low) > E):
+        low = _certain(c, n, a, t, E, turn)
+    if not (high < b and turn * _clenshaw(c, n, high) < -E):
+        high = _certain(c, n, b, t, E, -turn)
     out[0], out[1], out[2] = t, low, high
 
 
 @inner
-def _isolate(c: Any, n: int, E: float, a: float, b: float, d1: Any, d2: Any, stack: Any, out: Any, base: int) -> int:
-    """Zeros of a series between two places with certain signs into ``out[base:]``; how many, or :data:`OPEN`."""
+def _finish(c: Any, d1: Any, n: int, E: float, turn: float, band: Any) -> None:
+    """Place of a band, and whether it is proven to hold one zero: the series is monotone there, with certain ends."""
+    fl, fr = _clenshaw(c, n, band[1]), _clenshaw(c, n, band[2])
+    crosses = (fl > 0.0) != (fr > 0.0)
+    band[3] = 1.0 if turn != 0.0 and crosses and abs(fl) > E and abs(fr) > E else 0.0
+    if not band[1] <= band[0] <= band[2]:
+        band[0] = _zero_between(c, n, band[1], band[2]) if crosses else _zero_between(d1, n - 1, band[1], band[2])
+
+
+@inner
+def _bands(c: Any, n: int, E: float, a: float, b: float, d1: Any, d2: Any, stack: Any, room: Any, out: Any) -> int:
+    """Stretches of ``[a, b]`` outside of which the series is proven to be above ``E``, in order, into ``out``.
+
+    An interval is halved until it is proven to have no value below ``E``, to be monotone, or to have none above
+    ``2 E``; what is left touches its neighbours and is joined with them.
+    """
     _differentiate(c, n, d1)
     _differentiate(d1, n - 1, d2)
     bend, size = 0.0, 0.0
@@ -85,42 +130,55 @@ def _isolate(c: Any, n: int, E: float, a: float, b: float, d1: Any, d2: Any, sta
     for k in range(n - 1):
         size += _lost(k) * abs(d1[k])
     bend, E1 = bend * INFLATE, size * INFLATE
-    count, top = 0, 1
+    count, top, turn = 0, 1, 0.0
     stack[0, 0], stack[0, 1] = a, b
     while top > 0:
         top -= 1
         l, r = stack[top, 0], stack[top, 1]
         m, h = 0.5 * (l + r), 0.5 * (r - l) * INFLATE
-        f, g = _clenshaw(c, n, m), abs(_clenshaw(d1, n - 1, m)) + E1
-        if abs(f) > (g * h + 0.5 * bend * h * h + E) * INFLATE:
+        f, slope = _clenshaw(c, n, m), _clenshaw(d1, n - 1, m)
+        vary = ((abs(slope) + E1) * h + 0.5 * bend * h * h) * INFLATE
+        if abs(f) > (vary + E) * INFLATE:
             continue
-        if g - 2 * E1 > bend * h * INFLATE:
-            fl = _clenshaw(c, n, l)
-            if (fl > 0.0) != (_clenshaw(c, n, r) > 0.0):
-                if base + count >= out.shape[0]:
-                    return OPEN
-                _enclose(c, d1, n, l, r, fl, E, out[base + count])
-                count += 1
+        way = 0.0
+        room[0], room[1], room[2] = 2.0, l, r  # no place yet
+        if abs(slope) - E1 > bend * h * INFLATE:
+            way = 1.0 if slope > 0.0 else -1.0
+            fl, fr = way * _clenshaw(c, n, l), way * _clenshaw(c, n, r)
+            if fl > E or fr < -E:
+                continue
+            if fl < -E and fr > E:
+                _simple(c, d1, n, l, r, way * fl, E, room)
+            elif fl < -E:
+                room[1] = _certain(c, n, l, r, E, -way)
+            elif fr > E:
+                room[2] = _certain(c, n, r, l, E, way)
+        elif not abs(f) + vary <= 2 * E and h >= SHORTEST and top + 2 <= stack.shape[0]:
+            stack[top, 0], stack[top, 1] = m, r
+            stack[top + 1, 0], stack[top + 1, 1] = l, m
+            top += 2
             continue
-        found = False
-        for k in range(_SPLITS):
-            m = l + (r - l) * (0.5 + 0.07 * (k if k % 2 else -k))
-            if l < m < r and abs(_clenshaw(c, n, m)) > E:
-                found = True
-                break
-        if not found or h < SHORTEST or top + 2 > stack.shape[0]:
-            return OPEN
-        stack[top, 0], stack[top, 1] = m, r
-        stack[top + 1, 0], stack[top + 1, 1] = l, m
-        top += 2
+        if count > 0 and (room[1] <= out[count - 1, 2] or count == out.shape[0]):
+            out[count - 1, 0], out[count - 1, 2] = 2.0, room[2]
+            turn = turn if turn == way else 0.0
+            continue
+        if count > 0:
+            _finish(c, d1, n, E, turn, out[count - 1])
+        out[count, 0], out[count, 1], out[count, 2] = room[0], room[1], room[2]
+        count, turn = count + 1, way
+    if count > 0:
+        _finish(c, d1, n, E, turn, out[count - 1])
     return count
 
 
 @kernel
-def isolate_all(series: Any, error: Any, ends: Any, work: Any, stack: Any, out: Any, counts: Any, skip: Any) -> None:
-    """Zeros of ``series[p, :, j]`` between the places ``ends[p]`` ``(left_lo, left_hi, right_lo, right_hi)``.
+def find_bands(
+    series: Any, error: Any, ends: Any, work: Any, stack: Any, room: Any, out: Any, counts: Any, skip: Any
+) -> None:
+    """Where ``series[p, :, j]``, known up to ``error[p, j]``, may vanish between the places ``ends[p]``.
 
-    ``out`` is ``(pieces, functionals, room, 3)``: place and enclosure of each; ``counts`` how many, or :data:`OPEN`.
+    ``out`` is ``(pieces, functionals, bands, 4)``: place, low, high, and 1 where one zero is proven; ``counts`` says
+    how many.
     """
     n = series.shape[1]
     for p in range(series.shape[0]):
@@ -138,14 +196,9 @@ def isolate_all(series: Any, error: Any, ends: Any, work: Any, stack: Any, out: 
                 continue
             if 2 * abs(work[0, 0]) > (total + E) * INFLATE:
                 continue
-            _differentiate(work[0], n, work[1])
-            steep = 0.0
-            for k in range(n - 1):
-                steep += abs(work[1, k])
-            left, right = 0.5 * (ends[p, 0] + ends[p, 1]), 0.5 * (ends[p, 2] + ends[p, 3])
-            fl, fr = _clenshaw(work[0], n, left), _clenshaw(work[0], n, right)
-            sure = abs(fl) > E + steep * (ends[p, 1] - ends[p, 0]) and abs(fr) > E + steep * (ends[p, 3] - ends[p, 2])
-            if not (sure and math.isfinite(E) and ends[p, 1] < ends[p, 2]):
-                counts[p, j] = OPEN
+            if not (math.isfinite(E) and math.isfinite(total)):
+                counts[p, j] = 1
+                out[p, j, 0, 0], out[p, j, 0, 1] = 0.5 * (ends[p, 0] + ends[p, 1]), ends[p, 0]
+                out[p, j, 0, 2], out[p, j, 0, 3] = ends[p, 1], 0.0
                 continue
-            counts[p, j] = _isolate(work[0], n, E, ends[p, 1], ends[p, 2], work[1], work[2], stack, out[p, j], 0)
+            counts[p, j] = _bands(work[0], n, E, ends[p, 0], ends[p, 1], work[1], work[2], stack, room, out[p, j])

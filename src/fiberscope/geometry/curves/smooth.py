@@ -1,8 +1,10 @@
-"""Breakpoints along any smooth curve, exactly for its piecewise Chebyshev interpolant.
+"""Breakpoints along any smooth curve, through its piecewise Chebyshev interpolant.
 
-On a panel every preactivation is a Chebyshev series. Its zeros are isolated by halving with a rigorous Taylor bound,
-which proves how many there are; where that does not succeed (a zero at a breakpoint, two that nearly coincide, a neuron
-that touches zero) the eigenvalues of the colleague matrix tell, and the decision is counted as undecided.
+On a panel every preactivation is a Chebyshev series, and the curve itself is within ``off`` of the interpolant. So a
+preactivation is known up to an error, and has a certain sign where the series exceeds it. The rest are bands around its
+zeros: these are the enclosures. A band on which the series is proven to be monotone holds one zero of the interpolant;
+of others (a neuron that touches zero, a zero at a known point, two whose bands overlap) one breakpoint is made, and the
+decision is counted as undecided.
 """
 
 from __future__ import annotations
@@ -11,15 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.geometry.curves.chebyshev import NODES, colleague_roots
+from fiberscope.geometry.curves.chebyshev import NODES
 from fiberscope.geometry.curves.curve import Curve
 from fiberscope.geometry.curves.follower import Follower, Found, Touched
 from fiberscope.geometry.curves.found import Breaks
-from fiberscope.geometry.curves.root_kernels import OPEN
-from fiberscope.geometry.curves.series_kernels import DEPTH, isolate_all
+from fiberscope.geometry.curves.series_kernels import DEPTH, find_bands
 from fiberscope.network.network import Network
 from fiberscope.numerics.arithmetic import Bounded
-from fiberscope.numerics.floats import INFLATE, TINY, FloatArray, IntArray, U, gamma
+from fiberscope.numerics.floats import INFLATE, TINY, BoolArray, FloatArray, IntArray, U, gamma
 
 WIDE = 2 * NODES
 """Curves in spaces of more dimensions are followed in coordinates of their own."""
@@ -54,14 +55,28 @@ class _SeriesFollower(Follower):
         self.panels = curve.panels
         rows, self.series = _frame(curve.panels.series)
         edges = self.panels.edges
-        super().__init__(net, rows, edges, np.zeros(len(edges)))
-        self.edges, self.residual = len(edges), curve.residual + self._lost(curve.panels.series)
+        super().__init__(net, rows, edges, np.zeros(len(edges)), curve.closed)
+        self.edges, self.wide = len(edges), len(rows) <= curve.ambient
+        self.off = curve.panels.off + self._lost(curve.panels.series)
+        self.residual = float(self.off.max())
 
     def _lost(self, series: FloatArray) -> float:
         """Distance of the curve from the one that its coordinates give."""
         given = self.series @ self.rows[:-1]
         given[:, 0] += self.rows[-1]
         return float(np.abs(given - series).sum(axis=1).max())
+
+    def start_error(self) -> FloatArray:
+        # Off the span of its coordinates the curve is known up to `off`; within it `spread` says more.
+        error = super().start_error()
+        if self.wide:
+            error[:, -1] = self.off[self.root][:, None]
+        return error
+
+    def spread(self, value: FloatArray, pieces: IntArray) -> FloatArray:
+        if self.wide:
+            return np.zeros((len(value), value.shape[2]))
+        return np.asarray(np.abs(value[:, :-1]).sum(axis=1) * self.off[self.root[pieces]][:, None])
 
     def coordinates(self, t: FloatArray, pieces: IntArray) -> tuple[FloatArray, FloatArray]:
         panel = self.root[pieces]
@@ -78,78 +93,72 @@ class _SeriesFollower(Follower):
     def zeros(self, forms: Bounded, skip: Any) -> tuple[Found, Touched]:
         pieces, _, count = forms.value.shape
         step = max(1, _CHUNK // (NODES * count))
-        parts, touched = [], []
-        for start in range(0, pieces, step):
-            some = np.arange(start, min(start + step, pieces))
-            found, at = self._zeros_of(some, Bounded(forms.value[some], forms.error[some]), skip)
-            parts.append(found)
-            touched.append(at)
-        joined = [np.concatenate([getattr(x, name) for x in parts]) for name in ("piece", "label", "t", "lo", "hi")]
-        vanish = tuple(np.concatenate([x[k] for x in touched]) for k in (0, 1))
-        found = Found(joined[0], joined[1], joined[2], joined[3], joined[4], [None] * len(joined[0]))
-        return found, (vanish[0], vanish[1])
+        chunks = [np.arange(start, min(start + step, pieces)) for start in range(0, pieces, step)]
+        found = [self._bands(some, Bounded(forms.value[some], forms.error[some]), skip) for some in chunks]
+        piece, label, t, low, high, sure = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        self.by_float += pieces * count
+        self.undecided += int((~sure).sum())
+        return self._apart(Found(piece, label, t, low, high, [None] * len(t)))
 
-    def _zeros_of(self, pieces: IntArray, forms: Bounded, skip: Any) -> tuple[Found, Touched]:
-        """Zeros on some of the pieces."""
+    def _bands(self, pieces: IntArray, forms: Bounded, skip: Any) -> tuple[IntArray | FloatArray | BoolArray, ...]:
+        """Bands on some of the pieces: piece, functional, place, low, high, and whether one zero is proven."""
         panel = self.root[pieces]
         own = self.series[panel]
         series = own @ forms.value[:, :-1]
         series[:, 0] += forms.value[:, -1]
         terms = np.abs(own).sum(axis=1)[:, None, :]
         rough = forms.error + gamma(own.shape[2] + 4) * np.abs(forms.value)
-        error = ((terms @ rough[:, :-1])[:, 0] + rough[:, -1]) * INFLATE + 8 * TINY
+        error = ((terms @ rough[:, :-1])[:, 0] + rough[:, -1] + self.spread(forms.value, pieces)) * INFLATE + 8 * TINY
         exact = ~forms.value.any(axis=1) & ~forms.error.any(axis=1)
         error[exact] = 0.0
         left, right = self.order[pieces], self.order[pieces + 1]
-        bounds = (self.lo[left], self.hi[left], self.lo[right], self.hi[right])
-        ends = np.stack([self.panels.within(panel, x) for x in bounds], axis=1)
-        ends += np.array([-4, 4, -4, 4]) * U * (np.stack([left, left, right, right], axis=1) >= self.edges)
-        out, counts = np.empty((*error.shape, NODES, 3)), np.empty(error.shape, dtype=np.int64)
-        isolate_all(series, error, ends, np.empty((3, NODES)), np.empty((DEPTH, 2)), out, counts, skip)
+        ends = np.stack([self.panels.within(panel, x) for x in (self.lo[left], self.hi[right])], axis=1)
+        ends += np.array([-4, 4]) * U * (np.stack([left, right], axis=1) >= self.edges)
+        ends = np.clip(ends, -1.0, 1.0)
+        out, counts = np.empty((*error.shape, NODES, 4)), np.empty(error.shape, dtype=np.int64)
+        find_bands(series, error, ends, np.empty((3, NODES)), np.empty((DEPTH, 2)), np.empty(4), out, counts, skip)
         p, j = np.nonzero(counts > 0)
         sizes = counts[p, j]
         row = np.repeat(np.arange(len(p)), sizes)
         k = np.arange(len(row)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        places = out[p[row], j[row], k]
-        self.by_float += counts.size
-        opened = np.argwhere(counts == OPEN)
-        more, touched = self._by_eigenvalues(pieces, series, error, ends, opened)
-        p, j = np.append(p[row], more[:, 0].astype(np.int64)), np.append(j[row], more[:, 1].astype(np.int64))
-        places = np.concatenate([places, more[:, 2:]])
+        p, j = p[row], j[row]
+        places, sure = out[p, j, k, :3], out[p, j, k, 3] > 0
         a, b = self.panels.edges[panel[p]][:, None], self.panels.edges[panel[p] + 1][:, None]
         t = np.clip(a + (places + 1) * (b - a) / 2, a, b)
         room = 4 * U * (np.abs(t[:, 0]) + (b - a)[:, 0])
-        low = np.clip(t[:, 1] - room, self.hi[left[p]], t[:, 0])
-        high = np.clip(t[:, 2] + room, t[:, 0], self.lo[right[p]])
-        return Found(pieces[p], j, t[:, 0], low, high, [None] * len(p)), touched
+        # At an edge of a panel the place itself is known.
+        low = np.where(places[:, 1] <= -1, a[:, 0], t[:, 1] - room)
+        high = np.where(places[:, 2] >= 1, b[:, 0], t[:, 2] + room)
+        return pieces[p], j, t[:, 0], low, high, sure
 
-    def _by_eigenvalues(
-        self, pieces: IntArray, series: FloatArray, error: FloatArray, ends: FloatArray, opened: IntArray
-    ) -> tuple[FloatArray, Touched]:
-        """Rows ``(piece, functional, place, low, high)`` of zeros that only eigenvalues tell, and zeros at points."""
-        rows: list[tuple[float, ...]] = []
-        touched: list[tuple[int, int]] = []
-        self.undecided += len(opened)
-        self.by_exact += len(opened)
-        if not len(opened):
-            return np.zeros((0, 5)), (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
-        wanted = series[opened[:, 0], :, opened[:, 1]]
-        steep = np.abs(np.polynomial.chebyshev.chebder(wanted, axis=1)).sum(axis=1)
-        for (p, j), own, roots, slope in zip(opened.tolist(), wanted, colleague_roots(wanted), steep, strict=True):
-            room = error[p, j] + 64 * NODES * U * np.abs(own).sum()
-            at = np.polynomial.chebyshev.chebval(np.array([ends[p, :2].mean(), ends[p, 2:].mean()]), own)
-            near = np.abs(at) <= room + slope * np.array([np.ptp(ends[p, :2]), np.ptp(ends[p, 2:])])
-            points = (int(self.order[pieces[p]]), int(self.order[pieces[p] + 1]))
-            touched += [(v, j) for v, hit in zip(points, near, strict=True) if hit and 0 < v != self.edges - 1]
-            margin = np.where(near, np.sqrt(U), 0.0)
-            inside = roots[(roots > ends[p, 1] + margin[0]) & (roots < ends[p, 2] - margin[1])]
-            rows += [(p, j, x, x - 8 * U, x + 8 * U) for x in inside.tolist()]
-        at_points = np.array(touched, dtype=np.int64).reshape(-1, 2)
-        return np.array(rows).reshape(-1, 5), (at_points[:, 0], at_points[:, 1])
+    def _apart(self, found: Found) -> tuple[Found, Touched]:
+        """Take bands that reach points known before to these, whose enclosures grow; the rest lie between them."""
+        left, right = self.order[found.piece], self.order[found.piece + 1]
+        at_left, at_right = np.zeros(len(left), dtype=bool), np.zeros(len(left), dtype=bool)
+        while True:
+            new_left = ~at_left & (found.lo <= self.hi[left])
+            new_right = ~at_right & (found.hi >= self.lo[right])
+            if not (new_left.any() or new_right.any()):
+                break
+            at_left, at_right = at_left | new_left, at_right | new_right
+            both = at_left & at_right  # zero up to the error on a whole piece: no enclosure of one point
+            grow_left, grow_right = at_left & ~both, at_right & ~both
+            np.maximum.at(self.hi, left[grow_left], found.hi[grow_left])
+            np.minimum.at(self.lo, right[grow_right], found.lo[grow_right])
+        points = np.concatenate([left[at_left], right[at_right]])
+        labels = np.concatenate([found.label[at_left], found.label[at_right]])
+        return found.rows(np.flatnonzero(~at_left & ~at_right)), (points, labels)
 
     def ordered(self, found: Found) -> tuple[Found, IntArray]:
-        """Zeros whose enclosures overlap are taken for one; unless they are close to rounding that is undecided."""
-        found = found.rows(np.lexsort((found.t, found.piece)))
-        near = (found.piece[1:] == found.piece[:-1]) & (found.lo[1:] <= found.hi[:-1])
-        self.undecided += int((near & (found.t[1:] != found.t[:-1])).sum())
-        return found, np.cumsum(np.append([True], ~near)[: len(found.t)]) - 1
+        """Zeros whose bands overlap are taken for one, in the hull of the bands; unless equal that is undecided."""
+        found = found.rows(np.lexsort((found.t, found.lo, found.piece)))
+        rank = np.zeros(len(found.t), dtype=np.int64)
+        first = 0
+        for i in range(1, len(found.t)):
+            if found.piece[i] == found.piece[first] and found.lo[i] <= found.hi[first]:
+                self.undecided += int(found.t[i] != found.t[first])
+                found.hi[first] = max(found.hi[first], found.hi[i])
+                rank[i] = rank[first]
+            else:
+                rank[i], first = rank[i - 1] + 1, i
+        return found, rank

@@ -21,7 +21,7 @@ import numpy as np
 from fiberscope.geometry import planar_faces as kernels
 from fiberscope.geometry import planar_values as track
 from fiberscope.geometry.curves.curve import Polyline
-from fiberscope.geometry.curves.found import Breaks, changing, chosen, grouped
+from fiberscope.geometry.curves.found import Breaks, changing, chosen, closed_by, grouped
 from fiberscope.geometry.planar_arrange import Arranger, Crossings
 from fiberscope.geometry.planar_exact import (
     Dyadic,
@@ -36,8 +36,8 @@ from fiberscope.geometry.planar_exact import (
 from fiberscope.geometry.planar_mesh import winner_signs
 from fiberscope.geometry.planar_values import Tracked
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, MaxPool, PiecewiseLinear, Switch
-from fiberscope.numerics.floats import FloatArray, IntArray, SignArray, U
+from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear, Switch
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, U
 
 MANY = 64
 """So many open signs in one layer are worth tighter bounds, which cost a factorisation of every matrix."""
@@ -120,6 +120,10 @@ class _Cutter(Arranger):
         self.t, self.error = np.arange(count, dtype=np.float64), np.zeros(count)
         self.order = np.arange(count)
         self.cuts: list[_Stage] = []
+        # Which entries of a value are zero, as certified signs say: a float 0.0 may be a rounded positive number.
+        # Only pools ask for it: what is dead ties.
+        self.zeros: dict[int, BoolArray] = {}
+        self.pools = any(isinstance(x, MaxPool) for x in self.nodes)
         self.known_points: dict[tuple[int, int], Triple] = {}
 
     @property
@@ -138,9 +142,12 @@ class _Cutter(Arranger):
             else:
                 parts = [values[s] for s in node.sources]
                 values[index + 1] = track.add(parts) if isinstance(node, Add) else track.concat(parts, node.order)
+                if self.pools:
+                    self._join_zeros(node, index, parts)
             for source in set(node.sources):
                 if self.last_use[source] == index:
                     values.pop(source, None)
+                    self.zeros.pop(source, None)
         return self._result()
 
     # -- one switch ----------------------------------------------------------------------------------------------
@@ -151,14 +158,14 @@ class _Cutter(Arranger):
         source = values[node.source]
         pairs = window_pairs(node) if isinstance(node, MaxPool) else None
         value = source if pairs is None else track.differences(source, pairs)
+        zero = self.zeros.get(node.source)
         mesh: Any = _Edges(self.ends)
 
         def known(signs: SignArray, undecided: int) -> None:
             if pairs is None:
                 signs[:, np.flatnonzero(node.linear)] = 1  # type: ignore[union-attr]  # no pairs, no pool
-            elif undecided and source.exact_zeros:
-                both = (source.z[:, pairs[:, 0]] == 0) & (source.z[:, pairs[:, 1]] == 0)
-                signs[:, : len(pairs)][both] = 0  # two dead inputs tie exactly
+            elif undecided and zero is not None:
+                signs[:, : len(pairs)][zero[:, pairs[:, 0]] & zero[:, pairs[:, 1]]] = 0  # two dead inputs tie exactly
 
         signs = self._signs(mesh, value, stage, 0, known)  # type: ignore[arg-type]  # a stage is a number here
         found = self._cross_edges(mesh, value, signs, stage, 0)  # type: ignore[arg-type]  # as above
@@ -172,14 +179,30 @@ class _Cutter(Arranger):
         if len(edge):
             block = [(A, B, t, d)]
             values = {key: x.extended(block) for key, x in values.items() if self.last_use[key] > index or x is source}
+            # Between two neighbours a value is affine: it vanishes at a point between them if it does at both.
+            self.zeros = {key: np.concatenate([x, x[A] & x[B]]) for key, x in self.zeros.items() if key in values}
         after = self.cuts[-1].after = self.cuts[-1].point_signs()
         source = values[node.source]
         over = self.last_use[node.source] == index and len(edge) > 0
         if isinstance(node, MaxPool):
             values[index + 1] = track.pool(node, source)
+            if node.source in self.zeros:
+                self.zeros[index + 1] = (self.zeros[node.source][:, node.windows] | (node.windows < 0)).all(axis=2)
         else:
             values[index + 1] = track.activate(node, source, after, over)
+            if self.pools:
+                own = after[:, : node.num_signs]
+                self.zeros[index + 1] = (own == 0) | ((own < 0) & (node.slopes == 0))
         return values
+
+    def _join_zeros(self, node: Add | Concat, index: int, parts: list[Tracked]) -> None:
+        """Zeros of a sum or of values side by side."""
+        known = [self.zeros.get(s, np.zeros(x.z.shape, dtype=bool)) for s, x in zip(node.sources, parts, strict=True)]
+        if isinstance(node, Add):
+            self.zeros[index + 1] = np.logical_and.reduce(known)
+        else:
+            joined = np.concatenate(known, axis=1)
+            self.zeros[index + 1] = joined if node.order is None else joined[:, node.order]
 
     def _insert(self, found: Crossings, A: IntArray, B: IntArray) -> None:
         """Number the new points and put them in their places."""
@@ -258,7 +281,7 @@ class _Cutter(Arranger):
         for cut in self.cuts:
             found = cut.crossings
             if isinstance(cut.node, MaxPool):
-                at, entry = _pool_makers(cut)
+                at, entry = _pool_makers(cut, self.chain.closed)
             else:
                 edge = np.repeat(np.arange(len(cut.ends)), np.diff(found.ptr))
                 at, entry = len(cut.signs) + found.point_ptr[edge] + found.rank, found.label
@@ -278,6 +301,12 @@ class _Cutter(Arranger):
         place = 1 + np.flatnonzero(np.diff(makers.indptr)[inner] > 0)
         point = self.order[place]
         first_pieces = np.concatenate([[0], place])
+        incidence = chosen(makers, point)
+        # The first and the last point of a closed chain are one: what vanishes there and on one side of it at most.
+        last = np.unique(np.concatenate([makers[int(self.order[k])] for k in (0, -1)]))
+        closes = self.chain.closed and len(last) > 0
+        if closes:
+            point, incidence = np.append(point, self.order[-1]), closed_by(incidence, last)
         t, error = self.t[point], self.error[point]
 
         def signs() -> SignArray:
@@ -298,7 +327,8 @@ class _Cutter(Arranger):
             return chart + Fraction(int(y), int(w))
 
         low, high = (np.clip(x, *self.chain.interval) for x in (t - error, t + error))
-        return Breaks(t, low, high, chosen(makers, point), signs, self.by_float, self.by_exact, exact=exact)
+        counts = (self.by_float, self.by_exact)
+        return Breaks(t, low, high, incidence, signs, *counts, exact=exact, closes=closes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -316,11 +346,13 @@ def _zero_makers(ends: IntArray, signs: SignArray) -> tuple[IntArray, IntArray]:
     return point[keep], entry[keep]
 
 
-def _pool_makers(cut: _Stage) -> tuple[IntArray, IntArray]:
-    """Points at which inputs of a pooling window begin or cease to win, and these inputs."""
+def _pool_makers(cut: _Stage, closed: bool) -> tuple[IntArray, IntArray]:
+    """Points at which inputs of a pooling window begin or cease to win, and these inputs; the last one closes."""
     if cut.after is None:
         cut.after = cut.point_signs()
     inside = cut.piece_signs(np.arange(len(cut.new_ends)))
-    point = cut.new_ends[1:, 0]
-    which, entry = np.nonzero(changing((inside[:-1], inside[1:]), cut.after[point]))
+    before, behind, point = inside[:-1], inside[1:], cut.new_ends[1:, 0]
+    if closed:
+        before, behind, point = inside, np.roll(inside, -1, axis=0), cut.new_ends[:, 1]
+    which, entry = np.nonzero(changing((before, behind), cut.after[point]))
     return point[which], entry

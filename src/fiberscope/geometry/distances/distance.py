@@ -32,13 +32,18 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.arithmetic import EXACT, Bounded
 from fiberscope.numerics.arrays import batch
-from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, ObjectArray, SignArray, gamma, round_up
+from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, ObjectArray, SignArray, gamma
 
 _WIDE = 2.0**-20
 """A quotient known only to this relative accuracy is computed exactly, if it might be the smallest."""
 
 _DIGITS = 128
 """Bits of the square root and the quotient of exact numbers."""
+
+_LARGEST = float(np.finfo(np.float64).max)
+
+_TAME = (2.0**-900, 2.0**900)
+"""Balls between these become floats with a relative error, and their quotients are no smaller than normal floats."""
 
 _BATCH = 4096
 """Most points evaluated at a time; fewer if there are so many neurons that their values would not fit."""
@@ -171,13 +176,11 @@ def _quotients(net: Network, X: FloatArray, signs: SignArray, memory: int) -> _Q
     z, g = switch_margins(net, X, signs), gradient_norms(net, signs, memory)
     size, zero = np.abs(z.value), signs == 0
     with np.errstate(all="ignore"):
-        least, most = np.maximum(size - z.error, 0.0), size + z.error
-        flat, steep = np.maximum(g.value - g.error, 0.0), g.value + g.error
-        lower = np.where(steep > 0, least / steep * (1 - gamma(8)), np.inf)
-        upper = np.where(flat > 0, most / flat * (1 + gamma(8)), np.inf)
+        # What overflowed says nothing: it leaves the widest interval that there is.
+        least, most = _known(size - z.error, 0.0), _known(size + z.error, np.inf)
+        flat, steep = _known(g.value - g.error, 0.0), _known(g.value + g.error, np.inf)
+        lower, upper = _between(least, most, flat, steep)
         middle = np.where(g.value > 0, size / g.value, np.inf)
-    lower = np.where(np.isnan(lower), 0.0, lower)
-    upper = np.where(np.isnan(upper), np.inf, upper)
     for bound in (lower, middle, upper):
         bound[zero] = np.where(flat[zero] > 0, 0.0, np.inf)  # on the boundary, if that is one at all
     lower[zero & (flat == 0) & (steep > 0)] = 0.0
@@ -185,8 +188,27 @@ def _quotients(net: Network, X: FloatArray, signs: SignArray, memory: int) -> _Q
     for bound in (lower, middle, upper):
         bound[none] = np.inf
     exact = _settle(net, X, signs, g, (lower, middle, upper))
-    middle = np.where(np.isnan(middle), upper, middle)
+    middle = np.where(np.isfinite(middle), middle, np.where(np.isfinite(lower), np.minimum(upper, _LARGEST), np.inf))
     return _Quotients(lower, middle, upper, exact)
+
+
+def _known(bound: FloatArray, otherwise: float) -> FloatArray:
+    """A bound from 0 on; where floats lost it, the one that says nothing."""
+    return np.asarray(np.where(np.isnan(bound), otherwise, np.maximum(bound, 0.0)))
+
+
+def _between(least: Any, most: Any, flat: Any, steep: Any) -> tuple[FloatArray, FloatArray]:
+    """Bounds of a quotient whose numerator and denominator lie between bounds; infinite if the denominator is zero.
+
+    Beside the relative error of a division stands what it may lose to underflow. A lower bound that overflows is the
+    largest float: the quotient is a number all the same.
+    """
+    with np.errstate(all="ignore"):
+        low = np.maximum(least / steep * (1 - gamma(8)) - TINY, 0.0)
+        high = most / flat * (1 + gamma(8)) + TINY
+    low = np.where(np.isnan(low), 0.0, np.minimum(low, _LARGEST))
+    high = np.where(np.isnan(high), np.inf, high)
+    return np.where(steep > 0, low, np.inf), np.where(flat > 0, high, np.inf)
 
 
 def _settle(
@@ -203,7 +225,7 @@ def _settle(
     with np.errstate(invalid="ignore"):
         known = np.isfinite(upper) & (upper - lower <= _WIDE * upper)
         bad = contender & ~known & ~((lower == 0) & (upper == 0))
-        steady = g.error <= _WIDE * g.value
+        steady = (g.error <= _WIDE * g.value) & np.isfinite(g.value)
     for row in np.flatnonzero(bad.any(axis=1)):
         values: FloatArray | None = None
         region: ExactRegion | None = None
@@ -214,10 +236,10 @@ def _settle(
             at = (row, entry)
             if steady[at] and signs[at]:
                 values = ball_margins(net, X[row], signs[row]) if values is None else values
-                if values[entry] > 0:
-                    lower[at] = values[entry] / (g.value[at] + g.error[at]) * (1 - gamma(8))
-                    middle[at] = values[entry] / g.value[at]
-                    upper[at] = values[entry] / (g.value[at] - g.error[at]) * (1 + gamma(8))
+                value, slope = float(values[entry]), float(g.value[at])
+                if _TAME[0] < value < _TAME[1] and _TAME[0] < slope < _TAME[1]:
+                    lower[at], upper[at] = _between(value, value, slope - g.error[at], slope + g.error[at])
+                    middle[at] = value / slope
                     continue
             region = ExactRegion(net, signs[row]) if region is None else region
             (lower[at], middle[at], upper[at]), found[int(row), int(entry)] = _exact_quotient(
@@ -237,11 +259,14 @@ def _exact_quotient(form: ObjectArray, x: FloatArray) -> tuple[tuple[float, floa
         return (np.inf, np.inf, np.inf), np.zeros(len(x))
     with flint.ctx.workprec(_DIGITS):
         length = square.sqrt()
-        value = float((abs(z) / length).mid())
+        ball = abs(z) / length
+        value = min(float(ball.mid()), _LARGEST)
         unit = np.array([float((slope / length).mid()) for slope in form[:-1]])
-    # the float nearest to a number of 128 bits is off by one rounding at most
-    slack = gamma(2) * value
-    return (max(0.0, value - slack), value, float(round_up(np.asarray(value + slack), 1)) if value else 0.0), unit
+    if z.is_zero():
+        return (0.0, 0.0, 0.0), unit
+    # Ends of a ball become the nearest floats, and then the ones beyond: no relative error below the normal floats.
+    low, high = np.nextafter(float(ball.lower()), 0.0), np.nextafter(float(ball.upper()), np.inf)
+    return (max(0.0, float(low)), value, float(high)), unit
 
 
 def _feet(
@@ -256,17 +281,22 @@ def _feet(
     with np.errstate(over="ignore", invalid="ignore"):
         gradient = neuron_gradients(net, signs, neuron)
     top = np.abs(gradient).max(axis=1, keepdims=True, initial=0.0)
-    gradient = gradient / np.where((top > 0) & np.isfinite(top), top, 1.0)
+    lost = ~((top > TINY) & np.isfinite(top))[:, 0]
+    gradient[lost] = 0.0
+    gradient = gradient / np.where(lost, 1.0, top[:, 0])[:, None]
     length = np.linalg.norm(gradient, axis=1, keepdims=True)
     unit = gradient / np.where(length > 0, length, 1.0)
     for (row, entry), direction in exact.items():
         if neuron[row] == entry:
-            unit[row] = direction
+            unit[row], lost[row] = direction, False
+    for row in np.flatnonzero(lost & (neuron >= 0)):
+        unit[row] = _exact_quotient(ExactRegion(net, signs[row]).margin(int(neuron[row])), X[row])[1]
     rows = np.arange(len(X))
     unit *= np.where(signs[rows, neuron] > 0, -1.0, 1.0)[:, None]
     reach = np.where(np.isfinite(distance), distance, 0.0)
-    point = np.where((neuron >= 0)[:, None], X + reach[:, None] * unit, np.nan)
-    return unit, point
+    with np.errstate(over="ignore"):
+        foot = np.clip(X + reach[:, None] * unit, -_LARGEST, _LARGEST)
+    return unit, np.where((neuron >= 0)[:, None], foot, np.nan)
 
 
 def _visible(
@@ -290,10 +320,12 @@ def _visible(
     alone = np.flatnonzero((neuron >= 0) & simple)
     crossed(net, one, two, alone, neuron)
     decided[alone] = True
-    _across(net, np.flatnonzero((neuron >= 0) & ~simple), (signs, tied, normal, point, distance), one, two, decided)
+    hard = np.flatnonzero((neuron >= 0) & ~simple)
+    _across(net, hard, neuron, (signs, tied, normal, point, distance), one, two, decided)
     known = np.flatnonzero(decided & (neuron >= 0))
     if len(known):
-        jump: Bounded = jumps(net, one[known], two[known], normal[known])
+        with np.errstate(over="ignore", invalid="ignore"):
+            jump: Bounded = jumps(net, one[known], two[known], normal[known])
         top = np.concatenate([one[known], two[known]])
         pairs = np.column_stack([np.arange(len(known)), len(known) + np.arange(len(known))])
         visible[known] = bends_across(net, top, pairs, jump)[0]
@@ -347,6 +379,7 @@ def _with_windows(net: Network, entries: BoolArray) -> BoolArray:
 def _across(
     net: Network,
     rows: IntArray,
+    neuron: IntArray,
     at: tuple[SignArray, BoolArray, FloatArray, FloatArray, FloatArray],
     one: SignArray,
     two: SignArray,
@@ -354,8 +387,9 @@ def _across(
 ) -> None:
     """Certified signs a little before and behind the facets of some points, where they can be had.
 
-    Only entries that may vanish at the foot point, or are zero in the region, may change. Inputs of a pool that are
-    switched off together share their zero; that is no boundary.
+    The nearest neuron has to change there, or both points lie on one side of it; else only entries that may vanish at
+    the foot point, or are zero in the region, may. Inputs of a pool that are switched off together share their zero;
+    that is no boundary.
     """
     signs, tied, normal, point, distance = at
     neurons = tied & ~pooled(net)
@@ -364,9 +398,12 @@ def _across(
         if not len(rows):
             return
         step = (shift * size)[:, None] * normal[rows]
-        before, behind = np.split(net.signs(np.concatenate([point[rows] - step, point[rows] + step])).signs, 2)
+        with np.errstate(over="ignore"):
+            near_by = np.clip(np.concatenate([point[rows] - step, point[rows] + step]), -_LARGEST, _LARGEST)
+        before, behind = np.split(net.signs(near_by).signs, 2)
+        own = np.arange(len(rows)), neuron[rows]
         free = _with_windows(net, tied[rows] | (signs[rows] == 0))
-        kept = (((before == signs[rows]) & (behind == signs[rows])) | free).all(axis=1)
+        kept = (((before == signs[rows]) & (behind == signs[rows])) | free).all(axis=1) & (before[own] != behind[own])
         for k in np.flatnonzero(kept):
             near = np.stack([before[k], behind[k]])
             if _open(net, near, neurons[rows[k]]):

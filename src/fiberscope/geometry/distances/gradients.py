@@ -148,7 +148,8 @@ def gradient_norms(net: Network, signs: SignArray, memory: int = MEMORY) -> Boun
             rounding = gamma(4 * len(parts) + 2 * n + 20) + short.stretch
             total = round_up(slack * (1 + rounding) + np.where(squares > 0, rounding * squares, 0.0), 6)
         value[rows] = squares
-        error[rows] = np.where(np.isfinite(squares), np.where((squares == 0) & (slack == 0), 0.0, total), np.inf)
+        total = np.where((squares == 0) & (slack == 0), 0.0, total)
+        error[rows] = np.where(np.isfinite(squares) & np.isfinite(total), total, np.inf)
     return Bounded(value, error)
 
 
@@ -245,8 +246,8 @@ def _affine(node: Affine, value: FloatArray, size: Bounded) -> tuple[FloatArray,
         value = stage.apply(value.reshape(-1, width)).reshape(lead, directions, -1)
         length = _norms(value)
         # the bound of one product holds for every direction, underflow included
-        error = np.where(bound.error > 0, round_up(bound.error + directions * stage.fan_in * TINY, 3), 0.0)
-        size = Bounded(length, np.where(np.isfinite(length), error, np.inf))
+        error = np.where(bound.error == 0, 0.0, round_up(bound.error + directions * stage.fan_in * TINY, 3))
+        size = Bounded(length, np.where(np.isfinite(length) & np.isfinite(error), error, np.inf))
     return value, size
 
 

@@ -16,22 +16,30 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import flint
 import numpy as np
 from scipy.optimize import nnls
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.distances.distance import BoundaryDistance, boundary_distance
-from fiberscope.geometry.distances.gradients import MEMORY, has_boundary, switch_rows
+from fiberscope.geometry.distances.gradients import MEMORY, ExactRegion, has_boundary, switch_rows
 from fiberscope.geometry.facets import bends_across
 from fiberscope.geometry.forms import jumps
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
-from fiberscope.numerics.arrays import batch
+from fiberscope.numerics.arithmetic import EXACT
+from fiberscope.numerics.arrays import batch, row_lengths
 from fiberscope.numerics.cutoffs import NOT_ZERO, PROJECTION
-from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
+from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, ObjectArray, SignArray
 
 Progress = Callable[[int, int], Any]
 """Called as ``progress(points done, points to search)``."""
+
+_FAR = 1e300
+"""Hyperplanes farther away than that are put here: no float point tells the difference."""
+
+_DIGITS = 128
+"""Bits of the square root and the quotient of exact numbers."""
 
 _STEPS = 0.5 ** np.arange(4, 48, 4)
 """How far behind a facet a point of the neighbour is sought, relative to the size of the numbers there."""
@@ -44,14 +52,16 @@ class VisibleDistance:
     Parameters
     ----------
     distance
-        To the nearest visible facet found, ``(points,)``; infinite if there is none.
+        To the nearest visible facet found, ``(points,)``; infinite if none was.
     lower
-        Nothing visible is nearer than that. Equal to ``distance`` where the search is ``complete``.
+        The search found nothing visible nearer than that; equal to ``distance`` where it is ``complete``. Which facets
+        a region has beyond the first is judged by projections in floats, so this is no proof except where ``regions``
+        is 0. ``nearest.lower`` is one everywhere: no boundary at all is nearer.
     neuron, point
         The neuron that bends there, as an entry of the sign vector, and the point on its facet.
     complete
         Whether the search ended by itself: neither at the limit of regions nor at a facet behind which no point with
-        certain signs could be named.
+        certain signs could be named. The facets that it met are certified, those that it passed over are not.
     regions
         How many regions were searched; 0 where the nearest boundary is visible itself.
     nearest
@@ -188,12 +198,24 @@ class _Search:
             self.open = min(self.open, distance)
             return
         other, normal = behind
-        jump = jumps(self.net, cell.signs[None], other[None], normal[None])
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is decided exactly
+            jump = jumps(self.net, cell.signs[None], other[None], normal[None])
         if bends_across(self.net, np.stack([cell.signs, other]), np.array([[0, 1]]), jump)[0][0]:
             self.best.distance, self.best.neuron, self.best.point = distance, int(cell.entries[k]), foot
         elif other.tobytes() not in self.seen:
             self.seen.add(other.tobytes())
             heapq.heappush(self.heap, (distance, len(self.seen), other))
+
+
+def unit_row(form: ObjectArray) -> tuple[FloatArray, float]:
+    """An exact affine function with a gradient of length 1, and that length; zeros if its gradient vanishes."""
+    with flint.ctx.workprec(EXACT):
+        square = sum((slope * slope for slope in form[:-1]), start=flint.arb(0))
+    if square.is_zero():
+        return np.zeros(len(form)), 0.0
+    with flint.ctx.workprec(_DIGITS):
+        length = square.sqrt()
+        return np.clip([float((entry / length).mid()) for entry in form], -_FAR, _FAR), 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -206,10 +228,21 @@ class Cell:
 
     @classmethod
     def of(cls, net: Network, signs: SignArray) -> Cell:
-        rows = switch_rows(net, signs) * np.where(signs > 0, 1.0, -1.0)[:, None]
-        length = np.linalg.norm(rows[:, :-1], axis=1)
-        keep = np.flatnonzero((length > 0) & has_boundary(net, signs[None])[0] & (signs != 0))
-        return cls(signs, rows[keep] / length[keep, None], keep)
+        with np.errstate(over="ignore", invalid="ignore"):
+            rows = switch_rows(net, signs)
+            length = row_lengths(rows[:, :-1])
+        here = has_boundary(net, signs[None])[0] & (signs != 0)
+        # Rows that floats lost, by overflow or underflow, are no proof that there is no facet.
+        lost = np.flatnonzero(here & ~((length > TINY) & np.isfinite(rows).all(axis=1)))
+        if len(lost):
+            region = ExactRegion(net, signs)
+            for entry in lost.tolist():
+                rows[entry], length[entry] = unit_row(region.margin(entry))
+        keep = np.flatnonzero(here & (length > 0))
+        turned = rows[keep] * np.where(signs[keep] > 0, 1.0, -1.0)[:, None]
+        with np.errstate(over="ignore"):
+            scaled = np.clip(turned / length[keep, None], -_FAR, _FAR)
+        return cls(signs, scaled, keep)
 
     def _slack(self, point: FloatArray) -> FloatArray:
         return np.asarray(self.rows[:, :-1] @ point + self.rows[:, -1])

@@ -34,7 +34,7 @@ from fiberscope.geometry.expectation.manifolds import (
     volume_of,
 )
 from fiberscope.network.io import NetworkLike, as_network
-from fiberscope.network.network import Seed
+from fiberscope.network.network import Network, Seed
 from fiberscope.numerics.arrays import batch, real_array
 from fiberscope.numerics.floats import FloatArray, IntArray
 
@@ -132,8 +132,15 @@ def _check(ensemble: Ensemble, manifold: Manifold, k: int, samples: int) -> int:
 
 def check_question(ensemble: Ensemble, manifold: Manifold, k: int, samples: int) -> int:
     """Raise unless the parts of a question fit together; gives the dimension of the manifold."""
+    if isinstance(ensemble, Network):
+        raise InputError(
+            "ensemble: expected an Ensemble of random networks, got one Network, whose boundaries are fixed: count "
+            "them by fs.regions_along, fs.regions_on or fs.regions, or ask about fs.Ensemble.of(net.widths)"
+        )
+    if not isinstance(ensemble, Ensemble):
+        raise InputError(f"ensemble: expected an Ensemble, as by fs.Ensemble.of(widths), got {type(ensemble).__name__}")
     m = dimension_of(manifold)
-    if k not in range(1, m + 1):
+    if not isinstance(k, int | np.integer) or k not in range(1, m + 1):
         raise InputError(f"k: expected 1 to {m}, the dimension of the manifold, got {k}")
     if ambient_of(manifold) != ensemble.widths[0]:
         raise InputError(f"manifold: expected one in R^{ensemble.widths[0]}, got R^{ambient_of(manifold)}")

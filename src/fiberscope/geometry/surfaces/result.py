@@ -14,9 +14,11 @@ from fiberscope.errors import InputError, NotGenericError
 from fiberscope.geometry.cells import Cells, Incidence
 from fiberscope.geometry.facets import bends_across, sides_of, unit
 from fiberscope.geometry.forms import jumps
+from fiberscope.geometry.surfaces.locate import locate
+from fiberscope.geometry.surfaces.shapes import Mesh
 from fiberscope.geometry.surfaces.sizes import polygon_areas
 from fiberscope.network.network import Network
-from fiberscope.numerics.arrays import row_lengths
+from fiberscope.numerics.arrays import batch, real_array, row_lengths
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, SignArray
 
 _CHUNK = 1 << 22
@@ -229,7 +231,7 @@ class SurfaceRegions:
         a, b = (self.structure.points[self.structure.boundary[0].indices.reshape(-1, 2)[edges, k]] for k in range(2))
         away, along = (a + b) / 2 - self._middles[pieces[:, side]], unit(b - a)
         away = away - np.einsum("ei,ei->e", away, along)[:, None] * along
-        thin = row_lengths(away) <= _THIN * np.maximum(np.abs(a), np.abs(b)).max(axis=1, initial=0.0)
+        thin = ~(row_lengths(away) > _THIN * np.maximum(np.abs(a), np.abs(b)).max(axis=1, initial=0.0))
         away = unit(away)
         signs = self.piece_signs
         with np.errstate(over="ignore", invalid="ignore"):
@@ -240,7 +242,7 @@ class SurfaceRegions:
     # -- for people and machines -------------------------------------------------------------------------------
 
     def region(self, point: Any) -> int:
-        """The region of a point of the input space: the one whose nearest piece has its sign vector.
+        """The region of a point of the surface, or of the place in the nearest triangle to which it is moved.
 
         >>> from fiberscope.geometry.surfaces.regions_on import regions_on
         >>> from fiberscope.geometry.surfaces.shapes import Sphere
@@ -249,12 +251,24 @@ class SurfaceRegions:
         >>> found.sign_vectors[found.region([0.5, 0.6, -0.6])].tolist()
         [1, 1, -1]
         """
-        signs = self.net.signs(np.reshape(point, (1, -1))).signs[0]
-        fits = np.flatnonzero((self.piece_signs == signs).all(axis=1))
-        if not len(fits):
-            raise InputError("point: expected one of the surface, got a sign vector that does not occur there")
-        middles = self.lifted(self._middles[fits])
-        return int(self.region_of[fits[np.linalg.norm(middles - np.reshape(point, -1), axis=1).argmin()]])
+        given = batch(np.reshape(real_array(point, "point"), (1, -1)), self.net.in_size, "point")
+        mesh: Mesh | None = getattr(self.surface, "mesh", None)
+        if mesh is None:  # through a generator: the sign vector has to tell
+            signs = self.net.signs(given).signs[0]
+            fits = np.flatnonzero((self.piece_signs == signs).all(axis=1))
+            if len(fits):
+                middles = self.lifted(self._middles[fits])
+                return int(self.region_of[fits[np.linalg.norm(middles - given, axis=1).argmin()]])
+        else:
+            at = locate(mesh, given, "point")
+            signs = self.net.signs(at.place).signs
+            for row in np.argsort(np.linalg.norm(at.place - given, axis=1), kind="stable"):
+                fits = np.flatnonzero(
+                    (self.triangle == at.triangle[row]) & (self.piece_signs == signs[row]).all(axis=1)
+                )
+                if len(fits):  # one, as a flat triangle meets every sign vector in a convex set
+                    return int(self.region_of[fits[0]])
+        raise InputError("point: expected one inside of a region, got a sign vector that does not occur there")
 
     def to_dict(self) -> dict[str, Any]:
         """Counts and sizes as plain data for JSON."""

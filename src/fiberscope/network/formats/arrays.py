@@ -9,32 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.errors import InputError
+from fiberscope.files import read_arrays
 from fiberscope.network.formats.program import KEY, describe, restore
-from fiberscope.network.formats.state_dict import relu_chain
+from fiberscope.network.formats.request import Request
+from fiberscope.network.formats.state_dict import OWN, from_state
 from fiberscope.network.network import Network
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-def read(path: Path, input_shape: tuple[int, ...] | None) -> Network:
-    """The network in a ``.npz`` file; one without our description is taken for a plain state dict."""
-    try:
-        archive = np.load(path, allow_pickle=False)
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise InputError("expected a NumPy archive of several arrays, got a single array")
-        with archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except InputError:
-        raise
-    except Exception as error:  # on damaged bytes the parsers of zip and of array headers raise anything
-        pickled = "pickle" in str(error) or "Object arrays" in str(error)
-        reason = "pickled objects, which are never read" if pickled else "something else or a damaged file"
-        raise InputError(f"expected a NumPy archive (.npz) of plain arrays, got {reason}") from error
+def read(path: Path, request: Request) -> Network:
+    """The network in a ``.npz`` file; one without our description is a plain state dict."""
+    arrays = read_arrays(path)
     if KEY in arrays:
+        request.refuse(OWN, "activation", "module", "key", "until")
         text = arrays.pop(KEY)
         return restore(str(text[()]) if text.dtype.kind == "U" and text.ndim == 0 else "", arrays)
-    return relu_chain(arrays)
+    return from_state(arrays, request)
 
 
 def encode(net: Network, dtype: str) -> bytes:

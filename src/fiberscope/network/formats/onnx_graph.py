@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections import Counter
 from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.formats.build import Builder, Named, Value
 from fiberscope.network.formats.onnx_tensors import FLOATS, Constant, kind_name
-from fiberscope.network.source import Source
+from fiberscope.network.source import Interface, Source
 from fiberscope.numerics.arrays import real_array
 
 METADATA = "fiberscope"
@@ -23,7 +25,7 @@ METADATA = "fiberscope"
 class Graph:
     """The nodes that the output needs, in the file's order, and what is known of their inputs."""
 
-    def __init__(self, model: Any, folder: Path, input_shape: tuple[int, ...] | None) -> None:
+    def __init__(self, model: Any, folder: Path, input_shape: tuple[int, ...] | None, until: str | None = None) -> None:
         graph = model.graph
         self.notes = Notes(model)
         self.constants: dict[str, Constant] = {}
@@ -34,17 +36,33 @@ class Graph:
         self.folder = folder
         inputs = [value for value in graph.input if value.name not in self.constants]
         for kind, values in (("input", inputs), ("output", graph.output)):
-            if len(values) != 1:
+            if len(values) != 1 and (kind == "input" or until is None):
                 names = ", ".join(value.name for value in values)
                 raise UnsupportedModelError(f"expected a graph with one {kind}, got {len(values)} ({names})")
-        self.result = graph.output[0].name
+        self.result = graph.output[0].name if until is None else _result(graph, until)
         self.nodes = _needed(graph, self.result)
         uses = Counter(name for node in self.nodes for name in node.input)
         self.uses = uses + Counter([self.result])
         self.aliases: dict[str, str] = {}
-        shape, batched, self.batch = _input_shape(inputs[0], input_shape)
+        shape, batched, self.batch = _input_shape(inputs[0], input_shape, self.notes.unbatched)
         self.builder = Builder(shape, batched)
+        self.input, self.versions = inputs[0], (_opset(model), int(model.ir_version))
         self.values: dict[str, Value] = {inputs[0].name: self.builder.input}
+
+    def interface(self) -> Interface:
+        """How the file shows the model to a runtime; once the result is there."""
+        tensor, result, start = self.input.type.tensor_type, self.values[self.result], self.builder.input
+        axis = tensor.shape.dim[0] if start.batched and tensor.shape.dim else None
+        batch = None if not start.batched else (axis and (axis.dim_value or axis.dim_param)) or "N"
+        dtype = np.dtype(FLOATS[tensor.elem_type]).name
+        return Interface(
+            self.input.name, self.result, batch, start.shape, result.shape, result.batched, dtype, *self.versions
+        )
+
+    @property
+    def whole(self) -> tuple[int, ...] | None:
+        """The shape of the input with its first axis, where that is a batch of several points by its size."""
+        return (self.batch, *self.builder.input.shape) if self.batch > 1 else None
 
     # -- access to inputs --------------------------------------------------------------------------------------
 
@@ -105,6 +123,10 @@ class Graph:
         return [*([self.batch] if value.batched else []), *value.shape]
 
 
+class MixesBatchError(UnsupportedModelError):
+    """The graph works along the axis that was taken for the batch."""
+
+
 class Attributes:
     """Attributes of a node, by name with defaults."""
 
@@ -143,6 +165,7 @@ class Notes:
             self.compositions = [(list(map(str, names)), name) for names, name in content.get("compositions", ())]
             given = content.get("input_shape")
             self.input_shape = None if given is None else tuple(map(int, given))
+            self.unbatched = content.get("unbatched") is True
             self.precision = None if content.get("precision") is None else Source(content["precision"])
         except (ValueError, TypeError, AttributeError) as error:
             raise InputError("the notes under 'fiberscope' in the file's metadata are malformed") from error
@@ -162,6 +185,21 @@ class Notes:
         return found
 
 
+def _result(graph: Any, until: str) -> str:
+    """The tensor that a node of that name gives, or the computed tensor of that name."""
+    found = {node.output[0] for node in graph.node if node.output and until in (node.name, *node.output[:1])}
+    if len(found) > 1:
+        raise InputError(f"until: {until!r} stands for several nodes, which give {', '.join(sorted(found))}")
+    if not found:
+        nodes = [node for node in graph.node if node.output and node.op_type != "Constant"]
+        names = [name for node in nodes for name in (node.name, node.output[0]) if name]
+        close = difflib.get_close_matches(until, names, n=1, cutoff=0.5)
+        hint = f" (closest: {close[0]})" if close else ""
+        listed = ", ".join(node.name or node.output[0] for node in nodes[-8:])
+        raise InputError(f"until: expected a node such as {listed}, got {until!r}{hint}")
+    return str(found.pop())
+
+
 def _needed(graph: Any, result: str) -> list[Any]:
     """Nodes that the output depends on, in the file's order."""
     wanted, kept = {result}, []
@@ -172,7 +210,13 @@ def _needed(graph: Any, result: str) -> list[Any]:
     return kept[::-1]
 
 
-def _input_shape(value: Any, given: tuple[int, ...] | None) -> tuple[tuple[int, ...], bool, int]:
+def _opset(model: Any) -> int:
+    return next((int(entry.version) for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 1)
+
+
+def _input_shape(
+    value: Any, given: tuple[int, ...] | None, unbatched: bool = False
+) -> tuple[tuple[int, ...], bool, int]:
     """Shape without the batch axis, whether there is a batch axis, and the batch size (1 where it is open)."""
     tensor = value.type.tensor_type
     if tensor.elem_type not in FLOATS:
@@ -180,6 +224,8 @@ def _input_shape(value: Any, given: tuple[int, ...] | None) -> tuple[tuple[int, 
         raise UnsupportedModelError(f"input {value.name!r} has type {kind}; expected FLOAT16, FLOAT or DOUBLE")
     known = tensor.HasField("shape")
     dims = [d.dim_value if d.HasField("dim_value") and d.dim_value > 0 else None for d in tensor.shape.dim]
+    if unbatched and None not in dims:
+        return tuple(n for n in dims if n is not None), False, 1
     if given is not None:
         if not known or _fits(given, dims[1:]):
             return given, True, (dims[0] if known and dims and dims[0] else 1)

@@ -14,8 +14,9 @@ import onnx
 
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.formats.build import Named, Value, Window
-from fiberscope.network.formats.onnx_graph import Attributes, Graph
-from fiberscope.network.formats.onnx_tensors import Constant
+from fiberscope.network.formats.nonlinear import NotPiecewiseLinearError
+from fiberscope.network.formats.onnx_graph import Attributes, Graph, MixesBatchError
+from fiberscope.network.formats.onnx_tensors import FLOATS, Constant, kind_name
 from fiberscope.network.operators import Dense, Sparse
 from fiberscope.numerics.arrays import real_array
 
@@ -38,6 +39,14 @@ def _constant(graph: Graph, node: Any, attributes: Attributes) -> Constant:
 def _identity(graph: Graph, node: Any, attributes: Attributes) -> Value | Constant:
     constant = graph.constant(node, 0)
     return graph.value(node) if constant is None else constant
+
+
+def _cast(graph: Graph, node: Any, attributes: Attributes) -> Value | Constant:
+    """From one float type to another: the same number, up to the rounding of a runtime."""
+    kind = attributes.integer("to", 0)
+    if kind not in FLOATS:
+        raise UnsupportedModelError(f"a change of type to {kind_name(kind)} is not supported")
+    return _identity(graph, node, attributes)
 
 
 def _dropout(graph: Graph, node: Any, attributes: Attributes) -> Value:
@@ -93,7 +102,8 @@ def _gemm(graph: Graph, node: Any, attributes: Attributes) -> Value:
         named = graph.named(left)
         result = _left(graph, value, Named(named.array.T if turn[0] else named.array, named.name))
     else:
-        raise UnsupportedModelError("a product of computed values is not linear")
+        graph.value(node, 1)  # which is missing or not defined in a damaged file
+        raise NotPiecewiseLinearError("a product of computed values is not piecewise linear")
     if alpha != 1:
         result = graph.builder.scale(result, Named(np.asarray(alpha)))
     bias = graph.optional(node, 2, "bias")
@@ -110,7 +120,7 @@ def _turned(graph: Graph, value: Value, transpose: bool) -> Value:
         return value
     full = graph.full(value)
     if len(full) != 2 or (value.batched and graph.batch != 1):
-        raise UnsupportedModelError(f"cannot transpose a value of shape {value.shape} with its batch axis")
+        raise MixesBatchError(f"cannot transpose a value of shape {value.shape} with its batch axis")
     rows, columns = full
     if min(full) == 1:
         return value.reshaped((columns, rows), batched=False)
@@ -124,7 +134,8 @@ def _matmul(graph: Graph, node: Any, attributes: Attributes) -> Value:
         return _right(graph, node, graph.value(node, 0), weight, False)
     left = graph.constant(node, 0)
     if left is None:
-        raise UnsupportedModelError("a product of computed values is not linear")
+        graph.value(node, 1)
+        raise NotPiecewiseLinearError("a product of computed values is not piecewise linear")
     return _left(graph, graph.value(node, 1), graph.named(left))
 
 
@@ -156,15 +167,25 @@ def _right(graph: Graph, node: Any, value: Value, weight: Constant, transposed: 
 
 
 def _left(graph: Graph, value: Value, named: Named) -> Value:
-    """``W @ X``: along the last but one axis, which must not be the batch."""
+    """``W @ X``: along the last but one axis, which must not be the batch; ``W @ x`` for a vector without a batch."""
     array = named.array
-    if array.ndim == 1 or len(value.shape) != 2:
-        mixes = value.batched and len(value.shape) == 1 and graph.batch > 1
-        advice = "; if the input has no batch axis, give its full shape as input_shape" if mixes else ""
-        raise UnsupportedModelError(f"a constant {array.shape} times a value of shape {value.shape}{advice}")
     if array.ndim > 2:
-        raise UnsupportedModelError(f"a stack of matrices {array.shape} is not supported")
-    return graph.builder.dense_left(value, named)
+        if array.ndim > len(value.shape) + value.batched or any(n != 1 for n in array.shape[:-2]):
+            raise UnsupportedModelError(f"a stack of matrices {array.shape} is not supported")
+        array = array.reshape(array.shape[-2:])
+    if value.batched and len(value.shape) == 1:
+        raise MixesBatchError(
+            f"a constant {array.shape} times a value of shape {tuple(graph.full(value))} mixes the points of a batch; "
+            "if the input has no batch axis, give its full shape as input_shape"
+        )
+    matrix = Named(array.reshape(-1, array.shape[-1]), named.name)
+    if len(value.shape) == 1:
+        result = graph.builder.dense(value, matrix)
+        return result.reshaped(array.shape[:-1], result.batched)
+    if len(value.shape) != 2:
+        raise UnsupportedModelError(f"a constant {array.shape} times a value of shape {value.shape} is not supported")
+    result = graph.builder.dense_left(value, matrix)
+    return result.reshaped((*array.shape[:-1], value.shape[1]), result.batched)
 
 
 # -- entrywise -------------------------------------------------------------------------------------------------
@@ -213,14 +234,14 @@ def _sub(graph: Graph, node: Any, attributes: Attributes) -> Value:
 def _mul(graph: Graph, node: Any, attributes: Attributes) -> Value:
     value, constant, _ = _operands(graph, node, attributes)
     if constant is None:
-        raise UnsupportedModelError("a product of computed values is not piecewise linear")
+        raise NotPiecewiseLinearError("a product of computed values is not piecewise linear")
     return graph.builder.scale(value, constant)
 
 
 def _div(graph: Graph, node: Any, attributes: Attributes) -> Value:
     value, constant, first = _operands(graph, node, attributes)
     if constant is None or first:
-        raise UnsupportedModelError("division by a computed value is not piecewise linear")
+        raise NotPiecewiseLinearError("division by a computed value is not piecewise linear")
     if (constant.array == 0).any():
         raise InputError("division by zero")
     return graph.builder.scale(value, Named(real_array(1 / constant.array, "reciprocal")))
@@ -323,6 +344,7 @@ HANDLERS: dict[str, Callable[[Graph, Any, Attributes], Value | Constant]] = {
     "Add": _add,
     "AveragePool": _average_pool,
     "BatchNormalization": _batch_normalization,
+    "Cast": _cast,
     "Concat": _concat,
     "Constant": _constant,
     "Conv": _conv,
@@ -343,5 +365,5 @@ HANDLERS: dict[str, Callable[[Graph, Any, Attributes], Value | Constant]] = {
     "Sum": _sum,
 }
 
-ALIASES = frozenset({"Dropout", "Flatten", "Identity", "Reshape"})
+ALIASES = frozenset({"Cast", "Dropout", "Flatten", "Identity", "Reshape"})
 """Operators whose value is their input under another name or shape."""

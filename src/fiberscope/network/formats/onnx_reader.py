@@ -16,25 +16,45 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from fiberscope.errors import FiberscopeError, InputError, UnsupportedModelError
-from fiberscope.network.formats.onnx_graph import Attributes, Graph
+from fiberscope.network.formats.nonlinear import NotPiecewiseLinearError, refusal
+from fiberscope.network.formats.onnx_graph import Attributes, Graph, MixesBatchError
 from fiberscope.network.formats.onnx_operators import ALIASES, HANDLERS
 from fiberscope.network.formats.onnx_tensors import Constant
+from fiberscope.network.formats.request import Request
 from fiberscope.network.network import Network
+from fiberscope.network.source import Source
 
 
-def read(path: Path, input_shape: tuple[int, ...] | None) -> Network:
-    """The network in an ``.onnx`` file; ``input_shape`` only where the file leaves it open."""
+def read(path: Path, request: Request) -> Network:
+    """The network in an ``.onnx`` file; ``request.shape`` only where the file leaves it open.
+
+    ``request.until`` names the last node that is kept, or the tensor that it gives.
+    """
+    request.refuse("an ONNX file, which holds its architecture", "activation", "module", "key")
     try:
         model = onnx.load_model_from_string(path.read_bytes())
     except (DecodeError, ValueError, TypeError) as error:
         raise InputError("expected an ONNX file, got something else or a damaged file") from error
     if not model.graph.node or not model.graph.output:
         raise InputError("expected an ONNX file with a graph, got something else or a damaged file")
-    graph = Graph(model, path.parent, input_shape)
+    graph = Graph(model, path.parent, request.shape, request.until)
+    try:
+        return _network(graph)
+    except MixesBatchError:
+        # A first axis of fixed size may be a batch, or the rows of a column or matrix: what mixes them tells which.
+        whole = graph.whole
+        if request.shape is not None or whole is None:
+            raise
+        return _network(Graph(model, path.parent, whole, request.until))
+
+
+def _network(graph: Graph) -> Network:
     for node in graph.nodes:
         where = f"node {node.name or node.output[0]!r} ({node.op_type})"
         try:
             _step(graph, node)
+        except NotPiecewiseLinearError as error:
+            raise NotPiecewiseLinearError(f"{where}: {error}{_advice(graph, node)}") from error
         except FiberscopeError as error:
             raise type(error)(f"{where}: {error}") from error
         except (KeyError, IndexError, ValueError, TypeError, AttributeError, OverflowError) as error:
@@ -44,8 +64,8 @@ def read(path: Path, input_shape: tuple[int, ...] | None) -> Network:
         raise InputError(f"expected an output {graph.result!r} that depends on the input")
     graph.builder.compositions = graph.notes.groups()
     net = graph.builder.finish(graph.values[graph.result])
-    if graph.notes.precision is not None:
-        net = net.with_source(graph.notes.precision)
+    precision = net.source.precision if graph.notes.precision is None else graph.notes.precision.precision
+    net = net.with_source(Source(precision, interface=graph.interface()))
     shape = graph.notes.input_shape
     return net if shape is None or prod(shape) != net.in_size else Network.from_nodes(net.nodes, shape, net.source)
 
@@ -54,8 +74,9 @@ def _step(graph: Graph, node: Any) -> None:
     known = node.domain in ("", "ai.onnx")
     handler = HANDLERS.get(node.op_type) if known else None
     if handler is None:
-        origin = "" if known else f" of domain {node.domain}"
-        raise UnsupportedModelError(f"operator{origin} is not piecewise linear or not supported")
+        if known or node.domain == "com.microsoft":
+            raise refusal(node.op_type)
+        raise UnsupportedModelError(f"operators of the domain {node.domain} are not supported")
     extra = [name for name in node.output[1:] if name and graph.uses[name]]
     if extra:
         raise UnsupportedModelError(f"its further output {extra[0]!r} is used, which is not supported")
@@ -67,3 +88,16 @@ def _step(graph: Graph, node: Any) -> None:
     else:
         graph.values[node.output[0]] = result
         graph.notes.made[node.name] = result.index
+
+
+def _advice(graph: Graph, node: Any) -> str:
+    """How to leave off a head that is not piecewise linear: where all that comes after it has no weights."""
+    done = graph.values.keys() | graph.constants.keys()
+    computed = [name for name in node.input if name in graph.values]
+    after = [other for other in graph.nodes if other.output[0] not in done and other.op_type != "Constant"]
+    used = {name for other in after for name in other.input if name in done}
+    weighs = any(name in graph.constants and graph.constants[name].rank > 1 for name in used)
+    if len(computed) != 1 or weighs or used & graph.values.keys() != set(computed):
+        return ""
+    maker = next((other for other in graph.nodes if computed[0] in other.output), None)
+    return "" if maker is None else f"; until={maker.name or computed[0]!r} (--until) leaves it off"

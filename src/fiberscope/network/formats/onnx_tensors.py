@@ -12,6 +12,7 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 from fiberscope.errors import InputError, UnsupportedModelError
+from fiberscope.files import check_unpacked
 from fiberscope.network.formats.program import checked_csr
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray, IntArray
@@ -40,6 +41,11 @@ class Constant:
         return isinstance(self.proto, onnx.SparseTensorProto)
 
     @property
+    def rank(self) -> int:
+        """How many axes it has."""
+        return len(self.proto.dims)
+
+    @property
     def precision(self) -> str:
         """The name of the float type that the numbers are stored in."""
         kind = self.proto.values.data_type if self.is_sparse else self.proto.data_type
@@ -66,6 +72,7 @@ class Constant:
         if rank != 2 or values.data_type not in FLOATS:
             raise UnsupportedModelError(f"sparse tensor {self.name!r}: expected a matrix of floats")
         rows, columns = (int(n) for n in self.proto.dims)
+        check_unpacked(self.proto.ByteSize(), 8 * rows)  # a pointer per row, also of rows that hold nothing
         indices: IntArray = np.asarray(array_of(self.proto.indices, self.folder), dtype=np.int64)
         if indices.ndim == 2:
             row, column = indices[:, 0], indices[:, 1]
@@ -115,9 +122,8 @@ def _external(tensor: Any, folder: Path, dims: tuple[int, ...]) -> Any:
         raise InputError(f"tensor {tensor.name!r}: expected {need} bytes for {dims}, got {length}")
     if not file.is_file():
         raise InputError(f"tensor {tensor.name!r}: its data file {location!r} is missing")
+    if file.stat().st_size < offset + need:  # asked first: reading would allocate whatever the model claims
+        raise InputError(f"tensor {tensor.name!r}: its data file {location!r} is too short")
     with open(file, "rb") as stream:
         stream.seek(offset)
-        data = stream.read(need)
-    if len(data) < need:
-        raise InputError(f"tensor {tensor.name!r}: its data file {location!r} is too short")
-    return np.frombuffer(data, dtype).reshape(dims)
+        return np.frombuffer(stream.read(need), dtype).reshape(dims)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,17 @@ from fiberscope.network.formats.onnx_graph import METADATA
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
 from fiberscope.network.operators import Composition, Convolution, Dense, Operator, Scale, Shape, Sparse
+from fiberscope.network.source import Interface
 from fiberscope.numerics.floats import FloatArray
 
 OPSET, IR_VERSION = 13, 8
 """Old enough for every runtime in use; nothing newer is needed."""
+
+_OLDEST = 4
+"""The first version of the file format in which initializers need not be inputs."""
+
+_GEMM_WITHOUT_BIAS = 11
+"""The first opset in which Gemm need not have one."""
 
 _LIMIT = (1 << 31) - (1 << 16)
 """Protocol buffers end at 2 GiB."""
@@ -48,28 +56,54 @@ class _Writer:
         self.notes["precision"] = net.source.precision
         self.stored: dict[str, tuple[str, bytes, Shape]] = {}
         self.reshapes: dict[tuple[str, Shape], str] = {}
-        self.input = self.fresh("input")
-        self.values: list[tuple[str, Shape]] = [(self.input, net.input_shape or (1,))]
+        self.face = _interface(net, dtype)
+        self.input, self.output = self.fresh(self.face.input), self.fresh(self.face.output)
+        self.opset = 7
+        self.values: list[tuple[str, Shape]] = [self.begin()]
 
     def model(self) -> Any:
         for node in self.net.nodes:
             self.values.append(self.write(node))
-        output, shape = self.fresh("output"), self.values[-1][1]
-        self.nodes[-1].output[0] = output  # the last tensor has no reader
-        if not self.net.input_shape:
-            self.notes["input_shape"] = []
-        kind = helper.np_dtype_to_tensor_dtype(np.dtype(self.dtype))
+        self.end()
+        face = self.face
+        if self.net.input_shape != face.shape:
+            self.notes["input_shape"] = list(self.net.input_shape)
+        if face.batch is None:
+            self.notes["unbatched"] = True
+        kind = helper.np_dtype_to_tensor_dtype(np.dtype(face.dtype))
+        batch = [] if face.batch is None else [face.batch]
+        out_batch = [face.batch or 1] if face.out_batched else []
         graph = helper.make_graph(
             self.nodes,
             "fiberscope",
-            [helper.make_tensor_value_info(self.input, kind, ["N", *self.values[0][1]])],
-            [helper.make_tensor_value_info(output, kind, ["N", *shape])],
+            [helper.make_tensor_value_info(self.input, kind, [*batch, *face.shape])],
+            [helper.make_tensor_value_info(self.output, kind, [*out_batch, *face.out_shape])],
             list(self.tensors.values()),
         )
-        opsets = [helper.make_opsetid("", OPSET)]
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="fiberscope")
+        opsets = [helper.make_opsetid("", face.opset if face.opset >= self.opset else max(self.opset, OPSET))]
+        version = face.ir_version if face.ir_version >= _OLDEST else IR_VERSION
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=version, producer_name="fiberscope")
         helper.set_model_props(model, {METADATA: json.dumps(self.notes)})
         return model
+
+    def begin(self) -> tuple[str, Shape]:
+        """The input with a batch axis, in the type of the weights."""
+        name, face = self.input, self.face
+        if face.dtype != self.dtype:
+            name = self.emit("Cast", [name], to=int(helper.np_dtype_to_tensor_dtype(np.dtype(self.dtype))))
+        if face.batch is None:
+            name = self.reshape(name, [-1, *face.shape])
+        return name, face.shape
+
+    def end(self) -> None:
+        """The output in the shape and the type of the interface, under its name."""
+        face = self.face
+        name = self.shaped(self.values[-1], face.out_shape)
+        if not face.out_batched:
+            name = self.reshape(name, [-1, *face.out_shape[1:]] if face.out_shape else [])
+        if face.dtype != self.dtype:
+            self.emit("Cast", [name], to=int(helper.np_dtype_to_tensor_dtype(np.dtype(face.dtype))))
+        self.nodes[-1].output[0] = self.output  # the last tensor has no reader
 
     # -- names and tensors -------------------------------------------------------------------------------------
 
@@ -114,10 +148,13 @@ class _Writer:
         if now == shape:
             return name
         if (name, shape) not in self.reshapes:
-            target = self.fresh("shape")
-            self.tensors[target] = numpy_helper.from_array(np.array([-1, *shape], dtype=np.int64), target)
-            self.reshapes[name, shape] = self.emit("Reshape", [name, target])
+            self.reshapes[name, shape] = self.reshape(name, [-1, *shape])
         return self.reshapes[name, shape]
+
+    def reshape(self, name: str, sizes: list[int]) -> str:
+        target = self.fresh("shape")
+        self.tensors[target] = numpy_helper.from_array(np.array(sizes, dtype=np.int64), target)
+        return self.emit("Reshape", [name, target])
 
     # -- nodes -------------------------------------------------------------------------------------------------
 
@@ -136,9 +173,12 @@ class _Writer:
                 return self.emit("Concat", inputs, axis=node.axis + 1), node.shape
             case MaxPool():
                 image = self.shaped(self.values[node.source], node.in_shape)
-                options = {"kernel_shape": node.kernel, "strides": node.stride, "dilations": node.dilation}
+                options: dict[str, Any] = {"kernel_shape": node.kernel, "strides": node.stride}
                 pads, ceil = _pooling_ends(node)
-                return self.emit("MaxPool", [image], pads=pads, ceil_mode=int(ceil), **options), node.shape
+                if ceil or node.dilation != (1, 1):
+                    options |= {"dilations": node.dilation, "ceil_mode": int(ceil)}
+                    self.opset = max(self.opset, 10)
+                return self.emit("MaxPool", [image], pads=pads, **options), node.shape
 
     def activation(self, node: PiecewiseLinear) -> str:
         value = self.shaped(self.values[node.source], node.shape)
@@ -196,16 +236,18 @@ class _Writer:
                 )
                 return name, vector is not None
             case Dense():
-                inputs = [
-                    self.shaped(value, (operator.in_size,)),
-                    self.tensor(operator.matrix, weight_name, "weight"),
-                ]
+                vector = self.shaped(value, (operator.in_size,))
                 bias = None if node is None else node.bias
-                if bias is not None and node is not None:
-                    inputs.append(self.tensor(bias, node.bias_name, "bias"))
-                name = self.emit("Gemm", inputs, transB=1)
+                if bias is None and self.face.opset < _GEMM_WITHOUT_BIAS:
+                    weight = self.tensor(np.ascontiguousarray(operator.matrix.T), weight_name, "weight")
+                    name = self.emit("MatMul", [vector, weight])
+                else:
+                    inputs = [vector, self.tensor(operator.matrix, weight_name, "weight")]
+                    if bias is not None and node is not None:
+                        inputs.append(self.tensor(bias, node.bias_name, "bias"))
+                    name = self.emit("Gemm", inputs, transB=1)
             case Sparse():
-                bias = None
+                bias, self.opset = None, max(self.opset, 11)
                 inputs = [self.shaped(value, (operator.in_size,)), self.sparse_tensor(operator, weight_name)]
                 name = self.emit("Gemm", inputs, transB=1)
             case _:
@@ -240,6 +282,14 @@ class _Writer:
         tensor = helper.make_sparse_tensor(values, indices, list(matrix.shape))
         self.nodes.append(helper.make_node("Constant", [], [name], self.fresh("constant"), sparse_value=tensor))
         return name
+
+
+def _interface(net: Network, dtype: str) -> Interface:
+    """That of the ONNX file which the network came from, if it fits still; else one with names of our own."""
+    face, out = net.source.interface, net.nodes[-1].shape
+    if face is not None and prod(face.shape) == net.in_size and prod(face.out_shape) == net.out_size:
+        return face
+    return Interface("input", "output", "N", net.input_shape or (1,), out, True, dtype, OPSET, IR_VERSION)
 
 
 def _pooling_ends(node: MaxPool) -> tuple[tuple[int, ...], bool]:

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse as sp
 
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, TooLargeError
+from fiberscope.files import unpack_limit
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
 from fiberscope.network.operators import Composition, Convolution, Dense, Operator, Scale, Sparse
@@ -134,6 +135,14 @@ def restore(text: str, arrays: Mapping[str, Any], stored: str | None = None) -> 
         content = json.loads(text)
         if content["format"] != KEY or content["version"] != VERSION:
             raise InputError(f"description: expected version {VERSION}, got {content['version']!r}")
+        # an activation with one slope for all is as large as its shape says, and the file holds nothing of that size
+        shapes = [_integers(entry["shape"]) for entry in content["nodes"] if entry["kind"] == "piecewise"]
+        neurons, held = sum(map(prod, shapes)), sum(np.asarray(a).nbytes for a in arrays.values())
+        if not 8 * neurons <= unpack_limit(held):
+            raise TooLargeError(
+                f"description: a network of {neurons:.3g} activations beside {held} bytes of numbers does not fit "
+                "into memory, or its sizes are damaged"
+            )
         nodes = [_restore_node(entry, arrays) for entry in content["nodes"]]
         precision = content.get("precision", stored or precision_of(*arrays.values()))
         return Network.from_nodes(nodes, _integers(content["input_shape"]), Source(precision))

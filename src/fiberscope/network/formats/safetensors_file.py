@@ -11,13 +11,14 @@ from safetensors.numpy import save
 
 from fiberscope.errors import InputError
 from fiberscope.network.formats.program import KEY, describe, restore
-from fiberscope.network.formats.state_dict import relu_chain
+from fiberscope.network.formats.request import Request
+from fiberscope.network.formats.state_dict import OWN, from_state
 from fiberscope.network.network import Network
 from fiberscope.network.source import precision_of
 
 
-def read(path: Path, input_shape: tuple[int, ...] | None) -> Network:
-    """The network in a ``.safetensors`` file; one without our description is taken for a plain state dict."""
+def read(path: Path, request: Request) -> Network:
+    """The network in a ``.safetensors`` file; one without our description is a plain state dict."""
     try:
         with safe_open(str(path), framework="numpy") as file:
             metadata = file.metadata() or {}
@@ -31,9 +32,10 @@ def read(path: Path, input_shape: tuple[int, ...] | None) -> Network:
         raise InputError(f"expected tensors of float64, float32 or float16, got another type ({error})") from error
     stored = "bfloat16" if "BF16" in kinds.values() else precision_of(*arrays.values())
     if KEY in metadata:
+        request.refuse(OWN, "activation", "module", "key", "until")
         return restore(metadata[KEY], arrays, stored)
     # The format sorts its tensors, so the order in which layers were saved is lost.
-    return relu_chain(arrays, ordered=False, stored=stored)
+    return from_state(arrays, request, ordered=False, stored=stored)
 
 
 def _bfloats(path: Path, kinds: dict[str, str]) -> dict[str, Any]:

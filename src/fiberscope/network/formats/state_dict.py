@@ -1,42 +1,74 @@
-"""Plain state dicts of other programs: dense layers in order, read as a ReLU chain.
+"""Plain state dicts of other programs: arrays without an architecture, which are not a function yet.
 
-Such a file holds arrays and no architecture. Where the arrays are ``<layer>.weight`` (two axes) with or without
-``<layer>.bias`` (one axis) and their shapes chain, they are taken as a chain of dense layers with ReLU between them;
-anything else is refused with the advice to load the module itself.
+The caller says what they are the numbers of: of a module, or of a chain of dense layers with one activation between
+them. For a chain the arrays have to be ``<layer>.weight`` (two axes) with or without ``<layer>.bias`` (one axis), and
+their shapes have to fit one after the other; anything else is refused with the advice to give the module itself.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from fiberscope.errors import InputError
+from fiberscope.network.formats.checkpoint import State, state_of
+from fiberscope.network.formats.request import Request
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense
-from fiberscope.network.source import Source, precision_of
+from fiberscope.network.source import Source, coarsest, precision_of
 from fiberscope.numerics.arrays import real_array
 
-NESTED = ("state_dict", "model_state_dict")
-"""Keys under which training scripts put the state dict."""
+OWN = "a file that holds its architecture"
+"""What has no use for the options below."""
 
-_ADVICE = "build the model and load that: fiberscope.load(module)"
+_ADVICE = "give the model that the numbers belong to, module= (--module package.file:factory)"
 
 Layer = tuple[str, str | None]
 """Names of a weight and of its bias."""
 
 
-def relu_chain(arrays: Mapping[str, Any], ordered: bool = True, stored: str | None = None) -> Network:
-    """The ReLU chain that a plain state dict describes; ``ordered`` says whether the file keeps the layers' order.
+def from_state(content: Any, request: Request, ordered: bool = True, stored: str | None = None) -> Network:
+    """The network of a state dict, as the request says; without a word about its architecture it is refused.
 
-    ``stored`` is the precision of the arrays in the file, where the arrays themselves do not tell it any more.
+    ``content`` may be a checkpoint with the state dict inside. ``ordered`` says whether the file keeps the order of
+    layers, ``stored`` the precision of the arrays in the file, where they themselves do not tell it any more.
 
-    >>> relu_chain({"fc1.weight": np.ones((3, 2)), "fc1.bias": np.zeros(3), "fc2.weight": np.ones((1, 3))})
+    >>> arrays = {"fc1.weight": np.ones((3, 2)), "fc1.bias": np.zeros(3), "fc2.weight": np.ones((1, 3))}
+    >>> from_state({"model": arrays, "epoch": 3}, Request(activation="relu"))
     Network(2-3-1; 12 parameters, 3 hidden neurons)
     """
+    state = state_of(content, request.key)
+    known = stored or precision_of(*state.values())
+    if request.module is not None:
+        net: Network = import_module("fiberscope.network.formats.torch_state").into_module(state, request)
+        return net.with_source(replace(net.source, precision=coarsest([net.source.precision, known])))
+    if request.activation is None:
+        raise InputError(
+            "the file holds numbers and no architecture, so it is not a function yet; say activation='relu' "
+            "(--activation relu) for a chain of dense layers, or give module= (--module package.file:factory) to put "
+            "them into, or take a file that fiberscope.save wrote"
+        )
+    request.refuse("a chain of dense layers", "until")
+    slope = 0.0 if request.activation == "relu" else float(real_array(request.slope, "slope", ndim=0))
+    return _chain(_arrays(state), slope, ordered, known)
+
+
+def _arrays(state: State) -> dict[str, Any]:
+    """As NumPy arrays; float16 and bfloat16 of torch fit into float64."""
+    return {str(name): _array(value.detach()) if hasattr(value, "detach") else value for name, value in state.items()}
+
+
+def _array(tensor: Any) -> Any:
+    return (tensor.double() if tensor.is_floating_point() else tensor).numpy()
+
+
+def _chain(arrays: Mapping[str, Any], slope: float, ordered: bool, stored: str) -> Network:
     layers = _layers(arrays)
     nodes: list[Node] = []
     width: int | None = None
@@ -52,13 +84,12 @@ def relu_chain(arrays: Mapping[str, Any], ordered: bool = True, stored: str | No
                 raise InputError(
                     f"{weight_name}: expected {width} columns after the layer before, got {weight.shape}; {_ADVICE}"
                 )
-            nodes.append(PiecewiseLinear(len(nodes), np.zeros(width), (width,)))
+            nodes.append(PiecewiseLinear(len(nodes), np.full(width, slope), (width,)))
         nodes.append(Affine(len(nodes), Dense(weight), bias, weight_name, bias_name))
         width = len(weight)
     first = nodes[0]
     assert isinstance(first, Affine)
-    source = Source(stored or precision_of(*arrays.values()))
-    return Network.from_nodes(nodes, first.operator.in_shape, source)
+    return Network.from_nodes(nodes, first.operator.in_shape, Source(stored))
 
 
 def _layers(arrays: Mapping[str, Any]) -> list[Layer]:

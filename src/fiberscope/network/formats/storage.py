@@ -10,7 +10,7 @@ import numpy as np
 from fiberscope.errors import InputError
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
-from fiberscope.network.source import Source, coarsest
+from fiberscope.network.source import coarsest
 from fiberscope.numerics.floats import FloatArray
 
 
@@ -25,25 +25,30 @@ def numbers(net: Network) -> Iterator[FloatArray]:
             yield node.slopes
 
 
-def narrowest(net: Network) -> str:
-    """``"float32"`` where it holds every number of the network exactly, else ``"float64"``.
+def narrowest(net: Network, wanted: str = "float32") -> str:
+    """The type that is wanted, or the next one that holds every number of the network exactly.
 
     >>> narrowest(Network([[[0.5]]], [[1.0]])), narrowest(Network([[[0.1]]], [[1.0]]))
     ('float32', 'float64')
     """
+    kinds = ("float16", "float32", "float64")
+    return next(kind for kind in kinds[kinds.index(wanted) :] if holds(net, kind))
+
+
+def holds(net: Network, dtype: str) -> bool:
+    """Whether a float type holds every number of a network exactly."""
     with np.errstate(over="ignore", under="ignore"):
-        exact = all(np.array_equal(a.astype(np.float32).astype(np.float64), a) for a in numbers(net))
-    return "float32" if exact else "float64"
+        return all(np.array_equal(a.astype(dtype).astype(np.float64), a) for a in numbers(net))
 
 
-def rounded(net: Network) -> Network:
-    """The network with every number rounded to float32."""
+def rounded(net: Network, dtype: str = "float32") -> Network:
+    """The network with every number rounded to a float type."""
 
     def near(array: FloatArray) -> FloatArray:
         with np.errstate(over="ignore", under="ignore"):
-            result = array.astype(np.float32).astype(np.float64)
+            result = array.astype(dtype).astype(np.float64)
         if not np.isfinite(result).all():
-            raise InputError(f"dtype: expected numbers within the range of float32, got {np.abs(array).max():g}")
+            raise InputError(f"dtype: expected numbers within the range of {dtype}, got {np.abs(array).max():g}")
         return result
 
     nodes: list[Node] = []
@@ -55,4 +60,5 @@ def rounded(net: Network) -> Network:
             nodes.append(replace(node, slopes=near(node.slopes).reshape(node.shape)))
         else:
             nodes.append(node)
-    return Network.from_nodes(nodes, net.input_shape, Source(coarsest([net.source.precision, "float32"])))
+    source = replace(net.source.derived, precision=coarsest([net.source.precision, dtype]))
+    return Network.from_nodes(nodes, net.input_shape, source)

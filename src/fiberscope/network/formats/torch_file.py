@@ -1,26 +1,36 @@
-"""``.pt`` files: a state dict beside our description, read with ``weights_only=True`` so that no code can run."""
+"""``.pt`` and ``.ckpt`` files: a state dict beside our description, or any checkpoint of another program.
+
+They are read with ``weights_only=True``, so that no code can run.
+"""
 
 from __future__ import annotations
 
 import io
 import pickle
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, TooLargeError
+from fiberscope.files import check_archive, check_unpacked
+from fiberscope.network.formats.checkpoint import state_of
 from fiberscope.network.formats.program import KEY, describe, restore
-from fiberscope.network.formats.state_dict import NESTED, relu_chain
+from fiberscope.network.formats.request import Request
+from fiberscope.network.formats.state_dict import OWN, from_state
 from fiberscope.network.network import Network
 from fiberscope.network.source import precision_of
 
 
-def read(path: Path, input_shape: tuple[int, ...] | None) -> Network:
-    """The network in a ``.pt`` file; one without our description is taken for a plain state dict."""
+def read(path: Path, request: Request) -> Network:
+    """The network in a ``.pt`` file; one without our description is a state dict, perhaps inside of a checkpoint."""
     try:
+        check_archive(path)  # torch writes stored archives, but reads deflated ones as well
         content = torch.load(path, map_location="cpu", weights_only=True)
+    except TooLargeError:
+        raise
     except pickle.UnpicklingError as error:
         raise InputError(
             "expected a state dict of tensors, got pickled objects (which could run code and are never read) or a "
@@ -31,19 +41,28 @@ def read(path: Path, input_shape: tuple[int, ...] | None) -> Network:
     if not isinstance(content, Mapping):
         raise InputError(f"expected a state dict of tensors, got a {type(content).__name__}")
     if isinstance(content.get(KEY), str):
+        request.refuse(OWN, "activation", "module", "key", "until")
         parts = [part for part in (content.get("state_dict"), content.get("constants")) if isinstance(part, Mapping)]
         stored = precision_of(*(tensor for part in parts for tensor in part.values()))
         return restore(content[KEY], {k: v for part in parts for k, v in _numpy(part).items()}, stored)
-    found = next((content[key] for key in NESTED if isinstance(content.get(key), Mapping)), content)
-    return relu_chain(_numpy(found), stored=precision_of(*found.values()))
+    state = state_of(content, request.key)
+    _check(state)
+    return from_state(state, replace(request, key=None))
 
 
-def _numpy(tensors: Mapping[Any, Any]) -> dict[str, Any]:
+def _check(tensors: Mapping[Any, Any]) -> None:
     for name, tensor in tensors.items():
         if not isinstance(tensor, torch.Tensor):
             raise InputError(f"expected a state dict of tensors, got a {type(tensor).__name__} under {name!r}")
         if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_meta:
             raise InputError(f"{name}: expected a plain dense tensor, got {tensor.layout}, {tensor.dtype}")
+    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors.values()}
+    # a tensor may repeat its numbers by strides of zero, and many tensors may share one storage
+    check_unpacked(sum(storages.values()), 8 * sum(tensor.numel() for tensor in tensors.values()))
+
+
+def _numpy(tensors: Mapping[Any, Any]) -> dict[str, Any]:
+    _check(tensors)
     # float16 and bfloat16 fit into float64; integers stay, for the indices of sparse operators.
     return {
         str(name): (tensor.detach().double() if tensor.is_floating_point() else tensor.detach()).numpy()

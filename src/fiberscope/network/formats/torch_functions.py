@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.formats.build import Named, Value, Window
+from fiberscope.network.formats.nonlinear import NotPiecewiseLinearError
 from fiberscope.network.formats.torch_values import BATCH, Const, Reader
 from fiberscope.numerics.arrays import real_array
 
@@ -81,7 +82,7 @@ def sub(r: Reader, input: Any, other: Any, *, alpha: float = 1) -> Value:
 
 def mul(r: Reader, input: Any, other: Any) -> Value:
     if isinstance(input, Value) and isinstance(other, Value):
-        raise UnsupportedModelError("a product of computed values is not piecewise linear")
+        raise NotPiecewiseLinearError("a product of computed values is not piecewise linear")
     value, constant = (input, other) if isinstance(input, Value) else (other, input)
     return r.builder.scale(value, r.aligned(constant, value, "factor"))
 
@@ -89,7 +90,7 @@ def mul(r: Reader, input: Any, other: Any) -> Value:
 def div(r: Reader, input: Any, other: Any, *, rounding_mode: Any = None) -> Value:
     _plain(rounding_mode=rounding_mode)
     if isinstance(other, Value):
-        raise UnsupportedModelError("division by a computed value is not piecewise linear")
+        raise NotPiecewiseLinearError("division by a computed value is not piecewise linear")
     divisor = r.aligned(other, input, "divisor").array
     if (divisor == 0).any():
         raise InputError("division by zero")
@@ -111,7 +112,9 @@ def linear(r: Reader, input: Value, weight: Any, bias: Any = None) -> Value:
 
 
 def matmul(r: Reader, input: Any, other: Any) -> Value:
-    if not isinstance(input, Value) or isinstance(other, Value):
+    if isinstance(input, Value) and isinstance(other, Value):
+        raise NotPiecewiseLinearError("a product of computed values is not piecewise linear")
+    if not isinstance(input, Value):
         raise UnsupportedModelError(
             "only products of a computed value with a constant matrix on its right are supported"
         )

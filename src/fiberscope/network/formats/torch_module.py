@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from fiberscope.errors import FiberscopeError, InputError, UnsupportedModelError
 from fiberscope.network.formats.build import Builder, Value
+from fiberscope.network.formats.nonlinear import NotPiecewiseLinearError, refusal
 from fiberscope.network.formats.torch_functions import FUNCTIONS, METHODS
 from fiberscope.network.formats.torch_layers import LAYERS, refuse_hooks
 from fiberscope.network.formats.torch_trace import Trace, base_class
@@ -25,18 +26,18 @@ from fiberscope.network.network import Network
 from fiberscope.network.to_torch import Program
 
 
-def read(module: nn.Module, input_shape: tuple[int, ...] | None) -> Network:
-    """The network of a torch module.
+def read(module: nn.Module, input_shape: tuple[int, ...] | None, until: str | None = None) -> Network:
+    """The network of a torch module; of the part up to the output of ``until``, a submodule or traced node, if given.
 
     >>> module = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Dropout(), nn.Linear(3, 1, bias=False))
     >>> net = read(module, None)
     >>> net.widths, list(net.parameters)
     ((2, 3, 1), ['0.weight', '0.bias', '3.weight'])
     """
-    if type(module) is Program:
+    if type(module) is Program and until is None:
         return module.current()
     trace = Trace(module)
-    nodes = trace.needed()
+    nodes = trace.needed(until)
     inputs = [node for node in nodes if node.op == "placeholder"]
     if len(inputs) != 1:
         names = ", ".join(node.name for node in inputs)
@@ -48,6 +49,8 @@ def read(module: nn.Module, input_shape: tuple[int, ...] | None) -> Network:
         try:
             in_place = _in_place(reader, node)
             reader.keep(node, _step(reader, node), in_place)
+        except NotPiecewiseLinearError as error:
+            raise NotPiecewiseLinearError(f"{where}: {error}{_advice(reader, nodes, node)}") from error
         except FiberscopeError as error:
             raise type(error)(f"{where}: {error}") from error
         except (TypeError, ValueError, AttributeError, IndexError, KeyError, RuntimeError) as error:
@@ -77,7 +80,7 @@ def _step(reader: Reader, node: fx.Node) -> Any:
         module = reader.trace.module.get_submodule(str(target))
         layer = LAYERS.get(base_class(module))
         if layer is None:
-            raise UnsupportedModelError("not piecewise linear or not supported")
+            raise refusal(base_class(module).__name__)
         refuse_hooks(module)
         return layer(reader, module, *args, **kwargs)
     if not any(isinstance(leaf, Value) for leaf in _leaves((args, kwargs))):
@@ -86,8 +89,29 @@ def _step(reader: Reader, node: fx.Node) -> Any:
         return FUNCTIONS[getattr](reader, *args)
     handler = METHODS.get(str(target)) if node.op == "call_method" else FUNCTIONS.get(target)
     if handler is None:
-        raise UnsupportedModelError("not piecewise linear or not supported")
+        raise refusal(str(getattr(target, "__name__", target)).rstrip("_"))
     return handler(reader, *args, **kwargs)
+
+
+def _advice(reader: Reader, nodes: list[fx.Node], node: fx.Node) -> str:
+    """How to leave off a head that is not piecewise linear: where all that comes after it has no weights."""
+    computed = [other for other in node.all_input_nodes if isinstance(reader.found.get(other), Value)]
+    if len(computed) != 1 or computed[0].op == "placeholder":
+        return ""
+    last, done = computed[0], set(nodes[: nodes.index(node)])
+    after = [other for other in nodes if other not in done]
+    used = {source for other in after for source in other.all_input_nodes if source in done}
+    apart = {source for source in used if isinstance(reader.found[source], Value)} == {last}
+    weighs = any(isinstance(found, Const) and found.tensor.ndim > 1 for found in map(reader.found.get, used))
+    weighs = weighs or any(_has_parameters(reader.trace, other) for other in after)
+    name = str(last.target) if last.op == "call_module" and reader.trace.calls(last) == 1 else last.name
+    return "" if weighs or not apart else f"; until={name!r} (--until) leaves it off"
+
+
+def _has_parameters(trace: Trace, node: fx.Node) -> bool:
+    if node.op != "call_module":
+        return node.op == "get_attr"
+    return next(trace.module.get_submodule(str(node.target)).parameters(), None) is not None
 
 
 def _in_place(reader: Reader, node: fx.Node) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
+import itertools
 import operator
 import warnings
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ from torch import fx, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 
-from fiberscope.errors import UnsupportedModelError
+from fiberscope.errors import InputError, UnsupportedModelError
 
 CONTAINERS = (nn.Sequential,)
 
@@ -54,19 +56,50 @@ class Trace:
                 f"{type(module).__name__}: cannot be traced ({type(error).__name__}: {_line(error)})"
             ) from error
         self.constants: dict[str, torch.Tensor] = tracer.own_constants
+        self.results = tracer.results
         # With channels last, a reshape makes a copy where it would otherwise share memory.
         self.strided = any(not is_lazy(p) and not p.is_contiguous() for p in module.parameters() if p.ndim > 2)
         # Tied parameters have one name, the first.
         self.names = {id(parameter): name for name, parameter in module.named_parameters()}
 
-    def needed(self) -> list[fx.Node]:
-        """Nodes that the output depends on, in order; whatever writes in place may reach it through shared memory."""
-        (output,) = (node for node in self.graph.nodes if node.op == "output")
-        wanted = {output} | {node for node in self.graph.nodes if self.in_place(node)}
-        for node in reversed(self.graph.nodes):
+    def needed(self, until: str | None = None) -> list[fx.Node]:
+        """Nodes that the output (of ``until``) depends on, in order.
+
+        Whatever writes in place may reach it through shared memory.
+        """
+        last = self.last(until)
+        nodes = list(itertools.takewhile(lambda node: node is not last, self.graph.nodes))
+        wanted = {last} | {node for node in nodes if self.in_place(node)}
+        for node in (last, *reversed(nodes)):
             if node in wanted:
                 wanted |= set(node.all_input_nodes)
-        return [node for node in self.graph.nodes if node in wanted]
+        return [node for node in (*nodes, last) if node in wanted]
+
+    def last(self, until: str | None) -> fx.Node:
+        """The node whose value is the result: the output, or what a submodule or a node of that name gives."""
+        if until is None:
+            (output,) = (node for node in self.graph.nodes if node.op == "output")
+            return output
+        computed = [node for node in self.graph.nodes if node.op not in ("placeholder", "output", "get_attr")]
+        # Of a layer that is used again, the first call has its name, and the others have names with a number. A
+        # submodule that was traced into has no node of its own; what it gave was noted.
+        found = {node for node in computed if node.name == until}
+        if not any(node.target == until for node in found):
+            found |= set(self.results.get(until, ()))
+        if len(found) > 1:
+            names = ", ".join(node.name for node in computed if node in found and node.name != until)
+            raise InputError(f"until: {until!r} stands for several nodes, expected one name such as {names}")
+        if not found:
+            names = [*(node.name for node in computed), *self.results]
+            close = difflib.get_close_matches(until, names, n=1, cutoff=0.5)
+            hint = f" (closest: {close[0]})" if close else ""
+            listed = ", ".join(dict.fromkeys(node.name for node in computed[-8:]))
+            raise InputError(f"until: expected a submodule or a traced node such as {listed}, got {until!r}{hint}")
+        return found.pop()
+
+    def calls(self, node: fx.Node) -> int:
+        """How many nodes run the submodule that this one runs."""
+        return sum(other.op == "call_module" and other.target == node.target for other in self.graph.nodes)
 
     def in_place(self, node: fx.Node) -> bool:
         """Whether a node overwrites one of its arguments."""
@@ -177,6 +210,13 @@ class _Tracer(fx.Tracer):
     def __init__(self) -> None:
         super().__init__()
         self.own_constants: dict[str, torch.Tensor] = {}
+        self.results: dict[str, list[fx.Node]] = {}
+
+    def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
+        result = super().call_module(m, forward, args, kwargs)
+        if isinstance(result, fx.Proxy):
+            self.results.setdefault(self.path_of_module(m), []).append(result.node)
+        return result
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
         return _Proxy(node, self)

@@ -13,6 +13,7 @@ from torch.nn.parameter import is_lazy
 
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.formats.build import Builder, Named, Value
+from fiberscope.network.formats.nonlinear import NotPiecewiseLinearError
 from fiberscope.network.formats.torch_trace import Trace
 from fiberscope.network.source import precision_of
 from fiberscope.numerics.arrays import real_array
@@ -84,7 +85,11 @@ class Reader:
             return Named(real_array(constant.tensor, constant.name or what), constant.name)
         if isinstance(constant, int | float) and not isinstance(constant, bool):
             return Named(real_array(float(constant), what))
-        raise UnsupportedModelError(f"its {what} is not a constant: not piecewise linear or not supported")
+        if isinstance(constant, Value):
+            raise NotPiecewiseLinearError(
+                f"its {what} is computed from the input; a product of computed values is not piecewise linear"
+            )
+        raise UnsupportedModelError(f"its {what} is a {type(constant).__name__}; only constants are supported")
 
     def optional(self, constant: Any, what: str) -> Named | None:
         return None if constant is None else self.named(constant, what)

@@ -67,7 +67,7 @@ class Store:
         if path.exists():
             try:
                 before = json.loads(path.read_text(encoding="utf-8"))
-            except ValueError:
+            except (ValueError, RecursionError):
                 before = None  # damaged: the task files carry their own provenance
             if isinstance(before, dict):
                 for name in ("study", "scale", "options"):
@@ -111,7 +111,7 @@ class Store:
             data = json.loads(path.read_bytes())
         except FileNotFoundError:
             return None, ""
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, RecursionError) as error:
             return None, f"{path.name} is damaged ({type(error).__name__})"
         if not isinstance(data, dict) or not isinstance(data.get("rows"), list):
             return None, f"{path.name} is damaged (no rows in it)"

@@ -80,10 +80,10 @@ def by_regions(question: Question) -> Verdict | None:
 
 def _same_maps(question: Question, found: Complex, forms: Bounded) -> Verdict | None:
     """All maps of the difference are zero: exactly, or for equality up to rounding within their error bounds."""
+    if not (np.isfinite(forms.error) & (np.abs(forms.value) <= forms.error)).all():
+        return None  # an infinite bound, or a value that is not a number, proves nothing
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(forms.value == 0, 0.0, np.abs(forms.value) / forms.error)
-    if (ratio > 1).any():
-        return None
     exact = _exactly_zero(question, found, forms)
     if not exact and question.tolerance is not None:
         return None
@@ -139,7 +139,7 @@ def _different(question: Question, found: Complex, cells: IntArray) -> Verdict |
         for x in _inner_points(found, int(cell)):
             if not inside(question.place, x[None])[0]:
                 continue
-            example = confirmed(question.a, question.b, x, question.tolerance)
+            example = confirmed(question.a, question.b, x, question.tolerance, question.rounding)
             if example is not None:
                 return Verdict(
                     False, "regions", question.domain, question.tolerance, counterexample=example,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from fiberscope.errors import TooLargeError
@@ -9,10 +11,10 @@ from fiberscope.geometry.domains import Box, Domain, Orthant, Plane
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.numerics.floats import FloatArray, IntArray
-from fiberscope.numerics.ulps import FEW
+from fiberscope.numerics.ulps import DOUBLE, FEW, Rounding
 from fiberscope.symmetry.domain_roles import DomainRoles
 from fiberscope.symmetry.equivalence.question import Question
-from fiberscope.symmetry.equivalence.refutation import confirmed
+from fiberscope.symmetry.equivalence.refutation import confirmed, difference
 from fiberscope.symmetry.equivalence.verdict import Verdict, Witness
 from fiberscope.symmetry.normal_form import ONE, Row, Table, combine, normal_form
 from fiberscope.symmetry.sampling import inside, sample
@@ -20,14 +22,16 @@ from fiberscope.symmetry.sampling import inside, sample
 Signs = tuple[IntArray | None, IntArray | None]
 
 
-def table_for(net: Network, domain: Domain, ulps: int = 0, deadline: float = float("inf")) -> Table:
-    """An empty table for networks on a domain."""
+def table_for(
+    net: Network, domain: Domain, ulps: int = 0, deadline: float = float("inf"), rounding: Rounding = DOUBLE
+) -> Table:
+    """An empty table for networks on a domain; ``ulps`` counts units of the rounding."""
     nonnegative: list[bool] = []
     if isinstance(domain, Orthant):
         nonnegative = [True] * net.in_size
     elif isinstance(domain, Box):
         nonnegative = (domain.low >= 0).tolist()
-    return Table(net.in_size, nonnegative, ulps, deadline)
+    return Table(net.in_size, nonnegative, ulps, deadline, rounding.unit)
 
 
 def forms_agree(a: Network, b: Network, table: Table, signs: Signs) -> tuple[bool, list[Row]]:
@@ -41,16 +45,18 @@ def forms_agree(a: Network, b: Network, table: Table, signs: Signs) -> tuple[boo
 def compare_forms(a: Network, b: Network, domain: Domain, signs: Signs, tolerance: float | None) -> Verdict:
     """A verdict of equality by normal forms alone: exact, or for ``tolerance=None`` up to rounding; else undecided."""
     assert not isinstance(domain, Plane)
+    precision = None if tolerance is not None else DOUBLE.precision
     for ulps in (0,) if tolerance == 0 else (0, FEW):
         table = table_for(a, domain, ulps)
         try:
             same, _ = forms_agree(a, b, table, signs)
         except TooLargeError as error:
-            return Verdict(None, "normal form", domain, tolerance, reason=str(error), networks=(a, b))
+            reason = str(error)
+            return Verdict(None, "normal form", domain, tolerance, reason=reason, networks=(a, b), precision=precision)
         if same:
-            return _proven(a, b, domain, tolerance, table, signs)
+            return replace(_proven(a, b, domain, tolerance, table, signs), precision=precision)
     reason = "the normal forms differ, which proves nothing for more than one hidden layer"
-    return Verdict(None, "normal form", domain, tolerance, reason=reason, networks=(a, b))
+    return Verdict(None, "normal form", domain, tolerance, reason=reason, networks=(a, b), precision=precision)
 
 
 def _proven(a: Network, b: Network, domain: Domain, tolerance: float | None, table: Table, signs: Signs) -> Verdict:
@@ -83,8 +89,8 @@ def by_forms(question: Question) -> Verdict | None:
 
 def _one_try(question: Question, signs: Signs, roles: tuple[DomainRoles | None, DomainRoles | None]) -> Verdict | None:
     a, b, place = question.a, question.b, question.place
-    for ulps in (0, FEW) if question.tolerance is None else (0,):
-        table = table_for(a, place, ulps, question.deadline)
+    for ulps in (0, question.rounding.few) if question.tolerance is None else (0,):
+        table = table_for(a, place, ulps, question.deadline, question.rounding)
         try:
             same, gaps = forms_agree(a, b, table, signs)
         except TooLargeError as error:
@@ -106,7 +112,7 @@ def _differ(question: Question, table: Table, gaps: list[Row]) -> Verdict | None
     """Different hyperplane representations: look for a point near a hyperplane whose weights differ."""
     points = near_gaps(question, table, gaps)
     for x in points:
-        example = confirmed(question.a, question.b, x, question.tolerance)
+        example = confirmed(question.a, question.b, x, question.tolerance, question.rounding)
         if example is not None:
             return Verdict(
                 False, "one hidden layer", question.domain, question.tolerance, counterexample=example,
@@ -127,7 +133,7 @@ def near_gaps(question: Question, table: Table, gaps: list[Row], count: int = 8)
     atoms = sorted({atom for gap in gaps for atom in gap.terms if atom > table.inputs})
     for atom in atoms[:8]:
         names, values = table.rows[atom - table.inputs - 1]
-        size = max(map(abs, values))
+        size = max(map(abs, values))  # Python divides integers of any size
         w, c = np.zeros(table.inputs), 0.0
         for name, value in zip(names, values, strict=True):
             if name == ONE:
@@ -139,11 +145,12 @@ def near_gaps(question: Question, table: Table, gaps: list[Row], count: int = 8)
             continue
         for reach in (0.5, 1e-2, 1e-4):
             shift = question.rng.uniform(-reach, reach, (len(base), 1))
-            found.append(base - ((base @ w + c)[:, None] / norm + shift) * w)
+            with np.errstate(over="ignore", invalid="ignore"):  # a kink beyond the floats: those points are dropped
+                found.append(base - ((base @ w + c)[:, None] / norm + shift) * w)
     points = np.concatenate(found)
+    points = points[np.isfinite(points).all(axis=1)]
     points = points[inside(question.place, points)]
-    gaps_seen = np.abs(question.a(points) - question.b(points)).max(axis=1)
-    return np.asarray(points[np.argsort(-gaps_seen)[: 2 * count]])
+    return np.asarray(points[np.argsort(-difference(question, points))[: 2 * count]])
 
 
 def entries_of(net: Network, roles: DomainRoles | None) -> IntArray | None:

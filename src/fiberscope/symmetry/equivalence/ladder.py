@@ -11,18 +11,22 @@ from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Domain
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
+from fiberscope.network.source import coarsest
 from fiberscope.numerics.arrays import real_array
+from fiberscope.numerics.ulps import ROUNDINGS
 from fiberscope.symmetry.equivalence.cells import by_regions
 from fiberscope.symmetry.equivalence.forms import by_forms
 from fiberscope.symmetry.equivalence.parameters import by_simplification, by_symmetry
 from fiberscope.symmetry.equivalence.question import Question, Rung
 from fiberscope.symmetry.equivalence.refutation import by_coverage, by_gradients, by_samples
+from fiberscope.symmetry.equivalence.structure import by_structure
 from fiberscope.symmetry.equivalence.verdict import Verdict
 from fiberscope.symmetry.fiber.bottleneck import by_bottleneck
 from fiberscope.symmetry.sampling import domain_of, sliced
 
 RUNGS: tuple[Rung, ...] = (
     by_symmetry,
+    by_structure,
     by_samples,
     by_bottleneck,
     by_forms,
@@ -83,13 +87,14 @@ def equivalent(
     b = as_network(b, "b")
     start = time.monotonic()
     question = question_for(a, b, domain, tolerance, time_limit, seed)
+    precision = question.rounding.precision if question.tolerance is None else None
     for rung in RUNGS:
         if question.seconds_left <= 0:
             question.notes.append("out of time")
             break
         verdict = rung(question)
         if verdict is not None:
-            return replace(verdict, networks=(a, b), seconds=time.monotonic() - start)
+            return replace(verdict, networks=(a, b), seconds=time.monotonic() - start, precision=precision)
     reason = "; ".join(dict.fromkeys(question.notes)) or "no method decides this pair"
     return Verdict(
         None,
@@ -99,6 +104,7 @@ def equivalent(
         reason=reason,
         networks=(a, b),
         seconds=time.monotonic() - start,
+        precision=precision,
     )
 
 
@@ -112,7 +118,8 @@ def question_for(
     right, _ = sliced(b, where)
     allowed = None if tolerance is None else float(tolerance)
     deadline = time.monotonic() + (DEFAULT_SECONDS if time_limit is None else time_limit)
-    return Question(left, right, place, where, allowed, deadline, np.random.default_rng(seed))
+    rounding = ROUNDINGS[coarsest([a.source.precision, b.source.precision])]
+    return Question(left, right, place, where, allowed, rounding, deadline, np.random.default_rng(seed))
 
 
 def _check(a: Network, b: Network, tolerance: float | None, time_limit: float | None) -> None:

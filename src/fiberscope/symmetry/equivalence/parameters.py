@@ -11,6 +11,7 @@ from fiberscope.network.comparison import identical
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.network.run import all_values
+from fiberscope.numerics.ulps import DOUBLE, Rounding
 from fiberscope.symmetry.bounds import Range, RangeArithmetic, difference_bound
 from fiberscope.symmetry.chains import Split, try_split
 from fiberscope.symmetry.equivalence.question import Question
@@ -61,6 +62,9 @@ def _compared(question: Question, a: Network, b: Network, simplified: bool) -> V
     if left is None or right is None or left.tail.widths != right.tail.widths or not same_prefix(left, right):
         return None
     match = match_chains(left.tail, right.tail)
+    if not match and question.tolerance is None and question.rounding is not DOUBLE:
+        match = match_chains(left.tail, right.tail, rounding=question.rounding)
+        return _judged(question, match, left, right, simplified, question.rounding)
     found = _judged(question, match, left, right, simplified)
     if found is None and question.tolerance and isinstance(question.place, Box):
         loose = match_chains(left.tail, right.tail, loose=True)
@@ -68,18 +72,25 @@ def _compared(question: Question, a: Network, b: Network, simplified: bool) -> V
     return found
 
 
-def _judged(question: Question, match: Match, left: Split, right: Split, simplified: bool) -> Verdict | None:
-    """What an entrywise match proves, for each kind of equality."""
+def _judged(
+    question: Question, match: Match, left: Split, right: Split, simplified: bool, rounding: Rounding = DOUBLE
+) -> Verdict | None:
+    """What an entrywise match proves, for each kind of equality; ``rounding`` is what its residual counts."""
     witness = Witness(match.symmetry, simplified)
     if match.exact:
         return Verdict(
             True, "symmetry", question.domain, question.tolerance, witness, bound=0.0, residual=0.0,
-            reason="a permutation and rescaling by powers of two carries one onto the other bit for bit",
+            reason="a permutation and rescaling carries one onto the other, as rational numbers",
         )  # fmt: skip
     if match and question.tolerance is None:
+        bound = None
+        if isinstance(question.place, Box):
+            bound = matched_bound(match, left, right, question.place)
         return Verdict(
             True, "symmetry", question.domain, None, witness, residual=match.residual,
-            reason=f"a permutation and rescaling carries one onto the other within {match.residual:.3g} ulps",
+            bound=bound if bound is not None and np.isfinite(bound) else None,
+            reason=f"a permutation and rescaling carries one onto the other within {match.residual:.3g} ulps of "
+            f"{rounding.precision}",
         )  # fmt: skip
     if match and question.tolerance and isinstance(question.place, Box):
         return _bounded(question, match, left, right, simplified)

@@ -10,6 +10,7 @@ import numpy as np
 
 from fiberscope.geometry.domains import Box, Domain, Orthant, Polytope, Space
 from fiberscope.network.network import Network
+from fiberscope.numerics.ulps import Rounding
 from fiberscope.symmetry.domain_roles import DomainRoles, domain_roles
 from fiberscope.symmetry.equivalence.verdict import Verdict
 
@@ -18,7 +19,8 @@ from fiberscope.symmetry.equivalence.verdict import Verdict
 class Question:
     """Are ``a`` and ``b`` equal on ``place``? ``domain`` is what was asked about: a plane, where ``place`` is its box.
 
-    ``tolerance`` is the kind of equality, ``deadline`` the moment of :func:`time.monotonic` at which to give up.
+    ``tolerance`` is the kind of equality, ``rounding`` what it allows where it is None, ``deadline`` the moment of
+    :func:`time.monotonic` at which to give up.
     """
 
     a: Network
@@ -26,6 +28,7 @@ class Question:
     place: Box | Orthant | Space | Polytope
     domain: Domain
     tolerance: float | None
+    rounding: Rounding
     deadline: float
     rng: np.random.Generator
     notes: list[str] = field(default_factory=list)

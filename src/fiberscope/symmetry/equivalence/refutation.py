@@ -10,11 +10,13 @@ import numpy as np
 
 from fiberscope.geometry.domains import Box, Orthant, Polytope, Space
 from fiberscope.network.network import Network
+from fiberscope.network.nodes import Add, Affine
 from fiberscope.network.run import affine_values, output
 from fiberscope.numerics.arithmetic import EXACT, BallArithmetic, BoundedArithmetic
 from fiberscope.numerics.floats import FloatArray, SignArray
-from fiberscope.numerics.ulps import FEW
+from fiberscope.numerics.ulps import DOUBLE, FEW, Rounding
 from fiberscope.symmetry.equivalence.question import Question
+from fiberscope.symmetry.equivalence.rounding import deviation, exact_deviation
 from fiberscope.symmetry.equivalence.verdict import Counterexample, Verdict, rounded
 from fiberscope.symmetry.sampling import inside, sample
 
@@ -54,24 +56,54 @@ def rounding_error(net: Network, x: FloatArray) -> FloatArray:
     return np.asarray(value.error[0])
 
 
-def confirmed(a: Network, b: Network, x: FloatArray, tolerance: float | None) -> Counterexample | None:
-    """The counterexample at ``x``, if the exact difference there is more than the kind of equality allows."""
+def confirmed(
+    a: Network, b: Network, x: FloatArray, tolerance: float | None, rounding: Rounding = DOUBLE
+) -> Counterexample | None:
+    """The counterexample at ``x``, if the exact difference there is more than the kind of equality allows.
+
+    Up to rounding, that is what moving every parameter of both by twice a few units of rounding can explain, and what
+    evaluating both in float64 may have lost.
+    """
+    if not np.isfinite(x).all():
+        return None
+    allowed = _allowance(a, b, x, rounding) if tolerance is None else [Fraction(tolerance)] * a.out_size
     left, right = exact_outputs(a, x), exact_outputs(b, x)
     gaps = [abs(p - q) for p, q in zip(left, right, strict=True)]
-    if tolerance is None:
-        # parameters that a few ulps carry onto each other give outputs that differ by less than this
-        errors = 2 * FEW * (rounding_error(a, x) + rounding_error(b, x))
-        if not np.isfinite(errors).all():
-            return None
-        over = [gap - Fraction(float(e)) for gap, e in zip(gaps, errors, strict=True)]
-    else:
-        errors = np.full(len(gaps), tolerance)
-        over = [gap - Fraction(tolerance) for gap in gaps]
+    over = [gap - e for gap, e in zip(gaps, allowed, strict=True)]
     worst = max(range(len(gaps)), key=lambda k: over[k])
-    if over[worst] <= 0:
+    if not over[worst] > 0:
         return None
-    gap = float(rounded([gaps[worst]])[0])
-    return Counterexample(x.copy(), rounded(left), rounded(right), gap, float(errors[worst]))
+    gap, most = rounded([gaps[worst], allowed[worst]])
+    return Counterexample(x.copy(), rounded(left), rounded(right), float(gap), float(most))
+
+
+def _allowance(a: Network, b: Network, x: FloatArray, rounding: Rounding) -> list[Fraction]:
+    """What rounding can explain at a point, for every output; exact numbers where floats do not reach."""
+    errors = 2 * FEW * (rounding_error(a, x) + rounding_error(b, x))
+    errors = errors + deviation(a, x, rounding, 2) + deviation(b, x, rounding, 2)
+    if np.isfinite(errors).all():
+        return [Fraction(float(e)) for e in errors]
+    with BallArithmetic(EXACT).working():
+        # a sum of n products in float64 loses at most n units of rounding of its parts
+        parts = [
+            exact_deviation(net, x, kind, times)
+            for net in (a, b)
+            for kind, times in ((rounding, 2), (DOUBLE, 2 * longest_sum(net)))
+        ]
+        return [_fraction(sum(column[1:], start=column[0])) for column in zip(*parts, strict=True)]
+
+
+def longest_sum(net: Network) -> int:
+    """The most terms of a sum in the program."""
+    return max(
+        (
+            stage.fan_in if isinstance(node, Affine) else len(node.sources)
+            for node in net.nodes
+            for stage in (node.operator.stages() if isinstance(node, Affine) else (None,))
+            if stage is not None or isinstance(node, Add)
+        ),
+        default=1,
+    )
 
 
 def by_samples(question: Question) -> Verdict | None:
@@ -118,16 +150,18 @@ def by_gradients(question: Question) -> Verdict | None:
     """The rung: from the best random inputs along the gradient of the difference, which is linear around each."""
     points = sample(question.place, 4 * _POINTS, question.rng)
     gaps = difference(question, points)
-    best = points[np.argsort(-gaps)[:_CONFIRM]]
+    best = points[_promising(gaps, _CONFIRM)[:_CONFIRM]]
     improved = [climb(question, x) for x in best if question.seconds_left > 0]
     return _refuted(question, np.array(improved), "inputs improved along gradients") if improved else None
 
 
 def difference(question: Question, points: FloatArray) -> FloatArray:
-    """Largest difference of an output, in floats; -1 where it is not finite."""
+    """Largest difference of an output, in floats; infinite where floats do not tell it."""
+    if not len(points):
+        return np.zeros(0)
     with np.errstate(over="ignore", invalid="ignore"):
         gaps = np.abs(question.a(points) - question.b(points)).max(axis=1)
-    return np.where(np.isfinite(gaps), gaps, -1.0)
+    return np.where(np.isfinite(gaps), gaps, np.inf)
 
 
 def _refuted(question: Question, points: FloatArray, method: str) -> Verdict | None:
@@ -135,12 +169,12 @@ def _refuted(question: Question, points: FloatArray, method: str) -> Verdict | N
     if not len(points):
         return None
     gaps = difference(question, points)
-    order = np.argsort(-gaps)[:_CONFIRM]
+    order = _promising(gaps, _CONFIRM)
     for i in order:
         hopeless = question.tolerance is not None and question.tolerance > 0 and gaps[i] < 0.99 * question.tolerance
-        if hopeless or gaps[i] < 0 or question.seconds_left < 0:
+        if hopeless or question.seconds_left < 0:
             break
-        example = confirmed(question.a, question.b, points[i], question.tolerance)
+        example = confirmed(question.a, question.b, points[i], question.tolerance, question.rounding)
         if example is not None:
             return Verdict(
                 False, f"refutation ({method})", question.domain, question.tolerance, counterexample=example,
@@ -149,19 +183,31 @@ def _refuted(question: Question, points: FloatArray, method: str) -> Verdict | N
     return None
 
 
+def _promising(gaps: FloatArray, count: int) -> list[int]:
+    """The largest finite differences first, then those that floats do not tell, as many of each."""
+    known = np.isfinite(gaps)
+    best = np.flatnonzero(known)[np.argsort(-gaps[known], kind="stable")][:count]
+    return [*best.tolist(), *np.flatnonzero(~known)[:count].tolist()]
+
+
 def climb(question: Question, x: FloatArray) -> FloatArray:
     """Steps along the gradient of the output that differs most, as long as the difference grows."""
     best, value = x, difference(question, x[None])[0]
     for step in _STEPS:
         if time.monotonic() > question.deadline:
             break
-        gap = (question.a(best[None]) - question.b(best[None]))[0]
+        with np.errstate(over="ignore", invalid="ignore"):
+            gap = (question.a(best[None]) - question.b(best[None]))[0]
         k = int(np.abs(gap).argmax())
         gradient = (_gradient(question.a, best, k) - _gradient(question.b, best, k)) * (1.0 if gap[k] >= 0 else -1.0)
         tried = _moved(question.place, best, gradient, step)
+        if not len(tried):
+            break
         values = difference(question, tried)
         if values.max() > value:
             best, value = tried[values.argmax()], float(values.max())
+        if not np.isfinite(value):
+            break
     return best
 
 

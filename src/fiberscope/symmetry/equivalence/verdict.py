@@ -35,11 +35,16 @@ class Counterexample:
         """Plain data for JSON."""
         return {
             "x": self.x.tolist(),
-            "a": self.a.tolist(),
-            "b": self.b.tolist(),
-            "difference": self.difference,
-            "allowed": self.allowed,
+            "a": [_finite(v) for v in self.a.tolist()],
+            "b": [_finite(v) for v in self.b.tolist()],
+            "difference": _finite(self.difference),
+            "allowed": _finite(self.allowed),
         }
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no infinity; what is beyond the floats is None there."""
+    return value if np.isfinite(value) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +99,8 @@ class Witness:
     ``symmetry`` carries ``a`` onto ``b`` (both simplified first, if ``simplified``). ``transport`` does so for the
     first layers of two bottlenecks, by more than permutations and scales. Otherwise ``signs`` are the signs of neurons
     of ``a`` and ``b`` that were proven on the domain, with which the normal forms of the two agree over
-    ``hyperplanes`` hyperplanes; ``ulps`` is 0 if they agree exactly.
+    ``hyperplanes`` hyperplanes; ``ulps`` is 0 if they agree exactly. ``layers`` says which activation or pool of ``b``
+    stands for each of ``a``, counted from 0, with the composed affine maps between them compared entry by entry.
     """
 
     symmetry: Symmetry | None = None
@@ -104,6 +110,7 @@ class Witness:
     ulps: int = 0
     regions: int | None = None
     transport: Transport | None = None
+    layers: tuple[int, ...] | None = None
 
     @property
     def permutations(self) -> tuple[IntArray, ...]:
@@ -142,6 +149,8 @@ class Witness:
             found["regions"] = self.regions
         if self.transport is not None:
             found["transport"] = self.transport.to_dict()
+        if self.layers is not None:
+            found["layers"] = list(self.layers)
         return found
 
 
@@ -166,11 +175,17 @@ class Verdict:
     seconds: float = 0.0
     reason: str = ""
     networks: tuple[Network, Network] | None = field(default=None, repr=False)
+    precision: str | None = None
 
     @property
     def exact(self) -> bool:
         """Whether the two are proven to be the same real function."""
         return self.equal is True and self.bound == 0
+
+    @property
+    def kind(self) -> str:
+        """The kind of equality in words."""
+        return kind_of(self.tolerance, self.precision)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, without the networks."""
@@ -178,6 +193,7 @@ class Verdict:
             "equal": self.equal,
             "method": self.method,
             "tolerance": self.tolerance,
+            "precision": self.precision,
             "domain": repr(self.domain),
             "witness": None if self.witness is None else self.witness.to_dict(),
             "counterexample": None if self.counterexample is None else self.counterexample.to_dict(),
@@ -196,14 +212,23 @@ class Verdict:
 
     def __repr__(self) -> str:
         answer = {True: "equal", False: "different", None: "undecided"}[self.equal]
-        kind = "up to rounding" if self.tolerance is None else f"within {self.tolerance}"
-        kind = "as real functions" if self.tolerance == 0 else kind
-        parts = [f"{answer} {kind} on {self.domain}", f"by {self.method}"]
+        parts = [f"{answer} {self.kind} on {self.domain}", f"by {self.method}"]
         if self.counterexample is not None:
             parts.append(f"difference {self.counterexample.difference:.3g} at x = {_short(self.counterexample.x)}")
         if self.residual:
             parts.append(f"residual {self.residual:.3g} ulps")
         return f"Verdict({', '.join(parts)})"
+
+
+def kind_of(tolerance: float | None, precision: str | None) -> str:
+    """A kind of equality in words.
+
+    >>> kind_of(None, "float32"), kind_of(0.0, None), kind_of(0.5, None)
+    ('up to float32 rounding', 'as real functions', 'within 0.5')
+    """
+    if tolerance is None:
+        return f"up to {precision or 'float64'} rounding"
+    return "as real functions" if tolerance == 0 else f"within {tolerance:g}"
 
 
 def _short(x: FloatArray) -> str:

@@ -86,9 +86,9 @@ def _refuted(question: Question, exact: tuple[ExactNet, ExactNet]) -> Verdict | 
     first = covering(question, points) if question.tolerance == 0 else []
     order = dict.fromkeys([*first, *np.argsort(-gaps, kind="stable").tolist()])
     for i in itertools.islice(order, _CONFIRM[question.tolerance == 0]):
-        if gaps[i] < 0 or question.seconds_left < 0:
+        if question.seconds_left < 0:
             break
-        example = confirmed(question.a, question.b, points[i], question.tolerance)
+        example = confirmed(question.a, question.b, points[i], question.tolerance, question.rounding)
         if example is not None:
             return Verdict(
                 False, "bottleneck", question.domain, question.tolerance, counterexample=example,

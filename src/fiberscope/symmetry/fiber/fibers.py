@@ -14,8 +14,8 @@ from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network, Seed
 from fiberscope.symmetry.fiber.assignments import LIMIT
 from fiberscope.symmetry.fiber.cells import Cell, cells
+from fiberscope.symmetry.fiber.generic import AMONG
 from fiberscope.symmetry.fiber.identifiability import (
-    AMONG,
     ORIENTATIONS,
     Identifiability,
     bottleneck_dimension,
@@ -41,13 +41,15 @@ class Fiber:
     """The parameters of one architecture that are the same function as ``net``, as far as it is known.
 
     ``components`` are listed up to permutation and rescaling; where ``complete``, there are no others among generic
-    parameters. ``dimension`` is the largest of a component, modulo rescaling; None where no theorem applies.
+    parameters (for one hidden layer: among all). ``dimension`` is the largest that is known, modulo rescaling, None
+    where no theorem applies; ``dimension_exact`` says whether no part of the fiber is larger, degenerate ones included.
     """
 
     net: Network = field(repr=False)
     components: tuple[Component, ...]
     identifiability: Identifiability = field(repr=False)
     setting: Setting = field(repr=False)
+    degenerate: int = field(default=0, repr=False)
 
     @property
     def complete(self) -> bool:
@@ -56,10 +58,18 @@ class Fiber:
 
     @property
     def dimension(self) -> int | None:
-        """Largest dimension of a component, modulo rescaling."""
+        """Largest known dimension of a part of the fiber, modulo rescaling: at least this, unless it is exact."""
         if self.setting.kind == "outside":
             return None
-        return max(c.dimension for c in self.components)
+        return max(self.degenerate, *(c.dimension for c in self.components))
+
+    @property
+    def dimension_exact(self) -> bool:
+        """Whether no part of the fiber is larger: shown for one hidden layer where all its parts are listed.
+
+        Of a bottleneck only the generic members are known, and others may be more.
+        """
+        return self.setting.kind == "affine" or (self.setting.kind == "one layer" and self.complete)
 
     def sample(self, count: int, seed: Seed = 0) -> list[Network]:
         """Random members of random components, permuted and rescaled by powers of two; the same function each."""
@@ -92,21 +102,32 @@ class Fiber:
         return membership(self.net, as_network(other, "other"))
 
     def connection(self, other: NetworkLike) -> Connection:
-        """Whether ``other`` is joined to the network inside the fiber, with what is known."""
+        """A path inside the fiber to ``other``, up to the order of its neurons, or why there is none."""
         other = as_network(other, "other")
         found = self.contains(other)
         if found.contained is not True:
             return Connection(None if found.contained is None else False, None, f"not a member: {found.reason}")
-        return connect(self.setting, other, self.complete)
+        return connect(self.setting, other)
 
     def path(self, other: NetworkLike) -> FiberPath | None:
-        """A path inside the fiber from the network to ``other``, or None; :meth:`connection` says why."""
+        """A path inside the fiber from the network to ``other``, or None; :meth:`connection` says why.
+
+        It ends at ``other`` with its neurons in the order ``path.permutations``. All pairs that one component of the
+        theorems holds are joined.
+
+        >>> net = Network([[[1.0], [2.0]], [[1.0, 1.0]]], [[0.0, 1.0], [0.0]])
+        >>> other = Network([[[4.0], [0.5]], [[0.5, 2.0]]], [[2.0, 0.0], [0.0]])
+        >>> path = fiber(net).path(other)
+        >>> path.permutations, path(0.5).weights[0].ravel()
+        ((array([1, 0]),), array([0.70710678, 2.82842712]))
+        """
         return self.connection(other).path
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {
             "dimension": self.dimension,
+            "dimension_exact": self.dimension_exact,
             "complete": self.complete,
             "components": [c.to_dict() for c in self.components],
             "identifiability": self.identifiability.to_dict(),
@@ -114,9 +135,11 @@ class Fiber:
 
     def __repr__(self) -> str:
         count = len(self.components)
-        size = "of unknown dimension" if self.dimension is None else f"of dimension {self.dimension}"
-        known = "complete among generic parameters" if self.complete else "not known to be complete"
-        return f"Fiber({count} component{'s' if count > 1 else ''} {size}, {known})"
+        least = "" if self.dimension_exact else "at least "
+        size = "unknown dimension" if self.dimension is None else f"dimension {least}{self.dimension}"
+        among = "" if self.setting.kind == "one layer" else " among generic parameters"
+        known = f"complete{among}" if self.complete else "not known to be complete"
+        return f"Fiber({count} component{'s' if count > 1 else ''}, {size}, {known})"
 
 
 def fiber(net: NetworkLike) -> Fiber:
@@ -132,7 +155,7 @@ def fiber(net: NetworkLike) -> Fiber:
 
     >>> net = Network([[[1.0, 0.5], [0.0, 1.0]], [[1.0, -2.0]], [[1.0]]], [[0.0, 0.0], [-0.5], [0.0]])
     >>> fiber(net)
-    Fiber(2 components of dimension 1, complete among generic parameters)
+    Fiber(2 components, dimension at least 1, complete among generic parameters)
     >>> other = fiber(net).sample(1, seed=1)[0]
     >>> bool(abs(net([[3.0, 0.25]]) - other([[3.0, 0.25]])) < 1e-12)
     True
@@ -140,7 +163,13 @@ def fiber(net: NetworkLike) -> Fiber:
     net = as_network(net)
     found = identifiability(net)
     setting = setting_of(net)
-    return Fiber(net, tuple(_components(setting, found)), found, setting)
+    return Fiber(net, tuple(_components(setting, found)), found, setting, _degenerate(setting))
+
+
+def _degenerate(setting: Setting) -> int:
+    """Largest dimension of a set of Definition 22 behind the first layer of a bottleneck, where they are few."""
+    every = every_cell(setting.layer) if setting.kind == "bottleneck" else None
+    return max((cell.dimension for cell in every or ()), default=0)
 
 
 def _components(setting: Setting, found: Identifiability) -> list[Component]:
@@ -151,20 +180,20 @@ def _components(setting: Setting, found: Identifiability) -> list[Component]:
     if setting.kind == "affine":
         return [Component("orbit", "an affine map is its own parameter", True, 0)]
     if setting.kind == "bottleneck":
-        special = _special(setting, found)
+        special = _special(setting)
         if special is not None:
             return special
     return _oriented(setting, found)
 
 
-def _special(setting: Setting, found: Identifiability) -> list[Component] | None:
+def _special(setting: Setting) -> list[Component] | None:
     """Where the first layer is not rigid: a constant function, a hidden hyperplane, a mirror image."""
     layer = setting.layer
     size = bottleneck_dimension(setting)
     if not setting.alive:
         return [Component("constant", "all second-layer neurons are dead", False, size, (), "the first layer is free")]
     dead = bool(layer.where(DEAD))
-    generic = not any("refuted" in a for a in found.assumptions)
+    generic = setting.generic.holds is True
     if setting.hidden is not None:
         complete = not dead and layer.d > 1 and generic
         if len(setting.alive) > 1 or layer.d == 1:
@@ -198,7 +227,7 @@ def _oriented(setting: Setting, found: Identifiability) -> list[Component]:
     layer = setting.layer
     theorem = _ORIENTED if layer.orthant else _ONE_LAYER
     ell, inner = len(layer.where(LINEAR)), layer.where(NONLINEAR)
-    size = layer.cell_dimension()
+    size = bottleneck_dimension(setting) if layer.orthant else layer.cell_dimension()
     kept: list[tuple[int, ...]] = [()]
     complete = layer.plain
     if not ell or not layer.orthant:
@@ -215,7 +244,7 @@ def _oriented(setting: Setting, found: Identifiability) -> list[Component]:
             if T and least is not None and least <= ell:
                 kept.append(T)
     if layer.orthant:
-        complete = complete and layer.d > 1 and not any("refuted" in a for a in found.assumptions)
+        complete = complete and layer.d > 1 and setting.generic.holds is True
     complete = complete or found.identifiable is True
     if not complete and not layer.orthant:
         listed = every_cell(layer)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.numerics.floats import BoolArray, FloatArray
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
+from fiberscope.symmetry.rational import product
 
 
 def hiding(W: FloatArray, b: FloatArray) -> BoolArray:
@@ -35,6 +36,38 @@ def hidden_hyperplane(W: FloatArray, b: FloatArray) -> int | None:
 def lower_bound(W: FloatArray, b: FloatArray, i: int) -> float:
     """Translations ``t`` of hidden hyperplane ``i`` may be any number above this one, which is negative."""
     return float((b / W[:, i]).max())
+
+
+def cancelled_hyperplanes(W: FloatArray, b: FloatArray, V: FloatArray) -> list[tuple[int, float, float]]:
+    """First-layer hyperplanes that are not seen since the weights behind them cancel: ``(i, low, high)`` for each.
+
+    On hyperplane ``i`` every second-layer neuron that reads it must be active, or inactive, wherever the other inputs
+    are not negative, and the weights ``V e_j W[j, i]`` of the active ones must add up to zero, exactly. Then
+    ``b_1[i] += t``, ``b_2[j] -= W[j, i] t`` changes nothing as long as no ``b_2[j]`` reaches zero: ``low < t < high``.
+    (Not in the paper, whose parameters are generic; a hidden hyperplane is the case without active neurons.)
+
+    >>> cancelled_hyperplanes(np.array([[-1.0, 2.0], [-2.0, 5.0]]), np.array([1.0, 3.0]), np.array([[2.0, -1.0]]))
+    [(0, -1.0, inf)]
+    """
+    found = []
+    dead = (W <= 0).all(axis=1) & (b <= 0)
+    for i in range(W.shape[1]):
+        read = np.flatnonzero((W[:, i] != 0) & V.any(axis=0) & ~dead)
+        others = np.delete(W[read], i, axis=1)
+        on, off = (others >= 0).all(axis=1) & (b[read] > 0), (others <= 0).all(axis=1) & (b[read] < 0)
+        if not len(read) or not (on | off).all() or _sum_of_paths(W, V, read[on], i):
+            continue
+        with np.errstate(over="ignore"):
+            ends = b[read] / W[read, i]
+        low, high = ends[ends < 0].max(initial=-np.inf), ends[ends > 0].min(initial=np.inf)
+        if (ends != 0).all():  # not underflown
+            found.append((i, float(low), float(high)))
+    return found
+
+
+def _sum_of_paths(W: FloatArray, V: FloatArray, active: IntArray, i: int) -> bool:
+    """Whether the weights through the active neurons do not add up to zero."""
+    return bool(product(V[:, active], W[active][:, [i]]).any())
 
 
 def translate(

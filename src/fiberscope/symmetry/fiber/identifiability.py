@@ -15,23 +15,24 @@ from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.numerics.floats import BoolArray
 from fiberscope.numerics.rank import exact_rank
 from fiberscope.symmetry.fiber.assignments import count_assignments
+from fiberscope.symmetry.fiber.cancelling import NONE, Cancelling, cancelling_subset
 from fiberscope.symmetry.fiber.cells import Cell, cells
 from fiberscope.symmetry.fiber.form import opposite, primitive
-from fiberscope.symmetry.fiber.one_layer import LINEAR, NONLINEAR, OneLayer, rational_rank
-from fiberscope.symmetry.fiber.setting import KnownSymmetry, Setting, generic_minors, setting_of
-from fiberscope.symmetry.rational import fractions, product
+from fiberscope.symmetry.fiber.one_layer import LINEAR, NONLINEAR, OneLayer
+from fiberscope.symmetry.fiber.setting import KnownSymmetry, Setting, setting_of
+from fiberscope.symmetry.rational import fractions
 
 ORIENTATIONS = 10
 """Nonlinear neurons up to which all orientations are enumerated."""
 
-PRODUCTS = 400
-"""Entries of a weight matrix product up to which the products of single neurons are tested for independence."""
+PRODUCTS = 200_000
+"""Numbers up to which the products of single neurons are written down as exact vectors."""
 
-CELLS = 200
+CELLS = 1000
 """Assignments of neurons up to which a degenerate layer is described by all of them."""
 
 SHARED = "neurons of both orientations share hyperplanes and can shift their outgoing weights"
-AMONG = "a statement among generic parameters"
+OPEN = "whether some set of neurons of layer {} can be reversed together is not decided: there are too many"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +40,8 @@ class Identifiability:
     """Whether the fiber of a parameter is one orbit of permutations and rescalings; None is undecided.
 
     ``reasons`` are sentences that name neurons (layers from 1, neurons from 0) and say dead, linear or hidden.
-    ``fiber_dimension`` is the dimension of the fiber at the parameter, modulo rescaling, None where it is not known.
+    ``fiber_dimension`` is the dimension, modulo rescaling, of the known part of the fiber at the parameter, None where
+    no theorem applies; ``dimension_exact`` says whether nothing else meets there, otherwise the fiber may be larger.
     ``rigid`` tells for every first-layer neuron whether its hyperplane is the same along the fiber (True), or not shown
     to be (False). ``assumptions`` says among which parameters the answer holds; ``symmetries`` lists what is known.
     """
@@ -51,6 +53,7 @@ class Identifiability:
     theorem: str
     assumptions: tuple[str, ...] = ()
     symmetries: tuple[KnownSymmetry, ...] = field(default=(), repr=False)
+    dimension_exact: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -58,6 +61,7 @@ class Identifiability:
             "identifiable": self.identifiable,
             "reasons": list(self.reasons),
             "fiber_dimension": self.fiber_dimension,
+            "dimension_exact": self.dimension_exact,
             "rigid": self.rigid.tolist(),
             "theorem": self.theorem,
             "assumptions": list(self.assumptions),
@@ -66,7 +70,8 @@ class Identifiability:
 
     def __repr__(self) -> str:
         word = {True: "identifiable", False: "not identifiable", None: "undecided"}[self.identifiable]
-        free = "" if self.fiber_dimension is None else f", fiber of dimension {self.fiber_dimension}"
+        least = "" if self.dimension_exact else "at least "
+        free = "" if self.fiber_dimension is None else f", fiber of dimension {least}{self.fiber_dimension}"
         why = f": {'; '.join(self.reasons)}" if self.reasons else ""
         return f"Identifiability({word}{free}{why})"
 
@@ -78,8 +83,11 @@ def identifiability(net: NetworkLike) -> Identifiability:
     rank. There a parameter is not identifiable if and only if, reading rows of ``(W_2 | b_2)``, one is all negative (a
     *dead* neuron) or all positive (a *linear* one), or all rows are positive in one column and negative in the others,
     bias included (a *hidden* hyperplane); for ``n_1 = 1`` also if all rows have signs ``(-, +)``. *No* is certain: a
-    symmetry is known. *Yes* holds among generic parameters; what of that was checked stands in ``assumptions``.
-    Elsewhere the answer is None, with the symmetries that are known.
+    symmetry is known. *Yes* says that no other generic parameter has the function, where the parameter itself is
+    checked to be generic (all of :mod:`~fiberscope.symmetry.fiber.generic`); for one hidden layer no other at all,
+    where no set of neurons can be reversed together (:mod:`~fiberscope.symmetry.fiber.cancelling`). A parameter that
+    is not generic, or has too many submatrices or subsets to look at, is *undecided* unless a symmetry is known. So is
+    every other network, with the symmetries that are known.
 
     >>> net = Network([[[1.0, 0.5], [0.0, 1.0]], [[1.0, -2.0]], [[1.0]]], [[0.0, 0.0], [-0.5], [0.0]])
     >>> identifiability(net)
@@ -91,7 +99,8 @@ def identifiability(net: NetworkLike) -> Identifiability:
     known = setting.symmetries
     first = setting.chain.widths[1] if setting.kind != "affine" else 0
     if setting.kind == "affine":
-        return Identifiability(True, (), 0, np.zeros(0, dtype=bool), "an affine map is its own parameter")
+        theorem = "an affine map is its own parameter"
+        return Identifiability(True, (), 0, np.zeros(0, dtype=bool), theorem, dimension_exact=True)
     if setting.kind == "outside":
         reasons = (f"no theorem applies: {setting.reason}", *(f"known symmetry: {s.text}" for s in known))
         return Identifiability(None, reasons, None, np.zeros(first, dtype=bool), "none", (), known)
@@ -101,23 +110,35 @@ def identifiability(net: NetworkLike) -> Identifiability:
 
 
 def silent_flips(layer: OneLayer) -> tuple[list[tuple[int, ...]], bool]:
-    """Non-empty sets of nonlinear neurons with ``A_T = 0``, where no neuron is linear; and whether the list is all.
+    """Non-empty sets of nonlinear neurons with ``A_T = 0``, and whether the list is all; none where some are linear.
 
-    Such neurons can all be reversed at once. Linearly independent ``v_i w_i^T`` have none.
+    Such neurons can all be reversed at once. Of many neurons one such set is looked for. (Linear neurons of an orthant
+    may make up for more; on all of space they are constants.)
     """
     inner = layer.where(NONLINEAR)
-    if layer.where(LINEAR) or not inner:
+    if (layer.orthant and layer.where(LINEAR)) or not inner:
         return [], True
     if len(inner) <= ORIENTATIONS:
         subsets = itertools.chain.from_iterable(itertools.combinations(inner, k) for k in range(1, len(inner) + 1))
         silent = (T for T in subsets if not any(a != 0 for a in layer.linear_part(T).ravel()))
         return [T for T in silent if not _only_swaps(layer, T)], True
-    if exact_rank(layer.V[:, inner]).rank == len(inner) or exact_rank(layer.W[inner]).rank == len(inner):
-        return [], True
-    if len(inner) <= layer.m * layer.d <= PRODUCTS:
-        terms = [product(layer.V[:, [i]], layer.W[[i]]) for i in inner]
-        return [], rational_rank(np.stack([fractions(t).ravel() for t in terms])) == len(inner)
-    return [], False
+    found = _cancelling(layer, inner)
+    if found.subset is None:
+        return [], found.decided
+    T = tuple(inner[k] for k in found.subset)
+    return ([] if _only_swaps(layer, T) else [T]), False
+
+
+def _cancelling(layer: OneLayer, inner: list[int]) -> Cancelling:
+    """A set of nonlinear neurons whose ``v_i w_i^T`` add up to zero; independent factors exclude all."""
+    V, W = layer.V[:, inner], layer.W[inner]
+    read = bool(V.any(axis=0).all())  # and w != 0, since the neurons are nonlinear
+    if read and len(inner) in (exact_rank(V).lower, exact_rank(W).lower):
+        return NONE
+    if V.size * W.size // len(inner) > PRODUCTS:
+        return Cancelling(None, False)
+    terms = fractions(V).T[:, :, None] * fractions(W)[:, None, :]
+    return cancelling_subset(terms.reshape(len(inner), -1))
 
 
 def _only_swaps(layer: OneLayer, T: Sequence[int]) -> bool:
@@ -148,27 +169,27 @@ def _one_layer(setting: Setting, known: tuple[KnownSymmetry, ...]) -> Identifiab
     for plane in layer.hyperplanes:
         rigid[list(plane.neurons)] = plane.visible and len(plane.neurons) == 1
     flips, complete = silent_flips(layer)
-    reasons = [s.text for s in known] + [_flip_text(T, 1) for T in flips]
     dimension = layer.cell_dimension()
-    theorem = "one hidden layer on all of space: hyperplane representation"
-    if dimension and not reasons:
-        reasons = [SHARED]
-    if reasons:
-        return Identifiability(False, tuple(reasons), dimension, rigid, theorem, (), known)
+
+    def answer(identifiable: bool | None, reasons: Sequence[str], assumptions: tuple[str, ...] = ()) -> Identifiability:
+        theorem = "one hidden layer on all of space: hyperplane representation"
+        exact = layer.plain or identifiable is True  # a fiber of finitely many orbits
+        return Identifiability(identifiable, tuple(reasons), dimension, rigid, theorem, assumptions, known, exact)
+
+    reasons = [s.text for s in known] + [_flip_text(T, 1) for T in flips]
+    if reasons or dimension:
+        return answer(False, reasons or [SHARED])
     if not layer.plain:
         text = "two neurons of opposite orientation share a hyperplane"
         every = every_cell(layer)
         if every is None:
-            return Identifiability(None, (text,), dimension, rigid, theorem, (), known)
+            return answer(None, [text])
         if len(every) > 1:
-            why = (f"{text}, and there are {len(every)} assignments of neurons to hyperplanes",)
-            return Identifiability(False, why, dimension, rigid, theorem, (), known)
-        return Identifiability(True, (), dimension, rigid, theorem, ("among all parameters",), known)
-    if not complete:
-        assumptions = (AMONG, "no set of neurons can be reversed together (assumed: too many to check)")
-        return Identifiability(True, (), 0, rigid, theorem, assumptions, known)
+            return answer(False, [f"{text}, and there are {len(every)} assignments of neurons to hyperplanes"])
+    elif not complete:
+        return answer(None, [OPEN.format(1)])
     # every hyperplane needs a neuron, so each has exactly one: nothing generic is assumed
-    return Identifiability(True, (), 0, rigid, theorem, ("among all parameters",), known)
+    return answer(True, [], ("among all parameters",))
 
 
 def _flip_text(T: Sequence[int], layer: int) -> str:
@@ -177,27 +198,40 @@ def _flip_text(T: Sequence[int], layer: int) -> str:
 
 
 def _rigid(setting: Setting) -> BoolArray:
-    """A hyperplane on which some second-layer neuron is positive somewhere (section 3 of the paper)."""
+    """A hyperplane on which some second-layer neuron is positive somewhere (section 3), of a generic parameter."""
     layer = setting.layer
-    read = [j for j in setting.alive if layer.V[:, j].any()]
     rigid = np.zeros(layer.d, dtype=bool)
+    if layer.d == 1 or setting.generic.holds is not True:
+        return rigid
     for i in range(layer.d):
-        others = np.delete(layer.W[read], i, axis=1)
-        rigid[i] = bool((others > 0).any() or (layer.b[read] > 0).any())
+        others = np.delete(layer.W[setting.alive], i, axis=1)
+        rigid[i] = bool((others > 0).any() or (layer.b[setting.alive] > 0).any())
     return rigid
 
 
 def bottleneck_dimension(setting: Setting) -> int:
-    """Dimension of the fiber at the parameter, modulo rescaling."""
+    """Dimension, modulo rescaling, of the known part of the fiber at the parameter; all of it at a generic one."""
     layer = setting.layer
     if not setting.alive:
         first = setting.chain.widths[1] * setting.chain.widths[0]  # the first layer is free
         return layer.cell_dimension() + first
-    return layer.cell_dimension() + (0 if setting.hidden is None else 1)
+    return layer.cell_dimension() + (0 if setting.hidden is None else 1) + len(setting.cancelled)
 
 
 def _bottleneck(setting: Setting, known: tuple[KnownSymmetry, ...]) -> Identifiability:
-    layer = setting.layer
+    layer, generic = setting.layer, setting.generic
+    single = layer.d == 1
+    dimension = bottleneck_dimension(setting)
+    flips, complete = silent_flips(layer) if setting.hidden is None else ([], True)
+
+    def answer(identifiable: bool | None, reasons: Sequence[str]) -> Identifiability:
+        theorem = "three-layer bottleneck" + (", one neuron in the first layer (on its own)" if single else "")
+        rigid = np.ones(1, dtype=bool) if single and identifiable else _rigid(setting)
+        exact = generic.holds is True
+        return Identifiability(
+            identifiable, tuple(reasons), dimension, rigid, theorem, generic.texts, known, exact
+        )  # fmt: skip
+
     reasons = [s.text for s in known]
     if not setting.alive:
         reasons.append("all neurons of layer 2 are dead: the function is constant and the first layer is free")
@@ -205,38 +239,13 @@ def _bottleneck(setting: Setting, known: tuple[KnownSymmetry, ...]) -> Identifia
         reasons.append(
             "neuron 0 of layer 1 can be reflected: it stands alone, and all neurons of layer 2 have signs (-, +)"
         )
-    flips, complete = silent_flips(layer) if setting.hidden is None else ([], True)
     reasons += [_flip_text(T, 2) for T in flips]
-    dimension = bottleneck_dimension(setting)
-    if dimension and not reasons:
-        reasons = [SHARED]
-    single = layer.d == 1
-    theorem = "three-layer bottleneck" + (", one neuron in the first layer (on its own)" if single else "")
-    assumptions, refuted = _genericity(layer)
-    if not complete:
-        assumptions = (*assumptions, "no set of second-layer neurons can be reversed together (assumed)")
-    if reasons:
-        rigid = np.zeros(1, dtype=bool) if single else _rigid(setting)
-        return Identifiability(False, tuple(reasons), dimension, rigid, theorem, assumptions, known)
-    if refuted:
-        text = ("the parameter is not generic: " + refuted,)
-        return Identifiability(None, text, dimension, _rigid(setting), theorem, assumptions, known)
-    rigid = np.ones(1, dtype=bool) if single else _rigid(setting)
-    return Identifiability(True, (), dimension, rigid, theorem, assumptions, known)
-
-
-def _genericity(layer: OneLayer) -> tuple[tuple[str, ...], str]:
-    """What is assumed of a parameter, how much of that was checked, and what fails."""
-    refuted = ""
-    texts = [AMONG]
-    for name, matrix in (("(W_2 | b_2)", layer.rows), ("W_3", layer.V)):
-        answer = generic_minors(matrix)
-        if answer is False:
-            refuted = refuted or f"a square submatrix of {name} is singular"
-        word = {True: "checked exactly", False: "refuted", None: "assumed: too many to check"}[answer]
-        texts.append(f"all square submatrices of {name} are regular ({word})")
-    texts.append("masked products of all layers have full rank (assumed)")
-    return tuple(texts), refuted
+    if reasons or dimension:
+        return answer(False, reasons or [SHARED])
+    if generic.holds is not True:
+        word = "is not generic" if generic.holds is False else "is not shown to be generic"
+        return answer(None, [f"the parameter {word}: {generic.reason}"])
+    return answer(True, []) if complete else answer(None, [OPEN.format(2)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from fiberscope.errors import InputError
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.numerics.lp import Polyhedron
-from fiberscope.numerics.rank import exact_rank
 from fiberscope.numerics.rows import proportional_rows
 from fiberscope.symmetry.rational import fractions, product
 
@@ -124,7 +123,8 @@ class OneLayer:
         for out in self.V:
             scaled = (Fraction(float(out[i])) * abs(Fraction(float(rows[i, pivot]))) for i in group)
             visible = visible or sum(scaled, Fraction(0)) != 0
-        weight = self.V[:, group] @ norms if visible else np.zeros(self.m)
+        with np.errstate(over="ignore", invalid="ignore"):  # for people; decisions are taken on exact numbers
+            weight = self.V[:, group] @ norms if visible else np.zeros(self.m)
         return Hyperplane(first[:-1] / size, float(first[-1] / size), tuple(group), along, weight, visible)
 
     @property
@@ -150,7 +150,7 @@ class OneLayer:
         d, m = self.d, self.m
         dead, linear = len(self.where(DEAD)), len(self.where(LINEAR))
         free = (dead + linear) * ((d if self.orthant else 0) + m)
-        rows: list[FloatArray] = []
+        rows: list[Any] = []
         if self.orthant:
             rows += [np.outer(e, self.W[i]) for i in self.where(LINEAR) for e in np.eye(m)]
             rows += [np.outer(self.V[:, i], e) for i in self.where(LINEAR) for e in np.eye(d)]
@@ -161,10 +161,15 @@ class OneLayer:
             w = self.W[plane.neurons[0]]
             rows += [np.outer(e, w) for e in np.eye(m)]
             if not plane.visible:
-                against = [i for i, a in zip(plane.neurons, plane.along, strict=True) if not a]
-                moved = self.V[:, against] @ np.linalg.norm(self.W[against], axis=1)
-                rows += [np.outer(moved, e) for e in np.eye(d)]
-        return free - (exact_rank(np.stack([r.ravel() for r in rows])).rank if rows else 0)
+                rows += [np.outer(self._against(plane), e) for e in np.eye(d, dtype=int)]
+        return free - (rational_rank(np.stack([fractions(r).ravel() for r in rows])) if rows else 0)
+
+    def _against(self, plane: Hyperplane) -> Any:
+        """The weight of the neurons that look against the normal, exactly, up to a positive factor."""
+        pivot = int(np.abs(self.rows[plane.neurons[0]]).argmax())
+        against = [i for i, along in zip(plane.neurons, plane.along, strict=True) if not along]
+        sizes = fractions(np.abs(self.rows[against, pivot]))
+        return fractions(self.V[:, against]) @ sizes
 
 
 def rational_rank(matrix: Any) -> int:

@@ -1,152 +1,154 @@
-"""Paths inside a fiber between two of its members."""
+"""Paths inside a fiber between two of its members, up to the order of neurons."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from fiberscope.network.network import Network
 from fiberscope.numerics.cutoffs import SAME_ROWS
-from fiberscope.numerics.floats import FloatArray
-from fiberscope.symmetry.chains import split, with_arrays
-from fiberscope.symmetry.fiber.bottleneck import find_rounded
-from fiberscope.symmetry.fiber.hidden import translate
-from fiberscope.symmetry.fiber.one_layer import DEAD, LINEAR, OneLayer
+from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.symmetry.chains import rows_of, split, with_arrays
+from fiberscope.symmetry.fiber.hidden import lower_bound
+from fiberscope.symmetry.fiber.layer_paths import Core, join_layers
+from fiberscope.symmetry.fiber.one_layer import OneLayer
 from fiberscope.symmetry.fiber.result import Connection, FiberPath
-from fiberscope.symmetry.fiber.setting import Setting, setting_of
+from fiberscope.symmetry.fiber.setting import Setting
 from fiberscope.symmetry.group import Symmetry
 from fiberscope.symmetry.matching import match_chains
 
+Move = Callable[[float], Network]
+"""A part of a path, from 0 to 1: a chain each."""
 
-def connect(setting: Setting, other: Network, complete: bool) -> Connection:
-    """A path from the network of ``setting`` to a member of its fiber.
 
-    Rescalings are joined through powers of the scales, translations through shorter ones, linear blocks through the
-    segment between two bases of one row space, where no basis on it is singular. Permutations are not joined by any of
-    these. So a path is found only to members with neurons in the same order.
+def connect(setting: Setting, other: Network) -> Connection:
+    """A path from the network of ``setting`` to a member of its fiber, whose neurons are put into an order for it.
+
+    Rescalings are joined through powers of the scales, translations of hidden hyperplanes through shorter ones, the
+    last hidden layer as :mod:`~fiberscope.symmetry.fiber.layer_paths` says. Members of different components are not
+    joined, nor are those of networks that no theorem covers, but for rescalings.
     """
     chain, tail = setting.chain, split(other).tail
     match = match_chains(chain, tail)
-    if match:
-        return _rescaled(setting, chain, match.symmetry, complete)
-    if setting.kind != "bottleneck":
-        return Connection(None, None, "no path is known between these members")
-    found = find_rounded(chain, tail)
-    if found is None or found.line:
-        return Connection(None, None, "the first layers do not match: no path is known")
-    if found.permutation != tuple(range(len(found.permutation))):
-        return Connection(None, None, "the first layers are permuted: no path is known")
-    if found.flips:
-        return Connection(None, None, "the members differ by a reflection, which no generic members join")
-    if setting.hidden is not None:
-        return _translated(setting, tail, float(found.translation))
-    return _mixed(setting, tail)
+    if match.symmetry is not None:
+        return _rescaled(setting, tail, match.symmetry)
+    if setting.kind not in ("one layer", "bottleneck"):
+        return Connection(None, None, "no theorem covers the network, and the members are not rescaled copies")
+    with np.errstate(over="ignore", invalid="ignore"):  # what leaves the range of floats agrees with nothing
+        return _one_layer(setting, tail) if setting.kind == "one layer" else _bottleneck(setting, tail)
 
 
-def _rescaled(setting: Setting, chain: Network, element: Symmetry | None, complete: bool) -> Connection:
-    assert element is not None
-    if any((p != np.arange(p.size)).any() for p in element.permutations):
-        finite = complete and setting.layer.cell_dimension() == 0 and setting.hidden is None
-        # of a bottleneck the theorem knows the generic members only; a path might pass through others
-        alone = finite and setting.kind == "one layer"
-        text = "the members differ by a permutation of neurons"
-        if finite:
-            where = "" if alone else ", among generic parameters"
-            text += f", and the fiber is a finite union of orbits of rescalings{where}"
-        return Connection(False if alone else None, None, text)
+def _path(setting: Setting, moves: Sequence[Move], tail: Network, orders: Sequence[IntArray], text: str) -> Connection:
+    """The moves one after the other; the ends are the two members themselves."""
+    last = Symmetry(orders, [np.ones(len(p)) for p in orders])(tail)
+    count = len(moves)
 
     def at(s: float) -> Network:
-        return setting.parts.joined(_scaled(chain, element, s))
+        if s in (0.0, 1.0):
+            return setting.parts.joined(last if s else setting.chain)
+        k = min(int(s * count), count - 1)
+        return setting.parts.joined(moves[k](s * count - k))
 
-    return Connection(True, FiberPath(at, "rescaling of neurons"), "joined by rescaling")
-
-
-def _scaled(chain: Network, element: Symmetry, s: float) -> Network:
-    return Symmetry(element.permutations, [scale**s for scale in element.scales])(chain)
-
-
-def _then_scaled(setting: Setting, middle: Network, tail: Network) -> Symmetry | None:
-    """The rescaling from the end of the first half of a path to the other member."""
-    rows = [
-        [np.abs(np.column_stack([w, b])).max(axis=1) for w, b in zip(n.weights[:-1], n.biases[:-1], strict=True)]
-        for n in (middle, tail)
-    ]
-    first = rows[1][0] / rows[0][0]
-    # the rows of the second layer are compared with the scales of the first taken out
-    weights = [n.weights[1] * (first if n is tail else 1.0) for n in (middle, tail)]
-    sizes = [
-        np.abs(np.column_stack([w, n.biases[1]])).max(axis=1) for w, n in zip(weights, (middle, tail), strict=True)
-    ]
-    if (sizes[0] == 0).any() or (sizes[1] == 0).any():
-        return None
-    return Symmetry([np.arange(len(first)), np.arange(len(sizes[0]))], [first, sizes[1] / sizes[0]])
+    moved = any((p != np.arange(len(p))).any() for p in orders)
+    reason = f"joined by {text}" + (", up to a permutation of neurons" if moved else "")
+    return Connection(True, FiberPath(at, text, tuple(orders)), reason)
 
 
-def _close(a: Network, b: Network) -> bool:
-    pairs = zip((*a.weights, *a.biases), (*b.weights, *b.biases), strict=True)
-    return all(
-        np.abs(x - y).max(initial=0.0) <= SAME_ROWS * max(1.0, float(np.abs(y).max(initial=0.0))) for x, y in pairs
-    )
+def _rescaled(setting: Setting, tail: Network, element: Symmetry) -> Connection:
+    chain = setting.chain
+    orders = [np.argsort(p) for p in element.permutations]
+    scales = [s[p] for s, p in zip(element.scales, orders, strict=True)]
+
+    def move(s: float) -> Network:
+        return Symmetry([np.arange(len(p)) for p in orders], [scale**s for scale in scales])(chain)
+
+    return _path(setting, [move], tail, orders, "rescaling of neurons")
 
 
-def _translated(setting: Setting, tail: Network, t: float) -> Connection:
-    chain, i = setting.chain, setting.hidden
-    assert i is not None
-    if setting.layer.where(DEAD) or setting_of(tail).layer.where(DEAD):
-        return Connection(None, None, "dead neurons: no path is known")
-
-    def moved(s: float) -> Network:
-        return with_arrays(chain, *translate(chain.weights, chain.biases, 0, i, s * t))
-
-    return _in_halves(setting, tail, moved, "translation of the hidden hyperplane, then rescaling")
+def _one_layer(setting: Setting, tail: Network) -> Connection:
+    found = join_layers(setting.layer, OneLayer.of(tail, False))
+    if isinstance(found, str):
+        return Connection(None, None, f"no path is known: {found}")
+    first = setting.chain
+    moves = [_behind(first, part) for part in (found.gather, found.move, found.spread)]
+    return _path(setting, moves, tail, [found.order], "sharing of weights and free rows")
 
 
-def _in_halves(setting: Setting, tail: Network, first: object, text: str) -> Connection:
-    assert callable(first)
-    middle = first(1.0)
-    element = _then_scaled(setting, middle, tail)
-    if element is None or not _close(element(middle), tail):
-        return Connection(None, None, "the second layers are permuted or differ otherwise: no path is known")
+def _behind(chain: Network, part: Callable[[float], OneLayer]) -> Move:
+    """The chain with another last hidden layer."""
 
-    def at(s: float) -> Network:
-        part = first(2 * s) if s <= 0.5 else _scaled(middle, element, 2 * s - 1)
-        return setting.parts.joined(part)
+    def move(s: float) -> Network:
+        layer = part(s)
+        weights, biases = [*chain.weights[:-2], layer.W, layer.V], [*chain.biases[:-2], layer.b, layer.c]
+        return with_arrays(chain, weights, biases)
 
-    return Connection(True, FiberPath(at, text), f"joined by {text}")
+    return move
 
 
-def _mixed(setting: Setting, tail: Network) -> Connection:
-    """Members with the same orientation whose linear neurons are two bases of one row space."""
+def _bottleneck(setting: Setting, tail: Network) -> Connection:
+    """Weights are gathered, the first layer is brought to that of the other member, and then the layers behind."""
     chain, layer = setting.chain, setting.layer
-    linear = layer.where(LINEAR)
-    theirs = OneLayer.of(tail, True)
-    if theirs.where(LINEAR) != linear or layer.where(DEAD) or theirs.where(DEAD) or not linear:
-        return Connection(None, None, "other neurons are linear, or some are dead: no path is known")
-    first = np.abs(np.column_stack([tail.weights[0], tail.biases[0]])).max(axis=1) / np.abs(
-        np.column_stack([chain.weights[0], chain.biases[0]])
-    ).max(axis=1)
-    W, goal = layer.W[linear], theirs.W[linear] * first
-    M = np.asarray(np.linalg.lstsq(W.T, goal.T, rcond=None)[0].T, dtype=np.float64)
-    if np.abs(M @ W - goal).max() > SAME_ROWS * np.abs(goal).max():
-        return Connection(None, None, "the linear neurons span different spaces: no path is known")
-    values = np.linalg.eigvals(M)
-    if ((np.abs(values.imag) <= SAME_ROWS) & (values.real <= SAME_ROWS)).any():
-        return Connection(None, None, "the segment between the linear blocks is singular somewhere: no path is known")
-    start, end = layer.b[linear], theirs.b[linear]
+    free = np.arange(layer.d), np.ones(layer.d), np.zeros(layer.d)
+    found = _first_layer(setting, tail) if setting.alive else free
+    if isinstance(found, str):
+        return Connection(None, None, f"no path is known: {found}")
+    order, scale, shift = found
+    core = Core(layer)  # dead neurons must not be read while the first layer moves
+    theirs = OneLayer(tail.weights[1][:, order], tail.biases[1], tail.weights[2], tail.biases[2], True)
+    joined = join_layers(_carried(core.gathered, scale, shift), theirs)
+    if isinstance(joined, str):
+        return Connection(None, None, f"no path is known: {joined}")
+    start, goal = rows_of(chain)[0], rows_of(tail)[0][order]
 
-    def moved(s: float) -> Network:
-        return with_arrays(
-            chain, *_mixed_arrays(chain, layer, linear, (1 - s) * np.eye(len(M)) + s * M, (1 - s) * start + s * end)
-        )
+    def first(s: float) -> Network:
+        now = start.copy()
+        now[:, -1] += s * shift
+        now = now * (scale**s)[:, None] if setting.alive else (1 - s) * start + s * goal
+        behind = _carried(core.gathered, scale**s, s * shift)
+        return with_arrays(chain, [now[:, :-1], behind.W, behind.V], [now[:, -1], behind.b, behind.c])
 
-    return _in_halves(setting, tail, moved, "mixing of the linear neurons, then rescaling")
+    there = with_arrays(chain, [goal[:, :-1], *chain.weights[1:]], [goal[:, -1], *chain.biases[1:]])
+    moves = [_behind(chain, core.gathering), first, _behind(there, joined.move), _behind(there, joined.spread)]
+    text = "translation of hidden hyperplanes, then " if shift.any() else ""
+    return _path(setting, moves, tail, [order, joined.order], f"{text}rescaling and mixing of neurons")
 
 
-def _mixed_arrays(
-    chain: Network, layer: OneLayer, linear: list[int], M: FloatArray, offset: FloatArray
-) -> tuple[list[FloatArray], list[FloatArray]]:
-    weights, biases = [np.array(w) for w in chain.weights], [np.array(b) for b in chain.biases]
-    V = np.asarray(np.linalg.solve(M.T, layer.V[:, linear].T).T, dtype=np.float64)
-    weights[1][linear], biases[1][linear] = np.maximum(M @ layer.W[linear], 0.0), offset
-    weights[2][:, linear] = V
-    biases[2] = biases[2] + layer.V[:, linear] @ layer.b[linear] - V @ offset
-    return weights, biases
+def _carried(layer: OneLayer, scale: FloatArray, shift: FloatArray) -> OneLayer:
+    """The layer behind first-layer neurons whose biases grew by ``shift`` and whose rows were then scaled."""
+    return OneLayer(layer.W / scale, layer.b - layer.W @ shift, layer.V, layer.c, True)
+
+
+def _first_layer(setting: Setting, tail: Network) -> tuple[IntArray, FloatArray, FloatArray] | str:
+    """The order of the other first layer, its scales, and how far hyperplanes moved; or why they cannot be matched.
+
+    Rows of a matrix of full rank are not parallel, so weights alone tell which neuron is which.
+    """
+    (mine, bias), (theirs, other) = ((n.weights[0], n.biases[0]) for n in (setting.chain, tail))
+    size, their_size = (np.abs(w).max(axis=1) for w in (mine, theirs))
+    units, their_units = mine / size[:, None], theirs / their_size[:, None]
+    gaps = {sign: np.abs(their_units[:, None] - sign * units[None]).max(axis=2) for sign in (1.0, -1.0)}
+    back = gaps[-1.0].min(axis=1) <= SAME_ROWS
+    if back.any():
+        turned = int(gaps[-1.0][int(np.flatnonzero(back)[0])].argmin())
+        return f"neuron {turned} of layer 1 is reflected: that is another component"
+    if not (gaps[1.0].min(axis=1) <= SAME_ROWS).all():
+        return "the first layers do not match"
+    order = np.argsort(gaps[1.0].argmin(axis=1))
+    scale = their_size[order] / size
+    shift = other[order] / scale - bias
+    small = np.abs(shift) <= SAME_ROWS * np.maximum(np.abs(bias), size)
+    shift = np.where(small, 0.0, shift)
+    for k in np.flatnonzero(~small).tolist():
+        if not any(i == k and low < shift[k] < high for i, low, high in _movable(setting)):
+            return f"the hyperplane of neuron {k} of layer 1 lies elsewhere, and is not known to be movable to there"
+    return order, scale, shift
+
+
+def _movable(setting: Setting) -> list[tuple[int, float, float]]:
+    """First-layer hyperplanes that can be translated, and how far."""
+    found = list(setting.cancelled)
+    if setting.hidden is not None:
+        layer, alive = setting.layer, setting.alive
+        found.append((setting.hidden, lower_bound(layer.W[alive], layer.b[alive], setting.hidden), np.inf))
+    return found

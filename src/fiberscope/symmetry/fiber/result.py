@@ -10,6 +10,7 @@ import numpy as np
 
 from fiberscope.errors import InputError
 from fiberscope.network.network import Network
+from fiberscope.numerics.floats import IntArray
 from fiberscope.symmetry.equivalence.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -61,10 +62,14 @@ class Membership:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FiberPath:
-    """A path inside the fiber: ``path(0)`` is the network itself, ``path(1)`` the other one."""
+    """A path inside the fiber: ``path(0)`` is the network itself, ``path(1)`` the other one up to a permutation.
+
+    Neuron ``i`` of hidden layer ``l`` of ``path(1)`` is neuron ``permutations[l][i]`` of the other one, bit for bit.
+    """
 
     at: Callable[[float], Network] = field(repr=False)
     text: str
+    permutations: tuple[IntArray, ...] = field(default=(), repr=False)
 
     def __call__(self, s: float) -> Network:
         if not 0 <= s <= 1:
@@ -80,8 +85,15 @@ class FiberPath:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Connection:
-    """Whether two members of a fiber are joined inside it: True with a path, False if proven not, None if not known."""
+    """Whether two members of a fiber are joined inside it, up to the order of neurons.
+
+    True comes with a path, False says that the other network is no member, None that no path is known; ``reason`` says
+    which moves join them, or what stands in the way. True in conditions only where there is a path.
+    """
 
     connected: bool | None
     path: FiberPath | None
     reason: str
+
+    def __bool__(self) -> bool:
+        return self.connected is True

@@ -11,7 +11,7 @@ from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.symmetry.chains import with_arrays
 from fiberscope.symmetry.fiber.factorisations import first_factors, snapped, walk
-from fiberscope.symmetry.fiber.hidden import flip, lower_bound, translate
+from fiberscope.symmetry.fiber.hidden import cancelled_hyperplanes, flip, lower_bound, translate
 from fiberscope.symmetry.fiber.one_layer import DEAD, LINEAR, OneLayer, rational_rank
 from fiberscope.symmetry.fiber.result import Component
 from fiberscope.symmetry.fiber.setting import Setting
@@ -46,6 +46,9 @@ def member(setting: Setting, component: Component, rng: np.random.Generator) -> 
         arrays = _known(setting, arrays, rng)
     if not _finite(arrays):
         arrays = (list(chain.weights), list(chain.biases))
+    if component.kind in ("orbit", "orientation"):
+        for i, low, high in setting.cancelled:
+            arrays = _slid(arrays, 0, i, _between(low, high, rng))
     if setting.kind in ("one layer", "bottleneck") and component.kind != "known":
         flipped = component.flipped if component.kind == "orientation" else ()
         arrays = in_layer(arrays, len(arrays[0]) - 2, setting.kind == "bottleneck", flipped, rng)
@@ -78,6 +81,23 @@ def _above(bound: float, rng: np.random.Generator) -> float:
     short = float(np.ldexp(np.round(m * 256), int(e) - 8))
     # near the bound the short number may lie on the other side, where the function changes
     return short if short > bound * (1 - 2.0**-12) else t
+
+
+def _between(low: float, high: float, rng: np.random.Generator) -> float:
+    """A random translation well inside of its bounds, of few bits."""
+    end = low if rng.random() < 0.5 else high
+    t = float(np.sign(end)) * float(rng.exponential(1.0)) if np.isinf(end) else 0.75 * end * rng.random()
+    m, e = np.frexp(t)
+    return float(np.ldexp(np.round(m * 256), int(e) - 8))
+
+
+def _slid(arrays: Arrays, layer: int, i: int, t: float) -> Arrays:
+    """Move a hyperplane of hidden layer ``layer`` (from 0) whose readers cancel; dead neurons stay as they are."""
+    moved = translate(*arrays, layer, i, t)
+    W, b = arrays[0][layer + 1], arrays[1][layer + 1]
+    dead = (W <= 0).all(axis=1) & (b <= 0)
+    moved[1][layer + 1][dead] = b[dead]
+    return moved if _finite(moved) else arrays
 
 
 def reflected(arrays: Arrays, alive: list[int]) -> Arrays:
@@ -169,11 +189,17 @@ def _known(setting: Setting, arrays: Arrays, rng: np.random.Generator) -> Arrays
     """
     depth = len(arrays[0]) - 1
     for found in setting.symmetries:
+        layer, i = found.layer - 1, found.neurons[0]
         if found.kind == "hidden":
-            moved = _moved_within(arrays, found.layer - 1, found.neurons[0], rng)
+            moved = _moved_within(arrays, layer, i, rng)
             arrays = moved if _finite(moved) else arrays
+        elif found.kind == "cancelled":
+            behind = arrays[0][layer + 1], arrays[1][layer + 1], arrays[0][layer + 2]
+            for k, low, high in cancelled_hyperplanes(*behind):
+                arrays = _slid(arrays, layer, i, _between(low, high, rng)) if k == i else arrays
     for layer in reversed(range(depth)):
-        if any(found.layer == layer + 1 and found.kind != "hidden" for found in setting.symmetries):
+        moves = [s for s in setting.symmetries if s.layer == layer + 1 and s.kind not in ("hidden", "cancelled")]
+        if moves:
             arrays = in_layer(arrays, layer, layer > 0, (), rng)
     return arrays
 

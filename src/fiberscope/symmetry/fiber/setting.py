@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import comb
 from typing import Any, Literal
 
-import flint
 import numpy as np
 
 from fiberscope.dimension.jacobian import check_parameters
@@ -17,17 +14,14 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.numerics.lp import Polyhedron
-from fiberscope.numerics.points import to_dyadic
 from fiberscope.numerics.rank import exact_rank
 from fiberscope.numerics.rows import proportional_rows
 from fiberscope.symmetry.chains import Split, slopes_of, split
-from fiberscope.symmetry.fiber.hidden import hidden_hyperplane, lower_bound
+from fiberscope.symmetry.fiber.generic import Generic, bottleneck_genericity
+from fiberscope.symmetry.fiber.hidden import cancelled_hyperplanes, hidden_hyperplane, lower_bound
 from fiberscope.symmetry.fiber.one_layer import DEAD, LINEAR, OneLayer
 
 Kind = Literal["affine", "one layer", "bottleneck", "outside"]
-
-MINORS = 20_000
-"""Square submatrices up to which all of them are looked at to show that a parameter is generic."""
 
 _CONE = 1024
 """Entries of a weight matrix up to which linear programs look whether its image is a full orthant."""
@@ -68,6 +62,19 @@ class Setting:
         if self.kind != "bottleneck" or self.layer.d != 1 or not self.alive:
             return False
         return bool((self.layer.W[self.alive] < 0).all() and (self.layer.b[self.alive] > 0).all())
+
+    @cached_property
+    def generic(self) -> Generic:
+        """Whether the layers behind the first one are generic, as the theorem about bottlenecks assumes."""
+        return bottleneck_genericity(self.layer)
+
+    @cached_property
+    def cancelled(self) -> list[tuple[int, float, float]]:
+        """First-layer hyperplanes that are not seen since their readers cancel, and how far each can be moved."""
+        if self.kind != "bottleneck":
+            return []
+        layer = self.layer
+        return [found for found in cancelled_hyperplanes(layer.W, layer.b, layer.V) if found[0] != self.hidden]
 
     @cached_property
     def symmetries(self) -> tuple[KnownSymmetry, ...]:
@@ -119,7 +126,7 @@ class KnownSymmetry:
     whether the layer is known to see a full orthant (or all of space), where a theorem knows such symmetries.
     """
 
-    kind: Literal["dead", "linear", "hidden", "coincident", "unread"]
+    kind: Literal["dead", "linear", "hidden", "cancelled", "coincident", "unread"]
     layer: int
     neurons: tuple[int, ...]
     dimension: int
@@ -160,7 +167,7 @@ def known_dimension(symmetries: Sequence[KnownSymmetry]) -> int:
     Families of one layer move different numbers. Those of consecutive layers share the weights between their neurons,
     each of which is one direction at most that both may have.
     """
-    moving = [s for s in symmetries if s.kind != "hidden"]
+    moving = [s for s in symmetries if s.kind not in ("hidden", "cancelled")]
     shared = sum(
         len(s.neurons) * len(t.neurons)
         for s in moving
@@ -204,17 +211,26 @@ def _of_layer(view: OneLayer, number: int, full: bool) -> list[KnownSymmetry]:
 
 
 def _hidden_of(chain: Network, layer: int, full: bool) -> list[KnownSymmetry]:
-    W, b = chain.weights[layer + 1], chain.biases[layer + 1]
+    W, b, V = chain.weights[layer + 1], chain.biases[layer + 1], chain.weights[layer + 2]
     alive = [j for j in range(len(b)) if not ((W[j] <= 0).all() and b[j] <= 0)]
     i = hidden_hyperplane(W[alive], b[alive])
-    if i is None:
-        return []
-    above = lower_bound(W[alive], b[alive], i)
-    text = (
-        f"the hyperplane of neuron {i} of layer {layer + 1} is hidden by every neuron of layer {layer + 2}: it can be "
-        f"moved by any t > {above:.6g}"
-    )
-    return [KnownSymmetry("hidden", layer + 1, (i,), 1, full, text)]
+    found = []
+    if i is not None:
+        above = lower_bound(W[alive], b[alive], i)
+        text = (
+            f"the hyperplane of neuron {i} of layer {layer + 1} is hidden by every neuron of layer {layer + 2}: it can "
+            f"be moved by any t > {above:.6g}"
+        )
+        found.append(KnownSymmetry("hidden", layer + 1, (i,), 1, full, text))
+    kinked = (chain.weights[layer] != 0).any(axis=1).tolist()
+    for k, low, high in cancelled_hyperplanes(W, b, V):
+        if k != i and kinked[k]:
+            text = (
+                f"the hyperplane of neuron {k} of layer {layer + 1} is hidden, since its readers in layer {layer + 2} "
+                f"cancel: it can be moved by any t between {low:.6g} and {high:.6g}"
+            )
+            found.append(KnownSymmetry("cancelled", layer + 1, (k,), 1, full, text))
+    return found
 
 
 def _full_image(view: OneLayer) -> bool:
@@ -231,23 +247,3 @@ def _in_cone(W: FloatArray, target: FloatArray) -> bool:
     """Whether ``target = W a`` for some ``a >= 0``, proven."""
     n = W.shape[1]
     return Polyhedron(np.zeros((0, n)), np.zeros(0), equations=(W, target), lower=0.0).feasible().answer is True
-
-
-def generic_minors(matrix: FloatArray) -> bool | None:
-    """Whether every square submatrix is regular, exactly; None where there are too many to look at.
-
-    >>> generic_minors(np.array([[1.0, 2.0], [2.0, 4.0]])), generic_minors(np.array([[1.0, 2.0], [2.0, 1.0]]))
-    (False, True)
-    """
-    m, n = matrix.shape
-    if not (matrix != 0).all():
-        return False
-    if comb(m + n, m) - 1 > MINORS:  # sum over k of (m choose k) (n choose k)
-        return None
-    numbers = to_dyadic(matrix)[0].tolist()
-    for k in range(2, min(m, n) + 1):
-        for rows in itertools.combinations(range(m), k):
-            for columns in itertools.combinations(range(n), k):
-                if flint.fmpz_mat([[numbers[i][j] for j in columns] for i in rows]).det() == 0:
-                    return False
-    return True

@@ -6,7 +6,6 @@ to a ``.part`` file, continues where an earlier one stopped, is checked, and onl
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import http.client
 import os
@@ -18,7 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, TooLargeError
+from fiberscope.files import gunzip
 
 ENVIRONMENT = "FIBERSCOPE_DATA"
 TIMEOUT = 20.0
@@ -94,7 +94,9 @@ def checked(source: Source, path: Path) -> bytes:
     """The content of a file that is there; raises when it is damaged or not the file expected."""
     try:
         raw = path.read_bytes()
-        content = gzip.decompress(raw) if source.unpacks else raw
+        content = gunzip(raw) if source.unpacks else raw
+    except TooLargeError as error:
+        raise TooLargeError(f"{path}: {error}") from error
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: expected a readable file, got {type(error).__name__}: {error}") from error
     found = hashlib.sha256(content).hexdigest()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
-import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fiberscope.errors import InputError
+from fiberscope.errors import FiberscopeError, InputError, TooLargeError
+from fiberscope.files import check_unpacked, read_arrays
 from fiberscope.numerics.floats import FloatArray
 
 Bytes = npt.NDArray[np.uint8]
@@ -54,14 +55,19 @@ def read_cifar_batch(content: bytes, name: str) -> tuple[Bytes, Bytes]:
 def read_tar_members(content: bytes, names: Sequence[str], archive: str) -> dict[str, bytes]:
     """Files of an archive by their last name; nothing is unpacked to disk."""
     found: dict[str, bytes] = {}
+    unpacked = 0
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:*") as tar:
             for member in tar:
                 short = Path(member.name).name
                 file = tar.extractfile(member) if member.isfile() and short in names else None
                 if file is not None:
+                    unpacked += member.size - len(found.get(short, b""))
+                    check_unpacked(len(content), unpacked)
                     found[short] = file.read()
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except TooLargeError as error:
+        raise TooLargeError(f"{archive}: {error}") from error
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise InputError(f"{archive}: expected a tar archive, got {type(error).__name__}: {error}") from error
     missing = [name for name in names if name not in found]
     if missing:
@@ -72,14 +78,10 @@ def read_tar_members(content: bytes, names: Sequence[str], archive: str) -> dict
 def read_npz(path: Path, names: Sequence[str]) -> Mapping[str, npt.NDArray[Any]]:
     """Arrays of an ``.npz`` file; pickled objects inside are refused."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            missing = [name for name in names if name not in file]
-            if missing:
-                raise InputError(f"{path}: expected the array {missing[0]}, got {', '.join(file)}")
-            return {name: file[name] for name in names}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        if isinstance(error, InputError):
-            raise
+        return read_arrays(path, names)
+    except FiberscopeError as error:
+        raise type(error)(f"{path}: {error}") from error
+    except OSError as error:
         raise InputError(f"{path}: expected an .npz of plain arrays, got {type(error).__name__}: {error}") from error
 
 

@@ -105,6 +105,10 @@ def g3(*, side: int = 20, noise: float = 0.0, seed: int = 0) -> Dataset:
     return _bivariate("g3", side, noise, seed)
 
 
+ARCS: dict[str, tuple[float, float]] = {"whole": (-np.pi, np.pi), "upper": (0.0, np.pi)}
+"""The data geometry paper gives the parameters of the first, and speaks of the second too."""
+
+
 def circle_points(t: FloatArray) -> FloatArray:
     """``(cos t, sin t)`` for every parameter."""
     return np.stack([np.cos(t), np.sin(t)], axis=-1)
@@ -130,13 +134,13 @@ def _frame(rng: np.random.Generator, rows: int, columns: int) -> FloatArray:
     return np.asarray(q * np.where(np.diag(r) < 0, -1.0, 1.0))
 
 
-def _on_curve(name: str, curve: Any, reach: float, options: dict[str, Any]) -> Dataset:
+def _on_curve(name: str, curve: Any, ends: tuple[float, float], options: dict[str, Any]) -> Dataset:
     _positive(points=options["points"], test_points=options["test_points"])
     plane = random_plane(options["dimension"], options["plane_seed"])
     rng = _generator(options["seed"])
 
     def draw(count: int) -> tuple[FloatArray, FloatArray]:
-        t = rng.uniform(-reach, reach, count)
+        t = rng.uniform(*ends, count)
         clean = options["amplitude"] * np.sin(options["frequency"] * t)
         return curve(t) @ plane.T, (clean + options["noise"] * rng.standard_normal(count))[:, None]
 
@@ -155,10 +159,14 @@ def circle(
     noise: float = 0.1,
     dimension: int = 2,
     plane_seed: int = 0,
+    arc: str = "whole",
     seed: int = 0,
 ) -> Dataset:
-    """Uniform parameters in (-pi, pi), Gaussian noise on the targets."""
+    """Uniform parameters in (-pi, pi), or in (0, pi) on the arc "upper"; Gaussian noise on the targets."""
+    if arc not in ARCS:
+        raise InputError(f"arc: expected {' or '.join(ARCS)}, got {arc!r}")
     options = {
+        "arc": arc,
         "points": points,
         "test_points": test_points,
         "amplitude": amplitude,
@@ -168,7 +176,7 @@ def circle(
         "plane_seed": plane_seed,
         "seed": seed,
     }
-    return _on_curve("circle", circle_points, np.pi, options)
+    return _on_curve("circle", circle_points, ARCS[arc], options)
 
 
 @register_dataset("tractrix", "a sin(nu t) on the tractrix, in the plane or in a random plane of R^n")
@@ -194,7 +202,7 @@ def tractrix(
         "plane_seed": plane_seed,
         "seed": seed,
     }
-    return _on_curve("tractrix", tractrix_points, 3.0, options)
+    return _on_curve("tractrix", tractrix_points, (-3.0, 3.0), options)
 
 
 @register_dataset("gaussian_mixture", "classes in a k-dimensional subspace of R^d, turned and scaled apart")
@@ -207,13 +215,19 @@ def gaussian_mixture(
     test_points: int = 10_000,
     separation: float = 1.0,
     smallest_scale: float = 0.3,
+    scales: str = "geometric",
+    turn_centers: bool = True,
     seed: int = 0,
 ) -> Dataset:
     """``x = P Q_c (mu_c + e)``: centres ``N(0, separation^2)``, anisotropic noise, a rotation per class.
 
-    The paper leaves the separation, the noise's scales and ``P`` open. Here the scales fall geometrically from 1 to
-    ``smallest_scale``, the ``Q_c`` are uniform orthogonal matrices and ``P`` has uniform orthonormal columns.
+    The paper's text (its appendix G.6) gives this form and neither the separation nor the scales of the noise nor
+    ``P``. Here the ``Q_c`` are uniform orthogonal matrices and ``P`` has uniform orthonormal columns. The scales fall
+    geometrically from 1 to ``smallest_scale``; with ``scales="normal"`` each is a draw from ``N(0, 1)``, as in the
+    authors' code, which does not turn the centres either (``turn_centers=False``): ``x = P (mu_c + Q_c e)``.
     """
+    if scales not in {"geometric", "normal"}:
+        raise InputError(f"scales: expected 'geometric' or 'normal', got {scales!r}")
     _positive(intrinsic=intrinsic, classes=classes, points=points, test_points=test_points)
     if dimension < intrinsic:
         raise InputError(f"dimension: expected at least intrinsic = {intrinsic}, got {dimension}")
@@ -221,13 +235,13 @@ def gaussian_mixture(
     embed = _frame(rng, dimension, intrinsic)
     centers = separation * rng.standard_normal((classes, intrinsic))
     turns = np.stack([_frame(rng, intrinsic, intrinsic) for _ in range(classes)])
-    scales = np.geomspace(1.0, smallest_scale, intrinsic)
+    spread = np.geomspace(1.0, smallest_scale, intrinsic) if scales == "geometric" else rng.standard_normal(intrinsic)
 
     def draw(count: int) -> tuple[FloatArray, Any]:
         labels = rng.integers(classes, size=count)
-        latent = centers[labels] + scales * rng.standard_normal((count, intrinsic))
-        turned = np.einsum("nij,nj->ni", turns[labels], latent)
-        return turned @ embed.T, labels
+        noise, middle = spread * rng.standard_normal((count, intrinsic)), centers[labels]
+        turned = np.einsum("nij,nj->ni", turns[labels], middle + noise if turn_centers else noise)
+        return (turned if turn_centers else middle + turned) @ embed.T, labels
 
     inputs, labels = draw(points)
     test_inputs, test_labels = draw(test_points)
@@ -239,6 +253,8 @@ def gaussian_mixture(
         test_points=test_points,
         separation=separation,
         smallest_scale=smallest_scale,
+        scales=scales,
+        turn_centers=turn_centers,
         seed=seed,
     )
     return Dataset("gaussian_mixture", inputs, labels, test_inputs, test_labels, made)

@@ -1,0 +1,433 @@
+"""Equality of two networks, and certificates of it, honest and forged."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import math
+import tempfile
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import fiberscope as fs
+from fuzz import bridge, draw
+from fuzz.case import Area, Disagreement, Undecided, expect
+from fuzz.oracle.cells import Domain, largest_difference
+from fuzz.oracle.program import Program, at
+
+from .points import sizes
+
+SECONDS = 5.0
+"""Time limit of one question."""
+
+
+# -- pairs
+
+
+def layers(program: Program) -> tuple[list[Any], list[Any]]:
+    """Weights and biases of a chain, to be changed."""
+    own = [node for node in program.nodes if node[0] == "affine"]
+    return [[list(row) for row in node[2]] for node in own], [list(node[3]) for node in own]
+
+
+def chain_of(weights: list[Any], biases: list[Any]) -> Program:
+    """A ReLU chain."""
+    nodes: list[Any] = []
+    for k, (w, b) in enumerate(zip(weights, biases, strict=True)):
+        if k:
+            nodes.append(("relu", 2 * k - 1, (0.0,) * len(biases[k - 1])))
+        nodes.append(("affine", 2 * k, tuple(map(tuple, w)), tuple(b)))
+    return Program(len(weights[0][0]), tuple(nodes))
+
+
+def acted(rng: Random, program: Program, reach: int) -> Program:
+    """A permuted copy with rows rescaled by powers of two up to ``2 ** reach``; floats may over- or underflow."""
+    weights, biases = layers(program)
+    for k in range(len(weights) - 1):
+        order = list(range(len(biases[k])))
+        rng.shuffle(order)
+        scales = [math.ldexp(1.0, rng.randint(-reach, reach)) for _ in order]
+        weights[k] = [[s * x for x in weights[k][i]] for i, s in zip(order, scales, strict=True)]
+        biases[k] = [s * biases[k][i] for i, s in zip(order, scales, strict=True)]
+        weights[k + 1] = [[row[i] / s for i, s in zip(order, scales, strict=True)] for row in weights[k + 1]]
+    return chain_of(weights, biases)
+
+
+def changed(rng: Random, program: Program) -> Program:
+    """A copy with one number changed, by one ulp or by more."""
+    weights, biases = layers(program)
+    k = rng.randrange(len(weights))
+    row = rng.choice([*weights[k], biases[k]])
+    i = rng.randrange(len(row))
+    kind = rng.randrange(4)
+    if kind == 0:
+        row[i] = math.nextafter(row[i], rng.choice((-math.inf, math.inf)))
+    elif kind == 1:
+        row[i] += rng.choice((1e-9, -1e-6, 1e-3, 0.5))
+    elif kind == 2:
+        row[i] = -row[i]
+    else:
+        row[i] *= rng.choice((2.0, 1.0 + 2.0**-40, 0.0))
+    return chain_of(weights, biases)
+
+
+def grown(rng: Random, program: Program) -> Program:
+    """A copy with one more hidden neuron: a dead, an idle, or one of a pair that shares its work."""
+    weights, biases = layers(program)
+    k = rng.randrange(len(weights) - 1)
+    kind = rng.randrange(3)
+    width = len(weights[k][0])
+    if kind == 0 and k > 0:
+        weights[k].append([-abs(float(rng.randint(0, 3))) for _ in range(width)])
+        biases[k].append(-float(rng.randint(0, 2)))
+        out = [float(rng.randint(-2, 2)) for _ in weights[k + 1]]
+    elif kind == 1:
+        weights[k].append([float(rng.randint(-2, 2)) for _ in range(width)])
+        biases[k].append(float(rng.randint(-2, 2)))
+        out = [0.0] * len(weights[k + 1])
+    else:
+        i = rng.randrange(len(biases[k]))
+        weights[k].append([2 * x for x in weights[k][i]])
+        biases[k].append(2 * biases[k][i])
+        out = [row[i] / 4 for row in weights[k + 1]]
+        for row in weights[k + 1]:
+            row[i] /= 2
+    for row, x in zip(weights[k + 1], out, strict=True):
+        row.append(x)
+    return chain_of(weights, biases)
+
+
+def numbers(program: Program) -> list[float]:
+    """All numbers of the affine maps."""
+    return [x for node in program.nodes if node[0] == "affine" for row in (*node[2], node[3]) for x in row]
+
+
+def finite(program: Program) -> bool:
+    """Whether all numbers are."""
+    return all(map(math.isfinite, numbers(program)))
+
+
+def pair(rng: Random, n: int) -> tuple[Program, Program]:
+    """Two programs with the same numbers of inputs and outputs, often the same function."""
+    extreme = rng.choice((0.0, 0.1, 0.1, 0.9))
+    if rng.random() < 0.2:
+        a = draw.program(rng, n, kinds="prt", width=3, extreme=extreme, outputs=1)
+        b = draw.program(rng, n, kinds="cprt", width=3, extreme=extreme, outputs=1) if rng.random() < 0.5 else a
+        return (a, b) if a.outputs == b.outputs else (a, a)
+    widths = draw.widths(rng, n)
+    a = draw.chain(rng, widths, extreme=extreme)
+    b = a
+    for _ in range(rng.choice((1, 1, 2))):
+        kind = rng.randrange(5)
+        if kind <= 1:
+            b = acted(rng, b, rng.choice((1, 3, 3, 40, 600, 1000)))
+        elif kind == 2:
+            b = changed(rng, b)
+        elif kind == 3:
+            b = grown(rng, b)
+        else:
+            b = draw.chain(rng, widths, extreme=extreme) if rng.random() < 0.3 else b
+    if rng.random() < 0.5:
+        a, b = b, a
+    return (a, b) if finite(a) and finite(b) else (b, b) if finite(b) else (a, a) if finite(a) else pair(rng, n)
+
+
+# -- verdicts
+
+
+def make_equality(rng: Random) -> tuple[Any, ...]:
+    n = rng.choice((1, 1, 2, 2, 3))
+    a, b = pair(rng, n)
+    kind = rng.random()
+    if kind < 0.5 or n == 3:
+        domain = draw.box(rng, n)
+    elif kind < 0.8:
+        domain = ("space", n)
+    elif kind < 0.9 or n == 1:
+        domain = ("orthant", n)
+    else:
+        domain = draw.plane(rng, n)
+    tolerance = rng.choice((None, 0.0, 0.0, 1e-3, 0.5, 1e-12, 2.0))
+    return a, b, domain, tolerance
+
+
+def check_equality(a: Program, b: Program, domain: Domain, tolerance: float | None) -> None:
+    verdict = fs.equivalent(
+        bridge.network(a), bridge.network(b), bridge.domain(domain), tolerance=tolerance, time_limit=SECONDS
+    )
+    if verdict.equal is None:
+        raise Undecided(verdict.method)
+    precision = getattr(verdict, "precision", None)
+    judge(a, b, domain, tolerance, verdict.equal, f"equivalent says {verdict.equal} by {verdict.method}", precision)
+    truth = largest_difference(a, b, domain)
+    bound = verdict.bound
+    if bound is not None and bound < math.inf:
+        expect(
+            truth is not None and truth <= Fraction(bound),
+            f"bound {bound} by {verdict.method}, the largest difference is {truth if truth is None else float(truth)}",
+        )
+    if verdict.counterexample is not None:
+        _check_example(a, b, domain, tolerance, verdict.counterexample)
+
+
+ROUNDING = {"float64": Fraction(1, 2**36), "float32": Fraction(1, 2**11)}
+"""What *up to rounding* may mean at most, as a part of all terms; for shorter numbers a quarter."""
+
+
+def judge(
+    a: Program,
+    b: Program,
+    domain: Domain,
+    tolerance: float | None,
+    equal: bool,
+    who: str,
+    precision: str | None = None,
+) -> None:
+    """Whether a claim of equality or difference is true."""
+    truth = largest_difference(a, b, domain)
+    text = (
+        f"{who} (tolerance {tolerance}), the largest difference is {'infinite' if truth is None else float_of(truth)}"
+    )
+    if not equal:
+        expect(truth is None or truth > Fraction(tolerance or 0), text)
+    elif tolerance is not None:
+        expect(truth is not None and truth <= Fraction(tolerance), text)
+    elif not any(0 < abs(x) < 1e-290 for p in (a, b) for x in numbers(p)):  # whose ulps are no small part of them
+        place = ("box", (-1.0,) * a.inputs, (1.0,) * a.inputs) if domain[0] in ("space", "orthant") else domain
+        near = largest_difference(a, b, place)
+        corner = _farthest(place, a.inputs)
+        part = ROUNDING.get(precision or "float64", Fraction(1, 4))
+        allowed = part * (sizes(a, corner) + sizes(b, corner)) + Fraction(1, 2**1000)
+        expect(near is not None and near <= allowed, f"{text}, more than a rounding of {float_of(allowed)}")
+
+
+def _farthest(domain: Domain, n: int) -> list[float]:
+    if domain[0] == "plane":
+        _, o, u, v, low, high = domain
+        s, t = (max(abs(low[k]), abs(high[k])) for k in (0, 1))
+        return [abs(o[i]) + abs(u[i]) * s + abs(v[i]) * t for i in range(n)]
+    return [max(abs(x), abs(y)) for x, y in zip(domain[1], domain[2], strict=True)]
+
+
+def float_of(x: Fraction) -> str:
+    """Short, whatever its size."""
+    try:
+        return repr(float(x))
+    except OverflowError:
+        return f"about 2^{x.numerator.bit_length() - x.denominator.bit_length()}"
+
+
+def _check_example(a: Program, b: Program, domain: Domain, tolerance: float | None, example: Any) -> None:
+    x: Sequence[Any] = example.x.tolist()
+    if domain[0] == "plane":
+        s, t = Fraction(x[0]), Fraction(x[1])
+        _, o, u, v, low, high = domain
+        inside = low[0] <= x[0] <= high[0] and low[1] <= x[1] <= high[1]
+        x = [Fraction(p) + s * Fraction(q) + t * Fraction(r) for p, q, r in zip(o, u, v, strict=True)]
+    elif domain[0] == "box":
+        inside = all(p <= v <= q for p, v, q in zip(domain[1], x, domain[2], strict=True))
+    else:
+        inside = domain[0] == "space" or all(v >= 0 for v in x)
+    expect(inside, f"the counterexample {x} lies outside of the domain")
+    gap = max(abs(p - q) for p, q in zip(at(a, x).outputs, at(b, x).outputs, strict=True))
+    expect(gap > Fraction(tolerance or 0), f"the counterexample {x} differs by {float_of(gap)} only")
+
+
+# -- certificates
+
+
+def make_certificates(rng: Random) -> tuple[Any, ...]:
+    n = rng.choice((1, 1, 2))
+    a, b = pair(rng, n)
+    c = changed(rng, b) if b.is_chain else b
+    c = c if finite(c) and rng.random() < 0.7 else acted(rng, c, 3) if c.is_chain else c
+    c = c if finite(c) else b
+    domain = draw.box(rng, n) if rng.random() < 0.6 else ("space", n)
+    tolerance = rng.choice((None, 0.0, 0.0, 1e-3, 0.5))
+    return a, b, c, domain, tolerance, rng.randrange(1 << 30)
+
+
+def check_certificates(a: Program, b: Program, c: Program, domain: Domain, tolerance: float | None, seed: int) -> None:
+    """What is saved is accepted; what is changed is accepted only where the changed claim is true."""
+    rng = Random(seed)
+    nets = [bridge.network(p) for p in (a, b, c)]
+    verdict = fs.equivalent(nets[0], nets[1], bridge.domain(domain), tolerance=tolerance, time_limit=SECONDS)
+    if verdict.equal is None:
+        raise Undecided(verdict.method)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "proof.json"
+        verdict.save(path)
+        expect(bool(fs.verify(path)), f"verify refuses what was saved ({verdict.equal} by {verdict.method})")
+        _check_models(path, (a, b, c), nets)
+        honest = json.loads(path.read_text())
+        fs.equivalent(nets[2], nets[2], tolerance=0).save(path)
+        other = json.loads(path.read_text())
+        for _ in range(3):
+            forged, claim = _forge(rng, honest, other, (a, b, c), (domain, tolerance))
+            path.write_text(json.dumps(forged))
+            _check_forged(path, claim)
+
+
+def _check_models(path: Path, programs: Sequence[Program], nets: Sequence[Any]) -> None:
+    """A certificate is of its own models: compared with others it does not verify."""
+    if "a" not in inspect.signature(fs.verify).parameters:
+        return
+    expect(bool(fs.verify(path, nets[0], nets[1])), "verify refuses the models of the claim")
+    if numbers(programs[1]) != numbers(programs[2]):
+        expect(not fs.verify(path, nets[0], nets[2]), "verify takes another model for that of the claim")
+
+
+Claim = tuple[Program, Program, Domain, float | None]
+
+
+def _check_forged(path: Path, claim: Claim) -> None:
+    try:
+        replay = fs.verify(path)
+    except fs.FiberscopeError:
+        return
+    if replay.ok is True:
+        a, b, domain, tolerance = claim
+        try:
+            who = f"a forged certificate verifies ({replay.evidence}): equal {replay.equal}"
+            judge(a, b, domain, tolerance, replay.equal, who, getattr(replay, "precision", None))
+        except Disagreement as error:
+            text = json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "networks"})
+            raise Disagreement(f"{error}; certificate without networks: {text[:600]}") from error
+
+
+def _forge(
+    rng: Random, honest: Any, other: Any, programs: tuple[Program, Program, Program], asked: tuple[Domain, float | None]
+) -> tuple[Any, Claim]:
+    """A changed certificate, and what it claims."""
+    found = copy.deepcopy(honest)
+    a, b, c = programs
+    domain, tolerance = asked
+    for _ in range(rng.choice((1, 1, 2))):
+        kind = rng.randrange(5)
+        if kind == 0:
+            _swap(found, other)
+            b = c
+        elif kind == 1:
+            tolerance = rng.choice((0.0, 1e-6, 1e-3, 0.5, None))
+            found["claim"]["tolerance"] = tolerance
+            if "precision" in found["claim"]:
+                found["claim"]["precision"] = rng.choice(("float64", "float32")) if tolerance is None else None
+        elif kind == 2:
+            domain = draw.box(rng, a.inputs) if rng.random() < 0.5 else ("space", a.inputs)
+            place = found["claim"] if "domain" in found["claim"] else found
+            place["domain"] = (
+                {"kind": "space", "dimension": a.inputs}
+                if domain[0] == "space"
+                else {"kind": "box", "low": list(domain[1]), "high": list(domain[2])}
+            )
+        elif kind == 3:
+            found["claim"]["equal"] = rng.random() < 0.7
+        else:
+            found["witness"] = _witness(rng, found.get("witness"), a, b)
+            if rng.random() < 0.7:
+                found["claim"]["equal"] = True
+            found["counterexample"] = None if rng.random() < 0.7 else found.get("counterexample")
+    return found, (a, b, domain, tolerance)
+
+
+def _swap(found: Any, other: Any) -> None:
+    """Put another model in the place of the second one, with its own hash."""
+    found["networks"][1] = other["networks"][1]
+    if "models" in found["claim"]:
+        found["claim"]["models"][1] = other["claim"]["models"][1]
+
+
+def _witness(rng: Random, given: Any, a: Program, b: Program) -> Any:
+    """A symmetry of its own invention, or the given evidence a little changed."""
+    kind = rng.randrange(4)
+    if kind == 0 or not isinstance(given, dict) or "permutations" not in given:
+        return invented(rng, a, b)
+    forged = copy.deepcopy(given)
+    for scales in forged.get("scales", []):
+        if scales:
+            k = rng.randrange(len(scales))
+            scales[k] *= rng.choice((2.0, 0.5, 1.0 + 2.0**-52, 2.0**600, 2.0**-1000))
+    if kind == 1:
+        for order in forged["permutations"]:
+            rng.shuffle(order)
+    if kind == 2:
+        forged["simplified"] = not forged.get("simplified", False)
+    return forged
+
+
+def invented(rng: Random, a: Program, b: Program) -> Any:
+    """Permutations and scales that fit the widths of a chain, or evidence of another kind."""
+    kind = rng.randrange(6)
+    if kind == 0:
+        return {"regions": rng.randint(1, 9)}
+    if kind == 1:
+        signs = [[rng.choice((-1, 0, 0, 1)) for node in p.nodes if node[0] == "relu" for _ in node[2]] for p in (a, b)]
+        return {"signs": signs, "ulps": rng.choice((0, 0, 4)), "hyperplanes": rng.randint(0, 4)}
+    if kind == 2:
+        return {}
+    hidden = [len(node[2]) for node in a.nodes if node[0] == "relu"]
+    orders = [rng.sample(range(n), n) for n in hidden]
+    reach = rng.choice((0, 1, 60, 1000))
+    scales = [[math.ldexp(1.0, rng.randint(-reach, min(reach, 1000))) for _ in range(n)] for n in hidden]
+    return {"permutations": orders, "scales": scales} | ({"simplified": True} if kind == 3 else {})
+
+
+# -- scales that leave the range of floats
+
+
+def make_scales(rng: Random) -> tuple[Any, ...]:
+    """A chain with one neuron in every layer, another one, and the scales that carry one onto the other in floats."""
+    depth = rng.choice((1, 2, 2, 3))
+    a_weights, biases = [], []
+    scales = [math.ldexp(1.0, rng.choice((rng.randint(-30, 30), rng.randint(-1060, 1020)))) for _ in range(depth)]
+    for _ in range(depth + 1):
+        a_weights.append(math.ldexp(rng.choice((1.0, 1.5, 0.7)), rng.choice((0, 0, rng.randint(-70, 70), -60, 60))))
+        biases.append(rng.choice((0.0, 0.0, 0.0, 1.0, 15e-324, -0.3)))
+    b_weights, b_biases, before = [], [], 1.0
+    for k in range(depth + 1):
+        after = scales[k] if k < depth else 1.0
+        b_weights.append(_quiet(a_weights[k], before, after))
+        b_biases.append(biases[k] * after)
+        before = after
+    a = chain_of([[[w]] for w in a_weights], [[b] for b in biases])
+    b = chain_of([[[w]] for w in b_weights], [[b] for b in b_biases])
+    if not finite(a) or not finite(b):
+        return make_scales(rng)
+    return a, b, [[s] for s in scales]
+
+
+def _quiet(weight: float, before: float, after: float) -> float:
+    try:
+        return weight / before * after
+    except (OverflowError, ZeroDivisionError):
+        return math.inf
+
+
+def check_scales(a: Program, b: Program, scales: list[list[float]]) -> None:
+    """A witness is replayed without rounding, and so is the search for one."""
+    one, two = bridge.network(a), bridge.network(b)
+    domain = ("space", 1)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "proof.json"
+        fs.equivalent(one, one, tolerance=0).save(path)
+        forged = json.loads(path.read_text())
+        fs.equivalent(two, two, tolerance=0).save(path)
+        _swap(forged, json.loads(path.read_text()))
+        forged["witness"] = {"permutations": [[0]] * len(scales), "scales": scales}
+        path.write_text(json.dumps(forged))
+        _check_forged(path, (a, b, domain, 0.0))
+    verdict = fs.equivalent(one, two, tolerance=0, time_limit=SECONDS)
+    if verdict.equal is None:
+        raise Undecided(verdict.method)
+    judge(a, b, domain, 0.0, verdict.equal, f"equivalent says {verdict.equal} by {verdict.method}")
+
+
+AREAS = (
+    Area("equality", make_equality, check_equality),
+    Area("certificates", make_certificates, check_certificates),
+    Area("scales", make_scales, check_scales),
+)

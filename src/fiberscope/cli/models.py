@@ -1,0 +1,142 @@
+"""How commands take models: one kind of argument, and one set of options that say what a file does not."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fiberscope.errors import InputError
+
+ModelFile = Annotated[Path, typer.Argument(help="An .onnx, .npz, .safetensors, .pt or .ckpt file.", show_default=False)]
+"""The model that a command asks about."""
+
+_PANEL = "What the file of a model does not say"
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """What the options say about the models of a command; call it with a path."""
+
+    input_shape: tuple[int, ...] | None
+    options: dict[str, Any]
+
+    def __call__(self, path: Path) -> Any:
+        """The network in a file."""
+        return self.all(path)[0]
+
+    def all(self, *paths: Path) -> list[Any]:
+        """The networks in several files; each takes the options that it needs."""
+        found: list[Any] = _io().load_many(paths, self.input_shape, **self.options)
+        return found
+
+
+def types(net: Any, path: Path) -> tuple[str, str]:
+    """The float type in which a network would be written to a file, and the one that holds all of its numbers."""
+    wanted = _io().preferred_type(net, path)
+    return wanted, _io().narrowest(net, wanted)
+
+
+def _io() -> Any:
+    return import_module("fiberscope.network.io")
+
+
+def reads_models(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options to a command, whose parameter ``load`` gets a :class:`Loader`."""
+    signature = inspect.signature(command, eval_str=True)
+    own = [p.replace(kind=p.KEYWORD_ONLY) for name, p in signature.parameters.items() if name != "load"]
+    extra = [p.replace(kind=p.KEYWORD_ONLY) for p in inspect.signature(_loader, eval_str=True).parameters.values()]
+
+    def run(**given: Any) -> None:
+        options = {parameter.name: given.pop(parameter.name) for parameter in extra}
+        command(**given, load=_loader(**options))
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    parameters = [*own, *extra]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return run
+
+
+def _loader(
+    activation: Annotated[
+        str | None,
+        typer.Option(
+            help="The numbers are those of dense layers in a row with relu or leaky_relu between them.",
+            show_default=False,
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    slope: Annotated[
+        float | None,
+        typer.Option(help="Of leaky_relu; 0.01 otherwise.", show_default=False, rich_help_panel=_PANEL),
+    ] = None,
+    module: Annotated[
+        str | None,
+        typer.Option(
+            help="The numbers are those of the torch module that this makes: package.file:factory. It runs that code.",
+            show_default=False,
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    input_shape: Annotated[
+        str | None,
+        typer.Option(help="Of one input, without the batch axis: 3,32,32.", show_default=False, rich_help_panel=_PANEL),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the state dict stands in a checkpoint, if there are several: model, ema.state_dict.",
+            show_default=False,
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            help="The last node to keep, by its name; a Softmax behind it is left off.",
+            show_default=False,
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+) -> Loader:
+    options: dict[str, Any] = {"activation": activation, "key": key, "until": until}
+    if slope is not None:
+        if activation != "leaky_relu":
+            raise InputError("--slope: expected --activation leaky_relu beside it")
+        options["slope"] = slope
+    if module is not None:
+        options["module"] = _factory(module)
+    return Loader(None if input_shape is None else _shape(input_shape), options)
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.replace("x", ",").split(","))
+    except ValueError as error:
+        raise InputError(f"--input-shape: expected sizes such as 3,32,32, got {text!r}") from error
+
+
+def _factory(text: str) -> Any:
+    """What ``package.file:name`` stands for; packages are also looked for in the working folder."""
+    home, _, name = text.partition(":")
+    if not home or not name:
+        raise InputError(f"--module: expected package.file:factory, got {text!r}")
+    sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = import_module(home)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except Exception as error:  # it runs the user's code
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"--module: {text} cannot be imported ({type(error).__name__}: {reason})") from error
+    finally:
+        sys.path.remove(os.getcwd())
+    return found

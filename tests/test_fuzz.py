@@ -1,0 +1,108 @@
+"""The fuzzer itself: its judge stands alone and knows known answers, every area runs, a lie is found."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from fractions import Fraction
+from pathlib import Path
+from random import Random
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from fuzz import runner  # noqa: E402
+from fuzz.areas import AREAS  # noqa: E402
+from fuzz.case import Area, expect  # noqa: E402
+from fuzz.oracle import cells, parameters  # noqa: E402
+from fuzz.oracle.program import Program, at  # noqa: E402
+
+SMOKE = 24
+
+
+def chain(*layers):
+    nodes = []
+    for k, (rows, bias) in enumerate(layers):
+        if k:
+            nodes.append(("relu", 2 * k - 1, (0.0,) * len(layers[k - 1][1])))
+        nodes.append(("affine", 2 * k, tuple(map(tuple, rows)), tuple(bias)))
+    return Program(len(layers[0][0][0]), tuple(nodes))
+
+
+def test_the_judge_imports_nothing_but_the_standard_library():
+    allowed = {*sys.stdlib_module_names}
+    for path in (ROOT / "fuzz" / "oracle").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                assert {alias.name.partition(".")[0] for alias in node.names} <= allowed
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                assert node.module.partition(".")[0] in allowed
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 1
+
+
+def test_the_judge_knows_known_answers():
+    cross = chain(([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0]), ([[1.0, 1.0]], [0.0]))
+    assert len(cells.regions(cross, ("box", (-1.0, -1.0), (1.0, 1.0)))) == 4
+    assert len(cells.regions(cross, ("space", 2))) == 4
+    assert len(cells.regions(cross, ("orthant", 2))) == 1
+    assert at(cross, [-1, Fraction(1, 3)]).outputs == (Fraction(1, 3),)
+    # lines in general position: 1 + m + m (m - 1) / 2, and planes
+    lines = chain(([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, -2.0]], [0.1, 0.2, 0.4, 0.9]), ([[1.0] * 4], [0.0]))
+    assert len(cells.regions(lines, ("space", 2))) == 1 + 4 + 6
+    eye = [[float(i == j) for j in range(3)] for i in range(3)]
+    planes = chain(([*eye, [1.0, 1.0, 1.0]], [0.0, 0.0, 0.0, 0.5]), ([[1.0] * 4], [0.0]))
+    assert len(cells.regions(planes, ("space", 3))) == 1 + 4 + 6 + 4
+    found = cells.along(cross, (-1.0, -2.0), (1.0, 1.0))
+    assert found.breakpoints == (Fraction(1, 2), Fraction(2, 3)) and found.neurons == ((0,), (1,))
+    assert cells.largest_difference(cross, chain(([[1.0, 1.0]], [0.0])), ("box", (-1.0, -1.0), (1.0, 1.0))) == 2
+    assert cells.largest_difference(cross, chain(([[1.0, 1.0]], [0.0])), ("space", 2)) is None
+    assert cells.same_function(cross, chain(([[1.0, 1.0]], [0.0])), ("orthant", 2))
+
+
+def test_the_judge_knows_parameters():
+    bump = chain(([[1.0]], [0.5]), ([[2.0]], [0.0]))
+    assert parameters.full_ranks(bump, Random(0)) == (3, 3)
+    assert parameters.batch_rank(bump, [[-2.0], [-3.0]]) == 1
+    assert parameters.one_layer_identifiable(bump) is True
+    pair = chain(([[1.0], [-1.0]], [0.0, 1.0]), ([[1.0, 1.0]], [0.0]))
+    assert parameters.one_layer_identifiable(pair) is False
+    low, high = parameters.root_bounds(Fraction(2))
+    assert low * low <= 2 <= high * high and high - low < Fraction(1, 2**150)
+
+
+@pytest.mark.parametrize("name", AREAS)
+def test_every_area_runs(name):
+    tally = runner.Tally()
+    for seed in range(SMOKE):
+        runner.one(AREAS[name], seed, tally, shrink=False)
+    assert tally.cases > SMOKE // 3
+    assert tally.undecided < tally.cases
+    assert not tally.failures, tally.failures[0]
+
+
+def test_a_lie_is_found_made_smaller_and_can_be_repeated():
+    def make(rng):
+        return (Program(1, (("affine", 0, ((rng.gauss(0, 1),),), (rng.gauss(0, 1),)),)),)
+
+    def check(program):
+        expect(program.nodes[0][3][0] <= 0, "a positive bias")
+
+    tally = runner.Tally()
+    for seed in range(20):
+        runner.one(Area("lie", make, check), seed, tally)
+    assert 0 < len(tally.failures) < 20 == tally.cases
+    failure = tally.failures[0]
+    assert failure.command == f"make fuzz AREA=lie SEED={failure.seed} CASES=1"
+    assert failure.source == "AREAS['lie'].check(Program(inputs=1, nodes=(('affine', 0, ((0.0,),), (1.0,)),)))"
+
+
+def test_a_foreign_exception_is_a_disagreement():
+    def check():
+        raise ZeroDivisionError("in the middle")
+
+    tally = runner.Tally()
+    runner.one(Area("crash", lambda rng: (), check), 0, tally)
+    assert "ZeroDivisionError" in tally.failures[0].text
