@@ -155,8 +155,11 @@ def linear_in_direction(net, x, tries=12, seed=0):
     ):
         return False
     for _ in range(tries):
-        sizes = 2.0 ** rng.integers(-3, 4, total) * (rng.random(total) < rng.choice([0.2, 0.6, 1.0]))
-        direction = [Fraction(float(v)) for v in rng.integers(-9, 10, total) * sizes]
+        # Sizes far apart too: where weights are huge, the other side is a thin cone.
+        reach = int(rng.choice([3, 3, 700, 1100]))
+        sizes = rng.integers(-reach, reach + 1, total) * (rng.random(total) < rng.choice([0.2, 0.6, 1.0]))
+        signs = rng.integers(-9, 10, total)
+        direction = [int(v) * Fraction(2) ** int(e) for v, e in zip(signs, sizes, strict=True)]
         expected = [
             sum((d * g[o] for d, g in zip(direction, gradient, strict=True)), ZERO) for o in range(net.out_size)
         ]

@@ -112,8 +112,8 @@ def test_accepted_exactly_where_the_one_sided_derivatives_are_linear(differentia
         linear = differentiable(net, x)
         if not switches:
             assert linear
-        elif len(switches) == 1:
-            assert not linear
+        elif len(switches) == 1 and style in ("integer", "decimal", "sparse"):
+            assert not linear  # with huge numbers a few directions need not show it
         else:  # several may cancel, and then the point is left out all the same
             event(f"{kind}: kinks {'cancel' if linear else 'do not cancel'}")
 
