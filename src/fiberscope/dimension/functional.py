@@ -41,8 +41,9 @@ class FunctionalDimension:
     above ``max(rows, D) * sigma_max * eps32``. A Jacobian that exceeds the range of its floats has neither: None.
 
     ``on_boundary`` lists the points on kinks: a preactivation is exactly zero, or inputs of a pooling window tie, and
-    the sides have different derivatives in the outputs. They are left out of everything else; ``reasons`` says of
-    each which neuron is at fault. ``regions_sampled`` counts sign vectors. ``exact``, ``lower``, ``regions_sampled``
+    the sides have different derivatives in the outputs (see :func:`fiberscope.dimension.kinks.kinks`; a point that is
+    left in is proven to be none). They are left out of everything else; ``reasons`` says of each which neuron is at
+    fault. ``regions_sampled`` counts sign vectors. ``exact``, ``lower``, ``regions_sampled``
     and ``symmetry`` are None where the model is not a :class:`Network`.
     """
 

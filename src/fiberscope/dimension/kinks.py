@@ -39,7 +39,8 @@ def kinks(net: Network, X: FloatArray, signs: SignArray) -> BoolArray:
 
     ``signs`` are the certified ones of the batch ``X``. A point whose row is False throughout has a Jacobian, and the
     signs as they are give it. Where an entry is True, that switch has sides with different derivatives and the outputs
-    depend on them. (Several such switches may still cancel: ``relu(z) - relu(-z)`` is not seen to be smooth.)
+    depend on them. (Switches that share parameters may still cancel, as in ``relu(z) - relu(-z)``, or leave each other
+    one side only, as in ``relu(z - 2 relu(z))``: this is not seen, and the point counts as a kink.)
 
     The first neuron is at its kink, but the second one is off, and then the first has nothing to say:
 
