@@ -209,10 +209,12 @@ class Relaxation:
         slack = float(round_up(np.array(lost), 2 * len(w) + 8))
         if not np.isfinite(slack):
             return
+        total_right = slope * b + t + slack
+        if not np.isfinite(total_right):
+            return
         row = _placed(-scaled, slices[k], total)
         row[own] = 1.0
         rows.append(row)
-        total_right = slope * b + t + slack
         right.append(total_right + 8 * U * abs(total_right) + 8 * U * (abs(slope * b) + abs(t)))
 
 
