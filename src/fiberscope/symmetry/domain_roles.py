@@ -214,7 +214,7 @@ class _State:
         """All regions of a plane or an interval: every sign that occurs inside of one."""
         try:
             found = regions(self.net, self.domain, progress=run.step)
-        except FiberscopeError:
+        except (FiberscopeError, OverflowError):  # a corner may lie beyond the floats
             return
         if not found.complete:
             return

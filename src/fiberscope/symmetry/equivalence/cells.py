@@ -57,7 +57,7 @@ def by_regions(question: Question) -> Verdict | None:
     wanted = threshold_network(gap, question.tolerance) if question.tolerance else gap
     try:
         found = regions(wanted, question.place, progress=question.run.step, limit=_REGIONS)
-    except FiberscopeError as error:
+    except (FiberscopeError, OverflowError) as error:  # a corner may lie beyond the floats
         question.notes.append(str(error))
         return None
     if not found.complete:

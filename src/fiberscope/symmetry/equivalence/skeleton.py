@@ -86,6 +86,11 @@ def skeleton(net: Network, rounding: Rounding, run: Run = ENDLESS) -> Skeleton:
     >>> len(found.gates), found.output.pieces[1].values.coefficients.tolist(), found.output.offset.tolist()
     (1, [[3.0]], [0.5])
     """
+    with np.errstate(over="ignore", invalid="ignore"):  # what is beyond the floats agrees with nothing
+        return _skeleton(net, rounding, run)
+
+
+def _skeleton(net: Network, rounding: Rounding, run: Run) -> Skeleton:
     forms = [_start(0, net.in_size, net.input_shape)]
     gates: list[Gate] = []
     for index, node in enumerate(net.nodes):

@@ -171,6 +171,11 @@ def _with_slopes(a: Gate, b: Gate, found: Compared, rounding: Rounding) -> Compa
 
 def compare(a: Form, b: Form, names: dict[int, int], rounding: Rounding) -> Compared:
     """Two forms, entry by entry; ``names`` are the values of ``a`` that the values of ``b`` stand for."""
+    with np.errstate(over="ignore", invalid="ignore"):  # what is beyond the floats has no finite residual
+        return _compare(a, b, names, rounding)
+
+
+def _compare(a: Form, b: Form, names: dict[int, int], rounding: Rounding) -> Compared:
     other = {names[name]: piece for name, piece in b.pieces.items()}
     left: dict[int, Operator] = {}
     gaps: dict[int, Operator] = {}
