@@ -224,4 +224,4 @@ def _undominated(numbering: Numbering, sets: IntArray) -> IntArray:
     """The constant zero is never above a ReLU at its kink: such a one stands in for it."""
     positive = np.isin(sets, list(numbering.positive))
     other = np.take_along_axis(sets, positive.argmax(axis=1)[:, None], axis=1)
-    return np.where((sets == 0) & positive.any(axis=1)[:, None], other, sets)
+    return np.where((sets == 0) & positive.any(axis=1, keepdims=True), other, sets)
