@@ -59,7 +59,7 @@ TAKES: dict[str, Call] = {
     "same_up_to_symmetry": lambda net: fs.same_up_to_symmetry(net, NET),
     "simplify": fs.simplify,
     "structural_roles": fs.structural_roles,
-    "translation_obstruction": lambda net: fs.translation_obstruction(net, 0, X).along,
+    "translation_obstruction": lambda net: fs.translation_obstruction(net, 0, X),
     "traverse": lambda net: sorted(region.signs.tolist() for region in fs.traverse(net, BOX)),
     "visible_boundary_distance": lambda net: fs.visible_boundary_distance(net, X),
 }
@@ -99,7 +99,7 @@ OTHERS = {
     "coherence": "a basis",
     "dependency_graph": "a fold-set",
     "distance_along": "regions along a curve",
-    "drift_order": "drifts by step",
+    "drift_order": "drifts",
     "effective_rank": "a kernel",
     "effective_weights": "a module with parametrisations",
     "expected_boundary_volume": "an ensemble",

@@ -195,11 +195,12 @@ def perturbed(net: Network, share: float, least: float, rng: np.random.Generator
     for node in net.nodes:
         if isinstance(node, Affine):
             operator = node.operator.with_coefficients(near(node.operator.coefficients))
-            node = Affine(node.source, operator, None if node.bias is None else near(node.bias))
+            nodes.append(Affine(node.source, operator, None if node.bias is None else near(node.bias)))
         elif isinstance(node, PiecewiseLinear):
             slopes = np.where((node.slopes == 0) | (node.slopes == 1), node.slopes, near(node.slopes))
-            node = PiecewiseLinear(node.source, slopes, node.shape)
-        nodes.append(node)
+            nodes.append(PiecewiseLinear(node.source, slopes, node.shape))
+        else:
+            nodes.append(node)
     return Network.from_nodes(nodes, net.input_shape, net.source)
 
 

@@ -83,7 +83,7 @@ def checked(sizes: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, A
     return found
 
 
-def training(sizes: Mapping[str, Any]) -> dict[str, Any]:
+def task_settings(sizes: Mapping[str, Any]) -> dict[str, Any]:
     """The part of the sizes that every task needs."""
     return {name: sizes[name] for name in ("epochs", "every", *SETTINGS)}
 

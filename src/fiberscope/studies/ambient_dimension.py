@@ -24,7 +24,7 @@ from fiberscope.studies._curve_runs import (
     late,
     per_run,
     summarise,
-    training,
+    task_settings,
 )
 from fiberscope.studies._verdicts import mean_and_error
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study
@@ -47,7 +47,7 @@ def plan(scale: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
         raise InputError(f"option dimensions: expected a list of integers above 1, got {dimensions!r}")
     if len(sizes["arc"]) != 1:
         raise InputError(f"option arc: expected one of {', '.join(READINGS)}, got {sizes['arc']!r}")
-    common = {"curve": READINGS[sizes["arc"][0]], "hidden": HIDDEN, **training(sizes)}
+    common = {"curve": READINGS[sizes["arc"][0]], "hidden": HIDDEN, **task_settings(sizes)}
     return [
         {**common, "init": init, "dimension": n, **block}
         for init in sizes["init"]

@@ -27,7 +27,7 @@ from fiberscope.studies._curve_runs import (
     per_run,
     readings,
     summarise,
-    training,
+    task_settings,
 )
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study
 from fiberscope.studies.lab.table import Table
@@ -47,7 +47,7 @@ def plan(scale: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
     if not isinstance(shapes, list | tuple) or not all(isinstance(one, list | tuple) and one for one in shapes):
         raise InputError(f"option hidden: expected lists of hidden widths, got {shapes!r}")
     return [
-        {"curve": curve, "hidden": list(hidden), "init": init, **training(sizes), **block}
+        {"curve": curve, "hidden": list(hidden), "init": init, **task_settings(sizes), **block}
         for init in sizes["init"]
         for curve in curves_of(sizes)
         for hidden in shapes

@@ -29,7 +29,7 @@ from fiberscope.studies._curve_runs import (
     late,
     readings,
     summarise,
-    training,
+    task_settings,
 )
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study
 from fiberscope.studies.lab.table import Table
@@ -44,7 +44,7 @@ HIDDEN = [10, 16]
 def plan(scale: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Blocks of runs on all curves."""
     sizes = checked(SIZES[scale], options)
-    common = {"hidden": HIDDEN, **training(sizes)}
+    common = {"hidden": HIDDEN, **task_settings(sizes)}
     return [
         {"curve": curve, "init": init, **common, **block}
         for init in sizes["init"]

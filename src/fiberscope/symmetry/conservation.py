@@ -127,7 +127,11 @@ def _form(net: Network, layer: int) -> FloatArray:
     """``W_l W_l^T + b_l b_l^T - W_{l+1}^T W_{l+1}`` of a hidden layer, from 1."""
     before = np.column_stack([net.weights[layer - 1], net.biases[layer - 1]])
     after = net.weights[layer]
-    return np.asarray(before @ before.T - after.T @ after)
+    with np.errstate(over="ignore", invalid="ignore"):
+        form = np.asarray(before @ before.T - after.T @ after)
+    if not np.isfinite(form).all():
+        raise InputError(f"conserved quantities: squares of the weights around layer {layer} leave the range of floats")
+    return form
 
 
 def _acting_slopes(net: Network, X: Any) -> list[FloatArray]:
@@ -343,7 +347,7 @@ def translation_obstruction(net: NetworkLike, neuron: int, X: Any) -> Obstructio
     >>> found.along, found.curl > 0.01
     (0.0, True)
     """
-    net = as_network(net)
+    net = as_network(net, points=X)
     _check(net)
     if len(net.widths) < 4:
         raise InputError(f"translation: expected at least two hidden layers, got widths {net.widths}")

@@ -98,6 +98,30 @@ def test_circles_do_not_depend_on_their_start(seed: int) -> None:
         assert count_along([net], curve).counts.tolist() == [found.num_regions]
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_circles_through_pools_and_residuals(data: st.DataObject) -> None:
+    """Certified, the same wherever the loop starts, and with the signs of the points inside of the regions."""
+    net = data.draw(programs(2))
+    starts = [-np.pi, 0.0, data.draw(st.floats(-4.0, 4.0)), data.draw(st.sampled_from([np.pi / 2, 1.0, -0.7]))]
+    expected = None
+    for start in starts:
+        found = regions_along(net, Circle(interval=(start, start + 2 * np.pi)))
+        assert found.certified
+        kept = {name: loop_of(found)[name] for name in ("regions", "pieces", "neurons", "visible", "signs")}
+        kept["neurons"] = sorted(kept["neurons"])
+        kept["visible"] = sorted(kept["visible"])
+        assert expected is None or kept == expected
+        expected = kept
+        wide = np.flatnonzero(np.diff(found.intervals)[:, 0] > 1e-6)
+        middles = found.intervals.mean(axis=1)[wide]
+        if len(wide):
+            seen = net.signs(found.curve(middles)).signs
+            # a float point is beside the circle by a rounding, which a neuron that vanishes along it would notice
+            differs = (seen != found.signs[wide]).any(axis=1)
+            assert not differs.any() or (found.signs[wide][differs] == 0).any()
+
+
 def brute(found: CurveRegions, marks: Any, t: float) -> float:
     """The shorter way round to the nearest of some parameters."""
     whole = found.curve.length

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -47,11 +48,11 @@ def layer(rng: np.random.Generator, rows: int, columns: int, style: str) -> tupl
 
 
 @st.composite
-def programs(draw: Any) -> Network:
+def programs(draw: Any, inputs: int | None = None) -> Network:
     """Affine, ReLU and pool, with a residual or a concatenation in front of the pool, and more behind it."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     style = draw(st.sampled_from(STYLES))
-    n, width = draw(st.integers(1, 4)), draw(st.integers(2, 4))
+    n, width = inputs or draw(st.integers(1, 4)), draw(st.integers(2, 4))
     slope = draw(st.sampled_from([0.0, 0.0, 0.0, 0.25]))
     W, b = layer(rng, width, n, style)
     nodes: list[Node] = [Affine(0, Dense(W), b), PiecewiseLinear(1, np.full(width, slope), (width,))]
@@ -83,10 +84,13 @@ def ends(rng: np.random.Generator, count: int, n: int) -> FloatArray:
 def check(net: Network, points: FloatArray) -> None:
     chain = Polyline(points)
     truth = along(net, points)
+    closing = [Fraction(len(points) - 1)] if truth.closing else []
     for found in (regions_along(net, chain).found, straight_breaks(net, chain)):
         assert found.exact is not None and found.undecided == 0
-        assert [found.exact(i) for i in range(len(found.t))] == truth.t
-        assert [tuple(found.neurons[i].tolist()) for i in range(len(found.t))] == truth.makers
+        assert [found.exact(i) for i in range(len(found.t))] == truth.t + closing
+        assert [tuple(found.neurons[i].tolist()) for i in range(len(found.t))] == truth.makers + [truth.closing] * len(
+            closing
+        )
         assert found.signs().tolist() == [list(s) for s in truth.signs]
 
 

@@ -187,7 +187,8 @@ class _Cutter(Arranger):
         if isinstance(node, MaxPool):
             values[index + 1] = track.pool(node, source)
             if node.source in self.zeros:
-                self.zeros[index + 1] = (self.zeros[node.source][:, node.windows] | (node.windows < 0)).all(axis=2)
+                dead = self.zeros[node.source][:, node.windows] | (node.windows < 0)
+                self.zeros[index + 1] = np.asarray(dead.all(axis=2))
         else:
             values[index + 1] = track.activate(node, source, after, over)
             if self.pools:
@@ -199,7 +200,7 @@ class _Cutter(Arranger):
         """Zeros of a sum or of values side by side."""
         known = [self.zeros.get(s, np.zeros(x.z.shape, dtype=bool)) for s, x in zip(node.sources, parts, strict=True)]
         if isinstance(node, Add):
-            self.zeros[index + 1] = np.logical_and.reduce(known)
+            self.zeros[index + 1] = np.asarray(np.logical_and.reduce(known))
         else:
             joined = np.concatenate(known, axis=1)
             self.zeros[index + 1] = joined if node.order is None else joined[:, node.order]

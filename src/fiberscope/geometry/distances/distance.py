@@ -289,7 +289,7 @@ def _feet(
     for (row, entry), direction in exact.items():
         if neuron[row] == entry:
             unit[row], lost[row] = direction, False
-    for row in np.flatnonzero(lost & (neuron >= 0)):
+    for row in np.flatnonzero(lost & (neuron >= 0)).tolist():
         unit[row] = _exact_quotient(ExactRegion(net, signs[row]).margin(int(neuron[row])), X[row])[1]
     rows = np.arange(len(X))
     unit *= np.where(signs[rows, neuron] > 0, -1.0, 1.0)[:, None]

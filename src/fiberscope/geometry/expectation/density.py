@@ -130,7 +130,7 @@ def _check(ensemble: Ensemble, manifold: Manifold, k: int, samples: int) -> int:
     return m
 
 
-def check_question(ensemble: Ensemble, manifold: Manifold, k: int, samples: int) -> int:
+def check_question(ensemble: Any, manifold: Manifold, k: int, samples: int) -> int:
     """Raise unless the parts of a question fit together; gives the dimension of the manifold."""
     if isinstance(ensemble, Network):
         raise InputError(

@@ -83,7 +83,7 @@ def locate(mesh: Mesh, points: FloatArray, name: str = "points") -> Located:
     rounding = _ROUNDING * max(size_of(mesh), float(np.abs(points).max()))
     # No triangle is farther than its corners, and its middle is at most `reach` farther than it.
     near = cKDTree(mesh.vertices[np.unique(mesh.triangles)]).query(points)[0]
-    lists = cKDTree(middle).query_ball_point(points, 2 * near + reach + 4 * rounding)
+    lists: Any = cKDTree(middle).query_ball_point(points, 2 * near + reach + 4 * rounding)
     counts = np.array([len(x) for x in lists])
     owner = np.repeat(np.arange(len(points)), counts)
     triangle = np.concatenate([np.sort(x) for x in lists]).astype(np.int64)
@@ -146,4 +146,4 @@ def _nearest(mesh: Mesh, triangle: IntArray, points: FloatArray) -> FloatArray:
         best, least = np.where(nearer[:, None], foot, best), np.where(nearer, gap, least)
         inwards = other - one - (np.einsum("pn,pn->p", other - one, way) / square)[:, None] * way
         inside &= np.einsum("pn,pn->p", flat - one, inwards) >= 0
-    return np.where(inside[:, None], flat, best)
+    return np.asarray(np.where(inside[:, None], flat, best))
