@@ -138,7 +138,7 @@ def check_distances(program: Program, points: Sequence[Sequence[float]]) -> None
     for i, x in enumerate(points):
         square, foot = nearest(program, x)
         low, mid, high = (float(v[i]) for v in (found.lower, found.distance, found.upper))
-        text = f"distance at {x}: {low} <= {mid} <= {high}, the exact square is {square and float(square)}"
+        text = f"distance at {x}: {low} <= {mid} <= {high}, the exact square is {square and _shown(square)}"
         expect(low <= mid <= high, text)
         if square is None:
             expect(mid == math.inf and low == math.inf, text)
@@ -154,6 +154,12 @@ def check_distances(program: Program, points: Sequence[Sequence[float]]) -> None
             expect(bool(found.visible[i]) == bends, f"at {x} visible is {found.visible[i]}, exactly {bends}")
     if open_question:
         raise Undecided("visible")
+
+
+def _shown(x: Fraction) -> str:
+    """Also beyond the largest float."""
+    digits = len(str(abs(x.numerator))) - len(str(x.denominator))
+    return f"{float(x):.17g}" if abs(digits) < 300 else f"about 1e{digits}"
 
 
 def _one_foot(program: Program, x: Sequence[float], square: Fraction, foot: list[Fraction]) -> bool:
