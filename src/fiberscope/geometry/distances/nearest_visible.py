@@ -23,6 +23,7 @@ from scipy.optimize import nnls
 from fiberscope.errors import InputError
 from fiberscope.geometry.distances.distance import BoundaryDistance, boundary_distance
 from fiberscope.geometry.distances.gradients import MEMORY, ExactRegion, has_boundary, switch_rows
+from fiberscope.geometry.distances.ties import are_proportional, is_affordable
 from fiberscope.geometry.facets import bends_across
 from fiberscope.geometry.forms import jumps
 from fiberscope.network.io import NetworkLike, as_network
@@ -198,6 +199,10 @@ class _Search:
             self.open = min(self.open, distance)
             return
         other, normal = behind
+        changed = np.flatnonzero((other != cell.signs) & (cell.signs != 0)).tolist()
+        if not self._one_hyperplane(cell, k, changed):
+            self.open = min(self.open, distance)  # a thin region may lie between
+            return
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is decided exactly
             jump = jumps(self.net, cell.signs[None], other[None], normal[None])
         if bends_across(self.net, np.stack([cell.signs, other]), np.array([[0, 1]]), jump)[0][0]:
@@ -205,6 +210,12 @@ class _Search:
         elif other.tobytes() not in self.seen:
             self.seen.add(other.tobytes())
             heapq.heappush(self.heap, (distance, len(self.seen), other))
+
+    def _one_hyperplane(self, cell: Cell, k: int, changed: list[int]) -> bool:
+        """Whether neurons that change together vanish on one hyperplane exactly, and not on two that are near."""
+        if changed == [int(cell.entries[k])]:
+            return True
+        return is_affordable(self.net) and are_proportional(ExactRegion(self.net, cell.signs), changed)
 
 
 def unit_row(form: ObjectArray) -> tuple[FloatArray, float]:
