@@ -203,7 +203,7 @@ def _model(found: Any) -> Model:
     if not isinstance(found, dict) or not isinstance(found.get("weights"), str):
         raise InputError("certificate: expected models with the hash of their weights")
     inputs, outputs = found.get("inputs"), found.get("outputs")
-    if not all(isinstance(n, int) and not isinstance(n, bool) for n in (inputs, outputs)):
+    if not isinstance(inputs, int) or not isinstance(outputs, int):
         raise InputError("certificate: expected the numbers of inputs and outputs of a model")
     file = found.get("file")
     if file is None:
