@@ -202,9 +202,7 @@ def _model(found: Any) -> Model:
     """What a claim says of one model, of the right kinds."""
     if not isinstance(found, dict) or not isinstance(found.get("weights"), str):
         raise InputError("certificate: expected models with the hash of their weights")
-    inputs, outputs = found.get("inputs"), found.get("outputs")
-    if not isinstance(inputs, int) or not isinstance(outputs, int):
-        raise InputError("certificate: expected the numbers of inputs and outputs of a model")
+    inputs, outputs = (_size(found.get(name)) for name in ("inputs", "outputs"))
     file = found.get("file")
     if file is None:
         return Model(found["weights"], inputs, outputs)
@@ -212,6 +210,12 @@ def _model(found: Any) -> Model:
         raise InputError("certificate: expected a file with its name and sha256")
     name, digest = (" ".join(file[key].split())[:200] for key in ("name", "sha256"))  # whatever it holds, one line
     return Model(found["weights"], inputs, outputs, name, digest)
+
+
+def _size(found: Any) -> int:
+    if not isinstance(found, int) or isinstance(found, bool):
+        raise InputError("certificate: expected the numbers of inputs and outputs of a model")
+    return found
 
 
 def _compared(model: Model, mine: Any) -> Model:
