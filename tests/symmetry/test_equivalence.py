@@ -276,3 +276,14 @@ def test_a_split_network_is_near_but_not_equal(shared_nets):
     assert equivalent(*(net.with_source(MEMORY) for net in (a, b))).equal is False
     near = equivalent(a, b, fs.Box.cube(784, 0, 1), tolerance=1e-3)
     assert near.equal is True and near.bound < 1e-3 and near.method == "matched bounds"
+
+
+@pytest.mark.parametrize("widths", [(3, 20, 9, 1), (2, 40, 40, 40, 1)])
+def test_the_deadline_reaches_every_loop(widths):
+    """Listing regions and estimating their number went on for a minute behind a limit of a second."""
+    a = Network.random(widths, 0)
+    rng = np.random.default_rng(0)
+    b = Network([w * (1 + 1e-13 * rng.normal(size=w.shape)) for w in a.weights], a.biases)
+    for tolerance in (None, 1e-6):
+        verdict = equivalent(a, b, tolerance=tolerance, time_limit=1)
+        assert verdict.equal is not False and verdict.seconds < 6, verdict
