@@ -213,8 +213,8 @@ def midpoints(trained: Sequence[nn.Module], data: Dataset, measure: str = "absol
 def relative_drop(accuracies: FloatArray) -> float:
     """Per cent of the better end point that the midpoint loses; accuracies at the ends and in the middle.
 
-    >>> relative_drop(np.array([0.5, 0.6, 0.8]))
-    25.0
+    >>> relative_drop(np.array([0.5, 0.5, 1.0]))
+    50.0
     """
     best = max(float(accuracies[0]), float(accuracies[-1]))
     return 100 * (best - float(accuracies[len(accuracies) // 2])) / best if best > 0 else 0.0
