@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -94,8 +95,9 @@ def test_marked_zeros_are_those_of_signs() -> None:
 def test_a_row_of_live_neurons_that_are_zero_by_rounding_has_an_error() -> None:
     value = Tracked(np.zeros((1, 1)), np.full(1, 2.0**-1000), np.full(1, 2.0**-1000), np.full(1, 2.0**-300))
     live = track.activate(PiecewiseLinear(0, np.zeros(1), (1,)), value, np.ones((1, 1), dtype=np.int8), False)
+    assert live.e2[0] > 0
     with np.errstate(over="ignore"):
-        behind = track.affine(Affine(0, Dense(np.array([[1e300]])), np.array([0.0])), live, True)
+        behind = track.affine(Affine(0, Dense(np.array([[1e300]])), np.array([0.0])), replace(live, norm=None), True)
     assert behind.c[0] > 0
 
 
@@ -115,6 +117,7 @@ def test_bounds_that_overflowed_decide_nothing(bad: float) -> None:
         for value in (
             Tracked(np.zeros((1, 1)), np.zeros(1), np.full(1, bad), np.ones(1)),
             Tracked(np.full((1, 1), bad), np.full(1, bad), np.full(1, bad), np.ones(1)),
+            Tracked(np.full((1, 1), bad), np.zeros(1), np.zeros(1), np.ones(1)),
             Tracked(np.zeros((1, 1)), np.full(1, bad), np.full(1, bad), np.full(1, bad)),
         ):
             layer = track.affine(Affine(0, Dense(np.array([[0.5]])), np.array([1.0])), value, True)
@@ -139,6 +142,10 @@ def test_products_that_underflow_are_not_exact() -> None:
 def test_a_column_of_small_weights_does_not_lose_its_error() -> None:
     """Entries of weight 1e-305 on a box of width 1e300: the values are ordinary, and so are errors of new points."""
     net = Network([[[1e-305, 0.0], [0.0, 1e-305]], [[1.0, -1.0]], [[1.0]]], [[0.0, 1e-6], [1e-7], [0.0]])
+    ends = Tracked(np.array([[0.0], [1.0]]), np.full(2, 1e280), np.full(2, 1e-20), np.full(1, 2.0**-1001))
+    point = (np.array([0]), np.array([1]), np.array([0.5]), np.array([0.1]))
+    between = ends.extended([point])
+    assert between.c[2] * between.r[0] >= 0.1
     box = Box.cube(2, -1e300, 1e300)
     found = {tuple(row) for row in planar_cells(net, box).top_signs.tolist()}
     assert found == fraction_regions(net, *box.halfspaces())
@@ -322,8 +329,6 @@ def plain() -> Complex:
 
 
 def forged(complex: Complex, **changes: Any) -> Complex:
-    from dataclasses import replace
-
     return Complex(complex.net, complex.domain, replace(complex.structure, **changes, _vertex_cache={}, _sign_cache={}))
 
 
