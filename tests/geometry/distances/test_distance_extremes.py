@@ -140,3 +140,10 @@ def test_exact_copies_are_crossed_together() -> None:
     assert found.decided.all() and found.visible.tolist() == [False, False]
     assert found.tied.tolist() == [3, 3]
     assert np.isinf(visible_boundary_distance(net, [[0.0]]).distance[0])
+
+
+def test_far_hyperplanes_are_not_taken_for_one_another() -> None:
+    """Kinks at 0 (invisible), 7e13 and -1.8e13: the last one is seen, and no copy of the one before."""
+    net = Network([[[-(2.0**-30)]], [[-1.0], [1.0]], [[0.0, -1.0]]], [[0.0], [-65536.0, -16384.0], [0.0]])
+    found = visible_boundary_distance(net, [[1.395]])
+    assert found.distance[0] == pytest.approx(2.0**44 + 1.395) and found.neuron[0] == 2

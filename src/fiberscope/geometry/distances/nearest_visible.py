@@ -185,8 +185,7 @@ class _Search:
     def _explore(self, signs: SignArray) -> None:
         cell = Cell.of(self.net, signs)
         height = np.abs(cell.rows[:, :-1] @ self.x + cell.rows[:, -1])
-        rough = np.round(cell.rows / (PROJECTION * (1 + np.abs(cell.rows[:, -1:]))))
-        asked = np.unique(rough, axis=0, return_index=True)[1]  # copies of one hyperplane are asked about once
+        asked = np.unique(cell.rows, axis=0, return_index=True)[1]  # copies of one hyperplane are asked about once
         for k in asked[np.argsort(height[asked], kind="stable")]:  # no facet is nearer than its hyperplane
             if height[k] >= self.best.distance:
                 break
@@ -315,8 +314,9 @@ class Cell:
     def _same(self, k: int) -> BoolArray:
         """Rows of the hyperplane of row k, up to rounding."""
         sign = np.sign(self.rows[:, :-1] @ self.rows[k, :-1])
-        gap = np.abs(self.rows - sign[:, None] * self.rows[k]).max(axis=1)
-        return np.asarray(gap <= PROJECTION * (1.0 + abs(float(self.rows[k, -1]))))
+        gap = np.abs(self.rows - sign[:, None] * self.rows[k])
+        near = gap[:, -1] <= PROJECTION * (1.0 + abs(float(self.rows[k, -1])))
+        return np.asarray(near & (gap[:, :-1] <= PROJECTION).all(axis=1))
 
     def _on_hyperplane(self, changed: IntArray, k: int) -> bool:
         same = set(self.entries[self._same(k)].tolist())
