@@ -209,8 +209,13 @@ def neuron_kinds(state: State) -> dict[str, float | None]:
         "dead": len(of_kind["dead"]) / max(net.num_hidden, 1),
         "linear": len(of_kind["linear"]) / max(net.num_hidden, 1),
         "hidden": len({s for s in of_kind["hidden"] if s[0] == 1}) / max(first, 1),
-        "rigid": float(found.rigid.mean()) if first and found.theorem != "none" else None,
+        "rigid": float(found.rigid.mean()) if first and _covered(found) else None,
     }
+
+
+def _covered(found: Identifiability) -> bool:
+    """Whether a theorem says which hyperplanes are rigid; that on bottlenecks speaks of generic parameters."""
+    return found.theorem != "none" and (found.dimension_exact or not found.theorem.startswith("three-layer"))
 
 
 @register_quantity("weight_norms", "Frobenius norm of every parameter array")
