@@ -405,4 +405,5 @@ def test_trackers_record_the_functional_dimension() -> None:
         "certified": True,
         "numerical": 3,
         "paper": 3,
+        "left_out": 0,
     }

@@ -222,6 +222,6 @@ def _pooled(
 
 def _undominated(numbering: Numbering, sets: IntArray) -> IntArray:
     """The constant zero is never above a ReLU at its kink: such a one stands in for it."""
-    positive = np.isin(sets, list(numbering.positive))
+    positive: BoolArray = np.asarray(np.isin(sets, list(numbering.positive)), dtype=bool)
     other = np.take_along_axis(sets, positive.argmax(axis=1)[:, None], axis=1)
     return np.where((sets == 0) & positive.any(axis=1, keepdims=True), other, sets)

@@ -18,7 +18,7 @@ from fiberscope import modules
 from fiberscope.dimension.jacobian import check_parameters, own_network
 from fiberscope.dimension.tangent import TangentMap, kernel_diagonal
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.network.io import as_model
+from fiberscope.network.io import NetworkLike, as_model
 from fiberscope.network.network import Network, Seed
 from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.cutoffs import LANCZOS
@@ -63,7 +63,7 @@ class KernelSpectrum:
 
 
 def kernel_spectrum(
-    net: Any, X: Any, count: int = 10, *, steps: int | None = None, probes: int = 4, seed: Seed = 0
+    net: NetworkLike, X: Any, count: int = 10, *, steps: int | None = None, probes: int = 4, seed: Seed = 0
 ) -> KernelSpectrum:
     """Leading eigenvalues and effective rank of ``ntk(net, X)``, with their errors, without forming it.
 

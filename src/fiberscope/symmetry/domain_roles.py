@@ -213,7 +213,8 @@ class _State:
     def by_regions(self, run: Run) -> None:
         """All regions of a plane or an interval: every sign that occurs inside of one."""
         try:
-            found = regions(self.net, self.domain, progress=run.step)
+            run.check()
+            found = regions(self.net, self.domain, time_limit=run.seconds_left)
         except (FiberscopeError, OverflowError):  # a corner may lie beyond the floats
             return
         if not found.complete:

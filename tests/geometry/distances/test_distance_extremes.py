@@ -113,4 +113,37 @@ def test_the_search_beyond_an_invisible_facet_does_not_lose_rows(weight: float) 
     # y is not listened to; x + 1, through two layers whose product floats do not hold, is
     net = Network([[[weight, 0.0], [0.0, 1.0]], [[weight, 0.0]], [[1.0]]], [[weight, 0.0], [0.0], [0.0]])
     found = visible_boundary_distance(net, [[2.0, 1.0]])
-    assert found.distance[0] == pytest.approx(3.0) and found.complete[0]
+    assert found.distance[0] == pytest.approx(3.0) and found.ended[0]
+
+
+def test_twins_one_ulp_apart_are_told_apart() -> None:
+    """``x - relu(z) + relu(z - 4e-16)``: the first of two kinks that nearly coincide is a kink."""
+    rows, biases = [[1.0, 0.0], [-2.0, 1.0], [-2.0, 1.0]], [0.0, -2.0, -2.0000000000000004]
+    net = Network([rows, [[1.0, -1.0, 1.0]]], [biases, [0.0]])
+    found = boundary_distance(net, [[-0.4658481237826916, 1.0]])
+    assert found.neuron[0] == 1 and found.decided[0] and found.visible[0]
+    far = visible_boundary_distance(net, [[-0.4658481237826916, 1.0]])
+    assert far.distance[0] == found.distance[0] and far.complete[0]
+
+
+def test_the_nearest_of_a_tie_that_bounds_do_not_tell() -> None:
+    # -x, and -x + 3.6e-310 to which nobody listens: that one is nearer to 2
+    net = Network([[[-1.0], [-1.0]], [[1.0, 0.0]]], [[0.0, 3.60091173648834e-310], [0.0]])
+    found = boundary_distance(net, [[2.0], [-5.0]])
+    assert found.neuron.tolist() == [1, 0] and found.decided.all()
+    assert found.visible.tolist() == [False, True]
+
+
+def test_exact_copies_are_crossed_together() -> None:
+    net = Network([[[3.0], [1.0], [-2.0]], [[1.0, -3.0, 0.0]]], [[-3.0, -1.0, 2.0], [0.0]])
+    found = boundary_distance(net, [[0.0], [2.5]])
+    assert found.decided.all() and found.visible.tolist() == [False, False]
+    assert found.tied.tolist() == [3, 3]
+    assert np.isinf(visible_boundary_distance(net, [[0.0]]).distance[0])
+
+
+def test_far_hyperplanes_are_not_taken_for_one_another() -> None:
+    """Kinks at 0 (invisible), 7e13 and -1.8e13: the last one is seen, and no copy of the one before."""
+    net = Network([[[-(2.0**-30)]], [[-1.0], [1.0]], [[0.0, -1.0]]], [[0.0], [-65536.0, -16384.0], [0.0]])
+    found = visible_boundary_distance(net, [[1.395]])
+    assert found.distance[0] == pytest.approx(2.0**44 + 1.395) and found.neuron[0] == 2

@@ -25,6 +25,7 @@ from fiberscope.geometry.distances.gradients import (
     neuron_gradients,
     switch_margins,
 )
+from fiberscope.geometry.distances.ties import ExactFoot, is_affordable
 from fiberscope.geometry.facets import bends_across, pooled
 from fiberscope.geometry.forms import jumps
 from fiberscope.network.io import NetworkLike, as_network
@@ -149,11 +150,24 @@ def _part(net: Network, X: FloatArray, memory: int) -> tuple[Any, ...]:
     rows = np.arange(len(X))
     lower, upper = found.lower.min(axis=1), found.upper.min(axis=1)
     neuron = np.where(np.isfinite(found.middle.min(axis=1)), found.middle.argmin(axis=1), -1)
-    distance = np.clip(found.middle[rows, neuron], lower, upper)
     tied = (found.lower <= upper[:, None]) & np.isfinite(found.lower)
+    feet = _exact_feet(net, X, signs, neuron, tied)
+    for row, foot in feet.items():
+        neuron[row] = foot.entry
+    distance = np.clip(found.middle[rows, neuron], lower, upper)
     gradient, point = _feet(net, X, signs, neuron, distance, found.exact)
-    visible, decided = _visible(net, signs, neuron, tied, gradient, point, distance)
+    visible, decided = _visible(net, X, signs, neuron, tied, (gradient, point, distance), feet)
     return distance, lower, upper, neuron, point, visible, decided, tied.sum(axis=1), signs
+
+
+def _exact_feet(
+    net: Network, X: FloatArray, signs: SignArray, neuron: IntArray, tied: BoolArray
+) -> dict[int, ExactFoot]:
+    """Which of several neurons is nearest where bounds do not tell, for networks small enough to ask."""
+    rows = np.flatnonzero((neuron >= 0) & (tied.sum(axis=1) > 1))
+    if not len(rows) or not is_affordable(net):
+        return {}
+    return {row: ExactFoot(net, X[row], signs[row], np.flatnonzero(tied[row]).tolist()) for row in rows.tolist()}
 
 
 def _no_boundary(X: FloatArray, signs: SignArray) -> tuple[Any, ...]:
@@ -301,18 +315,20 @@ def _feet(
 
 def _visible(
     net: Network,
+    X: FloatArray,
     signs: SignArray,
     neuron: IntArray,
     tied: BoolArray,
-    normal: FloatArray,
-    point: FloatArray,
-    distance: FloatArray,
+    place: tuple[FloatArray, FloatArray, FloatArray],
+    feet: dict[int, ExactFoot],
 ) -> tuple[BoolArray, BoolArray]:
     """Whether the function bends at the foot points, and where that is certain.
 
     A neuron that alone vanishes there changes its sign alone, unless others are zero all over the region: these may
-    wake up on the other side. Then, and where several vanish together, the signs are taken from points near by.
+    wake up on the other side. Then the signs are taken from points near by, and where that does not do, or bounds do
+    not tell which neuron is nearest, from the exact foot point. What is too large for that stays undecided.
     """
+    normal = place[0]
     visible, decided = np.zeros(len(signs), dtype=bool), neuron < 0
     one, two = signs.copy(), signs.copy()
     asleep = (signs == 0).sum(axis=1) - (signs[np.arange(len(signs)), neuron] == 0)
@@ -321,7 +337,14 @@ def _visible(
     crossed(net, one, two, alone, neuron)
     decided[alone] = True
     hard = np.flatnonzero((neuron >= 0) & ~simple)
-    _across(net, hard, neuron, (signs, tied, normal, point, distance), one, two, decided)
+    _across(net, hard[tied[hard].sum(axis=1) == 1], neuron, (signs, tied, *place), one, two, decided)
+    if is_affordable(net):
+        for row in hard[~decided[hard]].tolist():
+            foot = feet.get(row) or ExactFoot(net, X[row], signs[row], [int(neuron[row])])
+            sides = foot.sides()
+            if _open(net, sides, np.broadcast_to(~pooled(net), sides.shape)):
+                one[row], two[row] = sides
+                decided[row] = True
     known = np.flatnonzero(decided & (neuron >= 0))
     if len(known):
         with np.errstate(over="ignore", invalid="ignore"):

@@ -23,6 +23,7 @@ from scipy.optimize import nnls
 from fiberscope.errors import InputError
 from fiberscope.geometry.distances.distance import BoundaryDistance, boundary_distance
 from fiberscope.geometry.distances.gradients import MEMORY, ExactRegion, has_boundary, switch_rows
+from fiberscope.geometry.distances.ties import are_proportional, is_affordable
 from fiberscope.geometry.facets import bends_across
 from fiberscope.geometry.forms import jumps
 from fiberscope.network.io import NetworkLike, as_network
@@ -54,14 +55,17 @@ class VisibleDistance:
     distance
         To the nearest visible facet found, ``(points,)``; infinite if none was.
     lower
-        The search found nothing visible nearer than that; equal to ``distance`` where it is ``complete``. Which facets
-        a region has beyond the first is judged by projections in floats, so this is no proof except where ``regions``
-        is 0. ``nearest.lower`` is one everywhere: no boundary at all is nearer.
+        Proven: nothing visible is nearer. Where a search was needed this is ``nearest.lower``, below which there is no
+        boundary at all, since which further facets a region has is judged by projections in floats.
     neuron, point
         The neuron that bends there, as an entry of the sign vector, and the point on its facet.
     complete
-        Whether the search ended by itself: neither at the limit of regions nor at a facet behind which no point with
+        Whether ``distance`` is proven: the nearest boundary is visible itself, or there is none.
+    ended
+        Whether the search came to its end: neither at the limit of regions nor at a facet behind which no point with
         certain signs could be named. The facets that it met are certified, those that it passed over are not.
+    searched
+        The search found nothing visible nearer than that; equal to ``distance`` where it ``ended``.
     regions
         How many regions were searched; 0 where the nearest boundary is visible itself.
     nearest
@@ -73,6 +77,8 @@ class VisibleDistance:
     neuron: IntArray
     point: FloatArray = field(repr=False)
     complete: BoolArray
+    ended: BoolArray
+    searched: FloatArray = field(repr=False)
     regions: IntArray = field(repr=False)
     nearest: BoundaryDistance = field(repr=False)
 
@@ -80,13 +86,14 @@ class VisibleDistance:
         return len(self.distance)
 
     def __repr__(self) -> str:
-        beyond, left = int((self.regions > 0).sum()), int((~self.complete).sum())
-        doubt = f", {left} undecided" if left else ""
+        beyond, left = int((self.regions > 0).sum()), int((~self.ended).sum())
+        doubt = ", found by a search in floats" if beyond else ""
+        doubt += f", of which {left} did not end" if left else ""
         return f"VisibleDistance({len(self)} points; {beyond} have a nearer boundary that is invisible{doubt})"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        names = ("distance", "lower", "neuron", "point", "complete", "regions")
+        names = ("distance", "lower", "neuron", "point", "complete", "ended", "searched", "regions")
         return {**{name: getattr(self, name).tolist() for name in names}, "nearest": self.nearest.to_dict()}
 
 
@@ -111,7 +118,7 @@ def visible_boundary_distance(
 
     >>> net = Network([[[1.0], [-1.0], [1.0]], [[1.0, -1.0, 1.0]]], [[0.0, 0.0, -3.0], [0.0]])
     >>> found = visible_boundary_distance(net, [[-1.0]])
-    >>> found.nearest.distance, found.distance, found.neuron, found.complete
+    >>> found.nearest.distance, found.distance, found.neuron, found.ended
     (array([1.]), array([4.]), array([2]), array([ True]))
     """
     net = as_network(net, points=X)
@@ -122,23 +129,24 @@ def visible_boundary_distance(
     distance, lower = nearest.distance.copy(), nearest.lower.copy()
     neuron, point = nearest.neuron.copy(), nearest.point.copy()
     complete, count = np.ones(len(points), dtype=bool), np.zeros(len(points), dtype=np.int64)
+    ended, searched = complete.copy(), nearest.distance.copy()
     hidden = np.flatnonzero((nearest.neuron >= 0) & ~(nearest.visible & nearest.decided))
     for done, row in enumerate(hidden):
         if progress is not None:
             progress(done, len(hidden))
         found = _Search(net, points[row], nearest.signs[row]).run(limit)
-        distance[row], lower[row], neuron[row], point[row] = found.distance, found.lower, found.neuron, found.point
-        complete[row], count[row] = found.complete, found.regions
-    return VisibleDistance(distance, lower, neuron, point, complete, count, nearest)
+        distance[row], neuron[row], point[row] = found.distance, found.neuron, found.point
+        complete[row], ended[row], searched[row], count[row] = False, found.ended, found.searched, found.regions
+    return VisibleDistance(distance, lower, neuron, point, complete, ended, searched, count, nearest)
 
 
 @dataclass(slots=True, eq=False)
 class _Found:
     distance: float
-    lower: float
+    searched: float
     neuron: int
     point: FloatArray
-    complete: bool
+    ended: bool
     regions: int
 
 
@@ -170,15 +178,14 @@ class _Search:
             best.regions += 1
             self._explore(signs)
         frontier = self.heap[0][0] if self.heap else np.inf
-        best.lower = min(best.distance, frontier, self.open)
-        best.complete = bool(best.lower == best.distance)
+        best.searched = min(best.distance, frontier, self.open)
+        best.ended = bool(best.searched == best.distance)
         return best
 
     def _explore(self, signs: SignArray) -> None:
         cell = Cell.of(self.net, signs)
         height = np.abs(cell.rows[:, :-1] @ self.x + cell.rows[:, -1])
-        rough = np.round(cell.rows / (PROJECTION * (1 + np.abs(cell.rows[:, -1:]))))
-        asked = np.unique(rough, axis=0, return_index=True)[1]  # copies of one hyperplane are asked about once
+        asked = np.unique(cell.rows, axis=0, return_index=True)[1]  # copies of one hyperplane are asked about once
         for k in asked[np.argsort(height[asked], kind="stable")]:  # no facet is nearer than its hyperplane
             if height[k] >= self.best.distance:
                 break
@@ -198,6 +205,10 @@ class _Search:
             self.open = min(self.open, distance)
             return
         other, normal = behind
+        changed = np.flatnonzero((other != cell.signs) & (cell.signs != 0)).tolist()
+        if not self._one_hyperplane(cell, k, changed):
+            self.open = min(self.open, distance)  # a thin region may lie between
+            return
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is decided exactly
             jump = jumps(self.net, cell.signs[None], other[None], normal[None])
         if bends_across(self.net, np.stack([cell.signs, other]), np.array([[0, 1]]), jump)[0][0]:
@@ -205,6 +216,12 @@ class _Search:
         elif other.tobytes() not in self.seen:
             self.seen.add(other.tobytes())
             heapq.heappush(self.heap, (distance, len(self.seen), other))
+
+    def _one_hyperplane(self, cell: Cell, k: int, changed: list[int]) -> bool:
+        """Whether neurons that change together vanish on one hyperplane exactly, and not on two that are near."""
+        if changed == [int(cell.entries[k])]:
+            return True
+        return is_affordable(self.net) and are_proportional(ExactRegion(self.net, cell.signs), changed)
 
 
 def unit_row(form: ObjectArray) -> tuple[FloatArray, float]:
@@ -297,8 +314,9 @@ class Cell:
     def _same(self, k: int) -> BoolArray:
         """Rows of the hyperplane of row k, up to rounding."""
         sign = np.sign(self.rows[:, :-1] @ self.rows[k, :-1])
-        gap = np.abs(self.rows - sign[:, None] * self.rows[k]).max(axis=1)
-        return np.asarray(gap <= PROJECTION * (1.0 + abs(float(self.rows[k, -1]))))
+        gap = np.abs(self.rows - sign[:, None] * self.rows[k])
+        near = gap[:, -1] <= PROJECTION * (1.0 + abs(float(self.rows[k, -1])))
+        return np.asarray(near & (gap[:, :-1] <= PROJECTION).all(axis=1))
 
     def _on_hyperplane(self, changed: IntArray, k: int) -> bool:
         same = set(self.entries[self._same(k)].tolist())

@@ -56,7 +56,8 @@ def by_regions(question: Question) -> Verdict | None:
 
     wanted = threshold_network(gap, question.tolerance) if question.tolerance else gap
     try:
-        found = regions(wanted, question.place, progress=question.run.step, limit=_REGIONS)
+        question.run.check()
+        found = regions(wanted, question.place, limit=_REGIONS, time_limit=question.seconds_left)
     except (FiberscopeError, OverflowError) as error:  # a corner may lie beyond the floats
         question.notes.append(str(error))
         return None
