@@ -243,9 +243,10 @@ def check_segments(program: Program, points: Sequence[Sequence[float]]) -> None:
         f"{found.num_regions} certified regions, exactly {len(wanted.signs)}",
     )
     expect(found.signs.tolist() == [list(s) for s in wanted.signs], "signs of the regions differ")
-    closing = _closing(program, points, wanted)
-    lists = {wanted.neurons, (*wanted.neurons, closing) if closing else wanted.neurons}
-    expect(found.neurons in lists, f"neurons {found.neurons}, exactly {wanted.neurons}, at the closing point {closing}")
+    closed = len(points) > 2 and points[0] == points[-1]
+    closing = corner(wanted.signs[-1], at(program, points[0]).signs, wanted.signs[0]) if closed else ()
+    neurons = (*wanted.neurons, closing) if closing else wanted.neurons  # the closing point comes last
+    expect(found.neurons == neurons, f"neurons {found.neurons}, exactly {neurons}")
     for k, t in enumerate(wanted.breakpoints):
         low, high = found.enclosures[k].tolist()
         expect(Fraction(low) <= t <= Fraction(high), f"enclosure [{low}, {high}] of {float(t)!r}")
@@ -253,24 +254,15 @@ def check_segments(program: Program, points: Sequence[Sequence[float]]) -> None:
         before, after = (forms(program, wanted.signs[j]).outputs for j in (k, k + 1))
         expect(bool(found.visible[k]) == (before != after), f"visible[{k}] is {found.visible[k]}")
     expect(abs(float(found.lengths.sum()) - curve.length) <= 1e-9 * curve.length, "lengths do not add up")
-    if points[0] == points[-1]:
-        _check_loop(program, points, found, wanted, closing)
+    if closed:
+        _check_loop(points, found, wanted, bool(closing))
+        if closing:
+            ends = (forms(program, wanted.signs[j]).outputs for j in (-1, 0))
+            expect(bool(found.visible[-1]) == (next(ends) != next(ends)), f"closing: visible is {found.visible[-1]}")
 
 
-def _closing(program: Program, points: Sequence[Sequence[float]], wanted: Line) -> tuple[int, ...]:
-    """What vanishes at the closing point of a closed polyline, and not on both sides of it."""
-    if points[0] != points[-1]:
-        return ()
-    return corner(wanted.signs[-1], at(program, points[0]).signs, wanted.signs[0])
-
-
-def _check_loop(
-    program: Program, points: Sequence[Sequence[float]], found: Any, wanted: Line, closing: tuple[int, ...]
-) -> None:
-    if len(found.neurons) > len(wanted.neurons):
-        before, after = (forms(program, wanted.signs[j]).outputs for j in (-1, 0))
-        expect(bool(found.visible[-1]) == (before != after), f"visible[-1] is {found.visible[-1]}")
-    breaks = [*wanted.breakpoints, *([Fraction(0)] if closing else [])]
+def _check_loop(points: Sequence[Sequence[float]], found: Any, wanted: Line, closing: bool) -> None:
+    breaks = list(wanted.breakpoints) + ([Fraction(0)] if closing else [])
     loop = max(1, len(breaks))
     expect(found.num_regions_closed == loop, f"{found.num_regions_closed} regions of the loop, exactly {loop}")
     if not breaks:

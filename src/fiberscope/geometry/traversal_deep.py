@@ -52,9 +52,11 @@ def points_behind(H: FloatArray, kinds: SignArray, X: FloatArray, pairs: IntArra
 
 def _deep(rows: FloatArray, x: FloatArray, run: Run) -> FloatArray | None:
     run.check()
-    norms = np.linalg.norm(rows[:, :-1], axis=1)
-    rows = rows[norms > 0.0] / norms[norms > 0.0, None]
-    if not (len(rows) and np.isfinite(rows).all() and np.isfinite(x).all()):
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = np.linalg.norm(rows[:, :-1], axis=1)
+        rows = rows[norms > 0.0] / norms[norms > 0.0, None]
+        reach = 1.0 + float(np.abs(x).max())
+        low, high = x - reach, x + reach
+    if not (len(rows) and all(np.isfinite(part).all() for part in (rows, low, high))):
         return None
-    reach = 1.0 + float(np.abs(x).max())
-    return Polyhedron(-rows[:, :-1], rows[:, -1], lower=x - reach, upper=x + reach).interior().point
+    return Polyhedron(-rows[:, :-1], rows[:, -1], lower=low, upper=high).interior().point

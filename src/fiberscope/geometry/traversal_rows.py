@@ -194,9 +194,10 @@ class Sides:
         if self.box:
             return np.asarray(((self.low < X) & (self.high > X)).all(axis=1))
         A, b = self.rows[:, :-1], self.rows[:, -1]
-        value = X @ A.T + b
-        size = np.abs(X) @ np.abs(A).T + np.abs(b)
-        error = round_up(gamma(X.shape[1] + 2) * size, X.shape[1] + 4)
+        with np.errstate(over="ignore", invalid="ignore"):  # NaN is not inside
+            value = X @ A.T + b
+            size = np.abs(X) @ np.abs(A).T + np.abs(b)
+            error = round_up(gamma(X.shape[1] + 2) * size, X.shape[1] + 4)
         return np.asarray((value > error).all(axis=1))
 
 

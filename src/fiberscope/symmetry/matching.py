@@ -146,9 +146,7 @@ def _relabelled(left: Normalised, right: Normalised, shift: float, grid: float) 
     return [p[np.argsort(q)] for p, q in zip(*pairs, strict=True)]
 
 
-def _assigned(
-    left: Normalised, right: Normalised, loose: bool, near: float
-) -> tuple[list[IntArray] | None, str, bool]:
+def _assigned(left: Normalised, right: Normalised, loose: bool, near: float) -> tuple[list[IntArray] | None, str, bool]:
     """Layer by layer the neuron of the left for each of the right; why not; and whether equal rows left a choice."""
     orders: list[IntArray] = []
     open_ties = False

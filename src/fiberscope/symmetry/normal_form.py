@@ -268,7 +268,8 @@ class FormArithmetic:
         offset = np.zeros(stage.out_size) if bias is None else bias
         numbers, exponent = to_dyadic(np.concatenate([matrix.data, offset]))
         numbers = numbers.tolist()
-        lowest = min([row.exponent for row in value if row.terms], default=0)
+        # a row that cancelled to nothing still has sizes
+        lowest = min([row.exponent for row in value if row.terms or row.sizes], default=0)
         lowest = min(lowest, 0) if bias is not None else lowest
         known = [
             None if not row.terms else [(k, c << (row.exponent - lowest)) for k, c in row.terms.items()]

@@ -113,7 +113,7 @@ def test_the_search_beyond_an_invisible_facet_does_not_lose_rows(weight: float) 
     # y is not listened to; x + 1, through two layers whose product floats do not hold, is
     net = Network([[[weight, 0.0], [0.0, 1.0]], [[weight, 0.0]], [[1.0]]], [[weight, 0.0], [0.0], [0.0]])
     found = visible_boundary_distance(net, [[2.0, 1.0]])
-    assert found.distance[0] == pytest.approx(3.0) and found.complete[0]
+    assert found.distance[0] == pytest.approx(3.0) and found.ended[0]
 
 
 def test_twins_one_ulp_apart_are_told_apart() -> None:
@@ -140,3 +140,10 @@ def test_exact_copies_are_crossed_together() -> None:
     assert found.decided.all() and found.visible.tolist() == [False, False]
     assert found.tied.tolist() == [3, 3]
     assert np.isinf(visible_boundary_distance(net, [[0.0]]).distance[0])
+
+
+def test_far_hyperplanes_are_not_taken_for_one_another() -> None:
+    """Kinks at 0 (invisible), 7e13 and -1.8e13: the last one is seen, and no copy of the one before."""
+    net = Network([[[-(2.0**-30)]], [[-1.0], [1.0]], [[0.0, -1.0]]], [[0.0], [-65536.0, -16384.0], [0.0]])
+    found = visible_boundary_distance(net, [[1.395]])
+    assert found.distance[0] == pytest.approx(2.0**44 + 1.395) and found.neuron[0] == 2

@@ -55,9 +55,7 @@ def compare_forms(
             same, _ = forms_agree(a, b, table, signs)
         except TooLargeError as error:
             reason = str(error)
-            return Verdict(
-                None, "normal form", domain, tolerance, reason=reason, networks=(a, b), precision=precision
-            )
+            return Verdict(None, "normal form", domain, tolerance, reason=reason, networks=(a, b), precision=precision)
         if same:
             return replace(_proven(a, b, domain, tolerance, table, signs), precision=precision)
     reason = "the normal forms differ, which proves nothing for more than one hidden layer"

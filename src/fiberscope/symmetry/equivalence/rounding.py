@@ -87,9 +87,7 @@ class _Deviations:
 
     def concat(self, values: Sequence[_Moving], order: IntArray | None) -> _Moving:
         moved = np.concatenate([v.moved for v in values], axis=1)
-        return _Moving(
-            self.plain.concat([v.value for v in values], order), moved if order is None else moved[:, order]
-        )
+        return _Moving(self.plain.concat([v.value for v in values], order), moved if order is None else moved[:, order])
 
     def window_max(self, value: _Moving, windows: IntArray) -> _Moving:
         at = value.value.value

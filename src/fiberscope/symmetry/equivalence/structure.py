@@ -237,9 +237,7 @@ def _layout(a: Piece | None, b: Piece | None) -> list[tuple[Operator, Operator]]
     return [(filled(values), filled(sizes)) for values, sizes in pairs]
 
 
-def largest_difference(
-    a: Network, b: Network, pair: tuple[Skeleton, Skeleton], found: Alignment, box: Box
-) -> float:
+def largest_difference(a: Network, b: Network, pair: tuple[Skeleton, Skeleton], found: Alignment, box: Box) -> float:
     """An upper bound of ``max |a - b|`` on a box, for aligned programs; infinite where floats do not reach.
 
     With ``A x + c`` and ``B y + d`` for matched values ``|x - y| <= g`` and ``|y| <= R`` the next difference is at most
