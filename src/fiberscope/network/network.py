@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fiberscope.errors import InputError, UnsupportedModelError
+from fiberscope.network.layout import Layout
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear, Switch
 from fiberscope.network.operators import Dense, Shape
 from fiberscope.network.run import affine_values, output, switch_values
@@ -217,6 +218,11 @@ class Network:
         """The nodes with a kink, in order; their entries make up the sign vector."""
         return tuple(node for node in self.nodes if isinstance(node, PiecewiseLinear | MaxPool))
 
+    @cached_property
+    def layout(self) -> Layout:
+        """Which entries of a sign vector belong to which switch."""
+        return Layout(self.nodes)
+
     @property
     def num_hidden(self) -> int:
         """``N``: the neurons in activation layers (linear ones included; max pooling has no neurons)."""
@@ -225,7 +231,7 @@ class Network:
     @property
     def num_signs(self) -> int:
         """Length of a sign vector: one entry per neuron and one per input of every pooling window."""
-        return sum(node.num_signs for node in self.switches)
+        return self.layout.size
 
     @cached_property
     def is_chain(self) -> bool:
@@ -287,17 +293,9 @@ class Network:
 
     # -- evaluation --------------------------------------------------------------------------------------------
 
-    @cached_property
-    def _last_use(self) -> tuple[int, ...]:
-        last = [-1] * (len(self.nodes) + 1)
-        for index, node in enumerate(self.nodes):
-            for source in node.sources:
-                last[source] = index
-        return tuple(last)
-
     def __call__(self, X: Any) -> FloatArray:
         """Outputs ``(points, out_size)`` of a batch ``(points, in_size)`` or ``(points, *input_shape)``."""
-        return output(self.nodes, batch(X, self.in_size), FloatArithmetic(), self._last_use)
+        return output(self.nodes, batch(X, self.in_size), FloatArithmetic(), self.layout.last_use)
 
     def preactivations(self, X: Any) -> list[FloatArray]:
         """Values before every activation, ``(points, n_l)`` each; for max pooling, the margins of the inputs."""
@@ -319,14 +317,10 @@ class Network:
             found = replace(found, signs=signs)
         return found
 
-    @cached_property
+    @property
     def linear_entries(self) -> BoolArray:
         """Mask over the sign vector of the neurons that are linear by their activation."""
-        parts = [
-            node.linear if isinstance(node, PiecewiseLinear) else np.zeros(node.num_signs, dtype=bool)
-            for node in self.switches
-        ]
-        return np.concatenate(parts) if parts else np.zeros(0, dtype=bool)
+        return self.layout.linear
 
     def pattern(self, X: Any) -> BoolArray:
         """Activation pattern ``(points, num_signs)``: where the certified sign is positive."""

@@ -389,4 +389,4 @@ def normal_form(net: Network, table: Table, signs: IntArray | None = None) -> li
     (True, [((1,), (1,))])
     """
     inputs = [Row({k: 1}) for k in range(1, net.in_size + 1)]
-    return output(net.nodes, inputs, FormArithmetic(table, signs), net._last_use)
+    return output(net.nodes, inputs, FormArithmetic(table, signs), net.layout.last_use)

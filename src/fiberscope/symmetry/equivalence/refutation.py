@@ -42,7 +42,7 @@ def exact_outputs(net: Network, x: FloatArray) -> list[Fraction]:
     """The outputs at one point as fractions; the floats are taken as exact numbers."""
     arithmetic = BallArithmetic(EXACT)
     with arithmetic.working():
-        values = output(net.nodes, arithmetic.exact_input(x.reshape(1, -1)), arithmetic, net._last_use)[0]
+        values = output(net.nodes, arithmetic.exact_input(x.reshape(1, -1)), arithmetic, net.layout.last_use)[0]
         return [_fraction(v) for v in values]
 
 
@@ -57,7 +57,7 @@ def rounding_error(net: Network, x: FloatArray) -> FloatArray:
     """A bound of the rounding error of evaluating the network at a point in float64."""
     arithmetic = BoundedArithmetic()
     with np.errstate(over="ignore", invalid="ignore"):
-        value = output(net.nodes, arithmetic.exact_input(x.reshape(1, -1)), arithmetic, net._last_use)
+        value = output(net.nodes, arithmetic.exact_input(x.reshape(1, -1)), arithmetic, net.layout.last_use)
     return np.asarray(value.error[0])
 
 

@@ -150,7 +150,7 @@ def deviation(net: Network, x: FloatArray, rounding: Rounding, times: int = 1) -
     """
     arithmetic = _Deviations(rounding, times * rounding.share)
     with np.errstate(over="ignore", invalid="ignore"):
-        found = output(net.nodes, arithmetic.exact_input(x.reshape(1, -1)), arithmetic, net._last_use)
+        found = output(net.nodes, arithmetic.exact_input(x.reshape(1, -1)), arithmetic, net.layout.last_use)
     return np.asarray(found.moved[0])
 
 
@@ -158,5 +158,5 @@ def exact_deviation(net: Network, x: FloatArray, rounding: Rounding, times: int 
     """The same as exact numbers; to be called, and its result used, at the precision of exact arithmetic."""
     arithmetic = _ExactDeviations(rounding, times * rounding.share)
     start = balls(x.reshape(1, -1))
-    found: Any = output(net.nodes, (start, balls(np.zeros_like(x.reshape(1, -1)))), arithmetic, net._last_use)
+    found: Any = output(net.nodes, (start, balls(np.zeros_like(x.reshape(1, -1)))), arithmetic, net.layout.last_use)
     return np.asarray(found[1][0])
