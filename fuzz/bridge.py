@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -26,8 +25,7 @@ def network(program: Program) -> fs.Network:
             if slope == 0:
                 return fs.Network(weights, biases)
             return fs.Network(weights, biases, "leaky_relu", slope=slope)
-    numbers = itertools.count()
-    nodes = [_node(node, program.sizes, next(numbers)) for node in program.nodes]
+    nodes = [_node(node, program.sizes, index) for index, node in enumerate(program.nodes)]
     return fs.Network.from_nodes(nodes, (program.inputs,))
 
 

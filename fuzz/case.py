@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from random import Random
 from typing import Any
 
@@ -37,6 +38,14 @@ def expect(condition: bool, text: str) -> None:
     """Raise a :class:`Disagreement` unless the condition holds."""
     if not condition:
         raise Disagreement(text)
+
+
+def float_of(x: Fraction) -> str:
+    """Short, whatever its size."""
+    try:
+        return repr(float(x))
+    except OverflowError:
+        return f"about 2^{x.numerator.bit_length() - x.denominator.bit_length()}"
 
 
 def case(area: Area, seed: int) -> tuple[Any, ...]:

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from fuzz import runner  # noqa: E402
+from fuzz import draw, runner  # noqa: E402
 from fuzz.areas import AREAS  # noqa: E402
 from fuzz.case import Area, expect  # noqa: E402
 from fuzz.oracle import cells, parameters  # noqa: E402
@@ -60,6 +60,32 @@ def test_the_judge_knows_known_answers():
     assert cells.largest_difference(cross, chain(([[1.0, 1.0]], [0.0])), ("box", (-1.0, -1.0), (1.0, 1.0))) == 2
     assert cells.largest_difference(cross, chain(([[1.0, 1.0]], [0.0])), ("space", 2)) is None
     assert cells.same_function(cross, chain(([[1.0, 1.0]], [0.0])), ("orthant", 2))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_cells_of_the_judge_agree_with_its_points(seed):
+    rng = Random(seed)
+    n = rng.randint(1, 3)
+    program = draw.program(rng, n, width=3, extreme=0.2)
+    low, high = (-1.5,) * n, (1.0,) * n
+    found = cells.leaves_on(program, ("box", low, high))
+    for leaf in found:
+        here = at(program, leaf.cell.inside())
+        assert here.signs == leaf.signs
+        inner = [*leaf.cell.inside(), 1]
+        rows, exponent = leaf.outputs
+        values = [sum(c * x for c, x in zip(row, inner, strict=True)) / (1 << exponent) for row in rows]
+        assert tuple(values) == here.outputs
+    known = {leaf.signs for leaf in found}
+    for _ in range(50):
+        x = [rng.randint(-1500, 1000) / 1024 for _ in range(n)]
+        signs = at(program, x).signs
+        assert signs in known or 0 in signs
+    assert (
+        known
+        <= set(cells.regions(program, ("polytope", ((1.0,) * n,), (9.0,))))
+        <= set(cells.regions(program, ("space", n)))
+    )
 
 
 def test_the_judge_knows_parameters():

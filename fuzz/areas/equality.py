@@ -15,7 +15,7 @@ from typing import Any
 
 import fiberscope as fs
 from fuzz import bridge, draw
-from fuzz.case import Area, Disagreement, Undecided, expect
+from fuzz.case import Area, Disagreement, Undecided, expect, float_of
 from fuzz.oracle.cells import Domain, largest_difference
 from fuzz.oracle.program import Program, at
 
@@ -101,6 +101,14 @@ def grown(rng: Random, program: Program) -> Program:
     return chain_of(weights, biases)
 
 
+def enlarged(rng: Random, program: Program) -> Program:
+    """A copy whose products leave the range of floats, above or below."""
+    weights, biases = layers(program)
+    scale = rng.choice((1e160, 1e200, 1e-170, 1e-200))
+    weights = [[[scale * x for x in row] for row in matrix] for matrix in weights]
+    return chain_of(weights, biases if rng.random() < 0.5 else [[0.0] * len(b) for b in biases])
+
+
 def numbers(program: Program) -> list[float]:
     """All numbers of the affine maps."""
     return [x for node in program.nodes if node[0] == "affine" for row in (*node[2], node[3]) for x in row]
@@ -120,6 +128,8 @@ def pair(rng: Random, n: int) -> tuple[Program, Program]:
         return (a, b) if a.outputs == b.outputs else (a, a)
     widths = draw.widths(rng, n)
     a = draw.chain(rng, widths, extreme=extreme)
+    if rng.random() < 0.06:
+        a = enlarged(rng, a)
     b = a
     for _ in range(rng.choice((1, 1, 2))):
         kind = rng.randrange(5)
@@ -211,14 +221,6 @@ def _farthest(domain: Domain, n: int) -> list[float]:
         s, t = (max(abs(low[k]), abs(high[k])) for k in (0, 1))
         return [abs(o[i]) + abs(u[i]) * s + abs(v[i]) * t for i in range(n)]
     return [max(abs(x), abs(y)) for x, y in zip(domain[1], domain[2], strict=True)]
-
-
-def float_of(x: Fraction) -> str:
-    """Short, whatever its size."""
-    try:
-        return repr(float(x))
-    except OverflowError:
-        return f"about 2^{x.numerator.bit_length() - x.denominator.bit_length()}"
 
 
 def _check_example(a: Program, b: Program, domain: Domain, tolerance: float | None, example: Any) -> None:
@@ -361,7 +363,9 @@ def _witness(rng: Random, given: Any, a: Program, b: Program) -> Any:
 
 def invented(rng: Random, a: Program, b: Program) -> Any:
     """Permutations and scales that fit the widths of a chain, or evidence of another kind."""
-    kind = rng.randrange(6)
+    kind = rng.randrange(7)
+    if kind == 6:
+        return {"transport": _transport(rng, a)}
     if kind == 0:
         return {"regions": rng.randint(1, 9)}
     if kind == 1:
@@ -374,6 +378,21 @@ def invented(rng: Random, a: Program, b: Program) -> Any:
     reach = rng.choice((0, 1, 60, 1000))
     scales = [[math.ldexp(1.0, rng.randint(-reach, min(reach, 1000))) for _ in range(n)] for n in hidden]
     return {"permutations": orders, "scales": scales} | ({"simplified": True} if kind == 3 else {})
+
+
+def _transport(rng: Random, a: Program) -> Any:
+    """A movement of the first layer, whether or not there is one."""
+    width = len(a.nodes[0][2]) if a.nodes[0][0] == "affine" else 1
+    bare = rng.random() < 0.2
+    return {
+        "permutation": [] if bare else rng.sample(range(width), width),
+        "scales": [] if bare else [math.ldexp(1.0, rng.randint(-2, 2)) for _ in range(width)],
+        "flips": sorted(rng.sample(range(width), rng.randint(0, width))) if rng.random() < 0.4 else [],
+        "hidden": rng.choice((None, None, rng.randrange(width))),
+        "translation": rng.choice(("0", "0", "1/2", "-1/4", "3")),
+        "exact": rng.random() < 0.7,
+        "line": bare or rng.random() < 0.3,
+    }
 
 
 # -- scales that leave the range of floats

@@ -21,7 +21,7 @@ COMMANDS = {
     "fiber": (),
 }
 WITHOUT = {"verify", "reproduce", "tour"}
-"""Commands that take no model, or one that a certificate names."""
+"""Commands that take no model, or those of a certificate."""
 
 
 def relu():
@@ -126,3 +126,14 @@ def test_keys_slopes_and_cuts(run, model, tmp_path):
     assert json.loads(done.stdout)["output_shape"] == [3]
     done = run("inspect", tmp_path / "net.onnx", "--until", "nowhere")
     assert done.returncode == 2 and "until: expected a node such as gemm, relu, gemm_1" in done.stderr, done.stderr
+
+
+def test_certificates_of_models_that_need_options(run, model, tmp_path):
+    """What was proven of a file and an activation is verified of the same file and the same activation."""
+    small, proof = tmp_path / "small.npz", tmp_path / "proof.json"
+    done = run("simplify", model, small, "--activation", "relu", "--certificate", proof)
+    assert done.returncode == 0, done.stderr
+    assert "no architecture" in run("verify", proof, model, small).stderr
+    assert run("verify", proof, model, small, "--activation", "relu").returncode == 0
+    assert run("verify", proof, model, small, "--activation", "leaky_relu").returncode == 1
+    assert run("verify", proof).returncode == 0

@@ -86,3 +86,94 @@ def rational_jacobian():
 @pytest.fixture(scope="session")
 def rational_rank():
     return fraction_rank
+
+
+def fraction_slopes(net, x, direction):
+    """One-sided derivative of every output at ``x`` as the parameters move along ``direction``, by definition.
+
+    Every number is a pair ``(value, slope)``. At a kink the slope decides the side, in a tie the largest slope wins:
+    this is the derivative of ``t -> f(theta + t direction)`` from the right at 0.
+    """
+    starts, total = {}, 0
+    for name, value in net.parameters.items():
+        starts[name] = total
+        total += value.size
+
+    def linear(stage, name, offset, vector):
+        numbers = np.arange(1.0, stage.coefficients.size + 1).reshape(stage.coefficients.shape)
+        places = stage.with_coefficients(numbers).sparse().tocoo()
+        flat = stage.coefficients.reshape(-1)
+        result = [(ZERO, ZERO)] * stage.out_size
+        for i, j, k in zip(*places.coords, places.data, strict=True):
+            w, (v, dv) = Fraction(float(flat[int(k) - 1])), vector[j]
+            dw = ZERO if name is None else direction[starts[name] + offset + int(k) - 1]
+            result[i] = (result[i][0] + w * v, result[i][1] + w * dv + dw * v)
+        return result
+
+    values = [[(Fraction(float(v)), ZERO) for v in np.reshape(x, -1)]]
+    for node in net.nodes:
+        if isinstance(node, Affine):
+            value, offset = values[node.source], 0
+            for stage in node.operator.stages():
+                value = linear(stage, node.weight_name, offset, value)
+                offset += stage.coefficients.size
+            if node.bias is not None:
+                index = np.broadcast_to(np.arange(node.bias.size).reshape(node.bias.shape), node.operator.out_shape)
+                for i, k in enumerate(index.reshape(-1)):
+                    db = ZERO if node.bias_name is None else direction[starts[node.bias_name] + int(k)]
+                    value[i] = (value[i][0] + Fraction(float(node.bias.reshape(-1)[k])), value[i][1] + db)
+        elif isinstance(node, PiecewiseLinear):
+            value = [
+                pair if pair > (0, 0) else (Fraction(s) * pair[0], Fraction(s) * pair[1])
+                for pair, s in zip(values[node.source], node.slopes.tolist(), strict=True)
+            ]
+        elif isinstance(node, MaxPool):
+            value = [max(values[node.source][i] for i in w if i >= 0) for w in node.windows]
+        elif isinstance(node, Add):
+            columns = zip(*(values[s] for s in node.sources), strict=True)
+            value = [(sum(v for v, _ in c), sum(d for _, d in c)) for c in columns]
+        else:
+            joined = [v for s in node.sources for v in values[s]]
+            value = joined if node.order is None else [joined[i] for i in node.order]
+        values.append(value)
+    return [slope for _, slope in values[-1]]
+
+
+def linear_in_direction(net, x, tries=12, seed=0):
+    """Whether the one-sided derivative is linear in the direction, as far as ``tries`` directions show.
+
+    A piecewise linear network is a continuous selection of polynomials of the parameters, so it has these derivatives,
+    and is differentiable exactly where they are linear.
+    """
+    rng = np.random.default_rng(seed)
+    total = net.num_parameters
+    units = [[Fraction(int(i == k)) for i in range(total)] for k in range(total)]
+    gradient = [fraction_slopes(net, x, unit) for unit in units]
+    if any(
+        fraction_slopes(net, x, [-v for v in unit]) != [-v for v in known]
+        for unit, known in zip(units, gradient, strict=True)
+    ):
+        return False
+    for _ in range(tries):
+        # Sizes far apart too: where weights are huge, the other side is a thin cone.
+        reach = int(rng.choice([3, 3, 700, 1100]))
+        sizes = rng.integers(-reach, reach + 1, total) * (rng.random(total) < rng.choice([0.2, 0.6, 1.0]))
+        signs = rng.integers(-9, 10, total)
+        direction = [int(v) * Fraction(2) ** int(e) for v, e in zip(signs, sizes, strict=True)]
+        expected = [
+            sum((d * g[o] for d, g in zip(direction, gradient, strict=True)), ZERO) for o in range(net.out_size)
+        ]
+        if fraction_slopes(net, x, direction) != expected:
+            return False
+    return True
+
+
+@pytest.fixture(scope="session")
+def differentiable():
+    """``f(net, x)``: whether the outputs at a point are differentiable in the parameters, by one-sided derivatives."""
+    return linear_in_direction
+
+
+@pytest.fixture(scope="session")
+def one_sided():
+    return fraction_slopes

@@ -59,6 +59,47 @@ def test_decisive_set_and_samples(run):
     assert sampled.exit_code == (0 if result["certified"] else 3)
 
 
+def test_a_lower_bound_is_called_one(run):
+    invoke, folder = run
+    net = Network.random((5, 12, 8, 6, 1), 0)
+    fs.save(net, folder / "sampled.npz")
+    done = invoke("sampled.npz")
+    result = functional_dimension(net)
+    assert result.exact is None
+    assert done.exit_code == 3
+    assert f"at least {result.lower}" in done.stdout
+    assert "on samples only" in " ".join(done.stdout.split())
+    data = json.loads(invoke("sampled.npz", "--json").stdout)
+    assert data["exact"] is None and data["lower"] == result.lower
+
+
+@pytest.mark.parametrize(
+    ("weights", "X", "text"),
+    [
+        ([[[1.0]], [[2.0]]], [[1.0], [2.0], [3.0]], "gap"),
+        ([[[1.0]], [[0.0]]], [[-1.0], [-2.0]], "infinite gap: all that was dropped is zero"),
+        ([[[1.0]], [[2.0]]], [[1.0]], "nothing dropped"),
+    ],
+)
+def test_the_gap_is_said_in_words(run, weights, X, text):
+    invoke, folder = run
+    fs.save(Network(weights, [[0.5], [0.0]]), folder / "small.npz")
+    np.save(folder / "few.npy", np.array(X))
+    shown = " ".join(invoke("small.npz", "--data", folder / "few.npy").stdout.split())
+    assert text in shown
+    assert "no gap" not in shown
+
+
+def test_kinks_are_named(run):
+    invoke, folder = run
+    fs.save(Network([[[1.0]], [[2.0]]], [[0.0], [0.0]]), folder / "small.npz")
+    np.save(folder / "few.npy", np.array([[0.0], [1.0], [0.0], [0.0], [0.0]]))
+    shown = " ".join(invoke("small.npz", "--data", folder / "few.npy").stdout.split())
+    assert "4 points lie exactly on a kink" in shown
+    assert "point 0: neuron 0 of hidden layer 1" in shown
+    assert "and 1 more" in shown
+
+
 def test_spectrum(run):
     invoke, folder = run
     done = invoke("model.npz", "--data", folder / "X.npy", "--spectrum", 3)

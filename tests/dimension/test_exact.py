@@ -7,18 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fiberscope.dimension.exact import (
-    entry_bits,
-    exact_jacobian_rank,
-    kinks,
-    residue_rows,
-    sample,
-    spanning_points,
-)
+from fiberscope.dimension.exact import exact_jacobian_rank, residue_rows, sample, spanning_points
+from fiberscope.dimension.spans import entry_bits
 from fiberscope.network.actions import permute, rescale
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
-from fiberscope.network.operators import Dense
 from fiberscope.numerics.modular import rank_mod
 from fiberscope.testing import CASES, case
 from fiberscope.testing.strategies import batches, chains
@@ -88,23 +80,6 @@ def test_points_on_kinks_are_set_apart():
     found = sample(net, np.array([[0.1], [np.nextafter(0.1, 1)], [0.0]]))
     assert found.on_boundary.tolist() == [0]
     assert len(found.X) == 2
-
-
-def test_ties_between_dead_inputs_of_a_pool_are_no_kinks():
-    def net(slope):
-        return Network.from_nodes(
-            [
-                Affine(0, Dense(np.eye(4), (1, 2, 2)), np.zeros(4), "w", "b"),
-                PiecewiseLinear(1, np.asarray(slope), (1, 2, 2)),
-                MaxPool(2, (1, 2, 2), (2, 2), (2, 2)),
-                Affine(3, Dense(np.ones((1, 1)), (1, 1, 1)), None, "v"),
-            ],
-            (1, 2, 2),
-        )
-
-    dead, tied = np.full((1, 4), -1.0), np.array([[1.0, 1.0, -1.0, -1.0]])
-    for X, slope, expected in [(dead, 0.0, False), (dead, 0.5, True), (tied, 0.0, True)]:
-        assert kinks(net(slope), net(slope).signs(X).signs).any() == expected
 
 
 @given(data=st.data())

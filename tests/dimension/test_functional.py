@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import warnings
+from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 
-from fiberscope.dimension import exact, functional
+from fiberscope.dimension import decisive, exact, functional
 from fiberscope.dimension.decisive import decisive_set
 from fiberscope.dimension.functional import functional_dimension
 from fiberscope.dimension.jacobian import jacobian
@@ -17,6 +22,7 @@ from fiberscope.errors import InputError, NotGenericError, TooLargeError, Unsupp
 from fiberscope.network.actions import rescale
 from fiberscope.network.network import Network
 from fiberscope.numerics.rank import numerical_rank
+from fiberscope.plot.spectra import spectrum
 from fiberscope.testing import CASES, case
 
 
@@ -111,7 +117,102 @@ def test_many_inputs_are_sampled_and_said_to_be():
     assert {b.name for b in result.bounds} == {"parameters", "rescaling", "fixed neurons", "orbit"}
     assert result.certified  # a shallow generic network reaches the bound of its rescalings
     assert result.exact == net.num_parameters - 4
-    assert not functional_dimension(case("residual")).certified
+    residual = functional_dimension(case("residual"))
+    assert not residual.certified
+    assert (residual.exact, residual.failure_probability) == (None, None)
+    assert 0 < residual.lower < residual.upper
+    assert f"at least {residual.lower} (sampled)" in repr(residual)
+
+
+@pytest.mark.parametrize(("widths", "seed", "found"), [((6, 10, 10, 1), 1, 171), ((5, 12, 8, 6, 1), 0, 209)])
+def test_samples_prove_a_lower_bound_only(widths, seed, found):
+    """These were called exact with 170 and 207; other samples of the same networks gave ``found``."""
+    net = Network.random(widths, seed)
+    result = functional_dimension(net)
+    assert not result.decisive
+    assert result.lower >= found
+    assert (result.exact is None) == (not result.certified)
+    assert result.certified == (result.lower == result.upper)
+    X = np.random.default_rng(7).normal(size=(800, net.in_size))
+    on_data = functional_dimension(net, X)
+    assert on_data.exact <= result.upper
+    assert result.exact is None or on_data.exact <= result.exact
+
+
+def test_too_many_regions_are_sampled_and_said_to_be(monkeypatch):
+    net = Network.random((2, 8, 8, 1), 0)
+    complete = functional_dimension(net)
+    assert complete.decisive
+    monkeypatch.setattr(decisive, "LISTED_REGIONS", 5)
+    for work in (decisive.WORK, 1):
+        monkeypatch.setattr(decisive, "WORK", work)
+        sampled = functional_dimension(net)
+        assert not sampled.decisive
+        assert sampled.exact is None or sampled.certified
+        assert sampled.lower <= complete.exact
+        assert "a lower bound" in sampled.batch
+    assert "while the rank was growing" in sampled.batch
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=25, deadline=None)
+def test_complete_sets_reach_the_rank_of_every_batch(rational_jacobian, rational_rank, seed):
+    """On a decisive set: the rational rank there, and no batch has more. Integer weights, so that cells degenerate."""
+    rng = np.random.default_rng(seed)
+    widths = (int(rng.integers(1, 3)), *rng.integers(1, 4, rng.integers(1, 3)).tolist(), 1)
+    pairs = list(pairwise(widths))
+    numbers = (lambda s: rng.integers(-2, 3, s) / 2.0) if rng.random() < 0.5 else (lambda s: rng.normal(size=s))
+    net = Network([numbers((n, m)) for m, n in pairs], [numbers(n) for _, n in pairs])
+    points = decisive_set(net)
+    X = np.concatenate([rng.integers(-6, 7, (30, widths[0])) / 2.0, rng.normal(size=(30, widths[0])) * 8])
+    kept = exact.sample(net, X).X
+    batch_rank = rational_rank(rational_jacobian(net, kept)) if len(kept) else 0
+    if not len(exact.sample(net, points.X).X):  # a neuron without weights and bias: every input is a kink
+        with pytest.raises(NotGenericError, match="all points that were tried lie on kinks"):
+            functional_dimension(net)
+        return
+    result = functional_dimension(net)
+    if points.complete:
+        assert result.exact == rational_rank(rational_jacobian(net, points.X))
+        assert batch_rank <= result.exact
+        signs = net.signs(points.X).signs
+        for pattern in np.unique(signs, axis=0):
+            own = points.X[(signs == pattern).all(axis=1)]
+            lifted = [[Fraction(float(v)) for v in (*x, 1.0)] for x in own]
+            assert rational_rank(lifted) == net.in_size + 1
+    else:
+        assert result.exact is None or result.certified
+    assert batch_rank <= result.upper
+
+
+def test_a_step_that_rounding_swallows_is_no_point():
+    """At 2^53 the next float is two away, so that a region of width one has no second point."""
+    net = Network([[[1.0], [1.0]], [[1.0, 1.0]]], [[-(2.0**53) + 1, -(2.0**53) - 1], [0.0]])
+    x = np.array([[2.0**53]])
+    X, whole = decisive.surround(net, x, net.signs(x).signs)
+    assert not whole.any()
+    assert X.tolist() == x.tolist()
+
+
+@pytest.mark.parametrize(
+    ("biases", "weights", "numerical"),
+    [
+        ([[3e150], [3e150], [1.0]], [[[1.0]], [[2.0]], [[3.0]]], 1),
+        ([[3e150], [0.0], [0.0]], [[[1.0]], [[2e200]], [[1.0]]], None),
+    ],
+)
+def test_numbers_beyond_floats_leave_the_exact_rank(biases, weights, numerical, rational_jacobian, rational_rank):
+    net = Network(weights, biases)
+    X = np.array([[0.0], [1.0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = functional_dimension(net, X)
+        functional_dimension(net)
+    assert result.exact == rational_rank(rational_jacobian(net, X)) == 2
+    assert (result.numerical, result.paper) == (numerical, None)
+    assert "beyond floats" in repr(result)
+    json.dumps(result.to_dict(), allow_nan=False)
+    spectrum(result)
 
 
 def test_network_without_hidden_neurons():
@@ -127,8 +228,9 @@ def test_points_on_kinks_are_reported_and_left_out():
     assert "1 points on kinks left out" in repr(result)
     with pytest.raises(NotGenericError, match="all 1 points lie on kinks"):
         functional_dimension(net, [[0.5]])
-    with pytest.raises(NotGenericError):
-        functional_dimension(case("all_zero"), np.ones((3, 2)))
+    # Every neuron is at its kink, but the weights behind are zero: only the last biases move the outputs, smoothly.
+    result = functional_dimension(case("all_zero"), np.ones((3, 2)))
+    assert (result.exact, result.on_boundary) == (2, ())
 
 
 def test_modules_that_load_are_exact():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fiberscope.dimension.exact import kinks
 from fiberscope.dimension.jacobian import jacobian, rows_in_ring
+from fiberscope.dimension.kinks import kinks
 from fiberscope.dimension.rings import FloatRing, ModularRing
 from fiberscope.errors import InputError, TooLargeError, UnsupportedModelError
 from fiberscope.network.network import Network
@@ -47,7 +47,7 @@ def test_residues_are_those_of_the_rational_derivatives(name, rational_jacobian)
 def test_finite_differences_in_the_documented_order(name):
     net = case(name)
     X = points(net, 3, seed=2)
-    assert not kinks(net, net.signs(X).signs).any()
+    assert not kinks(net, X, net.signs(X).signs).any()
     found, column, h = jacobian(net, X), 0, 1e-6
     for key, value in net.parameters.items():
         for place in np.ndindex(value.shape):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -77,3 +79,11 @@ def test_bad_input():
         kernel_spectrum(case("chain"), np.zeros((2, 3)))
     with pytest.raises(UnsupportedModelError):
         kernel_spectrum(case("convolutional").as_mlp(), np.zeros((1, 72)))
+
+
+def test_kernels_beyond_floats_are_refused():
+    net = Network([[[1e200]], [[1e200]]], [[0.0], [0.0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(InputError, match="exceeds the range of floats"):
+            kernel_spectrum(net, [[1.0], [2.0]])

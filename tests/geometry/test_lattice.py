@@ -20,6 +20,7 @@ from fiberscope.geometry.lattice_workers import Splitter
 from fiberscope.geometry.regions import count_regions, regions
 from fiberscope.network.actions import permute, rescale
 from fiberscope.network.network import Network
+from fiberscope.run import Run
 from fiberscope.testing.cases import CASES, DEGENERATE, degenerate
 from fiberscope.testing.strategies import chains
 
@@ -421,8 +422,8 @@ def test_interruption_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
             raise KeyboardInterrupt
 
     monkeypatch.setattr("fiberscope.geometry.lattice_workers._WORTH_THREADS", 2)
-    part = lattice_cells(net, Box.cube(3), progress=stop, threads=2)
-    assert_identical(part, lattice_cells(net, Box.cube(3), progress=stop))
+    part = lattice_cells(net, Box.cube(3), Run(stop), threads=2)
+    assert_identical(part, lattice_cells(net, Box.cube(3), Run(stop)))
     with pytest.raises(InputError, match="at least one"):
         lattice_cells(net, Box.cube(3), threads=0)
 
@@ -436,7 +437,7 @@ def test_interruption_inside_a_block_gives_up_the_block(monkeypatch: pytest.Monk
             raise KeyboardInterrupt
 
     stop_at: list[int] = []
-    part = lattice_cells(net, Box.cube(3), progress=stop)
+    part = lattice_cells(net, Box.cube(3), Run(stop))
     assert not part.complete
     assert_sound(part)
     assert not part.vertex_signs[:, 6:].any()
@@ -467,12 +468,12 @@ def test_interruption_leaves_the_complex_of_the_neurons_reached() -> None:
         if done >= 8:
             raise KeyboardInterrupt
 
-    part = lattice_cells(net, Box.cube(3), progress=stop)
+    part = lattice_cells(net, Box.cube(3), Run(stop))
     assert not part.complete
     assert_sound(part)
     assert part.count(3) < whole.count(3)
     assert {tuple(s[:8]) for s in whole.top_signs.tolist()} == {tuple(s[:8]) for s in part.top_signs.tolist()}
     assert not part.vertex_signs[:, 8:].any()
-    limited = lattice_cells(net, Box.cube(3), limit=10)
+    limited = lattice_cells(net, Box.cube(3), Run(limit=10))
     assert not limited.complete
     assert 10 < limited.count(3) < whole.count(3)

@@ -22,6 +22,7 @@ from fiberscope.geometry.skeleton import skeleton
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense
+from fiberscope.run import Run
 
 
 def pooled(
@@ -134,12 +135,12 @@ def test_an_interrupted_pool_leaves_the_complex_before_it() -> None:
         if done >= 12:  # three comparisons after nine neurons
             raise KeyboardInterrupt
 
-    part = lattice_cells(net, Box.cube(3), progress=stop)
+    part = lattice_cells(net, Box.cube(3), Run(stop))
     assert not part.complete
     assert not part.vertex_signs[:, 9:].any()
     for k, wanted in enumerate(all_signs(before)):
         assert Counter({key[:9]: number for key, number in all_signs(part)[k].items()}) == wanted
-    assert not lattice_cells(net, Box.cube(3), limit=40).complete
+    assert not lattice_cells(net, Box.cube(3), Run(limit=40)).complete
 
 
 @pytest.mark.parametrize("domain", [Space(3), Orthant(3), Polytope([[1.0, 0.0, 0.0]], [1.0])])

@@ -23,6 +23,7 @@ from fiberscope.network.io import load
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Convolution, Dense, Scale
+from fiberscope.run import Run
 
 SQUARE = Box.cube(2)
 
@@ -512,13 +513,13 @@ def test_pieces_of_bounded_memory(monkeypatch):
     whole = int(planar_count(net, SQUARE))
     monkeypatch.setattr(planar, "_CHUNK_BYTES", 4000)
     calls = []
-    assert int(planar_count(net, SQUARE, progress=lambda *x: calls.append(x))) == whole
+    assert int(planar_count(net, SQUARE, Run(lambda *x: calls.append(x)))) == whole
     assert calls
     assert int(planar_count(net, SQUARE, threads=2)) == whole
     monkeypatch.undo()
     shared = []
     monkeypatch.setattr(planar, "_WORTH_THREADS", 2)  # a small mesh is shared out as well
-    assert int(planar_count(net, SQUARE, threads=2, progress=lambda *x: shared.append(x))) == whole
+    assert int(planar_count(net, SQUARE, Run(lambda *x: shared.append(x)), threads=2)) == whole
     assert sum("regions" in text for _, _, text in shared) == 16
     assert count_regions(net, SQUARE, threads=2) == whole
     vanishing = Network(
@@ -620,12 +621,12 @@ def test_an_interrupted_count_is_a_growing_lower_bound(monkeypatch, threads):
         if calls == stop:
             raise KeyboardInterrupt
 
-    planar_count(net, box, progress=progress, threads=threads)
+    planar_count(net, box, Run(progress), threads=threads)
     last = calls
     assert last > 4
     for stop in range(1, last + 1):
         calls = 0
-        part = planar_count(net, box, progress=progress, threads=threads)
+        part = planar_count(net, box, Run(progress), threads=threads)
         assert not part.complete and calls == stop
         found.append(int(part))
         calls = 0
@@ -642,7 +643,7 @@ def test_what_memory_does_not_hold_is_refused_before_it_is_built(monkeypatch):
     monkeypatch.setattr(planar, "MEMORY", 60_000)
     with pytest.raises(TooLargeError, match=rf"layer 2 of 2 makes {whole:,} polygons and needs about .* GB"):
         planar_cells(net, box)
-    part = planar_cells(net, box, limit=whole)
+    part = planar_cells(net, box, Run(limit=whole))
     assert not part.complete and part.count(2) == first
     assert int(planar_count(net, box)) == whole  # counted in pieces
 
@@ -657,7 +658,7 @@ def test_what_was_found_before_a_stop_is_returned_and_marked(stop):
             raise KeyboardInterrupt
 
     limit = None if stop == "interrupt" else planar_cells(Network.random((2, 6, 1), 0), Box.cube(2)).count(2)
-    part = planar_cells(net, Box.cube(2), progress=progress, limit=limit)
+    part = planar_cells(net, Box.cube(2), Run(progress, limit=limit))
     assert whole.complete
     assert not part.complete
     assert 1 < part.count(2) < whole.count(2)

@@ -11,15 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fiberscope.errors import NotGenericError
-from fiberscope.geometry.domains import Box, Polytope, Space
+from fiberscope.errors import InputError, NotGenericError, UnsupportedModelError
+from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
 from fiberscope.geometry.lattice import lattice_cells
+from fiberscope.geometry.lattice_start import on_slice
 from fiberscope.geometry.planar import planar_cells, planar_count
 from fiberscope.geometry.regions import count_regions, regions
-from fiberscope.geometry.traversal import count_by_traversal
+from fiberscope.geometry.sampling import estimate_regions
+from fiberscope.geometry.skeleton import count_by_skeleton
+from fiberscope.geometry.traversal import count_by_traversal, traverse
 from fiberscope.geometry.traversal_rows import exact_functionals
 from fiberscope.network.network import Network
+from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.lp import Polyhedron
+from fiberscope.testing import fraction_map, fraction_regions
+from fiberscope.testing.hostile import NUMBERS, TAME, programs
 
 Engine = Callable[[Network, Box], int]
 
@@ -129,3 +135,156 @@ def test_a_free_direction_is_named() -> None:
     assert regions(net, half).num_regions == int(count_regions(net, half)) == 4
     with pytest.raises(NotGenericError, match=r"neurons \[\] .* rank 0 in R\^2"):
         regions(Network([np.ones((1, 2))], [np.zeros(1)]), Space(2))
+
+
+# --- hostile networks, all engines against rational arithmetic ----------------------------------------------------
+
+MANY = settings().max_examples  # as the profile says
+
+Found = tuple[int | set[tuple[int, ...]], bool]
+"""How many regions, or which, and whether that is claimed to be all of them."""
+
+
+def labels(signs: np.ndarray) -> set[tuple[int, ...]]:
+    return set(map(tuple, signs.tolist()))
+
+
+def by_planar_count(net: Network, domain: Domain) -> Found:
+    found = planar_count(net, domain)  # type: ignore[arg-type]
+    return found.num_regions, found.complete
+
+
+def by_planar_cells(net: Network, domain: Domain) -> Found:
+    cells = planar_cells(net, domain)  # type: ignore[arg-type]
+    assert cells.count(2) == len(labels(cells.top_signs))
+    return labels(cells.top_signs), cells.complete
+
+
+def by_lattice(net: Network, domain: Domain) -> Found:
+    cells = lattice_cells(net, domain)
+    assert cells.count(cells.dimension) == len(labels(cells.top_signs))
+    return labels(cells.top_signs), cells.complete
+
+
+def by_skeleton(net: Network, domain: Domain) -> Found:
+    return count_by_skeleton(net, domain)
+
+
+def by_traversal(net: Network, domain: Domain) -> Found:
+    found = count_by_traversal(net, domain)
+    return found.count, found.complete
+
+
+def by_stream(net: Network, domain: Domain) -> Found:
+    stream = traverse(net, domain)
+    found = {tuple(region.signs.tolist()) for region in stream}
+    return found, stream.summary.complete
+
+
+def by_estimate(net: Network, domain: Domain) -> Found:
+    found = estimate_regions(net, domain, samples=400, runs=2, points=50, chords=2)
+    return found.at_least, found.exact
+
+
+def by_whichever_fits(net: Network, domain: Domain) -> Found:
+    found = count_regions(net, domain)
+    return int(found), found.complete
+
+
+EVERYWHERE: dict[str, Callable[[Network, Domain], Found]] = {
+    "planar count": by_planar_count,
+    "planar cells": by_planar_cells,
+    "lattice": by_lattice,
+    "skeleton": by_skeleton,
+    "traversal": by_traversal,
+    "stream": by_stream,
+    "estimate": by_estimate,
+    "whichever fits": by_whichever_fits,
+}
+"""Every engine that lists or counts regions, the same laws for all of them."""
+
+PLANAR = ("planar count", "planar cells")
+
+
+@st.composite
+def places(draw: st.DrawFn, n: int) -> Domain:
+    """A box, a simplex, a polytope with a redundant and a doubled side, an orthant, or all of space."""
+    kind = draw(st.sampled_from(["box", "box", "corner", "polytope", "orthant", "space"]))
+    if kind == "box":
+        return Box.cube(n, *draw(st.sampled_from([(-2.0, 2.0), (0.0, 1.0), (-0.3, 0.7)])))
+    if kind in ("corner", "polytope"):
+        A, b = Box.cube(n, -2.0, 1.1).halfspaces()
+        rows = [np.ones(n), *([np.ones(n), 2 * np.ones(n)] if kind == "polytope" else [])]
+        return Polytope(np.vstack([A, *rows]), np.concatenate([b, [1.3, 9.0, 2.6][: len(rows)]]))
+    return Orthant(n) if kind == "orthant" else Space(n)
+
+
+def agrees(found: Found, truth: set[tuple[int, ...]]) -> None:
+    """What is claimed to be all is all; otherwise it is a part."""
+    what, complete = found
+    if isinstance(what, set):
+        assert what == truth if complete else what <= truth
+    else:
+        assert what == len(truth) if complete else what <= len(truth)
+
+
+@pytest.mark.parametrize("styles", [TAME, tuple(NUMBERS)], ids=["tame", "wild"])
+@given(data=st.data())
+@settings(max_examples=MANY * 6 // 10)
+def test_every_engine_agrees_with_fractions(styles: tuple[str, ...], data: st.DataObject) -> None:
+    net = data.draw(programs(st.sampled_from([2, 2, 1, 3]), max_width=3, styles=styles))
+    domain = data.draw(places(net.in_size))
+    if net.num_signs > 16:
+        return
+    truth = fraction_regions(net, *domain.halfspaces())
+    for name, engine in EVERYWHERE.items():
+        if name in PLANAR and not (net.in_size == 2 and isinstance(domain, Box | Polytope)):
+            continue
+        try:
+            found = engine(net, domain)
+        except (NotGenericError, UnsupportedModelError):  # said in words, nothing is claimed
+            assert name != "whichever fits" or any(isinstance(node, MaxPool) for node in net.switches)
+            continue
+        except InputError as error:
+            assert name == "skeleton" and "bounded" in str(error), (name, error)
+            continue
+        agrees(found, truth)
+
+
+@pytest.mark.parametrize("styles", [TAME, tuple(NUMBERS)], ids=["tame", "wild"])
+@given(data=st.data())
+@settings(max_examples=MANY * 6 // 10)
+def test_certificates_prove_no_more_than_is_true(styles: tuple[str, ...], data: st.DataObject) -> None:
+    """A complex that is right never fails; what it proves to exist exists; kinks are seen where maps differ."""
+    net = data.draw(programs(st.sampled_from([2, 2, 1, 3]), max_width=3, styles=styles))
+    domain = data.draw(places(net.in_size))
+    if net.num_signs > 16:
+        return
+    try:
+        complex = regions(net, domain)
+    except (NotGenericError, UnsupportedModelError):
+        return
+    truth = fraction_regions(net, *domain.halfspaces())
+    certificate = complex.verify()
+    assert certificate.ok is not False, certificate
+    assert certificate.at_least == len(truth), certificate
+    maps = [fraction_map(net, row) for row in complex.sign_vectors.tolist()]
+    gradients = [[form[:-1] for form in forms] for forms in maps]
+    for (one, two), visible in zip(complex.facets.regions.tolist(), complex.facets.visible, strict=True):
+        assert visible == (two >= 0 and gradients[one] != gradients[two])
+
+
+@given(data=st.data())
+@settings(max_examples=MANY * 4 // 10)
+def test_slices_through_pooling_networks_with_twins(data: st.DataObject) -> None:
+    """ReLU, then a maximum over twins one unit in the last place apart: what is certified positive rounds to zero."""
+    blocks = ["act_pool", "act_pool", "act"]
+    net = data.draw(programs(st.just(4), max_width=3, max_blocks=2, styles=TAME, blocks=blocks))
+    corners = [np.array(data.draw(st.lists(st.integers(-20, 20), min_size=4, max_size=4))) / 10 for _ in range(3)]
+    plane = Plane.through(*corners)
+    view, box = on_slice(net, plane)
+    truth = fraction_regions(view, *box.halfspaces())
+    agrees((int(count_regions(net, plane)), True), truth)
+    complex = regions(net, plane)
+    assert labels(complex.sign_vectors) == truth
+    assert complex.verify().ok is not False

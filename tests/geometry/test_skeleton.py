@@ -12,6 +12,7 @@ from fiberscope.geometry.domains import Box, Plane, Polytope, Space
 from fiberscope.geometry.lattice import lattice_cells
 from fiberscope.geometry.skeleton import count_by_skeleton, skeleton
 from fiberscope.network.network import Network
+from fiberscope.run import Run
 from fiberscope.testing.cases import CASES
 from fiberscope.testing.strategies import chains
 
@@ -68,8 +69,8 @@ def test_interruption_counts_what_was_reached() -> None:
         if done >= 8:
             raise KeyboardInterrupt
 
-    part = lattice_cells(net, Box.cube(3), progress=stop)
-    assert count_by_skeleton(net, Box.cube(3), progress=stop) == (part.count(3), False)
+    part = lattice_cells(net, Box.cube(3), Run(stop))
+    assert count_by_skeleton(net, Box.cube(3), Run(stop)) == (part.count(3), False)
 
 
 def test_refusals() -> None:

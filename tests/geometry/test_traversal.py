@@ -28,6 +28,9 @@ from fiberscope.testing import case, convolutional, fraction_signs
 from fiberscope.testing.cases import CASES, DEGENERATE
 from fiberscope.testing.strategies import chains
 
+GO = np.zeros(1, dtype=bool)
+"""A flag that stops nothing."""
+
 
 def measured(*widths: int) -> Network:
     """The random networks whose counts on ``[-1, 1]^n`` were established by several methods."""
@@ -279,7 +282,7 @@ def test_stream_can_be_stopped_at_any_time() -> None:
 def test_interruption_returns_what_was_found() -> None:
     calls: list[tuple[int, int]] = []
 
-    def progress(explored: int, found: int) -> None:
+    def progress(explored: int, found: int, text: str) -> None:
         calls.append((explored, found))
         if len(calls) == 3:
             raise KeyboardInterrupt
@@ -375,7 +378,8 @@ def test_kernel_decides_like_the_exact_cell(seed: int, bounded: bool) -> None:
     every = np.concatenate([rows, np.column_stack([box, np.full(2 * n, 2.0)])]) if bounded else rows
     kinds = np.full((1, len(every)), kernels.WANTED, np.int8)
     state, beyond = np.empty((1, len(every)), np.int8), np.empty((1, len(every), 2 * n))
-    kernels.cells(every[None], np.zeros_like(every)[None], kinds, np.zeros((1, n)), low, high, bounded, state, beyond)
+    none, origin = np.zeros_like(every)[None], np.zeros((1, n))
+    kernels.cells(every[None], none, kinds, origin, low, high, bounded, state, beyond, GO)
     exact = ExactCell([[fraction(v) for v in row] for row in every], np.zeros(n))
     truth = [kernels.ABSENT if exact.beyond(k) is None else kernels.FACET for k in range(len(every))]
     assert state[0].tolist() == truth
@@ -388,7 +392,7 @@ def test_kernel_leaves_a_touching_row_open() -> None:
     kinds = np.full((1, 5), kernels.WANTED, np.int8)
     state, beyond = np.empty((1, 5), np.int8), np.empty((1, 5, 4))
     box = np.full(2, -1.0), np.full(2, 1.0)
-    kernels.cells(rows[None], errors[None], kinds, np.zeros((1, 2)), *box, True, state, beyond)
+    kernels.cells(rows[None], errors[None], kinds, np.zeros((1, 2)), *box, True, state, beyond, GO)
     assert state[0].tolist() == [kernels.FACET] * 4 + [kernels.OPEN]
     cell = ExactCell([[fraction(v) for v in row] for row in rows], [0.0, 0.0])
     assert cell.beyond(4) is None
@@ -403,5 +407,5 @@ def test_kernel_respects_errors_of_coefficients() -> None:
         errors[4] = error
         state, beyond = np.empty((1, 5), np.int8), np.empty((1, 5, 4))
         kinds = np.full((1, 5), kernels.WANTED, np.int8)
-        kernels.cells(rows[None], errors[None], kinds, np.zeros((1, 2)), *box, True, state, beyond)
+        kernels.cells(rows[None], errors[None], kinds, np.zeros((1, 2)), *box, True, state, beyond, GO)
         assert state[0, 4] == expected

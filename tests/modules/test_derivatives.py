@@ -7,8 +7,10 @@ import pytest
 import torch
 from torch import nn
 
+from fiberscope.dimension.functional import functional_dimension
 from fiberscope.dimension.jacobian import jacobian
 from fiberscope.dimension.kernel import ntk
+from fiberscope.dimension.spectrum import kernel_spectrum
 from fiberscope.errors import InputError, TooLargeError, UnsupportedModelError
 from fiberscope.modules import derivatives
 from fiberscope.testing import case
@@ -43,6 +45,8 @@ class Reused(nn.Module):
 MODULES = {
     "gelu": lambda: nn.Sequential(nn.Linear(4, 5), nn.GELU(), nn.Linear(5, 2)),
     "reused": Reused,
+    "prelu": lambda: nn.Sequential(nn.Linear(4, 5), nn.PReLU(5), nn.Linear(5, 2), nn.PReLU()),
+    "weight_norm": lambda: nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)), nn.ReLU()),
     "images": lambda: nn.Sequential(
         nn.Conv2d(1, 2, 3),
         nn.BatchNorm2d(2),
@@ -53,7 +57,7 @@ MODULES = {
         nn.Linear(8, 2),
     ),
 }
-SHAPES = {"gelu": (4,), "reused": (3,), "images": (1, 6, 6)}
+SHAPES = {"gelu": (4,), "prelu": (4,), "weight_norm": (4,), "reused": (3,), "images": (1, 6, 6)}
 
 
 @pytest.fixture(params=sorted(MODULES))
@@ -101,6 +105,71 @@ def test_dtype_is_the_modules():
     module = nn.Linear(2, 1)
     assert jacobian(module, np.zeros((3, 2))).dtype == torch.float32
     assert jacobian(module, torch.ones(1, 2)).tolist() == [[1.0, 1.0, 1.0]]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("name", ["gelu", "prelu"])
+def test_every_precision(name, dtype):
+    torch.manual_seed(0)
+    module = MODULES[name]().to(dtype)
+    X = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
+    assert jacobian(module, X).dtype == ntk(module, X).dtype == dtype
+    result = functional_dimension(module, X)
+    assert result.exact is None
+    found = kernel_spectrum(module, X, count=4)
+    module = module.double()  # the same numbers, to which the ranks and the spectrum belong
+    X = torch.as_tensor(X).double()
+    assert result.numerical == np.linalg.matrix_rank(jacobian(module, X).numpy())
+    K = ntk(module, X).numpy()
+    np.testing.assert_allclose(found.eigenvalues, np.linalg.eigvalsh(K)[::-1][:4], rtol=1e-9)
+    assert found.trace == pytest.approx(np.trace(K))
+
+
+def test_the_spectrum_belongs_to_the_parameters_of_the_module(example):
+    """A normalised weight, a learned slope, a shared layer: not those of the network that computes the same."""
+    module, X = example
+    module.eval()
+    found = kernel_spectrum(module, X.numpy(), count=2)
+    K = ntk(module, X).numpy()
+    np.testing.assert_allclose(found.eigenvalues, np.linalg.eigvalsh(K)[::-1][:2], rtol=1e-9)
+    assert found.size == len(K)
+
+
+class Unwilling(nn.Linear):
+    """Raises what a module may raise."""
+
+    def __init__(self, error):
+        super().__init__(2, 1)
+        self.error = error
+
+    def forward(self, x):
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("mask"), TypeError("two\nlines"), NotImplementedError(), ZeroDivisionError()]
+)
+def test_what_a_module_raises_is_one_line(error):
+    for question in (jacobian, ntk, kernel_spectrum, functional_dimension):
+        with pytest.raises((InputError, UnsupportedModelError)) as caught:
+            question(Unwilling(error), np.zeros((2, 2)))
+        assert "\n" not in str(caught.value)
+
+
+def test_lists_keep_their_digits():
+    module = nn.Linear(1, 1).double()
+    assert jacobian(module, [[0.1]]).tolist() == [[0.1, 1.0]]
+    for bad in ([["a"]], [[0.1], [0.2, 0.3]], object()):
+        with pytest.raises(InputError):
+            jacobian(module, bad)
+
+
+@pytest.mark.parametrize("limit", [0, -1, float("nan")])
+def test_limits_that_limit_nothing_are_refused(limit):
+    for net in (nn.Linear(2, 1), case("chain")):
+        for question in (jacobian, ntk, functional_dimension):
+            with pytest.raises(InputError, match="limit: expected a positive number"):
+                question(net, np.zeros((2, 2)), limit=limit)
 
 
 def test_bad_input():

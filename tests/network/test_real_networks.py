@@ -52,8 +52,9 @@ def far(got: np.ndarray, want: np.ndarray) -> float:
     return float(np.abs(got - want).max() / np.abs(want).max())
 
 
-def test_every_file_of_the_folder_is_known(shared_nets: Path) -> None:
-    assert sorted(path.stem for path in shared_nets.glob("*.onnx")) == sorted(FILES)
+def test_the_folder_has_the_files(shared_nets: Path) -> None:
+    """It may grow; what is listed here must be there."""
+    assert set(FILES) <= {path.stem for path in shared_nets.glob("*.onnx")}
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -16,6 +16,7 @@ from fiberscope.dimension.functional import functional_dimension
 from fiberscope.dimension.jacobian import jacobian
 from fiberscope.errors import InputError
 from fiberscope.network.network import Network
+from fiberscope.numerics.modular import random_primes
 from fiberscope.numerics.rank import exact_rank
 from fiberscope.plot.studies import has_rows, study_figure
 from fiberscope.reporting.studies import write_study_page
@@ -208,7 +209,7 @@ def test_adjacent_layers_against_the_whole_network_of_two_layers() -> None:
     for seed in range(20):
         net = Network.random((2, 4, 1), seed)
         X = rng.standard_normal((int(rng.integers(1, 12)), 2))
-        assert adjacent_layers_bound(net, sample(net, X)) == functional_dimension(net, X).exact
+        assert adjacent_layers_bound(net, sample(net, X)).value == functional_dimension(net, X).exact
 
 
 def test_bounds_of_the_gap_are_bounds_on_deep_narrow_and_dead_networks() -> None:
@@ -221,7 +222,7 @@ def test_bounds_of_the_gap_are_bounds_on_deep_narrow_and_dead_networks() -> None
         X = rng.integers(-3, 4, (15, widths[0])) / 4.0
         found = functional_dimension(net, X)
         sampled = sample(net, X)
-        assert adjacent_layers_bound(net, sampled) >= found.exact
+        assert adjacent_layers_bound(net, sampled).value >= found.exact
         refined = found.bound("regions refined").value
         assert refined >= position_bound(sampled) >= silent_layers_bound(net, sampled) >= found.exact
         if seed % 5 == 0:
@@ -238,8 +239,23 @@ def test_a_pair_of_layers_finds_more_than_fixed_neurons() -> None:
     net = Network([[[1.0], [2.0]], [[1.0, 3.0]]], [[0.0, 0.0], [0.0]])
     X = np.array([[-1.0], [1.0], [2.0], [-3.0], [5.0]])
     found = functional_dimension(net, X)
-    assert found.bound("orbit").value == 5 and adjacent_layers_bound(net, sample(net, X)) == found.exact == 3
+    assert found.bound("orbit").value == 5 and adjacent_layers_bound(net, sample(net, X)).value == found.exact == 3
     assert np.linalg.matrix_rank(jacobian(net, X)) == 3
+
+
+def test_points_that_coincide_modulo_the_prime_that_is_drawn_do_not_lower_a_bound() -> None:
+    """Their distance is the prime itself: modulo it two points are one."""
+    (prime,) = random_primes(1, 0)
+    low = prime % 1024
+    X = np.array([[-float(low)], [float(prime - low)]])
+    assert int(X[1, 0]) - int(X[0, 0]) == prime
+    net = Network([[[1.0]], [[3.0]]], [[2048.0], [1.0]])  # active at both
+    found = sample(net, X)
+    assert found.regions == 1
+    assert position_bound(found) == silent_layers_bound(net, found) == 2
+    bound = adjacent_layers_bound(net, found)
+    assert bound.value == functional_dimension(net, X).exact == 2
+    assert not bound.proven and 0 < bound.failure_probability < 1e-25
 
 
 # -- claims ------------------------------------------------------------------------------------------------------
@@ -389,4 +405,5 @@ def test_trackers_record_the_functional_dimension() -> None:
         "certified": True,
         "numerical": 3,
         "paper": 3,
+        "left_out": 0,
     }

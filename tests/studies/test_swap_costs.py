@@ -229,6 +229,7 @@ def test_too_few_rows_leave_claims_undecided() -> None:
         ({"measure": "points"}, "option measure"),
         ({"turn_centers": 1}, "option turn_centers"),
         ({"series": ["other"]}, "option series"),
+        ({"data_seed": 0.5}, "option data_seed"),
         ({"preset": "ours"}, "option preset: expected 'authors'"),
     ],
 )

@@ -11,9 +11,10 @@ from fiber_cases import magnitude, tail, with_signs, worst_difference
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from fiberscope import identical
 from fiberscope.dimension.functional import functional_dimension
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.network.network import Network, identical
+from fiberscope.network.network import Network
 from fiberscope.symmetry.equivalence.ladder import question_for
 from fiberscope.symmetry.fiber.bottleneck import by_bottleneck, check_rounded, find_rounded
 from fiberscope.symmetry.fiber.fibers import fiber

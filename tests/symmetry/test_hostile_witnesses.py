@@ -161,3 +161,47 @@ def test_bounds_of_matched_networks_bound(case, radius):
         x = np.full(a.in_size, share * radius)
         gaps = [abs(p - q) for p, q in zip(fraction_values(a, x)[-1], fraction_values(b, x)[-1], strict=True)]
         assert bound == np.inf or max(gaps) <= Fraction(bound)
+
+
+@settings(max_examples=150)
+@given(hostile_chains(max_width=3, max_hidden=2), st.integers(0, 2**32 - 1))
+def test_simplification_of_hostile_chains(net, seed):
+    """Refused in words, or the same function: exactly where it says so."""
+    try:
+        small = fs.simplify(net, time_limit=0.5)
+    except fs.FiberscopeError:
+        return
+    if not small.exact:
+        return
+    rng = np.random.default_rng(seed)
+    for x in rng.normal(size=(3, net.in_size)) * 10.0 ** rng.integers(-300, 300, (3, 1)):
+        assert fraction_values(net, x)[-1] == fraction_values(small.network, x)[-1]
+
+
+@settings(max_examples=150)
+@given(
+    hostile_chains(inputs=st.just(2), max_width=2, max_hidden=2),
+    hostile_chains(inputs=st.just(2), max_width=2, max_hidden=2),
+    st.sampled_from([None, 0.0, 1e-3]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_verdicts_on_hostile_pairs(a, b, tolerance, boxed_in, twin):
+    """Points judge: equal ones do not differ by more than is allowed, and counterexamples are ones."""
+    if twin:
+        weights = [w.copy() for w in a.weights]
+        weights[-1][0, 0] = np.nextafter(weights[-1][0, 0], 1.0)
+        b = Network(weights, a.biases, "leaky_relu", slope=float(a.nodes[1].slopes[0]))
+    if a.out_size != b.out_size:
+        return
+    box = fs.Box.cube(2, -1, 1) if boxed_in else None
+    verdict = fs.equivalent(a, b, box, tolerance, time_limit=3)
+    if verdict.equal is False and verdict.counterexample is not None:
+        x = verdict.counterexample.x
+        gap = max(abs(p - q) for p, q in zip(fraction_values(a, x)[-1], fraction_values(b, x)[-1], strict=True))
+        assert gap > (0 if tolerance is None else Fraction(tolerance))
+    if verdict.equal is True and tolerance is not None:
+        for x in np.random.default_rng(0).uniform(-1, 1, (4, 2)):
+            gap = max(abs(p - q) for p, q in zip(fraction_values(a, x)[-1], fraction_values(b, x)[-1], strict=True))
+            assert gap <= Fraction(tolerance)
+            assert verdict.bound is None or gap <= Fraction(verdict.bound)

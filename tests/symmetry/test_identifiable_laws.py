@@ -134,7 +134,8 @@ def test_many_neurons_are_decided_by_independence_or_left_open():
 
 
 def full_ranks(net):
-    """Definition 8 by fractions: all masks, and all squares of (W_2 | b_2)."""
+    """Definition 8 by fractions: all masks, and all squares of (W_2 | b_2); dead neurons come off first."""
+    dead = ((net.weights[1] <= 0).all(axis=1) & (net.biases[1] <= 0)).tolist()
 
     def rank(rows):
         rows, count = [list(r) for r in rows], 0
@@ -154,7 +155,7 @@ def full_ranks(net):
     table = [[*row, Fraction(float(b))] for row, b in zip(W, net.biases[1], strict=True)]
     n2, n1, m = len(W), len(W[0]), len(V)
     some = [S for k in range(1, max(n1, n2) + 2) for S in itertools.combinations(range(max(n1, n2) + 1), k)]
-    for J in (S for S in some if max(S) < n2):
+    for J in (S for S in some if max(S) < n2 and not any(dead[j] for j in S)):
         for S in (S for S in some if max(S) <= n1):
             if rank([[table[j][k] for k in S] for j in J]) < min(len(J), len(S)):
                 return False

@@ -176,3 +176,11 @@ def test_a_split_layer_is_fused(shared_nets):
     result = simplify(fs.load(shared_nets / "mnist_256x4_split.onnx"), time_limit=1.0)
     assert result.network.widths == (784, 256, 256, 256, 256, 10)
     assert result.exact and result.verdict.exact
+
+
+def test_a_constant_below_the_normal_floats_in_a_normal_form():
+    """A row that cancelled to nothing keeps the sizes of its terms, at an exponent of its own."""
+    weights = [[[0.0]], [[0.0], [2 - 2.0**-52], [0.0]], [[0.0, 0.0, 0.0], [0.0, 1.0, 0.0]], [[0.0, 1.0]]]
+    net = Network(weights, [[0.0], [0.0] * 3, [0.0, 2.0**-1030], [-1.0]])
+    found = fs.simplify(net, fs.Orthant(1))
+    assert found.verdict.equal is True

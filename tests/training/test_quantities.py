@@ -12,10 +12,10 @@ from fiberscope.network.network import Network
 from fiberscope.training.quantities import State, fiber_dimension, identifiable, neuron_kinds
 from fiberscope.training.track import track
 
-RIGID = Network([np.eye(2), [[1.0, -2.0], [-1.5, 1.0]], [[1.0, 2.0]]], [[0.5, 0.25], [0.5, 0.75], [0.0]])
+RIGID = Network([np.eye(2), [[1.0, -2.0], [-1.5, 1.0]], [[1.0, 3.0]]], [[0.5, 0.25], [0.5, 0.75], [0.0]])
 DEAD = Network([np.eye(2), [[-1.0, -2.0], [-1.5, 1.0]], [[1.0, 2.0]]], [[0.5, 0.25], [-0.5, 0.75], [0.0]])
 LINEAR = Network([np.eye(2), [[1.0, 2.0], [-1.5, 1.0]], [[1.0, 2.0]]], [[0.5, 0.25], [0.5, 0.75], [0.0]])
-HIDDEN = Network([np.eye(2), [[1.0, -2.0], [1.5, -1.0]], [[1.0, 2.0]]], [[0.5, 0.25], [-0.5, -0.75], [0.0]])
+HIDDEN = Network([np.eye(2), [[1.0, -2.0], [1.5, -1.0]], [[1.0, 3.0]]], [[0.5, 0.25], [-0.5, -1.0], [0.0]])
 DEEP = Network.random((2, 3, 3, 3, 1), 0)
 
 
@@ -41,6 +41,14 @@ def test_kinds_of_neurons_by_hand(net: Network, answer: bool, dimension: int, ki
 
 def test_outside_of_the_theorems_nothing_is_claimed() -> None:
     state = state_of(DEEP)
+    assert identifiable(state) is None
+    assert fiber_dimension(state) is None
+    assert neuron_kinds(state)["rigid"] is None
+
+
+def test_of_a_parameter_that_is_not_generic_nothing_is_claimed() -> None:
+    """The weights from neuron 1 of the first layer cancel where both neurons behind it are active: 1 * -2 + 2 * 1."""
+    state = state_of(Network((*RIGID.weights[:2], np.array([[1.0, 2.0]])), RIGID.biases))
     assert identifiable(state) is None
     assert fiber_dimension(state) is None
     assert neuron_kinds(state)["rigid"] is None

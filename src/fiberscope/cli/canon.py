@@ -22,7 +22,8 @@ def canon(
 ) -> None:
     """Rescale every hidden neuron to unit weights and sort the neurons: one model for each orbit.
 
-    Two models that differ by a permutation and by scales that are powers of two get the same file.
+    Two models that differ by a permutation and by scales that are powers of two get the same file. A model with more
+    ties between neurons than the search for an order can tell apart is refused.
 
     Examples:
 

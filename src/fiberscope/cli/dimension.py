@@ -17,6 +17,9 @@ from fiberscope.cli.arrays import load_array
 from fiberscope.cli.models import Loader, ModelFile, reads_models
 from fiberscope.errors import InputError
 
+_REASONS = 3
+"""Points on kinks that are explained one by one."""
+
 
 @reads_models
 def dimension_command(
@@ -34,7 +37,7 @@ def dimension_command(
 ) -> None:
     """Functional dimension: exact, numerical and float32 rank of the Jacobian, symmetries, and every bound.
 
-    Exit code 3 if only a lower bound is known: without --data, for a model with more than three inputs.
+    Exit code 3 if only a lower bound is known: without --data, for a model whose regions cannot all be listed.
 
     Examples:
 
@@ -66,7 +69,11 @@ def _show(model: Path, result: Any) -> None:
     regions = "" if result.regions_sampled is None else f", {result.regions_sampled} regions sampled"
     console.print(f"{result.num_points} points ({result.batch}){regions}")
     if result.on_boundary:
-        console.print(f"[bold]{len(result.on_boundary)} points lie exactly on a kink[/] and are left out")
+        console.print(f"[bold]{len(result.on_boundary)} points lie exactly on a kink[/] and are left out:")
+        for reason in result.reasons[:_REASONS]:
+            console.print(f"  {reason}")
+        if len(result.reasons) > _REASONS:
+            console.print(f"  ... and {len(result.reasons) - _REASONS} more (--json lists all)")
     console.print(_ranks(result))
     console.print(_bounds(result))
     if result.symmetry is not None:
@@ -85,10 +92,27 @@ def _ranks(result: Any) -> Table:
     if result.exact is not None:
         chance = f"wrong with probability below {result.failure_probability:.1g}; at least {result.lower} is proven"
         table.add_row("exact", str(result.exact), "certified: an upper bound meets it" if result.certified else chance)
-    gap = "no gap" if not np.isfinite(result.gap) else f"gap {result.gap:.3g}"
-    table.add_row("numerical (float64)", str(result.numerical), f"cut-off {result.cutoff:.2g}, {gap}")
-    table.add_row("paper (float32)", str(result.paper), f"cut-off {result.paper_cutoff:.2g}")
+    elif result.lower is not None:
+        table.add_row("exact", f"at least {result.lower}", f"proven; on samples only, so at most {result.upper}")
+    ranks = (
+        ("numerical (float64)", result.numerical, result.cutoff, f", {_gap(result)}"),
+        ("paper (float32)", result.paper, result.paper_cutoff, ""),
+    )
+    for name, rank, cutoff, more in ranks:
+        if rank is None:
+            table.add_row(name, "none", "the Jacobian exceeds the range of these floats")
+        else:
+            table.add_row(name, str(rank), f"cut-off {cutoff:.2g}{more}")
     return table
+
+
+def _gap(result: Any) -> str:
+    """How clear the cut is: last singular value kept over the first one dropped."""
+    if np.isfinite(result.gap):
+        return f"gap {result.gap:.3g}"
+    if result.numerical == len(result.singular_values):
+        return "nothing dropped"
+    return "infinite gap: all that was dropped is zero" if result.numerical else "all of it is zero"
 
 
 def _bounds(result: Any) -> Table:
@@ -106,10 +130,12 @@ def _symmetry(result: Any) -> Table:
     for layer in symmetry.layers:
         numbers = (layer.layer, layer.width, layer.active, layer.inactive, layer.switching)
         table.add_row(*map(str, numbers), "")
-    orbit = "not computed" if symmetry.orbit is None else f"orbit {symmetry.orbit}, stabiliser {symmetry.stabiliser}"
+    orbit = "orbit not computed"
+    if symmetry.orbit is not None:
+        orbit = f"orbit at least {symmetry.orbit}, stabiliser at most {symmetry.stabiliser}"
     table.caption = (
         f"hidden equivalence group of dimension {symmetry.dimension}, {orbit}; "
-        f"{symmetry.directions} directions change nothing"
+        f"at least {symmetry.directions} directions change nothing"
     )
     table.caption_justify = "left"
     return table

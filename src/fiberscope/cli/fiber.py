@@ -30,6 +30,8 @@ def fiber(
 ) -> None:
     """Which parameters are the same function: components, dimension, reasons, and members as models.
 
+    "At least" stands before a dimension where parts of the fiber that are not generic may be larger.
+
     Examples:
 
       fiberscope fiber model.npz
@@ -66,7 +68,8 @@ def _show(console: Console, found: Any, written: list[str]) -> None:
     console.print(f"{word[answer.identifiable]} by the theorem: {answer.theorem}", highlight=False)
     for text in (*answer.reasons, *(f"({text})" for text in answer.assumptions)):
         console.print(f"  {text}", highlight=False, markup=False)
-    size = "unknown" if found.dimension is None else str(found.dimension)
+    least = "" if found.dimension_exact else "at least "
+    size = "unknown" if found.dimension is None else f"{least}{found.dimension}"
     console.print(f"dimension of the fiber, modulo rescaling: {size}", highlight=False)
     table = Table(box=boxes.SIMPLE_HEAD)
     for name in ("component", "dimension", "complete", "theorem"):

@@ -136,7 +136,7 @@ def regions(
     ) as bar:
         task = bar.add_task("regions", total=None)
 
-        def progress(done: int, total: int, text: str) -> None:
+        def progress(done: int, total: int | None, text: str) -> None:
             bar.update(task, completed=done, total=total, description=text)
 
         with compiling() as times:
@@ -276,6 +276,7 @@ def _show(console: Console, result: dict[str, Any]) -> None:
         for check in result["certificate"]["checks"]:
             table.add_row(_MARKS[check["ok"]], check["name"], check["text"])
         console.print(table)
+        console.print(result["certificate"]["claim"], highlight=False)
     for key in ("plot", "saved"):
         if key in result:
             console.print(f"wrote {result[key]}", highlight=False)

@@ -69,7 +69,7 @@ def show_surface(net: Any, model: Path, surface: Any, limit: int | None, plot: P
     ) as bar:
         task = bar.add_task("regions", total=None)
 
-        def progress(done: int, total: int, text: str) -> None:
+        def progress(done: int, total: int | None, text: str) -> None:
             bar.update(task, completed=done, total=total, description=text)
 
         found = fs.regions_on(net, surface, progress=progress, limit=limit)

@@ -212,6 +212,7 @@ def barrier(
     --------
     Two minima of the same network whose neurons are in another order:
 
+    >>> from fiberscope.network.network import Network
     >>> a, b = (Network([w, [[1.0, 1.0]]], [[0.0, 0.0], [0.0]]) for w in ([[1.0], [-1.0]], [[-1.0], [1.0]]))
     >>> x = np.linspace(-1, 1, 21)[:, None]
     >>> found = barrier(a, b, "mse", (x, np.abs(x)), points=5)

@@ -23,15 +23,19 @@ from fiberscope.numerics.modular import Residues, add_mod, matmul_mod
 from fiberscope.numerics.rank import NumericalRank, numerical_rank
 
 
-def blocked_rank(net: Network, X: FloatArray, ring: Any, signs: SignArray | None, rtol: float | None) -> NumericalRank:
-    """Numerical rank of a Jacobian with fewer rows than columns, in the precision of a ring of floats."""
+def blocked_rank(
+    net: Network, X: FloatArray, ring: Any, signs: SignArray | None, rtol: float | None
+) -> NumericalRank | None:
+    """Numerical rank of a Jacobian with fewer rows than columns, in a ring of floats; None where that overflows."""
     rows = len(X) * net.out_size
     factor = np.zeros((rows, 0), dtype=ring.dtype)
     for block in column_blocks(net, uses(net, X, ring, signs), len(X), ring, 4 * rows):
         stacked = np.concatenate([factor, block], axis=1)
+        if not np.isfinite(stacked).all():
+            return None
         factor = np.ascontiguousarray(scipy.linalg.qr(stacked.T, mode="r", overwrite_a=True)[0][:rows].T)
     relative = max(rows, net.num_parameters) * float(np.finfo(ring.dtype).eps) if rtol is None else rtol
-    return numerical_rank(factor, rtol=relative)
+    return numerical_rank(factor, rtol=relative) if np.isfinite(factor).all() else None
 
 
 def column_blocks(net: Network, found: list[Use], points: int, ring: Ring, width: int) -> Iterator[Any]:

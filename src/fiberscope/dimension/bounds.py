@@ -17,9 +17,10 @@ from fiberscope.numerics.modular import random_primes, rank_mod, residues
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One upper bound; ``holds`` says whether its assumptions are met, ``proven`` whether it then needs no genericity.
+    """One upper bound; ``holds`` says whether its assumptions are met, ``proven`` whether it then is a theorem here.
 
-    A bound that is not proven is a theorem for almost every parameter; what can be checked of that is checked.
+    A bound that is not proven is a theorem for almost every parameter, of which is checked what can be, or it rests on
+    random primes: then it is too small with probability at most ``failure_probability``.
     """
 
     name: str
@@ -27,10 +28,12 @@ class Bound:
     assumptions: str
     holds: bool
     proven: bool
+    failure_probability: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {name: getattr(self, name) for name in ("name", "value", "assumptions", "holds", "proven")}
+        names = ("name", "value", "assumptions", "holds", "proven", "failure_probability")
+        return {name: getattr(self, name) for name in names}
 
     def __repr__(self) -> str:
         return f"Bound({self.name} = {self.value}{'' if self.holds else ', assumptions not met'})"

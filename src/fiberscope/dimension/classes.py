@@ -15,6 +15,7 @@ import numpy as np
 from scipy import sparse as sp
 
 from fiberscope.dimension.gradients import taps
+from fiberscope.network.layout import Layout
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Convolution, Dense, Operator, Scale
@@ -27,6 +28,8 @@ class Numbering:
 
     known: dict[tuple[Any, bytes], int] = field(default_factory=dict)
     used: int = 1
+    positive: set[int] = field(default_factory=set)
+    """Numbers of ReLUs at their kink: zero here, and nowhere negative."""
 
     def take(self, prefix: Any, rows: IntArray, width: int = 1) -> IntArray:
         """``width`` new numbers for every different row, ``(rows, width)``."""
@@ -46,8 +49,8 @@ class OpenTies:
     """Ties of one point that the classes do not resolve.
 
     ``entries[k]`` are the results of node ``k`` that depend on the side of a tie, and ``ties[k]`` which tie it is,
-    numbered from 0 to ``count``; results of one class have one number. ``signs[k]`` says to which tie each entry of the
-    node's part of the sign vector belongs, -1 for none.
+    numbered from 0 to ``count``; results of one class have one number, also behind a pool that hands one on.
+    ``signs[k]`` says to which tie each entry of the node's part of the sign vector belongs, -1 for none.
     """
 
     entries: dict[int, IntArray]
@@ -55,22 +58,40 @@ class OpenTies:
     signs: dict[int, IntArray]
     count: int
 
+    def before(self, node: int) -> OpenTies:
+        """The ties of the nodes before one; the numbers stay."""
+        entries = {k: part for k, part in self.entries.items() if k < node}
+        ties = {k: part for k, part in self.ties.items() if k < node}
+        return OpenTies(entries, ties, {k: part for k, part in self.signs.items() if k < node}, self.count)
+
+    def without(self, node: int, closed: IntArray) -> OpenTies:
+        """Some ties of a node taken out; the numbers stay."""
+        kept = ~np.isin(self.ties[node], closed)
+        signs = np.where(np.isin(self.signs[node], closed), -1, self.signs[node])
+        return OpenTies(
+            {**self.entries, node: self.entries[node][kept]},
+            {**self.ties, node: self.ties[node][kept]},
+            {**self.signs, node: signs},
+            self.count,
+        )
+
 
 def open_ties(net: Network, x: FloatArray, signs: SignArray) -> OpenTies:
     """Follow the classes of one point ``(in_size,)`` with its certified signs ``(num_signs,)``."""
     numbering = Numbering()
     values = [_constants(numbering, x)]
     found: dict[int, tuple[IntArray, IntArray, IntArray]] = {}
-    start = 0
+    switches = Layout(net.nodes).of_node
     for index, node in enumerate(net.nodes):
         before = values[node.sources[0]]
         if isinstance(node, Affine):
             value = _affine(numbering, node, before)
         elif isinstance(node, PiecewiseLinear | MaxPool):
-            part = signs[start : start + node.num_signs]
-            start += node.num_signs
-            gate = _piecewise if isinstance(node, PiecewiseLinear) else _pooled
-            value, opened, owners = gate(numbering, node, before, part)  # type: ignore[operator]  # chosen by the kind
+            part = signs[switches[index].columns]
+            if isinstance(node, PiecewiseLinear):
+                value, opened, owners = _piecewise(numbering, node, before, part)
+            else:
+                value, opened, owners = _pooled(numbering, node, before, part)
             if len(opened):
                 found[index] = (opened, value[opened], owners)
         elif isinstance(node, Add):
@@ -171,7 +192,9 @@ def _piecewise(
     off = np.where((node.slopes == 0) | (before == 0), 0, bent)
     value = np.where(signs > 0, before, off)
     opened = np.flatnonzero((signs == 0) & (before != 0))
-    value[opened] = numbering.take("kink", rows[opened])[:, 0] if len(opened) else 0
+    if len(opened):
+        value[opened] = numbering.take("kink", rows[opened])[:, 0]
+        numbering.positive.update(value[opened[node.slopes[opened] == 0]].tolist())
     owners = np.full(len(signs), -1)
     owners[opened] = np.arange(len(opened))
     return value, opened, owners
@@ -187,9 +210,18 @@ def _pooled(
     value = first[:, 0].copy()
     if len(opened):
         # The maximum of a set: the first member stands in for all that take no part, the last for all repetitions.
-        sets = np.sort(np.where(best, members, first)[opened], axis=1)
+        sets = np.sort(_undominated(numbering, np.where(best, members, first)[opened]), axis=1)
         sets[:, 1:] = np.where(sets[:, 1:] == sets[:, :-1], sets[:, -1:], sets[:, 1:])
-        value[opened] = numbering.take("maximum", np.sort(sets, axis=1))[:, 0]
+        sets = np.sort(sets, axis=1)
+        alone = sets[:, 0] == sets[:, -1]
+        value[opened] = np.where(alone, sets[:, 0], numbering.take("maximum", sets)[:, 0])
     owners = np.full(node.windows.shape, -1)
     owners[opened] = np.arange(len(opened))[:, None]
     return value, opened, np.where(best, owners, -1).reshape(-1)
+
+
+def _undominated(numbering: Numbering, sets: IntArray) -> IntArray:
+    """The constant zero is never above a ReLU at its kink: such a one stands in for it."""
+    positive: BoolArray = np.asarray(np.isin(sets, list(numbering.positive)), dtype=bool)
+    other = np.take_along_axis(sets, positive.argmax(axis=1)[:, None], axis=1)
+    return np.where((sets == 0) & positive.any(axis=1, keepdims=True), other, sets)

@@ -1,8 +1,9 @@
 """Points that decide the functional dimension of a parameter: enough of them in every region.
 
 On a region the rows of the Jacobian are affine functions of the point, so ``n_0 + 1`` affinely independent points in
-it say all that the region has to say. With few inputs the regions are listed; with many they are sampled until the
-rank no longer grows, which proves a lower bound only.
+it say all that the region has to say. A point on the boundary of a region at which the Jacobian exists has the row that
+the region gives it there. With few inputs the regions are listed, and the set is complete; with many they are sampled,
+which proves a lower bound only.
 """
 
 from __future__ import annotations
@@ -14,31 +15,44 @@ import numpy as np
 from fiberscope.dimension.exact import residue_rows
 from fiberscope.dimension.kinks import kinks
 from fiberscope.errors import NotGenericError
+from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Space
 from fiberscope.geometry.regions import regions
 from fiberscope.network.network import Network
-from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
+from fiberscope.numerics.floats import BoolArray, FloatArray, SignArray
 from fiberscope.numerics.modular import pivots_mod, random_primes
 
 LISTED_INPUTS = 3
 """Largest number of inputs for which all regions are listed."""
 
 LISTED_REGIONS = 4000
-"""Largest number of regions that are listed."""
+"""Largest number of regions of which all rows are ranked."""
+
+MET_REGIONS = 20_000
+"""Regions that are listed beyond that as a source of samples: random points miss the small ones."""
 
 PATIENCE = 3
 """Rounds of samples without growth of the rank after which sampling ends."""
 
-_ROUND = 256
+ROUND_WORK = 10**9
+"""Products that the elimination of one round should cost."""
+
+WORK = 2 * 10**10
+"""Products that all eliminations of the sampling may cost; the round that exceeds it is the last one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PointSet:
-    """Points ``(count, in_size)``; ``complete`` if they are decisive, and a sentence that says what they are."""
+    """Points ``(count, in_size)``; ``complete`` if they are decisive, and a sentence that says what they are.
+
+    ``rank`` is that of their rows modulo ``prime`` where sampling has found it on the way: a proven lower bound.
+    """
 
     X: FloatArray
     complete: bool
     text: str
+    rank: int | None = None
+    prime: int | None = None
 
 
 def decisive_set(net: Network, seed: int = 0) -> PointSet:
@@ -47,24 +61,34 @@ def decisive_set(net: Network, seed: int = 0) -> PointSet:
     >>> decisive_set(Network([[[1.0]], [[1.0]]], [[0.0], [0.0]])).text
     '2 points in each of the 2 regions of R^1'
     """
-    listed = _listed(net) if net.in_size <= LISTED_INPUTS else None
-    return _sampled(net, np.random.default_rng(seed)) if listed is None else listed
+    rng = np.random.default_rng(seed)
+    if net.in_size > LISTED_INPUTS:
+        return _sampled(net, rng)
+    try:
+        found = regions(net, Space(net.in_size), limit=LISTED_REGIONS)
+        if not found.complete and net.in_size < LISTED_INPUTS:  # cheap in the plane
+            found = regions(net, Space(net.in_size), limit=MET_REGIONS)
+    except NotGenericError:  # regions without a vertex, as of a network without hidden neurons
+        return _sampled(net, rng)
+    listed = _listed(net, found)
+    near = found.points[np.isfinite(found.points).all(axis=1)]
+    return _sampled(net, rng, rng.permutation(near)) if listed is None else listed
 
 
-def _listed(net: Network) -> PointSet | None:
+def _listed(net: Network, found: Complex) -> PointSet | None:
     """Points in every region, or None where there are too many or floats have no point inside of one."""
     n = net.in_size
-    try:
-        found = regions(net, Space(n), limit=LISTED_REGIONS)
-    except NotGenericError:  # regions without a vertex, as of a network without hidden neurons
+    if not found.complete or found.num_regions > LISTED_REGIONS:
         return None
-    if not found.complete or not np.isfinite(found.points).all():  # hyperplanes too far away for floats
+    if not np.isfinite(found.points).all():  # hyperplanes too far away for floats
         return None
     if (net.signs(found.points).signs != found.sign_vectors).any():
         return None
     X, whole = surround(net, found.points, found.sign_vectors)
-    text = f"{n + 1} points in each of the {found.num_regions} regions of R^{n}"
-    return PointSet(X, True, text) if whole.all() else None
+    # A region all of whose points are kinks has no rows here, but may have some at special points.
+    if not whole.all() or kinks(net, X, net.signs(X).signs).any():
+        return None
+    return PointSet(X, True, f"{n + 1} points in each of the {found.num_regions} regions of R^{n}")
 
 
 def surround(net: Network, points: FloatArray, signs: SignArray) -> tuple[FloatArray, BoolArray]:
@@ -73,10 +97,16 @@ def surround(net: Network, points: FloatArray, signs: SignArray) -> tuple[FloatA
     steps = np.full(count, 0.25) * np.maximum(1.0, np.abs(points).max(axis=1))
     beside = np.repeat(points[:, None, :], n, axis=1)
     open_ = np.arange(count)
-    for _ in range(18):  # down to 2^-56 of the point's size: what floats can tell apart
+    for _ in range(18):  # down to 2^-53 of the point's size: what floats can tell apart
         moved = points[open_][:, None, :] + steps[open_][:, None, None] * np.eye(n)
+        # A step that rounding has swallowed leaves the point where it was: no new one.
+        apart = np.isfinite(moved).all(axis=(1, 2)) & (np.diagonal(moved, axis1=1, axis2=2) != points[open_]).all(
+            axis=1
+        )
+        moved = np.where(apart[:, None, None], moved, points[open_][:, None, :])
         flat = moved.reshape(-1, n)
         same = (net.signs(flat).signs == np.repeat(signs[open_], n, axis=0)).all(axis=1).reshape(-1, n).all(axis=1)
+        same &= apart
         beside[open_[same]] = moved[same]
         open_ = open_[~same]
         if len(open_) == 0:
@@ -87,50 +117,65 @@ def surround(net: Network, points: FloatArray, signs: SignArray) -> tuple[FloatA
     return np.concatenate([points, beside[whole].reshape(-1, n)]), whole
 
 
-def _sampled(net: Network, rng: np.random.Generator) -> PointSet:
+def _sampled(net: Network, rng: np.random.Generator, near: FloatArray | None = None) -> PointSet:
+    """Samples, points ``near`` that are known to lie in many regions first."""
     prime = random_primes(1, rng)[0]
     kept_points = np.zeros((0, net.in_size))
     kept_rows = np.zeros((0, net.num_parameters), np.uint64)
     seen: set[bytes] = set()
-    quiet = rounds = 0
-    while quiet < PATIENCE and len(kept_rows) < net.num_parameters:
+    quiet = rounds = work = 0
+    while quiet < PATIENCE and len(kept_rows) < net.num_parameters and work < WORK:
         rounds += 1
-        X = _spread(net, rng, len(kept_rows))
-        signs = net.signs(X).signs
-        fresh = _fresh(signs, kinks(net, X, signs), seen)
+        count = _count(net, len(kept_rows))
+        more, near = (near[:count], near[count:]) if near is not None else (np.zeros((0, net.in_size)), None)
+        X, signs = _fresh(net, more if len(more) else _spread(net, rng, count), seen)
         before = len(kept_rows)
-        if len(fresh):
-            more, _ = surround(net, X[fresh], signs[fresh])
-            more_signs = net.signs(more).signs
-            rows = residue_rows(net, more, more_signs, prime)
-            rows = np.concatenate([kept_rows, rows])
-            owners = np.concatenate([kept_points, np.repeat(more, net.out_size, axis=0)])
+        if len(X):
+            rows = np.concatenate([kept_rows, residue_rows(net, X, signs, prime)])
+            owners = np.concatenate([kept_points, np.repeat(X, net.out_size, axis=0)])
             pivots = list(pivots_mod(np.ascontiguousarray(rows.T), prime))
+            work += len(rows) * len(pivots) * net.num_parameters // 2
             kept_rows, kept_points = rows[pivots], owners[pivots]
         quiet = quiet + 1 if len(kept_rows) == before else 0
     points = np.unique(kept_points, axis=0)
-    text = f"sampled: the rank did not grow in {quiet} of {rounds} rounds ({len(seen)} regions met); a lower bound"
+    ended = f"the rank did not grow in the last {quiet} of {rounds} rounds"
+    if quiet < PATIENCE and len(kept_rows) < net.num_parameters:
+        ended = f"ended after {rounds} rounds, while the rank was growing" if not quiet else f"{ended}, ended for time"
+    text = f"sampled: {ended} ({len(seen):,} regions met); a lower bound"
     if len(points) == 0:
         points = np.zeros((1, net.in_size))
-    return PointSet(points, False, text)
+    return PointSet(points, False, text, len(kept_rows), prime)
 
 
-def _spread(net: Network, rng: np.random.Generator, known: int) -> FloatArray:
-    """Points on all scales, from inside the first layer's arrangement to far outside of it.
+def _count(net: Network, known: int) -> int:
+    """Points of one round; every one of them brings ``n_0`` others.
 
-    Their rows are about as many as are ``known``: every round eliminates those anew, so rounds must be few.
+    Every round eliminates the ``known`` rows anew, so rounds are few: as many rows as could be independent in the
+    first, half as many as are known later, and in small networks as many as :data:`ROUND_WORK` allows.
     """
-    count = max(8, min(_ROUND, 4096 // (net.in_size + 1)), known // (net.in_size + 1))
+    D = net.num_parameters
+    rows = max(known // 2 if known else D, min(ROUND_WORK // D**2, 16 * D))
+    return max(8, rows // ((net.in_size + 1) * net.out_size))
+
+
+def _spread(net: Network, rng: np.random.Generator, count: int) -> FloatArray:
+    """Points on all scales, from inside the first layer's arrangement to far outside of it."""
     scales = 2.0 ** rng.uniform(-3, 6, size=(count, 1))
     return rng.normal(size=(count, net.in_size)) * scales
 
 
-def _fresh(signs: SignArray, on_kink: BoolArray, seen: set[bytes]) -> IntArray:
-    """First points of sign vectors not met before, those on kinks left out."""
-    found = []
-    for index in np.flatnonzero(~on_kink.any(axis=1)):
-        key = signs[index].tobytes()
+def _fresh(net: Network, X: FloatArray, seen: set[bytes]) -> tuple[FloatArray, SignArray]:
+    """Points around the first one of every sign vector not met before, those on kinks left out, and their signs."""
+    signs = net.signs(X).signs
+    first: list[int] = []
+    for index, row in enumerate(signs):
+        key = row.tobytes()
         if key not in seen:
             seen.add(key)
-            found.append(index)
-    return np.array(found, dtype=np.int64)
+            first.append(index)
+    if not first:
+        return X[:0], signs[:0]
+    around, _ = surround(net, X[first], signs[first])
+    found = net.signs(around).signs
+    good = ~kinks(net, around, found).any(axis=1)
+    return around[good], found[good]

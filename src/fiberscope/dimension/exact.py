@@ -12,12 +12,11 @@ import numpy as np
 
 from fiberscope.dimension.blocks import sketch
 from fiberscope.dimension.jacobian import rows_in_ring
-from fiberscope.dimension.kinks import kinks
+from fiberscope.dimension.kinks import describe, kinks
 from fiberscope.dimension.rings import ModularRing
-from fiberscope.dimension.spans import Span, multiplied, repeated, span, summed, united
+from fiberscope.dimension.spans import entry_bits
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, MaxPool, PiecewiseLinear
-from fiberscope.numerics.floats import FloatArray, IntArray, SignArray
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.numerics.modular import LOW_BIT, Residues, pivots_mod, random_primes, residues
 from fiberscope.numerics.rank import ExactRank, exact_rank, failure_bound
 
@@ -30,7 +29,8 @@ class Sampled:
     """A batch without its points on kinks: certified signs, and which points share a sign vector.
 
     ``region`` numbers the sign vectors in order of first appearance, ``(points,)``; ``counts`` says how many points
-    each has. ``on_boundary`` are the indices, in the batch that was given, of the points that were left out.
+    each has. ``on_boundary`` are the indices, in the batch that was given, of the points that were left out, and
+    ``reasons`` says of each which neuron or window is at fault.
     """
 
     X: FloatArray
@@ -38,7 +38,7 @@ class Sampled:
     region: IntArray
     counts: IntArray
     on_boundary: IntArray
-    boundary_entries: IntArray
+    reasons: tuple[str, ...] = ()
 
     @property
     def regions(self) -> int:
@@ -46,13 +46,13 @@ class Sampled:
 
 
 def sample(net: Network, X: FloatArray) -> Sampled:
-    """Certify the signs of a batch and set its points on kinks apart: there the Jacobian does not exist."""
+    """Certify the signs of a batch and set its points on kinks apart: see :mod:`fiberscope.dimension.kinks`."""
     signs = net.signs(X).signs
     zero = kinks(net, X, signs)
     bad = zero.any(axis=1)
     kept = signs[~bad]
     packed = np.packbits(kept > 0, axis=1) if kept.shape[1] else np.zeros((len(kept), 1), np.uint8)
-    # Entries that are zero without a kink (ties between dead inputs of a pool) are told apart from negative ones too.
+    # Entries that are zero without a kink are told apart from negative ones too: one formula for every sign vector.
     ties = kept == 0
     if ties.any():
         packed = np.concatenate([packed, np.packbits(ties, axis=1)], axis=1)
@@ -61,7 +61,14 @@ def sample(net: Network, X: FloatArray) -> Sampled:
     ordered = np.empty_like(counts)
     ordered[rank] = counts
     region = rank[inverse.reshape(-1)]
-    return Sampled(X[~bad], kept, region, ordered, np.flatnonzero(bad), np.flatnonzero(zero.any(axis=0)))
+    left_out = np.flatnonzero(bad)
+    reasons = tuple(_reason(net, int(i), zero[i]) for i in left_out)
+    return Sampled(X[~bad], kept, region, ordered, left_out, reasons)
+
+
+def _reason(net: Network, point: int, entries: BoolArray) -> str:
+    first = int(entries.argmax())
+    return f"point {point}: {describe(net, first)} is exactly at its kink, and its sides differ in the outputs"
 
 
 def spanning_points(found: Sampled) -> IntArray:
@@ -127,55 +134,3 @@ def exact_jacobian_rank(net: Network, found: Sampled, upper: int | None = None, 
     failure = 0.0 if b.proven else a.failure_probability * b.failure_probability
     rank = max(a.rank, b.rank)
     return ExactRank(rank, rank, failure, (*a.primes, *b.primes), "modular", (rows, D))
-
-
-# --- how large the entries are ----------------------------------------------------------------------------
-
-
-def entry_bits(net: Network, X: FloatArray) -> int:
-    """Bits of every entry of the Jacobian after multiplication with one power of two."""
-    values = [span(X)]
-    inputs: list[list[Span]] = []
-    for node in net.nodes:
-        stages: list[Span] = []
-        value = values[node.sources[0]]
-        if isinstance(node, Affine):
-            for stage in node.operator.stages():
-                stages.append(value)
-                value = multiplied(span(stage.coefficients), value, stage.fan_in)
-            if node.bias is not None:
-                value = summed([value, span(node.bias)])
-        elif isinstance(node, PiecewiseLinear):
-            value = united([value, multiplied(span(node.slopes), value, 1)])
-        elif isinstance(node, Add):
-            value = summed([values[s] for s in node.sources])
-        elif not isinstance(node, MaxPool):
-            value = united([values[s] for s in node.sources])
-        values.append(value)
-        inputs.append(stages)
-    return _backward_bits(net, inputs)
-
-
-def _backward_bits(net: Network, inputs: list[list[Span]]) -> int:
-    deltas: dict[int, list[Span]] = {len(net.nodes): [(0, 1)]}
-    uses: dict[str, list[Span]] = {}
-    for index in range(len(net.nodes) - 1, -1, -1):
-        node = net.nodes[index]
-        if index + 1 not in deltas:
-            continue
-        delta = summed(deltas.pop(index + 1))
-        if isinstance(node, Affine):
-            if node.bias is not None and node.bias_name is not None:
-                uses.setdefault(node.bias_name, []).append(repeated(delta, node.operator.out_size))
-            for stage, value in reversed(list(zip(node.operator.stages(), inputs[index], strict=True))):
-                if node.weight_name is not None:
-                    uses.setdefault(node.weight_name, []).append(multiplied(delta, value, stage.out_size))
-                delta = multiplied(span(stage.coefficients), delta, stage.out_size)
-        elif isinstance(node, PiecewiseLinear):
-            delta = united([delta, multiplied(span(node.slopes), delta, 1)])
-        elif isinstance(node, MaxPool):
-            delta = repeated(delta, node.windows.size)
-        for source in node.sources:
-            deltas.setdefault(source, []).append(delta)
-    low, high = united([summed(spans) for spans in uses.values()]) if uses else (0, 1)
-    return max(1, high - low)

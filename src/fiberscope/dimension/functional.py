@@ -12,11 +12,11 @@ from fiberscope.dimension.blocks import blocked_rank
 from fiberscope.dimension.bounds import Bound, bounds
 from fiberscope.dimension.decisive import PointSet, decisive_set
 from fiberscope.dimension.exact import WIDE, Sampled, exact_jacobian_rank, sample
-from fiberscope.dimension.jacobian import check_parameters, check_size, rows_in_ring
+from fiberscope.dimension.jacobian import check_limit, check_parameters, check_size, own_network, rows_in_ring
 from fiberscope.dimension.rings import FloatRing
 from fiberscope.dimension.symmetries import HiddenSymmetry, hidden_symmetry
 from fiberscope.errors import InputError, NotGenericError, UnsupportedModelError
-from fiberscope.network.io import as_model, load
+from fiberscope.network.io import as_model
 from fiberscope.network.network import Network
 from fiberscope.network.roles import structural_roles
 from fiberscope.numerics.arrays import batch
@@ -33,21 +33,25 @@ class FunctionalDimension:
 
     ``exact`` is the rank over the rationals, wrong with probability at most ``failure_probability`` (over the draw of
     primes); ``lower`` is proven. ``certified`` means that a proven upper bound meets it: nothing is left to chance.
+    Of a question about all inputs that was answered on samples ``decisive`` is False: then only ``lower`` is known,
+    and ``exact`` is None unless ``certified``. ``batch`` says which points were used.
+
     ``numerical`` counts singular values of the float64 Jacobian above ``cutoff``; ``gap`` is the ratio of the last one
     kept to the first one dropped. ``paper`` is the rule of the literature: singular values of the float32 Jacobian
-    above ``max(rows, D) * sigma_max * eps32``.
+    above ``max(rows, D) * sigma_max * eps32``. A Jacobian that exceeds the range of its floats has neither: None.
 
-    ``on_boundary`` lists the points at which a preactivation is exactly zero: there the Jacobian does not exist, and
-    they are left out of everything else. ``regions_sampled`` counts sign vectors. ``batch`` says which points were
-    used; ``decisive`` is False where they are samples of a question about all inputs: then only ``lower`` is proven.
-    ``exact``, ``lower``, ``regions_sampled`` and ``symmetry`` are None where the model is not a :class:`Network`.
+    ``on_boundary`` lists the points on kinks: a preactivation is exactly zero, or inputs of a pooling window tie, and
+    the sides have different derivatives in the outputs (see :func:`fiberscope.dimension.kinks.kinks`; a point that is
+    left in is proven to be none). They are left out of everything else; ``reasons`` says of each which neuron is at
+    fault. ``regions_sampled`` counts sign vectors. ``exact``, ``lower``, ``regions_sampled``
+    and ``symmetry`` are None where the model is not a :class:`Network`.
     """
 
     exact: int | None
     lower: int | None
     failure_probability: float | None
-    numerical: int
-    paper: int
+    numerical: int | None
+    paper: int | None
     certified: bool
     bounds: tuple[Bound, ...]
     regions_sampled: int | None
@@ -64,6 +68,7 @@ class FunctionalDimension:
     paper_singular_values: FloatArray = field(repr=False)
     paper_cutoff: float = field(repr=False)
     primes: tuple[int, ...] = field(repr=False, default=())
+    reasons: tuple[str, ...] = field(repr=False, default=())
 
     @property
     def upper(self) -> int:
@@ -81,10 +86,11 @@ class FunctionalDimension:
         """Plain data for JSON."""
         return {
             **{name: getattr(self, name) for name in _PLAIN},
-            "gap": self.gap if np.isfinite(self.gap) else None,
+            **{name: _finite(getattr(self, name)) for name in ("gap", "cutoff", "paper_cutoff")},
             "upper": self.upper,
             "bounds": [bound.to_dict() for bound in self.bounds],
             "on_boundary": list(self.on_boundary),
+            "reasons": list(self.reasons),
             "symmetry": None if self.symmetry is None else self.symmetry.to_dict(),
             "singular_values": self.singular_values.tolist(),
             "paper_singular_values": self.paper_singular_values.tolist(),
@@ -92,11 +98,14 @@ class FunctionalDimension:
         }
 
     def __repr__(self) -> str:
-        value = "unknown" if self.exact is None else f"{self.exact}{' certified' if self.certified else ''}"
+        value = "exact unknown" if self.lower is None else f"at least {self.lower} (sampled)"
+        if self.exact is not None:
+            value = f"exact {self.exact}{' certified' if self.certified else ''}"
+        numerical, paper = (_said(rank) for rank in (self.numerical, self.paper))
         regions = "" if self.regions_sampled is None else f", {self.regions_sampled} regions"
         left_out = f", {len(self.on_boundary)} points on kinks left out" if self.on_boundary else ""
         return (
-            f"FunctionalDimension(exact {value}, numerical {self.numerical}, paper {self.paper}; at most {self.upper}; "
+            f"FunctionalDimension({value}, numerical {numerical}, paper {paper}; at most {self.upper}; "
             f"{self.num_parameters} parameters, {self.num_points} points{regions}{left_out})"
         )
 
@@ -114,9 +123,15 @@ _PLAIN = (
     "num_parameters",
     "batch",
     "decisive",
-    "cutoff",
-    "paper_cutoff",
 )
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+def _said(rank: int | None) -> str:
+    return "beyond floats" if rank is None else str(rank)
 
 
 def functional_dimension(
@@ -137,8 +152,9 @@ def functional_dimension(
         a network; for others ``exact`` is None and the signs are those of floats.
     X
         The batch ``(points, in_size)``. None asks for the functional dimension of the parameter itself, the largest
-        value over all batches: on ``n_0 + 1`` points in every region of the input space for up to three inputs; on
-        samples, until the rank stops growing, for more (``batch`` says so, and only ``lower`` is then proven).
+        value over all batches: on ``n_0 + 1`` points in every region of the input space where these can be listed
+        (up to three inputs and 4,000 regions). Else on samples, until the rank stops growing: then ``batch`` says so,
+        ``lower`` holds what was found, and ``exact`` is None unless a proven upper bound meets it.
     exact
         None: exact if possible. True: exact, or an error that says why not. False: floats only.
     rtol
@@ -163,6 +179,7 @@ def functional_dimension(
     1
     """
     net = as_model(net)
+    check_limit(limit)
     if not isinstance(net, Network):
         found = _loaded(net, X, exact)
         if found is None:
@@ -172,10 +189,8 @@ def functional_dimension(
     points = decisive_set(net, seed) if X is None else PointSet(batch(X, net.in_size), True, "given batch")
     sampled = sample(net, points.X)
     if len(sampled.X) == 0:
-        raise NotGenericError(
-            f"all {len(points.X)} points lie on kinks (entries {sampled.boundary_entries[:8].tolist()} of the sign "
-            "vector are exactly zero): the outputs are not differentiable there"
-        )
+        which = "all points that were tried" if X is None else f"all {len(points.X)} points"
+        raise NotGenericError(f"{which} lie on kinks of the outputs; {sampled.reasons[0]}")
     wide = _needs_blocks(len(sampled.X) * net.out_size, net.num_parameters, limit)
     symmetry = hidden_symmetry(net, sampled.signs if points.complete else _anywhere(net))
     known = bounds(net, sampled, symmetry)
@@ -183,9 +198,18 @@ def functional_dimension(
         # What was not sampled is not bounded by the samples.
         known = tuple(b for b in known if b.name in ("parameters", "rescaling", "fixed neurons", "orbit"))
     upper = min(b.value for b in known if b.holds and b.proven)
-    rank = None if exact is False else exact_jacobian_rank(net, sampled, upper, seed)
+    rank = None if exact is False else _exact_rank(net, points, sampled, upper, seed)
     floats = _numerical_ranks(net, sampled, rtol, wide)
     return _result(net, sampled, (points, symmetry, known), rank, floats)
+
+
+def _exact_rank(net: Network, points: PointSet, sampled: Sampled, upper: int, seed: int) -> ExactRank:
+    """Of samples only what was found on the way is known: nothing bounds the rank of what was not met."""
+    if points.rank is None or points.prime is None:
+        return exact_jacobian_rank(net, sampled, upper, seed)
+    failure = 0.0 if points.rank == upper else 1.0
+    shape = (len(sampled.X) * net.out_size, net.num_parameters)
+    return ExactRank(points.rank, points.rank, failure, (points.prime,), "modular", shape)
 
 
 def _needs_blocks(rows: int, columns: int, limit: int) -> bool:
@@ -199,14 +223,17 @@ def _needs_blocks(rows: int, columns: int, limit: int) -> bool:
 
 def _numerical_ranks(
     net: Network, found: Sampled, rtol: float | None, wide: bool
-) -> tuple[NumericalRank, NumericalRank]:
-    double, single = FloatRing(), FloatRing(np.float32)
-    if wide:
-        return blocked_rank(net, found.X, double, found.signs, rtol), blocked_rank(net, found.X, single, None, None)
-    return (
-        numerical_rank(rows_in_ring(net, found.X, double, found.signs), rtol=rtol),
-        numerical_rank(rows_in_ring(net, found.X, single, None)),
-    )
+) -> tuple[NumericalRank | None, NumericalRank | None]:
+    """In float64 with certified signs, and in float32; None where the Jacobian exceeds the range of its floats."""
+
+    def rank(ring: FloatRing, signs: SignArray | None, relative: float | None) -> NumericalRank | None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            if wide:
+                return blocked_rank(net, found.X, ring, signs, relative)
+            rows = rows_in_ring(net, found.X, ring, signs)
+        return _ranked(rows, relative)
+
+    return rank(FloatRing(), found.signs, rtol), rank(FloatRing(np.float32), None, None)
 
 
 def _result(
@@ -214,18 +241,17 @@ def _result(
     found: Sampled,
     context: tuple[PointSet, HiddenSymmetry | None, tuple[Bound, ...]],
     rank: ExactRank | None,
-    floats: tuple[NumericalRank, NumericalRank],
+    floats: tuple[NumericalRank | None, NumericalRank | None],
 ) -> FunctionalDimension:
     points, symmetry, known = context
-    numerical, paper = floats
     upper = min(b.value for b in known if b.holds and b.proven)
+    certified = rank is not None and rank.lower == upper
+    claimed = rank if points.complete or certified else None
     return FunctionalDimension(
-        exact=None if rank is None else rank.rank,
+        exact=None if claimed is None else claimed.rank,
         lower=None if rank is None else rank.lower,
-        failure_probability=None if rank is None else rank.failure_probability,
-        numerical=numerical.rank,
-        paper=paper.rank,
-        certified=rank is not None and rank.lower == upper,
+        failure_probability=None if claimed is None else claimed.failure_probability,
+        certified=certified,
         bounds=known,
         regions_sampled=found.regions,
         num_points=len(found.X),
@@ -235,18 +261,22 @@ def _result(
         symmetry=symmetry,
         batch=points.text,
         decisive=points.complete,
-        **_spectra(numerical, paper),
+        **_spectra(*floats),
         primes=() if rank is None else rank.primes,
+        reasons=found.reasons,
     )
 
 
-def _spectra(numerical: NumericalRank, paper: NumericalRank) -> dict[str, Any]:
+def _spectra(numerical: NumericalRank | None, paper: NumericalRank | None) -> dict[str, Any]:
+    none = np.zeros(0)
     return {
-        "singular_values": numerical.singular_values,
-        "cutoff": numerical.cutoff,
-        "gap": numerical.gap,
-        "paper_singular_values": paper.singular_values,
-        "paper_cutoff": paper.cutoff,
+        "numerical": None if numerical is None else numerical.rank,
+        "singular_values": none if numerical is None else numerical.singular_values,
+        "cutoff": np.nan if numerical is None else numerical.cutoff,
+        "gap": np.nan if numerical is None else numerical.gap,
+        "paper": None if paper is None else paper.rank,
+        "paper_singular_values": none if paper is None else paper.singular_values,
+        "paper_cutoff": np.nan if paper is None else paper.cutoff,
     }
 
 
@@ -261,14 +291,8 @@ def _loaded(module: Any, X: Any, exact: bool | None) -> Network | None:
     """The module as a network if all of its parameters are the network's; None where that fails and may."""
     if exact is False:
         return None
-    shape = None if X is None else tuple(np.shape(X)[1:])
     try:
-        net = load(module, shape or None)
-        names = {name for name, _ in module.named_parameters()}
-        if names != set(net.parameters):
-            missing = sorted(names.symmetric_difference(net.parameters))[0]
-            raise UnsupportedModelError(f"parameter {missing}: enters the loaded network in another form")
-        return net
+        return own_network(module, X)
     except UnsupportedModelError as error:
         if exact or X is None:
             raise UnsupportedModelError(f"an exact rank needs a piecewise linear network: {error}") from error
@@ -278,29 +302,45 @@ def _loaded(module: Any, X: Any, exact: bool | None) -> Network | None:
 def _of_module(module: Any, X: Any, rtol: float | None, limit: int) -> FunctionalDimension:
     if X is None:
         raise InputError("X: expected a batch for a torch module in floats, got None")
-    rows = modules.derivatives.jacobian(module, X, limit // 3).cpu()
-    numerical = numerical_rank(rows.double().numpy(), rtol=rtol, dtype=rows.numpy().dtype)
-    paper = numerical_rank(rows.float().numpy())
+    double, single = (_module_rows(module, X, limit // 3, name) for name in ("float64", "float32"))
+    rows, columns = double.shape
     points = len(X)
     known = (
-        Bound("parameters", rows.shape[1], "none", True, True),
-        Bound("outputs", min(rows.shape), "none", True, True),
+        Bound("parameters", columns, "none", True, True),
+        Bound("outputs", min(rows, columns), "none", True, True),
     )
     return FunctionalDimension(
         exact=None,
         lower=None,
         failure_probability=None,
-        numerical=numerical.rank,
-        paper=paper.rank,
         certified=False,
         bounds=known,
         regions_sampled=None,
         num_points=points,
-        num_outputs=rows.shape[0] // points,
-        num_parameters=rows.shape[1],
+        num_outputs=rows // points,
+        num_parameters=columns,
         on_boundary=(),
         symmetry=None,
         batch="given batch",
         decisive=True,
-        **_spectra(numerical, paper),
+        **_spectra(_ranked(double, rtol), _ranked(single, None)),
     )
+
+
+def _module_rows(module: Any, X: Any, limit: int, precision: str) -> FloatArray:
+    """The Jacobian of a module in a precision; in the module's own where its code insists on it and NumPy has it."""
+    try:
+        found = modules.derivatives.jacobian(module, X, limit, precision)
+    except (InputError, UnsupportedModelError):
+        found = modules.derivatives.jacobian(module, X, limit)
+        if found.element_size() < 4:
+            raise
+    return np.asarray(found.cpu().numpy())
+
+
+def _ranked(rows: FloatArray, rtol: float | None) -> NumericalRank | None:
+    """None where the rows, or their singular values, exceed the range of floats."""
+    if not np.isfinite(rows).all():
+        return None
+    found = numerical_rank(rows, rtol=rtol)
+    return found if np.isfinite(found.singular_values).all() else None

@@ -11,7 +11,7 @@ from fiberscope.dimension.gradients import add_block, size_of
 from fiberscope.dimension.passes import FLOAT, Use, uses
 from fiberscope.dimension.rings import Ring
 from fiberscope.errors import InputError, TooLargeError, UnsupportedModelError
-from fiberscope.network.io import as_model
+from fiberscope.network.io import as_model, load
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.network.operators import Dense
@@ -55,6 +55,7 @@ def jacobian(net: Any, X: Any, *, limit: int = LIMIT) -> Any:
     array([[15.,  5.,  7.,  1.]])
     """
     net = as_model(net)
+    check_limit(limit)
     if not isinstance(net, Network):
         return modules.derivatives.jacobian(net, X, limit)
     check_parameters(net)
@@ -96,6 +97,21 @@ def offsets(net: Network) -> dict[str, int]:
     return {name: int(start) for name, start in zip(net.parameters, ends, strict=False)}
 
 
+def own_network(module: Any, X: Any) -> Network:
+    """A torch module as a network with the very parameters of the module; the batch ``X`` tells the shape of inputs.
+
+    :class:`UnsupportedModelError` where it is not piecewise linear, or where a parameter enters in another form
+    (a weight that is normalised first, a slope that is learned): derivatives would be those of something else.
+    """
+    shape = None if X is None else tuple(np.shape(X)[1:])
+    net = load(module, shape or None)
+    names = {name for name, _ in module.named_parameters()}
+    if names != set(net.parameters):
+        missing = sorted(names.symmetric_difference(net.parameters))[0]
+        raise UnsupportedModelError(f"parameter {missing}: enters the loaded network in another form")
+    return net
+
+
 def check_parameters(net: Network) -> None:
     """Refuse networks whose numbers are not the model's own parameters."""
     unrolled = net.is_chain and any(
@@ -108,12 +124,17 @@ def check_parameters(net: Network) -> None:
         )
 
 
+def check_limit(limit: float) -> None:
+    """Refuse limits that limit nothing; not-a-number is one."""
+    if not limit > 0:
+        raise InputError(f"limit: expected a positive number of bytes, got {limit}")
+
+
 def check_size(rows: int, columns: int, limit: int, copies: int = 1) -> None:
     """Raise :class:`TooLargeError` with the estimate and the way around it."""
     need = 8 * rows * columns * copies
-    if limit <= 0:
-        raise InputError(f"limit: expected a positive number of bytes, got {limit}")
-    if need > limit:
+    check_limit(limit)
+    if not need <= limit:
         raise TooLargeError(
             f"a {rows} x {columns} Jacobian needs {need / 2**30:.1f} GiB here, the limit is {limit / 2**30:.1f} GiB; "
             "take fewer points, raise limit=, or ask kernel_spectrum(net, X), which never forms it"

@@ -15,7 +15,7 @@ import numpy as np
 
 from fiberscope import modules
 from fiberscope.dimension.gradients import add_block, size_of
-from fiberscope.dimension.jacobian import LIMIT, check_parameters
+from fiberscope.dimension.jacobian import LIMIT, check_limit, check_parameters
 from fiberscope.dimension.passes import FLOAT, Use, uses
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.network.io import as_model
@@ -90,6 +90,7 @@ def ntk(net: Any, X: Any, Y: Any = None, *, limit: int = LIMIT) -> Any:
     array([[1.]])
     """
     net = as_model(net)
+    check_limit(limit)
     if not isinstance(net, Network):
         return modules.derivatives.ntk(net, X, Y, limit)
     check_parameters(net)
@@ -104,7 +105,7 @@ def ntk(net: Any, X: Any, Y: Any = None, *, limit: int = LIMIT) -> Any:
 
 
 def _check(rows: int, columns: int, limit: int) -> None:
-    if 8 * rows * columns > limit:
+    if not 8 * rows * columns <= limit:
         raise TooLargeError(
             f"a {rows} x {columns} kernel needs {8 * rows * columns / 2**30:.1f} GiB, the limit is "
             f"{limit / 2**30:.1f} GiB; take fewer points, raise limit=, or ask "

@@ -4,27 +4,32 @@ A preactivation that is exactly zero, or a tie inside a pooling window, is a kin
 differ and the difference gets through. First, ties between values that are one and the same function of the parameters
 (:mod:`fiberscope.dimension.classes`) are none. Write ``u`` for the results of the ties that are left. Near the
 parameter the output is ``G(theta, u(theta))`` with a polynomial ``G`` and Lipschitz continuous ``u``. So it is
-differentiable if ``dG/du`` vanishes, with the derivative ``dG/dtheta``: no side has to be chosen.
+differentiable if ``dG/du`` vanishes, with the derivative ``dG/dtheta``: no side has to be chosen. Where it does not
+vanish, ties whose members have equal derivatives (with respect to the parameters and to the ``u`` before them) are
+taken out of ``u``: to first order they have one side only.
 
-``dG/du`` is a dyadic rational of a known number of bits. Different from zero modulo one prime it is different from
-zero. It is zero where no non-zero weight leads to an output, or where it is zero modulo so many primes that their
-product exceeds it.
+A derivative is a dyadic rational of a known number of bits. Different from zero modulo one prime it is different from
+zero. It is zero where no non-zero weight leads to it, or where it is zero modulo so many primes that their product
+exceeds it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from fiberscope.dimension.classes import OpenTies, open_ties
+from fiberscope.dimension.jacobian import rows_in_ring
 from fiberscope.dimension.passes import gate, pool_winners
 from fiberscope.dimension.rings import ModularRing
-from fiberscope.dimension.spans import Span, multiplied, span, summed, united
+from fiberscope.dimension.spans import Span, entry_bits, multiplied, span, summed, united
+from fiberscope.network.layout import Layout
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, MaxPool, PiecewiseLinear
-from fiberscope.network.operators import Operator
+from fiberscope.network.operators import Dense, Operator
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.numerics.modular import LOW_BIT, random_primes
 
@@ -32,8 +37,10 @@ from fiberscope.numerics.modular import LOW_BIT, random_primes
 def kinks(net: Network, X: FloatArray, signs: SignArray) -> BoolArray:
     """Where a zero sign is a kink of an output in the parameters, ``(points, num_signs)``.
 
-    ``signs`` are the certified ones of the batch ``X``. A point whose row is False throughout has a Jacobian. A row
-    with a True one has sides with different derivatives there.
+    ``signs`` are the certified ones of the batch ``X``. A point whose row is False throughout has a Jacobian, and the
+    signs as they are give it. Where an entry is True, that switch has sides with different derivatives and the outputs
+    depend on them. (Switches that share parameters may still cancel, as in ``relu(z) - relu(-z)``, or leave each other
+    one side only, as in ``relu(z - 2 relu(z))``: this is not seen, and the point counts as a kink.)
 
     The first neuron is at its kink, but the second one is off, and then the first has nothing to say:
 
@@ -45,40 +52,52 @@ def kinks(net: Network, X: FloatArray, signs: SignArray) -> BoolArray:
     for i in np.flatnonzero(zero.any(axis=1)):
         found = open_ties(net, X[i], signs[i])
         reaching = _reaching(net, signs[i], found)
+        if reaching.any():
+            found = _first_order(net, X[i], signs[i], found)
+            reaching = _reaching(net, signs[i], found)
         zero[i] = _entries(net, found, reaching)
     return zero
+
+
+def describe(net: Network, entry: int) -> str:
+    """Which switch an entry of the sign vector belongs to, in words; neurons count from 0, layers from 1.
+
+    >>> describe(Network.random((2, 3, 4, 1), 0), 5)
+    'neuron 2 of hidden layer 2'
+    """
+    layout = Layout(net.nodes)
+    place = layout.at(entry)
+    inside = entry - place.start
+    if isinstance(place.node, MaxPool):
+        return f"window {inside // place.node.windows.shape[1]} of the max pool at node {place.index}"
+    where = (
+        f"hidden layer {layout.places.index(place) + 1}" if net.is_chain else f"the activation at node {place.index}"
+    )
+    return f"neuron {inside} of {where}"
 
 
 def _apart_from_idle(net: Network, signs: SignArray) -> BoolArray:
     """Zero signs without ties of a pool between inputs that are all off: the common case, for all points at once."""
     zero: BoolArray = np.asarray(signs == 0)
-    start, off = 0, {}
-    for index, node in enumerate(net.nodes):
-        if isinstance(node, PiecewiseLinear):
-            part = signs[:, start : start + node.num_signs]
-            off[index + 1] = (part < 0) & (node.slopes == 0)
-            start += node.num_signs
-        elif isinstance(node, MaxPool):
-            ties = zero[:, start : start + node.num_signs].reshape(len(signs), *node.windows.shape)
-            if node.source in off:
-                dead = off[node.source][:, np.maximum(node.windows, 0)]
-                harmless = (~ties | dead).all(axis=2, keepdims=True)
-                zero[:, start : start + node.num_signs] = (ties & ~harmless).reshape(len(signs), -1)
-            start += node.num_signs
+    off: dict[int, BoolArray] = {}
+    for place in Layout(net.nodes).places:
+        if isinstance(place.node, PiecewiseLinear):
+            off[place.index + 1] = np.asarray((signs[:, place.columns] < 0) & (place.node.slopes == 0))
+        elif place.source in off:
+            windows = place.node.windows
+            ties = zero[:, place.columns].reshape(len(signs), *windows.shape)
+            harmless = (~ties | off[place.source][:, np.maximum(windows, 0)]).all(axis=2, keepdims=True)
+            zero[:, place.columns] = (ties & ~harmless).reshape(len(signs), -1)
     return zero
 
 
 def _entries(net: Network, found: OpenTies, reaching: BoolArray) -> BoolArray:
     """The entries of the sign vector that belong to ties with an effect."""
     result = np.zeros(net.num_signs, dtype=bool)
-    start = 0
-    for index, node in enumerate(net.nodes):
-        if not isinstance(node, PiecewiseLinear | MaxPool):
-            continue
-        if index in found.signs:
-            owner = found.signs[index]
-            result[start : start + node.num_signs] = (owner >= 0) & reaching[np.maximum(owner, 0)]
-        start += node.num_signs
+    for place in Layout(net.nodes).places:
+        if place.index in found.signs:
+            owner = found.signs[place.index]
+            result[place.columns] = (owner >= 0) & reaching[np.maximum(owner, 0)]
     return result
 
 
@@ -111,7 +130,7 @@ def _behind(net: Network, signs: SignArray, found: OpenTies, ring: Any) -> Any:
     """``dG/du`` in a ring: for every open tie the derivative of the outputs, ``(ties, out_size)``."""
     none = ring.take(np.zeros((found.count, 1)))
     values: list[Any] = [np.repeat(none, net.in_size, axis=1)]
-    start = 0
+    switches = Layout(net.nodes).of_node
     for index, node in enumerate(net.nodes):
         source = [values[s] for s in node.sources]
         value = source[0]
@@ -119,9 +138,7 @@ def _behind(net: Network, signs: SignArray, found: OpenTies, ring: Any) -> Any:
             for stage in node.operator.stages():
                 value = ring.apply(stage, value)
         elif isinstance(node, PiecewiseLinear | MaxPool):
-            part = signs[None, start : start + node.num_signs]
-            start += node.num_signs
-            value = _through(node, value, part, ring)
+            value = _through(node, value, signs[None, switches[index].columns], ring)
             if index in found.entries:
                 value[:, found.entries[index]] = 0
                 value[found.ties[index], found.entries[index]] = ring.take(np.ones(1))[0]
@@ -141,6 +158,60 @@ def _through(node: PiecewiseLinear | MaxPool, value: Any, signs: SignArray, ring
         return gate(value, (signs > 0, ring.take(node.slopes)), ring)
     winners: IntArray = pool_winners(node, None, signs)[0]
     return value[:, winners]
+
+
+# --- ties whose members have one derivative ------------------------------------------------------------------------
+
+
+def _first_order(net: Network, x: FloatArray, signs: SignArray, found: OpenTies) -> OpenTies:
+    """Only the ties whose members have different derivatives, given that the ties before them are open or not."""
+    for index in sorted(found.entries):
+        rows, ties = _differences(net, index, signs, found)
+        if len(rows):
+            same = ~_differ(net, index, x, signs, found, rows)
+            closed = np.setdiff1d(ties, ties[~same])
+            found = found.without(index, closed)
+    return found
+
+
+def _differences(net: Network, index: int, signs: SignArray, found: OpenTies) -> tuple[FloatArray, IntArray]:
+    """Members of every tie of a node as differences ``(rows, size)`` that vanish if they agree, and whose tie it is."""
+    place = Layout(net.nodes).of_node[index]
+    node, part = place.node, signs[place.columns]
+    size = prod(net.shapes[node.source])
+    rows, ties = [], []
+    for entry, tie in zip(found.entries[index], found.ties[index], strict=True):
+        if isinstance(node, MaxPool):
+            best = node.windows[entry][part.reshape(node.windows.shape)[entry] >= 0]
+            block = np.zeros((len(best) - 1, size))
+            block[:, best[0]] = -1.0
+            block[np.arange(len(best) - 1), best[1:]] = 1.0
+        else:
+            block = np.zeros((1, size))
+            block[0, entry] = 1.0
+        rows.append(block)
+        ties.append(np.full(len(block), tie))
+    return np.concatenate(rows), np.concatenate(ties)
+
+
+def _differ(net: Network, index: int, x: FloatArray, signs: SignArray, found: OpenTies, rows: FloatArray) -> BoolArray:
+    """Which linear functions ``rows`` of the input of a node have a derivative other than zero, proven either way."""
+    source = net.nodes[index].sources[0]
+    if source == 0:
+        return np.zeros(len(rows), dtype=bool)  # inputs do not depend on parameters
+    part = Network.from_nodes([*net.nodes[:source], Affine(source, Dense(rows, net.shapes[source]))], net.input_shape)
+    own = signs[: part.num_signs]
+    before = found.before(source)
+    result = np.zeros(len(rows), dtype=bool)
+    for prime in _primes_beyond(max(entry_bits(part, x[None]), _bits(part))):
+        ring = ModularRing(prime)
+        if part.parameters:
+            result |= np.asarray(rows_in_ring(part, x[None], ring, own[None]).any(axis=1))
+        if before.count:
+            result |= np.asarray(_behind(part, own, before, ring).any(axis=0))
+        if result.all():
+            break
+    return result
 
 
 class Reach:

@@ -7,6 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import Add, Affine, MaxPool, PiecewiseLinear
+from fiberscope.numerics.floats import FloatArray
+
 Span = tuple[int, int]
 """``(low, high)``: all numbers are multiples of ``2^low`` and below ``2^high`` in absolute value."""
 
@@ -50,3 +54,52 @@ def summed(spans: list[Span]) -> Span:
     """The span of sums of one number of each span."""
     low, high = united(spans)
     return low, high + _log(len(spans))
+
+
+def entry_bits(net: Network, X: FloatArray) -> int:
+    """Bits of every entry of the Jacobian after multiplication with one power of two."""
+    values = [span(X)]
+    inputs: list[list[Span]] = []
+    for node in net.nodes:
+        stages: list[Span] = []
+        value = values[node.sources[0]]
+        if isinstance(node, Affine):
+            for stage in node.operator.stages():
+                stages.append(value)
+                value = multiplied(span(stage.coefficients), value, stage.fan_in)
+            if node.bias is not None:
+                value = summed([value, span(node.bias)])
+        elif isinstance(node, PiecewiseLinear):
+            value = united([value, multiplied(span(node.slopes), value, 1)])
+        elif isinstance(node, Add):
+            value = summed([values[s] for s in node.sources])
+        elif not isinstance(node, MaxPool):
+            value = united([values[s] for s in node.sources])
+        values.append(value)
+        inputs.append(stages)
+    return _backward_bits(net, inputs)
+
+
+def _backward_bits(net: Network, inputs: list[list[Span]]) -> int:
+    deltas: dict[int, list[Span]] = {len(net.nodes): [(0, 1)]}
+    uses: dict[str, list[Span]] = {}
+    for index in range(len(net.nodes) - 1, -1, -1):
+        node = net.nodes[index]
+        if index + 1 not in deltas:
+            continue
+        delta = summed(deltas.pop(index + 1))
+        if isinstance(node, Affine):
+            if node.bias is not None and node.bias_name is not None:
+                uses.setdefault(node.bias_name, []).append(repeated(delta, node.operator.out_size))
+            for stage, value in reversed(list(zip(node.operator.stages(), inputs[index], strict=True))):
+                if node.weight_name is not None:
+                    uses.setdefault(node.weight_name, []).append(multiplied(delta, value, stage.out_size))
+                delta = multiplied(span(stage.coefficients), delta, stage.out_size)
+        elif isinstance(node, PiecewiseLinear):
+            delta = united([delta, multiplied(span(node.slopes), delta, 1)])
+        elif isinstance(node, MaxPool):
+            delta = repeated(delta, node.windows.size)
+        for source in node.sources:
+            deltas.setdefault(source, []).append(delta)
+    low, high = united([summed(spans) for spans in uses.values()]) if uses else (0, 1)
+    return max(1, high - low)

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from fiberscope.dimension.jacobian import check_parameters
+from fiberscope import modules
+from fiberscope.dimension.jacobian import check_parameters, own_network
 from fiberscope.dimension.tangent import TangentMap, kernel_diagonal
-from fiberscope.errors import InputError
-from fiberscope.network.io import NetworkLike, as_network
-from fiberscope.network.network import Seed
+from fiberscope.errors import InputError, UnsupportedModelError
+from fiberscope.network.io import NetworkLike, as_model
+from fiberscope.network.network import Network, Seed
 from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.cutoffs import LANCZOS
 from fiberscope.numerics.floats import FloatArray
@@ -71,7 +72,7 @@ def kernel_spectrum(
     Parameters
     ----------
     net, X
-        A network and a batch ``(points, in_size)``.
+        A network, or any torch module (its parameters taken to float64), and a batch ``(points, in_size)``.
     count
         How many leading eigenvalues are wanted.
     steps
@@ -90,15 +91,14 @@ def kernel_spectrum(
     >>> bool(np.allclose(kernel_spectrum(net, X, count=5).eigenvalues, top))
     True
     """
-    net = as_network(net, points=X)
-    check_parameters(net)
-    X = batch(X, net.in_size)
     if count < 1 or probes < 2:
         raise InputError(f"expected count >= 1 and probes >= 2, got {count} and {probes}")
     rng = np.random.default_rng(seed)
-    tangent = TangentMap(net, X)
+    with np.errstate(over="ignore", invalid="ignore"):
+        tangent, trace = _tangent(as_model(net), X)
+    if not np.isfinite(trace):
+        raise InputError("net: the tangent kernel of this network on this batch exceeds the range of floats")
     size = tangent.shape[0]
-    trace = float(kernel_diagonal(net, X).sum())
     steps = min(size, 2 * count + 12 if steps is None else max(steps, count))
     run = lanczos(tangent.gram, rng.normal(size=size), steps)
     values, vectors, errors = run.ritz(min(count, len(run.diagonal)))
@@ -115,6 +115,19 @@ def kernel_spectrum(
         high,
         len(run.diagonal) + used,
     )
+
+
+def _tangent(net: Any, X: Any) -> tuple[Any, float]:
+    """The Jacobian as a map, and the trace of the kernel."""
+    if not isinstance(net, Network):
+        try:
+            net = own_network(net, X)
+        except UnsupportedModelError:
+            found = modules.derivatives.TangentMap(net, X)
+            return found, found.trace()
+    check_parameters(net)
+    X = batch(X, net.in_size)
+    return TangentMap(net, X), float(kernel_diagonal(net, X).sum())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

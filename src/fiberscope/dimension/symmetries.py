@@ -50,8 +50,9 @@ class HiddenSymmetry:
     both are None where they were too large to compute. ``directions`` is the dimension of the space of all known
     directions that do not change the outputs: the orbit's, translations of linear neurons, free weights of dead ones.
     ``complete`` is False where only rescalings and dead neurons were counted. Ranks are modulo a prime, so
-    ``directions`` and ``orbit`` are proven lower bounds. By Lemma 4.2 the critical locus of any loss through a critical
-    parameter has dimension at least ``orbit`` (the group's, if the stabiliser is trivial).
+    ``directions`` and ``orbit`` are proven lower bounds, and ``stabiliser`` is an upper one. By Lemma 4.2 the critical
+    locus of any loss through a critical parameter has dimension at least ``orbit`` (the group's, if the stabiliser is
+    trivial).
     """
 
     layers: tuple[LayerActivity, ...]

@@ -14,7 +14,7 @@ from fiberscope.errors import InputError, NotGenericError
 from fiberscope.geometry.cells import Cells, Incidence
 from fiberscope.geometry.decision import DecisionBoundary, decision_boundary, difference_network
 from fiberscope.geometry.domains import Domain, Plane
-from fiberscope.geometry.engines import Progress, cells_on
+from fiberscope.geometry.engines import cells_on
 from fiberscope.geometry.facets import Facets, find_facets, sides_of
 from fiberscope.geometry.forms import output_forms
 from fiberscope.geometry.lattice_start import on_slice
@@ -26,6 +26,7 @@ from fiberscope.network.network import AffineMap, Network
 from fiberscope.network.nodes import Switch
 from fiberscope.numerics.arithmetic import Bounded
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
+from fiberscope.run import Progress
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -316,9 +317,9 @@ class Complex:
 
     # -- questions ---------------------------------------------------------------------------------------------
 
-    def verify(self, progress: Progress | None = None) -> Certificate:
+    def verify(self, progress: Progress | None = None, time_limit: float | None = None) -> Certificate:
         """Check everything that can be checked; see :func:`fiberscope.geometry.verify.verify`."""
-        return verify(self, progress)
+        return verify(self, progress, time_limit)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the complex with its network and domain to a ``.npz`` file, which :meth:`load` reads."""

@@ -45,7 +45,16 @@ class Box:
 
     @property
     def volume(self) -> float:
-        return float(np.prod(self.high - self.low))
+        """Infinite beyond the floats."""
+        with np.errstate(over="ignore"):
+            return float(np.prod(self.high - self.low))
+
+    def draw(self, rng: np.random.Generator, count: int) -> FloatArray:
+        """Uniform points of the box, ``(count, n)``, also where its sides are longer than the largest float."""
+        share = rng.random((count, self.dimension))
+        with np.errstate(over="ignore"):
+            plain = self.low + share * (self.high - self.low)
+        return np.where(np.isfinite(plain), plain, self.low * (1 - share) + self.high * share)
 
     def halfspaces(self) -> tuple[FloatArray, FloatArray]:
         """``A, b`` with the box as ``A x <= b``: the lower sides first."""

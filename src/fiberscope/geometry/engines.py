@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import flint
 import numpy as np
 
@@ -12,32 +9,28 @@ from fiberscope.errors import InputError, NotGenericError, TooLargeError
 from fiberscope.geometry.cells import Cells
 from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
 from fiberscope.geometry.lattice import lattice_cells
-from fiberscope.geometry.limits import MOST_FACES
+from fiberscope.geometry.limits import ADVICE, MOST_FACES
 from fiberscope.geometry.planar import planar_cells
 from fiberscope.geometry.traversal_exact import fraction
 from fiberscope.geometry.traversal_rows import exact_functionals
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import PiecewiseLinear
-
-Progress = Callable[[int, int, str], Any]
-"""Called as ``progress(done, total, text)``."""
+from fiberscope.run import ENDLESS, Run
 
 
-def cells_on(
-    net: Network, domain: Domain, progress: Progress | None = None, limit: int | None = None, *, threads: int = 1
-) -> Cells:
+def cells_on(net: Network, domain: Domain, run: Run = ENDLESS, *, threads: int = 1) -> Cells:
     """The cells of the canonical complex of ``net`` on ``domain``; the lattice shares them out among ``threads``."""
     check_dimension(net, domain)
     if isinstance(domain, Box | Plane) and domain.dimension == 2:
-        return planar_cells(net, domain, progress=progress, limit=limit)
+        return planar_cells(net, domain, run)
     if domain.dimension > MOST_FACES:
         raise TooLargeError(
             f"regions with all their faces: expected at most {MOST_FACES} dimensions, got {domain.dimension}; "
-            "take a slice (Plane), or list regions alone"
+            f"{ADVICE}, or visit regions one by one (traverse)"
         )
     if not isinstance(domain, Box | Plane):
         _check_vertices(net, domain)
-    return lattice_cells(net, domain, progress, limit, threads=threads)
+    return lattice_cells(net, domain, run, threads=threads)
 
 
 def _check_vertices(net: Network, domain: Orthant | Space | Polytope) -> None:

@@ -192,11 +192,12 @@ def _first(neurons: Incidence) -> IntArray:
 
 def _geometric_normals(inside: FloatArray, flat: Metrics, cell: IntArray) -> FloatArray:
     """Normals away from an inner point of the first region."""
-    away = flat.points[cell] - inside
-    bases = flat.bases[cell]
-    for _ in range(2):
-        away = away - np.einsum("fk,fkn->fn", np.einsum("fkn,fn->fk", bases, away), bases)
-    return unit(away)
+    with np.errstate(invalid="ignore", over="ignore"):  # vertices may lie beyond the floats
+        away = flat.points[cell] - inside
+        bases = flat.bases[cell]
+        for _ in range(2):
+            away = away - np.einsum("fk,fkn->fn", np.einsum("fkn,fn->fk", bases, away), bases)
+        return unit(away)
 
 
 def unit(vectors: FloatArray) -> FloatArray:
@@ -217,16 +218,28 @@ def to_scale(vectors: FloatArray, *others: FloatArray) -> tuple[FloatArray, ...]
         return tuple(np.asarray(np.ldexp(x, -exponent)) for x in (vectors, *others))
 
 
+def _telling(net: Network, top: SignArray, regions: IntArray, neurons: Incidence) -> tuple[IntArray, BoolArray]:
+    """For every facet an entry whose form vanishes on it (-1 for none), and whether to take the form of the first
+    region: a neuron that is not zero there, or an input that loses its window there.
+    """
+    owner, entry = np.repeat(np.arange(len(neurons)), np.diff(neurons.indptr)), neurons.indices
+    pool = pooled(net)[entry]
+    here, there = (np.where(pool, top[side, entry] < 0, top[side, entry] != 0) for side in regions[owner].T)
+    fit = np.flatnonzero(here | there)
+    facet, at = np.unique(owner[fit], return_index=True)
+    found, first = np.full(len(neurons), -1, dtype=np.int64), np.zeros(len(neurons), dtype=bool)
+    found[facet], first[facet] = entry[fit[at]], here[fit[at]]
+    return found, first
+
+
 def _from_gradients(net: Network, top: SignArray, regions: IntArray, neurons: Incidence, planes: _Planes) -> None:
     """The normal is the gradient of a neuron that vanishes on the facet: more accurate than positions."""
-    entry = _first(neurons)
+    entry, in_first = _telling(net, top, regions, neurons)
     rows = np.flatnonzero(entry >= 0)
-    rows = rows[~pooled(net)[entry[rows]]]
     for some in batches(net, len(rows)):
         facet = rows[some]
-        own = entry[facet]
+        own, first = entry[facet], in_first[facet]
         one, two = regions[facet].T
-        first = top[one, own] != 0
         signs = top[np.where(first, one, two)]
         with np.errstate(over="ignore", invalid="ignore"):
             forms = neuron_forms(net, signs, own)
@@ -291,7 +304,11 @@ def _weight_error(jump: Bounded, turned: FloatArray) -> FloatArray:
 
 
 def bends_across(net: Network, top: SignArray, regions: IntArray, jump: Bounded) -> tuple[BoolArray, BoolArray, int]:
-    """Whether the maps on both sides differ, whether a path could make them differ, and how many were hard to tell."""
+    """Whether the maps on both sides differ, whether a path could make them differ, and how many were hard to tell.
+
+    A jump that is not zero proves that they differ, whatever its direction. One that is zero proves nothing: the
+    direction may be wrong, or itself zero beside a sliver.
+    """
     visible: BoolArray = np.asarray((np.abs(jump.value) > jump.error).any(axis=1))
     path = visible.copy()
     still_open = np.flatnonzero(~visible)
@@ -299,13 +316,27 @@ def bends_across(net: Network, top: SignArray, regions: IntArray, jump: Bounded)
         which = still_open[rows]
         one, two = top[regions[which, 0]], top[regions[which, 1]]
         path[which] = influence(net, switched(net, one, two), passes(net, one) | passes(net, two))[1].any(axis=1)
-    # A jump that meets only flat pieces and losing inputs comes out as an exact zero; the rest needs exact maps.
-    zero = ((jump.value == 0) & (jump.error == 0)).all(axis=1)
-    for i in still_open[path[still_open] & ~zero[still_open]]:
+    hard = still_open[path[still_open]]
+    flat = ((jump.value[hard] == 0) & (jump.error[hard] == 0)).all(axis=1)
+    flat[flat] = _equal_maps(net, *(top[side] for side in regions[hard[flat]].T))
+    for i in hard[~flat]:
         a, b = (exact_output(net, top[r])[:-1] for r in regions[i])
         with flint.ctx.workprec(EXACT):
             visible[i] = any(not (x - y).is_zero() for x, y in zip(a.reshape(-1), b.reshape(-1), strict=True))
     return visible, path, len(still_open)
+
+
+def _equal_maps(net: Network, one: SignArray, two: SignArray) -> BoolArray:
+    """Where floats prove that the gradients on pairs of cells are equal: their difference comes out as an exact zero
+    along every axis, as where only flat pieces and losing inputs are met.
+    """
+    equal = np.ones(len(one), dtype=bool)
+    for axis in np.eye(net.in_size):
+        left = np.flatnonzero(equal)
+        with np.errstate(over="ignore", invalid="ignore"):
+            jump = jumps(net, one[left], two[left], np.tile(axis, (len(left), 1)))
+        equal[left] = ((jump.value == 0) & (jump.error == 0)).all(axis=1)
+    return equal
 
 
 def pooled(net: Network) -> BoolArray:

@@ -42,7 +42,10 @@ def output_forms(net: Network, signs: SignArray) -> Bounded:
 
 
 def neuron_forms(net: Network, signs: SignArray, entries: IntArray) -> Bounded:
-    """For every cell the preactivation of one neuron, an entry of the sign vector each, as ``(cells, n + 1)``."""
+    """For every cell the preactivation of one neuron, an entry of the sign vector each, as ``(cells, n + 1)``.
+
+    For an input of a pooling window that loses on the cell it is what it loses by: its value minus that of the winner.
+    """
     shape = (len(signs), net.in_size + 1)
     result = Bounded(np.zeros(shape), np.zeros(shape))
     for rows in batches(net, len(signs)):
@@ -50,11 +53,17 @@ def neuron_forms(net: Network, signs: SignArray, entries: IntArray) -> Bounded:
         start, wanted = 0, entries[rows]
         for node in net.switches:
             own = np.flatnonzero((wanted >= start) & (wanted < start + node.num_signs))
+            at, source, place = rows.start + own, values[node.source], wanted[own] - start
             if len(own) and isinstance(node, PiecewiseLinear):
-                source = values[node.source]
-                at = rows.start + own
-                result.value[at] = source.value[own, :, wanted[own] - start]
-                result.error[at] = source.error[own, :, wanted[own] - start]
+                result.value[at], result.error[at] = source.value[own, :, place], source.error[own, :, place]
+            elif len(own) and isinstance(node, MaxPool):
+                part = signs[at, start : start + node.num_signs]
+                window = place // node.windows.shape[1]
+                best = np.array([winners(node, row)[w] for row, w in zip(part, window, strict=True)])
+                loser = node.windows.reshape(-1)[place]
+                result.value[at] = source.value[own, :, loser] - source.value[own, :, best]
+                error = source.error[own, :, loser] + source.error[own, :, best] + gamma(1) * np.abs(result.value[at])
+                result.error[at] = round_up(error, 3)
             start += node.num_signs
     return result
 
@@ -106,11 +115,12 @@ def _affine(node: Affine, value: Bounded, arithmetic: BoundedArithmetic) -> Boun
 
 def _scaled(value: Bounded, slopes: FloatArray, rounded: Any = False) -> Bounded:
     """``slopes * value``; ``rounded`` marks slopes that are themselves off by one rounding."""
-    result = slopes * value.value
+    flat = slopes == 0  # flat whatever overflowed before: zero times infinity would be NaN
+    result = np.where(flat, 0.0, slopes * value.value)
     unit = np.where(rounded, gamma(2), gamma(1))
     plain = ((slopes == 1) | (slopes == 0)) & ~np.asarray(rounded) | ((value.value == 0) & (value.error == 0))
     rough = round_up(np.abs(slopes) * (1 + unit) * value.error + unit * np.abs(result), 4)
-    return Bounded(result, np.where(plain, slopes * value.error, rough))
+    return Bounded(result, np.where(plain, np.where(flat, 0.0, np.abs(slopes) * value.error), rough))
 
 
 def _joined(node: Add | Concat, parts: list[Bounded], arithmetic: BoundedArithmetic) -> Bounded:
@@ -190,14 +200,17 @@ def exact_output(net: Network, signs: SignArray) -> ObjectArray:
 
 
 def exact_neuron(net: Network, signs: SignArray, entry: int) -> ObjectArray:
-    """The preactivation of one neuron on one cell, ``(n + 1,)`` in exact Arb numbers."""
+    """As :func:`neuron_forms` on one cell, ``(n + 1,)`` in exact Arb numbers."""
     start = 0
     for index, node in enumerate(net.nodes):
         if isinstance(node, PiecewiseLinear | MaxPool):
             if entry < start + node.num_signs:
                 with flint.ctx.workprec(EXACT):
-                    values = exact_affine_values(net.nodes[:index], net.in_size, signs)
-                return values[node.source][:, entry - start]
+                    rows, place = exact_affine_values(net.nodes[:index], net.in_size, signs)[node.source], entry - start
+                    if isinstance(node, PiecewiseLinear):
+                        return np.asarray(rows[:, place])
+                    best = winners(node, signs[start : start + node.num_signs])[place // node.windows.shape[1]]
+                    return np.asarray(rows[:, node.windows.reshape(-1)[place]] - rows[:, best])
             start += node.num_signs
     raise IndexError(entry)
 

@@ -45,8 +45,8 @@ class FacetFunction:
         """Bounds ``(points, out)`` of the difference to the network at points of the domain.
 
         Errors of the weights, normals and offsets add up over the facets that are crossed. Where rounding leaves open
-        in which region a point lies, the steepest slope takes part. Infinite where no bound is known: beside walls of
-        a max pooling, and in regions thinner than rounding.
+        in which region a point lies, the steepest slope takes part. Infinite where no bound is known: in regions
+        thinner than rounding, and where numbers leave the range of floats.
         """
         points, result, error, last = self._walked(X)
         bounds = self.bounds
@@ -57,10 +57,11 @@ class FacetFunction:
         )  # fmt: skip
         # From a point x to x' = x + s (p - x) in the region f changes by L |x - x'| at most, and so does the map.
         away = np.linalg.norm(bounds.inside[last] - points, axis=1)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             moved = np.where(np.isinf(slack), np.inf, slack * away)
-        slip = np.where(moved[:, None] > 0, 2 * np.maximum(bounds.slopes, TINY) * moved[:, None], 0.0)
-        return np.asarray((error + slip + gamma(2) * np.abs(result)) * INFLATE + TINY)
+            slip = np.where(slack[:, None] == 0, 0.0, 2 * np.maximum(bounds.slopes, TINY) * moved[:, None])
+            found = (error + slip + gamma(2) * np.abs(result)) * INFLATE + TINY
+        return np.where(np.isnan(found), np.inf, found)  # what overflowed bounds nothing
 
     def _walked(self, X: Any) -> tuple[FloatArray, FloatArray, FloatArray, IntArray]:
         """Points, values, bounds of the errors on the way, and the regions reached."""

@@ -24,7 +24,6 @@ from fiberscope.geometry.curves.found import Breaks, chosen
 from fiberscope.geometry.curves.result import CurveRegions
 from fiberscope.geometry.curves.straight import straight_breaks
 from fiberscope.geometry.domains import Box, Plane
-from fiberscope.geometry.engines import Progress
 from fiberscope.geometry.planar import planar_cells
 from fiberscope.geometry.surfaces.cut import affine_span, cut_surface
 from fiberscope.geometry.surfaces.result import SurfaceRegions
@@ -35,6 +34,7 @@ from fiberscope.network.nodes import Affine, Node
 from fiberscope.network.rewire import moved
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.run import Progress, Run
 
 MOST_CURVE_POINTS = 1 << 15
 """Polygonal curves are not refined beyond this, unless told otherwise."""
@@ -379,7 +379,7 @@ def regions_over(
         raise InputError(f"surface: expected one in R^{net.in_size} for this network, got R^{surface.ambient}")
     inner = surface.generator.network
     if inner is not None:
-        cells = planar_cells(composition(net, inner), surface.plane, progress=progress, limit=limit)
+        cells = planar_cells(composition(net, inner), surface.plane, Run(progress, limit=limit))
         image = surface(cells.points)
         origin, basis = affine_span(image)
         placed = replace(cells, points=(image - origin) @ basis.T, _vertex_cache={}, _sign_cache={})

@@ -13,6 +13,7 @@ import flint
 import numpy as np
 
 from fiberscope.errors import UnsupportedModelError
+from fiberscope.geometry.facets import to_scale
 from fiberscope.geometry.forms import exact_neuron, neuron_forms
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool
@@ -155,7 +156,7 @@ def _clusters(forms: Bounded) -> list[IntArray]:
     For a fixed vector g, ``|x g| / |x|`` is the same for multiples of x. An error e of x changes it by at most
     ``2 |g| |e| / |x|``. Intervals that overlap, in a chain, make a cluster.
     """
-    value, error = forms.value, forms.error
+    value, error = to_scale(forms.value, forms.error)  # squares must not underflow
     size = value.shape[1]
     g = np.cos(np.arange(1, size + 1) * 2.0)
     length = np.linalg.norm(value, axis=1)

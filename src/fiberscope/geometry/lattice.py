@@ -24,7 +24,7 @@ from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.geometry import lattice_kernels as kernels
 from fiberscope.geometry.cells import Cells
 from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
-from fiberscope.geometry.lattice_layers import BLOCK, Layer, LayerWalk, Progress
+from fiberscope.geometry.lattice_layers import BLOCK, Layer, LayerWalk
 from fiberscope.geometry.lattice_pools import coarsened, compared
 from fiberscope.geometry.lattice_start import Start, box_start, fan_start, on_slice, sides_network
 from fiberscope.geometry.lattice_tree import Tree
@@ -33,17 +33,16 @@ from fiberscope.network.network import Network
 from fiberscope.numerics.arithmetic import Bounded
 from fiberscope.numerics.cutoffs import COORDINATE_ERROR
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, U
+from fiberscope.run import ENDLESS, Run
 
 
-def lattice_cells(
-    net: Network, domain: Domain, progress: Progress | None = None, limit: int | None = None, *, threads: int = 1
-) -> Cells:
+def lattice_cells(net: Network, domain: Domain, run: Run = ENDLESS, *, threads: int = 1) -> Cells:
     """All cells of the canonical complex of ``net`` on ``domain``, of every dimension.
 
-    The result is not ``complete`` when interrupted, or when there are more than ``limit`` regions: then it is the
-    complex of the neurons that were reached, and the signs of the others are given as 0. The result does not depend
-    on the number of ``threads``. Max pooling is taken on bounded domains; on the way cells are also split where inputs
-    of a window that lose change places, and a ``limit`` counts those too.
+    The result is not ``complete`` when interrupted or out of time, or when there are more regions than the limit of
+    the ``run``: then it is the complex of the neurons that were reached, and the signs of the others are given as 0.
+    The result does not depend on the number of ``threads``. Max pooling is taken on bounded domains; on the way cells
+    are also split where inputs of a window that lose change places, and a limit counts those too.
 
     >>> net = Network([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]])
     >>> cells = lattice_cells(net, Box([-1, -1], [1, 1]))
@@ -56,12 +55,12 @@ def lattice_cells(
         net, domain = on_slice(net, domain)
     check_domain(net, domain)
     fine, pools = compared(net)
-    start = None if pools and isinstance(domain, Orthant | Space) else start_cells(net, domain)
+    start = None if pools and isinstance(domain, Orthant | Space) else start_cells(fine, domain)
     if start is None or (pools and not start.bounded):
         raise UnsupportedModelError(f"max pooling: expected a bounded domain in n dimensions, got {domain}")
     builder = LatticeBuilder(fine if pools else net, start, threads)
     with deferred_interrupt() as interrupted:
-        builder.run(progress, limit, interrupted)
+        builder.walk(run, interrupted)
     cells = builder.cells()
     return coarsened(cells, net, pools, builder.reached - builder.sides) if pools else cells
 
@@ -79,7 +78,7 @@ def start_cells(net: Network, domain: Box | Orthant | Space | Polytope) -> Start
     if not (start.domain_signs > 0).any():
         return start
     sides = LatticeBuilder(sides_network(domain), start)
-    sides.run(None, None, lambda: False)
+    sides.walk(ENDLESS, lambda: False)
     return _inside(sides, domain)
 
 
@@ -153,7 +152,8 @@ class LatticeBuilder(LayerWalk):
         rest = np.flatnonzero((signs > 0).any(axis=0) & (signs < 0).any(axis=0)) + layer.begin
         while len(rest):
             # A neuron at most doubles the regions: no block but one of a single neuron exceeds the limit.
-            room = BLOCK if self.limit is None else max(1, (self.limit // self.regions).bit_length() - 1)
+            limit = self.run.limit
+            room = BLOCK if limit is None else max(1, (limit // self.regions).bit_length() - 1)
             block, rest = rest[: min(room, BLOCK)], rest[min(room, BLOCK) :]
             if not self._split_block(block, layer):
                 self.drop_from(int(block[0]))

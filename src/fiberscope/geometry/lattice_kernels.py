@@ -109,10 +109,13 @@ def new_vertex(
     parents[p, 2] = sign_column
     a, b = abs(table[cu, column]), abs(table[cv, column])
     a_error, b_error = error[cu, column], error[cv, column]
-    part = a / (a + b)
-    low = (a - a_error) / (a - a_error + b + b_error) * (1.0 - 8 * U) if a > a_error else 0.0
-    high = (a + a_error) / (a + a_error + (b - b_error if b > b_error else 0.0)) * (1.0 + 8 * U)
-    high = high if high < 1.0 else 1.0
+    if a + a_error + b + b_error < np.inf:
+        part = a / (a + b)
+        low = (a - a_error) / (a - a_error + b + b_error) * (1.0 - 8 * U) if a > a_error else 0.0
+        high = (a + a_error) / (a + a_error + (b - b_error if b > b_error else 0.0)) * (1.0 + 8 * U)
+        high = high if high < 1.0 else 1.0
+    else:  # a sum that overflowed would make every quotient zero; so somewhere on the edge
+        part, low, high = 0.5, 0.0, 1.0
     spread = (high - part if high - part > part - low else part - low) + 8 * U
     for c in range(table.shape[1]):
         zu, zv = table[cu, c], table[cv, c]

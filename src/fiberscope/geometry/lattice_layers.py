@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,10 @@ from fiberscope.network.run import step
 from fiberscope.numerics.arithmetic import Bounded, BoundedArithmetic, LinearMap
 from fiberscope.numerics.floats import FloatArray, IntArray, gamma, round_up
 from fiberscope.numerics.rows import proportional_rows
+from fiberscope.run import ENDLESS, STOPPED, Run
 
-Progress = Callable[[int, int, str], Any]
-"""Called as ``progress(done, total, text)`` after every neuron; may raise ``KeyboardInterrupt`` to stop."""
+PATIENCE = 0.25
+"""Seconds of exact arithmetic after which it is asked whether to go on."""
 
 BLOCK = 32
 """Neurons whose signs are kept in one machine word."""
@@ -67,6 +69,10 @@ def proportional(net: Network, node: PiecewiseLinear) -> dict[int, tuple[int, in
     }
 
 
+class Stopped(Exception):
+    """Exact decisions were given up, because somebody asked for it."""
+
+
 class HomogeneousBounds(BoundedArithmetic):
     """Bounded floats on homogeneous coordinates: biases are multiplied by the last coordinate, t, ``(points, 1)``."""
 
@@ -78,8 +84,10 @@ class HomogeneousBounds(BoundedArithmetic):
         if bias is None:
             return value
         shift = self.t.value * bias
-        slip = np.where(shift == 0, 0.0, round_up(gamma(1) * np.abs(shift), 2)) + np.abs(bias) * self.t.error
-        return self.add([value, Bounded(shift, slip)])
+        # A product of zero proves nothing: it may have underflowed.
+        exact = (bias == 0) | ((self.t.error == 0) & ((self.t.value == 0) | (self.t.value == 1)))
+        slip = round_up(gamma(1) * np.abs(shift) + np.abs(bias) * self.t.error, 4)
+        return self.add([value, Bounded(shift, np.where(exact, 0.0, slip))])
 
 
 class LayerWalk(ABC):
@@ -101,7 +109,7 @@ class LayerWalk(ABC):
         self.exact = ExactVertices(net, start.points, self._parents_of)
         self.exact_decisions = self.float_decisions = 0
         self.complete, self.reached = True, self.signs.shape[1]
-        self.limit: int | None = None
+        self.run = ENDLESS
         self.paused: Callable[[], bool] = lambda: False
         self.last_use = [
             max((i for i, n in enumerate(net.nodes) if k in n.sources), default=-1) for k in range(len(net.nodes) + 1)
@@ -145,18 +153,25 @@ class LayerWalk(ABC):
     def reset_carriers(self) -> None:
         """Values of the new layer are affine on edges: every edge is its own carrier again."""
 
-    def run(self, progress: Progress | None, limit: int | None, interrupted: Callable[[], bool]) -> None:
-        """Split by all neurons in order, or by as many as can be before an interruption."""
+    def walk(self, run: Run, interrupted: Callable[[], bool]) -> None:
+        """Split by all neurons in order, or by as many as can be before an interruption or the deadline.
+
+        The run's progress is told of every neuron that is done.
+        """
         values: dict[int, Bounded] = {0: self.inputs}
         done, total = 0, self.net.num_signs
-        self.limit, self.paused = limit, lambda: self._stops(done, total, progress, None, interrupted)
+        self.run, self.paused = run, lambda: self._stops(done, total, interrupted)
         for index, node in enumerate(self.net.nodes):
             if done == total:
                 break
             if isinstance(node, PiecewiseLinear):
-                layer = self._begin_layer(index, node, values, self.sides + done)
+                try:
+                    layer = self._begin_layer(index, node, values, self.sides + done)
+                except Stopped:
+                    LayerWalk.drop_from(self, self.sides + done)  # nothing is split by this layer yet
+                    return
                 for column in self.split_layer(layer):
-                    if self._stops(column - self.sides + 1, total, progress, limit, interrupted):
+                    if self._stops(column - self.sides + 1, total, interrupted, run.limit):
                         self.drop_from(column + 1)
                         break
                 self._end_layer(layer, node, values)
@@ -173,13 +188,10 @@ class LayerWalk(ABC):
             for key in [k for k in values if k and self.last_use[k] <= index]:
                 del values[key]
 
-    def _stops(
-        self, done: int, total: int, progress: Progress | None, limit: int | None, interrupted: Callable[[], bool]
-    ) -> bool:
+    def _stops(self, done: int, total: int, interrupted: Callable[[], bool], limit: int | None = None) -> bool:
         try:
-            if progress is not None:
-                progress(done, total, self.status)
-        except KeyboardInterrupt:
+            self.run.step(done, total, self.status)
+        except STOPPED:
             return done < total
         return done < total and (interrupted() or (limit is not None and self.size > limit))
 
@@ -207,16 +219,23 @@ class LayerWalk(ABC):
         signs[:, list(copies)] = 1  # set right at the end of the layer
         self.signs[:count, begin : layer.end] = signs
         self.float_decisions += int((signs != kernels.UNKNOWN).sum())
-        self.exact_decisions += self.decide(np.flatnonzero((signs == kernels.UNKNOWN).any(axis=1)), layer)
+        self.exact_decisions += self.decide(np.flatnonzero((signs == kernels.UNKNOWN).any(axis=1)), layer, PATIENCE)
         self.reset_carriers()
         return layer
 
-    def decide(self, vertices: IntArray, layer: Layer) -> int:
-        """Decide open signs exactly; the floats of these vertices become as good as floats can be. Returns how many."""
-        decided = 0
-        for some in np.array_split(vertices, len(vertices) // 256 + 1):
+    def decide(self, vertices: IntArray, layer: Layer, patience: float = np.inf) -> int:
+        """Decide open signs exactly; the floats of these vertices become as good as floats can be. Returns how many.
+
+        Raises :class:`Stopped` if somebody asks for it, which is looked for after so many seconds.
+        """
+        decided, soon = 0, monotonic() + patience
+        for some in np.array_split(vertices, len(vertices) // 64 + 1):
             if not len(some):
                 continue
+            if monotonic() > soon:
+                soon = monotonic() + patience
+                if self.paused():
+                    raise Stopped
             values = self.exact.values(some, layer.source)
             signs = exact_signs(values[layer.source])
             own = self.signs[some, layer.begin : layer.end]
@@ -249,9 +268,10 @@ class LayerWalk(ABC):
             return  # the last activation: nobody asks for its values
         source = values[layer.source]
         slopes = np.where(signs > 0, 1.0, node.slopes)
-        bound = np.where(slopes == 1, source.error, round_up(np.abs(slopes) * source.error, 2))
-        rounding = np.where(slopes == 1, 0.0, gamma(1) * np.abs(slopes * source.value))
         zero = (signs == 0) | (slopes == 0)
-        values[layer.index + 1] = Bounded(
-            np.where(zero, 0.0, slopes * source.value), np.where(zero, 0.0, round_up(bound + rounding, 2))
-        )
+        with np.errstate(over="ignore", invalid="ignore"):  # zero times infinity, where zero is meant
+            bound = np.where(slopes == 1, source.error, round_up(np.abs(slopes) * source.error, 2))
+            rounding = np.where(slopes == 1, 0.0, gamma(1) * np.abs(slopes * source.value))
+            values[layer.index + 1] = Bounded(
+                np.where(zero, 0.0, slopes * source.value), np.where(zero, 0.0, round_up(bound + rounding, 2))
+            )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
+from math import isfinite
 
 import flint
 import numpy as np
@@ -18,13 +19,13 @@ from fiberscope.errors import InputError, NotGenericError
 from fiberscope.geometry.domains import Box, Orthant, Plane, Polytope, Space
 from fiberscope.geometry.lattice_exact import Integers, integers
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, PiecewiseLinear
+from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense
 from fiberscope.network.rewire import later
 from fiberscope.network.run import exact_affine_values
 from fiberscope.numerics.arithmetic import EXACT, Bounded
 from fiberscope.numerics.floats import TINY, SignArray, U
-from fiberscope.numerics.points import integer_rows, solve_point, to_dyadic
+from fiberscope.numerics.points import integer_rows, quotient, solve_point, to_dyadic
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,9 +45,12 @@ class Start:
         return all(p[-1] > 0 for p in self.points)
 
     def coordinates(self) -> tuple[Bounded, Bounded | None]:
-        """Float coordinates of the vertices with their errors, and t where there are directions at infinity."""
+        """Float coordinates of the vertices with their errors, and t where there are directions at infinity.
+
+        A coordinate beyond the floats is infinite, with an infinite error: then exact arithmetic decides.
+        """
         scales = [p[-1] or max(map(abs, p)) for p in self.points]
-        rows = [[x / scale for x in p] for p, scale in zip(self.points, scales, strict=True)]
+        rows = [[quotient(x, scale) for x in p] for p, scale in zip(self.points, scales, strict=True)]
         exact = [
             [_is_quotient(f, x, scale) for f, x in zip(row, p, strict=True)]
             for row, p, scale in zip(rows, self.points, scales, strict=True)
@@ -57,8 +61,10 @@ class Start:
         return inputs, None if self.bounded else Bounded(value[:, -1:], error[:, -1:])
 
 
-def _is_quotient(quotient: float, numerator: int, denominator: int) -> bool:
-    n, d = quotient.as_integer_ratio()
+def _is_quotient(value: float, numerator: int, denominator: int) -> bool:
+    if not isfinite(value):
+        return False
+    n, d = value.as_integer_ratio()
     return n * denominator == numerator * d
 
 
@@ -115,12 +121,19 @@ def _domain_signs(sides: Sequence[Sequence[int]], points: Sequence[Integers]) ->
 
 
 def _first_layer(net: Network) -> list[list[int]]:
-    """Preactivations of the first activation as affine functions of the input, in integers up to a factor."""
+    """Preactivations of the first activation as affine functions of the input, in integers up to a factor.
+
+    There are none if a pool comes first, unless its windows leave it no choice.
+    """
+    signs = np.zeros(0, dtype=np.int8)
     for index, node in enumerate(net.nodes):
+        if isinstance(node, MaxPool):
+            if ((node.windows >= 0).sum(axis=1) > 1).any():
+                return []
+            signs = np.concatenate([signs, np.where(node.windows.reshape(-1) < 0, -1, 1).astype(np.int8)])
         if isinstance(node, PiecewiseLinear):
             with flint.ctx.workprec(EXACT):
-                values = exact_affine_values(net.nodes[:index], net.in_size, np.zeros(0, dtype=np.int8))
-                rows = values[node.source].T
+                rows = exact_affine_values(net.nodes[:index], net.in_size, signs)[node.source].T
             return [list(integers(row)) for row, linear in zip(rows, node.linear, strict=True) if not linear]
     return []
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
+from time import monotonic
 from typing import Any
 
 import numpy as np
 
 from fiberscope.geometry import lattice_kernels as kernels
-from fiberscope.geometry.lattice_layers import BLOCK, Layer, LayerWalk
+from fiberscope.geometry.lattice_layers import BLOCK, PATIENCE, Layer, LayerWalk
 from fiberscope.geometry.lattice_tree import Tree
 from fiberscope.numerics.floats import FloatArray, IntArray
 
@@ -105,9 +106,12 @@ class Splitter:
         self.walk.exact_decisions += sum(number for _, number in worker.decided)
         worker.decided = []
 
-    def _advance(self, roots: Any, worker: Worker) -> None:
-        """Work until all is done, arrays are full, or somebody asks for a pause."""
+    def _advance(self, roots: Any, worker: Worker, patience: float = np.inf) -> None:
+        """Work until all is done, arrays are full, or somebody asks for a pause; or after so many seconds, if exact
+        decisions took them.
+        """
         walk, at = self.walk, worker.at
+        soon = monotonic() + patience
         while True:
             worker.result = kernels.split_roots(
                 roots, at, worker.heads, self.stop, self.block, self.where, *self.tree.arrays,
@@ -119,12 +123,15 @@ class Splitter:
             unsure = (walk.signs[first:last, : self.layer.end] == kernels.UNKNOWN).any(axis=1)
             with self.lock:
                 worker.decided.append((first, walk.decide(first + np.flatnonzero(unsure), self.layer)))
+            if self.stop[0] or monotonic() > soon:
+                worker.result = kernels.PAUSED
+                break
 
     def _alone(self, roots: Any, first: int, last: int) -> bool:
         worker = Worker(first, last, self.dimension, self._used(), self._room())
         while not worker.done:
             worker.at[kernels.TICK] = worker.at[kernels.NODES] + _PAUSE
-            self._advance(roots, worker)
+            self._advance(roots, worker, PATIENCE)
             full = worker.result == kernels.FULL
             if full:
                 worker.undo()

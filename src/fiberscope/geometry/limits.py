@@ -8,5 +8,15 @@ FACES = 6
 MOST_FACES = 8
 """Above, a complex with all its faces has millions of cells even for small networks, and is refused."""
 
+MOST_VISITED = 30
+"""Above, regions are visited one by one only where the neurons leave few of them: a region has so many neighbours, and
+its facets are so dear, that the work would end neither today nor tomorrow."""
+
+FEW_NEURONS = 10
+"""So few neurons make at most 1,024 regions, which are visited in any dimension."""
+
+ADVICE = "take a slice (fs.Plane, --slice), a line (regions_along, --segment) or an estimate (estimate_regions)"
+"""What to do instead, for the end of a sentence."""
+
 MEMORY = 1 << 32
 """Bytes of the arrays of a complex that is built without a limit; while building, the peak is a few times that."""

@@ -36,9 +36,7 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear, Switch
 from fiberscope.network.operators import Dense
 from fiberscope.numerics.floats import FloatArray, SignArray
-
-Progress = Callable[[int, int, str], None]
-"""Called as ``progress(done, total, text)``."""
+from fiberscope.run import ENDLESS, STOPPED, Run
 
 PlanarDomain = Box | Plane | Polytope
 
@@ -79,9 +77,7 @@ class PlanarCount:
         }
 
 
-def planar_cells(
-    net: Network, domain: PlanarDomain, *, progress: Progress | None = None, limit: int | None = None
-) -> Cells:
+def planar_cells(net: Network, domain: PlanarDomain, run: Run = ENDLESS) -> Cells:
     """The canonical complex of ``net`` on a two-dimensional domain: vertices, edges, polygons, certified signs.
 
     Parameters
@@ -90,12 +86,11 @@ def planar_cells(
         Any network; two inputs for a box or polytope, ``plane.ambient`` inputs for a plane.
     domain
         A box in two dimensions, a bounded two-dimensional polytope, or a :class:`Plane`.
-    progress
-        Called after every switch with how many are done.
-    limit
-        Stop when there are more regions than that, or when memory would not hold the next layer, which is an error
-        without a limit. Then, or when interrupted, the result is not ``complete``: it is the complex of the switches
-        that were reached, and the signs of the others are given as 0.
+    run
+        Told after every switch how many are done. With a limit the work stops when there are more regions than that,
+        or when memory would not hold the next layer, which is an error without. Then, or when interrupted or out of
+        time, the result is not ``complete``: it is the complex of the switches that were reached, and the signs of the
+        others are given as 0.
 
     Examples
     --------
@@ -109,12 +104,10 @@ def planar_cells(
     [(-1, -1), (-1, 1), (1, -1), (1, 1)]
     """
     engine = Engine.on(net, domain)
-    return engine.cells(*engine.run(engine.start(), progress, limit))
+    return engine.cells(*engine.run(engine.start(), run))
 
 
-def planar_count(
-    net: Network, domain: PlanarDomain, *, progress: Progress | None = None, threads: int = 1
-) -> PlanarCount:
+def planar_count(net: Network, domain: PlanarDomain, run: Run = ENDLESS, *, threads: int = 1) -> PlanarCount:
     """The number of regions alone: the last layer is counted without being built.
 
     Large complexes are counted piece by piece, so memory stays bounded; ``threads`` pieces are counted at a time. When
@@ -127,7 +120,7 @@ def planar_count(
     if threads < 1:
         raise InputError(f"threads: expected at least one, got {threads}")
     engine = Engine.on(net, domain)
-    found = engine.count(engine.start(), 0, 0, progress, threads)
+    found = engine.count(engine.start(), 0, 0, run, threads)
     return PlanarCount(found, engine.arranger.by_exact, engine.arranger.by_float, not engine.interrupted)
 
 
@@ -160,24 +153,24 @@ class Engine:
         self.arranger = Arranger(oracle, Stage(mesh.indptr, mesh.loop_v, [], []))
         return mesh
 
-    def run(self, mesh: Mesh, progress: Progress | None, limit: int | None) -> tuple[Mesh, int]:
+    def run(self, mesh: Mesh, run: Run) -> tuple[Mesh, int]:
         """The mesh cut by one switch after the other, and how many of them were reached.
 
         Raises :class:`TooLargeError` if the next mesh would not fit into memory, unless there is a limit.
         """
         node, total, reached = 0, len(self.switches), 0
+        self.arranger.run = run
         try:
-            while reached < total and (limit is None or mesh.num_polygons <= limit):
+            while reached < total and (run.limit is None or mesh.num_polygons <= run.limit):
                 with np.errstate(all="ignore"):  # what overflows is left to exact arithmetic
                     node = self.advance(mesh, node)
                     mesh = self.split(mesh, reached, node, MEMORY)
                 node, reached = node + 1, reached + 1
-                if progress is not None:
-                    progress(reached, total, f"{mesh.num_polygons} polygons")
-        except KeyboardInterrupt:
+                run.step(reached, total, f"{mesh.num_polygons} polygons")
+        except STOPPED:
             pass  # what was found so far is the answer, marked as incomplete
         except TooLargeError:
-            if limit is None:
+            if run.limit is None:
                 raise
         return mesh, reached
 
@@ -243,7 +236,8 @@ class Engine:
             finer.values[node + 1] = track.pool(step, source)
         else:
             own = over and found.meetings is not None  # an uncut mesh shares its arrays with the one before
-            finer.values[node + 1] = track.activate(step, source, finer.signs[-1], own)
+            pools = any(isinstance(x, MaxPool) for x in self.switches[switch + 1 :])
+            finer.values[node + 1] = track.activate(step, source, finer.signs[-1], own, pools)
         if over:
             del finer.values[step.source]
         return finer
@@ -276,16 +270,15 @@ class Engine:
         def known(signs: SignArray, undecided: int) -> None:
             if isinstance(step, PiecewiseLinear):
                 signs[:, np.flatnonzero(step.linear)] = 1
-            elif undecided and source.exact_zeros and pairs is not None:
+            elif undecided and source.zeros is not None and pairs is not None:
                 # two dead inputs tie exactly
-                both = (source.z[:, pairs[:, 0]] == 0) & (source.z[:, pairs[:, 1]] == 0)
-                signs[:, : len(pairs)][both] = 0
+                signs[:, : len(pairs)][source.zeros[:, pairs[:, 0]] & source.zeros[:, pairs[:, 1]]] = 0
 
         return self.arranger.arrange(mesh, value, stage, int(self.offsets[switch]), known)
 
     # -- results -------------------------------------------------------------------------------------------------
 
-    def count(self, mesh: Mesh, switch: int, node: int, progress: Progress | None = None, threads: int = 1) -> int:
+    def count(self, mesh: Mesh, switch: int, node: int, run: Run, threads: int = 1) -> int:
         """Regions inside the polygons of a mesh, in pieces of bounded memory."""
         if switch == len(self.switches):
             return mesh.num_polygons
@@ -294,33 +287,32 @@ class Engine:
         if threads > 1 and mesh.num_polygons >= _WORTH_THREADS:
             pieces = max(pieces, 8 * threads)  # more pieces than threads: they differ in what is inside
         if pieces <= 1:
-            return self._count_piece(mesh, switch, node, progress, threads)
+            return self._count_piece(mesh, switch, node, run, threads)
         cuts = list(pairwise(np.linspace(0, mesh.num_polygons, pieces + 1).astype(np.int64).tolist()))
         total, done = 0, 0
-        with closing(self._counts(mesh, cuts, switch, node, threads)) as counts:
+        with closing(self._counts(mesh, cuts, switch, node, run.quietly(), threads)) as counts:
             try:
                 for (_, hi), found in zip(cuts, counts, strict=True):
                     total, done = total + found, hi
                     if self.interrupted:
                         break
-                    if progress is not None:
-                        progress(hi, mesh.num_polygons, f"{total} regions")
-            except KeyboardInterrupt:
+                    run.step(hi, mesh.num_polygons, f"{total} regions")
+            except STOPPED:
                 self.interrupted = True
         return total + mesh.num_polygons - done
 
     def _counts(
-        self, mesh: Mesh, cuts: list[tuple[int, int]], switch: int, node: int, threads: int
+        self, mesh: Mesh, cuts: list[tuple[int, int]], switch: int, node: int, run: Run, threads: int
     ) -> Generator[int, None, None]:
         """The counts of the pieces of a mesh, in order."""
         if threads == 1:
-            yield from (self._count_piece(mesh.part(lo, hi), switch, node) for lo, hi in cuts)
+            yield from (self._count_piece(mesh.part(lo, hi), switch, node, run) for lo, hi in cuts)
             return
 
         def piece(bounds: tuple[int, int]) -> tuple[int, Arranger]:
             worker = copy(self)
             worker.arranger = self.arranger.fork(Oracle(self.nodes_before_output, self.sides, self.offsets))
-            return worker._count_piece(mesh.part(*bounds), switch, node), worker.arranger
+            return worker._count_piece(mesh.part(*bounds), switch, node, run), worker.arranger
 
         pool = ThreadPoolExecutor(threads)
         with single_blas():
@@ -332,23 +324,22 @@ class Engine:
             finally:
                 pool.shutdown(cancel_futures=True)
 
-    def _count_piece(
-        self, mesh: Mesh, switch: int, node: int, progress: Progress | None = None, threads: int = 1
-    ) -> int:
+    def _count_piece(self, mesh: Mesh, switch: int, node: int, run: Run, threads: int = 1) -> int:
+        self.arranger.run = run
         try:
+            run.check()
             with np.errstate(all="ignore"):  # what overflows is left to exact arithmetic
                 node = self.advance(mesh, node)
                 if switch < len(self.switches) - 1 or self.pairs[switch] is not None:
                     finer = self.split(mesh, switch, node)
-                    if progress is not None:
-                        progress(switch + 1, len(self.switches), f"{finer.num_polygons} polygons")
-                    found = self.count(finer, switch + 1, node + 1, progress, threads)
+                    run.step(switch + 1, len(self.switches), f"{finer.num_polygons} polygons")
+                    found = self.count(finer, switch + 1, node + 1, run, threads)
                 else:
                     meetings = self.arrange(mesh, switch).meetings
                     # Euler: every segment of a chord adds a face, every point inside takes one back
                     found = 0 if meetings is None else int(meetings.segments.sum() - meetings.inside.sum())
                     found += mesh.num_polygons
-        except KeyboardInterrupt:
+        except STOPPED:
             self.interrupted = True
             return mesh.num_polygons
         self.arranger.stages.pop()

@@ -21,6 +21,7 @@ from fiberscope.geometry.planar_mesh import Mesh
 from fiberscope.geometry.planar_sharp import SharpOracle, Unclear
 from fiberscope.geometry.planar_values import FLOOR, Tracked
 from fiberscope.numerics.floats import FloatArray, IntArray, SignArray, U
+from fiberscope.run import ENDLESS, Run
 
 
 @dataclass(slots=True, eq=False)
@@ -76,7 +77,9 @@ class Arrangement:
 
 
 class Arranger:
-    """Makes the decisions, and keeps the stages that the vertices of a mesh refer to."""
+    """Makes the decisions, and keeps the stages that the vertices of a mesh refer to; ``run`` may stop it."""
+
+    run: Run = ENDLESS
 
     def __init__(self, oracle: Oracle, start: Stage) -> None:
         self.oracle = oracle
@@ -120,6 +123,7 @@ class Arranger:
         polygon = np.zeros(mesh.num_vertices, dtype=np.int64)
         polygon[mesh.loop_v] = mesh.owners
         for v, j in zip(vertices.tolist(), columns.tolist(), strict=True):
+            self.run.check()
             signs[v, j] = self._sign(mesh, v, stage, int(polygon[v]), first + j)
 
     def _sign(self, mesh: Mesh, vertex: int, stage: Stage, polygon: int, number: int) -> int:
@@ -199,6 +203,7 @@ class Arranger:
                 return self.sharp.ranks([self.sharp.line(stage, polygon, j) for j in numbers], *ends(self.sharp))
             except Unclear:
                 pass
+        self.run.check()
         self._note(len(numbers))
         return ranks_between([self.oracle.line(stage, polygon, j) for j in numbers], *ends(self.oracle))
 

@@ -41,7 +41,7 @@ def float_signs(z: Any, c: Any, r: Any, floor: float, s: Any) -> int:
             open_here += sign == 0
         if open_here and not exact:
             for j in range(z.shape[1]):
-                if s[v, j] == 0 and (r[j] > 0.0 or z[v, j] != 0.0):
+                if s[v, j] == 0 and (r[j] != 0.0 or z[v, j] != 0.0):  # also where they are NaN
                     s[v, j] = 2
                     count += 1
     return count
@@ -88,7 +88,7 @@ def _ratio(za: float, zb: float, ea: float, eb: float) -> tuple[float, float]:
     b = 0.0 if b < 0.0 else b
     total = a + b
     room = total - (ea + eb) * _GROW
-    if not room > 0.0:
+    if not 0.0 < room < np.inf:  # a sum that overflowed would make every quotient zero
         return 0.5, 1.0
     # t* - t = ((a* - a) b - a (b* - b)) / ((a + b) (a* + b*))
     error = (ea * (b / total) + eb * (a / total)) / room * _GROW + 8 * U

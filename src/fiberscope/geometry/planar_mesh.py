@@ -18,7 +18,7 @@ from fiberscope.geometry.planar_faces import lowest_signs, same_losers
 from fiberscope.geometry.planar_values import Tracked
 from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, U
-from fiberscope.numerics.points import integer_rows
+from fiberscope.numerics.points import integer_rows, quotient
 
 
 @dataclass(slots=True, eq=False)
@@ -139,7 +139,10 @@ def first_mesh(sides: FloatArray) -> tuple[Mesh, FloatArray]:
         np.array(defined, dtype=np.int64),
         np.array([[sign(dot(row, corner)) for row in rows] for corner in corners], dtype=np.int8),
     )
-    return mesh, np.array([[int(x) / int(w), int(y) / int(w)] for x, y, w in corners])
+    points = np.array([[quotient(int(x), int(w)), quotient(int(y), int(w))] for x, y, w in corners])
+    if not np.isfinite(points).all():
+        raise InputError("polytope: expected corners within the range of floats, got one beyond")
+    return mesh, points
 
 
 def _unbounded(rows: list[Triple]) -> bool:
@@ -182,7 +185,9 @@ def corner_values(mesh: Mesh, points: FloatArray, sides: FloatArray) -> Tracked:
         exact.append(x * where[2] == w * where[0] and y * where[2] == w * where[1])
     error = np.where(exact, 0.0, 2 * U)
     r = np.maximum(np.abs(points).max(axis=0), np.abs(points).max() * 2.0**-40)
-    return Tracked(points, error, error * float(np.linalg.norm(r)) * 1.01, r)
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread = np.where(exact, 0.0, error * float(np.linalg.norm(r)) * 1.01)
+    return Tracked(points, error, spread, r)
 
 
 # --- max pooling --------------------------------------------------------------------------------------------------

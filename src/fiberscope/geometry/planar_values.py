@@ -4,7 +4,8 @@ The error of entry ``j`` at point ``v`` is bounded by ``c[v] * r[j]``, and the E
 ``e2[v]``. By Cauchy and Schwarz an affine map with rows ``W_j`` turns ``e2`` into ``c[v] = e2[v] + gamma |a_v|`` and
 ``r[j] = |W_j|``; where all inputs are exactly zero, the outputs are exact. Non-negative factors are rounded up by a
 relative ``2**-30``, which covers the rounding of norms of up to a million entries.
-A bound that overflows is infinite or NaN and decides nothing.
+A bound that overflows is infinite or NaN and decides nothing; so ``c == 0``, which says that a row is exact, and
+``r == 0``, which says that a column is zero everywhere, are tested as such and never as the opposite of being positive.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from fiberscope.geometry.planar_faces import join_values, rectify
 from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense, Operator, Scale
 from fiberscope.numerics.compensated import accurate_product
-from fiberscope.numerics.floats import FloatArray, IntArray, SignArray, U, gamma
+from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, SignArray, U, gamma
 
 _UP = 1 + 2.0**-30
 
@@ -33,15 +34,16 @@ SMALL = 2.0**-400
 class Tracked:
     """Values ``z`` of shape ``(points, n)``; ``|z - true| <= c r + FLOOR``, and ``norm(z - true) <= e2`` per point.
 
-    ``exact_zeros`` says that an entry which is 0.0 is truly zero (the output of a ReLU with certified signs), and
-    ``norm`` is the Euclidean norm of each row of ``z`` where it is already known, rounded up.
+    ``zeros`` are entries that certified signs prove to be zero, where somebody asked for them; a float 0.0 proves
+    nothing, it may be a rounded positive number. ``norm`` is the Euclidean norm of each row of ``z`` where it is
+    already known, rounded up.
     """
 
     z: FloatArray
     c: FloatArray
     e2: FloatArray
     r: FloatArray
-    exact_zeros: bool = False
+    zeros: BoolArray | None = None
     norm: FloatArray | None = None
 
     @classmethod
@@ -53,7 +55,8 @@ class Tracked:
     def rows(self, index: IntArray) -> Tracked:
         """The values at some of the points."""
         norm = None if self.norm is None else self.norm[index]
-        return replace(self, z=self.z[index], c=self.c[index], e2=self.e2[index], norm=norm)
+        zeros = None if self.zeros is None else self.zeros[index]
+        return replace(self, z=self.z[index], c=self.c[index], e2=self.e2[index], zeros=zeros, norm=norm)
 
     def extended(self, blocks: Sequence[tuple[IntArray, IntArray, FloatArray, FloatArray]]) -> Tracked:
         """With points ``A + t (B - A)`` appended, from blocks ``(A, B, t, error of t)``; later ones may use earlier."""
@@ -62,12 +65,15 @@ class Tracked:
         c, e2 = np.empty(old + new), np.empty(old + new)
         z[:old], c[:old], e2[:old] = self.z, self.c, self.e2
         first = old
-        known = self.r > 2.0**-1000  # below, all values are under the floor of the sign test
-        inverse = np.divide(1.0, self.r, out=np.zeros_like(self.r), where=known)
+        r = _normal(self.r)
+        inverse = np.divide(1.0, r, out=np.zeros_like(r), where=r != 0)
+        zeros = self.zeros
         for A, B, t, d in blocks:
             join_values(z, c, e2, inverse, A, B, t, d, first)
             first += len(A)
-        return Tracked(z, c, e2, self.r)
+            # between two points of one polygon a value is affine: it vanishes if it does at both
+            zeros = None if zeros is None else np.concatenate([zeros, zeros[A] & zeros[B]])
+        return Tracked(z, c, e2, r, zeros)
 
 
 def affine(node: Affine, value: Tracked, tight: bool) -> Tracked:
@@ -105,7 +111,12 @@ def _norms(z: FloatArray) -> FloatArray:
 
 def _positive(r: FloatArray) -> FloatArray:
     """Factors whose squares do not vanish, not below the given ones."""
-    return np.where(r > 0, np.maximum(r, SMALL), 0.0)
+    return np.where(r == 0, 0.0, np.maximum(r, SMALL))
+
+
+def _normal(r: FloatArray) -> FloatArray:
+    """Factors not below the given ones whose inverses are finite; zero stays zero."""
+    return np.where(r == 0, 0.0, np.maximum(r, TINY))
 
 
 def _length(r: FloatArray) -> float:
@@ -134,21 +145,23 @@ def _linear(stage: Operator, value: Tracked, offset: FloatArray | None, tight: b
     r = rows if offset is None else np.hypot(rows, offset) * _UP
     # |W_j a + b_j| <= r_j |(a, 1)|, so rounding is in proportion to r_j as well. Rows without input stay exact.
     norm = _norms(value.z) if value.norm is None else value.norm
-    size = norm if offset is None else np.where((norm > 0) | (value.e2 > 0), np.hypot(norm, 1.0), 0.0)
+    size = norm if offset is None else np.where((norm == 0) & (value.e2 == 0), 0.0, np.hypot(norm, 1.0))
     rounding = gamma(stage.fan_in + 6) * size * _UP
     c = (value.e2 + rounding) * _UP
     frobenius = _length(r)
     e2 = c * frobenius
     if tight and isinstance(stage, Dense):
         e2 = np.minimum(e2, value.e2 * min(frobenius, spectral_bound(stage.matrix)) + rounding * frobenius)
-    return Tracked(result, c, np.where(c > 0, e2 * _UP + len(r) * FLOOR, 0.0), r)
+    return Tracked(result, c, np.where(c == 0, 0.0, e2 * _UP + len(r) * FLOOR), r)
 
 
 def _scaled(stage: Scale, value: Tracked, result: FloatArray, offset: FloatArray | None) -> Tracked:
     """A diagonal map keeps errors entry by entry."""
     factors = np.abs(stage.apply(np.ones((1, stage.in_size)))[0])
-    r = value.r * factors * _UP
-    once = _rounded(Tracked(result, value.c, value.e2 * factors.max(initial=0.0) * _UP, r))
+    # a factor that is not zero leaves a column that is not zero, also where the product underflows
+    r = np.where((value.r == 0) | (factors == 0), 0.0, np.maximum(value.r * factors * _UP, TINY))
+    scaled = Tracked(result, _inexact(value.c, value.z), value.e2 * factors.max(initial=0.0) * _UP, r)
+    once = _rounded(scaled)
     if offset is None:
         return once
     # A factor of zero leaves the offset alone, which is no smaller than its own rounding.
@@ -156,36 +169,46 @@ def _scaled(stage: Scale, value: Tracked, result: FloatArray, offset: FloatArray
     return _rounded(wide, result)
 
 
+def _inexact(c: FloatArray, z: FloatArray) -> FloatArray:
+    """The bound of rows that are multiplied entry by entry: only a row of zeros stays exact, others may underflow."""
+    return np.where((z == 0).all(axis=1), c, np.maximum(c, TINY))
+
+
 def _relative(z: FloatArray, r: FloatArray) -> FloatArray:
-    """``max_j |z_j| / r_j`` over the entries with ``r_j > 0``, per row."""
-    inverse = np.divide(1.0, r, out=np.zeros_like(r), where=r > 0)
+    """``max_j |z_j| / r_j`` over the entries with ``r_j != 0``, per row."""
+    inverse = np.divide(1.0, r, out=np.zeros_like(r), where=r != 0)
     return np.asarray(np.abs(z * inverse).max(axis=1, initial=0.0) * _UP)
 
 
 def _rounded(value: Tracked, result: FloatArray | None = None) -> Tracked:
     """The same value (or ``result`` of at most its size) after one more rounding of every entry."""
-    r = np.maximum(value.r, value.r.max(initial=0.0) * 2.0**-40)
+    r = _normal(np.maximum(value.r, value.r.max(initial=0.0) * 2.0**-40))
     c = (value.c + gamma(2) * _relative(value.z, r)) * _UP
-    e2 = (value.e2 + gamma(2) * _norms(value.z)) * _UP
+    e2 = (value.e2 + gamma(2) * _norms(value.z)) * _UP + np.where(c == 0, 0.0, len(r) * FLOOR)
     return Tracked(value.z if result is None else result, c, e2, r)
 
 
-def activate(node: PiecewiseLinear, value: Tracked, signs: SignArray, reuse: bool) -> Tracked:
+def activate(node: PiecewiseLinear, value: Tracked, signs: SignArray, reuse: bool, mark: bool = False) -> Tracked:
     """The activation, by certified signs: what is not positive is multiplied by its slope, a zero is exactly zero.
 
-    With ``reuse`` the array of ``value`` is overwritten.
+    With ``reuse`` the array of ``value`` is overwritten; ``mark`` keeps which entries are zero.
     """
+    own = signs[:, : node.slopes.size]
+    zeros = np.asarray((own == 0) | ((own < 0) & (node.slopes == 0))) if mark else None
     if not node.slopes.any():
         out = value.z if reuse else np.empty_like(value.z)
         size, live = np.empty(len(out)), np.empty(len(out))
         rectify(value.z, signs, _positive(value.r) ** 2, out, size, live)
-        e2 = np.minimum(value.e2, np.sqrt(live) * value.c * _UP)
-        norm = np.where(live > 0, np.maximum(np.sqrt(size) * _UP, SMALL), 0.0)
-        return Tracked(out, value.c, e2, value.r, exact_zeros=True, norm=norm)
-    own = signs[:, : node.slopes.size]
+        # a row is exact where all are dead; a live neuron may be 0.0 by rounding and has an error all the same
+        e2 = np.minimum(value.e2, np.sqrt(live) * value.c * _UP + len(value.r) * FLOOR)
+        e2 = np.where(live == 0, 0.0, e2)
+        norm = np.where(live == 0, 0.0, np.maximum(np.sqrt(size) * _UP, SMALL))
+        return Tracked(out, value.c, e2, value.r, zeros, norm)
     z = np.where(own > 0, value.z, np.where(own == 0, 0.0, node.slopes * value.z))
     steep = np.maximum(1.0, np.abs(node.slopes))
-    return _rounded(Tracked(z, value.c, value.e2 * steep.max() * _UP, value.r * steep * _UP))
+    c = _inexact(value.c, value.z)
+    found = _rounded(Tracked(z, c, value.e2 * steep.max() * _UP, value.r * steep * _UP))
+    return replace(found, zeros=zeros)
 
 
 def pool(node: MaxPool, value: Tracked) -> Tracked:
@@ -195,18 +218,20 @@ def pool(node: MaxPool, value: Tracked) -> Tracked:
     r = np.where(absent, 0.0, value.r[windows]).max(axis=1)
     # An entry can be the maximum of several windows: bound the norm of the errors by their entries.
     e2 = value.c * _length(r) * _UP
-    return Tracked(z, value.c, e2, r, value.exact_zeros)
+    zeros = None if value.zeros is None else np.asarray((value.zeros[:, windows] | absent[None]).all(axis=2))
+    return Tracked(z, value.c, e2, r, zeros)
 
 
 def add(values: Sequence[Tracked]) -> Tracked:
     """The sum."""
+    zeros = _each_zero(values)
     total = values[0]
     for value in values[1:]:
         summed = Tracked(
             total.z + value.z, np.maximum(total.c, value.c), total.e2 + value.e2, (total.r + value.r) * _UP
         )
         total = _rounded(summed)
-    return total
+    return replace(total, zeros=None if zeros is None else np.logical_and.reduce(zeros))
 
 
 def concat(values: Sequence[Tracked], order: IntArray | None) -> Tracked:
@@ -216,8 +241,17 @@ def concat(values: Sequence[Tracked], order: IntArray | None) -> Tracked:
     if order is not None:
         z, r = z[:, order], r[order]
     c = np.max([v.c for v in values], axis=0)
-    e2 = np.sqrt(np.sum([v.e2**2 for v in values], axis=0)) * _UP
-    return Tracked(z, c, e2, r, all(v.exact_zeros for v in values))
+    e2 = np.hypot.reduce([v.e2 for v in values], axis=0) * _UP  # squares of small errors would vanish
+    marks = _each_zero(values)
+    zeros = None if marks is None else np.concatenate(marks, axis=1)
+    return Tracked(z, c, e2, r, zeros if zeros is None or order is None else zeros[:, order])
+
+
+def _each_zero(values: Sequence[Tracked]) -> list[BoolArray] | None:
+    """The known zeros of every value, none where it knows of none; None if all do."""
+    if all(v.zeros is None for v in values):
+        return None
+    return [np.zeros(v.z.shape, dtype=bool) if v.zeros is None else v.zeros for v in values]
 
 
 def differences(value: Tracked, pairs: IntArray) -> Tracked:

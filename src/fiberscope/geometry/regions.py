@@ -7,23 +7,30 @@ from math import comb, prod
 from fiberscope.errors import InputError, NotGenericError, TooLargeError
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Box, Domain, Plane
-from fiberscope.geometry.engines import Progress, cells_on, check_dimension
-from fiberscope.geometry.limits import FACES, MEMORY
+from fiberscope.geometry.engines import cells_on, check_dimension
+from fiberscope.geometry.limits import FACES, MEMORY, MOST_FACES
 from fiberscope.geometry.planar import planar_count
-from fiberscope.geometry.sampling import estimate_regions
+from fiberscope.geometry.sampling import estimate
 from fiberscope.geometry.skeleton import count_by_skeleton
-from fiberscope.geometry.traversal import count_by_traversal
+from fiberscope.geometry.traversal import visit
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.mlp import without_pooling
 from fiberscope.network.network import Network, Seed
 from fiberscope.network.nodes import MaxPool
+from fiberscope.run import Progress, Run
 
 _BYTES_PER_REGION = {3: 260, 4: 520, 5: 1300, 6: 3100}
 """Measured on random networks."""
 
 
 def regions(
-    net: NetworkLike, domain: Domain, *, progress: Progress | None = None, limit: int | None = None, threads: int = 1
+    net: NetworkLike,
+    domain: Domain,
+    *,
+    progress: Progress | None = None,
+    limit: int | None = None,
+    time_limit: float | None = None,
+    threads: int = 1,
 ) -> Complex:
     """The polyhedral complex of a network on a domain: regions, faces of every dimension, and their signs.
 
@@ -36,8 +43,8 @@ def regions(
     progress
         Called as ``progress(done, total, text)``. Ctrl-C ends the work: what was found is returned, and its
         ``complete`` is False.
-    limit
-        Stop when there are more regions than that.
+    limit, time_limit
+        Stop when there are more regions than that, or after so many seconds; again ``complete`` is False.
     threads
         In three and more dimensions, and on unbounded domains, large blocks of cells are shared out among so many
         threads. The complex is the same, bit by bit. Boxes and planes in two dimensions are built by one thread.
@@ -52,31 +59,32 @@ def regions(
     (3, 9, 7)
     """
     net = as_network(net)
-    _check_request(net, domain, limit, threads)
+    run = _begin(net, domain, progress, limit, time_limit, threads)
     if limit is None:
-        _check_size(net, domain)
-    return Complex(net, domain, cells_on(net, domain, progress, limit, threads=threads))
+        _check_size(net, domain, run)
+    return Complex(net, domain, cells_on(net, domain, run, threads=threads))
 
 
-def _check_request(net: Network, domain: Domain, limit: int | None, threads: int) -> None:
+def _begin(
+    net: Network, domain: Domain, progress: Progress | None, limit: int | None, time_limit: float | None, threads: int
+) -> Run:
     check_dimension(net, domain)
-    if limit is not None and limit < 1:
-        raise InputError(f"limit: expected a positive number of regions, got {limit}")
     if threads < 1:
         raise InputError(f"threads: expected at least one, got {threads}")
+    return Run.begin(progress, time_limit, limit)
 
 
-def _check_size(net: Network, domain: Domain) -> None:
+def _check_size(net: Network, domain: Domain, run: Run) -> None:
     """Refuse what would not fit into memory, with an estimate; what surely fits is not estimated."""
     n = domain.dimension
-    if n <= 2:
-        return
+    if not 2 < n <= MOST_FACES:
+        return  # in the plane the engine knows, above it says no
     if any(isinstance(node, MaxPool) for node in net.switches):
         net = without_pooling(net)  # a tournament: its losers cut about as many regions as our comparisons
     most = MEMORY // _BYTES_PER_REGION.get(n, 2**n * 50)
     if prod(sum(comb(node.num_signs, i) for i in range(n + 1)) for node in net.switches) <= most:
         return
-    guess = estimate_regions(net, domain, samples=200, runs=3, points=100, chords=1)
+    guess = estimate(net, domain, run.quietly(), samples=200, runs=3, points=100, chords=1)
     if guess.interval[0] > most:
         raise TooLargeError(
             f"about {guess.value:.2g} regions (estimate, {guess.interval[0]:.2g} to {guess.interval[1]:.2g}) on "
@@ -108,43 +116,45 @@ def count_regions(
     limit: int | None = None,
     seed: Seed = 0,
     progress: Progress | None = None,
+    time_limit: float | None = None,
     threads: int = 1,
 ) -> NumRegions:
     """How many regions a network has on a domain.
 
     In the plane polygons are counted; up to six dimensions vertices and edges suffice if the network is in general
-    position, and all faces are built if it is not; above, regions are visited one by one. With a ``limit`` (then the
-    regions are visited from a random one, by ``seed``, or built until there are more), or when interrupted, the answer
-    may be marked as incomplete. In the plane, ``threads`` pieces are counted at a time, and faces above the plane are
-    shared out among ``threads``; visits, and vertices and edges alone, take one thread.
+    position, and all faces are built if it is not; above, regions are visited one by one, and above thirty dimensions
+    only where neurons are few (else :class:`~fiberscope.errors.TooLargeError` names what to ask instead). With a
+    ``limit`` (then the regions are visited from a random one, by ``seed``, or built until there are more), after
+    ``time_limit`` seconds, or when interrupted, the answer may be marked as incomplete. In the plane, ``threads``
+    pieces are counted at a time, and faces above the plane are shared out among ``threads``; visits, and vertices and
+    edges alone, take one thread.
 
     >>> count_regions(Network([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]]), Box.cube(2))
     4
     """
     net = as_network(net)
-    _check_request(net, domain, limit, threads)
+    run = _begin(net, domain, progress, limit, time_limit, threads)
     if limit is None and domain.dimension <= FACES:
-        _check_size(net, domain)
+        _check_size(net, domain, run)
     planar = isinstance(domain, Box | Plane) and domain.dimension == 2
     if planar and limit is None:
-        found = planar_count(net, domain, progress=progress, threads=threads)  # type: ignore[arg-type]
+        found = planar_count(net, domain, run, threads=threads)  # type: ignore[arg-type]
         return NumRegions(int(found), found.complete, "planar")
     if domain.dimension > FACES:
-        return _traversed(net, domain, limit, seed, progress)
+        return _traversed(net, domain, seed, run)
     if limit is None and isinstance(domain, Box):
         try:
-            count, complete = count_by_skeleton(net, domain, progress)
+            count, complete = count_by_skeleton(net, domain, run)
             return NumRegions(count, complete, "skeleton")
         except NotGenericError:
             pass
     try:
-        cells = cells_on(net, domain, progress, limit, threads=threads)
+        cells = cells_on(net, domain, run, threads=threads)
     except NotGenericError:  # regions without vertices, on an unbounded domain
-        return _traversed(net, domain, limit, seed, progress)
+        return _traversed(net, domain, seed, run)
     return NumRegions(cells.count(cells.dimension), cells.complete, "lattice")
 
 
-def _traversed(net: Network, domain: Domain, limit: int | None, seed: Seed, progress: Progress | None) -> NumRegions:
-    report = None if progress is None else lambda done, known: progress(done, known, f"{known} regions")
-    found = count_by_traversal(net, domain, limit=limit, seed=seed, progress=report)
+def _traversed(net: Network, domain: Domain, seed: Seed, run: Run) -> NumRegions:
+    found = visit(net, domain, seed, run)
     return NumRegions(found.count, found.complete, "traversal")

@@ -76,11 +76,12 @@ def find_ridges(net: Network, cells: Cells, facets: Facets, deep: Metrics, flat:
         return Ridges(none, Incidence(np.zeros(1, np.int64), none), np.zeros((0, d)), np.zeros(0))
     around, cell = _around(cells, facets)
     ridge = np.repeat(cell, np.diff(around.indptr))
-    into = flat.points[facets.cell[around.indices]] - deep.points[ridge]
-    bases = deep.bases[ridge]
-    for _ in range(2):
-        into = into - np.einsum("fk,fkn->fn", np.einsum("fkn,fn->fk", bases, into), bases)
-    directions, error = unit(into), np.full(len(into), np.inf)
+    with np.errstate(invalid="ignore", over="ignore"):  # vertices may lie beyond the floats
+        into = flat.points[facets.cell[around.indices]] - deep.points[ridge]
+        bases = deep.bases[ridge]
+        for _ in range(2):
+            into = into - np.einsum("fk,fkn->fn", np.einsum("fkn,fn->fk", bases, into), bases)
+        directions, error = unit(into), np.full(len(into), np.inf)
     _from_neurons(net, cells, facets, around.indices, ridge, directions, error)
     return Ridges(cell, around, directions, error)
 
@@ -94,11 +95,11 @@ def _from_neurons(
     of its gradient beside the facet's normal is the direction, and its sign on the facet tells which way.
     """
     low, high = cells.signs(cells.dimension - 2), cells.signs(cells.dimension - 1)
-    plain = ~pooled(net)
+    pool = pooled(net)
     for some in batches(net, len(index)):
         f = index[some]
         signs = high[facets.cell[f]]
-        fits = (low[ridge[some]] == 0) & (signs != 0) & plain
+        fits = (low[ridge[some]] == 0) & np.where(pool, signs < 0, signs != 0)
         entry = fits.argmax(axis=1)
         normal, turn = facets.normal[f], facets.normal_error[f]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

@@ -34,12 +34,14 @@ from fiberscope.geometry.traversal_exact import ExactCell, fraction, towards
 from fiberscope.geometry.traversal_kernels import ABSENT, FACET, OPEN
 from fiberscope.geometry.traversal_labels import Labels, pack
 from fiberscope.geometry.traversal_rows import Sides, check, copies, exact_functionals, functionals, is_open, start
+from fiberscope.geometry.watched import Workers
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network, Seed
 from fiberscope.network.nodes import Affine
 from fiberscope.network.operators import Dense
 from fiberscope.network.rewire import later
 from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.run import Progress, Run
 
 _NORMAL = 1.959964
 """Quantile of the normal distribution for 95 per cent."""
@@ -136,6 +138,8 @@ def estimate_regions(
     points: int = 10_000,
     chords: int = 50,
     seed: Seed = 0,
+    progress: Progress | None = None,
+    time_limit: float | None = None,
 ) -> RegionEstimate:
     """Estimate the number of regions of ``net`` on ``domain``.
 
@@ -145,6 +149,9 @@ def estimate_regions(
         Cells followed through the network, in all runs together; a run has a population of ``samples // runs``.
     points, chords
         Uniform points and random chords, for boxes only; 0 leaves them out.
+    progress, time_limit
+        Called as ``progress(done, total, text)`` after every neuron. A run that is cut short is no estimate: after so
+        many seconds :class:`~fiberscope.errors.OutOfTimeError` is raised, or ``KeyboardInterrupt`` on Ctrl-C.
 
     >>> from fiberscope.geometry.domains import Space
     >>> net = Network.random((3, 12, 1), seed=0)  # 1 + 12 + 66 + 220 = 299 regions
@@ -152,7 +159,14 @@ def estimate_regions(
     >>> abs(found.value - 299) < 4 * found.standard_error, found.standard_error < 30, found.at_least > 200
     (True, True, True)
     """
-    net = as_network(net)
+    run = Run.begin(progress, time_limit)
+    return estimate(as_network(net), domain, run, samples=samples, runs=runs, points=points, chords=chords, seed=seed)
+
+
+def estimate(
+    net: Network, domain: Domain, run: Run, *, samples: int, runs: int, points: int, chords: int, seed: Seed = 0
+) -> RegionEstimate:
+    """As :func:`estimate_regions`, within a run."""
     check(net, domain)
     if runs < 2 or samples < runs or points < 0 or chords < 0:
         got = f"{samples}, {runs}, {points}, {chords}"
@@ -160,14 +174,15 @@ def estimate_regions(
     rng = np.random.default_rng(seed)
     labels = Labels(pack(np.zeros((1, net.num_signs), dtype=np.int8)).shape[1])
     tree = _Population(net, domain, rng, runs, samples // runs)
-    logs = tree.run(labels)
+    with Workers(run) as workers:
+        logs = tree.follow(labels, workers)
     values = np.exp(logs)
     value, error = float(values.mean()), float(values.std(ddof=1)) / sqrt(runs)
     exact = not tree.dropped and not tree.undecided
     richness = density = None
     if isinstance(domain, Box):
-        richness = _richness(net, domain, points, rng, labels) if points else None
-        density = _chord_density(net, domain, chords, rng) if chords else None
+        richness = _richness(net, domain, points, rng, labels, run) if points else None
+        density = _chord_density(net, domain, chords, rng, run) if chords else None
     factor = exp(float(student.ppf(0.975, runs - 1)) * sqrt(log(1 + (error / value) ** 2)))
     least = float(len(labels))
     return RegionEstimate(
@@ -206,13 +221,15 @@ class _Population:
         self.signs = np.zeros((runs, net.num_signs), dtype=np.int8)
         self.run_of = np.arange(runs)
 
-    def run(self, labels: Labels) -> FloatArray:
+    def follow(self, labels: Labels, workers: Workers) -> FloatArray:
         """Logarithms of the runs' estimates; the regions they end in join the labels."""
         logs, k = np.zeros(self.runs), 0
+        self.workers = workers
         for node in self.net.switches:
             found = functionals(self.net, self.signs)
             origin = np.arange(len(self.X))
             for _ in range(node.num_signs):
+                workers.run.step(k, self.net.num_signs, f"{len(self.X)} cells")
                 if self.net.linear_entries[k]:
                     self.signs[:, k] = 1
                 else:
@@ -233,7 +250,7 @@ class _Population:
         answer, sign, far = np.empty(len(self.X), np.int8), np.empty(len(self.X), np.int8), np.empty_like(self.X)
         cells = (self.H, self.E, self.X, self.count)
         box = (self.sides.low, self.sides.high)
-        split(F, G, origin, bool(self.copy[k]), box, self.sides.bounded, cells, answer, sign, far)
+        self.workers.call(split, F, G, origin, bool(self.copy[k]), box, self.sides.bounded, cells, answer, sign, far)
         self.signs[:, k] = sign
         for r in np.flatnonzero(answer == OPEN):
             answer[r] = self._exactly(int(r), k, far[r])
@@ -285,7 +302,7 @@ class _Population:
             for f, s, use in zip(functions[:k], signs[:k], usable, strict=True)
         ]
         sides = [[fraction(v) for v in row] for row in self.sides.rows]
-        cell = ExactCell([*sides, *before, [int(signs[k]) * v for v in own]], x)
+        cell = ExactCell([*sides, *before, [int(signs[k]) * v for v in own]], x, self.workers.run)
         last = len(sides) + k
         if cell.classes[last][0] != last:
             return ABSENT
@@ -305,7 +322,8 @@ class _Population:
 
     def _point(self, r: int, k: int, sign: int, targets: FloatArray, out: FloatArray) -> int:
         """Find a target in cell r where neuron k has the given sign, and put it in ``out``."""
-        found = self.net.signs(targets).signs
+        targets = targets[np.isfinite(targets).all(axis=1)]  # kinks may lie beyond the floats
+        found = self.net.signs(targets).signs if len(targets) else np.zeros((0, self.net.num_signs), dtype=np.int8)
         good = self.sides.contain(targets) & (found[:, :k] == self.signs[r, :k]).all(axis=1) & (found[:, k] == sign)
         if not good.any():
             self.undecided += 1
@@ -317,10 +335,11 @@ class _Population:
 # --- uniform points ----------------------------------------------------------------------------------------------
 
 
-def _richness(net: Network, box: Box, points: int, rng: np.random.Generator, labels: Labels) -> Richness:
+def _richness(net: Network, box: Box, points: int, rng: np.random.Generator, labels: Labels, run: Run) -> Richness:
     found: dict[bytes, int] = {}
     for begin in range(0, points, 1 << 14):
-        X = box.low + rng.random((min(1 << 14, points - begin), box.dimension)) * (box.high - box.low)
+        run.check()
+        X = box.draw(rng, min(1 << 14, points - begin))
         signs = net.signs(X).signs
         packed = pack(signs[is_open(net, signs)])  # a point on a border has the label of no region
         if len(packed):
@@ -356,11 +375,12 @@ def chao1(counts: IntArray, points: int | None = None) -> Richness:
 # --- random chords -----------------------------------------------------------------------------------------------
 
 
-def _chord_density(net: Network, box: Box, chords: int, rng: np.random.Generator) -> ChordDensity:
+def _chord_density(net: Network, box: Box, chords: int, rng: np.random.Generator, run: Run) -> ChordDensity:
     n = box.dimension
     crossings, densities = 0, []
     for _ in range(chords):
-        x = box.low + rng.random(n) * (box.high - box.low)
+        run.check()
+        x = box.draw(rng, 1)[0]
         direction = rng.normal(size=n)
         direction /= np.linalg.norm(direction)
         with np.errstate(divide="ignore"):

@@ -42,14 +42,16 @@ def _constant(F: Any, G: Any) -> bool:
 
 @kernel
 def split(
-    F: Any, G: Any, origin: Any, copy: bool, box: Any, bounded: bool, cells: Any, answer: Any, signs: Any, far: Any
-) -> None:
+    F: Any, G: Any, origin: Any, copy: bool, box: Any, bounded: bool, cells: Any, answer: Any, signs: Any, far: Any,
+    stop: Any,
+) -> None:  # fmt: skip
     """Which cells one neuron splits.
 
     ``F`` and ``G`` are its functionals and their error bounds, cell r has those of ``origin[r]``. ``cells = (H, E, X,
     count)``: the first ``count[r]`` rows bound cell r, ``X[r]`` is inside. ``answer`` becomes FACET for a cell that is
     split, ABSENT for one that is not, OPEN for one that floats do not decide; ``signs`` is the sign at ``X``, ``far`` a
-    point on the other side. The row of the neuron, positive at ``X``, is left behind the others.
+    point on the other side. The row of the neuron, positive at ``X``, is left behind the others. ``stop`` is a flag;
+    when somebody sets it, nothing of all this holds.
     """
     H, E, X, count = cells
     low, high = box
@@ -61,6 +63,8 @@ def split(
         none[c] = -1
         reach = max(reach, abs(low[c]), abs(high[c]))
     for r in range(len(X)):
+        if stop[0]:
+            return
         f, g = F[origin[r]], G[origin[r]]
         sign = _sign_at(f, g, X[r])
         signs[r], answer[r] = sign, OPEN
@@ -82,7 +86,7 @@ def split(
             state[k] = UNASKED
         state[last] = OPEN
         rows, errors = H[r][: last + 1], E[r][: last + 1]
-        decide(rows, errors, X[r], low, high, bounded, NOISE * reach, beyond, state, centre)
+        decide(rows, errors, X[r], low, high, bounded, NOISE * reach, beyond, state, centre, stop)
         answer[r] = state[last]
         if answer[r] == FACET:
             for c in range(n):

@@ -10,7 +10,7 @@ every polygon must be met exactly twice, and every vertex must lie on exactly n 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,12 +20,13 @@ from fiberscope.geometry import lattice_kernels as kernels
 from fiberscope.geometry.compiled import kernel
 from fiberscope.geometry.domains import Domain, Plane
 from fiberscope.geometry.lattice import check_domain, deferred_interrupt, start_cells
-from fiberscope.geometry.lattice_layers import BLOCK, Layer, LayerWalk, Progress, grown
+from fiberscope.geometry.lattice_layers import BLOCK, Layer, LayerWalk, grown
 from fiberscope.geometry.lattice_start import Start, on_slice
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma, round_up
 from fiberscope.numerics.points import to_dyadic
+from fiberscope.run import ENDLESS, Run
 
 _MOST_EDGES = (1 << 31) - 8
 
@@ -59,7 +60,7 @@ def skeleton(net: Network, domain: Domain) -> Skeleton:
     >>> skeleton(Network([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]]), Box.cube(2))
     Skeleton(9 vertices, 12 edges)
     """
-    builder = _built(net, domain, None)
+    builder = _built(net, domain, ENDLESS)
     return Skeleton(
         points=builder.inputs.value,
         edges=builder.ends.copy(),
@@ -68,7 +69,7 @@ def skeleton(net: Network, domain: Domain) -> Skeleton:
     )
 
 
-def count_by_skeleton(net: Network, domain: Domain, progress: Progress | None = None) -> tuple[int, bool]:
+def count_by_skeleton(net: Network, domain: Domain, run: Run = ENDLESS) -> tuple[int, bool]:
     """The number of regions on a bounded domain, from vertices and edges alone, and whether all neurons were reached.
 
     Every region has one lowest vertex in the direction of a linear function that is constant on no edge. At a vertex in
@@ -79,7 +80,7 @@ def count_by_skeleton(net: Network, domain: Domain, progress: Progress | None = 
     >>> count_by_skeleton(Network([np.eye(3), np.ones((1, 3))], [np.zeros(3), np.zeros(1)]), Box.cube(3))
     (8, True)
     """
-    builder = _built(net, domain, progress)
+    builder = _built(net, domain, run)
     ends = builder.ends
     rises = _rises(builder, ends)
     signs = builder.signs[: builder.num_vertices, : builder.reached]
@@ -90,7 +91,7 @@ def count_by_skeleton(net: Network, domain: Domain, progress: Progress | None = 
     return int(rising.prod(axis=1).sum()), builder.complete
 
 
-def _built(net: Network, domain: Domain, progress: Progress | None) -> _SkeletonBuilder:
+def _built(net: Network, domain: Domain, run: Run) -> _SkeletonBuilder:
     if isinstance(domain, Plane):
         net, domain = on_slice(net, domain)
     check_domain(net, domain)
@@ -101,7 +102,7 @@ def _built(net: Network, domain: Domain, progress: Progress | None) -> _Skeleton
         raise InputError(f"skeleton: expected a bounded domain, got {domain}")
     builder = _SkeletonBuilder(net, start)
     with deferred_interrupt() as interrupted:
-        builder.run(progress, None, interrupted)
+        builder.walk(replace(run, limit=None), interrupted)
     builder.check_simple()
     return builder
 

@@ -14,30 +14,28 @@ deciding all rows of a cell from one dictionary follows K. Clarkson, *More outpu
 
 from __future__ import annotations
 
-import os
 from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import isinf
 from typing import Any
 
-import numba
 import numpy as np
 
-from fiberscope.errors import InputError
+from fiberscope.errors import OutOfTimeError, TooLargeError
 from fiberscope.geometry import traversal_kernels as kernels
 from fiberscope.geometry.domains import Domain
+from fiberscope.geometry.limits import ADVICE, FEW_NEURONS, MOST_VISITED
 from fiberscope.geometry.traversal_decide import Batch, decide
 from fiberscope.geometry.traversal_deep import points_behind
 from fiberscope.geometry.traversal_exact import ExactCell, fraction, towards
 from fiberscope.geometry.traversal_labels import Labels, Words, distinct, known_neighbours, pack, unpack
 from fiberscope.geometry.traversal_rows import Sides, check, copies, exact_functionals, functionals, start
+from fiberscope.geometry.watched import Workers
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import AffineMap, Network, Seed
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
-
-Progress = Callable[[int, int], Any]
-"""Called as ``progress(explored, found)`` now and then; may raise ``KeyboardInterrupt`` to stop."""
+from fiberscope.run import STOPPED, Progress, Run
 
 _CHUNK = 1024
 """Regions explored at once: enough to make the overhead of a call small."""
@@ -102,7 +100,7 @@ class RegionCount:
 
     ``complete`` is True only if nothing is left to explore and every decision was proven. ``undecided`` counts facets
     behind which no point could be named, ``exact`` the decisions that took rational arithmetic. ``stopped`` says why
-    the search ended early: ``"limit"``, ``"interrupted"`` or None.
+    the search ended early: ``"limit"``, ``"interrupted"``, ``"out of time"`` or None.
     """
 
     count: int
@@ -138,6 +136,7 @@ def traverse(
     limit: int | None = None,
     seed: Seed = 0,
     progress: Progress | None = None,
+    time_limit: float | None = None,
 ) -> Traversal:
     """All linear regions of ``net`` on ``domain`` as a stream, breadth first from a random one.
 
@@ -149,10 +148,12 @@ def traverse(
     ----------
     domain
         A box, a polytope (bounded or not), an orthant or the whole space, of dimension ``net.in_size``.
-    limit
-        Stop after so many regions.
+    limit, time_limit
+        Stop after so many regions, or seconds; then the ``summary`` is not complete.
     seed
         Chooses the region to begin with.
+    progress
+        Called as ``progress(explored, found, text)`` now and then.
 
     >>> from fiberscope.geometry.domains import Box
     >>> net = Network([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]])
@@ -162,8 +163,7 @@ def traverse(
     >>> stream.summary
     RegionCount(4 regions)
     """
-    net = as_network(net)
-    return Traversal(net, domain, limit, seed, progress)
+    return Traversal(as_network(net), domain, seed, Run.begin(progress, time_limit, limit))
 
 
 def count_by_traversal(
@@ -173,33 +173,54 @@ def count_by_traversal(
     limit: int | None = None,
     seed: Seed = 0,
     progress: Progress | None = None,
+    time_limit: float | None = None,
 ) -> RegionCount:
     """The number of regions of ``net`` on ``domain``; see :func:`traverse`.
 
-    Interrupted, or at the limit, it returns what was found, marked as incomplete.
+    Interrupted, out of time, or at the limit, it returns what was found, marked as incomplete. Without a limit of
+    either kind, more than thirty dimensions are refused unless the neurons are few.
 
     >>> from fiberscope.geometry.domains import Space
     >>> count_by_traversal(Network.random((3, 6, 1), seed=0), Space(3))  # 1 + 6 + 15 + 20
     RegionCount(42 regions)
     """
-    net = as_network(net)
-    search = _Search(net, domain, seed, limit, facets=False)
-    stopped: str | None = None
+    return visit(as_network(net), domain, seed, Run.begin(progress, time_limit, limit))
+
+
+def visit(net: Network, domain: Domain, seed: Seed, run: Run) -> RegionCount:
+    """As :func:`count_by_traversal`, within a run."""
+    check(net, domain)
+    if run.limit is None and isinf(run.deadline):
+        _check_visits(net, domain)
+    search = _Search(net, domain, seed, run, facets=False)
     try:
-        for _ in search.run():
-            if progress is not None:
-                progress(search.explored, len(search.seen))
-    except KeyboardInterrupt:
-        stopped = "interrupted"
-    return search.summary(stopped)
+        for _ in search.chunks():
+            run.step(search.explored, len(search.seen), f"{len(search.seen)} regions")
+    except STOPPED as reason:
+        search.stopped = _why(reason)
+    return search.summary()
+
+
+def _check_visits(net: Network, domain: Domain) -> None:
+    """Refuse what nobody waits for: many dimensions and many neurons."""
+    neurons = int((~net.linear_entries).sum())
+    if domain.dimension > MOST_VISITED and neurons > FEW_NEURONS:
+        raise TooLargeError(
+            f"regions one by one: expected at most {MOST_VISITED} dimensions or {FEW_NEURONS} neurons, got "
+            f"{domain.dimension} dimensions and {neurons} neurons; {ADVICE}, or give limit= or time_limit= for a lower "
+            "bound"
+        )
+
+
+def _why(reason: BaseException) -> str:
+    return "out of time" if isinstance(reason, OutOfTimeError) else "interrupted"
 
 
 class Traversal:
     """An iterator over regions that knows how far it is; see :func:`traverse`."""
 
-    def __init__(self, net: Network, domain: Domain, limit: int | None, seed: Seed, progress: Progress | None) -> None:
-        self._search = _Search(net, domain, seed, limit, facets=True)
-        self._progress = progress
+    def __init__(self, net: Network, domain: Domain, seed: Seed, run: Run) -> None:
+        self._search = _Search(net, domain, seed, run, facets=True)
         self._regions = self._stream()
         self._given = 0
 
@@ -211,29 +232,30 @@ class Traversal:
 
     def _stream(self) -> Iterator[Region]:
         search = self._search
-        for words, X, facets in search.run():
-            for label, x, own in zip(words, X, facets, strict=True):
-                if search.limit is not None and self._given == search.limit:
-                    return
-                self._given += 1
-                yield Region(search.net, label.copy(), x.copy(), own)
-            if self._progress is not None:
-                self._progress(search.explored, len(search.seen))
+        try:
+            for words, X, facets in search.chunks():
+                for label, x, own in zip(words, X, facets, strict=True):
+                    if search.limit is not None and self._given == search.limit:
+                        return
+                    self._given += 1
+                    yield Region(search.net, label.copy(), x.copy(), own)
+                search.run.step(search.explored, len(search.seen), f"{len(search.seen)} regions")
+        except OutOfTimeError as reason:  # the stream ends here; an interruption is the caller's
+            search.stopped = _why(reason)
 
     @property
     def summary(self) -> RegionCount:
         """What is known so far: all regions found, also those not yet given out."""
-        return self._search.summary(None)
+        return self._search.summary()
 
 
 class _Search:
     """Breadth-first search over labels; every label that is seen has been proven by a point."""
 
-    def __init__(self, net: Network, domain: Domain, seed: Seed, limit: int | None, facets: bool) -> None:
+    def __init__(self, net: Network, domain: Domain, seed: Seed, run: Run, facets: bool) -> None:
         check(net, domain)
-        if limit is not None and limit < 1:
-            raise InputError(f"limit: expected a positive number, got {limit}")
-        self.net, self.limit, self.facets = net, limit, facets
+        self.net, self.run, self.limit, self.facets = net, run, run.limit, facets
+        self.stopped: str | None = None
         self.sides = Sides.of(domain)
         self.first = copies(net)
         self.classes = [np.flatnonzero(self.first == k) for k in range(net.num_signs)]
@@ -253,13 +275,12 @@ class _Search:
 
     # -- the search --------------------------------------------------------------------------------------------
 
-    def run(self) -> Iterator[tuple[Words, FloatArray, list[tuple[Facet, ...]]]]:
+    def chunks(self) -> Iterator[tuple[Words, FloatArray, list[tuple[Facet, ...]]]]:
         """Explore chunk after chunk; gives labels, witnesses and (if wanted) facets."""
-        workers = max(1, min(int(numba.config.NUMBA_NUM_THREADS), os.cpu_count() or 1))
-        with ThreadPoolExecutor(workers) as pool:
+        with Workers(self.run) as workers:
             while self.queue and not self._full():
                 words, X = self._next()
-                found = self._explore(words, X, pool, workers)
+                found = self._explore(words, X, workers)
                 self.explored += len(X)
                 yield words, X, found
 
@@ -268,8 +289,8 @@ class _Search:
             return False
         return (self.explored if self.facets else len(self.seen)) >= self.limit
 
-    def summary(self, stopped: str | None) -> RegionCount:
-        found = len(self.seen)
+    def summary(self) -> RegionCount:
+        found, stopped = len(self.seen), self.stopped
         rest = bool(self.queue)
         if self.limit is not None and (found > self.limit or (rest and found == self.limit)):
             stopped, found = stopped or "limit", min(found, self.limit)
@@ -295,16 +316,16 @@ class _Search:
         if fresh.any():
             self.queue.append((words[fresh], X[fresh]))
 
-    def _explore(self, words: Words, X: FloatArray, pool: ThreadPoolExecutor, workers: int) -> list[tuple[Facet, ...]]:
+    def _explore(self, words: Words, X: FloatArray, workers: Workers) -> list[tuple[Facet, ...]]:
         signs = unpack(words, self.net.num_signs)
         H, E, kinds = self._rows(signs)
         if not self.facets:
             known_neighbours(words, self.flips[: self.net.num_signs], kinds, *self.seen.arrays)
         batch = Batch(self.net, self.sides, signs, H, E, kinds, X)
-        state, beyond = decide(batch, pool, workers)
+        state, beyond = decide(batch, workers)
         left = self._cross(signs, np.argwhere(state[:, : self.net.num_signs] == kernels.FACET), beyond)
         if len(left):
-            beyond[left[:, 0], left[:, 1]] = points_behind(H, kinds, X, left)
+            beyond[left[:, 0], left[:, 1]] = points_behind(H, kinds, X, left, self.run)
             left = self._cross(signs, left, beyond)
         exact = self._settle_exactly(signs, X, state, left)
         return self._facets(state, exact) if self.facets else [()] * len(X)
@@ -360,8 +381,9 @@ class _Search:
 
     def _behind(self, points: FloatArray, expected: SignArray, loose: BoolArray) -> tuple[BoolArray, SignArray]:
         """Which points are inside the domain and have the expected signs, where ``loose`` any sign; and their signs."""
-        found = self.net.signs(points).signs
-        return self.sides.contain(points) & ((found == expected) | loose).all(axis=1), found
+        finite = np.asarray(np.isfinite(points).all(axis=1))  # kinks may lie beyond the floats
+        found = self.net.signs(np.where(finite[:, None], points, 0.0)).signs
+        return finite & self.sides.contain(points) & ((found == expected) | loose).all(axis=1), found
 
     # -- exact fallback ----------------------------------------------------------------------------------------
 
@@ -386,7 +408,7 @@ class _Search:
             for f, s, linear in zip(functions, signs, self.net.linear_entries, strict=True)
         ]
         sides = [[fraction(v) for v in row] for row in self.sides.rows]
-        cell = ExactCell([*oriented, *sides], x)
+        cell = ExactCell([*oriented, *sides], x, self.run)
         found: dict[int, tuple[int, ...]] = {}
         for first in sorted({cell.classes[i][0] for i in rows if cell.classes[i]}):
             group = cell.classes[first]

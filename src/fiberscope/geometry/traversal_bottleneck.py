@@ -20,6 +20,7 @@ import numpy as np
 
 from fiberscope.geometry import traversal_kernels as kernels
 from fiberscope.geometry.traversal_rows import onward
+from fiberscope.geometry.watched import Workers
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.numerics.arithmetic import Bounded
@@ -27,7 +28,7 @@ from fiberscope.numerics.floats import BoolArray, FloatArray, SignArray
 
 
 def dismiss_behind_bottlenecks(
-    net: Network, signs: SignArray, heights: FloatArray, kinds: SignArray, state: SignArray
+    net: Network, signs: SignArray, heights: FloatArray, kinds: SignArray, state: SignArray, workers: Workers
 ) -> None:
     """Settle open rows that are no facets, in the coordinates of bottlenecks; ``state`` is changed in place.
 
@@ -52,7 +53,7 @@ def dismiss_behind_bottlenecks(
                 U = (heights[cells, here] * own[:, here])[alive[cells]].reshape(len(cells), d)
                 found, behind = np.empty_like(wanted), np.empty((*wanted.shape, 2 * d))
                 far = np.full(d, np.inf)
-                kernels.cells(H, E, wanted, U, -far, far, False, found, behind)
+                workers.call(kernels.cells, H, E, wanted, U, -far, far, False, found, behind)
                 cell, row = np.nonzero(found == kernels.ABSENT)
                 state[cells[cell], first + row] = kernels.ABSENT
 

@@ -6,7 +6,6 @@ then both again from a point deeper inside. What is open after that is left to r
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -16,6 +15,7 @@ from fiberscope.geometry import traversal_kernels as kernels
 from fiberscope.geometry.traversal_bottleneck import dismiss_behind_bottlenecks
 from fiberscope.geometry.traversal_deep import deep_points
 from fiberscope.geometry.traversal_rows import Sides
+from fiberscope.geometry.watched import Workers
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray, IntArray, SignArray
 
@@ -41,33 +41,30 @@ class Batch:
         return replace(self, **{name: getattr(self, name)[cells] for name in names})
 
 
-def decide(batch: Batch, pool: ThreadPoolExecutor, workers: int) -> tuple[SignArray, FloatArray]:
+def decide(batch: Batch, workers: Workers) -> tuple[SignArray, FloatArray]:
     """The state of every row, ``(cells, m)``, and points behind facets, ``(cells, m, 2 n)``, as the kernel has them."""
-    state, beyond = _attempt(batch, pool, workers)
+    state, beyond = _attempt(batch, workers)
     cells = np.flatnonzero((state == kernels.OPEN).any(axis=1))
     if len(cells):
         some, open_ = batch.part(cells), state[cells] == kernels.OPEN
         kinds = np.where((some.kinds == kernels.WANTED) & ~open_, np.int8(kernels.SKIP), some.kinds)
-        deep = deep_points(some.H, some.kinds, some.X)
-        found, behind = _attempt(replace(some, kinds=kinds, X=deep), pool, workers)
+        deep = deep_points(some.H, some.kinds, some.X, workers.run)
+        found, behind = _attempt(replace(some, kinds=kinds, X=deep), workers)
         cell, row = np.nonzero(open_ & (found != kernels.OPEN))
         state[cells[cell], row], beyond[cells[cell], row] = found[cell, row], behind[cell, row]
     return state, beyond
 
 
-def _attempt(batch: Batch, pool: ThreadPoolExecutor, workers: int) -> tuple[SignArray, FloatArray]:
+def _attempt(batch: Batch, workers: Workers) -> tuple[SignArray, FloatArray]:
     H, E, kinds, X, sides = batch.H, batch.E, batch.kinds, batch.X, batch.sides
     state = np.empty(kinds.shape, dtype=np.int8)
     beyond = np.empty((*kinds.shape, 2 * X.shape[1]))
     box = (sides.low, sides.high, sides.bounded)
 
-    def work(part: slice) -> None:
-        kernels.cells(H[part], E[part], kinds[part], X[part], *box, state[part], beyond[part])
-
-    bounds = np.linspace(0, len(X), 4 * workers + 1).astype(int) if len(X) > 64 else np.array([0, len(X)])
-    for _ in (pool.map if workers > 1 else map)(work, [slice(int(a), int(b)) for a, b in pairwise(bounds)]):
-        pass
+    bounds = np.linspace(0, len(X), 4 * workers.count + 1).astype(int) if len(X) > 64 else np.array([0, len(X)])
+    parts = [slice(int(a), int(b)) for a, b in pairwise(bounds)]
+    workers.all(kernels.cells, [(H[p], E[p], kinds[p], X[p], *box, state[p], beyond[p]) for p in parts])
     if (state == kernels.OPEN).any():
         heights = np.einsum("ckn,cn->ck", H[:, :, :-1], X) + H[:, :, -1]
-        dismiss_behind_bottlenecks(batch.net, batch.signs, heights, kinds, state)
+        dismiss_behind_bottlenecks(batch.net, batch.signs, heights, kinds, state, workers)
     return state, beyond

@@ -14,6 +14,8 @@ import flint
 import numpy as np
 
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.numerics.points import quotient
+from fiberscope.run import ENDLESS, Run
 
 Row = list[Any]
 
@@ -28,13 +30,14 @@ class ExactCell:
     ([(0, 2), (1,), (0, 2)], [True, True])
     """
 
-    def __init__(self, rows: Sequence[Sequence[Any]], inner: FloatArray | Sequence[float]) -> None:
-        self.n = len(inner)
+    def __init__(self, rows: Sequence[Sequence[Any]], inner: FloatArray | Sequence[float], run: Run = ENDLESS) -> None:
+        self.n, self.run = len(inner), run
         point = [fraction(x) for x in inner]
         self.classes = _classes([list(row[:-1]) for row in rows], [row[-1] for row in rows])
         self.active = [k for k, group in enumerate(self.classes) if group and group[0] == k]
         self.table: dict[int, Row] = {}
         for k in self.active:
+            run.check()
             g = [flint.fmpq(v) for v in rows[k][:-1]]
             self.table[k] = [*g, sum((a * x for a, x in zip(g, point, strict=True)), flint.fmpq(rows[k][-1]))]
         self.point: list[Row] = [[flint.fmpq(int(i == j)) for j in range(self.n)] + [x] for i, x in enumerate(point)]
@@ -51,6 +54,7 @@ class ExactCell:
         ``i`` must be the first of its class.
         """
         while True:
+            self.run.check()
             if i in self.free:
                 e, direction, own = self.free.index(i), -1, flint.fmpq(0)
             else:
@@ -100,7 +104,8 @@ class ExactCell:
 
 
 def towards(row: Sequence[Any], inner: Sequence[Any], far: Sequence[Any]) -> FloatArray:
-    """Float points behind the zero set of a row, ever closer to it, on the segment from an inner point to a far one.
+    """Float points behind the zero set of a row, ever closer to it, on the segment from an inner point to a far one;
+    infinite where they leave the range of floats.
 
     >>> towards([1, 0], [1], [-1])[:2].tolist()  # zero at 0
     [[-0.5], [-0.125]]
@@ -110,7 +115,7 @@ def towards(row: Sequence[Any], inner: Sequence[Any], far: Sequence[Any]) -> Flo
     cross = inside / (inside - outside)
     shares = [cross + (1 - cross) * fraction(0.5**k) for k in range(1, 64, 2)]
     points = [[a + t * (b - a) for a, b in zip(inner, far, strict=True)] for t in shares]
-    return np.array([[int(q.p) / int(q.q) for q in point] for point in points])
+    return np.array([[quotient(int(q.p), int(q.q)) for q in point] for point in points])
 
 
 def _classes(gradients: list[Row], constants: list[Any]) -> list[tuple[int, ...]]:

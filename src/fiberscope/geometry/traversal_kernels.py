@@ -20,7 +20,7 @@ import numpy as np
 
 from fiberscope.geometry.compiled import inner, kernel, once
 from fiberscope.numerics.cutoffs import NOISE, PIVOT, STRICT
-from fiberscope.numerics.floats import TINY, FloatArray, SignArray, gamma
+from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, SignArray, gamma
 
 _gamma = inner(gamma)
 
@@ -77,10 +77,14 @@ def _beyond(M: Any, n: int, m: int, e: int, direction: float, t1: float, t2: flo
 
 
 @once
-def _settle(M: Any, free: Any, place: Any, m: int, i: int, state: Any, beyond: Any, centre: Any, noise: float) -> bool:
+def _settle(
+    M: Any, free: Any, place: Any, m: int, i: int, state: Any, beyond: Any, centre: Any, noise: float, stop: Any
+) -> bool:
     """Find out about row i: True if its ``h_i`` cannot be made smaller, and the dictionary shows why."""
     n = centre.size - 1
     for _ in range(20 + 4 * (n + m)):
+        if stop[0]:
+            return False
         e, direction, own = place[0, i], -1.0, 0.0
         if e < 0:
             e = _entering(M, free, n, i)
@@ -187,8 +191,9 @@ def _by_cone(M: Any, H: Any, E: Any, free: Any, y: Any, m: int, i: int) -> bool:
             M[slip, j] += rest * abs(M[B + j, c]) + TINY
     far = 0.0
     for j in range(n):
-        if not M[slip, j] <= far:
-            far = M[slip, j]
+        if not M[slip, j] < np.inf:  # overflow or NaN
+            return False
+        far = max(far, M[slip, j])
     far = far / (1 - defect) * (1 + 4 * small) + TINY
     constant, size, error, exact = H[i, n], abs(H[i, n]), E[i, n], H[i, n] == 0.0 and E[i, n] == 0.0
     for j in range(n):
@@ -274,11 +279,13 @@ def _decide(
     free: Any,
     y: Any,
     place: Any,
+    stop: Any,
 ) -> None:
     """Decide the open ones of the first m rows, all of them constraints, beginning at the point in ``centre``.
 
-    The last four are room: the dictionary in ``M[:n + 1]``, behind it one row to work with, the norms of the rows, and
-    n + 1 rows for a proof; what is free; multipliers; where a row is free and whether it was asked.
+    Then come four of room: the dictionary in ``M[:n + 1]``, behind it one row to work with, the norms of the rows, and
+    n + 1 rows for a proof; what is free; multipliers; where a row is free and whether it was asked. Where ``stop``
+    becomes true, what is open stays open.
     """
     n = free.size
     for k in range(m):
@@ -290,10 +297,10 @@ def _decide(
         return
     while True:
         i = _nearest(M, free, place, m, state)
-        if i < 0:
+        if i < 0 or stop[0]:
             break
         place[1, i] = 1
-        settled = _settle(M, free, place, m, i, state, beyond, centre, noise)
+        settled = _settle(M, free, place, m, i, state, beyond, centre, noise, stop)
         if settled and _prove_absent(M, H, E, free, y, m, i, low, high, bounded):
             state[i] = ABSENT
     for c in range(n):
@@ -335,14 +342,15 @@ def _pull(H: Any, E: Any, m: int, i: int, centre: Any, beyond: Any) -> bool:
 
 @inner
 def decide(
-    H: Any, E: Any, x: Any, low: Any, high: Any, bounded: bool, noise: float, beyond: Any, state: Any, centre: Any
-) -> None:
+    H: Any, E: Any, x: Any, low: Any, high: Any, bounded: bool, noise: float, beyond: Any, state: Any, centre: Any,
+    stop: Any,
+) -> None:  # fmt: skip
     """Decide the open rows of one cell, all rows being constraints; ``beyond[i]`` becomes a point behind i alone."""
     m, n = len(H), x.size
     for c in range(n):
         centre[c] = x[c]
     M, free, y, place = np.empty((2 * n + 4, m + n)), np.empty(n, np.int64), np.empty(n), np.empty((2, m), np.int64)
-    _decide(H, E, m, low, high, bounded, noise, beyond, state, centre, M, free, y, place)
+    _decide(H, E, m, low, high, bounded, noise, beyond, state, centre, M, free, y, place, stop)
 
 
 @kernel
@@ -366,8 +374,9 @@ def _cells(
     free: Any,
     y: Any,
     place: Any,
+    stop: Any,
 ) -> int:
-    """The loop of :func:`cells`; what follows ``beyond`` is room."""
+    """The loop of :func:`cells`; what follows ``beyond`` is room, and a flag."""
     n, pivots = free.size, 0
     for r in range(H.shape[0]):
         rows = np.int64(0)  # a literal would be a type of its own, and compile all that follows twice
@@ -389,7 +398,7 @@ def _cells(
                 continue
             place[2, rows], some[rows] = k, state[r, k]
             rows += 1
-        _decide(h, e, rows, low, high, bounded, NOISE * reach, behind, some, centre, M, free, y, place)
+        _decide(h, e, rows, low, high, bounded, NOISE * reach, behind, some, centre, M, free, y, place, stop)
         for i in range(rows):
             k = place[2, i]
             state[r, k] = some[i]
@@ -410,16 +419,18 @@ def cells(
     bounded: bool,
     state: SignArray,
     beyond: FloatArray,
+    stop: BoolArray,
 ) -> int:
     """Facets of many cells.
 
     ``H`` and ``E`` are rows and error bounds of their entries, ``(cells, m, n + 1)``; ``kinds`` is ``(cells, m)``;
     ``X`` holds inner points, ``(cells, n)``; ``low`` and ``high`` bound the domain if it is ``bounded``. ``state``
     ``(cells, m)`` receives what was found, and ``beyond`` ``(cells, m, 2 n)`` for a facet a point behind it and the
-    point where it was crossed. Returns the number of pivots.
+    point where it was crossed. ``stop`` is one flag; when somebody sets it, all that is open stays open. Returns the
+    number of pivots.
     """
     m, n = H.shape[1], H.shape[2] - 1
     reach = float(max(np.abs(low).max(), np.abs(high).max())) if n else 0.0
     rows = (np.empty((m, n + 1)), np.empty((m, n + 1)), np.empty((m, 2 * n)), np.empty(m, np.int8), np.empty(n + 1))
     room = (np.empty((2 * n + 4, m + n)), np.empty(n, np.int64), np.zeros(n), np.empty((3, m), np.int64))
-    return int(_cells(H, E, kinds, X, low, high, bounded, reach, state, beyond, *rows, *room))
+    return int(_cells(H, E, kinds, X, low, high, bounded, reach, state, beyond, *rows, *room, stop))

@@ -104,10 +104,12 @@ def _linear(node: Node, values: list[Bounded], n: int) -> Bounded:
 def _activated(node: PiecewiseLinear, before: Bounded, signs: SignArray) -> Bounded:
     slopes = np.where(signs > 0, 1.0, node.slopes)[:, None, :]
     shape = (len(signs), -1, node.num_signs)
-    value = before.value.reshape(shape) * slopes
-    error = before.error.reshape(shape) * np.abs(slopes)
+    flat, old, slip = slopes == 0, before.value.reshape(shape), before.error.reshape(shape)
+    value = np.where(flat, 0.0, old * slopes)  # flat whatever overflowed before
+    error = np.where(flat, 0.0, slip * np.abs(slopes))
     rounded = round_up(error + gamma(1) * np.abs(value), 2)
-    error = np.where((slopes == 0) | (slopes == 1) | ((value == 0) & (error == 0)), error, rounded)
+    # A product of zero may have underflowed: only what was zero before is zero.
+    error = np.where(flat | (slopes == 1) | ((old == 0) & (slip == 0)), error, rounded)
     return Bounded(value.reshape(before.value.shape), error.reshape(before.value.shape))
 
 
@@ -192,9 +194,10 @@ class Sides:
         if self.box:
             return np.asarray(((self.low < X) & (self.high > X)).all(axis=1))
         A, b = self.rows[:, :-1], self.rows[:, -1]
-        value = X @ A.T + b
-        size = np.abs(X) @ np.abs(A).T + np.abs(b)
-        error = round_up(gamma(X.shape[1] + 2) * size, X.shape[1] + 4)
+        with np.errstate(over="ignore", invalid="ignore"):  # NaN is not inside
+            value = X @ A.T + b
+            size = np.abs(X) @ np.abs(A).T + np.abs(b)
+            error = round_up(gamma(X.shape[1] + 2) * size, X.shape[1] + 4)
         return np.asarray((value > error).all(axis=1))
 
 
@@ -224,7 +227,7 @@ def start(net: Network, domain: Domain, sides: Sides, seed: Seed) -> tuple[Float
 def _inner_points(domain: Domain, rng: np.random.Generator, count: int = 4) -> FloatArray:
     n = domain.dimension
     if isinstance(domain, Box):
-        return np.asarray(domain.low + rng.random((count, n)) * (domain.high - domain.low))
+        return domain.draw(rng, count)
     if isinstance(domain, Polytope) and len(domain.A):
         inner = Polyhedron(domain.A, domain.b).interior()
         if inner.answer is not True or inner.point is None:

@@ -12,6 +12,7 @@ from fiberscope.network.operators import Dense
 def identical(a: NetworkLike, b: NetworkLike) -> bool:
     """Whether two networks are the same program with bit-identical numbers (not merely the same function).
 
+    >>> from fiberscope.network.network import Network
     >>> net = Network([[[1.0]], [[3.0]]], [[0.5], [0.0]])
     >>> identical(net, Network([[[1.0]], [[3.0]]], [[0.5], [0.0]])), identical(net, Network.random((1, 1, 1), 0))
     (True, False)

@@ -112,7 +112,8 @@ def load_many(
                 break
             except UnneededError as error:
                 refused[error.option] = error
-                own = replace(own, **{error.option: None})
+                nothing: dict[str, Any] = {error.option: None}
+                own = replace(own, **nothing)
         unneeded.append(refused)
     for option in set(unneeded[0]).intersection(*unneeded[1:]) if unneeded else ():
         raise unneeded[0][option]
@@ -196,22 +197,7 @@ def _load(source: Any, request: Request, name: str) -> Network:
         request.refuse("a Network, which has its architecture", "activation", "module", "key", "until")
         return _with_input_shape(source, shape)
     if isinstance(source, str | os.PathLike):
-        path = Path(os.fspath(source))
-        reader = _module(path, _READERS)
-        _check_file(path)
-        try:
-            digest = _sha256(path)
-            found = _with_input_shape(import_module(f"{_FORMATS}.{reader}").read(path, request), shape)
-            return found.with_source(found.source.at(path, digest))
-        except UnneededError as error:
-            raise UnneededError(f"{path}: {error}", error.option) from error
-        except FiberscopeError as error:
-            # Names out of a file may hold anything; a message has one line.
-            raise type(error)(f"{path}: {' '.join(str(error).split())}") from error
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-        except MemoryError as error:
-            raise TooLargeError(f"{path}: the network does not fit into memory, or its sizes are damaged") from error
+        return _read(Path(os.fspath(source)), request)
     library = library_of(source)
     if library == "torch":
         request.refuse("a torch module, which has its architecture", "activation", "module", "key")
@@ -224,6 +210,32 @@ def _load(source: Any, request: Request, name: str) -> Network:
         f"{name}: expected a Network, a torch module, a scikit-learn MLP or the path of a model file, "
         f"got {type(source).__name__}"
     )
+
+
+def _read(path: Path, request: Request) -> Network:
+    reader = _module(path, _READERS)
+    _check_file(path)
+    try:
+        digest = _sha256(path)
+        found = _with_input_shape(import_module(f"{_FORMATS}.{reader}").read(path, request), request.shape)
+        return found.with_source(found.source.at(path, digest))
+    except UnneededError as error:
+        raise UnneededError(f"{path}: {error}", error.option) from error
+    except FiberscopeError as error:
+        # Names out of a file may hold anything; a message has one line.
+        raise type(error)(f"{path}: {_line(error)}") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    except MemoryError as error:
+        raise TooLargeError(f"{path}: the network does not fit into memory, or its sizes are damaged") from error
+    except Exception as error:
+        # No reader should get here; but whatever a damaged file makes it do, the caller gets an error of ours.
+        reason = f"{type(error).__name__}: {_line(error)[:200]}"
+        raise InputError(f"{path}: damaged, or nothing that the reader has foreseen ({reason})") from error
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def save(net: NetworkLike, path: str | os.PathLike[str], dtype: str | None = None) -> None:

@@ -38,4 +38,5 @@ def relative_drift(before: FloatArray, after: FloatArray) -> float:
         raise InputError("outputs: expected finite numbers, got NaN or infinity")
     scale = float(np.abs(before).max(initial=0.0))
     gap = float(np.abs(after - before).max(initial=0.0))
-    return gap / scale if scale > 0 else gap
+    drift = gap / scale if scale > 0 else gap
+    return drift if drift >= 0 else np.inf  # what is not a number has drifted

@@ -109,14 +109,19 @@ class ExactPoint:
 
     def floats(self) -> FloatArray:
         """The nearest floats (Python divides integers with correct rounding); infinite beyond their range."""
-        return np.array([_divide(p, self.denominator) for p in self.numerators])
+        return np.array([quotient(p, self.denominator) for p in self.numerators])
 
     def to_dict(self) -> dict[str, Any]:
         """The point with plain values only."""
         return {"numerators": list(self.numerators), "denominator": self.denominator}
 
 
-def _divide(p: int, q: int) -> float:
+def quotient(p: int, q: int) -> float:
+    """``p / q`` for ``q > 0``, rounded to the nearest float; infinite beyond their range.
+
+    >>> quotient(1, 3), quotient(-(10**400), 1)
+    (0.3333333333333333, -inf)
+    """
     try:
         return p / q
     except OverflowError:

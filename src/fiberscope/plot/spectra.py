@@ -19,14 +19,18 @@ def spectrum(result: FunctionalDimension, *, ax: Axes | None = None) -> Axes:
     values, narrow = result.singular_values, result.paper_singular_values
     with house_style():
         floor = _floor(result)
-        order = np.arange(1, len(values) + 1)
-        ax.semilogy(order, np.maximum(values, floor), ".", color=LAYERS[0], ms=5, label="float64")
-        ax.semilogy(order, np.maximum(narrow, floor), ".", color=LAYERS[1], ms=3, label="float32")
-        ax.axhline(result.cutoff, color=LAYERS[0], lw=1, ls="--")
-        ax.axhline(result.paper_cutoff, color=LAYERS[1], lw=1, ls="--")
+        for some, cutoff, color, size, label in (
+            (values, result.cutoff, LAYERS[0], 5, "float64"),
+            (narrow, result.paper_cutoff, LAYERS[1], 3, "float32"),
+        ):
+            if len(some):  # else the Jacobian exceeds the range of these floats
+                ax.semilogy(
+                    np.arange(1, len(some) + 1), np.maximum(some, floor), ".", color=color, ms=size, label=label
+                )
+                ax.axhline(cutoff, color=color, lw=1, ls="--")
         if result.exact is not None:
             ax.axvline(result.exact + 0.5, color=ACCENT, lw=1.2, label=f"exact rank {result.exact}")
-        kept = result.numerical
+        kept = result.numerical or 0
         if 0 < kept < len(values) and values[kept] > 0:
             ax.annotate(
                 f"gap {result.gap:.1e}",

@@ -1,4 +1,4 @@
-"""What lies between the bound by regions and the rank: three bounds that the paper does not have, modulo a prime.
+"""What lies between the bound by regions and the rank: three bounds that the paper does not have.
 
 *Position*: on a region the rows of the Jacobian are affine in the point, so a region adds no more than the affine rank
 of its points. *Silent layers*: where a whole layer is off the function is constant, and the rows depend on nothing but
@@ -6,21 +6,27 @@ the signs behind the last such layer: all points with the same signs there have 
 a change of the parameters of layers ``l`` and ``l + 1`` that leaves the preactivations of layer ``l + 1`` as they are,
 at every point of the batch at which their neurons are active, changes no output. These changes form the kernel of the
 Jacobian of a network of two layers. Always-active neurons and rescalings are the cases that the paper counts; on a
-finite batch there are many more.
+finite batch there are many more. The first two are proven. The third rests on null spaces modulo primes and is too
+small with a tiny probability, which is reported.
 """
 
 from __future__ import annotations
 
+import itertools
+
 import flint
 import numpy as np
 
+from fiberscope.dimension.bounds import Bound
 from fiberscope.dimension.exact import Sampled, spanning_points
 from fiberscope.dimension.jacobian import assemble
 from fiberscope.dimension.passes import backward, forward
 from fiberscope.dimension.rings import ModularRing
+from fiberscope.dimension.spans import multiplied, span, summed, united
 from fiberscope.network.network import Network
-from fiberscope.numerics.floats import SignArray
+from fiberscope.numerics.floats import FloatArray, SignArray
 from fiberscope.numerics.modular import Residues, pivots_mod, random_primes, rank_mod, residues
+from fiberscope.numerics.rank import exact_rank, failure_bound
 
 
 def position_bound(found: Sampled) -> int:
@@ -28,7 +34,7 @@ def position_bound(found: Sampled) -> int:
 
     >>> points = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]])  # three on a line: two count
     >>> none = np.zeros(0, int)
-    >>> one = Sampled(points, np.ones((3, 1), np.int8), np.zeros(3, int), np.array([3]), none, none)
+    >>> one = Sampled(points, np.ones((3, 1), np.int8), np.zeros(3, int), np.array([3]), none)
     >>> position_bound(one)
     2
     """
@@ -36,12 +42,17 @@ def position_bound(found: Sampled) -> int:
 
 
 def _affine_ranks(found: Sampled) -> list[int]:
-    """For every region the affine rank of its points."""
+    """For every region the affine rank of its points, proven: modulo a prime it could be too small."""
     prime = random_primes(1, 0)[0]
-    lifted = residues(np.column_stack([found.X, np.ones(len(found.X))]), prime)
+    lifted = np.column_stack([found.X, np.ones(len(found.X))])
+    table = residues(lifted, prime)
     order = np.argsort(found.region, kind="stable")
-    parts = np.split(order, np.cumsum(found.counts)[:-1])
-    return [len(part) if len(part) < 2 else rank_mod(lifted[part], prime) for part in parts]
+    ranks = []
+    for part in np.split(order, np.cumsum(found.counts)[:-1]):
+        rank = rank_mod(table[part], prime)
+        full = min(len(part), lifted.shape[1])
+        ranks.append(rank if rank == full else exact_rank(lifted[part], method="rational").rank)
+    return ranks
 
 
 def silent_layers_bound(net: Network, found: Sampled) -> int:
@@ -68,17 +79,28 @@ def silent_layers_bound(net: Network, found: Sampled) -> int:
     return total + len(seen)
 
 
-def adjacent_layers_bound(net: Network, found: Sampled) -> int:
+def adjacent_layers_bound(net: Network, found: Sampled) -> Bound:
     """``D`` minus the dimension of all changes of two adjacent layers that are not seen behind them, for a chain.
+
+    A null space modulo a prime is too large if the prime divides a certain minor. Then the bound is too small. So it
+    is not called proven. Two primes are drawn and the larger value is taken, which is wrong only if both are unlucky.
 
     One neuron that is active on the batch, ``v (w x + b) + c``: a line, so two of the four parameters are too many.
 
     >>> from fiberscope.dimension.exact import sample
     >>> net = Network([[[2.0]], [[3.0]]], [[1.0], [0.0]])
-    >>> adjacent_layers_bound(net, sample(net, np.array([[1.0], [2.0], [3.0]])))
-    2
+    >>> bound = adjacent_layers_bound(net, sample(net, np.array([[1.0], [2.0], [3.0]])))
+    >>> bound.value, bound.proven, bound.failure_probability < 1e-25
+    (2, False, True)
     """
-    ring = ModularRing(random_primes(1, 0)[0])
+    primes = random_primes(2, 0)
+    value = max(_adjacent_layers(net, found, prime) for prime in primes)
+    failure = min(1.0, sum(_failures(net, found.X))) ** len(primes)
+    return Bound("adjacent layers", value, "none of two random primes divides certain minors", True, False, failure)
+
+
+def _adjacent_layers(net: Network, found: Sampled, prime: int) -> int:
+    ring = ModularRing(prime)
     keep = spanning_points(found)
     signs = _by_layer(net, found.signs[keep])
     values = forward(net, ring.take(found.X[keep]), ring, found.signs[keep]).values
@@ -93,6 +115,20 @@ def adjacent_layers_bound(net: Network, found: Sampled) -> int:
         block[:, starts[l] : starts[l + 2]] = kernel
         blocks.append(block)
     return net.num_parameters - rank_mod(np.concatenate(blocks), ring.prime)
+
+
+def _failures(net: Network, X: FloatArray) -> list[float]:
+    """For every pair of layers a bound of the probability that a random prime divides a minor of its Jacobian."""
+    result = []
+    value = span(X)
+    layers = list(zip(net.weights, net.biases, strict=True))
+    for (weight, bias), (after, _) in itertools.pairwise(layers):
+        hidden = summed([multiplied(span(weight), value, weight.shape[1]), span(bias)])
+        entries = united([multiplied(span(after), value, 1), span(after), hidden, (0, 1)])
+        size = weight.size + bias.size + after.size + len(after)
+        result.append(failure_bound(size * (entries[1] - entries[0] + size.bit_length()), 1))
+        value = hidden
+    return result
 
 
 def _by_layer(net: Network, signs: SignArray) -> list[SignArray]:

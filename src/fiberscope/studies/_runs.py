@@ -340,9 +340,10 @@ def _levels(net: Network, X: FloatArray, found: FunctionalDimension) -> dict[str
         "level_position": position,
         "level_silent": silent,
         "level_fixed": found.bound("orbit").value,
-        "level_adjacent": adjacent,
+        "level_adjacent": adjacent.value,
     }
-    row: dict[str, Any] = {"bound_position": position, "bound_silent": silent, "bound_adjacent": adjacent}
+    row: dict[str, Any] = {"bound_position": position, "bound_silent": silent, "bound_adjacent": adjacent.value}
+    row["failure_adjacent"] = adjacent.failure_probability
     best = found.num_parameters
     for name, value in steps.items():
         best = min(best, value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -112,7 +111,7 @@ class Replay:
 
 
 def verify(certificate: Path | str, a: Any = None, b: Any = None) -> Replay:
-    """Replay a certificate written by ``verdict.save(path)``, in exact arithmetic, for the two models if they are given.
+    """Replay a certificate written by ``verdict.save(path)``, in exact arithmetic, and compare its models with yours.
 
     The claim is what is verified: the two models, the domain, the kind of equality. A counterexample is evaluated
     exactly at its input. A permutation and rescaling is applied and compared entry by entry, as rational numbers; so
@@ -162,10 +161,8 @@ def verify(certificate: Path | str, a: Any = None, b: Any = None) -> Replay:
         raise InputError(f"{path}: the evidence is not complete ({type(error).__name__}: {error})") from error
     wrong = [name for name, model in zip("ab", shown, strict=True) if model.compared is False]
     if wrong:
-        ok, evidence = (
-            False,
-            f"{' and '.join(wrong)} is not the model of the claim; of those in the certificate: {evidence}",
-        )
+        other = f"{' and '.join(wrong)} is not the model of the claim"
+        ok, evidence = False, f"{other}; of those in the certificate: {evidence}"
     return Replay(ok, equal, tolerance, str(found.get("method", "")), evidence, where, (shown[0], shown[1]), precision)
 
 
@@ -202,17 +199,23 @@ def _kind(path: Path | str, claim: dict[str, Any]) -> tuple[bool, float | None, 
 
 
 def _model(found: Any) -> Model:
+    """What a claim says of one model, of the right kinds."""
     if not isinstance(found, dict) or not isinstance(found.get("weights"), str):
         raise InputError("certificate: expected models with the hash of their weights")
-    sizes = [found.get(name) for name in ("inputs", "outputs")]
-    if any(isinstance(n, bool) or not isinstance(n, int) for n in sizes):
-        raise InputError("certificate: expected the numbers of inputs and outputs of a model")
+    inputs, outputs = (_size(found.get(name)) for name in ("inputs", "outputs"))
     file = found.get("file")
     if file is None:
-        return Model(found["weights"], *sizes)
+        return Model(found["weights"], inputs, outputs)
     if not isinstance(file, dict) or not all(isinstance(file.get(name), str) for name in ("name", "sha256")):
         raise InputError("certificate: expected a file with its name and sha256")
-    return Model(found["weights"], *sizes, " ".join(file["name"].split())[:200], " ".join(file["sha256"].split())[:64])
+    name, digest = (" ".join(file[key].split())[:200] for key in ("name", "sha256"))  # whatever it holds, one line
+    return Model(found["weights"], inputs, outputs, name, digest)
+
+
+def _size(found: Any) -> int:
+    if not isinstance(found, int) or isinstance(found, bool):
+        raise InputError("certificate: expected the numbers of inputs and outputs of a model")
+    return found
 
 
 def _compared(model: Model, mine: Any) -> Model:
@@ -221,7 +224,7 @@ def _compared(model: Model, mine: Any) -> Model:
         return model
     net = as_network(mine, "model")
     same = content_hash(net) == model.weights
-    if isinstance(mine, str | os.PathLike) and model.sha256 is not None:
+    if None not in (net.source.sha256, model.sha256):
         same = same and net.source.sha256 == model.sha256
     return replace(model, compared=same)
 

@@ -127,7 +127,11 @@ def _form(net: Network, layer: int) -> FloatArray:
     """``W_l W_l^T + b_l b_l^T - W_{l+1}^T W_{l+1}`` of a hidden layer, from 1."""
     before = np.column_stack([net.weights[layer - 1], net.biases[layer - 1]])
     after = net.weights[layer]
-    return np.asarray(before @ before.T - after.T @ after)
+    with np.errstate(over="ignore", invalid="ignore"):
+        form = np.asarray(before @ before.T - after.T @ after)
+    if not np.isfinite(form).all():
+        raise InputError(f"conserved quantities: squares of the weights around layer {layer} leave the range of floats")
+    return form
 
 
 def _acting_slopes(net: Network, X: Any) -> list[FloatArray]:
@@ -320,7 +324,7 @@ class Obstruction:
         return {"neuron": self.neuron, "along": self.along, "curl": self.curl}
 
 
-def translation_obstruction(net: Network, neuron: int, X: Any) -> Obstruction:
+def translation_obstruction(net: NetworkLike, neuron: int, X: Any) -> Obstruction:
     """Whether the translation of a first-layer hyperplane is a symmetry at a network, and what keeps it from a law.
 
     The form ``v = db_1[i] - sum_j W_2[j, i] db_2[j]`` vanishes on all gradients of outputs if it is a symmetry, and has
@@ -343,6 +347,7 @@ def translation_obstruction(net: Network, neuron: int, X: Any) -> Obstruction:
     >>> found.along, found.curl > 0.01
     (0.0, True)
     """
+    net = as_network(net, points=X)
     _check(net)
     if len(net.widths) < 4:
         raise InputError(f"translation: expected at least two hidden layers, got widths {net.widths}")

@@ -152,6 +152,9 @@ class Construction:
 def identifiable_network(widths: Sequence[int], domain: Domain, seed: int = 0) -> Network:
     """A network that every general network of its architecture with its function equals up to ``~``.
 
+    Above 3 inputs or 12 hidden neurons this rests on the construction: the network itself is not checked to be general,
+    nor are its dependency graphs computed. :func:`identifiable_construction` says what was proven.
+
     Parameters
     ----------
     widths
@@ -191,7 +194,7 @@ def identifiable_construction(widths: Sequence[int], domain: Domain, seed: int =
         rng = np.random.default_rng([seed, attempt])
         net, witnesses = _draw(sizes, box, rng)
         margin = _margin(net, witnesses)
-        if margin < CLEAR or not _covers(net, box):
+        if not margin >= CLEAR or not _covers(net, box):
             continue
         if sizes[0] > SMALL_INPUTS or net.num_hidden > SMALL_NEURONS:
             return Construction(net, box, witnesses, margin, None, None, True, seed, attempt + 1)

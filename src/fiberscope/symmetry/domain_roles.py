@@ -20,6 +20,7 @@ from fiberscope.network.rewire import moved
 from fiberscope.network.roles import Roles, structural_roles
 from fiberscope.network.roles import roles as batch_roles
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
+from fiberscope.run import ENDLESS, Run
 from fiberscope.symmetry.bounds import ranges
 from fiberscope.symmetry.chains import try_split
 from fiberscope.symmetry.relaxation import BRANCHES, Relaxation
@@ -90,13 +91,16 @@ def roles(net: NetworkLike, where: Any) -> Roles | DomainRoles:
     return batch_roles(net, where)
 
 
-def domain_roles(net: NetworkLike, domain: Domain | None = None, time_limit: float = 5.0, seed: int = 0) -> DomainRoles:
+def domain_roles(
+    net: NetworkLike, domain: Domain | None = None, time_limit: float = 5.0, seed: int = 0, run: Run = ENDLESS
+) -> DomainRoles:
     """Roles of the hidden neurons on a domain, proven; None is all of space.
 
     Random points with certified signs show which neurons switch. For the others, the signs of the weights (exact for
     the first layer on an orthant or all of space) and interval bounds with outward rounding come first; then, for
     chains, linear relaxations whose optima are proven, with branching over neurons of earlier layers; and for small
-    networks on a plane or an interval the list of all regions. ``time_limit`` bounds the last two, in seconds.
+    networks on a plane or an interval the list of all regions. ``time_limit`` bounds the samples and the last two, in
+    seconds, and so does the ``run`` that this is a part of: what is not proven by then is undecided.
 
     >>> net = Network([[[1.0], [1.0], [-1.0]], [[1.0, 1.0, 1.0]]], [[0.0, 9.0, -9.0], [0.0]])
     >>> domain_roles(net, Box([-1], [1])).per_layer()
@@ -105,17 +109,21 @@ def domain_roles(net: NetworkLike, domain: Domain | None = None, time_limit: flo
     net = as_network(net)
     where = domain_of(net, domain)
     view, place = sliced(net.composed, where)
-    deadline = time.monotonic() + time_limit
+    run = run.within(time_limit)
     state = _State(view, place)
     state.by_structure()
     if isinstance(place, Box):
         state.by_ranges(place)
     if state.open.any():
-        state.by_samples(sample(place, SAMPLES, np.random.default_rng(seed)))
+        points = sample(place, SAMPLES, np.random.default_rng(seed))
+        for part in np.array_split(points, 16):
+            state.by_samples(part)
+            if run.is_over:
+                break
     if state.open.any():
-        state.by_relaxation(deadline)
+        state.by_relaxation(run.deadline)
     if state.open.any() and place.dimension <= 2 and view.num_hidden <= _SMALL:
-        state.by_regions()
+        state.by_regions(run)
     return state.result(f"on {where}" if domain is not None else "for every input")
 
 
@@ -202,11 +210,12 @@ class _State:
                     relaxation.learn(entry, -sign)
                     break
 
-    def by_regions(self) -> None:
+    def by_regions(self, run: Run) -> None:
         """All regions of a plane or an interval: every sign that occurs inside of one."""
         try:
-            found = regions(self.net, self.domain)
-        except FiberscopeError:
+            run.check()
+            found = regions(self.net, self.domain, time_limit=run.seconds_left)
+        except (FiberscopeError, OverflowError):  # a corner may lie beyond the floats
             return
         if not found.complete:
             return

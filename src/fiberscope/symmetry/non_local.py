@@ -21,10 +21,15 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, TooLargeError
 from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.symmetry.fiber.identifiability import identifiability
+from fiberscope.symmetry.rational import nearest
+
+_TRIES = 20
+"""Draws until both pairs are shown to be identifiable; of few numbers on a grid some are not generic."""
 
 _GRID = 2.0**-10
 """Weights are multiples of this, so that a shift by multiples of it is exact: the same real function."""
@@ -78,7 +83,9 @@ class NonLocal:
             if np.linalg.matrix_rank(a) < len(b3):
                 raise InputError("matrix: expected an invertible one, got one of lower rank")
             w, b, out = a @ w3, a @ b3 + t, w4 @ np.linalg.inv(a)
-        if lowest(w, b, self.bound) <= 0:
+        if not all(np.isfinite(x).all() for x in (w, b, out, out @ t)):
+            raise InputError("member: expected a shift and a matrix that stay within the range of floats")
+        if not lowest(w, b, self.bound) > 0:
             raise InputError(
                 f"member: expected layer 3 to stay positive, it could reach {lowest(w, b, self.bound):.3g}"
             )
@@ -112,7 +119,7 @@ def lowest(weight: FloatArray, bias: FloatArray, bound: FloatArray) -> float:
         Fraction(b) + sum((Fraction(w) * z for w, z in zip(row, top, strict=True) if w < 0), Fraction(0))
         for row, b in zip(weight.tolist(), bias.tolist(), strict=True)
     ]
-    return float(min(values))
+    return float(nearest(np.array([min(values)], dtype=object))[0])
 
 
 def non_localisable_network(widths: Sequence[int] = (3, 3, 2, 2, 1), seed: int = 0) -> NonLocal:
@@ -142,6 +149,17 @@ def non_localisable_network(widths: Sequence[int] = (3, 3, 2, 2, 1), seed: int =
     if not sizes[0] >= sizes[1] >= sizes[2] >= 2:
         raise InputError(f"widths: expected n_0 >= n_1 >= n_2 >= 2, got {sizes}")
     rng = np.random.default_rng(seed)
+    for _ in range(_TRIES):
+        found = _drawn(sizes, rng)
+        if all(identifiability(pair).identifiable for pair in found.pairs):
+            return found
+    raise TooLargeError(
+        f"non-local network: expected widths for which pairs of layers can be shown to be identifiable, got {sizes}"
+    )
+
+
+def _drawn(sizes: tuple[int, ...], rng: np.random.Generator) -> NonLocal:
+    """Random numbers with the signs that are needed; the pairs are identifiable if they are generic."""
 
     def draw(*shape: int) -> FloatArray:
         return np.round(rng.uniform(0.25, 1.5, shape) / _GRID) * _GRID

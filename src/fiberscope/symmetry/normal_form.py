@@ -159,7 +159,7 @@ class Table:
             return None
         atom, sign = found
         known = self.rows[atom - self.inputs - 1][1]
-        m, e = _dyadic_quotient(max(map(abs, values)), max(map(abs, known)))
+        m, e = _rounded_ratio(max(map(abs, values)), max(map(abs, known)))
         monomial = self._monomial(atom, m, e + row.exponent)
         return monomial if sign > 0 else self._flipped(row, monomial)
 
@@ -203,11 +203,24 @@ def _unit(row: Row, atoms: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
     return unit, np.array([_quotient(row.magnitude(k), pivot) for k in atoms]) + np.abs(unit)
 
 
-def _quotient(p: int, q: int) -> float:
+def _quotient(a: int, b: int) -> float:
+    """``a / b`` of positive integers, infinite beyond the floats."""
     try:
-        return p / q
+        return a / b
     except OverflowError:
-        return np.inf
+        return float("inf")
+
+
+def _rounded_ratio(a: int, b: int) -> tuple[int, int]:
+    """``a / b`` to 53 bits as ``m * 2^e``, however large or small it is.
+
+    >>> _rounded_ratio(3 << 4000, 1), _rounded_ratio(1, 1 << 4000)
+    ((3, 4000), (1, -4000))
+    """
+    shift = a.bit_length() - b.bit_length()
+    m, e = _dyadic(float(Fraction(a, b) / Fraction(2) ** shift))
+    lowest = (m & -m).bit_length() - 1
+    return m >> lowest, e + shift + lowest
 
 
 def combine(parts: Sequence[tuple[int, int, Row]], sizes: bool) -> Row:
@@ -233,13 +246,6 @@ def _dyadic(value: float) -> tuple[int, int]:
     return numerator, 1 - denominator.bit_length()
 
 
-def _dyadic_quotient(p: int, q: int) -> tuple[int, int]:
-    """``p / q`` for positive integers of any size, rounded to 53 bits."""
-    shift = p.bit_length() - q.bit_length()
-    m, e = _dyadic(float(Fraction(p, q) / Fraction(2) ** shift))
-    return m, e + shift
-
-
 class FormArithmetic:
     """The arithmetic in which a program computes its own normal form; values are lists of rows.
 
@@ -262,7 +268,8 @@ class FormArithmetic:
         offset = np.zeros(stage.out_size) if bias is None else bias
         numbers, exponent = to_dyadic(np.concatenate([matrix.data, offset]))
         numbers = numbers.tolist()
-        lowest = min([row.exponent for row in value if row.terms], default=0)
+        # a row that cancelled to nothing still has sizes
+        lowest = min([row.exponent for row in value if row.terms or row.sizes], default=0)
         lowest = min(lowest, 0) if bias is not None else lowest
         known = [
             None if not row.terms else [(k, c << (row.exponent - lowest)) for k, c in row.terms.items()]

@@ -59,7 +59,10 @@ def product(a: Any, b: Any) -> Any:
         bits = int(row_bits(a.reshape(1, -1))[0]) + int(row_bits(b.reshape(1, -1))[0]) + ceil(log2(a.shape[1] + 1))
         spread = [np.abs(x[x != 0]).min(initial=1.0) for x in (a, b)]
         if bits <= 53 and spread[0] * spread[1] > 2.0**-900:
-            return a @ b
+            with np.errstate(over="ignore", invalid="ignore"):
+                short = a @ b
+            if np.isfinite(short).all():
+                return short
         (left, e), (right, f) = to_dyadic(a), to_dyadic(b)
         found = flint.fmpz_mat(*a.shape, left.ravel().tolist()) * flint.fmpz_mat(*b.shape, right.ravel().tolist())
         unit = Fraction(2) ** (e + f)
@@ -94,11 +97,10 @@ def multiples(rows: Any) -> list[list[tuple[int, Fraction]]]:
     >>> multiples(np.array([[1.0, 2.0], [3.0, 1.0], [-2.0, -4.0], [0.0, 0.0]]))
     [[(0, Fraction(1, 1)), (2, Fraction(-2, 1))]]
     """
-    rough = nearest(rows)
-    pivots = np.abs(rough).argmax(axis=1) if rough.size else np.zeros(len(rough), dtype=np.int64)
-    exact = not is_float(rows)
+    exact = not is_float(rows)  # a fraction may round to zero or to infinity, so the largest is found exactly
+    pivots = np.abs(rows).argmax(axis=1) if rows.size else np.zeros(len(rows), dtype=np.int64)
     candidates: dict[bytes, list[int]] = {}
-    for i in range(len(rough)):
+    for i in range(len(rows)):
         row = rows[i]
         if not row.any():
             continue

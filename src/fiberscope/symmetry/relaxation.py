@@ -17,7 +17,7 @@ import numpy as np
 from fiberscope.geometry.domains import Box, Orthant, Polytope, Space
 from fiberscope.network.network import Network
 from fiberscope.network.run import all_values
-from fiberscope.numerics.floats import BoolArray, FloatArray, U, gamma, round_up
+from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, U, gamma, round_up
 from fiberscope.numerics.lp_exact import Constraints, Sense
 from fiberscope.numerics.lp_float import DualModel, safe_bound
 from fiberscope.symmetry.bounds import Range as ValueRange
@@ -200,17 +200,21 @@ class Relaxation:
         slope = min(max(high / (high - low), 0.0), 1.0)
         # s z + t is at least relu(z) at both ends, rounding included, so it is in between
         t = max(-slope * low, high - slope * high)
-        t += 8 * U * (abs(slope * low) + abs(high))
+        t += 8 * U * (abs(slope * low) + abs(high)) + 4 * TINY
         scaled = slope * w
         before_low, before_high = lower[slices[k]], upper[slices[k]]
         size = np.maximum(np.abs(before_low), np.abs(before_high))
-        slack = float(round_up(np.array(2 * U * (np.abs(scaled) @ size) + 4 * U * abs(slope * b)), 2 * len(w) + 8))
+        # what underflow loses of a coefficient meets values of this size
+        lost = 2 * U * (np.abs(scaled) @ size) + 2 * TINY * size.sum() + 4 * U * abs(slope * b)
+        slack = float(round_up(np.array(lost), 2 * len(w) + 8))
         if not np.isfinite(slack):
+            return
+        total_right = slope * b + t + slack
+        if not np.isfinite(total_right):
             return
         row = _placed(-scaled, slices[k], total)
         row[own] = 1.0
         rows.append(row)
-        total_right = slope * b + t + slack
         right.append(total_right + 8 * U * abs(total_right) + 8 * U * (abs(slope * b) + abs(t)))
 
 

@@ -11,7 +11,7 @@ from fiberscope.network.nodes import Affine, Node
 from fiberscope.network.operators import Dense
 from fiberscope.network.rewire import moved
 from fiberscope.numerics.arrays import real_array
-from fiberscope.numerics.floats import FloatArray, gamma, round_up
+from fiberscope.numerics.floats import BoolArray, FloatArray, gamma, round_up
 from fiberscope.numerics.lp import Polyhedron
 
 
@@ -76,11 +76,11 @@ def _hit_and_run(domain: Polytope, count: int, rng: np.random.Generator) -> Floa
     return np.array(points)
 
 
-def inside(domain: Box | Orthant | Space | Polytope, points: FloatArray) -> FloatArray:
+def inside(domain: Box | Orthant | Space | Polytope, points: FloatArray) -> BoolArray:
     """Which points are in the domain, for certain; what is not finite is no point."""
     if isinstance(domain, Box):
         return np.asarray(((points >= domain.low) & (points <= domain.high)).all(axis=1))
-    finite = np.isfinite(points).all(axis=1)
+    finite = np.asarray(np.isfinite(points).all(axis=1))
     if isinstance(domain, Orthant):
         return np.asarray((points >= 0).all(axis=1) & finite)
     A, b = domain.halfspaces()

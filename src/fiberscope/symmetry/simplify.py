@@ -15,6 +15,7 @@ from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.network.operators import Convolution
+from fiberscope.run import ENDLESS, Run
 from fiberscope.symmetry.chains import slopes_of, split, try_split
 from fiberscope.symmetry.domain_roles import DomainRoles, domain_roles
 from fiberscope.symmetry.equivalence.forms import compare_forms
@@ -83,12 +84,13 @@ class Simplified:
         return f"Simplified({self.before} -> {self.network.architecture}, {how} the same function)"
 
 
-def simplify(net: NetworkLike, domain: Domain | None = None, time_limit: float = 5.0) -> Simplified:
+def simplify(net: NetworkLike, domain: Domain | None = None, time_limit: float = 5.0, run: Run = ENDLESS) -> Simplified:
     """Remove dead neurons, fold linear ones, merge those that share a hyperplane, compose affine maps in a row.
 
     Nothing is lost: every step is an identity on the domain (None: all of space). Numbers are exact throughout and
     rounded once at the end, where a result is no float; ``.exact`` and the verdict say so. Networks with convolutions
-    or skip connections are refused: their neurons are not those of dense layers.
+    or skip connections are refused: their neurons are not those of dense layers. ``time_limit`` is for the roles of the
+    neurons, in seconds; behind the deadline of a ``run`` that this is a part of, :class:`OutOfTimeError` is raised.
 
     >>> net = Network([[[1.0], [2.0], [0.0]], [[3.0, 1.0, 1.0]]], [[1.0, 2.0, -1.0], [0.0]])
     >>> small = simplify(net)
@@ -99,15 +101,16 @@ def simplify(net: NetworkLike, domain: Domain | None = None, time_limit: float =
     """
     net = as_network(net)
     where = domain_of(net, domain)
-    roles = domain_roles(net, where, time_limit)
+    roles = domain_roles(net, where, time_limit, run=run)
     layers, prefix, shape = _start(net, roles)
-    _reduce(layers)
+    _reduce(layers, run)
     layers.close(int(np.prod(shape)))
     if not all(np.isfinite(nearest(x)).all() for x in (*layers.weights, *layers.biases)):
         raise UnsupportedModelError("simplify: expected sums and products of weights within the range of floats")
     tail = layers.network(shape).with_source(net.source.derived)
     small = prefix.joined(tail) if prefix is not None else tail
-    verdict = compare_forms(net, small, where, (roles.signs.astype(np.int64), None), 0 if layers.exact else None)
+    kind = 0 if layers.exact else None
+    verdict = compare_forms(net, small, where, (roles.signs.astype(np.int64), None), kind, run)
     undecided = [
         (int(layer), int(i - np.searchsorted(roles.layers, layer)))
         for i, layer in enumerate(roles.layers)
@@ -180,18 +183,21 @@ def _multiplied(net: Network) -> tuple[list[Any], list[Any], list[Any]] | None:
     return [*weights, open_map[0]], [*biases, open_map[1]], slopes
 
 
-def _reduce(layers: Layers) -> None:
+def _reduce(layers: Layers, run: Run) -> None:
     """All steps, again and again, until none changes anything; each makes the network smaller."""
     changed = True
     while changed:
         changed = False
         layers.learn_signs()
         for layer in range(layers.depth):
+            run.check()
             changed |= layers.drop_idle(layer)
         for layer in range(layers.depth):
+            run.check()
             if len(layers.slopes[layer]):
                 changed |= layers.merge(layer)
         for layer in range(layers.depth - 1, -1, -1):
+            run.check()
             changed |= layers.reduce_lines(layer)
             if layers.compose(layer):
                 changed = True

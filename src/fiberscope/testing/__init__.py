@@ -6,6 +6,7 @@ The strategies need Hypothesis (``pip install "fiberscope[testing]"``); the netw
 
 from fiberscope.testing.assertions import assert_same_function, fraction_signs, fraction_values
 from fiberscope.testing.cases import CASES, case, convolutional, degenerate, residual
+from fiberscope.testing.rational import fraction_map, fraction_regions
 
 __all__ = [
     "CASES",
@@ -13,6 +14,8 @@ __all__ = [
     "case",
     "convolutional",
     "degenerate",
+    "fraction_map",
+    "fraction_regions",
     "fraction_signs",
     "fraction_values",
     "residual",

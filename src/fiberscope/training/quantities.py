@@ -155,7 +155,9 @@ def region_count(state: State) -> int:
     return int(count_regions(state.network, Box(low, high)))
 
 
-@register_quantity("functional_dimension", "exact rank of the Jacobian on the tracked data")
+@register_quantity(
+    "functional_dimension", "exact rank of the Jacobian on the tracked data; None: only bounds are known"
+)
 def exact_dimension(state: State) -> int | None:
     """See :func:`fiberscope.dimension.functional.functional_dimension`."""
     return state.dimension.exact
@@ -163,10 +165,10 @@ def exact_dimension(state: State) -> int | None:
 
 @register_quantity("functional_dimensions", "the three ranks on the tracked data: exact (and lower), numerical, paper")
 def three_ranks(state: State) -> dict[str, Any]:
-    """With the smallest proven upper bound and whether it certifies the exact rank."""
+    """With the smallest proven upper bound, whether it certifies the exact rank, and how many points were kinks."""
     found = state.dimension
     names = ("exact", "lower", "upper", "certified", "numerical", "paper")
-    return {name: getattr(found, name) for name in names}
+    return {**{name: getattr(found, name) for name in names}, "left_out": len(found.on_boundary)}
 
 
 @register_quantity("conserved_quantities", "what a gradient flow conserves: per neuron, and per block of active ones")
@@ -207,8 +209,13 @@ def neuron_kinds(state: State) -> dict[str, float | None]:
         "dead": len(of_kind["dead"]) / max(net.num_hidden, 1),
         "linear": len(of_kind["linear"]) / max(net.num_hidden, 1),
         "hidden": len({s for s in of_kind["hidden"] if s[0] == 1}) / max(first, 1),
-        "rigid": float(found.rigid.mean()) if first and found.theorem != "none" else None,
+        "rigid": float(found.rigid.mean()) if first and _covered(found) else None,
     }
+
+
+def _covered(found: Identifiability) -> bool:
+    """Whether a theorem says which hyperplanes are rigid; that on bottlenecks speaks of generic parameters."""
+    return found.theorem != "none" and (found.dimension_exact or not found.theorem.startswith("three-layer"))
 
 
 @register_quantity("weight_norms", "Frobenius norm of every parameter array")

@@ -113,7 +113,7 @@ def test_the_search_beyond_an_invisible_facet_does_not_lose_rows(weight: float) 
     # y is not listened to; x + 1, through two layers whose product floats do not hold, is
     net = Network([[[weight, 0.0], [0.0, 1.0]], [[weight, 0.0]], [[1.0]]], [[weight, 0.0], [0.0], [0.0]])
     found = visible_boundary_distance(net, [[2.0, 1.0]])
-    assert found.distance[0] == pytest.approx(3.0) and found.complete[0]
+    assert found.distance[0] == pytest.approx(3.0) and found.ended[0]
 
 
 def test_twins_one_ulp_apart_are_told_apart() -> None:

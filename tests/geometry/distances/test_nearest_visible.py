@@ -39,7 +39,7 @@ def assert_agrees_with_complex(net: Network, X: np.ndarray, box: Box) -> None:
         room = float(np.minimum(x - box.low, box.high - x).min())
         true = distance_to_edges(x, edges)
         assert found.lower[row] <= true * (1 + 1e-6) + 1e-9 or true > room
-        if found.complete[row] and min(true, found.distance[row]) < room:
+        if found.ended[row] and min(true, found.distance[row]) < room:
             assert found.distance[row] == pytest.approx(true, rel=1e-6, abs=1e-8)
 
 
@@ -64,7 +64,7 @@ def test_narrow_layers_hide_much() -> None:
         found = visible_boundary_distance(net, X)
         searched += int((found.regions > 1).sum())
         assert (found.distance >= found.nearest.distance * (1 - 1e-9)).all()
-        finished += int(found.complete.sum())
+        finished += int(found.ended.sum())
     assert finished == 40
     assert searched > 2  # otherwise this tests nothing
 
@@ -81,17 +81,26 @@ def test_reports_both_and_which_neuron() -> None:
 def test_no_kink_at_all() -> None:
     found = visible_boundary_distance(degenerate("dead_layer"), [[0.3, -0.7]], limit=5000)
     assert found.distance[0] == np.inf and found.neuron[0] == -1
-    assert found.complete[0] and found.regions[0] > 5
+    assert found.ended[0] and not found.complete[0] and found.regions[0] > 5
     assert visible_boundary_distance(Network.random((3, 2), 0), [[0.0, 0.0, 0.0]]).distance[0] == np.inf
 
 
 def test_the_limit_is_honest() -> None:
     net = degenerate("dead_layer")
     found = visible_boundary_distance(net, [[0.3, -0.7]], limit=2)
-    assert not found.complete[0] and found.regions[0] == 2
-    assert found.nearest.distance[0] <= found.lower[0] < np.inf
+    assert not found.ended[0] and found.regions[0] == 2
+    assert found.nearest.distance[0] <= found.searched[0] < np.inf
     with pytest.raises(InputError, match="limit"):
         visible_boundary_distance(net, [[0.0, 0.0]], limit=0)
+
+
+@pytest.mark.parametrize("far", [2.0**20, 7 / 9.75461721420288e-17])
+def test_a_search_in_floats_proves_nothing_about_what_lies_beyond(far: float) -> None:
+    """``max(2048 - x, x / 2^20)``, and kinks at 1e17: projections lose them, and no proven number may say so."""
+    net = Network([[[1.0], [-1.0], [1.0]], [[1.0, -1.0, 1.0]]], [[0.0, 0.0, -far], [0.0]])  # x + relu(x - far)
+    found = visible_boundary_distance(net, [[1.25]])
+    assert found.lower[0] <= far - 1.25
+    assert not found.complete[0] or found.distance[0] == pytest.approx(far - 1.25)
 
 
 def test_max_pooling_and_residuals() -> None:
@@ -101,7 +110,7 @@ def test_max_pooling_and_residuals() -> None:
         X = np.random.default_rng(3).normal(size=(3, net.in_size))
         found = visible_boundary_distance(net, X, limit=2, progress=lambda done, total: calls.append((done, total)))
         gradient = [net.affine_at(x).matrix for x in X]
-        for row in np.flatnonzero(np.isfinite(found.distance) & found.complete):
+        for row in np.flatnonzero(np.isfinite(found.distance) & found.ended):
             way = (found.point[row] - X[row]) / found.distance[row]
             same, other = X[row] + way * found.distance[row] * 0.999, X[row] + way * found.distance[row] * 1.001
             np.testing.assert_allclose(net.affine_at(same).matrix, gradient[row], atol=1e-9)

@@ -55,14 +55,17 @@ class VisibleDistance:
     distance
         To the nearest visible facet found, ``(points,)``; infinite if none was.
     lower
-        The search found nothing visible nearer than that; equal to ``distance`` where it is ``complete``. Which facets
-        a region has beyond the first is judged by projections in floats, so this is no proof except where ``regions``
-        is 0. ``nearest.lower`` is one everywhere: no boundary at all is nearer.
+        Proven: nothing visible is nearer. Where a search was needed this is ``nearest.lower``, below which there is no
+        boundary at all, since which further facets a region has is judged by projections in floats.
     neuron, point
         The neuron that bends there, as an entry of the sign vector, and the point on its facet.
     complete
-        Whether the search ended by itself: neither at the limit of regions nor at a facet behind which no point with
+        Whether ``distance`` is proven: the nearest boundary is visible itself, or there is none.
+    ended
+        Whether the search came to its end: neither at the limit of regions nor at a facet behind which no point with
         certain signs could be named. The facets that it met are certified, those that it passed over are not.
+    searched
+        The search found nothing visible nearer than that; equal to ``distance`` where it ``ended``.
     regions
         How many regions were searched; 0 where the nearest boundary is visible itself.
     nearest
@@ -74,6 +77,8 @@ class VisibleDistance:
     neuron: IntArray
     point: FloatArray = field(repr=False)
     complete: BoolArray
+    ended: BoolArray
+    searched: FloatArray = field(repr=False)
     regions: IntArray = field(repr=False)
     nearest: BoundaryDistance = field(repr=False)
 
@@ -81,13 +86,14 @@ class VisibleDistance:
         return len(self.distance)
 
     def __repr__(self) -> str:
-        beyond, left = int((self.regions > 0).sum()), int((~self.complete).sum())
-        doubt = f", {left} undecided" if left else ""
+        beyond, left = int((self.regions > 0).sum()), int((~self.ended).sum())
+        doubt = ", found by a search in floats" if beyond else ""
+        doubt += f", of which {left} did not end" if left else ""
         return f"VisibleDistance({len(self)} points; {beyond} have a nearer boundary that is invisible{doubt})"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        names = ("distance", "lower", "neuron", "point", "complete", "regions")
+        names = ("distance", "lower", "neuron", "point", "complete", "ended", "searched", "regions")
         return {**{name: getattr(self, name).tolist() for name in names}, "nearest": self.nearest.to_dict()}
 
 
@@ -112,7 +118,7 @@ def visible_boundary_distance(
 
     >>> net = Network([[[1.0], [-1.0], [1.0]], [[1.0, -1.0, 1.0]]], [[0.0, 0.0, -3.0], [0.0]])
     >>> found = visible_boundary_distance(net, [[-1.0]])
-    >>> found.nearest.distance, found.distance, found.neuron, found.complete
+    >>> found.nearest.distance, found.distance, found.neuron, found.ended
     (array([1.]), array([4.]), array([2]), array([ True]))
     """
     net = as_network(net, points=X)
@@ -123,23 +129,24 @@ def visible_boundary_distance(
     distance, lower = nearest.distance.copy(), nearest.lower.copy()
     neuron, point = nearest.neuron.copy(), nearest.point.copy()
     complete, count = np.ones(len(points), dtype=bool), np.zeros(len(points), dtype=np.int64)
+    ended, searched = complete.copy(), nearest.distance.copy()
     hidden = np.flatnonzero((nearest.neuron >= 0) & ~(nearest.visible & nearest.decided))
     for done, row in enumerate(hidden):
         if progress is not None:
             progress(done, len(hidden))
         found = _Search(net, points[row], nearest.signs[row]).run(limit)
-        distance[row], lower[row], neuron[row], point[row] = found.distance, found.lower, found.neuron, found.point
-        complete[row], count[row] = found.complete, found.regions
-    return VisibleDistance(distance, lower, neuron, point, complete, count, nearest)
+        distance[row], neuron[row], point[row] = found.distance, found.neuron, found.point
+        complete[row], ended[row], searched[row], count[row] = False, found.ended, found.searched, found.regions
+    return VisibleDistance(distance, lower, neuron, point, complete, ended, searched, count, nearest)
 
 
 @dataclass(slots=True, eq=False)
 class _Found:
     distance: float
-    lower: float
+    searched: float
     neuron: int
     point: FloatArray
-    complete: bool
+    ended: bool
     regions: int
 
 
@@ -171,8 +178,8 @@ class _Search:
             best.regions += 1
             self._explore(signs)
         frontier = self.heap[0][0] if self.heap else np.inf
-        best.lower = min(best.distance, frontier, self.open)
-        best.complete = bool(best.lower == best.distance)
+        best.searched = min(best.distance, frontier, self.open)
+        best.ended = bool(best.searched == best.distance)
         return best
 
     def _explore(self, signs: SignArray) -> None:

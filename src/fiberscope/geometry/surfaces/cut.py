@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from fiberscope.geometry.engines import Progress
 from fiberscope.geometry.surfaces.engine import SurfaceEngine
 from fiberscope.geometry.surfaces.result import SurfaceRegions
 from fiberscope.geometry.surfaces.shapes import Surface
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.numerics.rank import rank_cutoff
+from fiberscope.run import Progress, Run
 
 
 def cut_surface(net: Network, surface: Surface, progress: Progress | None, limit: int | None) -> SurfaceRegions:
     """The regions on a surface that lies in the network's input space."""
     origin, basis = affine_span(surface.mesh.vertices)
     engine = SurfaceEngine(net, surface.mesh, (surface.mesh.vertices - origin) @ basis.T)
-    mesh, reached = engine.run(engine.start(), progress, limit)
+    mesh, reached = engine.run(engine.start(), Run(progress, limit=limit))
     assert mesh.root is not None
     return SurfaceRegions(net, surface, engine.cells(mesh, reached), mesh.root, origin, basis)
 

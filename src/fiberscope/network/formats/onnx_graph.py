@@ -52,8 +52,11 @@ class Graph:
     def interface(self) -> Interface:
         """How the file shows the model to a runtime; once the result is there."""
         tensor, result, start = self.input.type.tensor_type, self.values[self.result], self.builder.input
-        axis = tensor.shape.dim[0] if start.batched and tensor.shape.dim else None
-        batch = None if not start.batched else (axis and (axis.dim_value or axis.dim_param)) or "N"
+        batch: int | str | None = "N" if start.batched else None
+        if start.batched and tensor.shape.dim:
+            axis = tensor.shape.dim[0]
+            named = axis.dim_param if isinstance(axis.dim_param, str) else ""
+            batch = int(axis.dim_value) if axis.dim_value > 0 else named or "N"
         dtype = np.dtype(FLOATS[tensor.elem_type]).name
         return Interface(
             self.input.name, self.result, batch, start.shape, result.shape, result.batched, dtype, *self.versions

@@ -35,17 +35,25 @@ def read(path: Path, request: Request) -> Network:
         model = onnx.load_model_from_string(path.read_bytes())
     except (DecodeError, ValueError, TypeError) as error:
         raise InputError("expected an ONNX file, got something else or a damaged file") from error
-    if not model.graph.node or not model.graph.output:
+    if not model.graph.node or not model.graph.output or not _is_text(model.graph):
         raise InputError("expected an ONNX file with a graph, got something else or a damaged file")
     graph = Graph(model, path.parent, request.shape, request.until)
     try:
         return _network(graph)
-    except MixesBatchError:
+    except MixesBatchError as error:
         # A first axis of fixed size may be a batch, or the rows of a column or matrix: what mixes them tells which.
         whole = graph.whole
         if request.shape is not None or whole is None:
-            raise
+            raise UnsupportedModelError(str(error)) from error
         return _network(Graph(model, path.parent, whole, request.until))
+
+
+def _is_text(graph: Any) -> bool:
+    """Whether all names are text; where bytes are damaged, they may come as bytes."""
+    tensors = (*graph.initializer, *(sparse.values for sparse in graph.sparse_initializer))
+    names = [value.name for value in (*graph.input, *graph.output, *tensors)]
+    names += [name for node in graph.node for name in (node.name, node.op_type, *node.input, *node.output)]
+    return all(isinstance(name, str) for name in names)
 
 
 def _network(graph: Graph) -> Network:
@@ -54,7 +62,7 @@ def _network(graph: Graph) -> Network:
         try:
             _step(graph, node)
         except NotPiecewiseLinearError as error:
-            raise NotPiecewiseLinearError(f"{where}: {error}{_advice(graph, node)}") from error
+            raise UnsupportedModelError(f"{where}: {error}{_advice(graph, node)}") from error
         except FiberscopeError as error:
             raise type(error)(f"{where}: {error}") from error
         except (KeyError, IndexError, ValueError, TypeError, AttributeError, OverflowError) as error:

@@ -50,7 +50,7 @@ def read(module: nn.Module, input_shape: tuple[int, ...] | None, until: str | No
             in_place = _in_place(reader, node)
             reader.keep(node, _step(reader, node), in_place)
         except NotPiecewiseLinearError as error:
-            raise NotPiecewiseLinearError(f"{where}: {error}{_advice(reader, nodes, node)}") from error
+            raise UnsupportedModelError(f"{where}: {error}{_advice(reader, nodes, node)}") from error
         except FiberscopeError as error:
             raise type(error)(f"{where}: {error}") from error
         except (TypeError, ValueError, AttributeError, IndexError, KeyError, RuntimeError) as error:

@@ -77,10 +77,11 @@ class Trace:
 
     def last(self, until: str | None) -> fx.Node:
         """The node whose value is the result: the output, or what a submodule or a node of that name gives."""
+        nodes: list[fx.Node] = list(self.graph.nodes)
         if until is None:
-            (output,) = (node for node in self.graph.nodes if node.op == "output")
+            (output,) = (node for node in nodes if node.op == "output")
             return output
-        computed = [node for node in self.graph.nodes if node.op not in ("placeholder", "output", "get_attr")]
+        computed = [node for node in nodes if node.op not in ("placeholder", "output", "get_attr")]
         # Of a layer that is used again, the first call has its name, and the others have names with a number. A
         # submodule that was traced into has no node of its own; what it gave was noted.
         found = {node for node in computed if node.name == until}
@@ -90,8 +91,8 @@ class Trace:
             names = ", ".join(node.name for node in computed if node in found and node.name != until)
             raise InputError(f"until: {until!r} stands for several nodes, expected one name such as {names}")
         if not found:
-            names = [*(node.name for node in computed), *self.results]
-            close = difflib.get_close_matches(until, names, n=1, cutoff=0.5)
+            known = [*(node.name for node in computed), *self.results]
+            close = difflib.get_close_matches(until, known, n=1, cutoff=0.5)
             hint = f" (closest: {close[0]})" if close else ""
             listed = ", ".join(dict.fromkeys(node.name for node in computed[-8:]))
             raise InputError(f"until: expected a submodule or a traced node such as {listed}, got {until!r}{hint}")

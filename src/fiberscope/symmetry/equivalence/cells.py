@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
 from fiberscope.errors import FiberscopeError
@@ -27,8 +25,8 @@ _NEURONS = {1: 4000, 2: 600, 3: 60}
 """Hidden neurons of both networks together up to which their regions are listed, by dimension."""
 
 
-class _TimeIsUp(Exception):
-    pass
+_REGIONS = 1_000_000
+"""Regions of both networks together after which the list is given up."""
 
 
 def difference_network(a: Network, b: Network) -> Network:
@@ -56,20 +54,16 @@ def by_regions(question: Question) -> Verdict | None:
         return None
     gap = difference_network(question.a, question.b)
 
-    def progress(done: int, total: int, text: str) -> None:
-        if time.monotonic() > question.deadline:
-            raise _TimeIsUp
-
     wanted = threshold_network(gap, question.tolerance) if question.tolerance else gap
     try:
-        found = regions(wanted, question.place, progress=progress)
-    except _TimeIsUp:
-        question.notes.append("out of time while listing regions")
-        return None
-    except FiberscopeError as error:
+        question.run.check()
+        found = regions(wanted, question.place, limit=_REGIONS, time_limit=question.seconds_left)
+    except (FiberscopeError, OverflowError) as error:  # a corner may lie beyond the floats
         question.notes.append(str(error))
         return None
     if not found.complete:
+        question.run.check()
+        question.notes.append(f"more than {_REGIONS} regions")
         return None
     if question.tolerance:
         return _within(question, found)
@@ -97,8 +91,7 @@ def _same_maps(question: Question, found: Complex, forms: Bounded) -> Verdict | 
 def _exactly_zero(question: Question, found: Complex, forms: Bounded) -> bool:
     zero = (forms.value == 0) & (forms.error == 0)
     for cell in np.flatnonzero(~zero.all(axis=(1, 2))):
-        if time.monotonic() > question.deadline:
-            return False
+        question.run.check()
         rows = exact_output(found.net, found.sign_vectors[cell])
         if not all(v.is_zero() for v in rows.ravel()):
             return False

@@ -12,6 +12,7 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.numerics.ulps import DOUBLE, FEW, Rounding
+from fiberscope.run import ENDLESS, Run
 from fiberscope.symmetry.domain_roles import DomainRoles
 from fiberscope.symmetry.equivalence.question import Question
 from fiberscope.symmetry.equivalence.refutation import confirmed, difference
@@ -42,12 +43,14 @@ def forms_agree(a: Network, b: Network, table: Table, signs: Signs) -> tuple[boo
     return all(same), [gap for gap, ok in zip(gaps, same, strict=True) if not ok]
 
 
-def compare_forms(a: Network, b: Network, domain: Domain, signs: Signs, tolerance: float | None) -> Verdict:
+def compare_forms(
+    a: Network, b: Network, domain: Domain, signs: Signs, tolerance: float | None, run: Run = ENDLESS
+) -> Verdict:
     """A verdict of equality by normal forms alone: exact, or for ``tolerance=None`` up to rounding; else undecided."""
     assert not isinstance(domain, Plane)
     precision = None if tolerance is not None else DOUBLE.precision
     for ulps in (0,) if tolerance == 0 else (0, FEW):
-        table = table_for(a, domain, ulps)
+        table = table_for(a, domain, ulps, run.deadline)
         try:
             same, _ = forms_agree(a, b, table, signs)
         except TooLargeError as error:
@@ -90,7 +93,7 @@ def by_forms(question: Question) -> Verdict | None:
 def _one_try(question: Question, signs: Signs, roles: tuple[DomainRoles | None, DomainRoles | None]) -> Verdict | None:
     a, b, place = question.a, question.b, question.place
     for ulps in (0, question.rounding.few) if question.tolerance is None else (0,):
-        table = table_for(a, place, ulps, question.deadline, question.rounding)
+        table = table_for(a, place, ulps, question.run.deadline, question.rounding)
         try:
             same, gaps = forms_agree(a, b, table, signs)
         except TooLargeError as error:

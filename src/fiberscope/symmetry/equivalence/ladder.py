@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, OutOfTimeError
 from fiberscope.geometry.domains import Domain
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.source import coarsest
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.ulps import ROUNDINGS
+from fiberscope.run import Run
 from fiberscope.symmetry.equivalence.cells import by_regions
 from fiberscope.symmetry.equivalence.forms import by_forms
 from fiberscope.symmetry.equivalence.parameters import by_simplification, by_symmetry
@@ -72,7 +73,7 @@ def equivalent(
     domain
         A box, orthant, polytope, plane or all of space (None).
     time_limit
-        Seconds after which to give up; 60 for None. The limit is looked at between steps, so it can be passed a little.
+        Seconds after which to give up; 60 for None. Every loop looks at it, so it is passed by a second at most.
 
     Examples
     --------
@@ -92,7 +93,11 @@ def equivalent(
         if question.seconds_left <= 0:
             question.notes.append("out of time")
             break
-        verdict = rung(question)
+        try:
+            verdict = rung(question)
+        except OutOfTimeError:
+            question.notes.append("out of time")
+            break
         if verdict is not None:
             return replace(verdict, networks=(a, b), seconds=time.monotonic() - start, precision=precision)
     reason = "; ".join(dict.fromkeys(question.notes)) or "no method decides this pair"
@@ -112,17 +117,17 @@ def question_for(
     a: Network, b: Network, domain: Domain | None, tolerance: float | None, time_limit: float | None, seed: int
 ) -> Question:
     """The question with everything checked; on a plane, in the coordinates of the slice."""
-    _check(a, b, tolerance, time_limit)
+    _check(a, b, tolerance)
     where = domain_of(a, domain)
     left, place = sliced(a, where)
     right, _ = sliced(b, where)
     allowed = None if tolerance is None else float(tolerance)
-    deadline = time.monotonic() + (DEFAULT_SECONDS if time_limit is None else time_limit)
+    run = Run.begin(time_limit=DEFAULT_SECONDS if time_limit is None else time_limit)
     rounding = ROUNDINGS[coarsest([a.source.precision, b.source.precision])]
-    return Question(left, right, place, where, allowed, rounding, deadline, np.random.default_rng(seed))
+    return Question(left, right, place, where, allowed, rounding, run, np.random.default_rng(seed))
 
 
-def _check(a: Network, b: Network, tolerance: float | None, time_limit: float | None) -> None:
+def _check(a: Network, b: Network, tolerance: float | None) -> None:
     if a.in_size != b.in_size or a.out_size != b.out_size:
         raise InputError(
             f"networks: expected the same inputs and outputs, got {a.in_size} -> {a.out_size} and "
@@ -130,5 +135,3 @@ def _check(a: Network, b: Network, tolerance: float | None, time_limit: float | 
         )
     if tolerance is not None and not float(real_array(tolerance, "tolerance", ndim=0)) >= 0:
         raise InputError(f"tolerance: expected None, 0 or a positive number, got {tolerance}")
-    if time_limit is not None and not time_limit > 0:
-        raise InputError(f"time_limit: expected a positive number of seconds, got {time_limit}")

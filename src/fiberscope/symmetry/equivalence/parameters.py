@@ -47,7 +47,7 @@ def by_simplification(question: Question) -> Verdict | None:
         return None
     share = max(0.0, min(5.0, question.seconds_left / 4))
     try:
-        small = [simplify(net, question.place, share) for net in (question.a, question.b)]
+        small = [simplify(net, question.place, share, question.run) for net in (question.a, question.b)]
     except UnsupportedModelError as error:
         question.notes.append(str(error))
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -11,6 +10,7 @@ import numpy as np
 from fiberscope.geometry.domains import Box, Domain, Orthant, Polytope, Space
 from fiberscope.network.network import Network
 from fiberscope.numerics.ulps import Rounding
+from fiberscope.run import Run
 from fiberscope.symmetry.domain_roles import DomainRoles, domain_roles
 from fiberscope.symmetry.equivalence.verdict import Verdict
 
@@ -19,8 +19,7 @@ from fiberscope.symmetry.equivalence.verdict import Verdict
 class Question:
     """Are ``a`` and ``b`` equal on ``place``? ``domain`` is what was asked about: a plane, where ``place`` is its box.
 
-    ``tolerance`` is the kind of equality, ``rounding`` what it allows where it is None, ``deadline`` the moment of
-    :func:`time.monotonic` at which to give up.
+    ``tolerance`` is the kind of equality, ``rounding`` what it allows where it is None, ``run`` says when to give up.
     """
 
     a: Network
@@ -29,20 +28,21 @@ class Question:
     domain: Domain
     tolerance: float | None
     rounding: Rounding
-    deadline: float
+    run: Run
     rng: np.random.Generator
     notes: list[str] = field(default_factory=list)
     _roles: tuple[DomainRoles, DomainRoles] | None = None
 
     @property
     def seconds_left(self) -> float:
-        return self.deadline - time.monotonic()
+        return self.run.seconds_left
 
     def roles(self) -> tuple[DomainRoles, DomainRoles]:
         """Roles of the neurons of both networks on the domain; computed once."""
         if self._roles is None:
             share = max(0.0, min(5.0, self.seconds_left / 4))
-            self._roles = (domain_roles(self.a, self.place, share), domain_roles(self.b, self.place, share))
+            first = domain_roles(self.a, self.place, share, run=self.run)
+            self._roles = (first, domain_roles(self.b, self.place, share, run=self.run))
         return self._roles
 
 

@@ -21,6 +21,7 @@ from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLine
 from fiberscope.network.operators import Convolution, Dense, Operator, Scale, Sparse
 from fiberscope.numerics.floats import FloatArray, IntArray, gamma
 from fiberscope.numerics.ulps import Rounding
+from fiberscope.run import ENDLESS, Run
 from fiberscope.symmetry.equivalence.rounding import sizes_of
 
 _ENTRIES = 20_000_000
@@ -77,7 +78,7 @@ class Skeleton:
     output: Form
 
 
-def skeleton(net: Network, rounding: Rounding) -> Skeleton:
+def skeleton(net: Network, rounding: Rounding, run: Run = ENDLESS) -> Skeleton:
     """The skeleton of a program; raises :class:`TooLargeError` where a composed map has too many entries.
 
     >>> from fiberscope.numerics.ulps import DOUBLE
@@ -85,9 +86,15 @@ def skeleton(net: Network, rounding: Rounding) -> Skeleton:
     >>> len(found.gates), found.output.pieces[1].values.coefficients.tolist(), found.output.offset.tolist()
     (1, [[3.0]], [0.5])
     """
+    with np.errstate(over="ignore", invalid="ignore"):  # what is beyond the floats agrees with nothing
+        return _skeleton(net, rounding, run)
+
+
+def _skeleton(net: Network, rounding: Rounding, run: Run) -> Skeleton:
     forms = [_start(0, net.in_size, net.input_shape)]
     gates: list[Gate] = []
     for index, node in enumerate(net.nodes):
+        run.check()
         match node:
             case Affine():
                 form = forms[node.source]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse as sp
 
-from fiberscope.errors import FiberscopeError
+from fiberscope.errors import FiberscopeError, OutOfTimeError
 from fiberscope.geometry.domains import Box, Domain
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear
@@ -22,6 +22,7 @@ from fiberscope.network.operators import Operator, Sparse
 from fiberscope.numerics.arithmetic import gather
 from fiberscope.numerics.floats import INFLATE, TINY, FloatArray, round_up
 from fiberscope.numerics.ulps import Rounding
+from fiberscope.run import ENDLESS, Run
 from fiberscope.symmetry.bounds import Range, ranges
 from fiberscope.symmetry.equivalence.question import Question
 from fiberscope.symmetry.equivalence.skeleton import Form, Gate, Piece, Skeleton, entries, same_layout, skeleton
@@ -56,8 +57,13 @@ class Alignment:
 def by_structure(question: Question) -> Verdict | None:
     """The rung: two programs with the same switches in turn, whatever their affine parts are made of."""
     try:
-        pair = skeleton(question.a, question.rounding), skeleton(question.b, question.rounding)
-        found = aligned(*pair, question.rounding)
+        pair = (
+            skeleton(question.a, question.rounding, question.run),
+            skeleton(question.b, question.rounding, question.run),
+        )
+        found = aligned(*pair, question.rounding, run=question.run)
+    except OutOfTimeError:
+        raise
     except FiberscopeError as error:
         question.notes.append(str(error))
         return None
@@ -109,7 +115,9 @@ def judged(
     return near if tolerance is None else bound is not None and bound <= tolerance, bound
 
 
-def aligned(a: Skeleton, b: Skeleton, rounding: Rounding, order: tuple[int, ...] | None = None) -> Alignment | None:
+def aligned(
+    a: Skeleton, b: Skeleton, rounding: Rounding, order: tuple[int, ...] | None = None, run: Run = ENDLESS
+) -> Alignment | None:
     """The switches of ``b`` that stand for those of ``a``, one after the other; None where there are none.
 
     The first one whose map agrees up to rounding is taken, else the nearest. A given ``order`` is tried and no other.
@@ -125,6 +133,7 @@ def aligned(a: Skeleton, b: Skeleton, rounding: Rounding, order: tuple[int, ...]
             other = b.gates[j]
             if j in chosen or not _same_kind(gate, other) or not set(other.form.pieces) <= set(names):
                 continue
+            run.check()
             found = _with_slopes(gate, other, compare(gate.form, other.form, names, rounding), rounding)
             if best is None or found.residual < best[0]:
                 best = (found.residual, j, found)
@@ -162,6 +171,11 @@ def _with_slopes(a: Gate, b: Gate, found: Compared, rounding: Rounding) -> Compa
 
 def compare(a: Form, b: Form, names: dict[int, int], rounding: Rounding) -> Compared:
     """Two forms, entry by entry; ``names`` are the values of ``a`` that the values of ``b`` stand for."""
+    with np.errstate(over="ignore", invalid="ignore"):  # what is beyond the floats has no finite residual
+        return _compare(a, b, names, rounding)
+
+
+def _compare(a: Form, b: Form, names: dict[int, int], rounding: Rounding) -> Compared:
     other = {names[name]: piece for name, piece in b.pieces.items()}
     left: dict[int, Operator] = {}
     gaps: dict[int, Operator] = {}
@@ -200,8 +214,9 @@ def _units(gap: FloatArray, size: FloatArray, rounding: Rounding) -> float:
 
 def _layout(a: Piece | None, b: Piece | None) -> list[tuple[Operator, Operator]]:
     """The values and sizes of two maps with coefficients in the same places; a map that is missing is zero."""
-    if a is not None and b is not None and same_layout(a.values, b.values) and same_layout(a.sizes, b.sizes):
-        if a.values.coefficients.shape == a.sizes.coefficients.shape == b.sizes.coefficients.shape:
+    if a is not None and b is not None and same_layout(a.values, b.values):
+        aligned_sizes = same_layout(a.sizes, b.sizes)
+        if aligned_sizes and a.values.coefficients.shape == a.sizes.coefficients.shape:
             return [(a.values, a.sizes), (b.values, b.sizes)]
     known = a or b
     assert known is not None

@@ -49,7 +49,9 @@ def by_bottleneck(question: Question) -> Verdict | None:
     a, b = left.tail, right.tail
     if not (is_bottleneck(a) and is_bottleneck(b)):
         return None
+    question.run.check()
     exact = (ExactNet.of(a), ExactNet.of(b))
+    question.run.check()
     found = find_exact(*exact)
     if found is not None:
         return Verdict(
@@ -64,6 +66,7 @@ def by_bottleneck(question: Question) -> Verdict | None:
                 True, "bottleneck", question.domain, None, Witness(transport=rounded), residual=verdict.residual,
                 reason=f"{rounded.text}, up to rounding",
             )  # fmt: skip
+    question.run.check()
     return None if left.prefix else _refuted(question, exact)
 
 
@@ -81,6 +84,7 @@ def _refuted(question: Question, exact: tuple[ExactNet, ExactNet]) -> Verdict | 
     points = points[inside(question.place, points)]
     if not len(points):
         return None
+    question.run.check()
     gaps = difference(question, points)
     # a last bit does not show in floats, but exactly wherever its neuron is active
     first = covering(question, points) if question.tolerance == 0 else []
@@ -123,6 +127,7 @@ def _first(arrays: Arrays) -> FloatArray:
     return np.column_stack([arrays[0][0], arrays[1][0]])
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite agrees with nothing
 def find_rounded(a: Network, b: Network) -> Transport | None:
     """What may carry ``a`` onto ``b`` up to rounding, both bottlenecks; :func:`check_rounded` decides.
 
@@ -149,9 +154,13 @@ def find_rounded(a: Network, b: Network) -> Transport | None:
     (unit_a, size_a), (unit_b, size_b) = _units(_first(mine)), _units(_first(theirs))
     order = np.abs(unit_a[None] - unit_b[:, None]).max(axis=2).argmin(axis=1)
     hidden = i if j is not None else None
-    return Transport(_numbers(order), size_b / size_a[order], flips, hidden, Fraction(t), exact=False)
+    scales = size_b / size_a[order]
+    if not (np.isfinite(scales) & (scales > 0)).all():
+        return None
+    return Transport(_numbers(order), scales, flips, hidden, Fraction(t), exact=False)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def check_rounded(a: Network, b: Network, found: Transport) -> Verdict | None:
     """The comparison up to rounding of the layers behind, once the first layers are carried; None where they are not.
 

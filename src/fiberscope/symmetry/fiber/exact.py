@@ -22,7 +22,7 @@ from fiberscope.errors import InputError
 from fiberscope.network.network import Network
 from fiberscope.symmetry.equivalence.verdict import Transport
 from fiberscope.symmetry.fiber.form import Form, Primitive, Vector, collected, form_of, opposite, primitive
-from fiberscope.symmetry.rational import fractions
+from fiberscope.symmetry.rational import fractions, nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,8 @@ def carried(a: ExactNet, found: Transport) -> tuple[Sequence[Vector], Form]:
     if hiding is None or hiding.index != found.hidden:
         raise InputError(f"transport: expected a hyperplane that is hidden, got {found.hidden}")
     if not t > hiding.bound:
-        raise InputError(f"transport: expected a translation above {float(hiding.bound):.6g}, got {float(t):.6g}")
+        low, got = nearest(np.array([hiding.bound, t], dtype=object))
+        raise InputError(f"transport: expected a translation above {low:.6g}, got {got:.6g}")
     rows = list(_reflected(a.rows, hiding, found.flips))
     moved = rows[hiding.index]
     rows[hiding.index] = (*moved[:-1], moved[-1] + t)
@@ -191,8 +192,11 @@ def _matching(
     if None in order or len(set(order)) < len(order):
         return None
     permutation = [k for k in order if k is not None]
-    scales = [factor / mine[k][1] for (_, factor), k in zip(b.primitives, permutation, strict=True)]
-    return Transport(tuple(permutation), np.array([float(s) for s in scales]), flips, hidden, t)
+    exact = [factor / mine[k][1] for (_, factor), k in zip(b.primitives, permutation, strict=True)]
+    scales = nearest(np.array(exact, dtype=object))
+    if not (np.isfinite(scales) & (scales > 0)).all():  # a witness is written in floats
+        return None
+    return Transport(tuple(permutation), scales, flips, hidden, t)
 
 
 def _through_hidden(a: ExactNet, b: ExactNet, mine: Hiding, theirs: Hiding) -> Transport | None:

@@ -90,14 +90,14 @@ def walk(V: FloatArray, W: FloatArray, steps: int, rng: np.random.Generator) -> 
     A = V @ W
     inner = len(W)
     sizes = W.sum(axis=1)
-    if inner == 0 or (sizes <= 0).any():
+    if inner == 0 or not (sizes > 0).all():
         return V, W
     V, W = V * sizes, W / sizes[:, None]
     for _ in range(steps):
         i = int(rng.integers(inner))
         spare = inner > V.shape[0] and rng.random() < 0.5
         moved = _along_null_vector(V, W, rng) if spare else _along_row(W, i, rng)
-        if moved is None or np.linalg.cond(moved) > CONDITION:
+        if moved is None or not np.linalg.cond(moved) <= CONDITION:
             continue
         W = moved / moved.sum(axis=1, keepdims=True)
         V = np.asarray(np.linalg.lstsq(W.T, A.T, rcond=None)[0].T, dtype=np.float64)

@@ -35,7 +35,8 @@ def hidden_hyperplane(W: FloatArray, b: FloatArray) -> int | None:
 
 def lower_bound(W: FloatArray, b: FloatArray, i: int) -> float:
     """Translations ``t`` of hidden hyperplane ``i`` may be any number above this one, which is negative."""
-    return float((b / W[:, i]).max())
+    with np.errstate(over="ignore"):  # a bound beyond the floats is none
+        return float((b / W[:, i]).max())
 
 
 def cancelled_hyperplanes(W: FloatArray, b: FloatArray, V: FloatArray) -> list[tuple[int, float, float]]:

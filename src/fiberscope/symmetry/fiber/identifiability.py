@@ -89,6 +89,7 @@ def identifiability(net: NetworkLike) -> Identifiability:
     is not generic, or has too many submatrices or subsets to look at, is *undecided* unless a symmetry is known. So is
     every other network, with the symmetries that are known.
 
+    >>> from fiberscope.network.network import Network
     >>> net = Network([[[1.0, 0.5], [0.0, 1.0]], [[1.0, -2.0]], [[1.0]]], [[0.0, 0.0], [-0.5], [0.0]])
     >>> identifiability(net)
     Identifiability(not identifiable, fiber of dimension 1: the hyperplane of neuron 0 of layer 1 is hidden by every

@@ -138,7 +138,7 @@ def _matched(a: Core, b: Core) -> dict[int, int] | str:
                 break
         else:
             return f"the hyperplane of neuron {i} of the last hidden layer has no counterpart"
-        if np.abs(b.bent[pairs[i]][0] - weight).max() > SAME_ROWS * np.abs(weight).max():
+        if not np.abs(b.bent[pairs[i]][0] - weight).max() <= SAME_ROWS * np.abs(weight).max():
             return f"neurons of both orientations share the hyperplane of neuron {i} in another way"
     if len(pairs) < len(b.bent):
         return "the other network has neurons on more sides of hyperplanes"

@@ -125,7 +125,8 @@ class OneLayer:
             visible = visible or sum(scaled, Fraction(0)) != 0
         with np.errstate(over="ignore", invalid="ignore"):  # for people; decisions are taken on exact numbers
             weight = self.V[:, group] @ norms if visible else np.zeros(self.m)
-        return Hyperplane(first[:-1] / size, float(first[-1] / size), tuple(group), along, weight, visible)
+            normal, offset = first[:-1] / size, float(first[-1] / size)
+        return Hyperplane(normal, offset, tuple(group), along, weight, visible)
 
     @property
     def plain(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fiberscope.errors import InputError
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.symmetry.chains import with_arrays
@@ -29,11 +30,16 @@ def member(setting: Setting, component: Component, rng: np.random.Generator) -> 
 
     Where a move would leave the range of floats, it is not made: then the member is nearer to the given network.
     """
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _member(setting, component, rng)
+
+
+def _member(setting: Setting, component: Component, rng: np.random.Generator) -> Network:
     chain = setting.chain
     if component.cell is not None:
         W, b, V, c = (nearest(x) for x in component.cell.member(rng))
-        changed = with_arrays(chain, [*chain.weights[:-2], W, V], [*chain.biases[:-2], b, c])
-        return Symmetry.random(chain.widths, rng, spread=2)(setting.parts.joined(changed))
+        drawn: Arrays = ([*chain.weights[:-2], W, V], [*chain.biases[:-2], b, c])
+        return _shuffled(setting, drawn if _finite(drawn) else (list(chain.weights), list(chain.biases)), rng)
     arrays: Arrays = ([np.array(w) for w in chain.weights], [np.array(b) for b in chain.biases])
     if component.kind == "translation":
         arrays = _moved(setting, arrays, component.flipped, rng)
@@ -52,9 +58,17 @@ def member(setting: Setting, component: Component, rng: np.random.Generator) -> 
     if setting.kind in ("one layer", "bottleneck") and component.kind != "known":
         flipped = component.flipped if component.kind == "orientation" else ()
         arrays = in_layer(arrays, len(arrays[0]) - 2, setting.kind == "bottleneck", flipped, rng)
-    changed = with_arrays(chain, *arrays)
-    moved = setting.parts.joined(changed)
-    return Symmetry.random(chain.widths, rng, spread=2)(moved)
+    return _shuffled(setting, arrays, rng)
+
+
+def _shuffled(setting: Setting, arrays: Arrays, rng: np.random.Generator) -> Network:
+    """The network with these numbers, permuted, and rescaled where floats allow."""
+    moved = setting.parts.joined(with_arrays(setting.chain, *arrays))
+    element = Symmetry.random(setting.chain.widths, rng, spread=2)
+    try:
+        return element(moved)
+    except InputError:  # products leave the range of floats
+        return Symmetry(element.permutations, [np.ones(n) for n in element.widths])(moved)
 
 
 def _finite(arrays: Arrays) -> bool:

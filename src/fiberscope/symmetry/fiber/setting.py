@@ -65,8 +65,9 @@ class Setting:
 
     @cached_property
     def generic(self) -> Generic:
-        """Whether the layers behind the first one are generic, as the theorem about bottlenecks assumes."""
-        return bottleneck_genericity(self.layer)
+        """Whether the layers behind the first one are generic, as the theorem assumes; dead neurons come off first."""
+        layer, alive = self.layer, self.alive
+        return bottleneck_genericity(OneLayer(layer.W[alive], layer.b[alive], layer.V[:, alive], layer.c, True))
 
     @cached_property
     def cancelled(self) -> list[tuple[int, float, float]]:
