@@ -154,6 +154,6 @@ def test_a_coordinate_far_larger_than_the_others_is_not_called_complete() -> Non
     weights = [[[1.0, 0.0]], [[0.0], [-1.0]], [[-0.6, 1.0]], [[1.0]]]
     net = Network(weights, [[0.0], [2.0, 1.0], [0.5], [0.0]])
     near, far = (visible_boundary_distance(net, [[0.8, y]]) for y in (0.0, -1e9))
-    assert near.distance[0] == pytest.approx(0.5) and near.complete[0]
-    assert far.lower[0] <= 0.5 * (1 + 1e-6)
-    assert not far.complete[0] or far.distance[0] == pytest.approx(0.5, abs=1e-6)
+    assert near.distance[0] == pytest.approx(0.5) and near.ended[0]
+    assert far.searched[0] <= 0.5 * (1 + 1e-6) and far.lower[0] <= 0.5
+    assert not far.ended[0] or far.distance[0] == pytest.approx(0.5, abs=1e-6)
