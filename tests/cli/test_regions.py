@@ -114,9 +114,9 @@ Engine.split = cut
 LABELS = """
 from fiberscope.geometry import verify
 labels, partial = verify._CHECKS["labels"]
-def stopped(complex):
+def stopped(complex, run):
     os.kill(os.getpid(), signal.SIGINT)
-    return labels(complex)
+    return labels(complex, run)
 verify._CHECKS["labels"] = stopped, partial
 """
 

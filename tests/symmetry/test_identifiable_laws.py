@@ -237,6 +237,19 @@ def test_a_hyperplane_whose_readers_cancel_can_be_moved():
     assert len(moved) > 3 and fiber(CANCELLED).dimension >= 1
 
 
+def test_two_hyperplanes_that_move_the_same_biases():
+    """Each may go so far that the other may not any more."""
+    net = Network([np.eye(2), [[1.0, 1.0], [2.0, 2.0]], [[2.0, -1.0]]], [np.zeros(2), [1.0, 3.0], [0.0]])
+    assert [i for i, _, _ in cancelled_hyperplanes(net.weights[1], net.biases[1], net.weights[2])] == [0, 1]
+    found = fiber(net)
+    X = np.random.default_rng(0).normal(size=(300, 2)) * 4
+    for other in found.sample(60, 0):
+        assert np.abs(net(X) - other(X)).max() < 1e-10
+        path = found.path(other)
+        for one in path.networks(7) if path else []:
+            assert np.abs(net(X) - one(X)).max() < 1e-8
+
+
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=100, deadline=None)
 def test_cancelled_hyperplanes_can_be_moved_within_their_bounds(seed):

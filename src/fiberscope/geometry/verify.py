@@ -91,8 +91,11 @@ class Certificate:
     def claim(self) -> str:
         """What is proven, and what only repeats the engine's word, in one line."""
         lower = "nothing is proven" if self.at_least is None else f"proven anew: at least {self.at_least} regions"
-        failed = [check.name for check in self.checks if not check.independent and check.ok is False]
+        others = [check for check in self.checks if not check.independent]
+        failed = [check.name for check in others if check.ok is False]
+        vague = [check.name for check in others if check.ok is None]
         rest = f"which fails by {', '.join(failed)}" if failed else "which the other checks do not contradict"
+        rest += f" (undecided: {', '.join(vague)})" if vague and not failed else ""
         return f"{lower}; that there are no more is the word of the engine that built them, {rest}"
 
     def __bool__(self) -> bool:

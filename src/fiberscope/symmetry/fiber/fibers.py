@@ -67,9 +67,13 @@ class Fiber:
     def dimension_exact(self) -> bool:
         """Whether no part of the fiber is larger: shown for one hidden layer where all its parts are listed.
 
-        Of a bottleneck only the generic members are known, and others may be more.
+        Where each of its neurons is needed for a hyperplane, all are orbits. Of a bottleneck only the generic members
+        are known, and others may be more.
         """
-        return self.setting.kind == "affine" or (self.setting.kind == "one layer" and self.complete)
+        if self.setting.kind != "one layer":
+            return self.setting.kind == "affine"
+        layer = self.setting.layer
+        return self.complete or (layer.plain and not layer.where(LINEAR))
 
     def sample(self, count: int, seed: Seed = 0) -> list[Network]:
         """Random members of random components, permuted and rescaled by powers of two; the same function each."""

@@ -12,7 +12,7 @@ from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.symmetry.chains import rows_of, split, with_arrays
 from fiberscope.symmetry.fiber.hidden import lower_bound
 from fiberscope.symmetry.fiber.layer_paths import Core, join_layers
-from fiberscope.symmetry.fiber.one_layer import OneLayer
+from fiberscope.symmetry.fiber.one_layer import DEAD, OneLayer
 from fiberscope.symmetry.fiber.result import Connection, FiberPath
 from fiberscope.symmetry.fiber.setting import Setting
 from fiberscope.symmetry.group import Symmetry
@@ -142,6 +142,10 @@ def _first_layer(setting: Setting, tail: Network) -> tuple[IntArray, FloatArray,
     for k in np.flatnonzero(~small).tolist():
         if not any(i == k and low < shift[k] < high for i, low, high in _movable(setting)):
             return f"the hyperplane of neuron {k} of layer 1 lies elsewhere, and is not known to be movable to there"
+    layer = setting.layer
+    read = (layer.W[:, ~small] != 0).any(axis=1) & (layer.roles != DEAD)
+    if (np.sign(layer.b - layer.W @ shift) != np.sign(layer.b))[read].any():
+        return "hyperplanes of layer 1 that can be moved one by one do not move together"
     return order, scale, shift
 
 

@@ -53,8 +53,8 @@ def _member(setting: Setting, component: Component, rng: np.random.Generator) ->
     if not _finite(arrays):
         arrays = (list(chain.weights), list(chain.biases))
     if component.kind in ("orbit", "orientation"):
-        for i, low, high in setting.cancelled:
-            arrays = _slid(arrays, 0, i, _between(low, high, rng))
+        for i, _, _ in setting.cancelled:
+            arrays = _slid(arrays, 0, i, rng)
     if setting.kind in ("one layer", "bottleneck") and component.kind != "known":
         flipped = component.flipped if component.kind == "orientation" else ()
         arrays = in_layer(arrays, len(arrays[0]) - 2, setting.kind == "bottleneck", flipped, rng)
@@ -105,10 +105,16 @@ def _between(low: float, high: float, rng: np.random.Generator) -> float:
     return float(np.ldexp(np.round(m * 256), int(e) - 8))
 
 
-def _slid(arrays: Arrays, layer: int, i: int, t: float) -> Arrays:
-    """Move a hyperplane of hidden layer ``layer`` (from 0) whose readers cancel; dead neurons stay as they are."""
-    moved = translate(*arrays, layer, i, t)
+def _slid(arrays: Arrays, layer: int, i: int, rng: np.random.Generator) -> Arrays:
+    """Move a hyperplane of hidden layer ``layer`` (from 0) whose readers cancel; dead neurons stay as they are.
+
+    How far it may go is asked anew: other hyperplanes may have moved the biases of its readers.
+    """
     W, b = arrays[0][layer + 1], arrays[1][layer + 1]
+    bounds = {k: (low, high) for k, low, high in cancelled_hyperplanes(W, b, arrays[0][layer + 2])}
+    if i not in bounds:
+        return arrays
+    moved = translate(*arrays, layer, i, _between(*bounds[i], rng))
     dead = (W <= 0).all(axis=1) & (b <= 0)
     moved[1][layer + 1][dead] = b[dead]
     return moved if _finite(moved) else arrays
@@ -208,9 +214,7 @@ def _known(setting: Setting, arrays: Arrays, rng: np.random.Generator) -> Arrays
             moved = _moved_within(arrays, layer, i, rng)
             arrays = moved if _finite(moved) else arrays
         elif found.kind == "cancelled":
-            behind = arrays[0][layer + 1], arrays[1][layer + 1], arrays[0][layer + 2]
-            for k, low, high in cancelled_hyperplanes(*behind):
-                arrays = _slid(arrays, layer, i, _between(low, high, rng)) if k == i else arrays
+            arrays = _slid(arrays, layer, i, rng)
     for layer in reversed(range(depth)):
         moves = [s for s in setting.symmetries if s.layer == layer + 1 and s.kind not in ("hidden", "cancelled")]
         if moves:
