@@ -224,7 +224,7 @@ def _kink(program: Program, x: Sequence[float], way: Sequence[float]) -> float:
         return 0.0
     for t, (a, b) in zip(found.breakpoints, itertools.pairwise(maps), strict=True):
         if a != b:
-            return float(t) * math.hypot(*way) if t < 10**200 else math.inf
+            return float(t) * math.hypot(*way) if t < 10**300 else math.inf
     return math.inf
 
 

@@ -147,3 +147,13 @@ def test_far_hyperplanes_are_not_taken_for_one_another() -> None:
     net = Network([[[-(2.0**-30)]], [[-1.0], [1.0]], [[0.0, -1.0]]], [[0.0], [-65536.0, -16384.0], [0.0]])
     found = visible_boundary_distance(net, [[1.395]])
     assert found.distance[0] == pytest.approx(2.0**44 + 1.395) and found.neuron[0] == 2
+
+
+def test_a_coordinate_far_larger_than_the_others_is_not_called_complete() -> None:
+    """What is near beside 1e9 may be far beside the kinks: the search says that it does not know."""
+    weights = [[[1.0, 0.0]], [[0.0], [-1.0]], [[-0.6, 1.0]], [[1.0]]]
+    net = Network(weights, [[0.0], [2.0, 1.0], [0.5], [0.0]])
+    near, far = (visible_boundary_distance(net, [[0.8, y]]) for y in (0.0, -1e9))
+    assert near.distance[0] == pytest.approx(0.5) and near.ended[0]
+    assert far.searched[0] <= 0.5 * (1 + 1e-6) and far.lower[0] <= 0.5
+    assert not far.ended[0] or far.distance[0] == pytest.approx(0.5, abs=1e-6)

@@ -29,6 +29,7 @@ def regions_along(net: NetworkLike, curve: Path) -> CurveRegions:
     The absolute value has a kink at 0, and both its neurons vanish there:
 
     >>> from fiberscope.geometry.curves.curve import Segment
+    >>> from fiberscope.network.network import Network
     >>> net = Network([[[1.0], [-1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]])
     >>> found = regions_along(net, Segment([-1.0], [3.0]))
     >>> found.num_regions, found.breakpoints, found.neurons

@@ -194,6 +194,8 @@ class _Search:
                 continue
             distance = float(np.linalg.norm(foot - self.x))
             if distance < self.best.distance:
+                if cell.is_beside(int(k), foot):
+                    self.open = min(self.open, float(height[k]))
                 self._cross(cell, int(k), foot, distance)
 
     def _cross(self, cell: Cell, k: int, foot: FloatArray, distance: float) -> None:
@@ -264,6 +266,16 @@ class Cell:
     def _slack(self, point: FloatArray) -> FloatArray:
         return np.asarray(self.rows[:, :-1] @ point + self.rows[:, -1])
 
+    def _slips(self, point: FloatArray) -> FloatArray:
+        """What counts as zero of every row at a point, relative to its own terms."""
+        return np.asarray(PROJECTION * (np.abs(self.rows[:, :-1]) @ np.abs(point) + np.abs(self.rows[:, -1])))
+
+    def is_beside(self, k: int, foot: FloatArray) -> bool:
+        """Whether a projection violates rows by more than their own rounding: it may belong to no facet."""
+        short = self._slack(foot) < -self._slips(foot)
+        short[self._same(k)] = False
+        return bool(short.any())
+
     def project(self, x: FloatArray, k: int) -> FloatArray | None:
         """The point of the facet in row k that is nearest to ``x``, or None if the cell does not meet its hyperplane.
 
@@ -299,7 +311,8 @@ class Cell:
             normals = self.rows[:, :-1] - np.outer(self.rows[:, :-1] @ normal, normal)
             inwards = least_distance(normals[active], np.ones(len(active)))
             if inwards is None:
-                return False  # the region touches the hyperplane, in less than a facet
+                # The region touches the hyperplane, in less than a facet; unless some of the rows are only near.
+                return None if (slack[active] > self._slips(foot)[active]).any() else False
             rate = normals @ inwards
             closing = (rate < 0) & np.isfinite(slack)
             room = float((slack[closing] / -rate[closing]).min(initial=size))

@@ -62,6 +62,7 @@ def projected_gradients(net: NetworkLike, curve: Path, *, places: int = 200, neu
     """Gradients of neurons at evenly spaced parameters of a curve, all neurons by default.
 
     >>> from fiberscope.geometry.curves.curve import Segment
+    >>> from fiberscope.network.network import Network
     >>> net = Network([[[3.0, 4.0]], [[1.0]]], [[0.0], [0.0]])
     >>> projected_gradients(net, Segment([0.0, 1.0], [2.0, 1.0]), places=5)
     ProjectedGradients(1 neurons at 5 places: mean 3 of 5)

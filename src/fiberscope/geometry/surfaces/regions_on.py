@@ -37,6 +37,7 @@ def regions_on(
     Three planes through the centre cut a sphere into eight parts:
 
     >>> import numpy as np
+    >>> from fiberscope.network.network import Network
     >>> net = Network([np.eye(3), np.ones((1, 3))], [np.zeros(3), np.zeros(1)])
     >>> found = regions_on(net, Sphere(resolution=1))
     >>> found.num_regions, found.complete
