@@ -189,6 +189,7 @@ def fold_set(source: NetworkLike | Complex, domain: Domain | None = None, *, sur
     Its line counts as order 1, too: straightness alone does not prove a fold to come from the first layer.
 
     >>> from fiberscope.geometry.domains import Box
+    >>> from fiberscope.network.network import Network
     >>> weights = [[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [-1.0, -1.0]], [[1.0, 2.0]]]
     >>> net = Network(weights, [[0.0, 0.0], [-0.5, 1.5], [0.0]])
     >>> found = fold_set(net, Box.cube(2))
@@ -357,6 +358,7 @@ def truncated_fold_sets(complex: Complex, layer: int) -> Truncation:
     Behind the first layer of the example of :func:`fold_set` the second is two lines:
 
     >>> from fiberscope.geometry.domains import Box
+    >>> from fiberscope.network.network import Network
     >>> weights = [[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [-1.0, -1.0]], [[1.0, 2.0]]]
     >>> complex = regions(Network(weights, [[0.0, 0.0], [-0.5, 1.5], [0.0]]), Box.cube(2))
     >>> truncated_fold_sets(complex, 2)
