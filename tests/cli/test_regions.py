@@ -91,6 +91,7 @@ def interrupted(hook: str, *arguments: object) -> subprocess.CompletedProcess[st
     """The command in a process of its own, which sends itself a real SIGINT inside the function ``hook``."""
     script = """
         import os, signal, sys
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever was started in the background ignores it
         from fiberscope.cli import main
         {hook}
         sys.argv = ["fiberscope", "regions", *sys.argv[1:]]

@@ -134,6 +134,8 @@ def test_errors_of_compiled_loops_come_through() -> None:
 
 
 ENDLESS_WORK = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever was started in the background ignores it
 import fiberscope as fs
 small = fs.Network.random((3, 3, 1), 0)
 fs.count_regions(small, fs.Box.cube(3)), fs.count_by_traversal(small, fs.Box.cube(3)), fs.regions(small, fs.Box.cube(3))

@@ -158,6 +158,14 @@ def first_layer(fold_set: FoldSet, graph: nx.DiGraph[int] | None = None) -> Firs
 
     With ``k`` hidden layers a piece with a chain of ``k - 1`` descendants must come from layer 1. A full hyperplane
     alone proves nothing: the last layer can make one too.
+
+    >>> from fiberscope.geometry.domains import Box
+    >>> from fiberscope.geometry.fold_set import fold_set
+    >>> from fiberscope.network.network import Network
+    >>> weights = [[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [-1.0, -1.0]], [[1.0, 2.0]]]
+    >>> found = first_layer(fold_set(Network(weights, [[0.0, 0.0], [-0.5, 1.5], [0.0]]), Box.cube(2)))
+    >>> found.identified, found.width
+    ((0, 1), 2)
     """
     graph = dependency_graph(fold_set) if graph is None else graph
     net, chain = fold_set.complex.net, longest_chains(graph)
