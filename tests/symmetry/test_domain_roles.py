@@ -120,3 +120,10 @@ def test_first_layers_are_decided_by_their_weights_alone(domain, slope):
     assert np.array_equal(found.switching, up & down)
     assert np.array_equal(found.nonnegative, ~down)
     assert np.array_equal(found.nonpositive, ~up)
+
+
+def test_a_point_outside_by_rounding_shows_nothing():
+    """``0.6 - 0.9 x`` on ``0.9 x <= 0.6``: the optimum of a linear program, rounded, lies beyond the border."""
+    net = Network([[[0.0], [-0.9], [0.0]], np.zeros((2, 3))], [[0.0, 0.6, 0.0], [0.0, 0.0]])
+    domain = fs.Polytope([[-1.0], [1.0], [0.9], [0.2]], [2.0, 1.0, 0.6, 0.2])
+    assert not domain_roles(net, domain).switching[1]

@@ -24,7 +24,7 @@ from fiberscope.run import ENDLESS, Run
 from fiberscope.symmetry.bounds import ranges
 from fiberscope.symmetry.chains import try_split
 from fiberscope.symmetry.relaxation import BRANCHES, Relaxation
-from fiberscope.symmetry.sampling import domain_of, sample, sliced
+from fiberscope.symmetry.sampling import domain_of, inside, sample, sliced
 
 SAMPLES = 1024
 """Random points whose certified signs prove that a neuron switches."""
@@ -181,8 +181,11 @@ class _State:
                 self.nonpositive[part] |= found[node.source].high <= 0
 
     def by_samples(self, points: FloatArray) -> None:
-        """Certified signs at points."""
-        signs = self.net.signs(points).signs
+        """Certified signs at points; one that rounding put outside of the domain shows nothing."""
+        kept = points[inside(self.domain, points)]
+        if not len(kept):
+            return
+        signs = self.net.signs(kept).signs
         self.positive |= (signs > 0).any(axis=0)
         self.negative |= (signs < 0).any(axis=0)
 
