@@ -497,3 +497,14 @@ def test_known_symmetries_of_random_degenerate_deep_networks(seed):
     for other in fiber(net).sample(3, seed):
         scale = magnitude(net, X) + magnitude(other, X) + 1e-300
         assert (np.abs(net(X) - other(X)) / scale).max() < LIMIT
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_reversing_one_of_two_neurons_on_a_hyperplane_keeps_the_function(seed):
+    """Weight moves between neurons of one orientation only, and the orientation is that of the member."""
+    net = Network(
+        [np.eye(2), [[-2.0, 2.0], [0.0, 1.0], [-1.0, 1.0]], [[-1.0, 2.0, 0.0]]], [[0.0] * 2, [0.0] * 3, [0.0]]
+    )
+    X = np.random.default_rng(seed).normal(size=(50, 2))
+    for member in fiber(net).sample(12, seed):
+        np.testing.assert_allclose(member(X), net(X), atol=1e-9)

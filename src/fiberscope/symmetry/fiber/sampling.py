@@ -167,7 +167,7 @@ def in_layer(arrays: Arrays, place: int, orthant: bool, flipped: tuple[int, ...]
     c = c + V[:, T] @ b[T]
     W[T], b[T] = -W[T], -b[T]
     _free_dead(layer, W, b, V, rng)
-    _free_shares(layer, W, b, V, rng)
+    _free_shares(layer, T, (W, b, V), rng)
     weights[place], biases[place], weights[place + 1], biases[place + 1] = W, b, V, c
     return (weights, biases) if _finite((weights, biases)) else arrays
 
@@ -180,21 +180,28 @@ def _free_dead(layer: OneLayer, W: Any, b: Any, V: Any, rng: np.random.Generator
     V[:, dead] = rng.normal(size=(layer.m, len(dead)))
 
 
-def _free_shares(layer: OneLayer, W: Any, b: Any, V: Any, rng: np.random.Generator) -> None:
-    """Neurons on one hyperplane with one orientation share its weight anew; where it cancels, the hyperplane moves."""
+def _free_shares(layer: OneLayer, turned: list[int], free: tuple[Any, Any, Any], rng: np.random.Generator) -> None:
+    """Neurons on one hyperplane with one orientation share its weight anew; where it cancels, the hyperplane moves.
+
+    The orientation is that of the member, in which the neurons ``turned`` are reversed already: between opposite ones
+    weight cannot move without changing the linear part, nor can a hyperplane that only some of its neurons left.
+    """
+    W, b, V = free
     for plane in layer.hyperplanes:
-        if not plane.visible and not plane.mixed:
+        reversed_ones = {i in turned for i in plane.neurons}
+        if not plane.visible and not plane.mixed and len(reversed_ones) == 1:
             row = rng.normal(size=layer.d + 1)
             row[0], row[-1] = abs(row[0]), -abs(row[-1])  # stays nonlinear
+            row = -row if True in reversed_ones else row
             k = int(np.abs(layer.rows[plane.neurons[0]]).argmax())
             for i in plane.neurons:
                 ratio = layer.rows[i, k] / layer.rows[plane.neurons[0], k]
                 W[i], b[i] = ratio * row[:-1], ratio * row[-1]
         for side in (True, False):
-            same = [i for i, along in zip(plane.neurons, plane.along, strict=True) if along is side]
+            same = [i for i, along in zip(plane.neurons, plane.along, strict=True) if (along is side) != (i in turned)]
             for i, j in itertools.pairwise(same):
                 k = int(np.abs(layer.rows[i]).argmax())
-                ratio = layer.rows[i, k] / layer.rows[j, k]
+                ratio = abs(layer.rows[i, k] / layer.rows[j, k])
                 change = np.round(rng.normal(size=layer.m) * 16) / 16
                 V[:, i] += change
                 V[:, j] -= change * ratio
