@@ -158,12 +158,6 @@ def check_distances(program: Program, points: Sequence[Sequence[float]]) -> None
         raise Undecided("visible")
 
 
-def _shown(x: Fraction) -> str:
-    """Also beyond the largest float."""
-    digits = len(str(abs(x.numerator))) - len(str(x.denominator))
-    return f"{float(x):.17g}" if abs(digits) < 300 else f"about 1e{digits}"
-
-
 def _one_foot(program: Program, x: Sequence[float], square: Fraction, foot: list[Fraction]) -> bool:
     """Whether the nearest boundary is met in one point only."""
     margins = forms(program, at(program, x).signs).margins

@@ -96,8 +96,8 @@ def test_the_limit_is_honest() -> None:
 
 @pytest.mark.parametrize("far", [2.0**20, 7 / 9.75461721420288e-17])
 def test_a_search_in_floats_proves_nothing_about_what_lies_beyond(far: float) -> None:
-    """``max(2048 - x, x / 2^20)``, and kinks at 1e17: projections lose them, and no proven number may say so."""
-    net = Network([[[1.0], [-1.0], [1.0]], [[1.0, -1.0, 1.0]]], [[0.0, 0.0, -far], [0.0]])  # x + relu(x - far)
+    """``x + relu(x - far)``: the kink at 0 cancels, the next one is far away; no proven number may lie beyond it."""
+    net = Network([[[1.0], [-1.0], [1.0]], [[1.0, -1.0, 1.0]]], [[0.0, 0.0, -far], [0.0]])
     found = visible_boundary_distance(net, [[1.25]])
     assert found.lower[0] <= far - 1.25
     assert not found.complete[0] or found.distance[0] == pytest.approx(far - 1.25)
