@@ -9,23 +9,23 @@ import numpy as np
 import pytest
 
 from fiberscope.errors import InputError
-from fiberscope.geometry import planar_values as track
+from fiberscope.geometry.affine_forms import jumps, neuron_forms, output_forms
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
+from fiberscope.geometry.engines.lattice.engine import lattice_cells
+from fiberscope.geometry.engines.lattice.layers import HomogeneousBounds
+from fiberscope.geometry.engines.planar import tracked as track
+from fiberscope.geometry.engines.planar.engine import planar_cells
+from fiberscope.geometry.engines.planar.kernels import float_signs
+from fiberscope.geometry.engines.planar.tracked import FLOOR, Tracked
+from fiberscope.geometry.engines.traversal.engine import count_by_traversal, traverse
+from fiberscope.geometry.engines.traversal.estimate import estimate_regions
+from fiberscope.geometry.engines.traversal.exact import towards
+from fiberscope.geometry.engines.traversal.rows import functionals
 from fiberscope.geometry.facets import bends_across
-from fiberscope.geometry.forms import jumps, neuron_forms, output_forms
+from fiberscope.geometry.folds.hyperplanes import form_classes
 from fiberscope.geometry.function import function_from
-from fiberscope.geometry.hyperplanes import form_classes
-from fiberscope.geometry.lattice import lattice_cells
-from fiberscope.geometry.lattice_layers import HomogeneousBounds
-from fiberscope.geometry.planar import planar_cells
-from fiberscope.geometry.planar_kernels import float_signs
-from fiberscope.geometry.planar_values import FLOOR, Tracked
 from fiberscope.geometry.regions import count_regions, regions
-from fiberscope.geometry.sampling import estimate_regions
-from fiberscope.geometry.traversal import count_by_traversal, traverse
-from fiberscope.geometry.traversal_exact import towards
-from fiberscope.geometry.traversal_rows import functionals
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense, Scale

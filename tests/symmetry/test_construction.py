@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.geometry.domains import Box, Orthant
-from fiberscope.geometry.genericity import genericity
-from fiberscope.geometry.hyperplanes import layer_slices
+from fiberscope.geometry.folds.genericity import genericity
+from fiberscope.geometry.folds.hyperplanes import layer_slices
 from fiberscope.geometry.regions import regions
 from fiberscope.network.network import Network
 from fiberscope.symmetry import construction

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Box
-from fiberscope.geometry.genericity import genericity
+from fiberscope.geometry.folds.genericity import genericity
 from fiberscope.network.network import Network
 from fiberscope.symmetry.domain_roles import domain_roles
 from fiberscope.symmetry.equivalence.ladder import equivalent

@@ -11,14 +11,14 @@ import networkx as nx
 import numpy as np
 
 from fiberscope.errors import InputError, NotGenericError
+from fiberscope.geometry.affine_forms import output_forms
 from fiberscope.geometry.cells import Cells, Incidence
 from fiberscope.geometry.decision import DecisionBoundary, decision_boundary, difference_network
 from fiberscope.geometry.domains import Domain, Plane
-from fiberscope.geometry.engines import cells_on
+from fiberscope.geometry.engines.choose import cells_on
+from fiberscope.geometry.engines.lattice.start import on_slice
 from fiberscope.geometry.facets import Facets, find_facets, sides_of
-from fiberscope.geometry.forms import output_forms
-from fiberscope.geometry.lattice_start import on_slice
-from fiberscope.geometry.metrics import Metrics, metrics
+from fiberscope.geometry.measures import Metrics, metrics
 from fiberscope.geometry.ridges import Balance, Ridges, balance, find_ridges, straight_facets
 from fiberscope.geometry.storage import read_complex, save_complex
 from fiberscope.geometry.verify import Certificate, verify

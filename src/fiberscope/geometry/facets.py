@@ -13,10 +13,10 @@ from typing import Any
 import flint
 import numpy as np
 
+from fiberscope.geometry.affine_forms import batches, exact_neuron, exact_output, influence, jumps, neuron_forms
 from fiberscope.geometry.cells import Cells, Incidence
 from fiberscope.geometry.domains import Domain, Plane
-from fiberscope.geometry.forms import batches, exact_neuron, exact_output, influence, jumps, neuron_forms
-from fiberscope.geometry.metrics import Metrics
+from fiberscope.geometry.measures import Metrics
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear
 from fiberscope.numerics.arithmetic import EXACT, Bounded

@@ -19,15 +19,15 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError, UnsupportedModelError
+from fiberscope.geometry.curves.breakpoints import Breaks, chosen
 from fiberscope.geometry.curves.curve import Path, Polyline, Segment
-from fiberscope.geometry.curves.found import Breaks, chosen
-from fiberscope.geometry.curves.result import CurveRegions
+from fiberscope.geometry.curves.curve_regions import CurveRegions
 from fiberscope.geometry.curves.straight import straight_breaks
 from fiberscope.geometry.domains import Box, Plane
-from fiberscope.geometry.planar import planar_cells
+from fiberscope.geometry.engines.planar.engine import planar_cells
 from fiberscope.geometry.surfaces.cut import affine_span, cut_surface
-from fiberscope.geometry.surfaces.result import SurfaceRegions
 from fiberscope.geometry.surfaces.shapes import Mesh
+from fiberscope.geometry.surfaces.surface_regions import SurfaceRegions
 from fiberscope.network.io import as_network, library_of, load
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Node

@@ -9,10 +9,10 @@ import flint
 import numpy as np
 
 from fiberscope.errors import UnsupportedModelError
+from fiberscope.geometry.affine_forms import batches, exact_neuron, influence, neuron_forms
 from fiberscope.geometry.cells import Cells, Incidence
 from fiberscope.geometry.facets import Facets, passes, pooled, switched, to_scale, unit
-from fiberscope.geometry.forms import batches, exact_neuron, influence, neuron_forms
-from fiberscope.geometry.metrics import Metrics
+from fiberscope.geometry.measures import Metrics
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.arithmetic import EXACT

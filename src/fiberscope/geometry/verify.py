@@ -16,13 +16,13 @@ import flint
 import numpy as np
 
 from fiberscope.errors import NotGenericError, OutOfTimeError
+from fiberscope.geometry.affine_forms import exact_neuron, exact_output
 from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
+from fiberscope.geometry.engines.lattice.engine import lattice_cells
+from fiberscope.geometry.engines.lattice.exact import HomogeneousBalls, Integers, exact_signs, integers, reduced
+from fiberscope.geometry.engines.traversal.rows import Sides
 from fiberscope.geometry.facets import pooled
-from fiberscope.geometry.forms import exact_neuron, exact_output
-from fiberscope.geometry.lattice import lattice_cells
-from fiberscope.geometry.lattice_exact import HomogeneousBalls, Integers, exact_signs, integers, reduced
-from fiberscope.geometry.metrics import metrics
-from fiberscope.geometry.traversal_rows import Sides
+from fiberscope.geometry.measures import metrics
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool
 from fiberscope.network.run import switch_values

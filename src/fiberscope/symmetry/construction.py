@@ -33,11 +33,11 @@ import numpy as np
 
 from fiberscope.errors import InputError, NotGenericError, TooLargeError
 from fiberscope.geometry.complex import Complex
-from fiberscope.geometry.dependency import dependency_graph, longest_chains
 from fiberscope.geometry.domains import Box, Domain
-from fiberscope.geometry.fold_set import truncated_fold_sets
-from fiberscope.geometry.genericity import genericity
-from fiberscope.geometry.hyperplanes import layer_slices
+from fiberscope.geometry.folds.dependency import dependency_graph, longest_chains
+from fiberscope.geometry.folds.fold_set import truncated_fold_sets
+from fiberscope.geometry.folds.genericity import genericity
+from fiberscope.geometry.folds.hyperplanes import layer_slices
 from fiberscope.geometry.regions import regions
 from fiberscope.network.network import Network
 from fiberscope.numerics.cutoffs import CLEAR

@@ -2,7 +2,7 @@
 
 A neuron ``a = relu(z)`` with ``l <= z <= u`` is relaxed to ``a >= 0``, ``a >= z`` and ``a <= s z + t``, the line
 through ``(l, 0)`` and ``(u, u)`` (R. Ehlers, ATVA 2017), rounded outward so that the relaxation holds for the real
-network. The solver proposes multipliers; :func:`fiberscope.numerics.lp_float.safe_bound` makes a proven bound of them,
+network. The solver proposes multipliers; :func:`fiberscope.numerics.lp.floats.safe_bound` makes a proven bound of them,
 whatever its tolerances are.
 """
 
@@ -18,8 +18,8 @@ from fiberscope.geometry.domains import Box, Orthant, Polytope, Space
 from fiberscope.network.network import Network
 from fiberscope.network.run import all_values
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, U, gamma, round_up
-from fiberscope.numerics.lp_exact import Constraints, Sense
-from fiberscope.numerics.lp_float import DualModel, safe_bound
+from fiberscope.numerics.lp.exact import Constraints, Sense
+from fiberscope.numerics.lp.floats import DualModel, safe_bound
 from fiberscope.symmetry.bounds import Range as ValueRange
 from fiberscope.symmetry.bounds import RangeArithmetic, ranges
 from fiberscope.symmetry.chains import Split, slopes_of

@@ -12,7 +12,7 @@ from fiberscope.network.operators import Dense
 from fiberscope.network.rewire import moved
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import BoolArray, FloatArray, gamma, round_up
-from fiberscope.numerics.lp import Polyhedron
+from fiberscope.numerics.lp.programs import Polyhedron
 
 
 def domain_of(net: Network, domain: Domain | None) -> Domain:

@@ -8,11 +8,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from fiberscope.geometry.cells import Incidence
+from fiberscope.geometry.curves.breakpoints import Breaks
 from fiberscope.geometry.curves.chain_kernels import cut, scan
 from fiberscope.geometry.curves.curve import Polyline
-from fiberscope.geometry.curves.found import Breaks
 from fiberscope.geometry.curves.straight import straight_breaks
-from fiberscope.geometry.planar_values import FLOOR
+from fiberscope.geometry.engines.planar.tracked import FLOOR
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.numerics.cutoffs import TAME

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.geometry.curves.result import CurveRegions
+from fiberscope.geometry.curves.curve_regions import CurveRegions
 from fiberscope.numerics.floats import FloatArray, IntArray
 
 

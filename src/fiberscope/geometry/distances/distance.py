@@ -16,6 +16,7 @@ import flint
 import numpy as np
 
 from fiberscope.errors import InputError
+from fiberscope.geometry.affine_forms import jumps
 from fiberscope.geometry.distances.gradients import (
     MEMORY,
     ExactRegion,
@@ -27,7 +28,6 @@ from fiberscope.geometry.distances.gradients import (
 )
 from fiberscope.geometry.distances.ties import ExactFoot, is_affordable
 from fiberscope.geometry.facets import bends_across, pooled
-from fiberscope.geometry.forms import jumps
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool

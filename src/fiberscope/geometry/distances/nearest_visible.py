@@ -21,11 +21,11 @@ import numpy as np
 from scipy.optimize import nnls
 
 from fiberscope.errors import InputError
+from fiberscope.geometry.affine_forms import jumps
 from fiberscope.geometry.distances.distance import BoundaryDistance, boundary_distance
 from fiberscope.geometry.distances.gradients import MEMORY, ExactRegion, has_boundary, switch_rows
 from fiberscope.geometry.distances.ties import are_proportional, is_affordable
 from fiberscope.geometry.facets import bends_across
-from fiberscope.geometry.forms import jumps
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.numerics.arithmetic import EXACT

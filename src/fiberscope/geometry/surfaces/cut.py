@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from fiberscope.geometry.surfaces.engine import SurfaceEngine
-from fiberscope.geometry.surfaces.result import SurfaceRegions
 from fiberscope.geometry.surfaces.shapes import Surface
+from fiberscope.geometry.surfaces.surface_regions import SurfaceRegions
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.numerics.rank import rank_cutoff

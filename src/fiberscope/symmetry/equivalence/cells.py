@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from fiberscope.errors import FiberscopeError
+from fiberscope.geometry.affine_forms import exact_output, output_forms
 from fiberscope.geometry.complex import Complex
-from fiberscope.geometry.forms import exact_output, output_forms
 from fiberscope.geometry.regions import regions
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Concat, Node, PiecewiseLinear

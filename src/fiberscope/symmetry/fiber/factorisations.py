@@ -9,7 +9,7 @@ import numpy as np
 from fiberscope.errors import InputError
 from fiberscope.numerics.cutoffs import CONDITION
 from fiberscope.numerics.floats import FloatArray
-from fiberscope.numerics.lp import Polyhedron
+from fiberscope.numerics.lp.programs import Polyhedron
 from fiberscope.symmetry.fiber.linear import reduced, solved
 from fiberscope.symmetry.fiber.one_layer import rational_rank
 from fiberscope.symmetry.rational import fractions, nearest

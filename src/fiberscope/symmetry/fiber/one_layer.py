@@ -19,7 +19,7 @@ import numpy as np
 from fiberscope.errors import InputError
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray, IntArray
-from fiberscope.numerics.lp import Polyhedron
+from fiberscope.numerics.lp.programs import Polyhedron
 from fiberscope.numerics.rows import proportional_rows
 from fiberscope.symmetry.rational import fractions, product
 

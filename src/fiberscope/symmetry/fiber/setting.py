@@ -13,7 +13,7 @@ from fiberscope.dimension.jacobian import check_parameters
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.numerics.floats import FloatArray
-from fiberscope.numerics.lp import Polyhedron
+from fiberscope.numerics.lp.programs import Polyhedron
 from fiberscope.numerics.rank import exact_rank
 from fiberscope.numerics.rows import proportional_rows
 from fiberscope.symmetry.chains import Split, slopes_of, split
