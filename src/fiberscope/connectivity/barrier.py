@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -31,6 +31,7 @@ from fiberscope.modules.derivatives import evaluating
 from fiberscope.modules.recording import Progress
 from fiberscope.network.io import as_torch
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.results import Pictured, Tabular, hidden
 
 Loss = str | Callable[[Any, Tensor], Tensor]
 """``"cross_entropy"``, ``"mse"``, or a function of outputs and targets: its mean over the batch, or one per point."""
@@ -46,13 +47,16 @@ ENGINES = ("auto", "loop", "vmap")
 
 
 @dataclass(frozen=True, eq=False)
-class PathValues:
+class PathValues(Tabular):
     """One quantity along the paths of several pairs: ``values`` is ``(pairs, points)``, ``sign`` is +1 for a loss."""
 
-    name: str
-    t: FloatArray
+    name: str = field(metadata=hidden())
+    t: FloatArray = field(metadata=hidden())
     values: FloatArray
-    sign: float
+    sign: float = field(metadata=hidden())
+
+    told = ("barriers", "midpoints", "barrier", "barrier_deviation", "midpoint", "midpoint_deviation")
+    frame = ("t", "mean", "deviation")
 
     @property
     def mean(self) -> FloatArray:
@@ -99,24 +103,13 @@ class PathValues:
     def midpoint_deviation(self) -> float:
         return _deviation(self.midpoints)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "values": self.values.tolist(),
-            "barriers": self.barriers.tolist(),
-            "midpoints": self.midpoints.tolist(),
-            "barrier": self.barrier,
-            "barrier_deviation": _or_none(self.barrier_deviation),
-            "midpoint": self.midpoint,
-            "midpoint_deviation": _or_none(self.midpoint_deviation),
-        }
-
     def __repr__(self) -> str:
         spread = "" if len(self.values) == 1 else f" +- {self.barrier_deviation:.3g}"
         return f"{self.name}: barrier {self.barrier:.4g}{spread}, midpoint {self.midpoint:.4g}"
 
 
 @dataclass(frozen=True, eq=False)
-class Barrier:
+class Barrier(Pictured):
     """What :func:`barrier` found. Numbers of the loss are at hand; ``accuracy`` and ``test`` have the same fields."""
 
     loss: PathValues
@@ -124,6 +117,9 @@ class Barrier:
     samples: int
     seconds: float
     test: Barrier | None = None
+
+    told = ("t", "pairs")
+    picture = "barrier"
 
     @property
     def t(self) -> FloatArray:
@@ -147,17 +143,6 @@ class Barrier:
     def midpoint(self) -> float:
         """Excess of the loss at ``t = 1/2``, mean over the pairs."""
         return self.loss.midpoint
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "t": self.t.tolist(),
-            "pairs": self.pairs,
-            "samples": self.samples,
-            "loss": self.loss.to_dict(),
-            "accuracy": None if self.accuracy is None else self.accuracy.to_dict(),
-            "test": None if self.test is None else self.test.to_dict(),
-            "seconds": self.seconds,
-        }
 
     def __repr__(self) -> str:
         parts = [repr(self.loss)] + ([] if self.accuracy is None else [repr(self.accuracy)])
@@ -371,7 +356,3 @@ def _right(output: Tensor | None, target: Tensor) -> int | None:
 
 def _deviation(values: FloatArray) -> float:
     return float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
-
-
-def _or_none(value: float) -> float | None:
-    return None if math.isnan(value) else value

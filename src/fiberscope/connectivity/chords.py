@@ -23,13 +23,14 @@ from fiberscope.neurons.chord import ChordSums, LayerChord, path_points
 from fiberscope.neurons.layers import LayerArrays, layer_arrays
 from fiberscope.neurons.subspace import as_rows
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.results import Tabular
 
 LIPSCHITZ = {"cross_entropy": float(np.sqrt(2))}
 """Lipschitz constants of convex losses in the outputs: the gradient of the cross entropy is ``softmax(z) - e_y``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ChordDeviation:
+class ChordDeviation(Tabular):
     """What two models' layers and outputs do along the segment between them."""
 
     layers: tuple[LayerChord, ...]
@@ -40,6 +41,9 @@ class ChordDeviation:
     lipschitz: float | None
     """Of the loss in the outputs; None if no loss was named."""
     excess: FloatArray | None = field(repr=False)
+
+    told = ("loss_bounds",)
+    frame = "layers"
     """Measured loss above the chord of its end values; None without targets."""
 
     @property
@@ -64,17 +68,6 @@ class ChordDeviation:
 
     def __repr__(self) -> str:
         return f"ChordDeviation({len(self.layers)} layers, network {self.worst:.4g})"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "layers": [layer.to_dict() for layer in self.layers],
-            "t": self.t.tolist(),
-            "deviations": self.deviations.tolist(),
-            "lipschitz": self.lipschitz,
-            "loss_bounds": None if self.loss_bounds is None else self.loss_bounds.tolist(),
-            "excess": None if self.excess is None else self.excess.tolist(),
-        }
 
 
 def chord_deviation(

@@ -9,7 +9,7 @@ Ainsworth et al. 2023). If the identity comes close to the maximum, the architec
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -28,12 +28,13 @@ from fiberscope.modules.recording import CrossMoments, Progress, cross_moments
 from fiberscope.network.io import as_model, as_torch
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.results import Result, Tabular, hidden, named
 
 METHODS = ("activations", "weights", "ste")
 
 
 @dataclass(frozen=True, slots=True)
-class GroupObjective:
+class GroupObjective(Result):
     """Mean correlation of matched neurons in one group: at the best permutation, the identity and random ones.
 
     ``unmatched`` counts neurons of ``a`` and of ``b`` that are constant on the data: they correlate with nothing, and
@@ -48,27 +49,19 @@ class GroupObjective:
     random_deviation: float
     unmatched: tuple[int, int]
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "group": self.group,
-            "size": self.size,
-            "optimal": self.optimal,
-            "identity": self.identity,
-            "random": self.random,
-            "random_deviation": self.random_deviation,
-            "unmatched": list(self.unmatched),
-        }
-
 
 @dataclass(frozen=True, eq=False)
-class Matching:
+class Matching(Tabular):
     """What :func:`match` found: ``permutations[group][i]`` is the neuron of ``b`` that is neuron ``i`` of ``a``."""
 
     permutations: Mapping[str, IntArray]
-    objectives: tuple[GroupObjective, ...]
-    structure: Structure
+    objectives: tuple[GroupObjective, ...] = field(metadata=named("groups"))
+    structure: Structure = field(metadata=hidden())
     samples: int
     method: str = "activations"
+
+    told = ("objective", "identity", "random")
+    frame = "objectives"
 
     @property
     def objective(self) -> float:
@@ -96,17 +89,6 @@ class Matching:
         if isinstance(b, Network):
             return _to_network(self.structure.apply(b.to_torch(), self.permutations), b)
         return self.structure.apply(_plain(b), self.permutations)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "method": self.method,
-            "samples": self.samples,
-            "objective": self.objective,
-            "identity": self.identity,
-            "random": self.random,
-            "groups": [part.to_dict() for part in self.objectives],
-            "permutations": {name: p.tolist() for name, p in self.permutations.items()},
-        }
 
     def __repr__(self) -> str:
         values = f"optimal {self.objective:.4g}, identity {self.identity:.4g}, random {self.random:.4g}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from typing import Any
@@ -34,6 +34,7 @@ from fiberscope.network.nodes import Affine, Node
 from fiberscope.network.rewire import moved
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.results import Result, hidden
 from fiberscope.run import Progress, Run
 
 MOST_CURVE_POINTS = 1 << 15
@@ -47,15 +48,11 @@ MOST_SURFACE_POINTS = 129
 
 
 @dataclass(frozen=True, slots=True)
-class Refinement:
+class Refinement(Result):
     """One step of a refinement: points of the polygon (on one side of a grid), and the regions found there."""
 
     points: int
     num_regions: int
-
-    def to_dict(self) -> dict[str, int]:
-        """Plain data for JSON."""
-        return {"points": self.points, "num_regions": self.num_regions}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -220,10 +217,6 @@ class GeneratorCurveRegions(CurveRegions):
     refinement: tuple[Refinement, ...] = ()
     settled: bool = True
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {**super().to_dict(), **_report(self)}
-
     def __repr__(self) -> str:
         return f"GeneratorCurveRegions({self.num_regions} regions of the network along {self.curve}; {_text(self)})"
 
@@ -361,11 +354,7 @@ class GeneratorSurfaceRegions(SurfaceRegions):
     latent_regions: int | None = None
     refinement: tuple[Refinement, ...] = ()
     settled: bool = True
-    latent: FloatArray | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {**super().to_dict(), **_report(self)}
+    latent: FloatArray | None = field(default=None, metadata=hidden())
 
     def __repr__(self) -> str:
         return f"GeneratorSurfaceRegions({self.num_regions} regions of the network on {self.surface}; {_text(self)})"
@@ -382,7 +371,7 @@ def regions_over(
         cells = planar_cells(composition(net, inner), surface.plane, Run(progress, limit=limit))
         image = surface(cells.points)
         origin, basis = affine_span(image)
-        placed = replace(cells, points=(image - origin) @ basis.T, _vertex_cache={}, _sign_cache={})
+        placed = replace(cells, points=(image - origin) @ basis.T)
         count = cells.count(2)
         return GeneratorSurfaceRegions(
             net, surface, placed, np.arange(count), origin, basis, inner.num_signs, count, latent=cells.points
@@ -402,14 +391,6 @@ def regions_over(
 def _settled(table: list[Refinement]) -> bool:
     """Whether two refinements in a row have changed nothing: a rule, not a proof."""
     return len(table) >= SAME and len({row.num_regions for row in table[-SAME:]}) == 1
-
-
-def _report(found: GeneratorCurveRegions | GeneratorSurfaceRegions) -> dict[str, Any]:
-    return {
-        "latent_regions": found.latent_regions,
-        "refinement": [row.to_dict() for row in found.refinement],
-        "settled": found.settled,
-    }
 
 
 def _text(found: GeneratorCurveRegions | GeneratorSurfaceRegions) -> str:

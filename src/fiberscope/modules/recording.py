@@ -21,6 +21,7 @@ from fiberscope.modules.batches import BATCH, batches
 from fiberscope.modules.calls import call, describe, find, moved
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.numerics.floats import BoolArray, FloatArray, gamma
+from fiberscope.results import Result
 
 ROWS_BYTES = 1 << 25
 """Memory of the samples that are turned into float64 at once."""
@@ -36,7 +37,7 @@ OTHERS = (nn.Conv1d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvT
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class Moments(Result):
     """Means over ``count`` samples ``x`` in ``R^d``.
 
     >>> Moments(2, np.array([1.0]), np.array([[5.0]]), False).variance
@@ -63,14 +64,6 @@ class Moments:
     @property
     def variance(self) -> FloatArray:
         return np.asarray(np.diag(self.second_moment) - self.mean**2)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "count": self.count,
-            "mean": self.mean.tolist(),
-            "second_moment": self.second_moment.tolist(),
-            "non_negative": self.non_negative,
-        }
 
     def __repr__(self) -> str:
         return f"Moments({self.count} samples of {self.size} features)"

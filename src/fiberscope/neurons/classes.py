@@ -47,13 +47,14 @@ from fiberscope.neurons.swaps import (
 )
 from fiberscope.numerics.arrays import frozen, real_array
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.results import Pictured, hidden
 
 GRAM_LIMIT = 1 << 30
 """Bytes of all Gram matrices together, above which they are only given one by one."""
 
 
 @dataclass(frozen=True, eq=False)
-class NeuronClasses:
+class NeuronClasses(Pictured):
     """What the neurons of a layer ``W_eff = F + D * W`` can compute on a subspace of inputs, and what it costs them.
 
     All costs refer to the inputs projected onto ``basis``. They are the smallest norms of trained weights that give the
@@ -68,9 +69,22 @@ class NeuronClasses:
     ([[0.0, 4.0], [4.0, 0.0]], 2.0)
     """
 
-    layer: LayerArrays = field(repr=False)
+    layer: LayerArrays = field(repr=False, metadata=hidden())
     subspace: Subspace = field(repr=False)
-    projected: ProjectedLayer = field(repr=False)
+    projected: ProjectedLayer = field(repr=False, metadata=hidden())
+
+    told = (
+        "layer=name",
+        "neurons=num_neurons",
+        "inputs=layer.width",
+        "coherence",
+        "mu",
+        "gap_out=_gap_out",
+        "gap_in=_gap_in",
+        "ranks",
+        "realization_costs",
+    )
+    picture = "swap_costs"
 
     @classmethod
     def from_arrays(cls, F: Any, D: Any, W: Any, basis: Any, *, name: str = "layer") -> NeuronClasses:
@@ -295,22 +309,6 @@ class NeuronClasses:
             f"NeuronClasses({self.name}: {self.num_neurons} neurons, {d} inputs, rank {self.rank} "
             f"at {self.subspace.energy:.1%} of the energy, coherence {self.coherence:.4f}, gap_out {self.gap_out:.4g})"
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, without the matrices of costs."""
-        out, inward = self.gaps
-        return {
-            "layer": self.name,
-            "neurons": self.num_neurons,
-            "inputs": self.layer.width,
-            "subspace": self.subspace.to_dict(),
-            "coherence": self.coherence,
-            "mu": self.mu,
-            "gap_out": out.to_dict(),
-            "gap_in": inward.to_dict(),
-            "ranks": self.ranks.tolist(),
-            "realization_costs": self.realization_costs.tolist(),
-        }
 
 
 def neuron_classes(

@@ -25,6 +25,7 @@ from fiberscope.neurons.swaps import CostMatrix, own_costs, permutation_cost
 from fiberscope.numerics.arrays import frozen
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.numerics.images import GRAM_CONDITION, image_of
+from fiberscope.results import Result, Tabular
 
 Progress = Callable[[int, int], None]
 """Called as ``progress(neurons done, neurons)``; may raise ``KeyboardInterrupt`` to stop."""
@@ -37,7 +38,7 @@ PAIR_BLOCK = 1 << 19
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ReindexingCosts:
+class ReindexingCosts(Tabular):
     """Costs of transpositions of the inputs, exact and by their leading term."""
 
     pairs: np.ndarray = field(repr=False)
@@ -47,6 +48,9 @@ class ReindexingCosts:
     displacements: FloatArray = field(repr=False)
     """``(n,)``: ``|delta_in(ab)|_F = |F_b - F_a| |U_b - U_a|``."""
     mu: float
+
+    told = ("leading",)
+    frame = ("pairs", "costs", "displacements", "leading")
 
     @property
     def leading(self) -> FloatArray:
@@ -67,19 +71,9 @@ class ReindexingCosts:
         result[a, b] = result[b, a] = self.costs
         return result
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "pairs": self.pairs.tolist(),
-            "costs": self.costs.tolist(),
-            "displacements": self.displacements.tolist(),
-            "leading": self.leading.tolist(),
-            "mu": self.mu,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class JointCost:
+class JointCost(Result):
     """The cost of permuting outputs and inputs, split as in equation (9)."""
 
     total: float
@@ -87,10 +81,6 @@ class JointCost:
     """``Delta_out``: the outputs' permutation, on the reindexed inputs; NaN where these are out of reach already."""
     input: float
     """``Delta_in``: the inputs' permutation alone."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {"total": self.total, "output": self.output, "input": self.input}
 
 
 def reindexing_cost(layer: ProjectedLayer, own: FloatArray, reindexing: np.ndarray) -> float:

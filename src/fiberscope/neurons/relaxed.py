@@ -32,6 +32,7 @@ from fiberscope.neurons.swaps import cost_matrix
 from fiberscope.numerics.arrays import frozen
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.numerics.rank import rank_cutoff
+from fiberscope.results import Tabular
 
 TARGET_LIMIT = 1 << 30
 """Bytes of the inputs and of the functions' values on them."""
@@ -41,7 +42,7 @@ BLOCK_BYTES = 1 << 26
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RelaxedCosts:
+class RelaxedCosts(Tabular):
     """Relaxed squared costs of functions at neurons."""
 
     pairs: np.ndarray = field(repr=False)
@@ -57,6 +58,8 @@ class RelaxedCosts:
     beta: float
     activation: str
 
+    frame = ("pairs", "quadratic", "optimised", "errors", "converged")
+
     def swaps(self) -> tuple[np.ndarray, FloatArray, FloatArray | None]:
         """Pairs ``(p, 2)`` with all four costs known, and their swap costs by the bound and by descent, ``(p,)``
         each.
@@ -71,14 +74,6 @@ class RelaxedCosts:
 
         quadratic = swap(self.quadratic)
         return np.array(found).reshape(-1, 2), quadratic, None if self.optimised is None else swap(self.optimised)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        lists = {
-            name: None if (value := getattr(self, name)) is None else value.tolist()
-            for name in ("pairs", "quadratic", "optimised", "errors", "converged")
-        }
-        return lists | {"beta": self.beta, "activation": self.activation}
 
 
 def relaxed_cost(

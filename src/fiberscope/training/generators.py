@@ -27,6 +27,7 @@ from fiberscope.network.io import load
 from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.results import Result, hidden
 
 Progress = Callable[[int, int, str], Any]
 """Called as ``progress(done, total, text)`` after every epoch."""
@@ -35,14 +36,14 @@ FORMAT = "fiberscope-generator-1"
 
 
 @dataclass(frozen=True, eq=False)
-class TrainedGenerator:
+class TrainedGenerator(Result):
     """A decoder with how it was trained; made by :func:`train_generator`.
 
     ``losses`` are the mean loss per image of every epoch; ``settings`` all that is needed to train it again.
     """
 
-    decoder: nn.Sequential = field(repr=False)
-    encoder: nn.Sequential = field(repr=False)
+    decoder: nn.Sequential = field(repr=False, metadata=hidden())
+    encoder: nn.Sequential = field(repr=False, metadata=hidden())
     losses: FloatArray = field(repr=False)
     settings: dict[str, Any]
 
@@ -83,10 +84,6 @@ class TrainedGenerator:
             write_atomically(target, buffer.getvalue())
         except OSError as error:
             raise InputError(f"{target}: cannot be written ({error.strerror})") from error
-
-    def to_dict(self) -> dict[str, Any]:
-        """Settings and losses as plain data for JSON."""
-        return {"settings": self.settings, "losses": self.losses.tolist()}
 
     def __repr__(self) -> str:
         kind = "smooth" if self.settings["smooth"] else "piecewise linear"

@@ -18,6 +18,7 @@ from torch import Tensor
 from fiberscope.network.io import NetworkLike
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.results import Result, hidden, named
 from fiberscope.training.batched import LOSSES, FixedParts, Optimizer, backward, forward
 from fiberscope.training.plan import (
     Parametrisation,
@@ -35,19 +36,16 @@ Schedule = Callable[[int], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Result):
     """A run whose numbers stopped being finite in this epoch; its network is that of the epoch's beginning."""
 
     run: int
     epoch: int
     reason: str
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"run": self.run, "epoch": self.epoch, "reason": self.reason}
-
 
 @dataclass(frozen=True, eq=False)
-class TrainingRuns:
+class TrainingRuns(Result):
     """What :func:`train_many` gives back.
 
     ``networks`` holds every run's last finite network; ``checkpoints[epoch]`` those after that many epochs (None for a
@@ -56,13 +54,13 @@ class TrainingRuns:
 
     widths: tuple[int, ...]
     seeds: tuple[int, ...]
-    networks: tuple[Network, ...]
-    checkpoints: Mapping[int, tuple[Network | None, ...]]
+    networks: tuple[Network, ...] = field(metadata=hidden())
+    checkpoints: Mapping[int, tuple[Network | None, ...]] = field(metadata=named(told=sorted))
     losses: FloatArray
     failures: tuple[Failure, ...]
     settings: Mapping[str, Any]
     seconds: float
-    trained: tuple[Network, ...] | None = field(default=None)
+    trained: tuple[Network, ...] | None = field(default=None, metadata=hidden())
     """With a parametrisation: the trained ``W`` and ``b`` themselves; ``networks`` has the effective ones."""
 
     @property
@@ -70,18 +68,6 @@ class TrainingRuns:
         """The runs that came to the end."""
         lost = {failure.run for failure in self.failures}
         return tuple(run for run in range(len(self.seeds)) if run not in lost)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, without the networks."""
-        return {
-            "widths": list(self.widths),
-            "seeds": list(self.seeds),
-            "settings": dict(self.settings),
-            "losses": [[None if np.isnan(x) else x for x in row] for row in self.losses.tolist()],
-            "failures": [failure.to_dict() for failure in self.failures],
-            "checkpoints": sorted(self.checkpoints),
-            "seconds": self.seconds,
-        }
 
     def __repr__(self) -> str:
         shape = "-".join(map(str, self.widths))

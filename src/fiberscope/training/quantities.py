@@ -21,7 +21,7 @@ from fiberscope.geometry.regions import count_regions
 from fiberscope.network.network import Network
 from fiberscope.network.roles import roles
 from fiberscope.numerics.floats import BoolArray, FloatArray
-from fiberscope.symmetry.conservation import conserved_quantities
+from fiberscope.symmetry.conservation import Conserved, conserved_quantities
 from fiberscope.symmetry.fiber.identifiability import Identifiability, identifiability
 from fiberscope.training.datasets.registry import hint
 
@@ -172,9 +172,9 @@ def three_ranks(state: State) -> dict[str, Any]:
 
 
 @register_quantity("conserved_quantities", "what a gradient flow conserves: per neuron, and per block of active ones")
-def conserved(state: State) -> dict[str, Any]:
+def conserved(state: State) -> Conserved:
     """See :func:`fiberscope.symmetry.conservation.conserved_quantities`."""
-    return conserved_quantities(state.network, state.inputs).to_dict()
+    return conserved_quantities(state.network, state.inputs)
 
 
 @register_quantity(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -18,10 +17,11 @@ from fiberscope.network.io import NetworkLike, as_networks
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.results import Tabular
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CurveCounts:
+class CurveCounts(Tabular):
     """How many regions each of many networks has along one curve.
 
     ``counts`` is ``(networks,)``: regions of the parameter's interval. ``breakpoints`` are the parameters for every
@@ -34,17 +34,10 @@ class CurveCounts:
     certified: bool
     by_float: int
 
+    frame = ("counts", "breakpoints")
+
     def __len__(self) -> int:
         return len(self.counts)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "counts": self.counts.tolist(),
-            "breakpoints": [t.tolist() for t in self.breakpoints],
-            "certified": self.certified,
-            "by_float": self.by_float,
-        }
 
 
 def count_along(networks: Sequence[NetworkLike], curve: Path) -> CurveCounts:

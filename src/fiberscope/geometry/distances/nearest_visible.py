@@ -32,6 +32,7 @@ from fiberscope.numerics.arithmetic import EXACT
 from fiberscope.numerics.arrays import batch, row_lengths
 from fiberscope.numerics.cutoffs import NOT_ZERO, PROJECTION
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, ObjectArray, SignArray
+from fiberscope.results import Pictured, Tabular
 
 Progress = Callable[[int, int], Any]
 """Called as ``progress(points done, points to search)``."""
@@ -47,7 +48,7 @@ _STEPS = 0.5 ** np.arange(4, 48, 4)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class VisibleDistance:
+class VisibleDistance(Tabular, Pictured):
     """Distances to the nearest visible boundary, beside those to the nearest boundary at all; arrays over the points.
 
     Parameters
@@ -82,6 +83,9 @@ class VisibleDistance:
     regions: IntArray = field(repr=False)
     nearest: BoundaryDistance = field(repr=False)
 
+    frame = ("distance", "lower", "neuron", "point", "complete", "ended", "searched", "regions")
+    picture = "boundary_distance"
+
     def __len__(self) -> int:
         return len(self.distance)
 
@@ -90,11 +94,6 @@ class VisibleDistance:
         doubt = ", found by a search in floats" if beyond else ""
         doubt += f", of which {left} did not end" if left else ""
         return f"VisibleDistance({len(self)} points; {beyond} have a nearer boundary that is invisible{doubt})"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        names = ("distance", "lower", "neuron", "point", "complete", "ended", "searched", "regions")
-        return {**{name: getattr(self, name).tolist() for name in names}, "nearest": self.nearest.to_dict()}
 
 
 def visible_boundary_distance(

@@ -37,6 +37,7 @@ from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network, Seed
 from fiberscope.numerics.arrays import batch, real_array
 from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.results import Result
 
 _CHUNK = 1 << 22
 """Numbers in the largest array of one batch."""
@@ -46,7 +47,7 @@ _SUBSETS = 400
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ExpectedVolume:
+class ExpectedVolume(Result):
     """An estimate of Theorem 1 with its standard error.
 
     ``by_neuron`` (for k = 1, all neurons taken) are the parts of the sum, ``volume`` is that of the manifold; with
@@ -65,11 +66,6 @@ class ExpectedVolume:
     def density(self) -> float:
         """Per volume of the manifold."""
         return self.value / self.volume
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        plain = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "by_neuron"}
-        return {**plain, "by_neuron": None if self.by_neuron is None else self.by_neuron.tolist()}
 
     def __repr__(self) -> str:
         return f"ExpectedVolume({self.value:.4g} +- {self.standard_error:.2g}, k = {self.k}, m = {self.dimension})"

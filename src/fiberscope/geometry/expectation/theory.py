@@ -19,6 +19,7 @@ from fiberscope.geometry.expectation.ensemble import Ensemble
 from fiberscope.geometry.expectation.manifolds import Manifold, volume_of
 from fiberscope.geometry.expectation.measure import boundary_volume
 from fiberscope.network.network import Seed
+from fiberscope.results import Result
 
 Progress = Callable[[int, int], Any]
 """Called as ``progress(networks done, networks)``."""
@@ -28,7 +29,7 @@ _PLACES = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Result):
     """A mean over networks with its standard error."""
 
     value: float
@@ -44,7 +45,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class RegionTheory:
+class RegionTheory(Result):
     """Theorems 1 to 3 for one ensemble on one manifold, beside exact measurements of networks drawn from it.
 
     ``distance`` is the mean distance within a curve to the nearest kink, over the networks that have one at all
@@ -64,6 +65,8 @@ class RegionTheory:
     bound_distance: float | None
     bound_distance_sharp: float | None
     networks: int
+
+    told = ("density", "remarks")
 
     @property
     def density(self) -> float:
@@ -115,17 +118,6 @@ class RegionTheory:
     def __repr__(self) -> str:
         theorem = "no density" if self.expected is None else _plain(self.expected)
         return f"RegionTheory(measured {self.measured}, Theorem 1 {theorem})"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        names = ("k", "volume", "bound_density", "without", "bound_distance", "bound_distance_sharp", "networks")
-        plain: dict[str, Any] = {name: getattr(self, name) for name in names}
-        plain["ensemble"], plain["constants"] = self.ensemble.to_dict(), self.constants.to_dict()
-        plain["expected"] = None if self.expected is None else self.expected.to_dict()
-        for name in ("measured", "distance"):
-            part: Measured | None = getattr(self, name)
-            plain[name] = None if part is None else {"value": part.value, "standard_error": part.standard_error}
-        return {**plain, "density": self.density, "remarks": list(self.remarks)}
 
 
 def _plain(found: ExpectedVolume) -> str:
