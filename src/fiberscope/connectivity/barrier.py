@@ -28,10 +28,10 @@ from fiberscope.modules.batches import BATCH, batches
 from fiberscope.modules.calls import Inputs, Selector, call, find, moved, select
 from fiberscope.modules.calls import points as points_of
 from fiberscope.modules.derivatives import evaluating
-from fiberscope.modules.recording import Progress
 from fiberscope.network.io import as_torch
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Pictured, Tabular, hidden
+from fiberscope.run import Progress, Run
 
 Loss = str | Callable[[Any, Tensor], Tensor]
 """``"cross_entropy"``, ``"mse"``, or a function of outputs and targets: its mean over the batch, or one per point."""
@@ -163,6 +163,7 @@ def barrier(
     batch_size: int = BATCH,
     engine: str = "auto",
     progress: Progress | None = None,
+    time_limit: float | None = None,
 ) -> Barrier:
     """Loss and accuracy along the segment from ``a`` to ``b``, and the largest excess over the chord.
 
@@ -192,6 +193,8 @@ def barrier(
     engine
         With ``"loop"`` one point of the path comes after the other, with ``"vmap"`` all in one batched call, which is
         faster for small networks; ``"auto"`` chooses by size.
+    progress, time_limit
+        Called as ``progress(done, total, text)`` after every batch; after so many seconds an ``OutOfTimeError``.
 
     Examples
     --------
@@ -204,7 +207,7 @@ def barrier(
     >>> found.barrier == found.midpoint, round(found.midpoint, 12), round(float(np.mean(x**2)), 12)
     (True, 0.366666666667, 0.366666666667)
     """
-    begin = time.perf_counter()
+    begin, run = time.perf_counter(), Run.begin(progress, time_limit)
     t = _points(points)
     pairs = _pairs(a, b)
     if engine not in ENGINES:
@@ -215,8 +218,8 @@ def barrier(
     paths = [
         _Path(left, right, t, engine, _whatever if raw else partial(select, selector=output)) for left, right in pairs
     ]
-    held_out = None if test is None else _measured(paths, t, loss, test, batch_size, progress, "test")
-    return _measured(paths, t, loss, data, batch_size, progress, "data", held_out, begin)
+    held_out = None if test is None else _measured(paths, t, loss, test, batch_size, run, "test")
+    return _measured(paths, t, loss, data, batch_size, run, "data", held_out, begin)
 
 
 def _points(points: int | Sequence[float]) -> FloatArray:
@@ -293,7 +296,7 @@ def _measured(
     loss: Loss,
     data: Any,
     batch_size: int,
-    progress: Progress | None,
+    run: Run,
     name: str,
     test: Barrier | None = None,
     begin: float | None = None,
@@ -312,8 +315,7 @@ def _measured(
                     labels = labels and right is not None
                     sums[1, i, j] += right or 0
             samples += points_of(x)
-            if progress is not None:
-                progress(done, None, f"barrier ({name})")
+            run.step(done, None, f"barrier ({name})")
     values = sums / samples
     found = PathValues("loss", t, values[0], 1.0)
     accuracy = PathValues("accuracy", t, values[1], -1.0) if labels else None

@@ -24,11 +24,12 @@ from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.modules.batches import BATCH, batches
 from fiberscope.modules.calls import Selector
 from fiberscope.modules.parametrisations import effective_weights
-from fiberscope.modules.recording import CrossMoments, Progress, cross_moments
+from fiberscope.modules.recording import CrossMoments, cross_moments
 from fiberscope.network.io import as_model, as_torch
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.results import Result, Tabular, hidden, named
+from fiberscope.run import Progress, Run
 
 METHODS = ("activations", "weights", "ste")
 
@@ -107,6 +108,7 @@ def match(
     seed: int = 0,
     draws: int = 10,
     progress: Progress | None = None,
+    time_limit: float | None = None,
 ) -> Matching:
     """Permutations of the hidden neurons of ``b`` that bring it close to ``a``.
 
@@ -127,6 +129,8 @@ def match(
         stay where they are.
     seed, draws
         For the random permutations whose objective is reported.
+    progress, time_limit
+        Called as ``progress(done, total, text)`` after every batch; after so many seconds an ``OutOfTimeError``.
 
     Examples
     --------
@@ -138,6 +142,7 @@ def match(
     >>> [bool((q[p] == range(8)).all()) for q, p in zip(planted, found.permutations.values())]
     [True, True]
     """
+    run = Run.begin(progress, time_limit)
     if method not in METHODS:
         raise InputError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
     if method != "activations":
@@ -151,7 +156,7 @@ def match(
         first, data = _first(data)
         structure = chain_structure(left, next(batches(first, left, batch_size))[0], output)
     readers = {group.name: group.readers for group in structure.groups}
-    found = cross_moments(left, right, readers, data, inputs=True, batch_size=batch_size, progress=progress)
+    found = cross_moments(left, right, readers, data, inputs=True, batch_size=batch_size, run=run)
     rng = np.random.default_rng(seed)
     permutations, objectives = {}, []
     for group in structure.groups:

@@ -35,7 +35,7 @@ from fiberscope.network.rewire import moved
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Result, hidden
-from fiberscope.run import Progress, Run
+from fiberscope.run import ENDLESS, Run
 
 MOST_CURVE_POINTS = 1 << 15
 """Polygonal curves are not refined beyond this, unless told otherwise."""
@@ -360,15 +360,13 @@ class GeneratorSurfaceRegions(SurfaceRegions):
         return f"GeneratorSurfaceRegions({self.num_regions} regions of the network on {self.surface}; {_text(self)})"
 
 
-def regions_over(
-    net: Network, surface: GeneratorSurface, progress: Progress | None = None, limit: int | None = None
-) -> GeneratorSurfaceRegions:
+def regions_over(net: Network, surface: GeneratorSurface, run: Run = ENDLESS) -> GeneratorSurfaceRegions:
     """The regions of a network on the image of a latent parallelogram."""
     if surface.ambient != net.in_size:
         raise InputError(f"surface: expected one in R^{net.in_size} for this network, got R^{surface.ambient}")
     inner = surface.generator.network
     if inner is not None:
-        cells = planar_cells(composition(net, inner), surface.plane, Run(progress, limit=limit))
+        cells = planar_cells(composition(net, inner), surface.plane, run)
         image = surface(cells.points)
         origin, basis = affine_span(image)
         placed = replace(cells, points=(image - origin) @ basis.T)
@@ -379,7 +377,7 @@ def regions_over(
     table: list[Refinement] = []
     points = surface.points
     while True:
-        found = cut_surface(net, surface.grid(points), progress, limit)
+        found = cut_surface(net, surface.grid(points), run)
         table.append(Refinement(points, found.num_regions))
         settled = _settled(table)
         if settled or not found.complete or 2 * points - 1 > surface.most:

@@ -22,12 +22,10 @@ from fiberscope.modules.calls import call, describe, find, moved
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.numerics.floats import BoolArray, FloatArray, gamma
 from fiberscope.results import Result
+from fiberscope.run import ENDLESS, Progress, Run
 
 ROWS_BYTES = 1 << 25
 """Memory of the samples that are turned into float64 at once."""
-
-Progress = Callable[[int, int | None, str], None]
-"""Called as ``progress(done, total, text)`` after every batch; may raise ``KeyboardInterrupt`` to stop."""
 
 LAYERS = (nn.Linear, nn.Conv2d)
 """Layers that are recorded when none are named."""
@@ -110,6 +108,7 @@ def record_inputs(
     bias: bool = False,
     batch_size: int = BATCH,
     progress: Progress | None = None,
+    time_limit: float | None = None,
 ) -> dict[str, Moments]:
     """Moments of what each layer is given, as a row of its weight sees it.
 
@@ -140,7 +139,7 @@ def record_inputs(
         for rows in _input_rows(name, layer, inputs):
             recorder[name].add(rows)
 
-    return _recorded(module, recorder, keep, data, batch_size, progress, before=True)
+    return _recorded(module, recorder, keep, data, batch_size, Run.begin(progress, time_limit), before=True)
 
 
 def record_activations(
@@ -150,6 +149,7 @@ def record_activations(
     *,
     batch_size: int = BATCH,
     progress: Progress | None = None,
+    time_limit: float | None = None,
 ) -> dict[str, Moments]:
     """Moments of what each layer gives; a pixel of an image is a sample, and its channels are the features.
 
@@ -163,7 +163,7 @@ def record_activations(
         for rows in _chunks(name, _features(name, output)):
             recorder[name].add(rows)
 
-    return _recorded(module, recorder, keep, data, batch_size, progress)
+    return _recorded(module, recorder, keep, data, batch_size, Run.begin(progress, time_limit))
 
 
 def cross_moments(
@@ -174,7 +174,7 @@ def cross_moments(
     *,
     inputs: bool = False,
     batch_size: int = BATCH,
-    progress: Progress | None = None,
+    run: Run = ENDLESS,
 ) -> dict[str, CrossMoments]:
     """Moments of the activations of two modules of one architecture on the same data, in one pass.
 
@@ -222,8 +222,7 @@ def cross_moments(
                     for left, right in zip(seen["a"][name], seen["b"][name], strict=True):
                         for rows in zip(_chunks(name, left), _chunks(name, right), strict=True):
                             sums[group].add(*rows)
-            if progress is not None:
-                progress(done, None, "cross moments")
+            run.step(done, None, "cross moments")
     return {group: found.moments() for group, found in sums.items()}
 
 
@@ -320,14 +319,13 @@ def _recorded(
     keep: Callable[[str, nn.Module, tuple[Any, ...], Any], None],
     data: Any,
     batch_size: int,
-    progress: Progress | None,
+    run: Run,
     before: bool = False,
 ) -> dict[str, Moments]:
     with torch.no_grad(), evaluating(module), hooked(module, list(recorder), keep, before):
         for done, (inputs, _) in enumerate(batches(data, module, batch_size), start=1):
             call(module, inputs)
-            if progress is not None:
-                progress(done, None, "moments")
+            run.step(done, None, "moments")
     for name, sums in recorder.items():
         _ran(name, sums.count > 0)
     return {name: sums.moments() for name, sums in recorder.items()}

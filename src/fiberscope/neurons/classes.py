@@ -19,7 +19,6 @@ from fiberscope.neurons.layers import LayerArrays, from_arrays, layer_arrays
 from fiberscope.neurons.projected import ProjectedLayer, permutation
 from fiberscope.neurons.reindexing import (
     JointCost,
-    Progress,
     ReindexingCosts,
     joint_cost,
     reindexing_cost,
@@ -48,6 +47,7 @@ from fiberscope.neurons.swaps import (
 from fiberscope.numerics.arrays import frozen, real_array
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Pictured, hidden
+from fiberscope.run import Progress, Run
 
 GRAM_LIMIT = 1 << 30
 """Bytes of all Gram matrices together, above which they are only given one by one."""
@@ -249,9 +249,11 @@ class NeuronClasses(Pictured):
         """What it adds to the squared costs if input ``order[a]`` comes in at place ``a``."""
         return reindexing_cost(self.projected, self.costs.own, self._inputs(order))
 
-    def reindexing_costs(self, pairs: Any = None, *, progress: Progress | None = None) -> ReindexingCosts:
+    def reindexing_costs(
+        self, pairs: Any = None, *, progress: Progress | None = None, time_limit: float | None = None
+    ) -> ReindexingCosts:
         """Costs of transpositions of inputs: all pairs, or the given ``(n, 2)``."""
-        return transpositions(self.projected, self.costs.own, self.mu, pairs, progress)
+        return transpositions(self.projected, self.costs.own, self.mu, pairs, Run.begin(progress, time_limit))
 
     def joint_cost(self, outputs: Any, inputs: Any) -> JointCost:
         """Cost of permuting neurons and inputs together, and its split (9)."""
@@ -296,9 +298,9 @@ class NeuronClasses(Pictured):
         """Corollary C.11: the least cost over all permutations of neurons, beside ``gamma_out^2 / mu``."""
         return smallest_output(self.projected, self.cheapest_permutation().cost, self.epsilon, self.mu)
 
-    def smallest_input_cost(self, *, progress: Progress | None = None) -> Smallest:
+    def smallest_input_cost(self, *, progress: Progress | None = None, time_limit: float | None = None) -> Smallest:
         """Corollary C.14: the least cost over all transpositions of inputs, beside ``gamma_in^2 / mu``."""
-        exact = self.reindexing_costs(progress=progress).smallest[0]
+        exact = self.reindexing_costs(progress=progress, time_limit=time_limit).smallest[0]
         return smallest_input(self.projected, exact, self.epsilon, self.mu)
 
     # --- summary

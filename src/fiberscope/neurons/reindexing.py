@@ -11,7 +11,6 @@ from singular values. Reference: Theorem C.13 of :cite:`neuronidentifiability`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,9 +25,7 @@ from fiberscope.numerics.arrays import frozen
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.numerics.images import GRAM_CONDITION, image_of
 from fiberscope.results import Result, Tabular
-
-Progress = Callable[[int, int], None]
-"""Called as ``progress(neurons done, neurons)``; may raise ``KeyboardInterrupt`` to stop."""
+from fiberscope.run import ENDLESS, Run
 
 SLOW_LIMIT = 200_000
 """Most pairs and neurons together that are computed from singular values, one by one."""
@@ -102,7 +99,7 @@ def joint_cost(
 
 
 def transpositions(
-    layer: ProjectedLayer, own: FloatArray, mu: float, pairs: Any = None, progress: Progress | None = None
+    layer: ProjectedLayer, own: FloatArray, mu: float, pairs: Any = None, run: Run = ENDLESS
 ) -> ReindexingCosts:
     """``Delta_in(ab)`` for the given pairs, or for all of them; pairs that change nothing at a neuron cost nothing
     there.
@@ -113,8 +110,7 @@ def transpositions(
     parts = Points.of(layer.trained, layer.basis)
     slow = 0
     for i, metric in enumerate(layer.grams.metrics()):
-        if progress is not None:
-            progress(i, len(layer))
+        run.step(i, len(layer), "neurons")
         entries = _Entries.of(metric, rows, Points(parts.vectors[i : i + 1], parts.lifted[:, i : i + 1]))
         for start in range(0, len(chosen), PAIR_BLOCK):
             block = slice(start, start + PAIR_BLOCK)

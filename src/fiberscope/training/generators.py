@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -28,9 +28,7 @@ from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Result, hidden
-
-Progress = Callable[[int, int, str], Any]
-"""Called as ``progress(done, total, text)`` after every epoch."""
+from fiberscope.run import STOPPED, Progress, Run
 
 FORMAT = "fiberscope-generator-1"
 
@@ -104,6 +102,7 @@ def train_generator(
     beta: float = 0.1,
     seed: int = 0,
     progress: Progress | None = None,
+    time_limit: float | None = None,
 ) -> TrainedGenerator:
     """Train a variational auto-encoder on images.
 
@@ -127,7 +126,8 @@ def train_generator(
     seed
         Of initialisation, shuffles and noise.
     progress
-        Called after every epoch. Ctrl-C ends the training with what there is by then.
+        Called as ``progress(done, total, text)`` after every epoch. Ctrl-C, or the end of ``time_limit`` seconds, ends
+        the training with what there is by then.
 
     Examples
     --------
@@ -159,7 +159,7 @@ def train_generator(
         if isinstance(layer, nn.Linear):
             _initialise(layer, rng)
     pixels = torch.from_numpy(images.reshape(len(images), -1).astype(np.float32))
-    losses = _fit(encoder, decoder, pixels, settings, rng, progress)
+    losses = _fit(encoder, decoder, pixels, settings, rng, Run.begin(progress, time_limit))
     return TrainedGenerator(decoder.eval(), encoder.eval(), np.array(losses), settings)
 
 
@@ -237,7 +237,7 @@ def _fit(
     pixels: Tensor,
     settings: dict[str, Any],
     rng: torch.Generator,
-    progress: Progress | None,
+    run: Run,
 ) -> list[float]:
     optimizer = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], lr=settings["lr"])
     losses: list[float] = []
@@ -255,9 +255,8 @@ def _fit(
             losses.append(total / len(pixels))
             if not np.isfinite(losses[-1]):
                 raise InputError(f"training: expected finite losses, got {losses[-1]} in epoch {epoch}; lower lr")
-            if progress is not None:
-                progress(epoch + 1, epochs, f"loss {losses[-1]:.3f}")
-    except KeyboardInterrupt:
+            run.step(epoch + 1, epochs, f"loss {losses[-1]:.3f}")
+    except STOPPED:
         pass  # the decoder as it is by now, and the losses so far
     return losses
 

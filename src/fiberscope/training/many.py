@@ -19,6 +19,7 @@ from fiberscope.network.io import NetworkLike
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Result, hidden, named
+from fiberscope.run import Progress, Run
 from fiberscope.training.batched import LOSSES, FixedParts, Optimizer, backward, forward
 from fiberscope.training.plan import (
     Parametrisation,
@@ -93,6 +94,8 @@ def train_many(
     track: Tracker | None = None,
     dtype: str = "float64",
     device: str = "cpu",
+    progress: Progress | None = None,
+    time_limit: float | None = None,
     **optimizer_settings: float,
 ) -> TrainingRuns:
     """Train one ReLU chain per seed, all in the same batched products.
@@ -133,6 +136,8 @@ def train_many(
         first.
     dtype, device
         ``"float64"`` or ``"float32"``; any torch device.
+    progress, time_limit
+        Called as ``progress(done, total, text)`` after every epoch; after so many seconds an ``OutOfTimeError``.
 
     Examples
     --------
@@ -145,7 +150,7 @@ def train_many(
     >>> runs.checkpoints[300][1] is runs.networks[1]
     True
     """
-    begin = time.perf_counter()
+    begin, run = time.perf_counter(), Run.begin(progress, time_limit)
     plan = make_plan(widths, data, seeds, epochs, batch_size, loss, checkpoints, dtype, device)
     start = initial_parameters(plan, init)
     steps = Optimizer(
@@ -156,7 +161,7 @@ def train_many(
     )
     fixed = None if parametrisation is None else fixed_parts(parametrisation, plan)
     training = _Training(plan, start, steps, fixed, schedule or (lambda epoch: 1.0), track)
-    training.run()
+    training.train(run)
     settings = {
         "optimizer": optimizer,
         "lr": plain(lr),
@@ -195,7 +200,7 @@ class _Training:
         self.stopped: dict[int, tuple[Network, Network]] = {}
         self.kept: dict[int, tuple[Network | None, ...]] = {}
 
-    def run(self) -> None:
+    def train(self, run: Run) -> None:
         self._look(0)
         for epoch in range(self.plan.epochs):
             if not self.alive:
@@ -207,6 +212,7 @@ class _Training:
                 self._take_out(finite, before, epoch, loss)
             self.losses[self.alive, epoch] = loss[finite].double().cpu().numpy()
             self._look(epoch + 1)
+            run.step(epoch + 1, self.plan.epochs, f"{len(self.alive)} runs")
 
     def _epoch(self, factor: float) -> Tensor:
         """One pass through the data; the mean loss of every run that is alive."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import comb, inf, isinf, sqrt
-from typing import Any
 
 import numpy as np
 
@@ -14,15 +12,13 @@ from fiberscope.geometry.curves.along import regions_along
 from fiberscope.geometry.curves.curve import Path
 from fiberscope.geometry.distances.along_curve import distance_along
 from fiberscope.geometry.expectation.constants import SHARP_CURVE_CONSTANT, Constants, theory_constants
-from fiberscope.geometry.expectation.density import ExpectedVolume, expected_boundary_volume
+from fiberscope.geometry.expectation.density import ExpectedVolume, expected_volume
 from fiberscope.geometry.expectation.ensemble import Ensemble
 from fiberscope.geometry.expectation.manifolds import Manifold, volume_of
 from fiberscope.geometry.expectation.measure import boundary_volume
 from fiberscope.network.network import Seed
 from fiberscope.results import Result
-
-Progress = Callable[[int, int], Any]
-"""Called as ``progress(networks done, networks)``."""
+from fiberscope.run import Progress, Run
 
 _PLACES = 500
 """Points of a curve at which distances are averaged, for every network."""
@@ -133,6 +129,7 @@ def region_theory(
     samples: int = 4000,
     seed: int = 0,
     progress: Progress | None = None,
+    time_limit: float | None = None,
 ) -> RegionTheory:
     """Theorems 1, 2 and 3 beside exact counts and distances.
 
@@ -142,6 +139,8 @@ def region_theory(
         As for :func:`expected_boundary_volume`. Without a density of the biases Theorem 1 is left out.
     networks
         How many networks are drawn and measured exactly.
+    progress, time_limit
+        Called as ``progress(done, total, text)`` before every network; after so many seconds an ``OutOfTimeError``.
 
     Examples
     --------
@@ -152,6 +151,7 @@ def region_theory(
     >>> found.density < found.bound_density, found.distance.value > found.bound_distance
     (True, True)
     """
+    run = Run.begin(progress, time_limit)
     if networks < 2:
         raise InputError(f"networks: expected at least 2, got {networks}")
     constants = theory_constants(ensemble, manifold, k, seed=seed)
@@ -159,8 +159,7 @@ def region_theory(
     rate = constants.gradient * constants.bias * constants.manifold
     measured, distances = [], []
     for number in range(networks):
-        if progress is not None:
-            progress(number, networks)
+        run.step(number, networks, "networks")
         count, distance = _measure(ensemble, manifold, k, np.random.default_rng([seed, number]))
         measured.append(count)
         if distance is not None:
@@ -170,7 +169,7 @@ def region_theory(
     finite = [d for d in distances if not isinf(d)]
     expected = None
     if ensemble.has_density:
-        expected = expected_boundary_volume(ensemble, manifold, k, samples=samples, seed=seed)
+        expected = expected_volume(ensemble, manifold, k, samples, seed, run.quietly())
     return RegionTheory(
         ensemble,
         k,
