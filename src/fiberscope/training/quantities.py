@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fiberscope.dimension.functional import FunctionalDimension, functional_dimension
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, hint
 from fiberscope.fibers.conservation import Conserved, conserved_quantities
 from fiberscope.fibers.identifiability import Identifiability, identifiability
 from fiberscope.geometry.domains import Box
@@ -23,7 +23,6 @@ from fiberscope.geometry.regions import count_regions
 from fiberscope.network.network import Network
 from fiberscope.network.roles import roles
 from fiberscope.numerics.floats import BoolArray, FloatArray
-from fiberscope.training.datasets.registry import hint
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fiberscope.backends import Backend, Outcome, choose_backend, connected, outcomes
+from fiberscope.errors import InputError
 from fiberscope.results import Result, Tabular, named
-from fiberscope.studies.lab.backends import Backend, Outcome, choose_backend, connected, outcomes
 from fiberscope.studies.lab.progress import Clock, Status, Watcher, watching
 from fiberscope.studies.lab.registry import all_studies, broken_studies, find_study
 from fiberscope.studies.lab.store import Store
@@ -183,6 +185,20 @@ def _info(study: Study, base: Path | None) -> StudyInfo:
     )
 
 
+OURS = ("task", "seed")
+"""Columns that the runner adds to every row."""
+
+
+def rows_of(run_task: Callable[[Task], Sequence[Row]], task: Task) -> list[Row]:
+    """The rows of one task; apart from the study, which may hold what cannot travel to a worker."""
+    rows = list(run_task(task))
+    if not rows or not all(isinstance(row, dict) for row in rows):
+        raise InputError("expected rows, got none")
+    if any(name in row for row in rows for name in OURS):
+        raise InputError(f"expected rows without the columns {' and '.join(OURS)}, which say what task made them")
+    return rows
+
+
 class _Run:
     """One call of :func:`reproduce`."""
 
@@ -207,7 +223,7 @@ class _Run:
             waiting = [task for task in self.tasks if task.key not in self.rows]
             self._note("begin", backend=str(backend), waiting=len(waiting), reused=self.reused)
             self._tell()
-            for outcome in outcomes(self.study, waiting, backend, client) if waiting else ():
+            for outcome in outcomes(partial(rows_of, self.study.run_task), waiting, backend, client) if waiting else ():
                 self._receive(outcome)
             result = self._write()
             self._note("end", failed=len(self.failures), seconds=result.seconds)
@@ -228,8 +244,8 @@ class _Run:
 
     def _receive(self, outcome: Outcome) -> None:
         task = outcome.task
-        if outcome.rows is not None:
-            self.store.save(task, outcome.rows)
+        if not outcome.error:
+            self.store.save(task, outcome.value)
             # Read back, so that rows computed now and rows from disk cannot differ.
             rows, reason = self.store.load(task)
             if rows is None:

@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, hint
 from fiberscope.results import Result
 from fiberscope.studies.lab.table import Row, Table
-from fiberscope.training.datasets.registry import hint
 from fiberscope.training.records import dumps, plain
 
 SCALES = ("quick", "paper")
