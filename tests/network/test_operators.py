@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy import sparse as sp
 
 from fiberscope.errors import InputError, TooLargeError
-from fiberscope.network.operators import Composition, Convolution, Dense, Scale, Sparse
+from fiberscope.network.convolutions import Convolution
+from fiberscope.network.operators import Composition, Dense, Scale, Sparse
 from fiberscope.numerics.arithmetic import EXACT, BallArithmetic, balls
 
 RNG = np.random.default_rng(0)
