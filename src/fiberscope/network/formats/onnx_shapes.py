@@ -259,7 +259,8 @@ def _resize(graph: Graph, node: Any, attributes: Attributes) -> Value:
     axes = attributes.integers("axes", ()) or tuple(range(len(full)))
     sizes = None if old else graph.integers(node, 3, "sizes")
     factors = _factors(graph, node, attributes, 1 if old else 2) if sizes is None else None
-    if (sizes is None and factors is None) or len(axes) != len(sizes or factors or ()):
+    given = factors if sizes is None else sizes
+    if given is None or len(given) != len(axes):
         raise InputError(f"expected sizes or factors for {len(axes)} axes")
     counts, scales = list(full), [Fraction(1)] * len(full)
     for k, axis in enumerate(axes):
