@@ -189,8 +189,11 @@ class _Writer:
         value = self.shaped(self.values[node.source], node.shape)
         slope = node.slopes.reshape(-1)[:1]
         if np.broadcast_to(slope, node.slopes.shape).tobytes() != node.slopes.tobytes():
-            slopes = self.tensor(node.slopes.reshape(node.shape), node.slope_name, "slope")
-            return self.emit("PRelu", [value, slopes])
+            slopes = node.slopes.reshape(node.shape)
+            per_channel = slopes.reshape(len(slopes), -1)[:, :1].reshape(-1, *(1 for _ in node.shape[1:]))
+            if np.broadcast_to(per_channel, node.shape).tobytes() == slopes.tobytes():
+                slopes = per_channel
+            return self.emit("PRelu", [value, self.tensor(slopes, node.slope_name, "slope")])
         if node.slope_name is not None:
             return self.emit("PRelu", [value, self.tensor(slope, node.slope_name, "slope")])
         if slope.tobytes() == np.zeros(1).tobytes():
