@@ -15,14 +15,14 @@ from fiberscope.cli.equal import equal
 from fiberscope.cli.simplify import simplify
 from fiberscope.cli.verify import verify
 from fiberscope.errors import FiberscopeError
-from fiberscope.symmetry.fiber.hidden import flip, translate
-from fiberscope.symmetry.group import Symmetry
+from fiberscope.fibers.hidden_hyperplanes import flip, translate
+from fiberscope.network.group import Symmetry
 
 NAMES = {
-    "canonical": "symmetry.canonical",
-    "equivalent": "symmetry.equivalence.ladder",
-    "simplify": "symmetry.simplify",
-    "verify": "symmetry.certificates",
+    "canonical": "fibers.canonical.form",
+    "equivalent": "equality.ladder",
+    "simplify": "fibers.simplify.simplify",
+    "verify": "equality.verify",
 }
 
 
