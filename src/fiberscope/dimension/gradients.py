@@ -12,7 +12,7 @@ from fiberscope.dimension.passes import Use
 from fiberscope.dimension.rings import Ring
 from fiberscope.errors import UnsupportedModelError
 from fiberscope.network.convolutions import Convolution, TransposedConvolution
-from fiberscope.network.operators import Dense, Operator, Scale, Shape, Sparse
+from fiberscope.network.operators import Dense, Gather, Operator, Scale, Shape, Sparse
 from fiberscope.numerics.floats import IntArray
 
 
@@ -46,7 +46,7 @@ def _block(use: Use, ring: Ring) -> Any:
     if isinstance(operator, Scale):
         product = ring.multiply(*np.broadcast_arrays(use.delta, use.inputs[:, None, :]))
         return _summed(product, operator.out_shape, use.shape, ring)
-    if isinstance(operator, Sparse):
+    if isinstance(operator, Sparse | Gather):
         matrix = operator.sparse()
         rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
         return ring.multiply(*np.broadcast_arrays(use.delta[..., rows], use.inputs[:, None, matrix.indices]))
