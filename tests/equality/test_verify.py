@@ -19,7 +19,7 @@ from fiberscope.equality.question import Question
 from fiberscope.equality.rungs.bottleneck import TailsDiffer, Transported, by_bottleneck
 from fiberscope.equality.rungs.identical import SameProgram
 from fiberscope.equality.rungs.normal_form import FormsDiffer, NormalForms
-from fiberscope.equality.rungs.regions import RegionCount
+from fiberscope.equality.rungs.regions import RegionCount, by_regions
 from fiberscope.equality.rungs.simplification import CarriedSimplified, by_simplification
 from fiberscope.equality.rungs.structure import LayerOrder, by_structure
 from fiberscope.equality.rungs.symmetry import Carried
@@ -68,6 +68,7 @@ def one_of_every_kind():
         (by_bottleneck, Question.of(hides, moved, None, 0.0)),
         (by_simplification, Question.of(fold, dead, line, 0.0)),
         (by_structure, Question.of(image, image)),
+        (by_regions, Question.of(NET, Network.random((2, 5, 1), 3), fs.Box.cube(2), 50.0)),
     ):
         found.append((rung(question).evidence, question))
     found.append((TailsDiffer(), Question.of(hides, twice, None, 0.0)))

@@ -11,7 +11,7 @@ def evidence_of_2(found: dict[str, Any]) -> Any:
     """The evidence of such a certificate as it is written today; what is no evidence is left to those who check it.
 
     >>> evidence_of_2({"claim": {"equal": True}, "witness": {"regions": 4}})
-    {'kind': 'regions', 'regions': 4}
+    {'regions': 4, 'kind': 'regions'}
     """
     if found["claim"].get("equal") is False:
         if found.get("counterexample") is None:

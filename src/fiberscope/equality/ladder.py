@@ -74,6 +74,7 @@ def equivalent(
 
     Examples
     --------
+    >>> from fiberscope.network.network import Network
     >>> net = Network([[[1.0], [-1.0]], [[1.0, -1.0]]], [[0.0, 0.0], [0.0]])  # relu(x) - relu(-x) = x
     >>> equivalent(net, Network([[[1.0]]], [[0.0]]), tolerance=0).equal
     True
