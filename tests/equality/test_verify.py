@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,7 @@ NET = Network.random((2, 6, 4, 1), 0)
 
 
 def pairs():
-    box = fs.Box.cube(2)
+    box, other = fs.Box.cube(2), Network.random((2, 5, 1), 3)
     shifted = Network(NET.weights, [NET.biases[0] + 1e-9, *NET.biases[1:]])
     fold = Network([[[1.0], [-1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]])
     return {
@@ -46,7 +47,7 @@ def pairs():
         "one layer": equivalent(fold, Network([[[1.0]]], [[0.0]]), fs.Box([0], [1]), tolerance=0),
         "simplified": simplify(NET, box).verdict,
         "plane": equivalent(case("chain"), case("chain"), fs.Plane.along(2, (0, 1))),
-        "regions": equivalent(NET, Network.random((2, 5, 1), 3), box, tolerance=50.0),
+        "regions": replace(by_regions(Question.of(NET, other, box, 50.0)), networks=(NET, other)),
         "convolution": equivalent(case("convolutional"), case("convolutional")),
     }
 
@@ -68,7 +69,6 @@ def one_of_every_kind():
         (by_bottleneck, Question.of(hides, moved, None, 0.0)),
         (by_simplification, Question.of(fold, dead, line, 0.0)),
         (by_structure, Question.of(image, image)),
-        (by_regions, Question.of(NET, Network.random((2, 5, 1), 3), fs.Box.cube(2), 50.0)),
     ):
         found.append((rung(question).evidence, question))
     found.append((TailsDiffer(), Question.of(hides, twice, None, 0.0)))
