@@ -1,8 +1,9 @@
-"""Makes the helpers beside the tests of fibers importable."""
+"""Makes the helpers beside the tests, and those beside the tests of fibers, importable."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "fibers"))
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "fibers")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from typer.testing import CliRunner
 import fiberscope as fs
 from fiberscope.cli.app import app
 from fiberscope.equality.encoding import content_hash, domain_text
+from fiberscope.equality.question import Question
+from fiberscope.equality.rungs.regions import by_regions
 from fiberscope.network.group import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.testing import CASES, case
@@ -119,7 +122,8 @@ def test_a_wider_claim_than_the_evidence(files):
 
 
 def test_regions_say_that_they_were_listed_again(tmp_path):
-    verdict = fs.equivalent(NET, Network.random((2, 3, 1), 4), fs.Box.cube(2), tolerance=50.0)
+    other = Network.random((2, 3, 1), 4)
+    verdict = replace(by_regions(Question.of(NET, other, fs.Box.cube(2), 50.0)), networks=(NET, other))
     assert verdict.method == "regions"
     verdict.save(tmp_path / "p.json")
     assert "no shorter proof" in fs.verify(tmp_path / "p.json").evidence

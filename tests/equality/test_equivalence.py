@@ -12,7 +12,7 @@ from plant import add_dead, arrays, build, duplicate, flip, identity_layer
 
 import fiberscope as fs
 from fiberscope.equality.ladder import equivalent
-from fiberscope.fibers.normal_form import Table, normal_form
+from fiberscope.fibers.normal_form.table import Table, normal_form
 from fiberscope.geometry.samples import sample
 from fiberscope.network.chains import split, with_arrays
 from fiberscope.network.group import Symmetry

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fiberscope as fs
-from fiberscope.equality.verdict import Verdict, Witness
+from fiberscope.equality.rungs.symmetry import Carried, difference_bound
+from fiberscope.equality.verdict import Verdict
 from fiberscope.fibers.canonical.matching import carries, residual_of
-from fiberscope.geometry.ranges.intervals import difference_bound, ranges
+from fiberscope.geometry.ranges.intervals import ranges
 from fiberscope.network.group import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.testing import fraction_values
@@ -89,7 +90,7 @@ def test_a_symmetry_carries_what_it_carries_as_fractions(case):
 def test_forged_symmetries_are_refused(tmp_path_factory, case):
     a, element, b = case
     path = tmp_path_factory.mktemp("forged") / "proof.json"
-    forged = Verdict(True, "symmetry", fs.Space(a.in_size), 0.0, Witness(element), bound=0.0, networks=(a, b))
+    forged = Verdict(True, "symmetry", fs.Space(a.in_size), 0.0, Carried(element), bound=0.0, networks=(a, b))
     forged.save(path)
     assert fs.verify(path).ok == carried_by_fractions(element, a, b)
 
@@ -99,7 +100,7 @@ def test_a_scale_that_underflows_on_the_way(tmp_path):
     b = Network([[[2.0**1023]], [[0.0]], [[2.0**-940]]], [[0.0]] * 3)
     element = Symmetry([[0], [0]], [[2.0**1023], [2.0**1000]])
     assert element.is_dyadic
-    Verdict(True, "symmetry", fs.Space(1), 0.0, Witness(element), networks=(a, b)).save(tmp_path / "c.json")
+    Verdict(True, "symmetry", fs.Space(1), 0.0, Carried(element), networks=(a, b)).save(tmp_path / "c.json")
     assert not fs.verify(tmp_path / "c.json")
     assert fs.equivalent(a, b, tolerance=0).equal is False
 

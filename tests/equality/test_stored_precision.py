@@ -15,7 +15,8 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
 import fiberscope as fs
 from fiberscope.equality.rounding import deviation
-from fiberscope.equality.verdict import Verdict, Witness
+from fiberscope.equality.rungs.structure import LayerOrder
+from fiberscope.equality.verdict import Verdict
 from fiberscope.network.group import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
@@ -249,8 +250,6 @@ def test_forged_layers_are_refused(tmp_path_factory, a, seed, size, tolerance):
     room = deviation(a, x, ROUNDINGS["float64"], 2) + deviation(b, x, ROUNDINGS["float64"], 2)
     allowed = [Fraction(float(e)) if tolerance is None else Fraction(tolerance) for e in room]
     for order in (range(count), range(1), (0, 0), (-1,), range(count)[::-1]):
-        Verdict(True, "layers", fs.Box.cube(a.in_size), tolerance, Witness(layers=tuple(order)), networks=(a, b)).save(
-            path
-        )
+        Verdict(True, "layers", fs.Box.cube(a.in_size), tolerance, LayerOrder(tuple(order)), networks=(a, b)).save(path)
         if fs.verify(path).ok:
             assert all(gap <= most for gap, most in zip(exact, allowed, strict=True))

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from evidence_laws import check_evidence
 from plant import duplicate
 
 import fiberscope as fs
+from fiberscope.equality.counterexample import Counterexample
 from fiberscope.equality.encoding import content_hash
-from fiberscope.equality.ladder import equivalent
-from fiberscope.equality.verify import verify
+from fiberscope.equality.ladder import RUNGS, equivalent
+from fiberscope.equality.question import Question
+from fiberscope.equality.rungs.bottleneck import TailsDiffer, Transported, by_bottleneck
+from fiberscope.equality.rungs.identical import SameProgram
+from fiberscope.equality.rungs.normal_form import FormsDiffer, NormalForms
+from fiberscope.equality.rungs.regions import RegionCount, by_regions
+from fiberscope.equality.rungs.simplification import CarriedSimplified, by_simplification
+from fiberscope.equality.rungs.structure import LayerOrder, by_structure
+from fiberscope.equality.rungs.symmetry import Carried
+from fiberscope.equality.verify import KINDS, verify
 from fiberscope.fibers.simplify.simplify import simplify
 from fiberscope.network.group import Symmetry
 from fiberscope.network.network import Network
@@ -22,7 +34,7 @@ NET = Network.random((2, 6, 4, 1), 0)
 
 
 def pairs():
-    box = fs.Box.cube(2)
+    box, other = fs.Box.cube(2), Network.random((2, 5, 1), 3)
     shifted = Network(NET.weights, [NET.biases[0] + 1e-9, *NET.biases[1:]])
     fold = Network([[[1.0], [-1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]])
     return {
@@ -35,12 +47,92 @@ def pairs():
         "one layer": equivalent(fold, Network([[[1.0]]], [[0.0]]), fs.Box([0], [1]), tolerance=0),
         "simplified": simplify(NET, box).verdict,
         "plane": equivalent(case("chain"), case("chain"), fs.Plane.along(2, (0, 1))),
-        "regions": equivalent(NET, Network.random((2, 5, 1), 3), box, tolerance=50.0),
+        "regions": replace(by_regions(Question.of(NET, other, box, 50.0)), networks=(NET, other)),
         "convolution": equivalent(case("convolutional"), case("convolutional")),
     }
 
 
 PAIRS = pairs()
+
+
+def one_of_every_kind():
+    """Evidence of the kinds that rungs give, with what it answers."""
+    rows = [[1.0, -2.0, -1.0]]
+    hides = Network([np.eye(3), rows, [[1.0]]], [np.zeros(3), [-1.0], [0.0]])
+    moved = Network([np.eye(3), rows, [[1.0]]], [[0.5, 0.0, 0.0], [-1.5], [0.0]])
+    twice = Network([np.eye(3), rows, [[2.0]]], [np.zeros(3), [-1.0], [0.0]])
+    fold = Network([[[1.0], [-1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]])
+    dead = Network([[[-2.0], [0.0], [2.0]], [[0.5, 1.0, 0.5]]], [[0.0, -1.0, 0.0], [0.0]])
+    image, line = case("convolutional"), fs.Space(1)
+    found = [(v.evidence, Question.of(*v.networks, v.domain, v.tolerance)) for v in PAIRS.values()]
+    for rung, question in (
+        (by_bottleneck, Question.of(hides, moved, None, 0.0)),
+        (by_simplification, Question.of(fold, dead, line, 0.0)),
+        (by_structure, Question.of(image, image)),
+    ):
+        found.append((rung(question).evidence, question))
+    found.append((TailsDiffer(), Question.of(hides, twice, None, 0.0)))
+    found.append((FormsDiffer(), Question.of(fold, Network([[[1.0]]], [[0.0]]), line, 0.0)))
+    return found
+
+
+def test_evidence_is_written_read_and_checked():
+    every = one_of_every_kind()
+    kinds = {SameProgram, Carried, CarriedSimplified, LayerOrder, NormalForms, FormsDiffer}
+    kinds |= {Transported, TailsDiffer, RegionCount, Counterexample}
+    assert {type(evidence) for evidence, _ in every} == kinds
+    for evidence, question in every:
+        check_evidence(evidence, question)
+
+
+def test_every_kind_of_evidence_has_a_name_and_a_test():
+    kinds = {kind for rung in RUNGS for kind in rung.evidence}
+    assert set(KINDS.values()) == kinds  # no two have one name
+    tests = "".join(path.read_text() for path in Path(__file__).parent.rglob("test_*.py"))
+    for kind in kinds:
+        assert kind.__name__ in tests, f"{kind.__name__}: no test calls check_evidence with it"
+
+
+def test_evidence_of_equality_is_none_of_a_difference(tmp_path):
+    path = tmp_path / "proof.json"
+    for name in ("symmetry", "refuted"):
+        PAIRS[name].save(path)
+        found = json.loads(path.read_text())
+        found["claim"]["equal"] = not found["claim"]["equal"]
+        path.write_text(json.dumps(found))
+        with pytest.raises(fs.InputError, match="expected evidence of"):
+            verify(path)
+
+
+def of_format_2(verdict, path):
+    """What a certificate of the second format held."""
+    verdict.save(path)
+    found = json.loads(path.read_text())
+    evidence = found.pop("evidence")
+    kind = evidence.pop("kind")
+    renamed = {"bottleneck": {"transport": evidence}, "layers": {"layers": evidence.get("order")}}
+    found["witness"] = renamed.get(kind, evidence) if verdict.equal else None
+    if kind == "simplified symmetry":
+        found["witness"]["simplified"] = True
+    found["counterexample"] = evidence if kind == "counterexample" else None
+    path.write_text(json.dumps(found | {"format": "fiberscope certificate 2"}))
+
+
+def test_certificates_of_the_second_format_are_read(tmp_path):
+    path = tmp_path / "proof.json"
+    for evidence, asked in one_of_every_kind():
+        if isinstance(asked.domain, fs.Plane):
+            continue  # its networks are those of the slice
+        method = "bottleneck" if isinstance(evidence, TailsDiffer) else "another"
+        pair = (asked.a, asked.b)
+        verdict = fs.Verdict(evidence.equal, method, asked.domain, asked.tolerance, evidence, networks=pair)
+        of_format_2(verdict, path)
+        assert "evidence" not in json.loads(path.read_text())
+        assert verify(path).ok, evidence
+        found = json.loads(path.read_text())
+        path.write_text(json.dumps(found | {"witness": 3, "counterexample": 3}))
+        with pytest.raises(fs.InputError):
+            verify(path)
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -97,25 +189,25 @@ def test_malformed_files_raise_input_errors(tmp_path):
             replay = verify(path)
         except fs.InputError:
             continue
-        assert not replay.ok or json.loads(text)["counterexample"] == good["counterexample"]
+        assert not replay.ok or json.loads(text)["evidence"] == good["evidence"]
     with pytest.raises(fs.InputError):
         verify(tmp_path / "missing.json")
 
 
 def test_malformed_evidence_raises_input_errors(tmp_path):
     path = tmp_path / "proof.json"
-    for name, part in (("symmetry", "witness"), ("duplicated", "witness"), ("refuted", "counterexample")):
+    for name in ("symmetry", "duplicated", "refuted"):
         PAIRS[name].save(path)
         good = json.loads(path.read_text())
-        for key in good[part]:
+        for key in good["evidence"]:
             for value in (None, "x", [], [[]], [[0, 0]], {"a": 1}, 1e400):
-                path.write_text(json.dumps(good | {part: good[part] | {key: value}}))
+                path.write_text(json.dumps(good | {"evidence": good["evidence"] | {key: value}}))
                 try:
                     replay = verify(path)
                 except fs.InputError:
                     continue
                 used = {"refuted": {"x"}, "symmetry": {"permutations", "scales"}, "duplicated": {"signs"}}[name]
-                assert not replay.ok or key not in used
+                assert not replay.ok or key not in used | {"kind"}
 
 
 def test_a_forged_sign_is_not_believed(tmp_path):

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from fiberscope import identical
 from fiberscope.dimension.functional import functional_dimension
-from fiberscope.equality.ladder import question_for
-from fiberscope.equality.rungs.bottleneck import by_bottleneck, check_rounded, find_rounded
+from fiberscope.equality.bottlenecks.rounded_transport import check_rounded, find_rounded
+from fiberscope.equality.question import Question
+from fiberscope.equality.rungs.bottleneck import by_bottleneck
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.fibers.fiber import fiber
 from fiberscope.fibers.hidden_hyperplanes import flip, flip_matrix, hidden_hyperplane, hiding, lower_bound, translate
@@ -382,14 +383,14 @@ def test_unrolled_views_have_no_fiber():
 def test_the_rung_of_the_ladder_proves_members_equal_and_nothing_else(signs):
     net = with_signs(5, signs, 2, 4)
     for other in fiber(net).sample(3, 0):
-        found = by_bottleneck(question_for(net, other, None, None, None, 0))
+        found = by_bottleneck(Question.of(net, other, None, None, None, 0))
         assert found is not None and found.equal is True and found.method == "bottleneck"
-        exact = by_bottleneck(question_for(net, other, None, 0.0, None, 0))
+        exact = by_bottleneck(Question.of(net, other, None, 0.0, None, 0))
         assert exact is None or exact.equal is False or exact.bound == 0  # members round, mostly
     for layer in range(3):
         weights = [w.copy() for w in net.weights]
         weights[layer][0, 0] *= 1 + 1e-9
-        found = by_bottleneck(question_for(net, Network(weights, net.biases), None, None, None, 0))
+        found = by_bottleneck(Question.of(net, Network(weights, net.biases), None, None, None, 0))
         assert found is not None and found.equal is False and found.counterexample is not None
 
 

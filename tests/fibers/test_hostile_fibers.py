@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 import fiberscope as fs
 from fiberscope.equality.bottlenecks.exact_transport import ExactNet, find_exact
-from fiberscope.equality.rungs.bottleneck import check_rounded, find_rounded, is_bottleneck
+from fiberscope.equality.bottlenecks.rounded_transport import check_rounded, find_rounded
+from fiberscope.equality.rungs.bottleneck import is_bottleneck
 from fiberscope.errors import InputError
 from fiberscope.fibers.construction import identifiable_construction
 from fiberscope.fibers.fiber import fiber
-from fiberscope.fibers.normal_form import Row, Table, _rounded_ratio, normal_form
+from fiberscope.fibers.normal_form.table import Row, Table, _rounded_ratio, normal_form
 from fiberscope.network.network import Network
 from fiberscope.testing.assertions import fraction_values
 

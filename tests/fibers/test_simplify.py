@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from plant import add_dead, duplicate, identity_layer
 
 import fiberscope as fs
-from fiberscope.equality.ladder import question_for
-from fiberscope.equality.rungs.symmetry import by_simplification
+from fiberscope.equality.question import Question
+from fiberscope.equality.rungs.simplification import by_simplification
 from fiberscope.fibers.simplify.simplify import simplify
 from fiberscope.geometry.samples import sample
 from fiberscope.network.network import Network
@@ -129,13 +129,16 @@ def test_fractions_that_went_with_a_neuron_are_no_rounding():
         check(larger, result, fs.Space(larger.in_size))
 
 
-def test_exact_is_what_the_verdict_proves():
-    net = case("chain")
-    result = simplify(net)
-    assert result.exact
-    for verdict in (replace(result.verdict, bound=None), replace(result.verdict, equal=None)):
-        assert not replace(result, verdict=verdict).exact
-    assert "not proven to be the same" in repr(replace(result, verdict=replace(result.verdict, equal=None)))
+def test_exact_is_what_the_proof_says():
+    result = simplify(case("chain"))
+    assert result.exact and result.verdict.exact and result.verdict.networks == (result.original, result.network)
+    verdict = result.verdict
+    for proof in (replace(verdict, bound=None), replace(result.proof, equal=None), replace(result.proof, ulps=4)):
+        other = replace(result, proof=proof)
+        assert not other.exact and not other.verdict.exact
+    undecided = replace(result, proof=replace(result.proof, equal=None))
+    assert "not proven to be the same" in repr(undecided)
+    assert undecided.verdict.equal is None and undecided.verdict.bound is None and undecided.verdict.evidence is None
 
 
 def test_refusals():
@@ -155,7 +158,7 @@ def test_what_leaves_the_range_of_floats_is_refused_and_equality_goes_on_without
         simplify(net)
     other = Network([first, rows, [[1.0, 1.0]]], [[1.0, 3.0, -1.0], [-1.0, -2.0], [0.0]])
     with np.errstate(all="ignore"):
-        question = question_for(net, other, fs.Space(1), 0, 2.0, 0)
+        question = Question.of(net, other, fs.Space(1), 0, 2.0, 0)
         assert by_simplification(question) is None and any("range of floats" in note for note in question.notes)
         assert fs.equivalent(net, other, tolerance=0, time_limit=2.0).equal is False
 

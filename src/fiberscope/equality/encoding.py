@@ -22,7 +22,7 @@ from fiberscope.network.nodes import Affine, Concat, MaxPool, PiecewiseLinear
 if TYPE_CHECKING:
     from fiberscope.equality.verdict import Verdict
 
-FORMAT = "fiberscope certificate 2"
+FORMAT = "fiberscope certificate 3"
 
 
 def content_hash(net: Network) -> str:
@@ -68,7 +68,7 @@ def write_certificate(path: Path | str, verdict: Verdict, models: tuple[Path | s
     """Everything that is needed to replay a verdict, in one file."""
     if verdict.networks is None:
         raise InputError("certificate: expected a verdict with its networks, got one without")
-    if verdict.equal is None:
+    if verdict.evidence is None:
         raise InputError("certificate: expected a proven verdict, got an undecided one, which proves nothing")
     names = (None, None) if models is None else models
     content = {
@@ -82,8 +82,7 @@ def write_certificate(path: Path | str, verdict: Verdict, models: tuple[Path | s
         },
         "method": verdict.method,
         "networks": [network_to_dict(net, name) for net, name in zip(verdict.networks, names, strict=True)],
-        "witness": None if verdict.witness is None else verdict.witness.to_dict(),
-        "counterexample": None if verdict.counterexample is None else verdict.counterexample.to_dict(),
+        "evidence": {"kind": verdict.evidence.kind, **verdict.evidence.to_dict()},
     }
     write_atomically(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 

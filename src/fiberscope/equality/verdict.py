@@ -2,156 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fiberscope.equality.counterexample import Counterexample
 from fiberscope.equality.encoding import write_certificate
+from fiberscope.equality.evidence import Check, Evidence
+from fiberscope.equality.question import Question
 from fiberscope.geometry.domains import Domain
-from fiberscope.network.group import Symmetry
 from fiberscope.network.network import Network
-from fiberscope.numerics.exact_arrays import nearest
-from fiberscope.numerics.floats import FloatArray, IntArray
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Counterexample:
-    """An input at which two networks differ: ``x`` exactly as given, ``a`` and ``b`` rounded from the exact outputs.
-
-    On a plane ``x`` has the two coordinates of the slice. ``difference`` is the largest difference of an output,
-    rounded; ``allowed`` is what the kind of equality allows there.
-    """
-
-    x: FloatArray
-    a: FloatArray
-    b: FloatArray
-    difference: float
-    allowed: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "x": self.x.tolist(),
-            "a": [_finite(v) for v in self.a.tolist()],
-            "b": [_finite(v) for v in self.b.tolist()],
-            "difference": _finite(self.difference),
-            "allowed": _finite(self.allowed),
-        }
-
-
-def _finite(value: float) -> float | None:
-    """JSON has no infinity; what is beyond the floats is None there."""
-    return value if np.isfinite(value) else None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Transport:
-    """How the first layer of one three-layer bottleneck is carried onto that of another.
-
-    First the visible neurons ``flips`` of ``a`` are reflected and its hidden hyperplane ``hidden`` is moved by
-    ``translation``, in the scale of ``a``. Then neuron ``i`` of ``b`` is neuron ``permutation[i]`` of ``a``, multiplied
-    by ``scales[i]``. The layers behind are equal on the orthant: exactly if ``exact``, else up to rounding. ``line``
-    says that both networks have one first-layer neuron, so that they are sums over parallel hyperplanes, or, without a
-    permutation, that both are constant; then these are equal.
-    """
-
-    permutation: tuple[int, ...]
-    scales: FloatArray
-    flips: tuple[int, ...] = ()
-    hidden: int | None = None
-    translation: Fraction = Fraction(0)
-    exact: bool = True
-    line: bool = False
-
-    @property
-    def text(self) -> str:
-        """In words."""
-        if self.line and not self.permutation:
-            return "both are the same constant"
-        if self.line:
-            return "with one neuron in the first layer both are the same sum over parallel hyperplanes"
-        if self.hidden is None:
-            return "the first layers match, and the layers behind are equal on the orthant"
-        word = "neurons" if len(self.flips) > 1 else "neuron"
-        turned = f"{word} {', '.join(map(str, self.flips))} of layer 1 reflected, " if self.flips else ""
-        return f"{turned}the hidden hyperplane {self.hidden} moved by {float(self.translation):.6g}; the rest is equal"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; the translation as an exact fraction."""
-        return {
-            "permutation": list(self.permutation),
-            "scales": self.scales.tolist(),
-            "flips": list(self.flips),
-            "hidden": self.hidden,
-            "translation": str(self.translation),
-            "exact": self.exact,
-            "line": self.line,
-        }
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Witness:
-    """Why two networks are equal.
-
-    ``symmetry`` carries ``a`` onto ``b`` (both simplified first, if ``simplified``). ``transport`` does so for the
-    first layers of two bottlenecks, by more than permutations and scales. Otherwise ``signs`` are the signs of neurons
-    of ``a`` and ``b`` that were proven on the domain, with which the normal forms of the two agree over
-    ``hyperplanes`` hyperplanes; ``ulps`` is 0 if they agree exactly. ``layers`` says which activation or pool of ``b``
-    stands for each of ``a``, counted from 0, with the composed affine maps between them compared entry by entry.
-    """
-
-    symmetry: Symmetry | None = None
-    simplified: bool = False
-    signs: tuple[IntArray, IntArray] | None = None
-    hyperplanes: int | None = None
-    ulps: int = 0
-    regions: int | None = None
-    transport: Transport | None = None
-    layers: tuple[int, ...] | None = None
-
-    @property
-    def permutations(self) -> tuple[IntArray, ...]:
-        """One for every hidden layer that is matched: all of them by a symmetry, the first one by a transport."""
-        if self.transport is not None:
-            return (np.array(self.transport.permutation, dtype=np.int64),)
-        return () if self.symmetry is None else self.symmetry.permutations
-
-    @property
-    def scales(self) -> tuple[FloatArray, ...]:
-        """As the permutations."""
-        if self.transport is not None:
-            return (self.transport.scales,)
-        return () if self.symmetry is None else self.symmetry.scales
-
-    @property
-    def flips(self) -> tuple[int, ...]:
-        """First-layer neurons of ``a`` that are reflected."""
-        return () if self.transport is None else self.transport.flips
-
-    @property
-    def translation(self) -> float:
-        """How far the hidden hyperplane of ``a`` is moved."""
-        return 0.0 if self.transport is None else float(self.transport.translation)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; only what is there."""
-        found: dict[str, Any] = {} if self.symmetry is None else self.symmetry.to_dict()
-        if self.simplified:
-            found["simplified"] = True
-        if self.signs is not None:
-            found["signs"] = [s.tolist() for s in self.signs]
-            found["ulps"] = self.ulps
-            found["hyperplanes"] = self.hyperplanes
-        if self.regions is not None:
-            found["regions"] = self.regions
-        if self.transport is not None:
-            found["transport"] = self.transport.to_dict()
-        if self.layers is not None:
-            found["layers"] = list(self.layers)
-        return found
+from fiberscope.numerics.floats import FloatArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,23 +23,32 @@ class Verdict:
     """Whether two networks are the same function on a domain: True and False are proven, None is undecided.
 
     ``tolerance`` names the kind of equality: None *up to rounding*, 0 *the same real function*, a positive number
-    *within it everywhere on the domain*. ``bound`` is the largest difference that is proven (0 for the same real
-    function), ``residual`` how far the evidence is from exact agreement, in ulps. ``reason`` says in words what was
-    found.
+    *within it everywhere on the domain*. ``evidence`` is what was found: a witness of equality, a counterexample, or
+    representations that differ. ``bound`` is the largest difference that is proven (0 for the same real function),
+    ``residual`` how far the evidence is from exact agreement, in ulps. ``reason`` says in words what was found.
     """
 
     equal: bool | None
     method: str
     domain: Domain
     tolerance: float | None = None
-    witness: Witness | None = None
-    counterexample: Counterexample | None = None
+    evidence: Evidence | None = None
     bound: float | None = None
     residual: float | None = None
     seconds: float = 0.0
     reason: str = ""
     networks: tuple[Network, Network] | None = field(default=None, repr=False)
     precision: str | None = None
+
+    @property
+    def witness(self) -> Evidence | None:
+        """Why the two are equal, where they are: ``permutations``, ``scales``, ``flips`` and ``translation``."""
+        return self.evidence if self.equal else None
+
+    @property
+    def counterexample(self) -> Counterexample | None:
+        """An input at which the two differ, where one was found."""
+        return self.evidence if isinstance(self.evidence, Counterexample) else None
 
     @property
     def exact(self) -> bool:
@@ -195,7 +68,7 @@ class Verdict:
             "tolerance": self.tolerance,
             "precision": self.precision,
             "domain": repr(self.domain),
-            "witness": None if self.witness is None else self.witness.to_dict(),
+            "witness": None if self.witness is None else {"kind": self.witness.kind, **self.witness.to_dict()},
             "counterexample": None if self.counterexample is None else self.counterexample.to_dict(),
             "bound": self.bound,
             "residual": self.residual,
@@ -220,6 +93,25 @@ class Verdict:
         return f"Verdict({', '.join(parts)})"
 
 
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One method of equality: its search gives a verdict, or None if it cannot decide.
+
+    ``evidence`` are the kinds of evidence that come with its verdicts; all that the verifier knows it by.
+    """
+
+    search: Callable[[Question], Verdict | None]
+    evidence: tuple[type[Evidence], ...]
+
+
+def answered(question: Question, method: str, evidence: Evidence, found: Check) -> Verdict:
+    """The verdict of a method whose evidence holds."""
+    return Verdict(
+        evidence.equal, method, question.domain, question.tolerance, evidence, found.bound, found.residual,
+        reason=found.text,
+    )  # fmt: skip
+
+
 def kind_of(tolerance: float | None, precision: str | None) -> str:
     """A kind of equality in words.
 
@@ -234,8 +126,3 @@ def kind_of(tolerance: float | None, precision: str | None) -> str:
 def _short(x: FloatArray) -> str:
     text = np.array2string(x, precision=4, threshold=6, edgeitems=2, separator=", ")
     return " ".join(text.split())
-
-
-def rounded(values: list[Fraction]) -> FloatArray:
-    """The nearest floats; infinite beyond their range."""
-    return nearest(np.array(values, dtype=object))

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fiberscope.equality.verdict import Verdict
 from fiberscope.errors import InputError
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import IntArray
 
 if TYPE_CHECKING:
+    from fiberscope.equality.verdict import Verdict
     from fiberscope.fibers.one_layer.realisations import Cell
 
 ComponentKind = Literal["orbit", "orientation", "translation", "reflection", "constant", "known", "assignment"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from fiberscope.equality.membership import membership
 from fiberscope.errors import InputError, NotGenericError
 from fiberscope.fibers.components import Component, Connection, FiberPath, Membership
 from fiberscope.fibers.generic import AMONG
@@ -103,7 +103,9 @@ class Fiber:
 
     def contains(self, other: NetworkLike) -> Membership:
         """Whether ``other`` has the same architecture and is the same function, up to rounding."""
-        return membership(self.net, as_network(other, "other"))
+        ask = import_module("fiberscope.equality.membership").membership
+        found: Membership = ask(self.net, as_network(other, "other"))
+        return found
 
     def connection(self, other: NetworkLike) -> Connection:
         """A path inside the fiber to ``other``, up to the order of its neurons, or why there is none."""

@@ -18,7 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fiberscope.equality.verdict import Transport
+from fiberscope.equality.bottlenecks.transport import Transport
 from fiberscope.errors import InputError
 from fiberscope.fibers.one_layer.representation import Form, Primitive, Vector, collected, form_of, opposite, primitive
 from fiberscope.network.network import Network

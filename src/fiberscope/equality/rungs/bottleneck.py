@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import itertools
+import re
+from dataclasses import asdict, dataclass
 from fractions import Fraction
+from typing import Any, ClassVar
 
 import numpy as np
 
-from fiberscope.equality.bottlenecks.exact_transport import ExactNet, find_exact, tails_differ
+from fiberscope.equality.bottlenecks.exact_transport import ExactNet, check_exact, find_exact, tails_differ
 from fiberscope.equality.bottlenecks.kinks import kink_points
+from fiberscope.equality.bottlenecks.rounded_transport import check_rounded, find_rounded
+from fiberscope.equality.bottlenecks.transport import Transport
+from fiberscope.equality.counterexample import Counterexample, confirmed
+from fiberscope.equality.evidence import Check, Evidence, integers
 from fiberscope.equality.question import Question
-from fiberscope.equality.refutation import confirmed, covering, difference
-from fiberscope.equality.rungs.normal_form import compare_forms
-from fiberscope.equality.verdict import Transport, Verdict, Witness
+from fiberscope.equality.refutation import covering, difference, different
+from fiberscope.equality.verdict import Rung, Verdict, answered
 from fiberscope.errors import InputError
 from fiberscope.fibers.canonical.matching import same_prefix
-from fiberscope.fibers.hidden_hyperplanes import flip, hidden_hyperplane, lower_bound, translate
-from fiberscope.fibers.one_layer.layer import DEAD, OneLayer
-from fiberscope.geometry.domains import Orthant, Space
+from fiberscope.geometry.domains import Space
 from fiberscope.geometry.samples import inside
-from fiberscope.network.chains import slopes_of, try_split
+from fiberscope.network.chains import Split, slopes_of, try_split
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
-from fiberscope.network.operators import Dense
+from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.numerics.rank import exact_rank
-from fiberscope.numerics.ulps import ROWS
-
-Arrays = tuple[list[FloatArray], list[FloatArray]]
-"""Weights and biases."""
 
 _ENTRIES = 100_000
 """Entries of a first or second weight matrix up to which rows are compared as fractions."""
@@ -37,37 +36,103 @@ _CONFIRM = {True: 96, False: 8}
 """Inputs that are evaluated exactly, for equality as real functions and for the other kinds."""
 
 
-def by_bottleneck(question: Question) -> Verdict | None:
-    """The rung: two bottlenecks, decided by the theorem; True on all of space is True on every domain.
+@dataclass(frozen=True, slots=True, eq=False)
+class Transported(Evidence):
+    """``transport`` carries the first layer of one bottleneck onto that of the other; the layers behind are equal."""
 
-    *Equal* is proven exactly, whatever the kind of equality, or up to rounding where that is asked. *Different* is an
-    input near a kink that only one of the two has, or, as real functions, layers that differ behind matched ones.
-    """
+    kind: ClassVar[str] = "bottleneck"
+
+    transport: Transport
+
+    @property
+    def permutations(self) -> tuple[IntArray, ...]:
+        """Of the first hidden layer."""
+        return (np.array(self.transport.permutation, dtype=np.int64),)
+
+    @property
+    def scales(self) -> tuple[FloatArray, ...]:
+        return (self.transport.scales,)
+
+    @property
+    def flips(self) -> tuple[int, ...]:
+        return self.transport.flips
+
+    @property
+    def translation(self) -> float:
+        return float(self.transport.translation)
+
+    def check(self, question: Question) -> Check:
+        pair = bottlenecks(question)
+        if pair is None:
+            return Check(False, "the networks are no three-layer bottlenecks behind the same affine maps")
+        if self.transport.exact:
+            ok, text = check_exact(*_exact(pair), self.transport)
+            return Check(ok, f"{text}, exactly" if ok else text, 0.0, 0.0)
+        if question.tolerance is not None:
+            return Check(False, "the transport is claimed up to rounding, which proves nothing exactly")
+        found = check_rounded(pair[0].tail, pair[1].tail, self.transport)
+        if found is None or found.equal is not True:
+            return Check(False, "the transport does not carry one onto the other")
+        return Check(True, f"{self.transport.text}, up to rounding", None, found.residual)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; the translation as an exact fraction."""
+        found = asdict(self.transport)
+        exactly = {"scales": self.transport.scales.tolist(), "translation": str(self.transport.translation)}
+        return found | exactly
+
+    @classmethod
+    def from_dict(cls, found: dict[str, Any]) -> Transported:
+        permutation, flips = (integers(found[name], name) for name in ("permutation", "flips"))
+        hidden = None if found["hidden"] is None else integers([found["hidden"]], "the hidden hyperplane")[0]
+        exact, line = found["exact"], found.get("line", False)
+        if not isinstance(exact, bool) or not isinstance(line, bool):
+            raise InputError("certificate: expected true or false for exact and line")
+        if len(set(flips)) < len(flips):
+            raise InputError("certificate: expected each flip once")
+        scales = real_array(found["scales"], "scales", ndim=1)
+        return cls(Transport(permutation, scales, flips, hidden, _fraction(found["translation"]), exact, line))
+
+
+def _fraction(text: Any) -> Fraction:
+    # plain digits only: what else Fraction reads may be a number of a billion digits
+    if not isinstance(text, str) or not re.fullmatch(r"-?\d{1,4000}(/\d{1,4000})?", text):
+        raise InputError("certificate: expected a translation as a fraction")
+    above, _, below = text.partition("/")
+    return Fraction(int(above), int(below or 1))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TailsDiffer(Evidence):
+    """The first layers match, and the layers behind differ on the orthant; a proof for real functions on all space."""
+
+    kind: ClassVar[str] = "layers behind differ"
+    equal: ClassVar[bool] = False
+
+    def check(self, question: Question) -> Check:
+        pair = bottlenecks(question) if question.tolerance == 0 and isinstance(question.place, Space) else None
+        if pair is None or pair[0].prefix or not tails_differ(*_exact(pair)):
+            return Check(False, "the layers behind the first ones are not proven to differ")
+        return Check(True, "the first layers match, and the layers behind differ on the orthant, exactly")
+
+    def to_dict(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def from_dict(cls, found: dict[str, Any]) -> TailsDiffer:
+        return cls()
+
+
+def bottlenecks(question: Question) -> tuple[Split, Split] | None:
+    """Both as bottlenecks behind the same affine maps, if they are."""
     left, right = try_split(question.a), try_split(question.b)
     if left is None or right is None or not same_prefix(left, right):
         return None
-    a, b = left.tail, right.tail
-    if not (is_bottleneck(a) and is_bottleneck(b)):
-        return None
-    question.run.check()
-    exact = (ExactNet.of(a), ExactNet.of(b))
-    question.run.check()
-    found = find_exact(*exact)
-    if found is not None:
-        return Verdict(
-            True, "bottleneck", question.domain, question.tolerance, Witness(transport=found), bound=0.0,
-            residual=0.0, reason=f"{found.text}, exactly",
-        )  # fmt: skip
-    if question.tolerance is None:
-        rounded = find_rounded(a, b)
-        verdict = None if rounded is None else check_rounded(a, b, rounded)
-        if rounded is not None and verdict is not None and verdict.equal is True:
-            return Verdict(
-                True, "bottleneck", question.domain, None, Witness(transport=rounded), residual=verdict.residual,
-                reason=f"{rounded.text}, up to rounding",
-            )  # fmt: skip
-    question.run.check()
-    return None if left.prefix else _refuted(question, exact)
+    return (left, right) if is_bottleneck(left.tail) and is_bottleneck(right.tail) else None
+
+
+def _exact(pair: tuple[Split, Split]) -> tuple[ExactNet, ExactNet]:
+    return ExactNet.of(pair[0].tail), ExactNet.of(pair[1].tail)
 
 
 def is_bottleneck(chain: Network) -> bool:
@@ -79,8 +144,34 @@ def is_bottleneck(chain: Network) -> bool:
     return exact_rank(chain.weights[0]).rank == chain.widths[1]
 
 
-def _refuted(question: Question, exact: tuple[ExactNet, ExactNet]) -> Verdict | None:
-    points = np.concatenate([kink_points(net, question.rng) for net in (question.a, question.b)])
+def by_bottleneck(question: Question) -> Verdict | None:
+    """The search: two bottlenecks, decided by the theorem; True on all of space is True on every domain.
+
+    *Equal* is proven exactly, whatever the kind of equality, or up to rounding where that is asked. *Different* is an
+    input near a kink that only one of the two has, or, as real functions, layers that differ behind matched ones.
+    """
+    pair = bottlenecks(question)
+    if pair is None:
+        return None
+    question.run.check()
+    exact = _exact(pair)
+    question.run.check()
+    transport = find_exact(*exact)
+    if transport is not None:
+        found = Check(True, f"{transport.text}, exactly", 0.0, 0.0)
+        return answered(question, "bottleneck", Transported(transport), found)
+    rounded = find_rounded(pair[0].tail, pair[1].tail) if question.tolerance is None else None
+    if rounded is not None:
+        evidence = Transported(rounded)
+        found = evidence.check(question)
+        if found.ok:
+            return answered(question, "bottleneck", evidence, found)
+    question.run.check()
+    return None if pair[0].prefix else _refuted(question, pair)
+
+
+def _refuted(question: Question, pair: tuple[Split, Split]) -> Verdict | None:
+    points = np.concatenate([kink_points(part.tail, question.rng) for part in pair])
     points = points[inside(question.place, points)]
     if not len(points):
         return None
@@ -92,178 +183,15 @@ def _refuted(question: Question, exact: tuple[ExactNet, ExactNet]) -> Verdict | 
     for i in itertools.islice(order, _CONFIRM[question.tolerance == 0]):
         if question.seconds_left < 0:
             break
-        example = confirmed(question.a, question.b, points[i], question.tolerance, question.rounding)
+        example = confirmed(question, points[i])
         if example is not None:
-            return Verdict(
-                False, "bottleneck", question.domain, question.tolerance, counterexample=example,
-                reason="at an input near a kink of one of them the outputs differ in exact arithmetic",
-            )  # fmt: skip
-    if question.tolerance == 0 and isinstance(question.place, Space) and tails_differ(*exact):
-        return Verdict(
-            False, "bottleneck", question.domain, 0.0,
-            reason="the first layers match, and the layers behind differ; no float input at which they do was found",
-        )  # fmt: skip
+            text = "at an input near a kink of one of them the outputs differ in exact arithmetic"
+            return different(question, "bottleneck", example, text)
+    found = TailsDiffer().check(question)
+    if found.ok:
+        text = "the first layers match, and the layers behind differ; no float input at which they do was found"
+        return answered(question, "bottleneck", TailsDiffer(), Check(True, text))
     return None
 
 
-# -- up to rounding ----------------------------------------------------------------------------------------------------
-
-
-def _living(chain: Network) -> Arrays:
-    """The arrays of a network without the dead neurons of its second layer."""
-    roles = OneLayer.of(chain, orthant=True).roles
-    keep = np.flatnonzero(roles != DEAD)
-    weights = [chain.weights[0], chain.weights[1][keep], chain.weights[2][:, keep]]
-    return weights, [chain.biases[0], chain.biases[1][keep], chain.biases[2]]
-
-
-def _units(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Rows ``(w | b)`` with largest entry 1 of ``w``, and what they were divided by: biases may be huge."""
-    size = np.abs(rows[:, :-1]).max(axis=1)
-    return rows / size[:, None], size
-
-
-def _first(arrays: Arrays) -> FloatArray:
-    return np.column_stack([arrays[0][0], arrays[1][0]])
-
-
-@np.errstate(over="ignore", invalid="ignore")  # what is not finite agrees with nothing
-def find_rounded(a: Network, b: Network) -> Transport | None:
-    """What may carry ``a`` onto ``b`` up to rounding, both bottlenecks; :func:`check_rounded` decides.
-
-    Dead neurons come off first. Without a hidden hyperplane the rows of the first layers must agree up to order and
-    scale. With one, the other rows must (up to sign, where a single neuron is left), and the hidden one up to its
-    bias, which gives the translation.
-    """
-    mine, theirs = _living(a), _living(b)
-    if a.widths[:2] != b.widths[:2] or not len(mine[0][1]) or not len(theirs[0][1]):
-        return None
-    i, j = (hidden_hyperplane(x[0][1], x[1][1]) for x in (mine, theirs))
-    if a.widths[1] == 1 and (i is None or j is None):
-        return Transport((0,), np.ones(1), exact=False, line=True)
-    flips: tuple[int, ...] = ()
-    t = 0.0
-    if i is not None and j is not None:
-        if len(mine[0][1]) == len(theirs[0][1]) == 1:
-            flips = _flips(mine, theirs, i, j)
-            mine = flip(*mine, 0, i, flips) if flips else mine
-        t = _translation(mine, theirs, i, j)
-        if not np.isfinite(t):
-            return None
-        mine = translate(*mine, 0, i, t)
-    (unit_a, size_a), (unit_b, size_b) = _units(_first(mine)), _units(_first(theirs))
-    order = np.abs(unit_a[None] - unit_b[:, None]).max(axis=2).argmin(axis=1)
-    hidden = i if j is not None else None
-    scales = size_b / size_a[order]
-    if not (np.isfinite(scales) & (scales > 0)).all():
-        return None
-    return Transport(_numbers(order), scales, flips, hidden, Fraction(t), exact=False)
-
-
-@np.errstate(over="ignore", invalid="ignore")
-def check_rounded(a: Network, b: Network, found: Transport) -> Verdict | None:
-    """The comparison up to rounding of the layers behind, once the first layers are carried; None where they are not.
-
-    Scales, reflections and the translation round, so this proves no equality of real functions. Every entry of a row is
-    compared for itself: it may be off by the rounding of what it was added up from, and not of its neighbours.
-    """
-    if found.line:
-        one = a.widths[1] == b.widths[1] == 1
-        return compare_forms(_line(a), _line(b), Space(a.in_size), (None, None), None) if one else None
-    mine, theirs = _living(a), _living(b)
-    n = len(mine[0][0])
-    if sorted(found.permutation) != list(range(n)) or len(theirs[0][0]) != n or not len(mine[0][1]):
-        return None
-    sums = np.abs(_first(mine))  # what entries are added up from
-    if found.hidden is not None:
-        i, t, flips = found.hidden, float(found.translation), list(found.flips)
-        if hidden_hyperplane(mine[0][1], mine[1][1]) != i or (flips and len(mine[0][1]) != 1):
-            return None
-        if flips:
-            size = np.abs(mine[0][1][0])
-            mine = flip(*mine, 0, i, flips)
-            sums[i] += size[flips] @ sums[flips] / size[i]
-        if not t > lower_bound(mine[0][1], mine[1][1], i):
-            return None
-        sums[i, -1] += abs(t)
-        mine = translate(*mine, 0, i, t)
-    elif found.flips or found.translation:
-        raise InputError("transport: expected a hidden hyperplane with flips or a translation")
-    order = np.array(found.permutation, dtype=np.int64)
-    (unit_a, size_a), (unit_b, size_b) = _units(_first(mine)), _units(_first(theirs))
-    allowed = ROWS * (sums / size_a[:, None])[order]
-    if not (np.abs(unit_a[order] - unit_b) <= allowed).all():
-        return None
-    back = np.zeros((n, n))
-    back[order, np.arange(n)] = size_a[order] / size_b
-    shift = np.zeros(n)
-    if found.hidden is not None:
-        shift[found.hidden] = -float(found.translation)
-    tail_b = Network(theirs[0][1:], theirs[1][1:])
-    return compare_forms(_behind(back, shift, _living(a)), tail_b, Orthant(n), (None, None), None)
-
-
-def _behind(back: FloatArray, shift: FloatArray, arrays: Arrays) -> Network:
-    """The layers behind the first one, as a function of the other network's first layer.
-
-    The translation stays a map of its own: a bias ``b - w t`` would forget how large the numbers were that it rounds.
-    """
-    (_, W, V), (_, b, c) = arrays
-    nodes: list[Node] = [
-        Affine(0, Dense(back), shift),
-        Affine(1, Dense(W), b),
-        PiecewiseLinear(2, np.zeros(len(b)), (len(b),)),
-        Affine(3, Dense(V), c),
-    ]
-    return Network.from_nodes(nodes, (len(back),))
-
-
-def _line(chain: Network) -> Network:
-    """A network with one first-layer neuron ``z`` as one hidden layer, every number of it stored in the original.
-
-    With ``s = |p|``: ``relu(p relu(z) + q)`` is ``relu(s z) + q`` for ``p, q >= 0``, ``relu(s z + q)`` for
-    ``p > 0 > q``, and ``q - relu(s z) + relu(s z - q)`` for ``p < 0 < q``.
-    """
-    slopes, offsets, out = [0.0], [0.0], [np.zeros(chain.out_size)]
-    for p, q, v in zip(chain.weights[1][:, 0], chain.biases[1], chain.weights[2].T, strict=True):
-        terms = []
-        if q > 0:
-            terms += [(0.0, q, v), (abs(p), 0.0, v * np.sign(p))]
-            terms += [(-p, -q, v)] if p < 0 else []
-        elif p > 0:
-            terms = [(p, q, v)]
-        for slope, offset, weight in terms:
-            slopes.append(slope)
-            offsets.append(offset)
-            out.append(weight)
-    k = len(slopes)
-    nodes: list[Node] = [
-        Affine(0, Dense(chain.weights[0]), chain.biases[0]),
-        Affine(1, Dense(np.array(slopes)[:, None]), np.array(offsets)),
-        PiecewiseLinear(2, np.zeros(k), (k,)),
-        Affine(3, Dense(np.stack(out, axis=1)), chain.biases[2]),
-    ]
-    return Network.from_nodes(nodes, (chain.in_size,))
-
-
-def _numbers(order: IntArray) -> tuple[int, ...]:
-    return tuple(int(k) for k in order)
-
-
-def _flips(mine: Arrays, theirs: Arrays, i: int, j: int) -> tuple[int, ...]:
-    """Which visible hyperplanes are reversed."""
-    unit_a, unit_b = _units(_first(mine))[0], np.delete(_units(_first(theirs))[0], j, axis=0)
-    flips = []
-    for k, row in enumerate(unit_a):
-        if k != i and len(unit_b):
-            same, opposite = (np.abs(unit_b - s * row).max(axis=1).min() for s in (1.0, -1.0))
-            if opposite < same:
-                flips.append(k)
-    return tuple(flips)
-
-
-def _translation(mine: Arrays, theirs: Arrays, i: int, j: int) -> float:
-    """How far the hidden hyperplane moved, in the scale of ``mine``."""
-    w, v = mine[0][0][i], theirs[0][0][j]
-    k = int(np.abs(v).argmax())
-    return float(theirs[1][0][j] * (w[k] / v[k]) - mine[1][0][i])
+RUNG = Rung(by_bottleneck, (Transported, TailsDiffer, Counterexample))

@@ -2,87 +2,109 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
+from fiberscope.equality.counterexample import Counterexample, confirmed
+from fiberscope.equality.evidence import Check, Evidence, number
 from fiberscope.equality.question import Question
-from fiberscope.equality.refutation import confirmed, difference
-from fiberscope.equality.verdict import Verdict, Witness
-from fiberscope.errors import TooLargeError
-from fiberscope.fibers.normal_form import ONE, Row, Table, combine, normal_form
-from fiberscope.geometry.domains import Box, Domain, Orthant, Plane
-from fiberscope.geometry.ranges.domain_roles import DomainRoles
+from fiberscope.equality.refutation import difference, different
+from fiberscope.equality.verdict import Rung, Verdict, answered
+from fiberscope.errors import InputError, TooLargeError
+from fiberscope.fibers.normal_form.compare import Agreement, Signs, agreement_of, entries_of, forms_agree, table_for
+from fiberscope.fibers.normal_form.table import ONE, Row, Table
+from fiberscope.geometry.ranges.domain_roles import DomainRoles, domain_roles
 from fiberscope.geometry.samples import inside, sample
-from fiberscope.network.network import Network
-from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.numerics.floats import FloatArray, IntArray
-from fiberscope.numerics.ulps import DOUBLE, FEW, Rounding
-from fiberscope.run import ENDLESS, Run
-
-Signs = tuple[IntArray | None, IntArray | None]
 
 
-def table_for(
-    net: Network, domain: Domain, ulps: int = 0, deadline: float = float("inf"), rounding: Rounding = DOUBLE
-) -> Table:
-    """An empty table for networks on a domain; ``ulps`` counts units of the rounding."""
-    nonnegative: list[bool] = []
-    if isinstance(domain, Orthant):
-        nonnegative = [True] * net.in_size
-    elif isinstance(domain, Box):
-        nonnegative = (domain.low >= 0).tolist()
-    return Table(net.in_size, nonnegative, ulps, deadline, rounding.unit)
+@dataclass(frozen=True, slots=True, eq=False)
+class NormalForms(Evidence):
+    """The normal forms agree over ``hyperplanes`` hyperplanes: exactly, or for ``ulps > 0`` up to rounding.
+
+    ``signs`` are the signs of neurons of ``a`` and ``b`` on the domain that were used; they are proven again.
+    """
+
+    kind: ClassVar[str] = "normal form"
+
+    signs: tuple[IntArray, IntArray]
+    hyperplanes: int
+    ulps: int
+
+    @classmethod
+    def of(cls, found: Agreement) -> NormalForms:
+        """The evidence of forms that agree."""
+        assert found.signs is not None
+        return cls(found.signs, found.hyperplanes, found.ulps)
+
+    def check(self, question: Question) -> Check:
+        rounding = question.rounding
+        if not 0 <= self.ulps <= rounding.few or (self.ulps and question.tolerance is not None):
+            return Check(False, f"agreement within {self.ulps} ulps does not prove this kind of equality")
+        for signs, net in zip(self.signs, (question.a, question.b), strict=True):
+            if signs.shape != (net.num_signs,):
+                raise InputError(f"certificate: expected {net.num_signs} signs among -1, 0, 1")
+            if signs.any():
+                proven = entries_of(net, domain_roles(net, question.place))
+                if not ((signs == 0) | (signs == proven)).all():
+                    return Check(False, "a sign that the normal form uses could not be proven again")
+        table = table_for(question.a, question.place, self.ulps, rounding=rounding)
+        same, _ = forms_agree(question.a, question.b, table, self.signs)
+        how = "exactly" if not self.ulps else f"within {table.residual:.3g} units of {rounding.precision} rounding"
+        text = f"the normal forms {'agree ' + how if same else 'differ'} over {len(table.rows)} hyperplanes"
+        return Check(same, text, None if self.ulps else 0.0, table.residual)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"signs": [s.tolist() for s in self.signs], "ulps": self.ulps, "hyperplanes": self.hyperplanes}
+
+    @classmethod
+    def from_dict(cls, found: dict[str, Any]) -> NormalForms:
+        a, b = (_signs(s) for s in found["signs"])
+        ulps, hyperplanes = (int(number(found.get(name, 0), name)) for name in ("ulps", "hyperplanes"))
+        return cls((a, b), hyperplanes, ulps)
 
 
-def forms_agree(a: Network, b: Network, table: Table, signs: Signs) -> tuple[bool, list[Row]]:
-    """Whether the normal forms agree, and the rows of the difference where they do not."""
-    left, right = normal_form(a, table, signs[0]), normal_form(b, table, signs[1])
-    gaps = [combine([(1, 0, p), (-1, 0, q)], False) for p, q in zip(left, right, strict=True)]
-    same = [table.same(p, q) for p, q in zip(left, right, strict=True)]
-    return all(same), [gap for gap, ok in zip(gaps, same, strict=True) if not ok]
+@dataclass(frozen=True, slots=True, eq=False)
+class FormsDiffer(Evidence):
+    """The hyperplane representations of two networks with one hidden layer differ, so their functions do.
+
+    A proof for real functions only, and only where all hyperplanes are known to meet the inside of the domain.
+    """
+
+    kind: ClassVar[str] = "hyperplane representations differ"
+    equal: ClassVar[bool] = False
+
+    def check(self, question: Question) -> Check:
+        roles = [domain_roles(net, question.place) for net in (question.a, question.b)]
+        if question.tolerance != 0 or any(r.undecided.any() for r in roles):
+            text = "there is no counterexample, and the hyperplane representation is not complete here"
+            return Check(False, text)
+        table = table_for(question.a, question.place)
+        signs = (entries_of(question.a, roles[0]), entries_of(question.b, roles[1]))
+        same, _ = forms_agree(question.a, question.b, table, signs)
+        ok = not same and table.depth <= 1
+        return Check(ok, f"the hyperplane representations {'differ' if ok else 'do not differ'}")
+
+    def to_dict(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def from_dict(cls, found: dict[str, Any]) -> FormsDiffer:
+        return cls()
 
 
-def compare_forms(
-    a: Network, b: Network, domain: Domain, signs: Signs, tolerance: float | None, run: Run = ENDLESS
-) -> Verdict:
-    """A verdict of equality by normal forms alone: exact, or for ``tolerance=None`` up to rounding; else undecided."""
-    assert not isinstance(domain, Plane)
-    precision = None if tolerance is not None else DOUBLE.precision
-    for ulps in (0,) if tolerance == 0 else (0, FEW):
-        table = table_for(a, domain, ulps, run.deadline)
-        try:
-            same, _ = forms_agree(a, b, table, signs)
-        except TooLargeError as error:
-            reason = str(error)
-            return Verdict(None, "normal form", domain, tolerance, reason=reason, networks=(a, b), precision=precision)
-        if same:
-            return replace(_proven(a, b, domain, tolerance, table, signs), precision=precision)
-    reason = "the normal forms differ, which proves nothing for more than one hidden layer"
-    return Verdict(None, "normal form", domain, tolerance, reason=reason, networks=(a, b), precision=precision)
-
-
-def _proven(a: Network, b: Network, domain: Domain, tolerance: float | None, table: Table, signs: Signs) -> Verdict:
-    filled = tuple(
-        np.zeros(net.num_signs, dtype=np.int64) if s is None else s for net, s in zip((a, b), signs, strict=True)
-    )
-    witness = Witness(signs=(filled[0], filled[1]), hyperplanes=len(table.rows), ulps=table.ulps)
-    return Verdict(
-        True,
-        "one hidden layer" if table.depth <= 1 and not table.ulps else "normal form",
-        domain,
-        tolerance,
-        witness,
-        bound=None if table.ulps else 0.0,
-        residual=table.residual,
-        reason=f"both are the same sum over {len(table.rows)} hyperplanes",
-        networks=(a, b),
-    )
+def _signs(found: Any) -> IntArray:
+    signs = np.asarray(found) if len(found) else np.zeros(0, dtype=np.int64)
+    if signs.ndim != 1 or signs.dtype.kind not in "iu" or not np.isin(signs, (-1, 0, 1)).all():
+        raise InputError("certificate: expected signs among -1, 0, 1")
+    return signs.astype(np.int64)
 
 
 def by_forms(question: Question) -> Verdict | None:
-    """The rung: exact normal forms, then up to rounding if that is asked; complete where the forms have depth one."""
-    found = _one_try(question, (None, None), (None, None))
+    """The search: exact forms, then up to rounding if that is asked; complete where the forms have depth one."""
+    found = _one_try(question, (None, None), None)
     if found is None and (question.a.num_hidden or question.b.num_hidden):
         roles = question.roles()
         signs: Signs = (entries_of(question.a, roles[0]), entries_of(question.b, roles[1]))
@@ -90,42 +112,46 @@ def by_forms(question: Question) -> Verdict | None:
     return found
 
 
-def _one_try(question: Question, signs: Signs, roles: tuple[DomainRoles | None, DomainRoles | None]) -> Verdict | None:
-    a, b, place = question.a, question.b, question.place
+def _one_try(question: Question, signs: Signs, roles: tuple[DomainRoles, DomainRoles] | None) -> Verdict | None:
+    a, b = question.a, question.b
     for ulps in (0, question.rounding.few) if question.tolerance is None else (0,):
-        table = table_for(a, place, ulps, question.run.deadline, question.rounding)
+        table = table_for(a, question.place, ulps, question.run.deadline, question.rounding)
         try:
             same, gaps = forms_agree(a, b, table, signs)
         except TooLargeError as error:
             question.notes.append(str(error))
             return None
         if same:
-            return _proven(a, b, question.domain, question.tolerance, table, signs)
-        if not ulps and table.depth <= 1 and _complete(roles):
+            found = agreement_of(a, b, table, signs, question.tolerance is not None)
+            return answered(question, method_of(found), NormalForms.of(found), proven_by(found))
+        # complete if every hyperplane that is left is known to meet the inside of the domain
+        if not ulps and table.depth <= 1 and roles is not None and not any(r.undecided.any() for r in roles):
             return _differ(question, table, gaps)
     return None
 
 
-def _complete(roles: tuple[DomainRoles | None, DomainRoles | None]) -> bool:
-    """Whether every hyperplane that is left is known to meet the inside of the domain."""
-    return all(r is not None and not r.undecided.any() for r in roles)
+def method_of(found: Agreement) -> str:
+    """What the verdict of an agreement is called: the theorem is complete for one hidden layer."""
+    return "one hidden layer" if found.exact and found.depth <= 1 else "normal form"
+
+
+def proven_by(found: Agreement) -> Check:
+    """What an agreement proves."""
+    if not found.equal:
+        return Check(False, found.reason)
+    return Check(True, found.reason, 0.0 if found.exact else None, found.residual)
 
 
 def _differ(question: Question, table: Table, gaps: list[Row]) -> Verdict | None:
     """Different hyperplane representations: look for a point near a hyperplane whose weights differ."""
-    points = near_gaps(question, table, gaps)
-    for x in points:
-        example = confirmed(question.a, question.b, x, question.tolerance, question.rounding)
+    text = "their hyperplane representations differ"
+    for x in near_gaps(question, table, gaps):
+        example = confirmed(question, x)
         if example is not None:
-            return Verdict(
-                False, "one hidden layer", question.domain, question.tolerance, counterexample=example,
-                reason="their hyperplane representations differ",
-            )  # fmt: skip
+            return different(question, "one hidden layer", example, text)
     if question.tolerance == 0:
-        return Verdict(
-            False, "one hidden layer", question.domain, question.tolerance,
-            reason="their hyperplane representations differ; no float input at which they do was found",
-        )  # fmt: skip
+        found = Check(True, f"{text}; no float input at which they do was found")
+        return answered(question, "one hidden layer", FormsDiffer(), found)
     return None
 
 
@@ -156,15 +182,4 @@ def near_gaps(question: Question, table: Table, gaps: list[Row], count: int = 8)
     return np.asarray(points[np.argsort(-difference(question, points))[: 2 * count]])
 
 
-def entries_of(net: Network, roles: DomainRoles | None) -> IntArray | None:
-    """Proven signs of neurons as entries of the sign vector, which has entries of pooling windows as well."""
-    if roles is None:
-        return None
-    parts, start = [], 0
-    for node in net.switches:
-        if isinstance(node, PiecewiseLinear):
-            parts.append(roles.signs[start : start + node.num_signs])
-            start += node.num_signs
-        else:
-            parts.append(np.zeros(node.num_signs, dtype=np.int64))
-    return np.concatenate(parts).astype(np.int64) if parts else np.zeros(0, dtype=np.int64)
+RUNG = Rung(by_forms, (NormalForms, FormsDiffer, Counterexample))

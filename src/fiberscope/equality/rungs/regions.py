@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
 import numpy as np
 
+from fiberscope.equality.counterexample import Counterexample, confirmed
+from fiberscope.equality.evidence import Check, Evidence, integers
 from fiberscope.equality.question import Question
-from fiberscope.equality.refutation import confirmed
-from fiberscope.equality.verdict import Verdict, Witness
+from fiberscope.equality.refutation import different
+from fiberscope.equality.verdict import Rung, Verdict, answered
 from fiberscope.errors import FiberscopeError
 from fiberscope.geometry.affine_forms import exact_output, output_forms
 from fiberscope.geometry.complex import Complex
@@ -29,6 +34,31 @@ _REGIONS = 1_000_000
 """Regions of both networks together after which the list is given up."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class RegionCount(Evidence):
+    """The affine maps agree on so many regions; there is no shorter proof than to list them, which the check does."""
+
+    kind: ClassVar[str] = "regions"
+
+    regions: int
+
+    def check(self, question: Question) -> Check:
+        verdict = by_regions(question)
+        if verdict is None or verdict.equal is not True:
+            return Check(False, "the regions do not prove equality")
+        return Check(
+            True, f"{verdict.reason}; all of them were listed again, the certificate holds no shorter proof",
+            verdict.bound, verdict.residual,
+        )  # fmt: skip
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"regions": self.regions}
+
+    @classmethod
+    def from_dict(cls, found: dict[str, Any]) -> RegionCount:
+        return cls(*integers([found["regions"]], "the number of regions"))
+
+
 def difference_network(a: Network, b: Network) -> Network:
     """``a - b`` as one program.
 
@@ -47,7 +77,7 @@ def difference_network(a: Network, b: Network) -> Network:
 
 
 def by_regions(question: Question) -> Verdict | None:
-    """The rung: in up to three dimensions, the difference on every region of both networks together."""
+    """The search: in up to three dimensions, the difference on every region of both networks together."""
     size = question.place.dimension
     neurons = question.a.num_signs + question.b.num_signs
     if size > _DIMENSION or neurons > _NEURONS[size]:
@@ -81,11 +111,11 @@ def _same_maps(question: Question, found: Complex, forms: Bounded) -> Verdict | 
     exact = _exactly_zero(question, found, forms)
     if not exact and question.tolerance is not None:
         return None
-    return Verdict(
-        True, "regions", question.domain, question.tolerance, Witness(regions=found.num_regions),
-        bound=0.0 if exact else None, residual=0.0 if exact else float(ratio.max(initial=0.0)),
-        reason=f"the affine maps agree on all {found.num_regions} regions of the two together",
-    )  # fmt: skip
+    residual = 0.0 if exact else float(ratio.max(initial=0.0))
+    text = f"the affine maps agree on all {found.num_regions} regions of the two together"
+    return answered(
+        question, "regions", RegionCount(found.num_regions), Check(True, text, 0.0 if exact else None, residual)
+    )
 
 
 def _exactly_zero(question: Question, found: Complex, forms: Bounded) -> bool:
@@ -118,11 +148,10 @@ def _within(question: Question, found: Complex) -> Verdict | None:
     over = found.sign_vectors[:, -2 * question.a.out_size :] > 0
     cells = np.flatnonzero(over.any(axis=1))
     if not len(cells):
-        return Verdict(
-            True, "regions", question.domain, question.tolerance, Witness(regions=found.num_regions),
-            bound=question.tolerance,
-            reason=f"the difference exceeds the tolerance on none of the {found.num_regions} regions of the two",
-        )  # fmt: skip
+        text = f"the difference exceeds the tolerance on none of the {found.num_regions} regions of the two"
+        return answered(
+            question, "regions", RegionCount(found.num_regions), Check(True, text, bound=question.tolerance)
+        )
     return _different(question, found, cells)
 
 
@@ -132,12 +161,9 @@ def _different(question: Question, found: Complex, cells: IntArray) -> Verdict |
         for x in _inner_points(found, int(cell)):
             if not inside(question.place, x[None])[0]:
                 continue
-            example = confirmed(question.a, question.b, x, question.tolerance, question.rounding)
+            example = confirmed(question, x)
             if example is not None:
-                return Verdict(
-                    False, "regions", question.domain, question.tolerance, counterexample=example,
-                    reason="the affine maps differ on a region",
-                )  # fmt: skip
+                return different(question, "regions", example, "the affine maps differ on a region")
     return None
 
 
@@ -148,3 +174,6 @@ def _inner_points(found: Complex, cell: int) -> list[FloatArray]:
     moved_points = [point + t * (found.vertices[v] - point) for v in corners[:6] for t in (0.5, 0.999, 1.0)]
     rays = [point + s * found.vertices[v] for v in own if found.rays[v] for s in (1.0, 1e3, 1e6)]
     return [point, *moved_points, *rays]
+
+
+RUNG = Rung(by_regions, (RegionCount, Counterexample))

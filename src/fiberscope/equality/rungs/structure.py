@@ -10,15 +10,17 @@ added up from. On a box the difference of the outputs is then bounded layer by l
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse as sp
 
+from fiberscope.equality.evidence import Check, Evidence, integers
 from fiberscope.equality.question import Question
-from fiberscope.equality.rungs.skeleton import Form, Gate, Piece, Skeleton, entries, same_layout, skeleton
-from fiberscope.equality.verdict import Verdict, Witness
+from fiberscope.equality.skeleton import ComposedMap, Gate, Piece, Skeleton, entries, same_layout, skeleton
+from fiberscope.equality.verdict import Rung, Verdict, answered
 from fiberscope.errors import FiberscopeError, OutOfTimeError
-from fiberscope.geometry.domains import Box, Domain
+from fiberscope.geometry.domains import Box
 from fiberscope.geometry.ranges.intervals import Range, ranges
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear
@@ -54,65 +56,72 @@ class Alignment:
     exact: bool
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerOrder(Evidence):
+    """Which activation or pool of ``b`` stands for each of ``a``, counted from 0; the maps between them agree."""
+
+    kind: ClassVar[str] = "layers"
+
+    order: tuple[int, ...]
+
+    def check(self, question: Question) -> Check:
+        pair = _skeletons(question)
+        found = aligned(*pair, question.rounding, self.order, question.run)
+        return Check(False, "the layers do not match") if found is None else judged(question, pair, found)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"order": list(self.order)}
+
+    @classmethod
+    def from_dict(cls, found: dict[str, Any]) -> LayerOrder:
+        return cls(integers(found["order"], "the order of the layers"))
+
+
 def by_structure(question: Question) -> Verdict | None:
-    """The rung: two programs with the same switches in turn, whatever their affine parts are made of."""
+    """The search: two programs with the same switches in turn, whatever their affine parts are made of."""
     try:
-        pair = (
-            skeleton(question.a, question.rounding, question.run),
-            skeleton(question.b, question.rounding, question.run),
-        )
-        found = aligned(*pair, question.rounding, run=question.run)
+        pair = _skeletons(question)
+        alignment = aligned(*pair, question.rounding, run=question.run)
     except OutOfTimeError:
         raise
     except FiberscopeError as error:
         question.notes.append(str(error))
         return None
-    if found is None:
+    if alignment is None:
         return None
-    kind = (question.place, question.tolerance, question.rounding)
-    proven, bound = judged(question.a, question.b, pair, found, *kind)
-    if not proven:
-        if question.tolerance is None:
-            unit = f"units of {question.rounding.precision} rounding"
-            question.notes.append(f"layer by layer, the composed maps are {found.residual:.3g} {unit} apart")
-        return None
-    return Verdict(
-        True, "layers", question.domain, question.tolerance, Witness(layers=found.order), bound=bound,
-        residual=found.residual, reason=reason_of(found, question.tolerance, question.rounding),
-    )  # fmt: skip
+    found = judged(question, pair, alignment)
+    if found.ok:
+        return answered(question, "layers", LayerOrder(alignment.order), found)
+    if question.tolerance is None:
+        question.notes.append(f"layer by layer, {found.text}")
+    return None
 
 
-def reason_of(found: Alignment, tolerance: float | None, rounding: Rounding) -> str:
-    """In words."""
-    count = len(found.gates) + 1
+def _skeletons(question: Question) -> tuple[Skeleton, Skeleton]:
+    a, b = (skeleton(net, question.rounding, question.run) for net in (question.a, question.b))
+    return a, b
+
+
+def judged(question: Question, pair: tuple[Skeleton, Skeleton], found: Alignment) -> Check:
+    """What an alignment proves, for each kind of equality; on a box with a bound of the difference."""
     if found.exact:
-        return f"the affine maps between activations are the same, {count} of {count}"
+        count = len(found.gates) + 1
+        return Check(True, f"the affine maps between activations are the same, {count} of {count}", 0.0, 0.0)
+    tolerance, few = question.tolerance, question.rounding.few
+    apart = f"the composed maps are {found.residual:.3g} units of {question.rounding.precision} rounding apart"
+    near = found.residual <= few
+    bound = np.inf
+    if isinstance(question.place, Box) and tolerance != 0 and (near or tolerance is not None):
+        bound = largest_difference(question.a, question.b, pair, found, question.place)
+    told = bound if np.isfinite(bound) else None
     if tolerance is None:
-        near = f"within {found.residual:.3g} units of {rounding.precision} rounding in every entry"
-        return f"layer by layer the composed affine maps agree {near}"
-    return "with the layers matched, the difference stays below the bound"
-
-
-def judged(
-    a: Network,
-    b: Network,
-    pair: tuple[Skeleton, Skeleton],
-    found: Alignment,
-    place: Domain,
-    tolerance: float | None,
-    rounding: Rounding,
-) -> tuple[bool, float | None]:
-    """Whether an alignment proves the kind of equality, and the bound of the difference that it proves on a box."""
-    if found.exact:
-        return True, 0.0
-    if tolerance == 0:
-        return False, None
-    bound = None
-    near = found.residual <= rounding.few
-    if isinstance(place, Box) and (near or tolerance is not None):
-        bound = largest_difference(a, b, pair, found, place)
-        bound = bound if np.isfinite(bound) else None
-    return near if tolerance is None else bound is not None and bound <= tolerance, bound
+        within = f"within {found.residual:.3g} units of {question.rounding.precision} rounding in every entry"
+        text = f"layer by layer the composed affine maps agree {within}" if near else apart
+        return Check(near, text, told, found.residual)
+    if told is None:
+        return Check(False, apart, None, found.residual)
+    text = f"with the layers matched, the difference is at most {told:.6g}"
+    return Check(told <= tolerance, text, told, found.residual)
 
 
 def aligned(
@@ -169,13 +178,13 @@ def _with_slopes(a: Gate, b: Gate, found: Compared, rounding: Rounding) -> Compa
     return Compared(found.left, found.gaps, found.offset, max(found.residual, residual), False)
 
 
-def compare(a: Form, b: Form, names: dict[int, int], rounding: Rounding) -> Compared:
+def compare(a: ComposedMap, b: ComposedMap, names: dict[int, int], rounding: Rounding) -> Compared:
     """Two forms, entry by entry; ``names`` are the values of ``a`` that the values of ``b`` stand for."""
     with np.errstate(over="ignore", invalid="ignore"):  # what is beyond the floats has no finite residual
         return _compare(a, b, names, rounding)
 
 
-def _compare(a: Form, b: Form, names: dict[int, int], rounding: Rounding) -> Compared:
+def _compare(a: ComposedMap, b: ComposedMap, names: dict[int, int], rounding: Rounding) -> Compared:
     other = {names[name]: piece for name, piece in b.pieces.items()}
     left: dict[int, Operator] = {}
     gaps: dict[int, Operator] = {}
@@ -272,3 +281,6 @@ def _next(found: Compared, gaps: dict[int, FloatArray], sizes: dict[int, FloatAr
         total = total + left.apply(gaps[name][None])[0] + found.gaps[name].apply(sizes[name][None])[0]
         terms += 2 * left.fan_in + 2
     return round_up(total + terms * TINY, terms + 4)
+
+
+RUNG = Rung(by_structure, (LayerOrder,))

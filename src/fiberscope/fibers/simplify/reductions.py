@@ -19,7 +19,6 @@ from fiberscope.numerics.exact_arrays import (
     fractions,
     is_float,
     joined,
-    multiples,
     nearest,
     product,
     scaled,
@@ -27,6 +26,7 @@ from fiberscope.numerics.exact_arrays import (
     total,
 )
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
+from fiberscope.numerics.rows import multiples
 
 Neuron = tuple[int, int]
 """Hidden layer, counted from 1, and index in the network that came in."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fiberscope.equality.rungs.normal_form import compare_forms
-from fiberscope.equality.verdict import Verdict
 from fiberscope.errors import UnsupportedModelError
+from fiberscope.fibers.normal_form.compare import compare_forms
 from fiberscope.fibers.simplify.reductions import Layers, Neuron
 from fiberscope.geometry.domains import Domain
 from fiberscope.geometry.ranges.domain_roles import DomainRoles, domain_roles
@@ -24,6 +23,18 @@ from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.numerics.exact_arrays import nearest, product, total
 from fiberscope.run import ENDLESS, Run
 
+if TYPE_CHECKING:
+    from fiberscope.equality.verdict import Verdict
+
+
+class Proof(Protocol):
+    """What says whether two networks are equal (None for undecided), and whether as real functions."""
+
+    @property
+    def equal(self) -> bool | None: ...
+    @property
+    def exact(self) -> bool: ...
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Simplified:
@@ -31,25 +42,38 @@ class Simplified:
 
     ``removed`` lists neurons ``(layer, index)`` of the network that came in, layers counted from 1, each with its
     reason; ``merged`` lists groups of neurons that became one; ``undecided`` those whose role on the domain is not
-    known and that were left alone. ``verdict`` is the proof of equality: the same real function if ``exact``, otherwise
-    equality up to rounding, or None where the comparison was too large.
+    known and that were left alone. ``proof`` says that ``network`` is equal to ``original`` on ``domain``: the same
+    real function if ``exact``, otherwise up to rounding, or undecided where the comparison was too large.
     """
 
     network: Network
+    original: Network = field(repr=False)
+    domain: Domain = field(repr=False)
     removed: tuple[tuple[Neuron, str], ...] = field(repr=False)
     merged: tuple[tuple[Neuron, ...], ...] = field(repr=False)
     undecided: tuple[Neuron, ...] = field(repr=False)
-    verdict: Verdict = field(repr=False)
-    before: str = ""
+    proof: Proof = field(repr=False)
 
     @property
     def exact(self) -> bool:
-        """Whether the two are proven to be the same real function, as the verdict says."""
-        return self.verdict.exact
+        """Whether the two are proven to be the same real function."""
+        return self.proof.exact
+
+    @property
+    def before(self) -> str:
+        """The original network in a few words."""
+        short = self.original.architecture
+        return short if len(short) < 100 else f"{self.original.num_hidden} hidden neurons"
+
+    @property
+    def verdict(self) -> Verdict:
+        """The proof as an answer about equality, which can be saved as a certificate."""
+        found: Verdict = import_module("fiberscope.equality.simplified").verdict_of(self)
+        return found
 
     def stored(self, dtype: str = "float32") -> Simplified:
-        """The same with numbers of a float type, proven again; see :func:`fiberscope.equality.stored.stored`."""
-        found: Simplified = import_module("fiberscope.equality.stored").stored(self, dtype)
+        """The same with numbers of a float type, proven again; see :func:`fiberscope.equality.simplified.stored`."""
+        found: Simplified = import_module("fiberscope.equality.simplified").stored(self, dtype)
         return found
 
     def counts(self) -> dict[str, int]:
@@ -80,7 +104,7 @@ class Simplified:
         }
 
     def __repr__(self) -> str:
-        how = "exactly" if self.exact else "up to rounding" if self.verdict.equal else "not proven to be"
+        how = "exactly" if self.exact else "up to rounding" if self.proof.equal else "not proven to be"
         return f"Simplified({self.before} -> {self.network.architecture}, {how} the same function)"
 
 
@@ -109,8 +133,7 @@ def simplify(net: NetworkLike, domain: Domain | None = None, time_limit: float =
         raise UnsupportedModelError("simplify: expected sums and products of weights within the range of floats")
     tail = layers.network(shape).with_source(net.source.derived)
     small = prefix.joined(tail) if prefix is not None else tail
-    kind = 0 if layers.exact else None
-    verdict = compare_forms(net, small, where, (roles.signs.astype(np.int64), None), kind, run)
+    proof = compare_forms(net, small, where, (roles.signs.astype(np.int64), None), layers.exact, run)
     undecided = [
         (int(layer), int(i - np.searchsorted(roles.layers, layer)))
         for i, layer in enumerate(roles.layers)
@@ -118,11 +141,12 @@ def simplify(net: NetworkLike, domain: Domain | None = None, time_limit: float =
     ]
     return Simplified(
         small,
+        net,
+        where,
         tuple(dict(reversed(layers.removed)).items())[::-1],  # a neuron once, with the first reason
         tuple(layers.merged),
         tuple(undecided),
-        verdict,
-        net.architecture if len(net.architecture) < 100 else f"{net.num_hidden} hidden neurons",
+        proof,
     )
 
 

@@ -1,5 +1,4 @@
-"""Rigorous ranges of every value of a program on a box, and of the difference of two chains whose neurons are
-matched."""
+"""Rigorous ranges of every value of a program on a box."""
 
 from __future__ import annotations
 
@@ -9,12 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fiberscope.geometry.domains import Box
-from fiberscope.network.group import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.network.run import all_values
 from fiberscope.numerics.arithmetic import SMALL, LinearMap, gather
 from fiberscope.numerics.floats import TINY, FloatArray, IntArray, U, gamma, round_up
-from fiberscope.numerics.wide import Wide, same_products
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,41 +99,3 @@ def ranges(net: Network, box: Box) -> list[Range]:
     (True, True)
     """
     return all_values(net.nodes, Range(box.low, box.high), RangeArithmetic())
-
-
-def difference_bound(a: Network, b: Network, element: Symmetry, box: Box) -> float:
-    """An upper bound of ``max |a - b|`` on a box, for chains of the same widths whose neurons ``element`` matches.
-
-    Layer by layer ``|s_i a_i - b_i| <= sum_j |s_i W_ij / s_j| |s_j a_j - b_j| + sum_j |s_i W_ij / s_j - V_ij| |b_j|``,
-    plus the same for the biases, with all rounding included: first match, then bound the differences. Infinite where a
-    product leaves the range of floats.
-    """
-    found = ranges(b, box)
-    gap = np.zeros(a.in_size)
-    order, divisor = np.arange(a.in_size), np.ones(a.in_size)
-    with np.errstate(over="ignore", invalid="ignore"):
-        for layer, (w, bias) in enumerate(zip(a.weights, a.biases, strict=True)):
-            value = found[2 * layer]
-            size = np.maximum(np.abs(value.low), np.abs(value.high))
-            rows, scale = np.arange(len(bias)), np.ones(len(bias))
-            if layer < len(element.scales):
-                rows, scale = element.permutations[layer], element.scales[layer]
-            weight, other = w[np.ix_(rows, order)], b.weights[layer]
-            moved, off = _entries_apart(weight, scale[:, None], divisor[None], other)
-            _, plain = _entries_apart(bias[rows], scale, np.ones(len(bias)), b.biases[layer])
-            n = w.shape[1]
-            gap = round_up(moved @ gap + off @ size + plain + 2 * n * TINY, 2 * n + 8)
-            order, divisor = rows, scale
-    bound = float(gap.max(initial=0.0))
-    return bound if bound >= 0 else np.inf  # not a number: no bound
-
-
-def _entries_apart(
-    w: FloatArray, scale: FloatArray, divisor: FloatArray, other: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Bounds of ``|w s / t|`` and of ``|w s / t - v|``; the second is 0 only where the two are equal as rationals."""
-    moved = (Wide.of(w) * Wide.of(scale) / Wide.of(divisor)).floats()  # two roundings, a third where it is subnormal
-    size = round_up(np.abs(moved) * (1 + gamma(4)), 4)
-    off = round_up(np.abs(moved - other) + gamma(4) * np.abs(moved) + TINY, 4)
-    same = same_products(w, scale, other, divisor)
-    return np.where(w == 0, 0.0, size), np.where(same, 0.0, off)

@@ -45,7 +45,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Form:
+class ComposedMap:
     """``sum pieces[k](value k) + offset``; value 0 is the input, value ``k`` the output of switch ``k``.
 
     Every coefficient is off by at most ``gamma(roundings)`` times its size; 0 says that none was rounded.
@@ -68,7 +68,7 @@ class Gate:
 
     node: PiecewiseLinear | MaxPool
     index: int
-    form: Form
+    form: ComposedMap
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,7 +76,7 @@ class Skeleton:
     """The switches of a program in order, and its output."""
 
     gates: tuple[Gate, ...]
-    output: Form
+    output: ComposedMap
 
 
 def skeleton(net: Network, rounding: Rounding, run: Run = ENDLESS) -> Skeleton:
@@ -115,12 +115,12 @@ def _skeleton(net: Network, rounding: Rounding, run: Run) -> Skeleton:
     return Skeleton(tuple(gates), forms[-1])
 
 
-def _start(name: int, size: int, shape: tuple[int, ...]) -> Form:
+def _start(name: int, size: int, shape: tuple[int, ...]) -> ComposedMap:
     one = Scale(1.0, shape)
-    return Form({name: Piece(one, one)}, np.zeros(size), np.zeros(size))
+    return ComposedMap({name: Piece(one, one)}, np.zeros(size), np.zeros(size))
 
 
-def _applied(stage: Operator, form: Form, rounding: Rounding) -> Form:
+def _applied(stage: Operator, form: ComposedMap, rounding: Rounding) -> ComposedMap:
     """One linear map more."""
     if isinstance(stage, Scale) and (stage.factors == 1).all():
         return form
@@ -140,16 +140,16 @@ def _applied(stage: Operator, form: Form, rounding: Rounding) -> Form:
         offset, offset_sizes = stage.apply(offset[None])[0], sizes.apply(offset_sizes[None])[0]
     else:
         offset, offset_sizes = np.zeros(stage.out_size), np.zeros(stage.out_size)
-    return Form(pieces, offset, offset_sizes, form.roundings + rounded)
+    return ComposedMap(pieces, offset, offset_sizes, form.roundings + rounded)
 
 
-def _shifted(form: Form, bias: FloatArray, rounding: Rounding) -> Form:
+def _shifted(form: ComposedMap, bias: FloatArray, rounding: Rounding) -> ComposedMap:
     sizes = form.offset_sizes + np.maximum(np.abs(bias), rounding.least)
     fresh = not form.offset_sizes.any()
-    return Form(form.pieces, form.offset + bias, sizes, form.roundings + (0 if fresh else 1))
+    return ComposedMap(form.pieces, form.offset + bias, sizes, form.roundings + (0 if fresh else 1))
 
 
-def _summed(forms: list[Form]) -> Form:
+def _summed(forms: list[ComposedMap]) -> ComposedMap:
     """The sum of forms; maps of one value are added."""
     pieces: dict[int, Piece] = {}
     rounded = 0
@@ -162,10 +162,10 @@ def _summed(forms: list[Form]) -> Form:
                 pieces[name] = piece
     filled = sum(bool(form.offset_sizes.any()) for form in forms)
     offset, sizes = (np.sum([getattr(f, name) for f in forms], axis=0) for name in ("offset", "offset_sizes"))
-    return Form(pieces, offset, sizes, max(f.roundings for f in forms) + rounded + max(0, filled - 1))
+    return ComposedMap(pieces, offset, sizes, max(f.roundings for f in forms) + rounded + max(0, filled - 1))
 
 
-def _joined(forms: list[Form], node: Concat, rounding: Rounding) -> Form:
+def _joined(forms: list[ComposedMap], node: Concat, rounding: Rounding) -> ComposedMap:
     """Forms side by side: each is put into its places, the rest filled with zeros."""
     total = int(np.prod(node.shape))
     place = np.arange(total) if node.order is None else np.argsort(node.order)
@@ -181,7 +181,7 @@ def _joined(forms: list[Form], node: Concat, rounding: Rounding) -> Form:
             pieces[name] = Piece(spread, spread) if piece.is_identity else composed(spread, spread, piece)
         offset, sizes = np.zeros(total), np.zeros(total)
         offset[rows], sizes[rows] = form.offset, form.offset_sizes
-        parts.append(Form(pieces, offset, sizes, form.roundings))
+        parts.append(ComposedMap(pieces, offset, sizes, form.roundings))
     return _summed(parts)
 
 

@@ -1,13 +1,38 @@
-"""A simplified network in the float type in which it will be stored, with the proof about those numbers."""
+"""A simplified network and the proof that it is equal: as a verdict, and in the float type it will be stored in."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from fiberscope.equality.ladder import equivalent
+from fiberscope.equality.rungs.normal_form import NormalForms, method_of, proven_by
+from fiberscope.equality.verdict import Verdict
 from fiberscope.errors import InputError
+from fiberscope.fibers.normal_form.compare import Agreement
 from fiberscope.fibers.simplify.simplify import Simplified
 from fiberscope.network.formats.storage import holds, rounded
+from fiberscope.numerics.ulps import DOUBLE
+
+
+def verdict_of(result: Simplified) -> Verdict:
+    """The proof of a simplification as an answer to the question whether the two are equal."""
+    proof = result.proof
+    if isinstance(proof, Verdict):
+        return proof
+    assert isinstance(proof, Agreement)
+    found = proven_by(proof)
+    return Verdict(
+        proof.equal,
+        method_of(proof),
+        result.domain,
+        0.0 if proof.exactly else None,
+        NormalForms.of(proof) if found.ok else None,
+        found.bound,
+        found.residual,
+        reason=found.text,
+        networks=(result.original, result.network),
+        precision=None if proof.exactly else DOUBLE.precision,
+    )
 
 
 def stored(result: Simplified, dtype: str, time_limit: float = 10.0) -> Simplified:
@@ -28,12 +53,12 @@ def stored(result: Simplified, dtype: str, time_limit: float = 10.0) -> Simplifi
     >>> result.exact, small.exact, small.verdict.equal, small.verdict.precision
     (True, False, True, 'float32')
     """
-    pair = result.verdict.networks
-    if holds(result.network, dtype) or pair is None or pair[0].source.precision == "float64":
+    original = result.original
+    if holds(result.network, dtype) or original.source.precision == "float64":
         return result
     try:
         network = rounded(result.network, dtype)
     except InputError:  # beyond the range of the type
         return result
-    verdict = equivalent(pair[0], network, result.verdict.domain, time_limit=time_limit)
-    return replace(result, network=network, verdict=verdict) if verdict.equal is True else result
+    verdict = equivalent(original, network, result.domain, time_limit=time_limit)
+    return replace(result, network=network, proof=verdict) if verdict.equal is True else result
