@@ -103,7 +103,19 @@ def hostile_chains(
     return Network([w for w, _ in pairs], [b for _, b in pairs], "leaky_relu" if slope else "relu", slope=slope)
 
 
-BLOCKS = ("act", "act", "pool", "act_pool", "pool_act", "residual", "residual_act", "concat", "twice", "gather", "spread")
+BLOCKS = (
+    "act",
+    "act",
+    "pool",
+    "act_pool",
+    "pool_act",
+    "residual",
+    "residual_act",
+    "concat",
+    "twice",
+    "gather",
+    "spread",
+)
 """Blocks of :func:`programs`, each behind a dense layer of its own."""
 
 

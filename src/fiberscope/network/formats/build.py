@@ -237,14 +237,15 @@ class Builder:
         node = PiecewiseLinear(value.index, np.asarray(slopes, dtype=np.float64), value.shape, name)
         return self._push(node, value.shape, value.batched)
 
-    def gather(self, value: Value, index: IntArray, bias: FloatArray | None = None) -> Value:
+    def gather(self, value: Value, index: IntArray, bias: FloatArray | None = None, join: bool = True) -> Value:
         """Entries of the value by their places in it, -1 for a zero, in the shape of ``index``.
 
-        A mere change of shape costs nothing, and rearranging what was just rearranged costs one node.
+        A mere change of shape costs nothing, and rearranging what was just rearranged costs one node, unless ``join``
+        says to keep them apart.
         """
         if bias is None and index.size == value.size and (index.reshape(-1) == np.arange(value.size)).all():
             return value.reshaped(index.shape, value.batched)
-        before = self.nodes[value.index - 1] if value.index else None
+        before = self.nodes[value.index - 1] if value.index and join else None
         if isinstance(before, Affine) and isinstance(before.operator, Gather) and before.bias is None:
             index = np.where(index < 0, -1, before.operator.index[index])
             return self.gather(Value(before.source, before.operator.in_shape, value.batched), index, bias)

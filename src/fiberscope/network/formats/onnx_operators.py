@@ -288,8 +288,11 @@ def _conv_transpose(graph: Graph, node: Any, attributes: Attributes) -> Value:
         steps = zip(value.shape[1:], stride, dilation, size, more, strict=True)
         full = [s * (n - 1) + d * (k - 1) + 1 + extra for n, s, d, k, extra in steps]
         wanted = attributes.integers("output_shape", tuple(n * s for n, s in zip(value.shape[1:], stride, strict=True)))
-        totals = [max(a - b, 0) for a, b in zip(full, wanted[-axes:], strict=True)]
-        more = tuple(m + max(b - a, 0) for m, a, b in zip(more, full, wanted[-axes:], strict=True))
+        totals = [a - b for a, b in zip(full, wanted[-axes:], strict=True)]
+        if min(totals) < 0:  # runtimes do not agree on it
+            raise UnsupportedModelError(
+                f"an output {wanted[-axes:]} that is larger than what the kernel reaches, {full}"
+            )
         small, large = tuple(t // 2 for t in totals), tuple(t - t // 2 for t in totals)
         padding = (*small, *large) if mode == "SAME_UPPER" else (*large, *small)
     elif mode == "VALID":

@@ -177,7 +177,8 @@ def _pad(graph: Graph, node: Any, attributes: Attributes) -> Value:
     if value.batched and any(widths.pop(0)):
         raise MixesBatchError("padding along the batch axis adds points")
     index = padded(places(value.shape), widths, attributes.text("mode", "constant"))
-    return graph.builder.gather(value, index, np.where(index < 0, number, 0.0) if number else None)
+    bias = np.where(index < 0, number, 0.0) if number else None
+    return graph.builder.gather(value, index, bias, join=node.name not in graph.notes.padded)
 
 
 def _expand(graph: Graph, node: Any, attributes: Attributes) -> Value:

@@ -279,6 +279,7 @@ class _Writer:
         if absent.any():
             self.opset = max(self.opset, 11)
             vector = self.emit("Pad", [vector, self.integers([0, 0, 0, 1], "pads")])
+            self.notes["padded"].append(vector)
         name = self.emit("Gather", [vector, self.integers(np.where(absent, operator.in_size, operator.index), "index")],
                          axis=1)  # fmt: skip
         if absent.any():

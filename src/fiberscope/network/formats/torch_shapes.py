@@ -72,6 +72,8 @@ def attribute(r: Reader, input: Value, name: str) -> Any:
         return size(r, input)
     if name == "ndim":
         return len(input.shape) + 1
+    if name == "device":
+        return torch.device("cpu")  # where constants are made on the way
     if name == "mT":
         return transpose(r, input, -2, -1)
     raise UnsupportedModelError(f"attribute {name!r} of a tensor is not supported")
