@@ -15,15 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fiberscope.dimension.functional import FunctionalDimension, functional_dimension
-from fiberscope.errors import InputError
-from fiberscope.fibers.conservation import conserved_quantities
+from fiberscope.errors import InputError, hint
+from fiberscope.fibers.conservation import Conserved, conserved_quantities
 from fiberscope.fibers.identifiability import Identifiability, identifiability
 from fiberscope.geometry.domains import Box
 from fiberscope.geometry.regions import count_regions
 from fiberscope.network.network import Network
 from fiberscope.network.roles import roles
 from fiberscope.numerics.floats import BoolArray, FloatArray
-from fiberscope.training.datasets.registry import hint
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,9 +171,9 @@ def three_ranks(state: State) -> dict[str, Any]:
 
 
 @register_quantity("conserved_quantities", "what a gradient flow conserves: per neuron, and per block of active ones")
-def conserved(state: State) -> dict[str, Any]:
+def conserved(state: State) -> Conserved:
     """See :func:`fiberscope.fibers.conservation.conserved_quantities`."""
-    return conserved_quantities(state.network, state.inputs).to_dict()
+    return conserved_quantities(state.network, state.inputs)
 
 
 @register_quantity(

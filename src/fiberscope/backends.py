@@ -16,18 +16,16 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import joblib
 from joblib.parallel import BACKENDS, EXTERNAL_BACKENDS
 
 from fiberscope import __version__
-from fiberscope.errors import InputError
-from fiberscope.studies.lab.study import Study, Task
-from fiberscope.training.datasets.registry import hint
+from fiberscope.errors import InputError, hint
 
 try:  # not a dependency of ours, but of many libraries that people have
     import threadpoolctl  # type: ignore[import-untyped, unused-ignore]
@@ -38,16 +36,26 @@ DASK = "dask://"
 CONNECT_SECONDS = 5.0
 ATTEMPTS = 2
 
-RunTask = Callable[[Task], Sequence[Any]]
-"""All that travels to a worker, besides the task: the rest of a study may hold what cannot be pickled."""
+
+class Task(Protocol):
+    """A piece of work that needs nothing from the others, with a name of its own; it travels to a worker."""
+
+    @property
+    def key(self) -> str: ...
+
+
+T = TypeVar("T", bound=Task)
+
+Work = Callable[[Any], Any]
+"""What is done to a task. It travels too, so it must be such that pickle can name it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one attempt at a task: its rows, or the error's text. ``final``: it is not tried again."""
+    """What became of one attempt at a task: its value, or the error's text. ``final``: it is not tried again."""
 
-    task: Task
-    rows: Sequence[Any] | None
+    task: Any
+    value: Any
     error: str
     seconds: float
     attempt: int = 1
@@ -83,7 +91,7 @@ def choose_backend(jobs: int | None, cluster: str | None) -> Backend:
     return Backend(name, count)
 
 
-def outcomes(study: Study, tasks: Sequence[Task], backend: Backend, client: Any = None) -> Iterator[Outcome]:
+def outcomes(work: Work, tasks: Sequence[T], backend: Backend, client: Any = None) -> Iterator[Outcome]:
     """Run all tasks; a bad one is tried a second time. ``client``: a cluster's, if the caller is connected already."""
     tries: Counter[str] = Counter()
     waiting = list(tasks)
@@ -95,9 +103,9 @@ def outcomes(study: Study, tasks: Sequence[Task], backend: Backend, client: Any 
             # After two deaths alone: then it is clear whose fault the third is.
             now, later = (waiting, []) if deaths < 2 else (waiting[:1], waiting[1:])
             seen: set[str] = set()
-            again: list[Task] = []
+            again: list[T] = []
             try:
-                for found in _pool(study, now, backend, client):
+                for found in _pool(work, now, backend, client):
                     seen.add(found.task.key)
                     tries[found.task.key] += 1
                     final = not found.error or tries[found.task.key] >= ATTEMPTS
@@ -120,31 +128,25 @@ def outcomes(study: Study, tasks: Sequence[Task], backend: Backend, client: Any 
             waiting = again + later
 
 
-OURS = ("task", "seed")
-"""Columns that the runner adds to every row."""
-
-
-def execute(run_task: RunTask, task: Task) -> Outcome:
+def execute(work: Work, task: Task) -> Outcome:
     """Run one task here; whatever it raises comes back as text."""
     begin = time.perf_counter()
+    value, error = None, ""
     try:
         with one_thread():
-            rows = list(run_task(task))
-        error = "" if rows and all(isinstance(row, dict) for row in rows) else "expected rows, got none"
-        if not error and any(name in row for row in rows for name in OURS):
-            error = f"expected rows without the columns {' and '.join(OURS)}, which say what task made them"
+            value = work(task)
     except Exception as caught:
-        rows, error = [], f"{type(caught).__name__}: {_first_line(caught)} ({_place(caught)})"
-    return Outcome(task, None if error else rows, error, time.perf_counter() - begin)
+        error = f"{type(caught).__name__}: {_first_line(caught)} ({_place(caught)})"
+    return Outcome(task, value, error, time.perf_counter() - begin)
 
 
-def _execute_there(run_task: RunTask, task: Task, version: str, parent: int | None) -> Outcome:
+def _execute_there(work: Work, task: Task, version: str, parent: int | None) -> Outcome:
     """As :func:`execute`, on a worker: its fiberscope must be ours, or the results would mix two versions."""
     if parent is not None:
         _leave_with(parent)
     if version != __version__:
         return Outcome(task, None, f"the worker has fiberscope {__version__}, expected {version}", 0.0)
-    return execute(run_task, task)
+    return execute(work, task)
 
 
 @cache
@@ -161,11 +163,11 @@ def _leave_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _pool(study: Study, tasks: Sequence[Task], backend: Backend, client: Any) -> Iterator[Outcome]:
+def _pool(work: Work, tasks: Sequence[Task], backend: Backend, client: Any) -> Iterator[Outcome]:
     """One pass over the tasks; raises when the pool breaks."""
     if backend.name == "sequential":
         for task in tasks:
-            yield execute(study.run_task, task)
+            yield execute(work, task)
         return
     settings: dict[str, Any] = {"backend": backend.name, "n_jobs": backend.jobs}
     if backend.name == "loky":
@@ -175,7 +177,7 @@ def _pool(study: Study, tasks: Sequence[Task], backend: Backend, client: Any) ->
         settings["client"] = client
     with joblib.parallel_config(**settings):
         parent = os.getpid() if backend.name in {"loky", "multiprocessing"} else None
-        calls = [joblib.delayed(_execute_there)(study.run_task, task, __version__, parent) for task in tasks]
+        calls = [joblib.delayed(_execute_there)(work, task, __version__, parent) for task in tasks]
         try:
             parallel = joblib.Parallel(batch_size=1, return_as="generator_unordered")
         except ValueError:  # a backend that can only give everything back at once: small portions then
@@ -194,14 +196,30 @@ def connected(backend: Backend) -> AbstractContextManager[Any]:
     if backend.address is None:
         return nullcontext(None)
     _reach(backend.address)
+    return _dask(backend.address)
+
+
+@contextmanager
+def _dask(address: str) -> Iterator[Any]:
+    """A client of the scheduler at ``HOST:PORT``; a cluster without a worker is refused, for nothing would be done."""
     try:
-        module = import_module(f"{__package__}.dask_client")
+        distributed = import_module("distributed")
     except ImportError as error:
         raise InputError(
             "cluster: expected the package distributed, not installed (pip install fiberscope[dask])"
         ) from error
-    client: AbstractContextManager[Any] = module.connect(backend.address, CONNECT_SECONDS)
-    return client
+    try:
+        client = distributed.Client(f"tcp://{address}", timeout=CONNECT_SECONDS, set_as_default=False)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise InputError(f"cluster: expected a dask scheduler at {address}, got {type(error).__name__}") from error
+    try:
+        try:
+            client.wait_for_workers(1, timeout=CONNECT_SECONDS)
+        except TimeoutError as error:
+            raise InputError(f"cluster: expected at least one worker at {address}, got none") from error
+        yield client
+    finally:
+        client.close()
 
 
 def _reach(address: str) -> None:
@@ -244,7 +262,7 @@ def one_thread() -> Iterator[None]:
 
 
 def _numbered(found: Outcome, attempt: int, final: bool) -> Outcome:
-    return Outcome(found.task, found.rows, found.error, found.seconds, attempt, final)
+    return replace(found, attempt=attempt, final=final)
 
 
 def _first_line(error: BaseException) -> str:
