@@ -76,6 +76,8 @@ LAZY: dict[tuple[str, str], str] = {
     ("network/io.py", "fiberscope.network.formats.*"): "each format brings its own library: torch, onnx, sklearn",
     ("cli/models.py", "fiberscope.network.io"): "brings SciPy",
     ("cli/models.py", "*"): "the user names the module",
+    ("fibers/fiber.py", "fiberscope.equality.membership"): "Fiber.contains asks whether two networks are equal",
+    ("fibers/simplify/simplify.py", "fiberscope.equality.simplified"): "Simplified.verdict and .stored answer for it",
     ("network/formats/state_dict.py", "fiberscope.network.formats.torch_state"): "brings torch",
     ("cli/regions.py", "fiberscope.geometry.engines.compiled"): "brings numba",
     ("geometry/generators.py", "fiberscope.geometry.torch_generator"): "brings torch",
@@ -86,17 +88,25 @@ LAZY: dict[tuple[str, str], str] = {
     ("studies/lab/registry.py", "fiberscope.studies.*"): "studies are found by looking at the folder",
     ("results.py", "rich*"): "only a terminal needs it, and then it is loaded already",
     ("results.py", "pandas"): "the user may not have installed it",
+    ("results.py", "fiberscope.plot"): "the method plot is thin; brings matplotlib",
 }
 
-# Methods that an object promises and a module to its right answers, each (file, module) with its reason. They are one
-# call each; what the module gives may be named for type checkers.
-THIN: dict[tuple[str, str], str] = {
-    ("results.py", "fiberscope.plot"): "the method plot is thin; brings matplotlib",
-    ("fibers/fiber.py", "fiberscope.equality.membership"): "Fiber.contains asks whether two networks are equal",
-    ("fibers/components.py", "fiberscope.equality.verdict"): "the type of Membership.verdict",
-    ("fibers/simplify/simplify.py", "fiberscope.equality.simplified"): "Simplified.verdict and .stored answer for it",
-    ("fibers/simplify/simplify.py", "fiberscope.equality.verdict"): "the type of Simplified.verdict",
-}
+# Those of them that point to the right: thin methods that call what stands on them, each (file, module).
+UPWARD: frozenset[tuple[str, str]] = frozenset(
+    {
+        ("results.py", "fiberscope.plot"),
+        ("fibers/fiber.py", "fiberscope.equality.membership"),
+        ("fibers/simplify/simplify.py", "fiberscope.equality.simplified"),
+    }
+)
+
+# What such methods give, named for type checkers only: each (file, module).
+TYPES: frozenset[tuple[str, str]] = frozenset(
+    {
+        ("fibers/components.py", "fiberscope.equality.verdict"),
+        ("fibers/simplify/simplify.py", "fiberscope.equality.verdict"),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -202,8 +212,12 @@ def targets(found: Import, entries: frozenset[str]) -> list[str]:
     return [name if name in entries else "" for name in found.names if name != "__version__"]
 
 
-def check_direction(found: Import, layer: str, entries: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """Our own imports point to the left; foreign libraries stay in their homes."""
+def check_direction(
+    found: Import, layer: str, entries: frozenset[str], excused: Collection[str] = ()
+) -> Iterator[tuple[str, str]]:
+    """Our own imports point to the left, but for those ``excused`` inside functions; foreign libraries stay at home."""
+    if found.inside_function and found.module in excused:
+        return
     if layer == "__init__" and isinstance(found.node, ast.Call):
         return  # the lazy root loads every layer by name: that is its task
     foreign = found.module.split(".")[0]
@@ -271,7 +285,10 @@ def under_type_checking(tree: ast.Module) -> set[int]:
 
 
 def violations(
-    root: Path, lazy: Collection[tuple[str, str]] = (), thin: Collection[tuple[str, str]] = ()
+    root: Path,
+    lazy: Collection[tuple[str, str]] = (),
+    upward: Collection[tuple[str, str]] = (),
+    types: Collection[tuple[str, str]] = (),
 ) -> list[Violation]:
     """All broken rules in the package at ``root``, in the order of files and lines."""
     files = sorted(root.rglob("*.py"))
@@ -287,33 +304,37 @@ def violations(
             found.append(Violation("unknown", name, 1, f"{layer} is not an entry of the house"))
             continue
         tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+        imports = list(imports_of(tree, file, root))
+        excused = {module for where, module in upward if where == name}
         typed = under_type_checking(tree)
-        imports = [
-            item
-            for item in imports_of(tree, file, root)
-            if not ((name, item.module) in thin and (item.inside_function or id(item.node) in typed))
-        ]
         for item in imports:
+            if (name, item.module) in types and id(item.node) in typed:
+                continue
             line = getattr(item.node, "lineno", 0)
-            found += [Violation(rule, name, line, text) for rule, text in check_direction(item, layer, entries)]
+            broken = check_direction(item, layer, entries, excused)
+            found += [Violation(rule, name, line, text) for rule, text in broken]
         found += [Violation(rule, name, line, text) for rule, line, text in check_placement(tree, imports, name, lazy)]
         found += [Violation(rule, name, line, text) for rule, line, text in check_names(tree, entries)]
     return found
 
 
 def test_package_keeps_its_layers() -> None:
-    broken = violations(SOURCE, LAZY, THIN)
+    broken = violations(SOURCE, LAZY, UPWARD, TYPES)
     assert not broken, "\n" + "\n".join(map(str, broken))
 
 
 def test_the_table_of_lazy_imports_is_not_stale() -> None:
-    for (name, module), reason in (LAZY | THIN).items():
+    assert LAZY.keys() >= UPWARD
+    for (name, module), reason in LAZY.items():
         file = SOURCE / name
         assert reason
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        typed = under_type_checking(tree) if (name, module) in THIN else set()
-        found = [i for i in imports_of(tree, file, SOURCE) if i.inside_function or id(i.node) in typed]
-        assert any(fnmatchcase(item.module, module) for item in found), f"{name}: {module}"
+        found = imports_of(ast.parse(file.read_text(encoding="utf-8")), file, SOURCE)
+        assert any(item.inside_function and fnmatchcase(item.module, module) for item in found), f"{name}: {module}"
+    for name, module in TYPES:
+        tree = ast.parse((SOURCE / name).read_text(encoding="utf-8"))
+        typed = under_type_checking(tree)
+        found = imports_of(tree, SOURCE / name, SOURCE)
+        assert any(item.module == module and id(item.node) in typed for item in found), f"{name}: {module}"
 
 
 FAKE_ROOT = """
@@ -409,17 +430,25 @@ def test_a_listed_lazy_import_is_excused_but_keeps_its_direction(tmp_path: Path)
     file.write_text("def f():\n    from .onnx import read\n    from ..cli import main\n")
     listed = {("network/a.py", "fiberscope.network.*"), ("network/a.py", "fiberscope.cli")}
     assert [violation.rule for violation in violations(tmp_path / PACKAGE, listed)] == ["direction"]
+    assert not violations(tmp_path / PACKAGE, listed, {("network/a.py", "fiberscope.cli")})
 
 
-def test_a_thin_call_may_point_to_the_right_but_not_at_the_top(tmp_path: Path) -> None:
+def test_only_a_lazy_import_may_point_upward(tmp_path: Path) -> None:
     file = tmp_path / PACKAGE / "network" / "a.py"
     file.parent.mkdir(parents=True)
-    types = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ..geometry.x import X\n"
-    file.write_text(types + "def f():\n    from ..geometry.x import y\n    from ..cli import main\n")
-    listed = {("network/a.py", "fiberscope.geometry.x")}
-    assert [violation.rule for violation in violations(tmp_path / PACKAGE, (), listed)] == ["direction", "lazy"]
-    file.write_text("from ..geometry.x import y\n")
-    assert [violation.rule for violation in violations(tmp_path / PACKAGE, (), listed)] == ["direction"]
+    file.write_text("from ..cli import main\n")
+    upward = {("network/a.py", "fiberscope.cli")}
+    assert [violation.rule for violation in violations(tmp_path / PACKAGE, upward, upward)] == ["direction"]
+
+
+def test_a_type_may_be_named_for_checkers_only(tmp_path: Path) -> None:
+    file = tmp_path / PACKAGE / "network" / "a.py"
+    file.parent.mkdir(parents=True)
+    types = {("network/a.py", "fiberscope.geometry.x")}
+    file.write_text("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ..geometry.x import X\n")
+    assert not violations(tmp_path / PACKAGE, types=types)
+    file.write_text("from ..geometry.x import X\n")
+    assert [violation.rule for violation in violations(tmp_path / PACKAGE, types=types)] == ["direction"]
 
 
 def test_every_rule_is_seen_to_fail() -> None:
