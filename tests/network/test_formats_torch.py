@@ -15,9 +15,10 @@ from torch.nn.utils import parametrize, prune
 
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.comparison import identical
+from fiberscope.network.convolutions import Convolution
 from fiberscope.network.io import load
 from fiberscope.network.nodes import Affine
-from fiberscope.network.operators import Convolution, Scale
+from fiberscope.network.operators import Scale
 from fiberscope.network.to_torch import Program, to_torch
 
 

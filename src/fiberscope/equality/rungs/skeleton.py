@@ -17,9 +17,10 @@ from scipy import sparse as sp
 
 from fiberscope.equality.rounding import sizes_of
 from fiberscope.errors import TooLargeError
+from fiberscope.network.convolutions import Convolution, Convolving
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear
-from fiberscope.network.operators import Convolution, Dense, Operator, Scale, Sparse
+from fiberscope.network.operators import Dense, Operator, Scale, Sparse
 from fiberscope.numerics.floats import FloatArray, IntArray, gamma
 from fiberscope.numerics.ulps import Rounding
 from fiberscope.run import ENDLESS, Run
@@ -237,7 +238,7 @@ def _sparse_product(outer: Operator, inner: Operator) -> Operator:
 
 def _check_size(operator: Operator) -> None:
     entries = operator.in_size * operator.out_size if isinstance(operator, Dense) else operator.out_size
-    if isinstance(operator, Convolution):
+    if isinstance(operator, Convolving):
         entries *= operator.fan_in
     if entries > _ENTRIES:
         raise TooLargeError(f"composed maps: a matrix of more than {_ENTRIES} entries")

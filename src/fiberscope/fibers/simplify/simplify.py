@@ -17,10 +17,10 @@ from fiberscope.geometry.domains import Domain
 from fiberscope.geometry.ranges.domain_roles import DomainRoles, domain_roles
 from fiberscope.geometry.samples import domain_of
 from fiberscope.network.chains import slopes_of, split, try_split
+from fiberscope.network.convolutions import Convolving
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, PiecewiseLinear
-from fiberscope.network.operators import Convolution
 from fiberscope.numerics.exact_arrays import nearest, product, total
 from fiberscope.run import ENDLESS, Run
 
@@ -159,7 +159,7 @@ def _multiplied(net: Network) -> tuple[list[Any], list[Any], list[Any]] | None:
         if node.sources != (index,):
             return None
         if isinstance(node, Affine):
-            if any(isinstance(stage, Convolution) for stage in node.operator.stages()):
+            if any(isinstance(stage, Convolving) for stage in node.operator.stages()):
                 return None
             for stage in node.operator.stages():
                 matrix = stage.dense()
