@@ -43,9 +43,7 @@ def render_study_page(result: StudyResult, study: Study, figures: Sequence[tuple
 
 
 def _sections(result: StudyResult, figures: Sequence[tuple[str, str, bytes]]) -> Iterator[Section]:
-    claims = [
-        (Mark(v.text, v.where, name=v.claim), v.ours, Mark(v.word, kind=KINDS[v.holds])) for v in result.verdicts
-    ]
+    claims = [(Mark(v.text, v.where, name=v.claim), v.ours, Mark(v.word, kind=KINDS[v.holds])) for v in result.verdicts]
     yield Section("The paper's claims, and ours", rows=claims, head=("The paper", "Ours", "Verdict"))
     if result.failures:
         lost = [(str(dict(failure.settings)), failure.error) for failure in result.failures]
