@@ -13,6 +13,12 @@ from torch import nn
 
 import fiberscope as fs
 from fiberscope.dimension.functional import functional_dimension
+from fiberscope.fibers.components import Membership
+from fiberscope.fibers.conservation import Block
+from fiberscope.fibers.construction import Chains
+from fiberscope.fibers.one_layer.layer import Hyperplane, OneLayer
+from fiberscope.fibers.one_layer.realisations import cells
+from fiberscope.fibers.theorems import KnownSymmetry
 from fiberscope.geometry.distances.geodesics import geodesic_distance
 from fiberscope.geometry.engines.planar.engine import planar_count
 from fiberscope.geometry.folds.conditions import Condition
@@ -89,6 +95,11 @@ def fold_set() -> Any:
 @cache
 def visible() -> Any:
     return fs.visible_boundary_distance(NET, X)
+
+
+@cache
+def cell() -> Any:
+    return next(iter(cells(OneLayer([[1.0], [1.0]], [0.0, -1.0], [[1.0, -1.0]], [0.0], False))))
 
 
 @cache
@@ -196,6 +207,27 @@ ANSWERS: dict[str, Maker] = {
     "HiddenSymmetry": lambda: dimension().symmetry,
     "KernelSpectrum": lambda: fs.kernel_spectrum(LINE, X, count=2),
     "LayerActivity": lambda: dimension().symmetry.layers[0],
+    # fibers
+    "Assignment": lambda: cell().assignment,
+    "Block": lambda: Block(1, (0, 2), np.eye(2)),
+    "Cell": lambda: cell(),
+    "Chains": lambda: Chains(1, 2, (0, 3), 1, 4),
+    "Component": lambda: fs.fiber(NET).components[0],
+    "Conserved": lambda: fs.conserved_quantities(LINE, X),
+    "Construction": lambda: fs.identifiable_construction((2, 2, 1), fs.Box.cube(2), seed=0),
+    "DomainRoles": lambda: fs.domain_roles(NET, BOX),
+    "Drift": lambda: fs.conservation_drift([LINE, LINE]),
+    "DriftOrder": lambda: fs.drift_order({0.1: 0.02, 0.05: 0.01}),
+    "Fiber": lambda: fs.fiber(NET),
+    "Hyperplane": lambda: Hyperplane(np.ones(2), 0.5, (0, 1), (True, False), np.array([1.0]), True),
+    "Identifiability": lambda: fs.identifiability(NET),
+    "IdentifiableFraction": lambda: fs.identifiable_fraction((2, 2, 1, 1)),
+    "KnownSymmetry": lambda: KnownSymmetry("dead", 1, (0, 2), 1, True, "neuron <0> is dead"),
+    "Match": lambda: fs.same_up_to_symmetry(NET, fs.Network.random((2, 4, 3, 2), seed=4)),
+    "Membership": lambda: Membership(None, "a < b"),
+    "NonLocal": lambda: fs.non_localisable_network(),
+    "Obstruction": lambda: fs.translation_obstruction(NET, 0, X),
+    "Symmetry": lambda: fs.same_up_to_symmetry(NET, NET).symmetry,
     # neurons
     "CheapestPermutation": lambda: classes().cheapest_permutation(),
     "Concentration": lambda: classes().concentration(),

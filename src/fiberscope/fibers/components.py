@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from fiberscope.errors import InputError
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import IntArray
+from fiberscope.results import Result, hidden
 
 if TYPE_CHECKING:
     from fiberscope.equality.verdict import Verdict
@@ -20,7 +21,7 @@ ComponentKind = Literal["orbit", "orientation", "translation", "reflection", "co
 
 
 @dataclass(frozen=True, slots=True)
-class Component:
+class Component(Result):
     """One piece of a fiber, up to permutation and positive rescaling of neurons.
 
     ``theorem`` is where it comes from; ``complete`` whether the listed components are all, among generic parameters.
@@ -35,16 +36,11 @@ class Component:
     dimension: int
     flipped: tuple[int, ...] = ()
     text: str = ""
-    cell: Cell | None = field(default=None, repr=False)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        names = ("kind", "theorem", "complete", "dimension", "text")
-        return {name: getattr(self, name) for name in names} | {"flipped": list(self.flipped)}
+    cell: Cell | None = field(default=None, repr=False, metadata=hidden())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Membership:
+class Membership(Result):
     """Whether a network is in the fiber: True, False, or None for undecided; true or false in conditions."""
 
     contained: bool | None
@@ -53,11 +49,6 @@ class Membership:
 
     def __bool__(self) -> bool:
         return self.contained is True
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        verdict = None if self.verdict is None else self.verdict.to_dict()
-        return {"contained": self.contained, "reason": self.reason, "verdict": verdict}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

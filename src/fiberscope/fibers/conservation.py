@@ -34,10 +34,11 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
+from fiberscope.results import Result
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Block:
+class Block(Result):
     """The conserved matrix of the neurons of one layer that act as one linear map on the inputs.
 
     ``layer`` counts from 1; ``neurons`` are indices in the layer; ``matrix`` is ``Q_S``, of their number squared.
@@ -47,27 +48,16 @@ class Block:
     neurons: tuple[int, ...]
     matrix: FloatArray
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {"layer": self.layer, "neurons": list(self.neurons), "matrix": self.matrix.tolist()}
-
     def __repr__(self) -> str:
         return f"Block(layer {self.layer}, neurons {list(self.neurons)})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Conserved:
+class Conserved(Result):
     """What :func:`conserved_quantities` gives: ``neurons`` one array ``(n_l,)`` per hidden layer, and the blocks."""
 
     neurons: tuple[FloatArray, ...]
     blocks: tuple[Block, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "neurons": [values.tolist() for values in self.neurons],
-            "blocks": [block.to_dict() for block in self.blocks],
-        }
 
     def __repr__(self) -> str:
         count = sum(len(values) for values in self.neurons)
@@ -155,7 +145,7 @@ def _acting_slopes(net: Network, X: Any) -> list[FloatArray]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Drift:
+class Drift(Result):
     """How far the quantities moved along a trajectory; made by :func:`conservation_drift`.
 
     Parameters
@@ -186,12 +176,6 @@ class Drift:
     final: float | None
     active: tuple[int, ...]
     moments: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {name: getattr(self, name) for name in self.__slots__ if name != "active"} | {
-            "active": list(self.active)
-        }
 
     def __repr__(self) -> str:
         blocks = "" if self.blocks is None else f", blocks {self.blocks:.3g}"
@@ -262,7 +246,7 @@ def _largest(changes: list[FloatArray], masks: list[BoolArray]) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class DriftOrder:
+class DriftOrder(Result):
     """A power law fitted to drifts: ``drift = constant * step^slope``, by least squares of logarithms.
 
     ``local`` are the slopes between consecutive steps, the largest step first; their last entry is the one that counts
@@ -272,10 +256,6 @@ class DriftOrder:
     slope: float
     constant: float
     local: tuple[float, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {"slope": self.slope, "constant": self.constant, "local": list(self.local)}
 
 
 def drift_order(drifts: Mapping[float, float]) -> DriftOrder:
@@ -301,7 +281,7 @@ def drift_order(drifts: Mapping[float, float]) -> DriftOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class Obstruction:
+class Obstruction(Result):
     """Why the translation of a hidden hyperplane conserves nothing; made by :func:`translation_obstruction`.
 
     Parameters
@@ -318,10 +298,6 @@ class Obstruction:
     neuron: int
     along: float
     curl: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {"neuron": self.neuron, "along": self.along, "curl": self.curl}
 
 
 def translation_obstruction(net: NetworkLike, neuron: int, X: Any) -> Obstruction:

@@ -25,9 +25,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -42,6 +41,7 @@ from fiberscope.geometry.regions import regions
 from fiberscope.network.network import Network
 from fiberscope.numerics.cutoffs import CLEAR
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.results import Result, hidden
 
 SMALL_INPUTS = 3
 """Inputs up to which the complex is built and everything is checked on it."""
@@ -53,7 +53,7 @@ _TRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Chains:
+class Chains(Result):
     """What the dependency graph of the network from ``layer`` on shows.
 
     Parameters
@@ -76,25 +76,16 @@ class Chains:
     starts: int
     width: int
 
+    told = ("enough",)
+
     @property
     def enough(self) -> bool:
         """Whether every unit of the layer starts a chain and no other piece does."""
         return len(self.units) == self.width == self.starts
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "layer": self.layer,
-            "needed": self.needed,
-            "units": list(self.units),
-            "starts": self.starts,
-            "width": self.width,
-            "enough": self.enough,
-        }
-
 
 @dataclass(frozen=True, eq=False)
-class Construction:
+class Construction(Result):
     """A network made by :func:`identifiable_construction`, and what was proven of it.
 
     Parameters
@@ -115,9 +106,9 @@ class Construction:
         The seed, and how many draws were needed.
     """
 
-    network: Network
+    network: Network = field(metadata=hidden())
     domain: Box
-    witnesses: tuple[FloatArray, ...]
+    witnesses: tuple[FloatArray, ...] = field(metadata=hidden())
     margin: float
     chains: tuple[Chains, ...] | None
     general: bool | None
@@ -125,24 +116,12 @@ class Construction:
     seed: int
     tries: int
 
+    told = ("network=network.architecture", "checked")
+
     @property
     def checked(self) -> bool:
         """Whether the dependency graphs were computed; if not, the chains rest on the witnesses alone."""
         return self.chains is not None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, without the weights."""
-        return {
-            "network": self.network.architecture,
-            "domain": repr(self.domain),
-            "checked": self.checked,
-            "margin": self.margin,
-            "chains": None if self.chains is None else [chain.to_dict() for chain in self.chains],
-            "general": self.general,
-            "transparent": self.transparent,
-            "seed": self.seed,
-            "tries": self.tries,
-        }
 
     def __repr__(self) -> str:
         how = "dependency graphs computed" if self.checked else "chains by witnesses, graphs not computed"

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
 
 import numpy as np
 
@@ -29,6 +28,7 @@ from fiberscope.fibers.paths.connect import connect
 from fiberscope.fibers.theorems import Setting, known_dimension, setting_of
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network, Seed
+from fiberscope.results import Tabular, hidden
 
 _ONE_LAYER = "one hidden layer: canonical fiber representation (Definition 22)"
 _ORIENTED = "one hidden layer on the orthant: orientations and linear factorisations"
@@ -37,7 +37,7 @@ _RIGID = "three-layer bottleneck: the first layer is rigid"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fiber:
+class Fiber(Tabular):
     """The parameters of one architecture that are the same function as ``net``, as far as it is known.
 
     ``components`` are listed up to permutation and rescaling; where ``complete``, there are no others among generic
@@ -45,11 +45,14 @@ class Fiber:
     where no theorem applies; ``dimension_exact`` says whether no part of the fiber is larger, degenerate ones included.
     """
 
-    net: Network = field(repr=False)
+    net: Network = field(repr=False, metadata=hidden())
     components: tuple[Component, ...]
     identifiability: Identifiability = field(repr=False)
-    setting: Setting = field(repr=False)
-    degenerate: int = field(default=0, repr=False)
+    setting: Setting = field(repr=False, metadata=hidden())
+    degenerate: int = field(default=0, repr=False, metadata=hidden())
+
+    told = ("dimension", "dimension_exact", "complete")
+    frame = "components"
 
     @property
     def complete(self) -> bool:
@@ -128,16 +131,6 @@ class Fiber:
         ((array([1, 0]),), array([0.70710678, 2.82842712]))
         """
         return self.connection(other).path
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "dimension": self.dimension,
-            "dimension_exact": self.dimension_exact,
-            "complete": self.complete,
-            "components": [c.to_dict() for c in self.components],
-            "identifiability": self.identifiability.to_dict(),
-        }
 
     def __repr__(self) -> str:
         count = len(self.components)

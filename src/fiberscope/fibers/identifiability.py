@@ -21,6 +21,7 @@ from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.numerics.exact_arrays import fractions
 from fiberscope.numerics.floats import BoolArray
 from fiberscope.numerics.rank import exact_rank
+from fiberscope.results import Result, named
 
 ORIENTATIONS = 10
 """Nonlinear neurons up to which all orientations are enumerated."""
@@ -36,7 +37,7 @@ OPEN = "whether some set of neurons of layer {} can be reversed together is not 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Identifiability:
+class Identifiability(Result):
     """Whether the fiber of a parameter is one orbit of permutations and rescalings; None is undecided.
 
     ``reasons`` are sentences that name neurons (layers from 1, neurons from 0) and say dead, linear or hidden.
@@ -54,19 +55,6 @@ class Identifiability:
     assumptions: tuple[str, ...] = ()
     symmetries: tuple[KnownSymmetry, ...] = field(default=(), repr=False)
     dimension_exact: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "identifiable": self.identifiable,
-            "reasons": list(self.reasons),
-            "fiber_dimension": self.fiber_dimension,
-            "dimension_exact": self.dimension_exact,
-            "rigid": self.rigid.tolist(),
-            "theorem": self.theorem,
-            "assumptions": list(self.assumptions),
-            "symmetries": [s.to_dict() for s in self.symmetries],
-        }
 
     def __repr__(self) -> str:
         word = {True: "identifiable", False: "not identifiable", None: "undecided"}[self.identifiable]
@@ -250,22 +238,21 @@ def _bottleneck(setting: Setting, known: tuple[KnownSymmetry, ...]) -> Identifia
 
 
 @dataclass(frozen=True, slots=True)
-class IdentifiableFraction:
+class IdentifiableFraction(Result):
     """The share of identifiable parameters in a ball around zero: exact, with the bounds of the paper."""
 
     widths: tuple[int, ...]
-    value: Fraction
-    lower: Fraction
-    upper: Fraction
+    value: Fraction = field(metadata=named(told=float))
+    lower: Fraction = field(metadata=named(told=float))
+    upper: Fraction = field(metadata=named(told=float))
+
+    told = ("exact=_fractions",)
+
+    def _fractions(self) -> dict[str, Fraction]:
+        return {"value": self.value, "lower": self.lower, "upper": self.upper}
 
     def __float__(self) -> float:
         return float(self.value)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; fractions as text and as floats."""
-        names = ("value", "lower", "upper")
-        found: dict[str, Any] = {name: float(getattr(self, name)) for name in names}
-        return {"widths": list(self.widths), **found, "exact": {name: str(getattr(self, name)) for name in names}}
 
     def __repr__(self) -> str:
         shape = "-".join(map(str, self.widths))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -27,6 +27,7 @@ from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.exact_arrays import nearest
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.results import Result, hidden
 
 _TRIES = 20
 """Draws until both pairs are shown to be identifiable; of few numbers on a grid some are not generic."""
@@ -36,7 +37,7 @@ _GRID = 2.0**-10
 
 
 @dataclass(frozen=True, eq=False)
-class NonLocal:
+class NonLocal(Result):
     """A network made by :func:`non_localisable_network`.
 
     Parameters
@@ -51,10 +52,15 @@ class NonLocal:
         The smallest value that a neuron of layer 3 can take on that box, from exact arithmetic; positive.
     """
 
-    network: Network
-    pairs: tuple[Network, Network]
+    network: Network = field(metadata=hidden())
+    pairs: tuple[Network, Network] = field(metadata=hidden())
     bound: FloatArray
     slack: float
+
+    told = ("network=network.architecture", "pairs=_pair_sizes")
+
+    def _pair_sizes(self) -> list[str]:
+        return [pair.architecture for pair in self.pairs]
 
     def member(self, shift: Any, matrix: Any = None) -> Network:
         """Another parameter of the same function.
@@ -91,15 +97,6 @@ class NonLocal:
             )
         weights, biases = self.network.weights, self.network.biases
         return Network([*weights[:2], w, out], [*biases[:2], b, b4 - out @ t])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, without the weights."""
-        return {
-            "network": self.network.architecture,
-            "pairs": [pair.architecture for pair in self.pairs],
-            "bound": self.bound.tolist(),
-            "slack": self.slack,
-        }
 
     def __repr__(self) -> str:
         pairs = " and ".join(pair.architecture for pair in self.pairs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from fiberscope.numerics.floats import FloatArray
 from fiberscope.numerics.lp.programs import Polyhedron
 from fiberscope.numerics.rank import exact_rank
 from fiberscope.numerics.rows import proportional_rows
+from fiberscope.results import Result
 
 Kind = Literal["affine", "one layer", "bottleneck", "outside"]
 
@@ -120,7 +121,7 @@ def _onto(parts: Split) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownSymmetry:
+class KnownSymmetry(Result):
     """A symmetry beyond permutation and rescaling that a network certainly has.
 
     ``layer`` counts from 1, ``neurons`` from 0; ``dimension`` is that of the family, modulo rescaling; ``full`` says
@@ -133,11 +134,6 @@ class KnownSymmetry:
     dimension: int
     full: bool
     text: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        names = ("kind", "layer", "neurons", "dimension", "full", "text")
-        return {name: getattr(self, name) for name in names} | {"neurons": list(self.neurons)}
 
 
 def known_symmetries(chain: Network) -> list[KnownSymmetry]:

@@ -14,10 +14,11 @@ from fiberscope.network.chains import split
 from fiberscope.network.network import Network, Seed
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.results import Result
 
 
 @dataclass(frozen=True, eq=False)
-class Symmetry:
+class Symmetry(Result):
     """One permutation and one vector of positive scales per hidden layer.
 
     Applied to a chain, new neuron ``i`` of layer ``l`` is old neuron ``permutations[l][i]``; its row of ``(W_l | b_l)``
@@ -112,13 +113,6 @@ class Symmetry:
             return NotImplemented
         mine, theirs = (*self.permutations, *self.scales), (*other.permutations, *other.scales)
         return len(mine) == len(theirs) and all(np.array_equal(x, y) for x, y in zip(mine, theirs, strict=True))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "permutations": [p.tolist() for p in self.permutations],
-            "scales": [s.tolist() for s in self.scales],
-        }
 
     def __repr__(self) -> str:
         kind = "powers of two" if self.is_dyadic else "any scales"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -21,6 +20,7 @@ from fiberscope.network.operators import Dense
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.numerics.ulps import DOUBLE, GRID, ROWS, Rounding
 from fiberscope.numerics.wide import Wide, same_products, ulps_apart
+from fiberscope.results import Result, named
 
 _SHIFTS = (0.0, 0.37)
 """Entries of normalised rows are rounded to a grid twice: what lies on an edge of one is inside of another."""
@@ -30,7 +30,7 @@ Readers = Callable[[IntArray], FloatArray]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Match:
+class Match(Result):
     """Whether ``symmetry(a)`` is ``b``, entry by entry up to rounding; true or false in conditions.
 
     ``same`` is None only where equal neurons left several assignments open and none of those tried fits. ``residual``
@@ -39,8 +39,8 @@ class Match:
     """
 
     same: bool | None
-    symmetry: Symmetry | None = field(default=None, repr=False)
-    residual: float = np.inf
+    symmetry: Symmetry | None = field(default=None, repr=False, metadata=named("witness"))
+    residual: float = field(default=np.inf, metadata=named("residual_ulps"))
     reason: str = ""
     exact: bool = False
 
@@ -56,17 +56,6 @@ class Match:
 
     def __bool__(self) -> bool:
         return self.same is True
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        witness = None if self.symmetry is None else self.symmetry.to_dict()
-        return {
-            "same": self.same,
-            "exact": self.exact,
-            "residual_ulps": self.residual,
-            "reason": self.reason,
-            "witness": witness,
-        }
 
 
 def same_up_to_symmetry(a: NetworkLike, b: NetworkLike) -> Match:

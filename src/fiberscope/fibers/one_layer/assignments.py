@@ -12,10 +12,10 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from fiberscope.errors import TooLargeError
 from fiberscope.fibers.one_layer.representation import Form, leads, opposite, primitive
+from fiberscope.results import Result
 
 LIMIT = 10_000
 """Assignments up to which they are listed unless more are asked for."""
@@ -25,7 +25,7 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(Result):
     """Numbers of neurons on each visible hyperplane, in cancelling groups, linear and dead.
 
     ``visible`` has one pair for every hyperplane of the function, in the order of :meth:`Form.rows`; ``groups`` one
@@ -44,11 +44,6 @@ class Assignment:
     def neurons(self) -> int:
         """How many there are."""
         return sum(map(sum, self.visible)) + sum(map(sum, self.groups)) + self.linear + self.dead
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        pairs = {name: [list(p) for p in getattr(self, name)] for name in ("visible", "groups")}
-        return pairs | {"linear": self.linear, "dead": self.dead}
 
 
 def assignment_of(form: Form, rows: Sequence[Sequence[Fraction]], orthant: bool) -> Assignment:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -22,12 +22,13 @@ from fiberscope.numerics.exact_arrays import fractions, product
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.numerics.lp.programs import Polyhedron
 from fiberscope.numerics.rows import proportional_rows
+from fiberscope.results import Result, hidden
 
 DEAD, LINEAR, NONLINEAR = -1, 1, 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Hyperplane:
+class Hyperplane(Result):
     """One hyperplane ``normal x + offset = 0`` (unit normal), the neurons on it, and the jump of the gradient across.
 
     ``weight`` is ``sum_i V e_i ||w_i||`` over its neurons, ``(m,)``; ``visible`` whether that is exactly not zero.
@@ -37,7 +38,7 @@ class Hyperplane:
     normal: FloatArray
     offset: float
     neurons: tuple[int, ...]
-    along: tuple[bool, ...]
+    along: tuple[bool, ...] = field(metadata=hidden())
     weight: FloatArray
     visible: bool
 
@@ -45,16 +46,6 @@ class Hyperplane:
     def mixed(self) -> bool:
         """Whether neurons of both orientations share it."""
         return len(set(self.along)) == 2
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "normal": self.normal.tolist(),
-            "offset": self.offset,
-            "neurons": list(self.neurons),
-            "weight": self.weight.tolist(),
-            "visible": self.visible,
-        }
 
 
 class OneLayer:

@@ -16,10 +16,9 @@ numbers and realise the function exactly.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -46,6 +45,7 @@ from fiberscope.numerics.exact_linear import (
     unit,
 )
 from fiberscope.numerics.floats import ObjectArray
+from fiberscope.results import Result, hidden
 
 _TRIES = 64
 """Draws of rows until they are in general position."""
@@ -55,12 +55,17 @@ Exact = tuple[ObjectArray, ObjectArray, ObjectArray, ObjectArray]
 
 
 @dataclass(frozen=True, eq=False)
-class Cell:
+class Cell(Result):
     """The parameters of ``n`` neurons that realise ``form`` with one assignment, modulo order and rescaling."""
 
-    form: Form
+    form: Form = field(metadata=hidden())
     assignment: Assignment
-    orthant: bool
+    orthant: bool = field(metadata=hidden())
+
+    told = ("nonempty", "dimension=_known_dimension", "constraints")
+
+    def _known_dimension(self) -> int | None:
+        return self.dimension if self.nonempty else None
 
     # -- what must be solved -------------------------------------------------------------------------------------------
 
@@ -312,16 +317,6 @@ class Cell:
             parts.append(total * size - sum(parts, start=0 * total))
             rows.extend([sign * v for v in unit] for _ in parts)
             out.extend(parts)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        known = self.nonempty
-        return {
-            "assignment": self.assignment.to_dict(),
-            "nonempty": known,
-            "dimension": self.dimension if known else None,
-            "constraints": list(self.constraints),
-        }
 
     def __repr__(self) -> str:
         a = self.assignment

@@ -4,7 +4,7 @@ undecided."""
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from fiberscope.network.rewire import moved
 from fiberscope.network.roles import Roles, structural_roles
 from fiberscope.network.roles import roles as batch_roles
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
+from fiberscope.results import Tabular, hidden, named
 from fiberscope.run import ENDLESS, Run
 
 SAMPLES = 1024
@@ -34,7 +35,7 @@ _SMALL = 48
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DomainRoles:
+class DomainRoles(Tabular):
     """One role for every hidden neuron on a whole domain; the four masks are ``(num_hidden,)`` and exclude each other.
 
     *dead*: never positive, and the activation is zero there; *linear*: the activation acts as one linear map on the
@@ -42,14 +43,17 @@ class DomainRoles:
     are the signs that were proven, ``layers`` the activation layer of each neuron, counted from 1.
     """
 
-    dead: BoolArray
-    linear: BoolArray
-    switching: BoolArray
-    undecided: BoolArray
-    nonnegative: BoolArray
-    nonpositive: BoolArray
-    layers: IntArray
+    dead: BoolArray = field(metadata=named(told=np.flatnonzero))
+    linear: BoolArray = field(metadata=named(told=np.flatnonzero))
+    switching: BoolArray = field(metadata=named(told=np.flatnonzero))
+    undecided: BoolArray = field(metadata=named(told=np.flatnonzero))
+    nonnegative: BoolArray = field(metadata=hidden())
+    nonpositive: BoolArray = field(metadata=hidden())
+    layers: IntArray = field(metadata=hidden())
     where: str
+
+    told = ("layers=per_layer",)
+    frame = "per_layer"
 
     @property
     def signs(self) -> IntArray:
@@ -64,13 +68,6 @@ class DomainRoles:
             | {name: int(getattr(self, name)[self.layers == layer].sum()) for name in names}
             for layer in np.unique(self.layers)
         ]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        names = ("dead", "linear", "switching", "undecided")
-        return {"where": self.where, "layers": self.per_layer()} | {
-            name: np.flatnonzero(getattr(self, name)).tolist() for name in names
-        }
 
     def __repr__(self) -> str:
         counts = ", ".join(
