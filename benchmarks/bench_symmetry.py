@@ -6,12 +6,12 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from fiberscope.geometry.domains import Box
+from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.symmetry.canonical import canonical, normalised
 from fiberscope.symmetry.domain_roles import domain_roles
 from fiberscope.symmetry.equivalence.ladder import equivalent
 from fiberscope.symmetry.fiber.hidden import flip, translate
-from fiberscope.symmetry.group import Symmetry
 from fiberscope.symmetry.matching import same_up_to_symmetry
 from fiberscope.symmetry.simplify import simplify
 from fiberscope.testing import fraction_values

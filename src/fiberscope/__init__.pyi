@@ -84,8 +84,9 @@ from .modules.models import vit as vit
 from .modules.parametrisations import effective_weights as effective_weights
 from .modules.recording import record_activations as record_activations
 from .modules.recording import record_inputs as record_inputs
-from .network.actions import permute as permute
-from .network.actions import rescale as rescale
+from .network.action.chain import Symmetry as Symmetry
+from .network.action.chain import permute as permute
+from .network.action.chain import rescale as rescale
 from .network.comparison import identical as identical
 from .network.inspection import Inspection as Inspection
 from .network.inspection import inspect as inspect
@@ -127,7 +128,6 @@ from .symmetry.fiber.fibers import fiber as fiber
 from .symmetry.fiber.identifiability import Identifiability as Identifiability
 from .symmetry.fiber.identifiability import identifiability as identifiability
 from .symmetry.fiber.identifiability import identifiable_fraction as identifiable_fraction
-from .symmetry.group import Symmetry as Symmetry
 from .symmetry.matching import Match as Match
 from .symmetry.matching import same_up_to_symmetry as same_up_to_symmetry
 from .symmetry.non_local import non_localisable_network as non_localisable_network

@@ -15,8 +15,8 @@ from fiberscope.cli.equal import equal
 from fiberscope.cli.simplify import simplify
 from fiberscope.cli.verify import verify
 from fiberscope.errors import FiberscopeError
+from fiberscope.network.action.chain import Symmetry
 from fiberscope.symmetry.fiber.hidden import flip, translate
-from fiberscope.symmetry.group import Symmetry
 
 NAMES = {
     "canonical": "symmetry.canonical",

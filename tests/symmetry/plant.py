@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from fiberscope.network.chains import slopes_of
 from fiberscope.network.network import Network
-from fiberscope.symmetry.chains import slopes_of
 
 
 def arrays(net):

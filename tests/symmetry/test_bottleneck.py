@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import fiberscope as fs
 from fiberscope.errors import InputError
+from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.symmetry.certificates import verify
 from fiberscope.symmetry.equivalence.cells import by_regions
@@ -23,7 +24,6 @@ from fiberscope.symmetry.fiber.exact import ExactNet, check_exact, find_exact, t
 from fiberscope.symmetry.fiber.form import form_of, primitive
 from fiberscope.symmetry.fiber.hidden import flip, lower_bound, translate
 from fiberscope.symmetry.fiber.sampling import reflected
-from fiberscope.symmetry.group import Symmetry
 from fiberscope.testing import fraction_values
 
 KINDS = ["any", "hidden", "single", "linear", "dead"]

@@ -10,11 +10,11 @@ import pytest
 from plant import duplicate
 
 import fiberscope as fs
+from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.symmetry.certificates import verify
 from fiberscope.symmetry.encoding import content_hash
 from fiberscope.symmetry.equivalence.ladder import equivalent
-from fiberscope.symmetry.group import Symmetry
 from fiberscope.symmetry.simplify import simplify
 from fiberscope.testing import CASES, case
 

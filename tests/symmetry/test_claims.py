@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 import fiberscope as fs
 from fiberscope.cli.app import app
+from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.symmetry.encoding import content_hash, domain_text
-from fiberscope.symmetry.group import Symmetry
 from fiberscope.testing import CASES, case
 
 NET = Network.random((2, 4, 1), 0)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from plant import add_dead, arrays, build, duplicate, flip, identity_layer
 
 import fiberscope as fs
+from fiberscope.network.action.chain import Symmetry
+from fiberscope.network.chains import split, with_arrays
 from fiberscope.network.network import Network
 from fiberscope.network.source import MEMORY
-from fiberscope.symmetry.chains import split, with_arrays
 from fiberscope.symmetry.equivalence.ladder import equivalent
-from fiberscope.symmetry.group import Symmetry
 from fiberscope.symmetry.normal_form import Table, normal_form
 from fiberscope.symmetry.sampling import sample
 from fiberscope.testing import CASES, case, fraction_values

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from fiberscope import identical
 from fiberscope.dimension.functional import functional_dimension
 from fiberscope.errors import InputError, UnsupportedModelError
+from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.symmetry.equivalence.ladder import question_for
 from fiberscope.symmetry.fiber.bottleneck import by_bottleneck, check_rounded, find_rounded
 from fiberscope.symmetry.fiber.fibers import fiber
 from fiberscope.symmetry.fiber.hidden import flip, flip_matrix, hidden_hyperplane, hiding, lower_bound, translate
 from fiberscope.symmetry.fiber.sampling import _above
-from fiberscope.symmetry.group import Symmetry
 from fiberscope.testing.assertions import assert_same_function, fraction_values
 from fiberscope.testing.cases import case
 from fiberscope.testing.strategies import chains

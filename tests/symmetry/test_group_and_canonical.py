@@ -11,10 +11,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import fiberscope as fs
+from fiberscope.network.action.chain import Symmetry
+from fiberscope.network.chains import split
 from fiberscope.network.network import Network
 from fiberscope.symmetry.canonical import canonical
-from fiberscope.symmetry.chains import split
-from fiberscope.symmetry.group import Symmetry
 from fiberscope.symmetry.matching import carries, same_up_to_symmetry
 from fiberscope.testing import CASES, assert_same_function, case
 from fiberscope.testing.strategies import batches, chains
@@ -256,7 +256,7 @@ def test_the_prefix_of_a_model_stays(seed):
 
 
 def _shifted(net):
+    from fiberscope.network.chains import nameless
     from fiberscope.network.rewire import moved
-    from fiberscope.symmetry.chains import nameless
 
     return [moved(nameless(node), tuple(s + 1 for s in node.sources)) for node in net.nodes]

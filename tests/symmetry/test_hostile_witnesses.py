@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fiberscope as fs
+from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.symmetry.bounds import difference_bound, ranges
 from fiberscope.symmetry.equivalence.verdict import Verdict, Witness
-from fiberscope.symmetry.group import Symmetry
 from fiberscope.symmetry.matching import carries, residual_of
 from fiberscope.testing import fraction_values
 from fiberscope.testing.hostile import hostile_chains, programs

@@ -14,13 +14,13 @@ from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
 import fiberscope as fs
+from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
 from fiberscope.network.source import Source
 from fiberscope.numerics.ulps import ROUNDINGS
 from fiberscope.symmetry.equivalence.rounding import deviation
 from fiberscope.symmetry.equivalence.verdict import Verdict, Witness
-from fiberscope.symmetry.group import Symmetry
 from fiberscope.testing import fraction_values
 from fiberscope.testing.hostile import TAME, programs
 

@@ -151,7 +151,7 @@ def match(
     >>> a = Network.random((3, 8, 8, 2), seed=0)
     >>> rng = np.random.default_rng(1)
     >>> planted = [rng.permutation(8), rng.permutation(8)]
-    >>> from fiberscope.network.actions import permute
+    >>> from fiberscope.network.action.chain import permute
     >>> found = match(a, permute(a, planted), data=rng.normal(size=(100, 3)))
     >>> [bool((q[p] == range(8)).all()) for q, p in zip(planted, found.permutations.values())]
     [True, True]

@@ -19,33 +19,43 @@ from torch.nn.utils import parametrize
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fiberscope.errors import InputError, UnsupportedModelError
+from fiberscope.modules.action import Axis, act
 from fiberscope.modules.calls import Inputs, Selector, call, meant, moved, tensors
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.modules.parametrisations import Gate
 from fiberscope.modules.recording import hooked
+from fiberscope.network.action.element import Element, Monomial
 from fiberscope.numerics.drift import allowed_drift, relative_drift
-from fiberscope.numerics.floats import IntArray
 
-Permutations = Mapping[str, IntArray]
-"""One permutation per group: new neuron ``i`` is old neuron ``p[i]``, as in :func:`fiberscope.permute`."""
+Moves = Element | Mapping[str, Any]
+"""An element, or one permutation per group: new neuron ``i`` is old neuron ``p[i]``, as in :func:`fiberscope.permute`.
+"""
 
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """One axis of one tensor (a parameter or buffer, by its name) that moves with a group."""
-
-    tensor: str
-    axis: int
+PERMUTATION = "permutation"
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Neurons that move together: how many, the axes they move, and the layers whose *inputs* are their activations."""
+    """Neurons that move together: how many, the axes they move, and the layers whose *inputs* are their activations.
+
+    A group inside others, its ``parents``, has one copy for every member of the last of them. ``kind`` says which
+    group acts.
+    """
 
     name: str
     size: int
     axes: tuple[Axis, ...]
-    readers: tuple[str, ...]
+    readers: tuple[str, ...] = ()
+    copies: int = 1
+    parents: tuple[str, ...] = ()
+    kind: str = PERMUTATION
+
+    def random(self, rng: np.random.Generator) -> Monomial:
+        """A uniform permutation of every copy."""
+        return Monomial([rng.permutation(self.size) for _ in range(self.copies)], None, self.parents)
+
+    def identity(self) -> Monomial:
+        return Monomial.identity(self.size, self.copies, self.parents)
 
 
 @dataclass(frozen=True)
@@ -54,57 +64,57 @@ class Structure:
 
     >>> chain = Structure((Group("h", 2, (Axis("0.weight", 0), Axis("0.bias", 0), Axis("2.weight", 1)), ("2",)),))
     >>> net = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1))
-    >>> moved = chain.apply(net, {"h": np.array([1, 0])})
+    >>> moved = chain.apply(net, {"h": [1, 0]})
     >>> torch.equal(moved[0].weight, net[0].weight.flip(0)), torch.equal(moved[2].weight, net[2].weight.flip(1))
     (True, True)
     """
 
     groups: tuple[Group, ...]
 
-    def random(self, seed: int | np.random.Generator) -> dict[str, IntArray]:
+    def random(self, seed: int | np.random.Generator) -> Element:
         """A random element, uniform in every group."""
         rng = np.random.default_rng(seed)
-        return {group.name: rng.permutation(group.size) for group in self.groups}
+        return Element({group.name: group.random(rng) for group in self.groups})
 
-    def identity(self) -> dict[str, IntArray]:
-        return {group.name: np.arange(group.size) for group in self.groups}
+    def identity(self) -> Element:
+        return Element({group.name: group.identity() for group in self.groups})
 
-    def apply(self, module: nn.Module, permutations: Permutations) -> nn.Module:
+    def apply(self, module: nn.Module, element: Moves) -> nn.Module:
         """A new module with its neurons in another order; groups that are not mentioned stay."""
-        known = {group.name for group in self.groups}
-        for name in permutations:
-            if name not in known:
-                raise InputError(f"permutations: no group {name!r}; the groups are {', '.join(sorted(known))}")
         changed = deepcopy(module)
         own: dict[str, Tensor] = {**dict(changed.named_parameters()), **dict(changed.named_buffers())}
         with torch.no_grad():
-            for group in self.groups:
-                if group.name not in permutations:
-                    continue
-                order = _checked(permutations[group.name], group)
-                for axis in group.axes:
-                    if axis.tensor not in own:
-                        raise InputError(f"layer {axis.tensor}: the module has no such tensor; is it parametrised?")
-                    tensor = own[axis.tensor]
-                    tensor.copy_(tensor.index_select(axis.axis, order.to(tensor.device)))
+            for name, value in self.act(own, element).items():
+                own[name].copy_(value)
+        return changed
+
+    def act(self, tensors: Mapping[str, Tensor], element: Moves) -> dict[str, Tensor]:
+        """The tensors that an element changes, new ones, of a module or a state dict."""
+        element = element if isinstance(element, Element) else Element(element)
+        known = {group.name: group for group in self.groups}
+        for name, part in element.items():
+            if name not in known:
+                raise InputError(f"permutations: no group {name!r}; the groups are {', '.join(sorted(known))}")
+            if (part.copies, part.size) != (known[name].copies, known[name].size):
+                raise InputError(f"group {name}: expected a permutation of {known[name].size} neurons, got {part.size}")
+        changed: dict[str, Tensor] = {}
+        for group in self.groups:  # a parent stands before what is inside it, and moves first
+            if group.name in element and not element[group.name].is_identity:
+                changed |= act(element[group.name], group.axes, {**tensors, **changed})
         return changed
 
     def to_dict(self) -> dict[str, Any]:
         return {
             group.name: {
+                "kind": group.kind,
                 "size": group.size,
-                "axes": [[axis.tensor, axis.axis] for axis in group.axes],
+                "copies": group.copies,
+                "parents": list(group.parents),
+                "axes": [axis.to_dict() for axis in group.axes],
                 "readers": list(group.readers),
             }
             for group in self.groups
         }
-
-
-def _checked(order: Any, group: Group) -> Tensor:
-    array = np.asarray(order)
-    if array.shape != (group.size,) or not np.array_equal(np.sort(array), np.arange(group.size)):
-        raise InputError(f"group {group.name}: expected a permutation of {group.size} neurons")
-    return torch.from_numpy(array.astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from fiberscope.geometry.domains import Box
+from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.network.run import all_values
 from fiberscope.numerics.arithmetic import SMALL, LinearMap, gather
 from fiberscope.numerics.floats import TINY, FloatArray, IntArray, U, gamma, round_up
 from fiberscope.numerics.wide import Wide, same_products
-from fiberscope.symmetry.group import Symmetry
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fiberscope.errors import InputError, TooLargeError
+from fiberscope.network.chains import slopes_of, split, with_arrays
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray
-from fiberscope.symmetry.chains import slopes_of, split, with_arrays
 from fiberscope.symmetry.labelling import WORK, labelling
 
 

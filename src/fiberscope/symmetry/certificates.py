@@ -13,12 +13,13 @@ import numpy as np
 
 from fiberscope.errors import FiberscopeError, InputError
 from fiberscope.geometry.domains import Box, Domain, Orthant, Polytope, Space
+from fiberscope.network.action.chain import Symmetry
+from fiberscope.network.chains import split, try_split
 from fiberscope.network.io import as_network
 from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import IntArray
 from fiberscope.numerics.ulps import ROUNDINGS, Rounding
-from fiberscope.symmetry.chains import split, try_split
 from fiberscope.symmetry.domain_roles import domain_roles
 from fiberscope.symmetry.encoding import (
     FORMAT,
@@ -38,7 +39,6 @@ from fiberscope.symmetry.equivalence.structure import aligned, judged, reason_of
 from fiberscope.symmetry.equivalence.verdict import Transport, kind_of
 from fiberscope.symmetry.fiber.bottleneck import check_rounded, is_bottleneck
 from fiberscope.symmetry.fiber.exact import ExactNet, check_exact, tails_differ
-from fiberscope.symmetry.group import Symmetry
 from fiberscope.symmetry.matching import Match, carries, residual_of, same_prefix
 from fiberscope.symmetry.sampling import check_point, domain_of, sliced
 from fiberscope.symmetry.simplify import simplify
@@ -300,7 +300,7 @@ class _Replayer:
                 return False, "a network could not be simplified exactly"
             a, b = (s.network for s in small)
         try:
-            element = Symmetry([np.asarray(p, dtype=np.int64) for p in witness["permutations"]], witness["scales"])
+            element = Symmetry.from_dict(witness)
             left, right = split(a), split(b)
         except (ValueError, FiberscopeError) as error:
             raise InputError(f"certificate: the symmetry is not one of these networks ({error})") from error

@@ -12,6 +12,7 @@ import numpy as np
 from fiberscope.errors import FiberscopeError
 from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
 from fiberscope.geometry.regions import regions
+from fiberscope.network.chains import try_split
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear
@@ -22,7 +23,6 @@ from fiberscope.network.roles import roles as batch_roles
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
 from fiberscope.run import ENDLESS, Run
 from fiberscope.symmetry.bounds import ranges
-from fiberscope.symmetry.chains import try_split
 from fiberscope.symmetry.relaxation import BRANCHES, Relaxation
 from fiberscope.symmetry.sampling import domain_of, inside, sample, sliced
 

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from fiberscope.network.action.chain import Symmetry
+from fiberscope.network.chains import Split, slopes_of, split
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
@@ -18,8 +20,6 @@ from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.numerics.ulps import DOUBLE, GRID, ROWS, Rounding
 from fiberscope.numerics.wide import Wide, same_products, ulps_apart
 from fiberscope.symmetry.canonical import Normalised, normalised
-from fiberscope.symmetry.chains import Split, slopes_of, split
-from fiberscope.symmetry.group import Symmetry
 from fiberscope.symmetry.labelling import canonical_orders
 
 _SHIFTS = (0.0, 0.37)

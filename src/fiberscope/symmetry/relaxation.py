@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fiberscope.geometry.domains import Box, Orthant, Polytope, Space
+from fiberscope.network.chains import Split, slopes_of
 from fiberscope.network.network import Network
 from fiberscope.network.run import all_values
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, U, gamma, round_up
@@ -22,7 +23,6 @@ from fiberscope.numerics.lp.exact import Constraints, Sense
 from fiberscope.numerics.lp.floats import DualModel, safe_bound
 from fiberscope.symmetry.bounds import Range as ValueRange
 from fiberscope.symmetry.bounds import RangeArithmetic, ranges
-from fiberscope.symmetry.chains import Split, slopes_of
 
 _VARIABLES = 260
 """Largest program that is tried."""

@@ -11,12 +11,12 @@ import numpy as np
 
 from fiberscope.errors import UnsupportedModelError
 from fiberscope.geometry.domains import Domain
+from fiberscope.network.chains import slopes_of, split, try_split
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.network.operators import Convolution
 from fiberscope.run import ENDLESS, Run
-from fiberscope.symmetry.chains import slopes_of, split, try_split
 from fiberscope.symmetry.domain_roles import DomainRoles, domain_roles
 from fiberscope.symmetry.equivalence.forms import compare_forms
 from fiberscope.symmetry.equivalence.verdict import Verdict

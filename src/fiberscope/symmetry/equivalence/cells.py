@@ -8,13 +8,13 @@ from fiberscope.errors import FiberscopeError
 from fiberscope.geometry.affine_forms import exact_output, output_forms
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.regions import regions
+from fiberscope.network.chains import nameless
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Concat, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense
 from fiberscope.network.rewire import moved
 from fiberscope.numerics.arithmetic import Bounded
 from fiberscope.numerics.floats import FloatArray, IntArray
-from fiberscope.symmetry.chains import nameless
 from fiberscope.symmetry.equivalence.question import Question
 from fiberscope.symmetry.equivalence.refutation import confirmed
 from fiberscope.symmetry.equivalence.verdict import Verdict, Witness

@@ -7,13 +7,13 @@ import numpy as np
 
 from fiberscope.errors import FiberscopeError, UnsupportedModelError
 from fiberscope.geometry.domains import Box
+from fiberscope.network.chains import Split, try_split
 from fiberscope.network.comparison import identical
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.network.run import all_values
 from fiberscope.numerics.ulps import DOUBLE, Rounding
 from fiberscope.symmetry.bounds import Range, RangeArithmetic, difference_bound
-from fiberscope.symmetry.chains import Split, try_split
 from fiberscope.symmetry.equivalence.question import Question
 from fiberscope.symmetry.equivalence.verdict import Verdict, Witness
 from fiberscope.symmetry.matching import Match, match_chains, same_prefix

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from fiberscope.geometry.domains import Domain
+from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.symmetry.encoding import write_certificate
-from fiberscope.symmetry.group import Symmetry
 from fiberscope.symmetry.rational import nearest
 
 

@@ -9,13 +9,14 @@ import numpy as np
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Orthant, Space
+from fiberscope.network.action.element import is_permutation
+from fiberscope.network.chains import slopes_of, try_split
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.numerics.rank import exact_rank
 from fiberscope.numerics.ulps import ROWS
-from fiberscope.symmetry.chains import slopes_of, try_split
 from fiberscope.symmetry.equivalence.forms import compare_forms
 from fiberscope.symmetry.equivalence.question import Question
 from fiberscope.symmetry.equivalence.refutation import confirmed, covering, difference
@@ -172,7 +173,7 @@ def check_rounded(a: Network, b: Network, found: Transport) -> Verdict | None:
         return compare_forms(_line(a), _line(b), Space(a.in_size), (None, None), None) if one else None
     mine, theirs = _living(a), _living(b)
     n = len(mine[0][0])
-    if sorted(found.permutation) != list(range(n)) or len(theirs[0][0]) != n or not len(mine[0][1]):
+    if not is_permutation(found.permutation, n) or len(theirs[0][0]) != n or not len(mine[0][1]):
         return None
     sums = np.abs(_first(mine))  # what entries are added up from
     if found.hidden is not None:

@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from fiberscope.network.action.chain import Symmetry
+from fiberscope.network.chains import rows_of, split, with_arrays
 from fiberscope.network.network import Network
 from fiberscope.numerics.cutoffs import SAME_ROWS
 from fiberscope.numerics.floats import FloatArray, IntArray
-from fiberscope.symmetry.chains import rows_of, split, with_arrays
 from fiberscope.symmetry.fiber.hidden import lower_bound
 from fiberscope.symmetry.fiber.layer_paths import Core, join_layers
 from fiberscope.symmetry.fiber.one_layer import DEAD, OneLayer
 from fiberscope.symmetry.fiber.result import Connection, FiberPath
 from fiberscope.symmetry.fiber.setting import Setting
-from fiberscope.symmetry.group import Symmetry
 from fiberscope.symmetry.matching import match_chains
 
 Move = Callable[[float], Network]

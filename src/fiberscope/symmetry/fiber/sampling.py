@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError
+from fiberscope.network.action.chain import Symmetry
+from fiberscope.network.chains import with_arrays
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
-from fiberscope.symmetry.chains import with_arrays
 from fiberscope.symmetry.fiber.factorisations import first_factors, snapped, walk
 from fiberscope.symmetry.fiber.hidden import cancelled_hyperplanes, flip, lower_bound, translate
 from fiberscope.symmetry.fiber.one_layer import DEAD, LINEAR, OneLayer, rational_rank
 from fiberscope.symmetry.fiber.result import Component
 from fiberscope.symmetry.fiber.setting import Setting
-from fiberscope.symmetry.group import Symmetry
 from fiberscope.symmetry.rational import nearest
 
 STEPS = 60

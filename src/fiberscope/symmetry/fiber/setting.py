@@ -10,13 +10,13 @@ from typing import Any, Literal
 import numpy as np
 
 from fiberscope.dimension.jacobian import check_parameters
+from fiberscope.network.chains import Split, slopes_of, split
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.numerics.lp.programs import Polyhedron
 from fiberscope.numerics.rank import exact_rank
 from fiberscope.numerics.rows import proportional_rows
-from fiberscope.symmetry.chains import Split, slopes_of, split
 from fiberscope.symmetry.fiber.generic import Generic, bottleneck_genericity
 from fiberscope.symmetry.fiber.hidden import cancelled_hyperplanes, hidden_hyperplane, lower_bound
 from fiberscope.symmetry.fiber.one_layer import DEAD, LINEAR, OneLayer
