@@ -128,10 +128,12 @@ _NAMES = {
     # connectivity
     "Barrier": "connectivity.barrier",
     "Matching": "connectivity.matching",
+    "Structure": "connectivity.structure",
     "barrier": "connectivity.barrier",
     "chord_deviation": "connectivity.chords",
     "interpolate": "connectivity.paths",
     "match": "connectivity.matching",
+    "permutation_structure": "connectivity.structure",
     # training and studies
     "Claim": "studies.lab.study",
     "Dataset": "training.datasets.dataset",

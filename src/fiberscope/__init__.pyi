@@ -20,6 +20,8 @@ from .connectivity.chords import chord_deviation as chord_deviation
 from .connectivity.matching import Matching as Matching
 from .connectivity.matching import match as match
 from .connectivity.paths import interpolate as interpolate
+from .connectivity.structure import Structure as Structure
+from .connectivity.structure import permutation_structure as permutation_structure
 from .dimension.functional import FunctionalDimension as FunctionalDimension
 from .dimension.functional import functional_dimension as functional_dimension
 from .dimension.jacobian import jacobian as jacobian

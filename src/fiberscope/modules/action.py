@@ -58,6 +58,43 @@ class Axis:
         return found
 
 
+PERMUTATION = "permutation"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Neurons that move together: how many, the axes they move, and the layers whose *inputs* are their activations.
+
+    A group inside others, its ``parents``, has one copy for every member of the last of them. ``kind`` says which
+    group acts.
+    """
+
+    name: str
+    size: int
+    axes: tuple[Axis, ...]
+    readers: tuple[str, ...] = ()
+    copies: int = 1
+    parents: tuple[str, ...] = ()
+    kind: str = PERMUTATION
+
+    def random(self, rng: np.random.Generator) -> Monomial:
+        """A uniform permutation of every copy."""
+        return Monomial([rng.permutation(self.size) for _ in range(self.copies)], None, self.parents)
+
+    def identity(self) -> Monomial:
+        return Monomial.identity(self.size, self.copies, self.parents)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "size": self.size,
+            "copies": self.copies,
+            "parents": list(self.parents),
+            "axes": [axis.to_dict() for axis in self.axes],
+            "readers": list(self.readers),
+        }
+
+
 def act(part: Monomial, axes: Iterable[Axis], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors that a part changes, new ones, by name.
 
