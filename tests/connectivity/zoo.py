@@ -6,6 +6,7 @@ Every entry builds a module and an example from a seed. ``groups`` are the sizes
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -193,7 +194,7 @@ def grouped() -> nn.Module:
     """Group norm and grouped convolutions: blocks of channels, and channels inside each block."""
     return nn.Sequential(
         nn.Conv2d(3, 12, 3),
-        nn.GroupNorm(3, 12),
+        nn.GroupNorm(4, 12),
         nn.ReLU(),
         nn.Conv2d(12, 8, 1, groups=4),
         nn.GELU(),
@@ -383,8 +384,8 @@ OWN: dict[str, Entry] = {
     "mobilenet": Entry(mobilenet, pixels(), (5, 8, 7, 3, 3)),
     "densenet": Entry(densenet, pixels(), (6, 4, 4, 7, 5)),
     "convnext": Entry(convnext, pixels(), (6, 12, 12)),
-    "shufflenet": Entry(shufflenet, pixels(), ()),
-    "grouped": Entry(grouped, pixels(), ()),
+    "shufflenet": Entry(shufflenet, pixels(), (4, 2, 2)),
+    "grouped": Entry(grouped, pixels(), (2, (2, 2), (3, 4), (2, 4), (3, 2), 4)),
     "unet": Entry(UNet, pixels(size=8), (5, 6, 7, 4, 4, 8)),
     "wavenet": Entry(WaveNet, lambda: torch.randn(2, 2, 9), (6, 5, 5, 7)),
     "pixel-shuffle": Entry(PixelUp, pixels(size=5), (6, 5)),
@@ -403,17 +404,13 @@ OWN: dict[str, Entry] = {
 def hugging(kind: str, config: dict[str, Any]) -> Callable[[], nn.Module]:
     def build() -> nn.Module:
         transformers = pytest.importorskip("transformers")
-        settings = getattr(
-            transformers,
-            config_names.get(kind, kind.split("For", maxsplit=1)[0].split("LMHead", maxsplit=1)[0]) + "Config",
-        )
-        model: nn.Module = getattr(transformers, kind)(settings(**config))
+        family = re.split("For|LMHead", kind)[0]
+        model: nn.Module = getattr(transformers, kind)(getattr(transformers, f"{family}Config")(**config))
         return model
 
     return build
 
 
-config_names = {"ViTForImageClassification": "ViT", "BertForMaskedLM": "Bert", "T5ForConditionalGeneration": "T5"}
 SPECIAL = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2}
 SMALL = {
     "hidden_size": 24,
@@ -441,6 +438,8 @@ def images() -> dict[str, Tensor]:
 
 MHA = (6, (4, 6), (4, 6))
 ROTARY = (6, (4, 6))
+PARTLY = (6, (2, 6), (4, 6))
+"""Two of four dimensions turn: a pair of a rotary has nobody to change places with."""
 SHARED = (2, (3, 2), (4, 2))
 """Key-value heads, query heads of each, and the values' dimensions of each; rotary dimensions stay."""
 
@@ -453,9 +452,9 @@ HF: dict[str, Entry] = {
     "mistral": Entry(hugging("MistralForCausalLM", GQA), ids, (24, 32, 32, *SHARED, *SHARED)),
     "qwen2": Entry(hugging("Qwen2ForCausalLM", GQA), ids, (24, 32, 32, *SHARED, *SHARED)),
     "gemma": Entry(hugging("GemmaForCausalLM", {**GQA, "head_dim": 4}), ids, (24, 32, 32, *SHARED, *SHARED)),
-    "gpt-neox": Entry(hugging("GPTNeoXForCausalLM", SMALL), ids, ()),
+    "gpt-neox": Entry(hugging("GPTNeoXForCausalLM", SMALL), ids, (24, 32, 32, *PARTLY, *PARTLY)),
     "gptj": Entry(hugging("GPTJForCausalLM", {**GPT, "rotary_dim": 4}), ids, (24, 96, 96, *ROTARY, *ROTARY)),
-    "bert": Entry(hugging("BertForMaskedLM", SMALL), ids, (24, 24, 32, 32, *MHA, *MHA)),
+    "bert": Entry(hugging("BertForMaskedLM", SMALL), ids, (24, 32, 32, *MHA, *MHA)),
     "vit-hf": Entry(
         hugging("ViTForImageClassification", {**SMALL, "image_size": 16, "patch_size": 4}),
         images,
@@ -475,9 +474,9 @@ HF: dict[str, Entry] = {
         (24, 32, 32, *MHA, *MHA),
     ),
     "bloom": Entry(
-        hugging("BloomForCausalLM", {"hidden_size": 24, "n_head": 6, "vocab_size": 50, "n_layer": 2, **SPECIAL}),
+        hugging("BloomForCausalLM", {"hidden_size": 24, "n_head": 4, "vocab_size": 50, "n_layer": 2, **SPECIAL}),
         ids,
-        (24, 96, 96, (4, 6), (4, 6), (4, 6), (4, 6)),
+        (24, 96, 96, (6, 4), (6, 4), (6, 4), (6, 4)),
     ),
     "convnext-hf": Entry(
         hugging("ConvNextForImageClassification", {"hidden_sizes": [6, 8, 10, 12], "depths": [1, 1, 1, 1]}),

@@ -153,8 +153,8 @@ def permutation_structure(module: Any, example: Any, *, output: Selector = None,
 
 
 def _tried(structure: Structure, probe: Probe, group: Group | None, seed: int) -> Drift:
-    """A random element of one group, or of all."""
+    """A random element of one group, or of all, that moves every neuron."""
     rng = np.random.default_rng(seed)
     chosen = structure.groups if group is None else (group,)
-    element = Element({one.name: one.random(rng) for one in chosen})
+    element = Element({one.name: one.generic(rng) for one in chosen})
     return probe.drift("all" if group is None else group.name, structure.act(probe.own, element))

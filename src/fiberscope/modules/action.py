@@ -84,6 +84,17 @@ class Group:
     def identity(self) -> Monomial:
         return Monomial.identity(self.size, self.copies, self.parents)
 
+    def generic(self, rng: np.random.Generator) -> Monomial:
+        """An element that moves every neuron, and not the same way in all copies: what is wrong shows on it.
+
+        A random cycle through all neurons; two of them change places in every second copy.
+        """
+        orders = np.tile(np.arange(self.size), (self.copies, 1))
+        for c in range(0, self.copies, 2 if self.size == 2 else 1):
+            cycle = rng.permutation(self.size)
+            orders[c, cycle] = np.roll(cycle, 1)
+        return Monomial(orders, None, self.parents)
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "kind": self.kind,

@@ -114,7 +114,7 @@ def at(e: Expr, index: Atom, i: int) -> Expr:
     """The expression for one value of an index: its family's members in the place of families."""
     e = normal(e)
     if isinstance(e, Atom):
-        return e.family[1][i] if e.family is not None and normal(e.family[0]) is index else e
+        return normal(e.family[1][i]) if _family_of(e, index) else e
     if isinstance(e, Product):
         return product([at(f, index, i) for f in e.factors])
     return normal(Sum(tuple(at(p, index, i) for p in e.parts)))

@@ -17,6 +17,7 @@ def matrices(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
         x, w, added = arguments["input"], arguments["weight"], arguments.get("bias")
         (*lead, k), (n, j) = trace.axes(x), trace.axes(w)
         trace.unify(k, j)
+        trace.alone([k], [*lead, n])
         found = [*lead, n]
     else:
         names = next(
@@ -51,7 +52,10 @@ def _multiplied(trace: Trace, x: Tensor, w: Tensor) -> tuple[list[Expr], Expr]:
     trace.unify(k, right[-2] if len(right) > 1 else right[-1])
     for mine, other in zip(left[:-2], right[:-2], strict=False):
         trace.unify(mine, other)
-    return [*left[:-1], *right[len(right) - 1 if len(right) > 1 else 1 :]], k
+    rows, columns = left[max(0, len(left) - 2) : -1], right[-1:] if len(right) > 1 else []
+    # a row and a column see the sum in one order, so it may not depend on either, even if both are one index set
+    trace.alone([k], [*rows, *columns])
+    return [*left[:-1], *columns], k
 
 
 @rule("convolution", "_convolution", "conv1d", "conv2d", "conv3d", "mkldnn_convolution")
@@ -70,6 +74,7 @@ def convolution(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
     inside = product([blocks[0], kernel[1]])
     given, made = (kernel[0], inside) if transposed else (inside, kernel[0])
     trace.unify(axes[1], given)
+    trace.alone([blocks[1] if transposed else kernel[1]], [axes[0], kernel[1] if transposed else blocks[1], *axes[2:]])
     if b is not None:
         trace.unify(made, trace.axes(b)[0])
     trace.read(w, axes[1], True)
@@ -118,6 +123,8 @@ def attention(trace: Trace, arguments: Arguments, output: Any) -> Any:
         for mine, other in zip((*q[:3], k[2]), broadcast(trace, [mask], shape), strict=True):
             trace.unify(mine, other)
     trace.alone([*q, v[3]], [k[2]])
+    trace.alone([q[3]], [q[2], k[2]])
+    trace.alone([k[2]], [q[2], v[3]])
     result = [*q[:3], v[3]]
     if isinstance(output, Tensor):
         return result

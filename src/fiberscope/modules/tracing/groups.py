@@ -16,7 +16,7 @@ from fiberscope.modules.action import Axis, Group, Loop
 from fiberscope.modules.calls import Inputs, Selector, call, meant, tensors
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.modules.tracing import contractions, pointwise, reductions, shapes
-from fiberscope.modules.tracing.axes import Atom, leaves, normal, pin
+from fiberscope.modules.tracing.axes import Atom, collapse, leaves, normal, pin
 from fiberscope.modules.tracing.places import Occurrence, occurrences
 from fiberscope.modules.tracing.tracer import RULES, Trace
 
@@ -46,8 +46,8 @@ def traced(module: nn.Module, inputs: Inputs, output: Selector = None) -> Trace:
         stack.enter_context(_plain_kernels(module))
         stack.enter_context(_followed(module, trace))
         stack.enter_context(trace)
-        found = call(module, inputs)
-    for tensor in meant(found, output):
+        found = meant(call(module, inputs), output)  # a selector may compute, too
+    for tensor in found:
         for e in trace.axes(tensor):
             pin(e, "an output of the module")
     return trace
@@ -99,6 +99,10 @@ def _followed(module: nn.Module, trace: Trace) -> Iterator[None]:
 
 def groups_of(trace: Trace) -> tuple[Group, ...]:
     """The permutation groups of a trace, parents before what is inside them."""
+    for axes in trace.named.values():  # a family that was not taken apart on its tensor is one atom
+        whole = {id(normal(e)) for e in axes}
+        for e in axes:
+            collapse(e, lambda index, whole=whole: id(index) in whole)
     places: dict[Atom, list[tuple[str, Occurrence]]] = {}
     for name, axes in trace.named.items():
         for one in occurrences(axes):
@@ -123,13 +127,13 @@ def groups_of(trace: Trace) -> tuple[Group, ...]:
 
 def pinned_of(trace: Trace) -> tuple[Pinned, ...]:
     """What stays on the axes of parameters and buffers, with reasons."""
-    found: dict[Pinned, None] = {}
-    for name, axes in trace.named.items():
-        for k, e in enumerate(axes):
-            for leaf in leaves(e):
-                if leaf.pin is not None:
-                    found[Pinned(name, k, leaf.size, leaf.pin)] = None
-    return tuple(found)
+    return tuple(
+        Pinned(name, k, leaf.size, leaf.pin)
+        for name, axes in trace.named.items()
+        for k, e in enumerate(axes)
+        for leaf in dict.fromkeys(leaves(e))
+        if leaf.pin is not None
+    )
 
 
 def _chain(
@@ -144,7 +148,10 @@ def _chain(
         return chains[atom]
     mates = beside.get(atom, set())
     best: tuple[Atom, ...] = ()
+    rank = {one: k for k, one in enumerate(free)}
     for p in (p for p in free if p in mates and p not in above):
+        if atom in beside[p] and rank[p] > rank[atom]:
+            continue  # either may sit in the other: the one that comes first, and runs slower, is outside
         around = _chain(p, beside, free, chains, (*above, atom))
         if atom not in around and set(around) <= mates and len(around) + 1 > len(best):
             best = (*around, p)

@@ -102,6 +102,16 @@ def _strides(factors: tuple[Expr, ...]) -> list[tuple[Expr, int, int]]:
     return found[::-1]
 
 
+def outside(index: Atom, tensors: Iterable[Axes]) -> set[Atom]:
+    """Atoms that stand left of an index on an axis somewhere: they run slower than it, and so cannot depend on it."""
+    found: set[Atom] = set()
+    for axes in tensors:
+        for e in map(normal, axes):
+            if isinstance(e, Product) and index in e.factors:
+                found |= {leaf for f in e.factors[: e.factors.index(index)] for leaf in leaves(f)}
+    return found
+
+
 def mates(tensors: Iterable[Axes], alone: Iterable[Alone]) -> dict[Atom, set[Atom]]:
     """For every atom the atoms whose members may have an order of it each."""
     found: dict[Atom, set[Atom]] = {}

@@ -11,6 +11,10 @@ from fiberscope.modules.tracing.tracer import Arguments, Trace, broadcast, flat,
 @rule(
     "pointwise", "clone", "copy", "copy_", "alias", "detach", "contiguous", "lift_fresh", "lift_fresh_copy", "_to_copy"
 )
+@rule("hardswish", "hardsigmoid", "hardtanh", "relu6", "elu", "celu", "selu", "leaky_relu", "softplus", "softshrink")
+@rule(
+    "hardshrink", "mish", "silu", "gelu", "threshold", "log_sigmoid_forward", "rrelu", "nan_to_num", "clamp", "type_as"
+)
 @rule("fill", "fill_", "zero", "zero_", "masked_fill", "masked_fill_", "_prelu_kernel", "dropout", "native_dropout")
 def pointwise(trace: Trace, arguments: Arguments, output: Any) -> Any:
     """Axes that are compared entry by entry are one; an axis of one place goes with any."""

@@ -23,6 +23,7 @@ from fiberscope.modules.tracing.axes import (
     size_of,
     split,
 )
+from fiberscope.modules.tracing.places import outside
 from fiberscope.modules.tracing.tracer import Arguments, Trace, UnknownUse, rule
 
 PICKED = "single members are picked out"
@@ -191,7 +192,7 @@ def _pick(trace: Trace, axes: list[Expr], dim: int, i: int) -> list[Expr]:
         return rest
     if not index.indexed and index.pin is None:
         beside = trace.mates()
-        for leaf in {leaf for e in rest for leaf in leaves(e)}:
+        for leaf in {leaf for e in rest for leaf in leaves(e)} - outside(index, trace.seen):
             if leaf.pin is None and leaf.family is None and index in beside.get(leaf, ()):
                 leaf.family = index, tuple(fresh(leaf.size) for _ in range(index.size))
                 index.indexed.append(leaf)
@@ -199,7 +200,20 @@ def _pick(trace: Trace, axes: list[Expr], dim: int, i: int) -> list[Expr]:
     return [at(e, index, i) for e in rest]
 
 
-@rule("index_select", "index", "embedding", "gather", "take_along_dim")
+@rule("gather")
+def gathered(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
+    """``out[i, j] = x[i, index[i, j]]``: the axis that is looked into is pinned, the others are the index's."""
+    x, dim = arguments["self"], axis_of(arguments, arguments["self"])
+    found = list(trace.axes(arguments["index"]))
+    for k, e in enumerate(trace.axes(x)):
+        if k != dim and size_of(e) == size_of(found[k]):
+            trace.unify(e, found[k])
+        else:
+            trace.pin("entries are looked up by their numbers", *([e] if k == dim else [e, found[k]]))
+    return found
+
+
+@rule("index_select", "index", "embedding")
 def looked_up(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
     """Rows by their numbers: the rows are told apart, what a row holds goes along."""
     if "weight" in arguments:
@@ -312,3 +326,15 @@ def windows(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
     trace.pin("windows are taken", axes[dim])
     axes[dim] = trace.pinned(output.shape[dim], "windows")
     return [*axes, trace.pinned(output.shape[-1], "windows")]
+
+
+@rule("glu")
+def glu(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
+    """The first half of an axis, gated by the second."""
+    x = arguments["self"]
+    axes = list(trace.axes(x))
+    dim = axis_of(arguments, x, default=-1)
+    left, right = _pieces(axes[dim], [x.shape[dim] // 2] * 2)
+    trace.unify(left, right)
+    axes[dim] = left
+    return axes

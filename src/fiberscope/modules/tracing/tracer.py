@@ -148,6 +148,8 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _ruled(
         self, func: Any, name: str, arguments: Arguments, output: Any, given: list[Tensor], out: list[Tensor]
     ) -> list[Axes]:
+        if not any(tensor.numel() for tensor in out):  # nothing can be learned from it
+            return [tuple(fresh(n, "an empty tensor") for n in tensor.shape) for tensor in out]
         found = RULES.get(name) or RULES.get(name.removesuffix("_"))
         if found is None and POINTWISE in func.tags:
             found = RULES["pointwise"]
