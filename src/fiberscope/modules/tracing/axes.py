@@ -114,7 +114,7 @@ def at(e: Expr, index: Atom, i: int) -> Expr:
     """The expression for one value of an index: its family's members in the place of families."""
     e = normal(e)
     if isinstance(e, Atom):
-        return normal(e.family[1][i]) if _family_of(e, index) else e
+        return normal(e.family[1][i]) if e.family is not None and normal(e.family[0]) is index else e
     if isinstance(e, Product):
         return product([at(f, index, i) for f in e.factors])
     return normal(Sum(tuple(at(p, index, i) for p in e.parts)))
@@ -209,6 +209,13 @@ def _bind(atom: Atom, e: Expr) -> None:
     atom.up = e
     if atom.pin is not None:
         pin(e, atom.pin)
+
+
+def settle(axes: Sequence[Expr]) -> None:
+    """In a tensor, a family stands beside its index, which has an axis of its own; any other becomes one atom."""
+    whole = {id(normal(e)) for e in axes}
+    for e in axes:
+        collapse(e, lambda index: id(index) in whole)
 
 
 def collapse(e: Expr, keep: Callable[[Atom], bool]) -> None:

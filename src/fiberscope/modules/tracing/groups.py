@@ -16,7 +16,7 @@ from fiberscope.modules.action import Axis, Group, Loop
 from fiberscope.modules.calls import Inputs, Selector, call, meant, tensors
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.modules.tracing import contractions, pointwise, reductions, shapes
-from fiberscope.modules.tracing.axes import Atom, collapse, leaves, normal, pin
+from fiberscope.modules.tracing.axes import Atom, leaves, normal, pin, settle
 from fiberscope.modules.tracing.places import Occurrence, occurrences
 from fiberscope.modules.tracing.tracer import RULES, Trace
 
@@ -65,17 +65,17 @@ def own_tensors(module: nn.Module) -> tuple[dict[str, Tensor], dict[str, str]]:
 @contextmanager
 def _plain_kernels(module: nn.Module) -> Iterator[None]:
     """Attention and recurrent layers as the operations they are made of, not as one that nobody sees into."""
-    fast = torch.backends.mha.get_fastpath_enabled()  # type: ignore[no-untyped-call]
-    torch.backends.mha.set_fastpath_enabled(False)  # type: ignore[no-untyped-call]
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
     try:
         with ExitStack() as stack:
             if any(isinstance(part, nn.RNNBase) for part in module.modules()):
                 stack.enter_context(warnings.catch_warnings())
                 warnings.simplefilter("ignore")  # it speaks of devices that are not there
-                stack.enter_context(torch.backends.mkldnn.flags(enabled=False))  # type: ignore[no-untyped-call]
+                stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
             yield
     finally:
-        torch.backends.mha.set_fastpath_enabled(fast)  # type: ignore[no-untyped-call]
+        torch.backends.mha.set_fastpath_enabled(fast)
 
 
 @contextmanager
@@ -99,10 +99,8 @@ def _followed(module: nn.Module, trace: Trace) -> Iterator[None]:
 
 def groups_of(trace: Trace) -> tuple[Group, ...]:
     """The permutation groups of a trace, parents before what is inside them."""
-    for axes in trace.named.values():  # a family that was not taken apart on its tensor is one atom
-        whole = {id(normal(e)) for e in axes}
-        for e in axes:
-            collapse(e, lambda index, whole=whole: id(index) in whole)
+    for axes in trace.named.values():
+        settle(axes)
     places: dict[Atom, list[tuple[str, Occurrence]]] = {}
     for name, axes in trace.named.items():
         for one in occurrences(axes):
@@ -118,10 +116,10 @@ def groups_of(trace: Trace) -> tuple[Group, ...]:
     found = []
     for atom in sorted(free, key=lambda one: len([p for p in chains[one] if p.pin is None])):
         chain = chains[atom]
-        axes = tuple(dict.fromkeys(_axis(name, one, chain) for name, one in free[atom]))
+        moved = tuple(dict.fromkeys(_axis(name, one, chain) for name, one in free[atom]))
         parents = tuple(names[p] for p in chain if p.pin is None)
         copies = prod(p.size for p in chain)
-        found.append(Group(names[atom], atom.size, axes, readers.get(atom, ()), copies, parents))
+        found.append(Group(names[atom], atom.size, moved, readers.get(atom, ()), copies, parents))
     return tuple(found)
 
 

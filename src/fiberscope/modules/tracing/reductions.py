@@ -61,7 +61,7 @@ def layer_norm(trace: Trace, arguments: Arguments, output: Any) -> Any:
 def group_norm(trace: Trace, arguments: Arguments, output: Any) -> Any:
     """Channels are ``(groups, inside)``; what is inside a group is normed together, with all places."""
     batch, channels, *places = trace.axes(arguments["input"])
-    groups = int(arguments.get("group", arguments.get("num_groups", 1)))
+    groups = int(arguments["group" if "group" in arguments else "num_groups"])
     cut = factor(channels, size_of(channels) // groups)
     if cut is None:
         raise UnknownUse

@@ -220,7 +220,7 @@ def looked_up(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
         rows, columns = trace.axes(arguments["weight"])
         trace.pin("rows are looked up by their numbers", rows)
         return [*trace.axes(arguments["indices"]), columns]
-    x, index = arguments["self"], arguments.get("indices", arguments.get("index"))
+    x, index = arguments["self"], arguments["indices" if "indices" in arguments else "index"]
     if isinstance(index, Tensor):
         dim = axis_of(arguments, x)
         axes = list(trace.axes(x))

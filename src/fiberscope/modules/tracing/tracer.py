@@ -26,6 +26,7 @@ from fiberscope.modules.tracing.axes import (
     leaves,
     normal,
     pin,
+    settle,
     size_of,
     unify,
 )
@@ -170,9 +171,7 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _record(self, out: list[Tensor], axes: list[Axes]) -> None:
         for tensor, found in zip(out, axes, strict=True):
-            whole = {id(normal(e)) for e in found}
-            for e in found:
-                collapse(e, lambda index, whole=whole: id(index) in whole)
+            settle(found)
             self.known[tensor] = found
             self.seen[found] = None
 
