@@ -7,6 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ import fiberscope as fs
 from fiberscope.connectivity.selfcheck import Drift, Probe
 from fiberscope.connectivity.structure import Structure, permutation_structure
 from fiberscope.errors import InputError
-from fiberscope.modules.action import Axis, Group, Loop
+from fiberscope.modules.action import PERMUTATION, SCALING, Axis, Group, Loop
 from fiberscope.modules.calls import call, select
 from fiberscope.network.action.element import Element
 from fiberscope.neurons.asymmetry import break_symmetry
@@ -34,7 +35,11 @@ def built(entry: Entry) -> tuple[nn.Module, Any]:
 
 
 def sizes(structure: Structure) -> Counter[tuple[int, int]]:
-    return Counter((group.size, group.copies) for group in structure.groups)
+    return Counter((group.size, group.copies) for group in permutations(structure))
+
+
+def permutations(structure: Structure) -> list[Group]:
+    return [group for group in structure.groups if group.kind == PERMUTATION]
 
 
 def refused(structure: Structure) -> set[str]:
@@ -72,7 +77,7 @@ def test_every_forgotten_place_is_seen(name: str) -> None:
     for group in found.groups:
         for axis in group.axes:
             rest = tuple(other for other in group.axes if other != axis)
-            cut = Structure((Group(group.name, group.size, rest, (), group.copies, group.parents),))
+            cut = Structure((replace(group, axes=rest),))
             element = Element({group.name: group.generic(np.random.default_rng(0))})
             assert not probe.drift("", cut.act(probe.own, element)).ok, (group.name, axis)
 
@@ -115,7 +120,7 @@ def test_what_moves_in_llama() -> None:
     found = permutation_structure(module, example)
     moves = {
         (axis.tensor.removeprefix(f"{LAYER}."), axis.axis, group.size, group.copies)
-        for group in found.groups
+        for group in permutations(found)
         for axis in group.axes
         if axis.tensor.startswith(LAYER)
     }
@@ -170,7 +175,7 @@ APART: dict[str, Callable[[Tensor], Tensor]] = {
 @pytest.mark.parametrize("kind", APART)
 def test_neurons_that_are_told_apart_stay(kind: str) -> None:
     found = permutation_structure(Between(APART[kind]), X)
-    assert [(group.name, group.size) for group in found.groups] == [("b", 7), ("c", 8)]
+    assert [(group.name, group.size) for group in permutations(found)] == [("b", 7), ("c", 8)]
     stays = [one for one in found.pinned if (one.tensor, one.axis) == ("a.weight", 0)]
     assert stays and not refused(found)
 
@@ -205,7 +210,7 @@ ALIKE: dict[str, Callable[[Tensor], Tensor]] = {
 @pytest.mark.parametrize("kind", ALIKE)
 def test_neurons_that_are_treated_alike_move(kind: str) -> None:
     found = permutation_structure(Between(ALIKE[kind]), X)
-    assert [(group.name, group.size) for group in found.groups] == [("a", 6), ("b", 7), ("c", 8)]
+    assert [(group.name, group.size) for group in permutations(found)] == [("a", 6), ("b", 7), ("c", 8)]
     assert not refused(found) and all(drift.ok for drift in found.check())
 
 
@@ -253,8 +258,11 @@ class Escapes(nn.Module):
 def test_what_no_rule_sees_the_self_check_does() -> None:
     found = permutation_structure(Escapes(), X)
     assert not found.groups
-    (reason,) = refused(found)
-    assert reason.startswith("self-check: a random element of a moves the outputs by")
+    reasons = refused(found)  # of the permutations, and of the factors
+    assert sorted(reason.split(" moves")[0] for reason in reasons) == [
+        "self-check: a random element of a",
+        "self-check: a random element of a*",
+    ]
 
 
 def test_unknown_operations_are_listed() -> None:
@@ -274,9 +282,9 @@ class Buffers(nn.Module):
 
 
 def test_only_stored_buffers_move() -> None:
-    assert [group.size for group in permutation_structure(Buffers(True), X).groups] == [6]
+    assert [group.size for group in permutations(permutation_structure(Buffers(True), X))] == [6]
     found = permutation_structure(Buffers(False), X)
-    assert not found.groups
+    assert not permutations(found)
     assert {one.reason for one in found.pinned if one.tensor == "b.weight"} >= {"scale: a buffer that is not stored"}
 
 
@@ -287,22 +295,22 @@ def test_outputs_stay() -> None:
             return {"logits": self.d(self.c(self.b(h))), "hidden": h}
 
     net = Shows(lambda h: h)
-    assert [group.name for group in permutation_structure(net, X).groups] == ["a", "b", "c"]
-    assert [group.name for group in permutation_structure(net, X, output="hidden").groups] == ["b", "c", "d"]
+    assert [group.name for group in permutations(permutation_structure(net, X))] == ["a", "b", "c"]
+    assert [group.name for group in permutations(permutation_structure(net, X, output="hidden"))] == ["b", "c", "d"]
     every = permutation_structure(net, X, output=lambda found: torch.cat(list(found.values()), 1))
-    assert [group.name for group in every.groups] == ["b", "c"]
+    assert [group.name for group in permutations(every)] == ["b", "c"]
 
 
 def test_tied_layers_move_as_far_as_they_can() -> None:
     net = nn.Sequential(nn.Linear(3, 6), nn.ReLU(), nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6), nn.Linear(6, 2))
     net[4].weight = net[2].weight
     found = permutation_structure(net, torch.randn(2, 3))
-    assert [(group.name, len(group.axes)) for group in found.groups] == [("0", 7)]
+    assert [(group.name, len(group.axes)) for group in permutations(found)] == [("0", 7)]
     twice = nn.Linear(6, 6)
     again = permutation_structure(
         nn.Sequential(nn.Linear(3, 6), twice, nn.Tanh(), twice, nn.Linear(6, 1)), torch.rand(2, 3)
     )
-    assert [(group.name, len(group.axes)) for group in again.groups] == [("0", 6)]
+    assert [(group.name, len(group.axes)) for group in permutations(again)] == [("0", 6)]
 
 
 def test_parametrised_modules_move_by_their_effective_weights() -> None:
@@ -310,11 +318,11 @@ def test_parametrised_modules_move_by_their_effective_weights() -> None:
     before = deepcopy(net.state_dict())
     found = permutation_structure(net, X)
     moved = found.apply(net, found.random(0))
-    assert [group.size for group in found.groups] == [6]
+    assert [group.size for group in permutations(found)] == [6]
     assert torch.allclose(moved(X), net(X), atol=1e-6) and "0.weight" in moved.state_dict()
     assert all(torch.equal(value, before[key]) for key, value in net.state_dict().items())
     weighted = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(5, 6)), nn.ReLU(), nn.Linear(6, 2))
-    assert [group.size for group in permutation_structure(weighted, X).groups] == [6]
+    assert [group.size for group in permutations(permutation_structure(weighted, X))] == [6]
 
 
 def test_the_caller_sees_nothing() -> None:
@@ -333,7 +341,7 @@ def test_the_caller_sees_nothing() -> None:
 def test_own_types(dtype: torch.dtype) -> None:
     net = Between(F.relu).to(dtype)
     found = permutation_structure(net, X.to(dtype))
-    assert [group.size for group in found.groups] == [6, 7, 8]
+    assert [group.size for group in permutations(found)] == [6, 7, 8]
     moved = found.apply(net, found.random(0))
     assert all(p.dtype == dtype for p in moved.parameters())
 
@@ -352,4 +360,90 @@ def test_bad_input() -> None:
 
 def test_networks_are_modules_too() -> None:
     found = permutation_structure(fs.Network.random((3, 4, 5, 2), 0), np.zeros((2, 3)))
-    assert [group.size for group in found.groups] == [4, 5]
+    assert [group.size for group in permutations(found)] == [4, 5]
+
+
+# -- positive scalings -------------------------------------------------------------------------------------------------
+
+
+def powers(structure: Structure) -> list[dict[str, int]]:
+    return [
+        {f"{axis.tensor}:{axis.axis}": axis.power for axis in group.axes}
+        for group in structure.groups
+        if group.kind == SCALING
+    ]
+
+
+def two(*between: nn.Module, width: int = 6) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(5, width), *between, nn.Linear(6, 2))
+
+
+PLAIN = {"0.weight:0": 1, "0.bias:0": 1, "2.weight:1": -1}
+SCALED: dict[str, tuple[nn.Module, list[dict[str, int]]]] = {
+    "relu": (two(nn.ReLU()), [PLAIN]),
+    "leaky": (two(nn.LeakyReLU(0.1)), [PLAIN]),
+    "in place": (two(nn.ReLU(inplace=True)), [PLAIN]),
+    "linear": (two(nn.Identity()), [PLAIN]),
+    "prelu": (two(nn.PReLU(6)), [PLAIN]),
+    "gelu": (two(nn.GELU()), []),
+    "tanh": (two(nn.Tanh()), []),
+    "relu6": (two(nn.ReLU6()), []),
+    "batch norm": (two(nn.BatchNorm1d(6), nn.ReLU()), [{"1.weight:0": 1, "1.bias:0": 1, "3.weight:1": -1}]),
+    "layer norm": (two(nn.LayerNorm(6), nn.ReLU()), [{"1.weight:0": 1, "1.bias:0": 1, "3.weight:1": -1}]),
+    "glu": (two(nn.GLU(), width=12), []),
+    "softmax": (two(nn.Softmax(-1)), []),
+}
+
+
+@pytest.mark.parametrize("kind", SCALED)
+def test_scalings(kind: str) -> None:
+    net, expected = SCALED[kind]
+    found = permutation_structure(net, X)
+    assert powers(found) == expected and not refused(found)
+    assert all(drift.ok for drift in found.check())
+
+
+class Gated(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.up, self.down = nn.Linear(5, 6), nn.Linear(5, 6), nn.Linear(6, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(F.silu(self.gate(x)) * self.up(x))
+
+
+class Skip(nn.Module):
+    """A stream that one layer reads and writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(5, 6), nn.Linear(6, 6), nn.Linear(6, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = F.relu(self.a(x))
+        return self.c(h + F.relu(self.b(h)))
+
+
+def test_scalings_of_gates_skips_and_convolutions() -> None:
+    assert powers(permutation_structure(Gated(), X)) == [{"up.weight:0": 1, "up.bias:0": 1, "down.weight:1": -1}]
+    (stream,) = powers(permutation_structure(Skip(), X))
+    assert stream == {
+        "a.weight:0": 1,
+        "a.bias:0": 1,
+        "b.weight:0": 1,
+        "b.bias:0": 1,
+        "b.weight:1": -1,
+        "c.weight:1": -1,
+    }
+    module, example = built(ZOO["vgg"])
+    assert [sorted(one.values()) for one in powers(permutation_structure(module, example))] == [[-1, 1, 1]] * 3
+
+
+def test_scalings_of_llama() -> None:
+    """Norms into their readers, values into their readers, and queries against keys inside a rotary pair."""
+    module, example = built(HF["llama"])
+    found = powers(permutation_structure(module, example))
+    assert {f"{LAYER}.q_proj.weight:0": 1, f"{LAYER}.k_proj.weight:0": -1} in found
+    assert {f"{LAYER}.v_proj.weight:0": 1, f"{LAYER}.o_proj.weight:1": -1} in found
+    norm = {"model.layers.0.input_layernorm.weight:0": 1} | {f"{LAYER}.{key}_proj.weight:1": -1 for key in "qkv"}
+    assert norm in found or {key: -power for key, power in norm.items()} in found

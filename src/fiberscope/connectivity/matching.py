@@ -20,6 +20,7 @@ from torch import nn
 from fiberscope.connectivity.paths import check_comparable
 from fiberscope.connectivity.structure import Structure, permutation_structure
 from fiberscope.errors import InputError, UnsupportedModelError
+from fiberscope.modules.action import PERMUTATION
 from fiberscope.modules.batches import BATCH
 from fiberscope.modules.calls import Selector
 from fiberscope.modules.parametrisations import plain
@@ -167,7 +168,7 @@ def match(
     if structure is None:
         first, data = _first(data)
         structure = permutation_structure(left, first, output=output)
-    groups = [group for group in structure.groups if group.readers and group.copies == 1]
+    groups = [group for group in structure.groups if group.readers and group.copies == 1 and group.kind == PERMUTATION]
     if not groups:
         raise UnsupportedModelError("module: expected a hidden layer whose neurons can be permuted, found none")
     readers = {group.name: group.readers for group in groups}

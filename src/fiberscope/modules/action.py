@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fiberscope.errors import InputError
-from fiberscope.network.action.element import Monomial
+from fiberscope.network.action.element import Monomial, random_scales
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Axis:
         return found
 
 
-PERMUTATION = "permutation"
+PERMUTATION, SCALING = "permutation", "scaling"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,10 @@ class Group:
     kind: str = PERMUTATION
 
     def random(self, rng: np.random.Generator) -> Monomial:
-        """A uniform permutation of every copy."""
+        """A uniform permutation of every copy; of a scaling, powers of two."""
+        if self.kind == SCALING:
+            scales = random_scales(rng, (self.copies, self.size), 2, True)
+            return Monomial(self.identity().orders, scales, self.parents)
         return Monomial([rng.permutation(self.size) for _ in range(self.copies)], None, self.parents)
 
     def identity(self) -> Monomial:
@@ -87,8 +90,11 @@ class Group:
     def generic(self, rng: np.random.Generator) -> Monomial:
         """An element that moves every neuron, and not the same way in all copies: what is wrong shows on it.
 
-        A random cycle through all neurons; two of them change places in every second copy.
+        A random cycle through all neurons; two of them change places in every second copy. Of a scaling, any factors.
         """
+        if self.kind == SCALING:
+            scales = random_scales(rng, (self.copies, self.size), 1, False)
+            return Monomial(self.identity().orders, scales, self.parents)
         orders = np.tile(np.arange(self.size), (self.copies, 1))
         for c in range(0, self.copies, 2 if self.size == 2 else 1):
             cycle = rng.permutation(self.size)

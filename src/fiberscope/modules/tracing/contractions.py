@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from fiberscope.modules.tracing.axes import ONE, Expr, factor, product, size_of
+from fiberscope.modules.tracing.pointwise import aligned
 from fiberscope.modules.tracing.tracer import Arguments, Trace, UnknownUse, broadcast, rule
 
 
@@ -18,6 +19,9 @@ def matrices(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
         (*lead, k), (n, j) = trace.axes(x), trace.axes(w)
         trace.unify(k, j)
         trace.alone([k], [*lead, n])
+        trace.balance((1, x, -1), (1, w, 1))
+        trace.follow(0, x, [*range(len(lead)), None][:-1])
+        trace.balance((1, 0, len(lead)), (-1, w, 0))
         found = [*lead, n]
     else:
         names = next(
@@ -37,6 +41,7 @@ def matrices(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
         added = arguments.get("self") if "self" not in names else None
         found, k = _multiplied(trace, x, w)
     if added is not None:
+        trace.follow(0, added, aligned(added, output))
         for mine, other in zip(found, broadcast(trace, [added], output.shape), strict=True):
             if size_of(other) == size_of(mine):
                 trace.unify(mine, other)
@@ -55,6 +60,14 @@ def _multiplied(trace: Trace, x: Tensor, w: Tensor) -> tuple[list[Expr], Expr]:
     rows, columns = left[max(0, len(left) - 2) : -1], right[-1:] if len(right) > 1 else []
     # a row and a column see the sum in one order, so it may not depend on either, even if both are one index set
     trace.alone([k], [*rows, *columns])
+    batch = max(0, len(left) - 2)
+    trace.balance((1, x, -1), (1, w, -2 if len(right) > 1 else -1))
+    for j in range(batch):
+        trace.balance((1, 0, j), (-1, x, j), (-1, w, j))
+    if rows:
+        trace.balance((1, 0, batch), (-1, x, -2))
+    if columns:
+        trace.balance((1, 0, batch + len(rows)), (-1, w, -1))
     return [*left[:-1], *columns], k
 
 
@@ -78,11 +91,30 @@ def convolution(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
     if b is not None:
         trace.unify(made, trace.axes(b)[0])
     trace.read(w, axes[1], True)
+    _channels_scaled(trace, arguments, output)
     steps = (*arguments.get("stride", ()), *arguments.get("dilation", ()))
     if set(w.shape[2:]) == {1} and output.shape[2:] == x.shape[2:] and set(steps) <= {1}:
         return [axes[0], made, *axes[2:]]  # a linear map at every place
     trace.pin("places of a convolution", *axes[2:], *kernel[2:])
     return [axes[0], made, *(trace.pinned(n, "places of a convolution") for n in output.shape[2:])]
+
+
+def _channels_scaled(trace: Trace, arguments: Arguments, output: Tensor) -> None:
+    x, w, b = arguments["input"], arguments["weight"], arguments.get("bias")
+    places = range(2, x.dim())
+    for tensor in (x, w, 0):
+        trace.level(tensor, places)
+    trace.balance((1, 0, 0), (-1, x, 0))
+    if arguments.get("transposed"):
+        trace.balance((1, x, 1), (1, w, 0))
+        trace.balance((1, 0, 1), (-1, w, 1))
+    elif w.shape[1] == 1 and w.shape[0] == x.shape[1]:  # each channel by itself
+        trace.balance((1, 0, 1), (-1, x, 1), (-1, w, 0))
+    else:
+        trace.balance((1, x, 1), (1, w, 1))
+        trace.balance((1, 0, 1), (-1, w, 0))
+    if b is not None:
+        trace.balance((1, 0, 1), (-1, b, 0))
 
 
 ATTENTION = (
@@ -126,9 +158,16 @@ def attention(trace: Trace, arguments: Arguments, output: Any) -> Any:
     trace.alone([q[3]], [q[2], k[2]])
     trace.alone([k[2]], [q[2], v[3]])
     result = [*q[:3], v[3]]
+    for name in ("query", "key", "value"):
+        trace.level(arguments[name], range(3))
+    trace.level(0, range(3))
+    trace.balance((1, arguments["query"], 3), (1, arguments["key"], 3))
+    trace.balance((1, 0, 3), (-1, arguments["value"], 3))
     if isinstance(output, Tensor):
         return result
     outs = [one for one in output if isinstance(one, Tensor)]
+    for i, out in enumerate(outs[1:], start=1):
+        trace.level(i, range(out.dim()))
     return [result, *(_by_size(trace, q, out) for out in outs[1:])]
 
 

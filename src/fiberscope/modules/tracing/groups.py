@@ -5,14 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fiberscope.modules.action import Axis, Group, Loop
+from fiberscope.modules.action import SCALING, Axis, Group, Loop
 from fiberscope.modules.calls import Inputs, Selector, call, meant, tensors
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.modules.tracing import contractions, pointwise, reductions, shapes
@@ -48,6 +48,7 @@ def traced(module: nn.Module, inputs: Inputs, output: Selector = None) -> Trace:
         stack.enter_context(trace)
         found = meant(call(module, inputs), output)  # a selector may compute, too
     for tensor in found:
+        trace.degrees.flat((trace.numbers[tensor], k) for k in range(tensor.dim()))
         for e in trace.axes(tensor):
             pin(e, "an output of the module")
     return trace
@@ -120,6 +121,36 @@ def groups_of(trace: Trace) -> tuple[Group, ...]:
         parents = tuple(names[p] for p in chain if p.pin is None)
         copies = prod(p.size for p in chain)
         found.append(Group(names[atom], atom.size, moved, readers.get(atom, ()), copies, parents))
+    return tuple(found) + _scalings(trace, chains, beside, names)
+
+
+def _scalings(
+    trace: Trace,
+    chains: dict[Atom, tuple[Atom, ...]],
+    beside: dict[Atom, set[Atom]],
+    names: dict[Atom, str],
+) -> tuple[Group, ...]:
+    """Positive factors: one for every neuron, so a part with one member, and a copy for each of the neurons."""
+    solved = trace.degrees.solved()
+    numbers = {number: name for name, number in trace.named_numbers.items()}
+    found: list[Group] = []
+    for atom, basis in solved.items():
+        chain = chains.get(atom, tuple(p for p in beside.get(atom, ()) if p.pin is not None))
+        for powers in basis:
+            mine = {(numbers[t], k): power for (t, k), power in powers.items() if t in numbers}
+            axes = tuple(
+                replace(_axis(name, one, chain, inside=True), power=mine[name, one.loop.axis])
+                for name in dict.fromkeys(name for name, _ in mine)
+                for one in occurrences(trace.named[name])
+                if one.atom is atom and (name, one.loop.axis) in mine
+            )
+            if axes and atom.size > 1:
+                parents = tuple(names[p] for p in (*chain, atom) if p.pin is None)
+                name = f"{axes[0].tensor.rpartition('.')[0] or axes[0].tensor}*"
+                while any(group.name == name for group in found):
+                    name += "'"
+                copies = prod(p.size for p in chain) * atom.size
+                found.append(Group(name, 1, axes, (), copies, parents, SCALING))
     return tuple(found)
 
 
@@ -160,9 +191,12 @@ def _chain(
     return best
 
 
-def _axis(tensor: str, one: Occurrence, chain: Sequence[Atom]) -> Axis:
+def _axis(tensor: str, one: Occurrence, chain: Sequence[Atom], inside: bool = False) -> Axis:
+    """Where an atom acts; ``inside``: where each of its members is a copy, with one member of its own."""
     loops = {atom: loop for atom, loop in one.around if atom is not None}
     copies = tuple(loops[p] for p in chain)
+    if inside:
+        copies = (*copies, replace(one.loop, start=0))
     picks = {loop.axis for atom, loop in one.around if atom is None and loop.count == 1}
     named = {one.loop.axis, *(loop.axis for loop in copies), *picks}
     rest = tuple(loop for atom, loop in one.around if loop.axis in named and not (atom is not None and loop in copies))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
@@ -28,6 +29,9 @@ def reduced(trace: Trace, arguments: Arguments, output: Any) -> Any:
     if not keep and any(out.dim() != x.dim() - len(chosen) for out in outs):
         raise UnknownUse
     found = [ONE if k in chosen else e for k, e in enumerate(axes) if keep or k not in chosen]
+    if isinstance(output, Tensor) and trace.operation in {"sum", "mean", "amax", "amin"}:
+        trace.level(x, chosen)
+        trace.follow(0, x, [None if k in chosen else k for k in range(x.dim()) if keep or k not in chosen])
     return found if isinstance(output, Tensor) else [found] * len(outs)
 
 
@@ -51,10 +55,25 @@ def layer_norm(trace: Trace, arguments: Arguments, output: Any) -> Any:
             for mine, other in zip(mixed, trace.axes(arguments[name]), strict=True):
                 trace.unify(mine, other)
     trace.alone(lead, mixed)
+    _normed(trace, arguments, output, range(len(lead), len(axes)))
     if isinstance(output, Tensor):
         return list(axes)
     statistics = [*lead, *(ONE for _ in mixed)]
     return [list(axes), *(statistics for _ in list(output)[1:])]
+
+
+def _normed(trace: Trace, arguments: Arguments, output: Any, axes: Sequence[int]) -> None:
+    """What comes in is normed; what goes out has the factors of the weight and the bias, which agree."""
+    affine = [arguments[name] for name in ("weight", "bias") if arguments.get(name) is not None]
+    outs = [output] if isinstance(output, Tensor) else list(output)
+    for k, out in enumerate(outs):
+        trace.level(k, [j for j in range(out.dim()) if k or j not in axes or not affine])
+    for name in ("input", "running_mean", "running_var"):
+        if arguments.get(name) is not None:
+            trace.level(arguments[name], range(arguments[name].dim()))
+    for tensor in affine:
+        for k, j in enumerate(axes):
+            trace.balance((1, 0, j), (-1, tensor, k))
 
 
 @rule("native_group_norm", "group_norm")
@@ -70,6 +89,7 @@ def group_norm(trace: Trace, arguments: Arguments, output: Any) -> Any:
             trace.unify(channels, trace.axes(arguments[name])[0])
     trace.alone([batch, cut[0]], [cut[1], *places])
     found = [batch, channels, *places]
+    _normed(trace, arguments, output, [1])
     return found if isinstance(output, Tensor) else [found, [batch, cut[0]], [batch, cut[0]]]
 
 
@@ -83,6 +103,7 @@ def batch_norm(trace: Trace, arguments: Arguments, output: Any) -> Any:
         if arguments.get(name) is not None:
             trace.unify(channels, trace.axes(arguments[name])[0])
     trace.alone([channels], [batch, *places])
+    _normed(trace, arguments, output, [1])
     if isinstance(output, Tensor):
         return list(axes)
     rest = [
@@ -112,6 +133,8 @@ def placed(trace: Trace, arguments: Arguments, output: Any) -> Any:
     places, lead = axes[-count:], axes[:-count]
     trace.pin("places of a pool", *places)
     trace.alone(lead, places)
+    if "grid_sampler" not in trace.operation:
+        trace.follow(0, x, [*range(len(lead)), *(None for _ in places)])  # that is all: the places are level
     outs = [output] if isinstance(output, Tensor) else list(output)
     found = [[*lead, *(trace.pinned(n, "places of a pool") for n in out.shape[-count:])] for out in outs]
     return found[0] if isinstance(output, Tensor) else found

@@ -24,6 +24,7 @@ from fiberscope.modules.tracing.axes import (
     split,
 )
 from fiberscope.modules.tracing.places import outside
+from fiberscope.modules.tracing.pointwise import aligned
 from fiberscope.modules.tracing.tracer import Arguments, Trace, UnknownUse, rule
 
 PICKED = "single members are picked out"
@@ -43,6 +44,7 @@ def view(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
     found = regroup(trace.axes(x), output.shape)
     if found is None:
         raise UnknownUse
+    trace.passed(0, range(output.dim()), x, range(x.dim()))
     return found
 
 
@@ -52,19 +54,20 @@ def permuted(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
     axes, n = trace.axes(x), x.dim()
     if x in trace.weights:
         trace.weights[output] = trace.weights[x]
-    if "dims" in arguments:
-        return [axes[k] for k in arguments["dims"]]
-    order = list(range(n))
-    if n > 1:
+    order = [k % n for k in arguments.get("dims", range(n))]
+    if "dims" not in arguments and n > 1:
         i, j = arguments.get("dim0", 0) % n, arguments.get("dim1", 1) % n
         order[i], order[j] = order[j], order[i]
+    trace.follow(0, x, order)
     return [axes[k] for k in order]
 
 
 @rule("unsqueeze", "unsqueeze_")
 def unsqueeze(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
-    axes = list(trace.axes(arguments["self"]))
-    axes.insert(arguments["dim"] % output.dim(), ONE)
+    x, dim = arguments["self"], arguments["dim"] % output.dim()
+    axes = list(trace.axes(x))
+    axes.insert(dim, ONE)
+    trace.follow(0, x, [*range(dim), None, *range(dim, len(axes) - 1)])
     return axes
 
 
@@ -73,7 +76,9 @@ def squeeze(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
     x = arguments["self"]
     dims = arguments.get("dim", list(range(x.dim())))
     gone = {k % max(1, x.dim()) for k in ([dims] if isinstance(dims, int) else dims)}
-    return [e for k, e in enumerate(trace.axes(x)) if k not in gone or x.shape[k] != 1]
+    kept = [k for k in range(len(trace.axes(x))) if k not in gone or size_of(trace.axes(x)[k]) != 1]
+    trace.follow(0, x, kept)
+    return [trace.axes(x)[k] for k in kept]
 
 
 @rule("expand")
@@ -81,6 +86,7 @@ def expand(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
     """Along a new axis all entries are the same: any permutation of it goes."""
     x = arguments["self"]
     axes = [ONE] * (output.dim() - x.dim()) + list(trace.axes(x))
+    trace.follow(0, x, aligned(x, output))
     return [fresh(n) if n != size_of(e) else e for e, n in zip(axes, output.shape, strict=True)]
 
 
@@ -101,7 +107,17 @@ def cat(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
             if k != dim:
                 trace.unify(axes[k], e)
     axes[dim] = Sum(tuple(trace.axes(tensor)[dim] for tensor in parts))
+    for tensor in parts:
+        _cut_along(trace, 0, tensor, dim)
     return axes
+
+
+def _cut_along(trace: Trace, out: int, tensor: Tensor, dim: int) -> None:
+    """An output and an argument with the same axes, and with a part in common on one of them."""
+    for k in range(tensor.dim()):
+        if k != dim:
+            trace.balance((1, out, k), (-1, tensor, k))
+    trace.passed(out, [dim], tensor, [dim])
 
 
 @rule("stack")
@@ -110,7 +126,11 @@ def stack(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
     parts = arguments["tensors"]
     index = trace.pinned(len(parts), "tensors are stacked")
     axes = [_family(index, tuple(normal(e) for e in found)) for found in zip(*map(trace.axes, parts), strict=True)]
-    axes.insert(axis_of(arguments, output), index)
+    new = axis_of(arguments, output)
+    axes.insert(new, index)
+    for tensor in parts:
+        for k in range(tensor.dim()):
+            trace.passed(0, [k + (k >= new)], tensor, [k])
     return axes
 
 
@@ -128,6 +148,8 @@ def cut(trace: Trace, arguments: Arguments, output: Any) -> list[list[Expr]]:
     dim = axis_of(arguments, x)
     axes = trace.axes(x)
     pieces = _pieces(axes[dim], [part.shape[dim] for part in output])
+    for i in range(len(output)):
+        _cut_along(trace, i, x, dim)
     return [[piece if k == dim else e for k, e in enumerate(axes)] for piece in pieces]
 
 
@@ -150,6 +172,8 @@ def sliced(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
     n, step = x.shape[dim], int(arguments.get("step", 1))
     start = arguments.get("start") or 0
     start = min(max(start + n if start < 0 else start, 0), n)
+    if step == 1:
+        _cut_along(trace, 0, x, dim)
     if output.shape[dim] == n:
         return axes
     if step != 1:
@@ -173,6 +197,7 @@ def _every(trace: Trace, axes: list[Expr], dim: int, start: int, step: int, coun
 def select(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
     x = arguments["self"]
     dim = axis_of(arguments, x)
+    _picked(trace, 0, x, dim)
     return _pick(trace, list(trace.axes(x)), dim, arguments["index"] % x.shape[dim])
 
 
@@ -180,7 +205,15 @@ def select(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
 def unbind(trace: Trace, arguments: Arguments, output: Any) -> list[list[Expr]]:
     x = arguments["self"]
     dim = axis_of(arguments, x)
+    for i in range(x.shape[dim]):
+        _picked(trace, i, x, dim)
     return [_pick(trace, list(trace.axes(x)), dim, i) for i in range(x.shape[dim])]
+
+
+def _picked(trace: Trace, out: int, x: Tensor, dim: int) -> None:
+    trace.level(x, [dim])
+    for j, k in enumerate(k for k in range(x.dim()) if k != dim):
+        trace.passed(out, [j], x, [k])
 
 
 def _pick(trace: Trace, axes: list[Expr], dim: int, i: int) -> list[Expr]:
@@ -219,6 +252,8 @@ def looked_up(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
     if "weight" in arguments:
         rows, columns = trace.axes(arguments["weight"])
         trace.pin("rows are looked up by their numbers", rows)
+        trace.level(arguments["weight"], [0])
+        trace.follow(0, arguments["weight"], [*(None for _ in range(output.dim() - 1)), 1])
         return [*trace.axes(arguments["indices"]), columns]
     x, index = arguments["self"], arguments["indices" if "indices" in arguments else "index"]
     if isinstance(index, Tensor):

@@ -7,7 +7,7 @@ family of operations. An operation without a rule pins every axis that reaches i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -30,6 +30,7 @@ from fiberscope.modules.tracing.axes import (
     size_of,
     unify,
 )
+from fiberscope.modules.tracing.degrees import Degrees, Place
 from fiberscope.modules.tracing.places import Alone, Axes, mates
 
 Arguments = dict[str, Any]
@@ -80,11 +81,18 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.dims: dict[str, int] = {}
         """Axes of what a layer was last given."""
         self.operation = ""
+        self.degrees = Degrees()
+        self.numbers: Any = WeakTensorKeyDictionary()
+        """Tensors by their numbers in ``degrees``."""
+        self.linked: set[Place] = set()
+        """Axes of which the rule that runs says what becomes of their degrees; those of all others are zero."""
         self.named: dict[str, Axes] = {}
+        self.named_numbers: dict[str, int] = {}
         for name, tensor in named.items():
             if tensor not in self.known:
-                self.named[name] = self._register(tensor, fixed.get(name))
+                self.named[name] = self._register(tensor, fixed.get(name), name in fixed)
                 self.weights[tensor] = name
+                self.named_numbers[name] = self.numbers[tensor]
         for tensor in inputs:
             self._register(tensor, "an input of the module")
 
@@ -122,6 +130,34 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """See :func:`fiberscope.modules.tracing.places.mates`."""
         return mates(self.seen, self.alone_records)
 
+    def place(self, tensor: Tensor | int, axis: int) -> Place:
+        """An axis of an argument, or of an output by its number."""
+        known = isinstance(tensor, Tensor)
+        found = (
+            (self.numbers[tensor], axis % max(1, tensor.dim())) if known else (len(self.degrees.tensors) + tensor, axis)
+        )
+        self.linked.add(found)
+        return found
+
+    def balance(self, *terms: tuple[int, Tensor | int, int]) -> None:
+        """Degrees on these axes, with coefficients, add up to zero."""
+        self.degrees.balances.append(tuple((c, self.place(tensor, axis)) for c, tensor, axis in terms))
+
+    def passed(self, out: int, axes: Iterable[int], tensor: Tensor, others: Iterable[int]) -> None:
+        """What stands on axes of an output and of an argument keeps its degree."""
+        left = tuple(self.place(out, k) for k in axes)
+        self.degrees.passes.append((left, tuple(self.place(tensor, k) for k in others)))
+
+    def follow(self, out: int, tensor: Tensor, mapping: Sequence[int | None]) -> None:
+        """Axis ``j`` of an output is axis ``mapping[j]`` of an argument; None where it is the same all along."""
+        for j, k in enumerate(mapping):
+            self.balance((1, out, j), *([] if k is None else [(-1, tensor, k)]))
+
+    def level(self, tensor: Tensor | int, axes: Iterable[int]) -> None:
+        """No scaling on these axes."""
+        for k in axes:
+            self.balance((1, tensor, k))
+
     def read(self, weight: Tensor, features: Expr, second: bool) -> None:
         """The axis that is contracted: the second of what the layer was given, or the last."""
         name = self.weights.get(weight)
@@ -143,7 +179,17 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         output = func(*args, **kwargs)
         self.operation = name
         out = list(flat([output]))
-        self._record(out, self._ruled(func, name, arguments, output, given, out))
+        self.linked = set()
+        ruled = self._ruled(func, name, arguments, output, given, out)
+        told = [(self.numbers[t], j) for t in given for j in range(len(self.axes(t)))]
+        told += [(len(self.degrees.tensors) + k, j) for k, tensor in enumerate(out) for j in range(tensor.dim())]
+        self.degrees.flat(place for place in told if place not in self.linked)
+        for k, tensor in enumerate(out):
+            if any(tensor is one for one in given):  # written in place: views of it must go on to be true
+                old = self.numbers[tensor]
+                both = min(tensor.dim(), len(self.degrees.tensors[old]))
+                self.degrees.balances += [((1, self.place(k, j)), (-1, (old, j))) for j in range(both)]
+        self._record(out, ruled)
         return output
 
     def _ruled(
@@ -163,6 +209,7 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     return answer
             except UnknownUse:
                 pass
+        self.linked = set()
         if any(not is_pinned(e) for tensor in given for e in self.axes(tensor)):
             self.unknown.setdefault(name, self.layers[-1] if self.layers else "")
         for tensor in given:
@@ -173,11 +220,14 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for tensor, found in zip(out, axes, strict=True):
             settle(found)
             self.known[tensor] = found
+            self.numbers[tensor] = self.degrees.number(found)
             self.seen[found] = None
 
-    def _register(self, tensor: Tensor, reason: str | None) -> Axes:
+    def _register(self, tensor: Tensor, reason: str | None, fixed: bool = True) -> Axes:
         axes = tuple(fresh(size, reason) for size in tensor.shape)
         self._record([tensor], [axes])
+        if fixed:
+            self.degrees.flat((self.numbers[tensor], k) for k in range(len(axes)))
         return axes
 
 
