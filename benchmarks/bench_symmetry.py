@@ -12,7 +12,7 @@ from fiberscope.fibers.hidden_hyperplanes import flip, translate
 from fiberscope.fibers.simplify.simplify import simplify
 from fiberscope.geometry.domains import Box
 from fiberscope.geometry.ranges.domain_roles import domain_roles
-from fiberscope.network.group import Symmetry
+from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.testing import fraction_values
 from harness import Case

@@ -27,12 +27,12 @@ _NAMES = {
     "identical": "network.comparison",
     "inspect": "network.inspection",
     "load": "network.io",
-    "permute": "network.actions",
-    "rescale": "network.actions",
+    "permute": "network.action.chain",
+    "rescale": "network.action.chain",
     "roles": "geometry.ranges.domain_roles",
     "save": "network.io",
     "structural_roles": "network.roles",
-    "Symmetry": "network.group",
+    "Symmetry": "network.action.chain",
     # geometry
     "BoundaryDistance": "geometry.distances.distance",
     "Box": "geometry.domains",
@@ -129,10 +129,12 @@ _NAMES = {
     # connectivity
     "Barrier": "connectivity.barrier",
     "Matching": "connectivity.matching",
+    "Structure": "connectivity.structure",
     "barrier": "connectivity.barrier",
     "chord_deviation": "connectivity.chords",
     "interpolate": "connectivity.paths",
     "match": "connectivity.matching",
+    "permutation_structure": "connectivity.structure",
     # training and studies
     "Claim": "studies.lab.study",
     "Dataset": "training.datasets.dataset",

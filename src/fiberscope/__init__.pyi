@@ -21,6 +21,8 @@ from .connectivity.chords import chord_deviation as chord_deviation
 from .connectivity.matching import Matching as Matching
 from .connectivity.matching import match as match
 from .connectivity.paths import interpolate as interpolate
+from .connectivity.structure import Structure as Structure
+from .connectivity.structure import permutation_structure as permutation_structure
 from .dimension.functional import FunctionalDimension as FunctionalDimension
 from .dimension.functional import functional_dimension as functional_dimension
 from .dimension.jacobian import jacobian as jacobian
@@ -107,10 +109,10 @@ from .modules.models import vit as vit
 from .modules.parametrisations import effective_weights as effective_weights
 from .modules.recording import record_activations as record_activations
 from .modules.recording import record_inputs as record_inputs
-from .network.actions import permute as permute
-from .network.actions import rescale as rescale
+from .network.action.chain import Symmetry as Symmetry
+from .network.action.chain import permute as permute
+from .network.action.chain import rescale as rescale
 from .network.comparison import identical as identical
-from .network.group import Symmetry as Symmetry
 from .network.inspection import Inspection as Inspection
 from .network.inspection import inspect as inspect
 from .network.io import load as load

@@ -16,7 +16,7 @@ from fiberscope.cli.simplify import simplify
 from fiberscope.cli.verify import verify
 from fiberscope.errors import FiberscopeError
 from fiberscope.fibers.hidden_hyperplanes import flip, translate
-from fiberscope.network.group import Symmetry
+from fiberscope.network.action.chain import Symmetry
 
 NAMES = {
     "canonical": "fibers.canonical.form",

@@ -17,7 +17,7 @@ from fiberscope.cli.app import app
 from fiberscope.equality.encoding import content_hash, domain_text
 from fiberscope.equality.question import Question
 from fiberscope.equality.rungs.regions import by_regions
-from fiberscope.network.group import Symmetry
+from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.testing import CASES, case
 

@@ -14,8 +14,8 @@ import fiberscope as fs
 from fiberscope.equality.ladder import equivalent
 from fiberscope.fibers.normal_form.table import Table, normal_form
 from fiberscope.geometry.samples import sample
+from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.chains import split, with_arrays
-from fiberscope.network.group import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.network.source import MEMORY
 from fiberscope.testing import CASES, case, fraction_values

@@ -14,7 +14,7 @@ from fiberscope.equality.rungs.symmetry import Carried, difference_bound
 from fiberscope.equality.verdict import Verdict
 from fiberscope.fibers.canonical.matching import carries, residual_of
 from fiberscope.geometry.ranges.intervals import ranges
-from fiberscope.network.group import Symmetry
+from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.testing import fraction_values
 from fiberscope.testing.hostile import hostile_chains, programs

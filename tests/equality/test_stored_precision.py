@@ -17,7 +17,7 @@ import fiberscope as fs
 from fiberscope.equality.rounding import deviation
 from fiberscope.equality.rungs.structure import LayerOrder
 from fiberscope.equality.verdict import Verdict
-from fiberscope.network.group import Symmetry
+from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
 from fiberscope.network.source import Source

@@ -26,7 +26,7 @@ from fiberscope.equality.rungs.structure import LayerOrder, by_structure
 from fiberscope.equality.rungs.symmetry import Carried
 from fiberscope.equality.verify import KINDS, verify
 from fiberscope.fibers.simplify.simplify import simplify
-from fiberscope.network.group import Symmetry
+from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.testing import CASES, case
 

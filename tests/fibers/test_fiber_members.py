@@ -20,7 +20,7 @@ from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.fibers.fiber import fiber
 from fiberscope.fibers.hidden_hyperplanes import flip, flip_matrix, hidden_hyperplane, hiding, lower_bound, translate
 from fiberscope.fibers.members import _above
-from fiberscope.network.group import Symmetry
+from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.testing.assertions import assert_same_function, fraction_values
 from fiberscope.testing.cases import case

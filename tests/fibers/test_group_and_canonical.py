@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import fiberscope as fs
 from fiberscope.fibers.canonical.form import canonical
 from fiberscope.fibers.canonical.matching import carries, same_up_to_symmetry
+from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.chains import split
-from fiberscope.network.group import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.testing import CASES, assert_same_function, case
 from fiberscope.testing.strategies import batches, chains

@@ -19,7 +19,7 @@ from fiberscope.geometry.engines.lattice.engine import lattice_cells
 from fiberscope.geometry.facets import to_scale, unit
 from fiberscope.geometry.function import function_from
 from fiberscope.geometry.regions import regions
-from fiberscope.network.actions import permute, rescale
+from fiberscope.network.action.chain import permute, rescale
 from fiberscope.network.network import Network
 from fiberscope.testing.cases import CASES, degenerate
 from fiberscope.testing.strategies import chains

@@ -210,7 +210,7 @@ ANSWERS: dict[str, Maker] = {
     # fibers
     "Assignment": lambda: cell().assignment,
     "Block": lambda: Block(1, (0, 2), np.eye(2)),
-    "Cell": lambda: cell(),
+    "Cell": cell,
     "Chains": lambda: Chains(1, 2, (0, 3), 1, 4),
     "Component": lambda: fs.fiber(NET).components[0],
     "Conserved": lambda: fs.conserved_quantities(LINE, X),
@@ -225,7 +225,7 @@ ANSWERS: dict[str, Maker] = {
     "KnownSymmetry": lambda: KnownSymmetry("dead", 1, (0, 2), 1, True, "neuron <0> is dead"),
     "Match": lambda: fs.same_up_to_symmetry(NET, fs.Network.random((2, 4, 3, 2), seed=4)),
     "Membership": lambda: Membership(None, "a < b"),
-    "NonLocal": lambda: fs.non_localisable_network(),
+    "NonLocal": fs.non_localisable_network,
     "Obstruction": lambda: fs.translation_obstruction(NET, 0, X),
     "Symmetry": lambda: fs.same_up_to_symmetry(NET, NET).symmetry,
     # neurons

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 from torch import nn
-from torch.nn.utils import parametrize
 
 from fiberscope.connectivity.paths import check_comparable
-from fiberscope.connectivity.structure import Structure, chain_structure
+from fiberscope.connectivity.structure import Structure, permutation_structure
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.modules.batches import BATCH, batches
+from fiberscope.modules.action import PERMUTATION
+from fiberscope.modules.batches import BATCH
 from fiberscope.modules.calls import Selector
-from fiberscope.modules.parametrisations import effective_weights
+from fiberscope.modules.parametrisations import plain
 from fiberscope.modules.recording import CrossMoments, cross_moments
 from fiberscope.network.io import as_model, as_torch
 from fiberscope.network.network import Network
@@ -89,7 +89,7 @@ class Matching(Tabular):
         b = as_model(b, "b")
         if isinstance(b, Network):
             return _to_network(self.structure.apply(b.to_torch(), self.permutations), b)
-        return self.structure.apply(_plain(b), self.permutations)
+        return self.structure.apply(plain(b), self.permutations)
 
     def __repr__(self) -> str:
         values = f"optimal {self.objective:.4g}, identity {self.identity:.4g}, random {self.random:.4g}"
@@ -117,8 +117,8 @@ def match(
     a, b
         Two models of one architecture. Of symmetry-broken ones the effective weights are matched.
     structure
-        Which neurons move together. None: that of a multilayer perceptron, which is found by running it and checked by
-        reordering its neurons at random and comparing outputs.
+        Which neurons move together. None: what :func:`fiberscope.permutation_structure` finds. Groups inside others, as
+        the dimensions of heads, and groups that no layer reads as its whole input stay where they are.
     method
         ``"activations"``.
     data
@@ -137,7 +137,7 @@ def match(
     >>> a = Network.random((3, 8, 8, 2), seed=0)
     >>> rng = np.random.default_rng(1)
     >>> planted = [rng.permutation(8), rng.permutation(8)]
-    >>> from fiberscope.network.actions import permute
+    >>> from fiberscope.network.action.chain import permute
     >>> found = match(a, permute(a, planted), data=rng.normal(size=(100, 3)))
     >>> [bool((q[p] == range(8)).all()) for q, p in zip(planted, found.permutations.values())]
     [True, True]
@@ -151,21 +151,23 @@ def match(
         raise InputError("data: expected inputs to compare the activations on, got None")
     modules = [as_torch(a, "a"), as_torch(b, "b")]
     check_comparable(*modules)
-    left, right = (_plain(module) for module in modules)
+    left, right = (plain(module) for module in modules)
     if structure is None:
         first, data = _first(data)
-        structure = chain_structure(left, next(batches(first, left, batch_size))[0], output)
-    readers = {group.name: group.readers for group in structure.groups}
+        structure = permutation_structure(left, first, output=output)
+    groups = [group for group in structure.groups if group.readers and group.copies == 1 and group.kind == PERMUTATION]
+    if not groups:
+        raise UnsupportedModelError("module: expected a hidden layer whose neurons can be permuted, found none")
+    readers = {group.name: group.readers for group in groups}
     found = cross_moments(left, right, readers, data, inputs=True, batch_size=batch_size, run=run)
     rng = np.random.default_rng(seed)
     permutations, objectives = {}, []
-    for group in structure.groups:
+    for group in groups:
         moments = found[group.name]
         similarity = moments.correlation
         permutations[group.name] = np.asarray(linear_sum_assignment(similarity, maximize=True)[1], dtype=np.int64)
         objectives.append(_objective(group.name, similarity, permutations[group.name], moments, rng, draws))
-    first_group = structure.groups[0]
-    samples = found[first_group.name].count // max(1, len(first_group.readers))  # each reader sees every sample
+    samples = found[groups[0].name].count // len(groups[0].readers)  # each reader sees every sample
     return Matching(permutations, tuple(objectives), structure, samples)
 
 
@@ -192,11 +194,6 @@ def _objective(
         float(random.std()),
         (int(x.sum()), int(y.sum())),
     )
-
-
-def _plain(module: nn.Module) -> nn.Module:
-    broken = any(parametrize.is_parametrized(part) for part in module.modules())
-    return effective_weights(module) if broken else module
 
 
 def _to_network(module: nn.Module, like: Network) -> Network:

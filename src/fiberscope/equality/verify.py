@@ -121,7 +121,7 @@ def verify(certificate: Path | str, a: Any = None, b: Any = None) -> Replay:
     --------
     >>> import tempfile
     >>> from fiberscope.equality.ladder import equivalent
-    >>> from fiberscope.network.group import Symmetry
+    >>> from fiberscope.network.action.chain import Symmetry
     >>> from fiberscope.network.network import Network
     >>> net = Network.random((2, 3, 1), seed=0)
     >>> other = Symmetry.random((2, 3, 1), seed=1)(net)

@@ -13,8 +13,8 @@ from fiberscope.fibers.hidden_hyperplanes import cancelled_hyperplanes, flip, lo
 from fiberscope.fibers.one_layer.factorisations import first_factors, snapped, walk
 from fiberscope.fibers.one_layer.layer import DEAD, LINEAR, OneLayer, rational_rank
 from fiberscope.fibers.theorems import Setting
+from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.chains import with_arrays
-from fiberscope.network.group import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.numerics.exact_arrays import nearest
 from fiberscope.numerics.floats import FloatArray

@@ -20,7 +20,7 @@ from fiberscope.geometry.curves.curve import Circle
 from fiberscope.geometry.distances.distance import boundary_distance
 from fiberscope.geometry.domains import Box
 from fiberscope.geometry.regions import regions
-from fiberscope.network.actions import permute, rescale
+from fiberscope.network.action.chain import permute, rescale
 from fiberscope.network.comparison import identical
 from fiberscope.network.inspection import inspect
 from fiberscope.network.io import load, save

@@ -26,7 +26,7 @@ from fiberscope.errors import InputError
 from fiberscope.fibers.hidden_hyperplanes import flip, lower_bound, translate
 from fiberscope.fibers.members import reflected
 from fiberscope.fibers.one_layer.representation import form_of, primitive
-from fiberscope.network.group import Symmetry
+from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.network.operators import Dense

@@ -21,6 +21,7 @@ import numpy as np
 from fiberscope.equality.bottlenecks.transport import Transport
 from fiberscope.errors import InputError
 from fiberscope.fibers.one_layer.representation import Form, Primitive, Vector, collected, form_of, opposite, primitive
+from fiberscope.network.action.element import is_permutation
 from fiberscope.network.network import Network
 from fiberscope.numerics.exact_arrays import fractions, nearest
 
@@ -138,7 +139,7 @@ def check_exact(a: ExactNet, b: ExactNet, found: Transport) -> tuple[bool, str]:
     if found.line:
         same = len(a.rows) == len(b.rows) == 1 and a.line == b.line
         return same, found.text if same else "the sums over parallel hyperplanes differ"
-    if sorted(found.permutation) != list(range(len(a.rows))) or len(b.rows) != len(a.rows):
+    if not is_permutation(found.permutation, len(a.rows)) or len(b.rows) != len(a.rows):
         return False, "the permutation does not fit the first layers"
     rows, tail = carried(a, found)
     scales = []

@@ -12,6 +12,7 @@ from fiberscope.fibers.hidden_hyperplanes import flip, hidden_hyperplane, lower_
 from fiberscope.fibers.normal_form.compare import Agreement, compare_forms
 from fiberscope.fibers.one_layer.layer import DEAD, OneLayer
 from fiberscope.geometry.domains import Orthant, Space
+from fiberscope.network.action.element import is_permutation
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense
@@ -85,7 +86,7 @@ def check_rounded(a: Network, b: Network, found: Transport) -> Agreement | None:
         return compare_forms(_line(a), _line(b), Space(a.in_size), (None, None), exactly=False) if one else None
     mine, theirs = _living(a), _living(b)
     n = len(mine[0][0])
-    if sorted(found.permutation) != list(range(n)) or len(theirs[0][0]) != n or not len(mine[0][1]):
+    if not is_permutation(found.permutation, n) or len(theirs[0][0]) != n or not len(mine[0][1]):
         return None
     sums = np.abs(_first(mine))  # what entries are added up from
     if found.hidden is not None:

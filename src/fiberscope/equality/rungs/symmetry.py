@@ -15,8 +15,8 @@ from fiberscope.errors import FiberscopeError, InputError
 from fiberscope.fibers.canonical.matching import Match, carries, match_chains, residual_of, same_prefix
 from fiberscope.geometry.domains import Box
 from fiberscope.geometry.ranges.intervals import Range, RangeArithmetic, ranges
+from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.chains import Split, try_split
-from fiberscope.network.group import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.network.run import all_values
 from fiberscope.numerics.floats import TINY, FloatArray, IntArray, gamma, round_up

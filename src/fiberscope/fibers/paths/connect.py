@@ -12,8 +12,8 @@ from fiberscope.fibers.hidden_hyperplanes import lower_bound
 from fiberscope.fibers.one_layer.layer import DEAD, OneLayer
 from fiberscope.fibers.paths.layer_paths import Core, join_layers
 from fiberscope.fibers.theorems import Setting
+from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.chains import rows_of, split, with_arrays
-from fiberscope.network.group import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.numerics.cutoffs import SAME_ROWS
 from fiberscope.numerics.floats import FloatArray, IntArray
