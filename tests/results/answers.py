@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,14 @@ from torch import nn
 
 import fiberscope as fs
 from fiberscope.dimension.functional import functional_dimension
+from fiberscope.equality.bottlenecks.transport import Transport
+from fiberscope.equality.rungs.bottleneck import TailsDiffer, Transported
+from fiberscope.equality.rungs.identical import SameProgram
+from fiberscope.equality.rungs.normal_form import FormsDiffer, NormalForms
+from fiberscope.equality.rungs.output_ranges import OutputRanges
+from fiberscope.equality.rungs.regions import RegionCount
+from fiberscope.equality.rungs.simplification import CarriedSimplified
+from fiberscope.equality.rungs.structure import LayerOrder
 from fiberscope.fibers.components import Membership
 from fiberscope.fibers.conservation import Block
 from fiberscope.fibers.construction import Chains
@@ -32,7 +42,8 @@ from fiberscope.numerics.lp.programs import Polyhedron
 from fiberscope.numerics.points import PointSigns, solve_point
 from fiberscope.numerics.rank import exact_rank, numerical_rank
 from fiberscope.studies.lab.runner import StudyInfo, StudyResult, TaskFailure
-from fiberscope.studies.lab.study import Task, Verdict
+from fiberscope.studies.lab.study import Task
+from fiberscope.studies.lab.study import Verdict as StudyVerdict
 from fiberscope.studies.lab.table import Table
 from fiberscope.training.many import Failure
 from fiberscope.training.track import Overhead
@@ -103,9 +114,30 @@ def cell() -> Any:
 
 
 @cache
+def verdict() -> Any:
+    return fs.equivalent(NET, fs.permute(NET, [[1, 0, 3, 2], [2, 0, 1]]))
+
+
+@cache
+def different() -> Any:
+    return fs.equivalent(NET, fs.Network.random((2, 4, 3, 2), seed=4))
+
+
+@cache
+def replay() -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        verdict().save(Path(folder) / "proof.json")
+        return fs.verify(Path(folder) / "proof.json")
+
+
+def transport() -> Transport:
+    return Transport((1, 0), np.array([1.0, 2.0]), (0,), 1, Fraction(1, 3))
+
+
+@cache
 def study() -> StudyResult:
     table = Table(("task", "x"), (("a", 0.5), ("b", NAN)))
-    verdict = Verdict("first", "numbers grow", "figure 1", None, "too few <runs>")
+    verdict = StudyVerdict("first", "numbers grow", "figure 1", None, "too few <runs>")
     failure = TaskFailure("k", {"n": 1}, 3, "ValueError: no")
     folder = Path("studies") / "here"
     return StudyResult(
@@ -228,6 +260,24 @@ ANSWERS: dict[str, Maker] = {
     "NonLocal": fs.non_localisable_network,
     "Obstruction": lambda: fs.translation_obstruction(NET, 0, X),
     "Symmetry": lambda: fs.same_up_to_symmetry(NET, NET).symmetry,
+    # equality
+    "Carried": lambda: verdict().evidence,
+    "CarriedSimplified": lambda: CarriedSimplified(verdict().evidence),
+    "Counterexample": lambda: different().counterexample,
+    "FormsDiffer": FormsDiffer,
+    "LayerOrder": lambda: LayerOrder((1, 0)),
+    "Model": lambda: replay().models[0],
+    "NormalForms": lambda: NormalForms((np.array([1, 0]), np.array([-1, 1])), 2, 0),
+    "OutputRanges": OutputRanges,
+    "RegionCount of equality": lambda: RegionCount(3),
+    "Replay": replay,
+    "SameProgram": SameProgram,
+    "Simplified": lambda: fs.simplify(fs.Network([[[1.0], [0.0]], [[1.0, 1.0]]], [[0.0, -1.0], [0.0]])),
+    "TailsDiffer": TailsDiffer,
+    "Transport": transport,
+    "Transported": lambda: Transported(transport()),
+    "Verdict": verdict,
+    "Verdict of a difference": different,
     # neurons
     "CheapestPermutation": lambda: classes().cheapest_permutation(),
     "Concentration": lambda: classes().concentration(),

@@ -50,25 +50,10 @@ class Counterexample(Evidence):
             return Check(False, text)
         return Check(True, f"the exact outputs at the input differ by {example.difference:.6g}")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "x": self.x.tolist(),
-            "a": [_finite(v) for v in self.a.tolist()],
-            "b": [_finite(v) for v in self.b.tolist()],
-            "difference": _finite(self.difference),
-            "allowed": _finite(self.allowed),
-        }
-
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> Counterexample:
         # the input is all that counts: what is said about the outputs there is computed again
         return cls(real_array(found["x"], "x"), np.zeros(0), np.zeros(0), np.nan, np.nan)
-
-
-def _finite(value: float) -> float | None:
-    """JSON has no infinity; what is beyond the floats is None there."""
-    return value if np.isfinite(value) else None
 
 
 def exactly_inside(domain: Box | Orthant | Space | Polytope, x: Any) -> bool:

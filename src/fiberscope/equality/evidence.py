@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 from fiberscope.equality.question import Question
 from fiberscope.errors import InputError
 from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.results import Result
 
 
 class Check(NamedTuple):
@@ -22,11 +23,11 @@ class Check(NamedTuple):
     residual: float | None = None
 
 
-class Evidence(ABC):
+class Evidence(Result, ABC):
     """Why two networks are equal, or different; a frozen dataclass beside the search that finds it.
 
-    ``kind`` names it in certificates, ``equal`` is what it proves. Where neurons of ``a`` are matched with those of
-    ``b``, the four properties say how.
+    Its fields are what is written down. ``kind`` names it in certificates, ``equal`` is what it proves. Where neurons
+    of ``a`` are matched with those of ``b``, the four properties say how.
     """
 
     kind: ClassVar[str]
@@ -35,10 +36,6 @@ class Evidence(ABC):
     @abstractmethod
     def check(self, question: Question) -> Check:
         """Whether it answers a question; the search is not done again. What does not fit raises InputError."""
-
-    @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, without the kind."""
 
     @classmethod
     @abstractmethod

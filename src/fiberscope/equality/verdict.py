@@ -16,10 +16,11 @@ from fiberscope.equality.question import Question
 from fiberscope.geometry.domains import Domain
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.results import Result, hidden
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Verdict:
+class Verdict(Result):
     """Whether two networks are the same function on a domain: True and False are proven, None is undecided.
 
     ``tolerance`` names the kind of equality: None *up to rounding*, 0 *the same real function*, a positive number
@@ -32,13 +33,18 @@ class Verdict:
     method: str
     domain: Domain
     tolerance: float | None = None
-    evidence: Evidence | None = None
+    evidence: Evidence | None = field(default=None, metadata=hidden())
     bound: float | None = None
     residual: float | None = None
     seconds: float = 0.0
     reason: str = ""
-    networks: tuple[Network, Network] | None = field(default=None, repr=False)
+    networks: tuple[Network, Network] | None = field(default=None, repr=False, metadata=hidden())
     precision: str | None = None
+
+    told = ("witness=_named_witness", "counterexample")
+
+    def _named_witness(self) -> dict[str, Any] | None:
+        return None if self.witness is None else {"kind": self.witness.kind, **self.witness.to_dict()}
 
     @property
     def witness(self) -> Evidence | None:
@@ -59,22 +65,6 @@ class Verdict:
     def kind(self) -> str:
         """The kind of equality in words."""
         return kind_of(self.tolerance, self.precision)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, without the networks."""
-        return {
-            "equal": self.equal,
-            "method": self.method,
-            "tolerance": self.tolerance,
-            "precision": self.precision,
-            "domain": repr(self.domain),
-            "witness": None if self.witness is None else {"kind": self.witness.kind, **self.witness.to_dict()},
-            "counterexample": None if self.counterexample is None else self.counterexample.to_dict(),
-            "bound": self.bound,
-            "residual": self.residual,
-            "seconds": self.seconds,
-            "reason": self.reason,
-        }
 
     def save(self, path: Path | str, models: tuple[Path | str, Path | str] | None = None) -> None:
         """Write a certificate that :func:`fiberscope.verify` can replay.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,14 @@ from fiberscope.geometry.domains import Domain
 from fiberscope.network.io import as_network
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.ulps import ROUNDINGS
+from fiberscope.results import Result, named
 
 KINDS: dict[str, type[Evidence]] = {kind.kind: kind for rung in RUNGS for kind in rung.evidence}
 """Every kind of evidence that a rung of the ladder gives, by its name in certificates."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Model:
+class Model(Result):
     """One of the two models of a claim: the hash of its plain weights, and name and hash of its file, if it was one.
 
     ``compared`` says whether it was compared with a model that the caller has; None if there was none to compare.
@@ -52,13 +53,9 @@ class Model:
         told = {True: "compared, the same", False: "compared, NOT the same", None: "not compared with a model of yours"}
         return f"{name} ({told[self.compared]})"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {name: getattr(self, name) for name in ("weights", "file", "sha256", "inputs", "outputs", "compared")}
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Replay:
+class Replay(Result):
     """What replaying a certificate gave; true in conditions if the claim holds.
 
     ``equal``, ``tolerance``, ``precision``, ``domain`` and ``models`` are the claim, ``ok`` whether its evidence proves
@@ -70,7 +67,7 @@ class Replay:
     tolerance: float | None
     method: str
     evidence: str
-    domain: Domain
+    domain: Domain = field(metadata=named(told=domain_to_dict))
     models: tuple[Model, Model]
     precision: str | None = None
 
@@ -82,19 +79,6 @@ class Replay:
         """The claim in words, without the names of the models."""
         answer = "equal" if self.equal else "different"
         return f"{answer} {kind_of(self.tolerance, self.precision)} on {domain_text(self.domain)}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "ok": self.ok,
-            "equal": self.equal,
-            "tolerance": self.tolerance,
-            "precision": self.precision,
-            "domain": domain_to_dict(self.domain),
-            "models": [model.to_dict() for model in self.models],
-            "method": self.method,
-            "evidence": self.evidence,
-        }
 
 
 def verify(certificate: Path | str, a: Any = None, b: Any = None) -> Replay:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.results import Result
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Transport:
+class Transport(Result):
     """How the first layer of one three-layer bottleneck is carried onto that of another.
 
     First the visible neurons ``flips`` of ``a`` are reflected and its hidden hyperplane ``hidden`` is moved by

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -75,11 +76,8 @@ class Transported(Evidence):
             return Check(False, "the transport does not carry one onto the other")
         return Check(True, f"{self.transport.text}, up to rounding", None, found.residual)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; the translation as an exact fraction."""
-        found = asdict(self.transport)
-        exactly = {"scales": self.transport.scales.tolist(), "translation": str(self.transport.translation)}
-        return found | exactly
+    def _answer(self) -> Iterator[tuple[str, Any]]:
+        return self.transport._answer()
 
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> Transported:
@@ -114,9 +112,6 @@ class TailsDiffer(Evidence):
         if pair is None or pair[0].prefix or not tails_differ(*_exact(pair)):
             return Check(False, "the layers behind the first ones are not proven to differ")
         return Check(True, "the first layers match, and the layers behind differ on the orthant, exactly")
-
-    def to_dict(self) -> dict[str, Any]:
-        return {}
 
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> TailsDiffer:

@@ -24,9 +24,6 @@ class SameProgram(Evidence):
             return Check(True, "the networks are identical", 0.0, 0.0)
         return Check(False, "the networks are not identical")
 
-    def to_dict(self) -> dict[str, Any]:
-        return {}
-
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> SameProgram:
         return cls()

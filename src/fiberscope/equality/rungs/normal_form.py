@@ -56,9 +56,6 @@ class NormalForms(Evidence):
         text = f"the normal forms {'agree ' + how if same else 'differ'} over {len(table.rows)} hyperplanes"
         return Check(same, text, None if self.ulps else 0.0, table.residual)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"signs": [s.tolist() for s in self.signs], "ulps": self.ulps, "hyperplanes": self.hyperplanes}
-
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> NormalForms:
         a, b = (_signs(s) for s in found["signs"])
@@ -86,9 +83,6 @@ class FormsDiffer(Evidence):
         same, _ = forms_agree(question.a, question.b, table, signs)
         ok = not same and table.depth <= 1
         return Check(ok, f"the hyperplane representations {'differ' if ok else 'do not differ'}")
-
-    def to_dict(self) -> dict[str, Any]:
-        return {}
 
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> FormsDiffer:

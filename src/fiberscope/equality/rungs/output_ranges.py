@@ -35,9 +35,6 @@ class OutputRanges(Evidence):
         text = f"the outputs lie in ranges that are at most {bound:.3g} apart"
         return Check(bound <= question.tolerance, text, bound)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {}
-
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> OutputRanges:
         return cls()

@@ -51,9 +51,6 @@ class RegionCount(Evidence):
             verdict.bound, verdict.residual,
         )  # fmt: skip
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"regions": self.regions}
-
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> RegionCount:
         return cls(*integers([found["regions"]], "the number of regions"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -37,8 +38,8 @@ class CarriedSimplified(Evidence):
         small = simplified(question)
         return Check(False, "a network could not be simplified exactly") if small is None else self.carried.check(small)
 
-    def to_dict(self) -> dict[str, Any]:
-        return self.carried.to_dict()
+    def _answer(self) -> Iterator[tuple[str, Any]]:
+        return self.carried._answer()
 
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> CarriedSimplified:

@@ -69,9 +69,6 @@ class LayerOrder(Evidence):
         found = aligned(*pair, question.rounding, self.order, question.run)
         return Check(False, "the layers do not match") if found is None else judged(question, pair, found)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"order": list(self.order)}
-
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> LayerOrder:
         return cls(integers(found["order"], "the order of the layers"))

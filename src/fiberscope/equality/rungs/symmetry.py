@@ -49,8 +49,8 @@ class Carried(Evidence):
         match = Match(True, self.symmetry, residual, exact=carries(self.symmetry, *tails))
         return judged(question, match, pair, question.rounding)
 
-    def to_dict(self) -> dict[str, Any]:
-        return self.symmetry.to_dict()
+    def _answer(self) -> Iterator[tuple[str, Any]]:
+        return self.symmetry._answer()
 
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> Carried:

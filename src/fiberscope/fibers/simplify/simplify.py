@@ -21,6 +21,7 @@ from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.numerics.exact_arrays import nearest, product, total
+from fiberscope.results import Result, hidden, named
 from fiberscope.run import ENDLESS, Run
 
 if TYPE_CHECKING:
@@ -36,8 +37,12 @@ class Proof(Protocol):
     def exact(self) -> bool: ...
 
 
+def _reasons(removed: tuple[tuple[Neuron, str], ...]) -> list[dict[str, Any]]:
+    return [{"neuron": neuron, "reason": reason} for neuron, reason in removed]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Simplified:
+class Simplified(Result):
     """A network with the same function on a domain.
 
     ``removed`` lists neurons ``(layer, index)`` of the network that came in, layers counted from 1, each with its
@@ -46,13 +51,15 @@ class Simplified:
     real function if ``exact``, otherwise up to rounding, or undecided where the comparison was too large.
     """
 
-    network: Network
-    original: Network = field(repr=False)
-    domain: Domain = field(repr=False)
-    removed: tuple[tuple[Neuron, str], ...] = field(repr=False)
+    network: Network = field(metadata=hidden())
+    original: Network = field(repr=False, metadata=hidden())
+    domain: Domain = field(repr=False, metadata=hidden())
+    removed: tuple[tuple[Neuron, str], ...] = field(repr=False, metadata=named(told=_reasons))
     merged: tuple[tuple[Neuron, ...], ...] = field(repr=False)
     undecided: tuple[Neuron, ...] = field(repr=False)
-    proof: Proof = field(repr=False)
+    proof: Proof = field(repr=False, metadata=hidden())
+
+    told = ("before", "after=network.architecture", "parameters=network.num_parameters", "exact", "verdict")
 
     @property
     def exact(self) -> bool:
@@ -89,19 +96,6 @@ class Simplified:
         kept = {id(whole): len(whole - gone) for whole in groups.values()}
         joined = sum(count - 1 for count in kept.values() if count)
         return reasons | ({"merged with another": joined} if joined else {})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "before": self.before,
-            "after": self.network.architecture,
-            "parameters": self.network.num_parameters,
-            "removed": [{"neuron": list(neuron), "reason": reason} for neuron, reason in self.removed],
-            "merged": [[list(neuron) for neuron in group] for group in self.merged],
-            "undecided": [list(neuron) for neuron in self.undecided],
-            "exact": self.exact,
-            "verdict": self.verdict.to_dict(),
-        }
 
     def __repr__(self) -> str:
         how = "exactly" if self.exact else "up to rounding" if self.proof.equal else "not proven to be"
