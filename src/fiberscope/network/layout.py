@@ -51,6 +51,8 @@ class Layout:
     """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
+        self.nodes = tuple(nodes)
+        """The program."""
         places: list[Place] = []
         for index, node in enumerate(nodes):
             if isinstance(node, PiecewiseLinear | MaxPool):

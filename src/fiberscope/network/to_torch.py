@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import count
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import torch
@@ -103,7 +103,11 @@ class Program(nn.Module):
         return self.network.architecture
 
     def forward(self, x: Tensor) -> Tensor:
-        """Outputs ``(points, out_size)``."""
+        """Outputs ``(points, out_size)``.
+
+        A walk of its own and no algebra: it reads parameters by name, which change, and keeps images as torch likes
+        them.
+        """
         values = [x.flatten(1)]
         for index, node in enumerate(self.network.nodes):
             values.append(self._step(index, node, values))
@@ -127,6 +131,8 @@ class Program(nn.Module):
                 return torch.cat(parts, node.axis + 1).flatten(1)
             case MaxPool():
                 return _max_pool(node, values[node.source])
+            case _:
+                assert_never(node)
 
     def _number(self, index: int, key: str, name: str | None) -> Tensor:
         if name is not None:

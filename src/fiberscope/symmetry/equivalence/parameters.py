@@ -8,9 +8,10 @@ import numpy as np
 from fiberscope.errors import FiberscopeError, UnsupportedModelError
 from fiberscope.geometry.domains import Box
 from fiberscope.network.comparison import identical
+from fiberscope.network.layout import Layout
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
-from fiberscope.network.run import all_values
+from fiberscope.network.walk import all_values
 from fiberscope.numerics.ulps import DOUBLE, Rounding
 from fiberscope.symmetry.bounds import Range, RangeArithmetic, difference_bound
 from fiberscope.symmetry.chains import Split, try_split
@@ -114,7 +115,7 @@ def _bounded(question: Question, match: Match, left: Split, right: Split, simpli
 def matched_bound(match: Match, left: Split, right: Split, box: Box) -> float:
     """Bound of the difference behind a common prefix; infinite where it cannot be computed."""
     assert match.symmetry is not None
-    seen = all_values(left.prefix, Range(box.low, box.high), RangeArithmetic())[-1]
+    seen = all_values(Layout(left.prefix), Range(box.low, box.high), RangeArithmetic())[-1]
     try:
         inner = Box(np.minimum(seen.low, np.nextafter(seen.high, -np.inf)), seen.high)
         return difference_bound(left.tail, right.tail, match.symmetry, inner)

@@ -10,8 +10,10 @@ import numpy as np
 from fiberscope.geometry.domains import Box, Orthant, Polytope, Space
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine
-from fiberscope.network.run import affine_values, output
-from fiberscope.numerics.arithmetic import EXACT, BallArithmetic, BoundedArithmetic
+from fiberscope.network.walk import affine_values, output
+from fiberscope.numerics.algebra.ball import EXACT, BallAlgebra
+from fiberscope.numerics.algebra.bounded import BoundedAlgebra
+from fiberscope.numerics.algebra.floating import FLOAT_ROWS
 from fiberscope.numerics.floats import FloatArray, SignArray
 from fiberscope.numerics.ulps import DOUBLE, FEW, Rounding
 from fiberscope.symmetry.equivalence.question import Question
@@ -40,9 +42,9 @@ _STEPS = (0.5, 0.25, 0.1, 0.05, 0.02, 0.01, 0.003, 0.001)
 
 def exact_outputs(net: Network, x: FloatArray) -> list[Fraction]:
     """The outputs at one point as fractions; the floats are taken as exact numbers."""
-    arithmetic = BallArithmetic(EXACT)
+    arithmetic = BallAlgebra(EXACT)
     with arithmetic.working():
-        values = output(net.nodes, arithmetic.exact_input(x.reshape(1, -1)), arithmetic, net.layout.last_use)[0]
+        values = output(net.layout, arithmetic.take(x.reshape(1, -1)), arithmetic)[0]
         return [_fraction(v) for v in values]
 
 
@@ -55,9 +57,9 @@ def _fraction(ball: Any) -> Fraction:
 
 def rounding_error(net: Network, x: FloatArray) -> FloatArray:
     """A bound of the rounding error of evaluating the network at a point in float64."""
-    arithmetic = BoundedArithmetic()
+    arithmetic = BoundedAlgebra()
     with np.errstate(over="ignore", invalid="ignore"):
-        value = output(net.nodes, arithmetic.exact_input(x.reshape(1, -1)), arithmetic, net.layout.last_use)
+        value = output(net.layout, arithmetic.take(x.reshape(1, -1)), arithmetic)
     return np.asarray(value.error[0])
 
 
@@ -88,7 +90,7 @@ def _allowance(a: Network, b: Network, x: FloatArray, rounding: Rounding) -> lis
     errors = errors + deviation(a, x, rounding, 2) + deviation(b, x, rounding, 2)
     if np.isfinite(errors).all():
         return [Fraction(float(e)) for e in errors]
-    with BallArithmetic(EXACT).working():
+    with BallAlgebra(EXACT).working():
         # a sum of n products in float64 loses at most n units of rounding of its parts
         parts = [
             exact_deviation(net, x, kind, times)
@@ -226,7 +228,7 @@ def climb(question: Question, x: FloatArray) -> FloatArray:
 def _gradient(net: Network, x: FloatArray, k: int) -> FloatArray:
     parts = net.preactivations(x[None])
     signs: SignArray = np.sign(np.concatenate(parts, axis=1)[0]).astype(np.int8) if parts else np.zeros(0, np.int8)
-    return affine_values(net.nodes, net.in_size, signs)[-1][:-1, k]
+    return np.asarray(affine_values(net.layout, net.in_size, signs, FLOAT_ROWS)[-1][:-1, k])
 
 
 def _moved(place: Box | Orthant | Space | Polytope, x: FloatArray, gradient: FloatArray, step: float) -> FloatArray:
