@@ -68,16 +68,17 @@ def walk(
         if index + 1 not in values:
             values[index + 1] = step(node, values, algebra, None if choices is None else choices.get(index))
         if not keep:
-            for source in node.sources:
-                if layout.last_use[source] == index:
-                    values.pop(source, None)
+            for value in layout.released[index]:
+                values.pop(value, None)
 
 
 def step(node: Node, values: Mapping[int, V] | Sequence[V], algebra: Evaluation[V], choice: Any = None) -> V:
     """The value of one node; a switch does what ``choice`` says, or lets the value decide where it is None."""
-    if isinstance(node, PiecewiseLinear | MaxPool):
-        return cross(node, values[node.source], algebra, choice)
-    return smooth(node, values, algebra)
+    match node:
+        case PiecewiseLinear() | MaxPool():
+            return cross(node, values[node.source], algebra, choice)
+        case _:
+            return smooth(node, values, algebra)
 
 
 def smooth(node: Smooth, values: Mapping[int, V] | Sequence[V], algebra: Evaluation[V]) -> V:

@@ -27,6 +27,12 @@ class FloatAlgebra(Ring):
     def take(self, values: Any) -> Any:
         return np.asarray(values, dtype=self.dtype)
 
+    def affine(self, operator: LinearMap, bias: FloatArray | None, value: Any) -> Any:
+        if value.ndim == 2 and self.dtype is np.float64 and self.constant is Constant.EVERYWHERE:
+            result = operator.apply(value)  # single points are worth the shortest way
+            return result if bias is None else result + bias
+        return super().affine(operator, bias, value)
+
     def apply(self, stage: LinearMap, value: Any) -> Any:
         if self.dtype is np.float64:
             return on_rows(stage.apply, value)
@@ -47,7 +53,7 @@ class FloatAlgebra(Ring):
         return self._narrow[stage]
 
     def _plus(self, value: Any, offset: FloatArray) -> Any:
-        return value + self.take(offset)
+        return value + (offset if self.dtype is np.float64 else self.take(offset))
 
     def add(self, values: Sequence[Any]) -> Any:
         total = values[0]
