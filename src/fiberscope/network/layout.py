@@ -55,7 +55,7 @@ class Layout:
         """The program."""
         places: list[Place] = []
         for index, node in enumerate(nodes):
-            if isinstance(node, PiecewiseLinear | MaxPool):
+            if isinstance(node, Switch):
                 places.append(Place(index, node, places[-1].stop if places else 0))
         self.places = tuple(places)
         """The switches in order."""

@@ -16,7 +16,7 @@ from scipy import sparse as sp
 
 from fiberscope.errors import TooLargeError
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear
+from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear, Switch
 from fiberscope.network.operators import Dense, Sparse
 from fiberscope.network.rewire import moved
 from fiberscope.network.walk import smooth
@@ -169,7 +169,7 @@ class _Builder:
         """Evaluate everything affine that can be reached."""
         for index, node in enumerate(self.net.nodes):
             known = all(s in self.rows for s in node.sources)
-            if known and index + 1 not in self.rows and not isinstance(node, PiecewiseLinear | MaxPool):
+            if known and index + 1 not in self.rows and not isinstance(node, Switch):
                 self.rows[index + 1] = smooth(node, self.rows, FLOAT_ROWS)
 
     def _switch(self, layer: tuple[int, ...], kept: tuple[int, ...]) -> None:

@@ -216,7 +216,7 @@ class Network:
     @cached_property
     def switches(self) -> tuple[Switch, ...]:
         """The nodes with a kink, in order; their entries make up the sign vector."""
-        return tuple(node for node in self.nodes if isinstance(node, PiecewiseLinear | MaxPool))
+        return tuple(place.node for place in self.layout.places)
 
     @cached_property
     def layout(self) -> Layout:

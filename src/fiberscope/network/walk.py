@@ -74,11 +74,9 @@ def walk(
 
 def step(node: Node, values: Mapping[int, V] | Sequence[V], algebra: Evaluation[V], choice: Any = None) -> V:
     """The value of one node; a switch does what ``choice`` says, or lets the value decide where it is None."""
-    match node:
-        case PiecewiseLinear() | MaxPool():
-            return cross(node, values[node.source], algebra, choice)
-        case _:
-            return smooth(node, values, algebra)
+    if isinstance(node, Switch):
+        return cross(node, values[node.source], algebra, choice)
+    return smooth(node, values, algebra)
 
 
 def smooth(node: Smooth, values: Mapping[int, V] | Sequence[V], algebra: Evaluation[V]) -> V:
@@ -203,7 +201,7 @@ def traced(layout: Layout, start: V, algebra: Algebra[V], choices: Choices | Non
                 inputs[index].append(value)
                 value = algebra.apply(stage, value)
             values[index + 1] = value if node.offset is None else algebra.shift(value, node.offset)
-        elif isinstance(node, PiecewiseLinear | MaxPool) and index not in taken:
+        elif isinstance(node, Switch) and index not in taken:
             taken[index] = decided(node, values[node.source], algebra)
     return Trace(values, inputs, taken)
 

@@ -19,6 +19,7 @@ from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
 from fiberscope.network.operators import Composition, Convolution, Dense, Operator, Scale, Shape, Sparse
+from fiberscope.network.rewire import moved
 from fiberscope.network.source import Source, coarsest
 from fiberscope.numerics.floats import FloatArray, IntArray
 
@@ -346,7 +347,7 @@ class Builder:
                 needed.add(index)
                 queue += nodes[index].sources
         order = {old: new for new, old in enumerate(sorted(needed))}
-        kept = [_moved(nodes[old], order) for old in sorted(needed - {0})]
+        kept = [moved(nodes[old], tuple(order[s] for s in nodes[old].sources)) for old in sorted(needed - {0})]
         return Network.from_nodes(kept, self.input.shape, Source(coarsest(self.precisions)))
 
     def _renamed(self, node: Node) -> Node:
@@ -355,12 +356,6 @@ class Builder:
         weight = None if node.weight_name in self._dropped else node.weight_name
         bias = None if node.bias_name in self._dropped else node.bias_name
         return replace(node, weight_name=weight, bias_name=bias)
-
-
-def _moved(node: Node, order: dict[int, int]) -> Node:
-    if isinstance(node, Add | Concat):
-        return replace(node, sources=tuple(order[s] for s in node.sources))
-    return replace(node, source=order[node.source])
 
 
 def _merge(nodes: dict[int, Node], group: list[int], name: str | None) -> None:
