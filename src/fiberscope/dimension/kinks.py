@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 
@@ -82,7 +82,7 @@ def _apart_from_idle(net: Network, signs: SignArray) -> BoolArray:
     for place in net.layout.places:
         if isinstance(place.node, PiecewiseLinear):
             off[place.index + 1] = np.asarray((signs[:, place.columns] < 0) & (place.node.slopes == 0))
-        elif place.source in off:
+        elif isinstance(place.node, MaxPool) and place.source in off:
             windows = place.node.windows
             ties = zero[:, place.columns].reshape(len(signs), *windows.shape)
             harmless = (~ties | off[place.source][:, np.maximum(windows, 0)]).all(axis=2, keepdims=True)
@@ -160,14 +160,17 @@ def _differences(net: Network, index: int, signs: SignArray, found: OpenTies) ->
     size = prod(net.shapes[node.source])
     rows, ties = [], []
     for entry, tie in zip(found.entries[index], found.ties[index], strict=True):
-        if isinstance(node, MaxPool):
-            best = node.windows[entry][part.reshape(node.windows.shape)[entry] >= 0]
-            block = np.zeros((len(best) - 1, size))
-            block[:, best[0]] = -1.0
-            block[np.arange(len(best) - 1), best[1:]] = 1.0
-        else:
-            block = np.zeros((1, size))
-            block[0, entry] = 1.0
+        match node:
+            case MaxPool():
+                best = node.windows[entry][part.reshape(node.windows.shape)[entry] >= 0]
+                block = np.zeros((len(best) - 1, size))
+                block[:, best[0]] = -1.0
+                block[np.arange(len(best) - 1), best[1:]] = 1.0
+            case PiecewiseLinear():
+                block = np.zeros((1, size))
+                block[0, entry] = 1.0
+            case _:
+                assert_never(node)
         rows.append(block)
         ties.append(np.full(len(block), tie))
     return np.concatenate(rows), np.concatenate(ties)

@@ -150,10 +150,18 @@ class Program(nn.Module):
 
 def _constants(node: Node) -> dict[str, Any]:
     """Arrays of a node that are not parameters: constant numbers, and the indices of sparse maps."""
-    if isinstance(node, PiecewiseLinear):
-        return {"slopes": node.slopes}
-    if not isinstance(node, Affine):
-        return {}
+    match node:
+        case Affine():
+            return _affine_constants(node)
+        case PiecewiseLinear():
+            return {"slopes": node.slopes}
+        case Add() | Concat() | MaxPool():
+            return {}
+        case _:
+            assert_never(node)
+
+
+def _affine_constants(node: Affine) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if node.weight_name is None:
         found["weight"] = node.operator.coefficients
