@@ -7,7 +7,7 @@ does. Here that is :func:`chain_structure`, for multilayer perceptrons, with sev
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +25,7 @@ from fiberscope.modules.parametrisations import Gate
 from fiberscope.modules.recording import hooked
 from fiberscope.numerics.drift import allowed_drift, relative_drift
 from fiberscope.numerics.floats import IntArray
+from fiberscope.results import Result
 
 Permutations = Mapping[str, IntArray]
 """One permutation per group: new neuron ``i`` is old neuron ``p[i]``, as in :func:`fiberscope.permute`."""
@@ -49,7 +50,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Structure:
+class Structure(Result):
     """Groups of interchangeable neurons of one architecture.
 
     >>> chain = Structure((Group("h", 2, (Axis("0.weight", 0), Axis("0.bias", 0), Axis("2.weight", 1)), ("2",)),))
@@ -89,15 +90,10 @@ class Structure:
                     tensor.copy_(tensor.index_select(axis.axis, order.to(tensor.device)))
         return changed
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            group.name: {
-                "size": group.size,
-                "axes": [[axis.tensor, axis.axis] for axis in group.axes],
-                "readers": list(group.readers),
-            }
-            for group in self.groups
-        }
+    def _answer(self) -> Iterator[tuple[str, Any]]:
+        for group in self.groups:
+            axes = [(axis.tensor, axis.axis) for axis in group.axes]
+            yield group.name, {"size": group.size, "axes": axes, "readers": group.readers}
 
 
 def _checked(order: Any, group: Group) -> Tensor:

@@ -10,9 +10,10 @@ from fiberscope.dimension.gradients import add_block, size_of, taps
 from fiberscope.dimension.jacobian import offsets
 from fiberscope.dimension.kernel import kernel_terms
 from fiberscope.dimension.uses import Use, uses, uses_behind
+from fiberscope.network.convolutions import Convolution
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
-from fiberscope.network.operators import Convolution, Dense, Operator
+from fiberscope.network.operators import Dense, Operator
 from fiberscope.network.walk import traced, walk
 from fiberscope.numerics.algebra.floating import FLOAT
 from fiberscope.numerics.floats import FloatArray

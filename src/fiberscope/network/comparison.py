@@ -41,7 +41,7 @@ def _same_node(p: Node, q: Any) -> bool:
             names = (p.weight_name, p.bias_name) == (q.weight_name, q.bias_name)
             return names and _same(p.bias, q.bias) and _same_operator(p.operator, q.operator)
         case PiecewiseLinear():
-            return _same(p.slopes, q.slopes)
+            return p.slope_name == q.slope_name and _same(p.slopes, q.slopes)
         case MaxPool():
             return _same(p.windows, q.windows)
         case Concat():

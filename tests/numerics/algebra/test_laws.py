@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fiberscope.network.operators import Composition, Convolution, Dense, Scale, Sparse
+from fiberscope.network.convolutions import Convolution, TransposedConvolution
+from fiberscope.network.operators import Composition, Dense, Gather, Scale, Sparse
 from fiberscope.numerics.algebra.ball import EXACT, BallAlgebra, balls
 from fiberscope.numerics.algebra.base import Constant, aligned
 from fiberscope.numerics.algebra.bits import BitAlgebra
@@ -27,6 +28,8 @@ STAGES = {
     "scale": Scale(RNG.integers(-4, 5, (2, 1)).astype(float), (2, 3)),
     "convolution": Convolution(RNG.integers(-4, 5, (3, 2, 1, 2)).astype(float), (2, 1, 3), padding=(0, 1, 0, 0)),
 }
+STAGES["gather"] = Gather(np.array([[5, -1], [0, 0]]), (2, 3))
+STAGES["transposed"] = TransposedConvolution(RNG.integers(-4, 5, (2, 3, 1, 2)).astype(float), (2, 1, 3))
 RINGS = {"float": FLOAT, "float32": FloatAlgebra(np.float32), "residue": ModularAlgebra(PRIME)}
 
 
