@@ -29,7 +29,7 @@ from fiberscope.geometry.regions import count_regions, regions
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense, Scale
-from fiberscope.numerics.arithmetic import Bounded
+from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import ENTRY_FLOOR
 from fiberscope.testing import fraction_map, fraction_regions
 

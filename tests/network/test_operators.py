@@ -11,7 +11,7 @@ from scipy import sparse as sp
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.network.convolutions import Convolution, TransposedConvolution
 from fiberscope.network.operators import Composition, Dense, Gather, Scale, Sparse
-from fiberscope.numerics.arithmetic import EXACT, BallArithmetic, balls
+from fiberscope.numerics.algebra.ball import EXACT, BallAlgebra, balls
 
 RNG = np.random.default_rng(0)
 OPERATORS = {
@@ -52,7 +52,7 @@ def test_exact_application_equals_integer_arithmetic(name):
     operator = OPERATORS[name]
     rounded = operator.with_coefficients(np.round(4 * operator.coefficients))
     X = RNG.integers(-5, 6, (2, operator.in_size)).astype(float)
-    with BallArithmetic(EXACT).working():
+    with BallAlgebra(EXACT).working():
         exact = rounded.apply_scalars(balls(X))
     np.testing.assert_array_equal(exact.astype(float), rounded.apply(X))
     assert all(value.is_exact() for value in exact.reshape(-1))

@@ -13,12 +13,12 @@ from fiberscope.dimension.bounds import Bound, bounds
 from fiberscope.dimension.decisive import PointSet, decisive_set
 from fiberscope.dimension.exact import WIDE, Sampled, exact_jacobian_rank, sample
 from fiberscope.dimension.jacobian import check_limit, check_parameters, check_size, own_network, rows_in_ring
-from fiberscope.dimension.rings import FloatRing
 from fiberscope.dimension.symmetries import HiddenSymmetry, hidden_symmetry
 from fiberscope.errors import InputError, NotGenericError, UnsupportedModelError
 from fiberscope.network.io import as_model
 from fiberscope.network.network import Network
 from fiberscope.network.roles import structural_roles
+from fiberscope.numerics.algebra.floating import FloatAlgebra
 from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.floats import FloatArray, SignArray
 from fiberscope.numerics.rank import ExactRank, NumericalRank, numerical_rank
@@ -196,14 +196,14 @@ def _numerical_ranks(
 ) -> tuple[NumericalRank | None, NumericalRank | None]:
     """In float64 with certified signs, and in float32; None where the Jacobian exceeds the range of its floats."""
 
-    def rank(ring: FloatRing, signs: SignArray | None, relative: float | None) -> NumericalRank | None:
+    def rank(ring: FloatAlgebra, signs: SignArray | None, relative: float | None) -> NumericalRank | None:
         with np.errstate(over="ignore", invalid="ignore"):
             if wide:
                 return blocked_rank(net, found.X, ring, signs, relative)
             rows = rows_in_ring(net, found.X, ring, signs)
         return _ranked(rows, relative)
 
-    return rank(FloatRing(), found.signs, rtol), rank(FloatRing(np.float32), None, None)
+    return rank(FloatAlgebra(), found.signs, rtol), rank(FloatAlgebra(np.float32), None, None)
 
 
 def _result(

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.dimension.passes import Use
-from fiberscope.dimension.rings import Ring
+from fiberscope.dimension.uses import Use
 from fiberscope.errors import UnsupportedModelError
 from fiberscope.network.convolutions import Convolution, TransposedConvolution
 from fiberscope.network.operators import Dense, Gather, Operator, Scale, Shape, Sparse
+from fiberscope.numerics.algebra.base import Ring
 from fiberscope.numerics.floats import IntArray
 
 
@@ -27,7 +27,7 @@ def add_block(use: Use, out: Any, ring: Ring, fresh: bool) -> None:
     if fresh:
         out[...] = block
     else:
-        out[...] = ring.add(out, np.broadcast_to(block, out.shape))
+        out[...] = ring.add([out, block])
 
 
 def size_of(use: Use) -> int:
@@ -44,12 +44,12 @@ def _block(use: Use, ring: Ring) -> Any:
     if isinstance(operator, TransposedConvolution):
         return _transposed(operator, use, ring)
     if isinstance(operator, Scale):
-        product = ring.multiply(*np.broadcast_arrays(use.delta, use.inputs[:, None, :]))
+        product = ring.multiply(use.delta, use.inputs[:, None, :])
         return _summed(product, operator.out_shape, use.shape, ring)
     if isinstance(operator, Sparse | Gather):
         matrix = operator.sparse()
         rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-        return ring.multiply(*np.broadcast_arrays(use.delta[..., rows], use.inputs[:, None, matrix.indices]))
+        return ring.multiply(use.delta[..., rows], use.inputs[:, None, matrix.indices])
     raise UnsupportedModelError(f"derivatives of {operator!r} are not known")
 
 

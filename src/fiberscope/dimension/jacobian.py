@@ -8,13 +8,14 @@ import numpy as np
 
 from fiberscope import modules
 from fiberscope.dimension.gradients import add_block, size_of
-from fiberscope.dimension.passes import FLOAT, Use, uses
-from fiberscope.dimension.rings import Ring
+from fiberscope.dimension.uses import Use, uses
 from fiberscope.errors import InputError, TooLargeError, UnsupportedModelError
 from fiberscope.network.io import as_model, load
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.network.operators import Dense
+from fiberscope.numerics.algebra.base import Ring
+from fiberscope.numerics.algebra.floating import FLOAT
 from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.floats import SignArray
 

@@ -15,8 +15,9 @@ from fiberscope.geometry.domains import Box, Orthant, Polytope, Space
 from fiberscope.geometry.samples import check_point
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine
-from fiberscope.network.run import output
-from fiberscope.numerics.arithmetic import EXACT, BallArithmetic, BoundedArithmetic
+from fiberscope.network.walk import output
+from fiberscope.numerics.algebra.ball import EXACT, BallAlgebra
+from fiberscope.numerics.algebra.bounded import BoundedAlgebra
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.exact_arrays import nearest
 from fiberscope.numerics.floats import FloatArray
@@ -70,9 +71,9 @@ def exactly_inside(domain: Box | Orthant | Space | Polytope, x: Any) -> bool:
 
 def exact_outputs(net: Network, x: FloatArray) -> list[Fraction]:
     """The outputs at one point as fractions; the floats are taken as exact numbers."""
-    arithmetic = BallArithmetic(EXACT)
+    arithmetic = BallAlgebra(EXACT)
     with arithmetic.working():
-        values = output(net.nodes, arithmetic.exact_input(x.reshape(1, -1)), arithmetic, net.layout.last_use)[0]
+        values = output(net.layout, arithmetic.take(x.reshape(1, -1)), arithmetic)[0]
         return [_fraction(v) for v in values]
 
 
@@ -85,9 +86,9 @@ def _fraction(ball: Any) -> Fraction:
 
 def rounding_error(net: Network, x: FloatArray) -> FloatArray:
     """A bound of the rounding error of evaluating the network at a point in float64."""
-    arithmetic = BoundedArithmetic()
+    arithmetic = BoundedAlgebra()
     with np.errstate(over="ignore", invalid="ignore"):
-        value = output(net.nodes, arithmetic.exact_input(x.reshape(1, -1)), arithmetic, net.layout.last_use)
+        value = output(net.layout, arithmetic.take(x.reshape(1, -1)), arithmetic)
     return np.asarray(value.error[0])
 
 
@@ -123,7 +124,7 @@ def _allowance(question: Question, x: FloatArray) -> list[Fraction]:
     errors = errors + deviation(a, x, rounding, 2) + deviation(b, x, rounding, 2)
     if np.isfinite(errors).all():
         return [Fraction(float(e)) for e in errors]
-    with BallArithmetic(EXACT).working():
+    with BallAlgebra(EXACT).working():
         # a sum of n products in float64 loses at most n units of rounding of its parts
         parts = [
             exact_deviation(net, x, kind, times)

@@ -18,17 +18,10 @@ import numpy as np
 
 from fiberscope.network.network import Network
 from fiberscope.network.operators import Operator
-from fiberscope.network.run import output
-from fiberscope.numerics.arithmetic import (
-    EXACT,
-    SMALL,
-    BallArithmetic,
-    Bounded,
-    BoundedArithmetic,
-    LinearMap,
-    balls,
-    gather,
-)
+from fiberscope.network.walk import output
+from fiberscope.numerics.algebra.ball import EXACT, BallAlgebra, balls
+from fiberscope.numerics.algebra.base import LinearMap, gather
+from fiberscope.numerics.algebra.bounded import SMALL, Bounded, BoundedAlgebra
 from fiberscope.numerics.floats import TINY, FloatArray, IntArray, ObjectArray, U, round_up
 from fiberscope.numerics.ulps import Rounding
 
@@ -51,10 +44,10 @@ class _Deviations:
     """The bound in floats, rounded up; not finite where a number is beyond their range."""
 
     def __init__(self, rounding: Rounding, share: float) -> None:
-        self.rounding, self.share, self.plain = rounding, share, BoundedArithmetic()
+        self.rounding, self.share, self.plain = rounding, share, BoundedAlgebra()
 
     def exact_input(self, x: FloatArray) -> _Moving:
-        return _Moving(self.plain.exact_input(x), np.zeros_like(x))
+        return _Moving(self.plain.take(x), np.zeros_like(x))
 
     def affine(self, operator: LinearMap, bias: FloatArray | None, value: _Moving) -> _Moving:
         moved, inner = value.moved, value.value
@@ -106,7 +99,7 @@ class _ExactDeviations:
     """The same bound in exact arithmetic, which has no largest number; values are ``(value, moved)``."""
 
     def __init__(self, rounding: Rounding, share: float) -> None:
-        self.rounding, self.share, self.plain = rounding, flint.arb(share), BallArithmetic(EXACT)
+        self.rounding, self.share, self.plain = rounding, flint.arb(share), BallAlgebra(EXACT)
 
     def affine(self, operator: LinearMap, bias: FloatArray | None, value: Any) -> Any:
         inner, moved = value
@@ -150,7 +143,7 @@ def deviation(net: Network, x: FloatArray, rounding: Rounding, times: int = 1) -
     """
     arithmetic = _Deviations(rounding, times * rounding.share)
     with np.errstate(over="ignore", invalid="ignore"):
-        found = output(net.nodes, arithmetic.exact_input(x.reshape(1, -1)), arithmetic, net.layout.last_use)
+        found = output(net.layout, arithmetic.exact_input(x.reshape(1, -1)), arithmetic)
     return np.asarray(found.moved[0])
 
 
@@ -158,5 +151,5 @@ def exact_deviation(net: Network, x: FloatArray, rounding: Rounding, times: int 
     """The same as exact numbers; to be called, and its result used, at the precision of exact arithmetic."""
     arithmetic = _ExactDeviations(rounding, times * rounding.share)
     start = balls(x.reshape(1, -1))
-    found: Any = output(net.nodes, (start, balls(np.zeros_like(x.reshape(1, -1)))), arithmetic, net.layout.last_use)
+    found: Any = output(net.layout, (start, balls(np.zeros_like(x.reshape(1, -1)))), arithmetic)
     return np.asarray(found[1][0])

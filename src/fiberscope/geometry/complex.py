@@ -24,7 +24,7 @@ from fiberscope.geometry.storage import read_complex, save_complex
 from fiberscope.geometry.verify import Certificate, verify
 from fiberscope.network.network import AffineMap, Network
 from fiberscope.network.nodes import Switch
-from fiberscope.numerics.arithmetic import Bounded
+from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.results import Pictured, Result, hidden
 from fiberscope.run import Progress

@@ -18,7 +18,8 @@ from fiberscope.geometry.domains import Domain, Plane
 from fiberscope.geometry.measures import Metrics
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear
-from fiberscope.numerics.arithmetic import EXACT, Bounded
+from fiberscope.numerics.algebra.ball import EXACT
+from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import INFLATE, BoolArray, FloatArray, IntArray, SignArray, gamma, round_up
 from fiberscope.results import Tabular, hidden, named
 

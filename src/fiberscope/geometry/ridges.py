@@ -14,7 +14,7 @@ from fiberscope.geometry.facets import Facets, passes, pooled, switched, to_scal
 from fiberscope.geometry.measures import Metrics
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool
-from fiberscope.numerics.arithmetic import EXACT
+from fiberscope.numerics.algebra.ball import EXACT
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma
 from fiberscope.results import Result
 

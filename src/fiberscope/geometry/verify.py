@@ -25,8 +25,8 @@ from fiberscope.geometry.facets import pooled
 from fiberscope.geometry.measures import metrics
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool
-from fiberscope.network.run import switch_values
-from fiberscope.numerics.arithmetic import EXACT
+from fiberscope.network.walk import switch_values
+from fiberscope.numerics.algebra.ball import EXACT
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma
 from fiberscope.numerics.points import integer_rows
 from fiberscope.results import Result, Tabular, hidden
@@ -246,7 +246,7 @@ def exact_point_signs(net: Network, point: Integers) -> SignArray:
     """Signs at a rational point ``X / t``, given as integers ``(X, t)``."""
     with flint.ctx.workprec(EXACT):
         row = np.array([flint.arb(x) for x in point], dtype=object)[None, :]
-        values = switch_values(net.nodes, row[:, :-1], HomogeneousBalls(row[:, -1]))
+        values = switch_values(net.layout, row[:, :-1], HomogeneousBalls(row[:, -1]))
         signs = np.concatenate([exact_signs(v)[0] for v in values])
     return np.where(net.linear_entries, np.int8(1), signs).astype(np.int8)
 

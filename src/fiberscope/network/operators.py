@@ -18,7 +18,7 @@ import numpy as np
 from scipy import sparse as sp
 
 from fiberscope.errors import InputError, TooLargeError
-from fiberscope.numerics.arithmetic import balls
+from fiberscope.numerics.algebra.ball import balls
 from fiberscope.numerics.arrays import frozen, real_array
 from fiberscope.numerics.floats import FloatArray, IntArray, ObjectArray
 
@@ -87,6 +87,16 @@ class Operator(ABC):
             result[:, filled] = np.add.reduceat(X[:, columns] * values, starts, axis=1)
         return result
 
+    @property
+    def stored_matrix(self) -> FloatArray | None:
+        """The matrix, if this is what the operator holds."""
+        return None
+
+    @property
+    def stored_diagonal(self) -> FloatArray | None:
+        """The diagonal, if this is what the operator holds."""
+        return None
+
     def stages(self) -> Sequence[Operator]:
         """The maps to apply one after the other; more than one only for a composition."""
         return (self,)
@@ -147,6 +157,10 @@ class Dense(Operator):
     def apply_scalars(self, X: ObjectArray) -> ObjectArray:
         # Scalar products are dear: selections and masked layers stored as dense matrices skip their zeros.
         return super().apply_scalars(X) if self._mostly_zeros else np.asarray(X @ self._exact_matrix.T)
+
+    @property
+    def stored_matrix(self) -> FloatArray:
+        return self.matrix
 
     def sparse(self) -> Any:
         return sp.csr_array(self.matrix)
@@ -219,6 +233,10 @@ class Scale(Operator):
 
     def apply_scalars(self, X: ObjectArray) -> ObjectArray:
         return np.asarray(X * balls(self._vector))
+
+    @property
+    def stored_diagonal(self) -> FloatArray:
+        return self._vector
 
     def sparse(self) -> Any:
         return sp.csr_array(sp.diags_array(self._vector))

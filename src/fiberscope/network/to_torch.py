@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import count
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import torch
@@ -104,7 +104,11 @@ class Program(nn.Module):
         return self.network.architecture
 
     def forward(self, x: Tensor) -> Tensor:
-        """Outputs ``(points, out_size)``."""
+        """Outputs ``(points, out_size)``.
+
+        A walk of its own and no algebra: it reads parameters by name, which change, and keeps images as torch likes
+        them.
+        """
         values = [x.flatten(1)]
         for index, node in enumerate(self.network.nodes):
             values.append(self._step(index, node, values))
@@ -128,6 +132,8 @@ class Program(nn.Module):
                 return torch.cat(parts, node.axis + 1).flatten(1)
             case MaxPool():
                 return _max_pool(node, values[node.source])
+            case _:
+                assert_never(node)
 
     def _number(self, index: int, key: str, name: str | None) -> Tensor:
         if name is not None:
@@ -145,10 +151,18 @@ class Program(nn.Module):
 
 def _constants(node: Node) -> dict[str, Any]:
     """Arrays of a node that are not parameters: constant numbers, and the indices of sparse maps."""
-    if isinstance(node, PiecewiseLinear):
-        return {"slopes": node.slopes}
-    if not isinstance(node, Affine):
-        return {}
+    match node:
+        case Affine():
+            return _affine_constants(node)
+        case PiecewiseLinear():
+            return {"slopes": node.slopes}
+        case Add() | Concat() | MaxPool():
+            return {}
+        case _:
+            assert_never(node)
+
+
+def _affine_constants(node: Affine) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if node.weight_name is None:
         found["weight"] = node.operator.coefficients

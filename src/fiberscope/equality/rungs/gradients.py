@@ -11,7 +11,8 @@ from fiberscope.equality.verdict import Rung, Verdict
 from fiberscope.geometry.domains import Box, Orthant, Polytope, Space
 from fiberscope.geometry.samples import inside, sample
 from fiberscope.network.network import Network
-from fiberscope.network.run import affine_values
+from fiberscope.network.walk import affine_values
+from fiberscope.numerics.algebra.floating import FLOAT_ROWS
 from fiberscope.numerics.floats import FloatArray, SignArray
 
 _STEPS = (0.5, 0.25, 0.1, 0.05, 0.02, 0.01, 0.003, 0.001)
@@ -50,7 +51,7 @@ def climb(question: Question, x: FloatArray) -> FloatArray:
 def _gradient(net: Network, x: FloatArray, k: int) -> FloatArray:
     parts = net.preactivations(x[None])
     signs: SignArray = np.sign(np.concatenate(parts, axis=1)[0]).astype(np.int8) if parts else np.zeros(0, np.int8)
-    return affine_values(net.nodes, net.in_size, signs)[-1][:-1, k]
+    return np.asarray(affine_values(net.layout, net.in_size, signs, FLOAT_ROWS)[-1][:-1, k])
 
 
 def _moved(place: Box | Orthant | Space | Polytope, x: FloatArray, gradient: FloatArray, step: float) -> FloatArray:

@@ -22,7 +22,7 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Concat, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense
 from fiberscope.network.rewire import moved
-from fiberscope.numerics.arithmetic import Bounded
+from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import FloatArray, IntArray
 
 _DIMENSION = 3

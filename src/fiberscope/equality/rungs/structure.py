@@ -25,7 +25,7 @@ from fiberscope.geometry.ranges.intervals import Range, ranges
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Operator, Sparse
-from fiberscope.numerics.arithmetic import gather
+from fiberscope.numerics.algebra.base import gather
 from fiberscope.numerics.floats import INFLATE, TINY, FloatArray, round_up
 from fiberscope.numerics.ulps import Rounding
 from fiberscope.run import ENDLESS, Run

@@ -17,8 +17,9 @@ from fiberscope.geometry.domains import Box
 from fiberscope.geometry.ranges.intervals import Range, RangeArithmetic, ranges
 from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.chains import Split, try_split
+from fiberscope.network.layout import Layout
 from fiberscope.network.network import Network
-from fiberscope.network.run import all_values
+from fiberscope.network.walk import all_values
 from fiberscope.numerics.floats import TINY, FloatArray, IntArray, gamma, round_up
 from fiberscope.numerics.ulps import DOUBLE, Rounding
 from fiberscope.numerics.wide import Wide, same_products
@@ -116,7 +117,7 @@ def judged(question: Question, match: Match, pair: tuple[Split, Split], rounding
 def matched_bound(match: Match, left: Split, right: Split, box: Box) -> float:
     """Bound of the difference behind a common prefix; infinite where it cannot be computed."""
     assert match.symmetry is not None
-    seen = all_values(left.prefix, Range(box.low, box.high), RangeArithmetic())[-1]
+    seen = all_values(Layout(left.prefix), Range(box.low, box.high), RangeArithmetic())[-1]
     try:
         inner = Box(np.minimum(seen.low, np.nextafter(seen.high, -np.inf)), seen.high)
         return difference_bound(left.tail, right.tail, match.symmetry, inner)

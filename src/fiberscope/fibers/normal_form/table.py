@@ -30,8 +30,8 @@ import numpy as np
 from fiberscope.errors import TooLargeError
 from fiberscope.network.network import Network
 from fiberscope.network.operators import Operator
-from fiberscope.network.run import output
-from fiberscope.numerics.arithmetic import LinearMap
+from fiberscope.network.walk import output
+from fiberscope.numerics.algebra.base import LinearMap
 from fiberscope.numerics.floats import FloatArray, IntArray, U
 from fiberscope.numerics.points import to_dyadic
 
@@ -389,4 +389,4 @@ def normal_form(net: Network, table: Table, signs: IntArray | None = None) -> li
     (True, [((1,), (1,))])
     """
     inputs = [Row({k: 1}) for k in range(1, net.in_size + 1)]
-    return output(net.nodes, inputs, FormArithmetic(table, signs), net.layout.last_use)
+    return output(net.layout, inputs, FormArithmetic(table, signs))

@@ -16,8 +16,9 @@ from fiberscope.geometry.curves.curve import Path
 from fiberscope.geometry.curves.normals import crossing_gradients
 from fiberscope.geometry.facets import bends_across, pooled, unit
 from fiberscope.network.network import AffineMap, Network
-from fiberscope.network.run import affine_values
-from fiberscope.numerics.arithmetic import Bounded
+from fiberscope.network.walk import affine_values
+from fiberscope.numerics.algebra.bounded import Bounded
+from fiberscope.numerics.algebra.floating import FLOAT_ROWS
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.results import Pictured, Tabular, hidden
 
@@ -221,7 +222,7 @@ class CurveRegions(Tabular, Pictured):
         """The network on one region."""
         if not 0 <= region < self.num_regions:
             raise InputError(f"region: expected 0 to {self.num_regions - 1}, got {region}")
-        rows = affine_values(self.net.nodes, self.net.in_size, self.signs[region])[-1]
+        rows = affine_values(self.net.layout, self.net.in_size, self.signs[region], FLOAT_ROWS)[-1]
         return AffineMap(rows[:-1].T.copy(), rows[-1].copy())
 
     @cached_property

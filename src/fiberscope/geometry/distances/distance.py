@@ -31,7 +31,8 @@ from fiberscope.geometry.facets import bends_across, pooled
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool
-from fiberscope.numerics.arithmetic import EXACT, Bounded
+from fiberscope.numerics.algebra.ball import EXACT
+from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, ObjectArray, SignArray, gamma
 from fiberscope.results import Pictured, Tabular, hidden

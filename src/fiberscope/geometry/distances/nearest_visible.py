@@ -26,7 +26,7 @@ from fiberscope.geometry.distances.ties import are_proportional, is_affordable
 from fiberscope.geometry.facets import bends_across
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
-from fiberscope.numerics.arithmetic import EXACT
+from fiberscope.numerics.algebra.ball import EXACT
 from fiberscope.numerics.arrays import batch, row_lengths
 from fiberscope.numerics.cutoffs import NOT_ZERO, PROJECTION
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, ObjectArray, SignArray

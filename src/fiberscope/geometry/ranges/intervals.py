@@ -9,8 +9,9 @@ import numpy as np
 
 from fiberscope.geometry.domains import Box
 from fiberscope.network.network import Network
-from fiberscope.network.run import all_values
-from fiberscope.numerics.arithmetic import SMALL, LinearMap, gather
+from fiberscope.network.walk import all_values
+from fiberscope.numerics.algebra.base import LinearMap, gather
+from fiberscope.numerics.algebra.bounded import SMALL
 from fiberscope.numerics.floats import TINY, FloatArray, IntArray, U, gamma, round_up
 
 
@@ -98,4 +99,4 @@ def ranges(net: Network, box: Box) -> list[Range]:
     >>> bool(-1.5 - 1e-9 < found.low[0] <= -1.5), bool(2.5 <= found.high[0] < 2.5 + 1e-9)
     (True, True)
     """
-    return all_values(net.nodes, Range(box.low, box.high), RangeArithmetic())
+    return all_values(net.layout, Range(box.low, box.high), RangeArithmetic())

@@ -18,8 +18,9 @@ from fiberscope.geometry.domains import Box, Orthant, Polytope, Space
 from fiberscope.geometry.ranges.intervals import Range as ValueRange
 from fiberscope.geometry.ranges.intervals import RangeArithmetic, ranges
 from fiberscope.network.chains import Split, slopes_of
+from fiberscope.network.layout import Layout
 from fiberscope.network.network import Network
-from fiberscope.network.run import all_values
+from fiberscope.network.walk import all_values
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, U, gamma, round_up
 from fiberscope.numerics.lp.exact import Constraints, Sense
 from fiberscope.numerics.lp.floats import DualModel, safe_bound
@@ -66,7 +67,7 @@ class Relaxation:
             if direct:
                 low, high = domain.low, domain.high
             else:
-                found = all_values(parts.prefix, ValueRange(domain.low, domain.high), RangeArithmetic())[-1]
+                found = all_values(Layout(parts.prefix), ValueRange(domain.low, domain.high), RangeArithmetic())[-1]
                 low, high = found.low, found.high
         elif not direct:
             return None
