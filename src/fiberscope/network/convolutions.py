@@ -173,7 +173,8 @@ class TransposedConvolution(Operator):
     def fan_in(self) -> int:
         # along an axis, every (stride / gcd(stride, dilation))-th tap meets a given output
         steps = zip(self.kernel.shape[2:], self.stride, self.dilation, strict=True)
-        return self.kernel.shape[0] // self.groups * prod(-(-k // (s // gcd(s, d))) for k, s, d in steps)
+        taps = (-(-int(k) // (s // gcd(s, d))) for k, s, d in steps)
+        return self.in_shape[0] // self.groups * prod(taps)
 
     @property
     def coefficients(self) -> FloatArray:

@@ -252,48 +252,53 @@ def _reduce_sum(graph: Graph, node: Any, attributes: Attributes) -> Value:
 def _resize(graph: Graph, node: Any, attributes: Attributes) -> Value:
     """Resize, and its forerunner Upsample: nearest entries and linear interpolation with constant factors."""
     value = graph.value(node)
-    full = graph.full(value)
-    for name, usual in (("antialias", 0), ("exclude_outside", 0), ("keep_aspect_ratio_policy", "stretch")):
-        if attributes.text(name, str(usual)) != str(usual):
+    for name, usual in (("antialias", "0"), ("exclude_outside", "0"), ("keep_aspect_ratio_policy", "stretch")):
+        if attributes.text(name, usual) != usual:
             raise UnsupportedModelError(f"option {name} is not supported")
     old = node.op_type == "Upsample" or len(node.input) == 2  # before opset 11
-    axes = attributes.integers("axes", ()) or tuple(range(len(full)))
-    sizes = None if old else graph.integers(node, 3, "sizes")
-    factors = _factors(graph, node, attributes, 1 if old else 2) if sizes is None else None
-    given = factors if sizes is None else sizes
-    if given is None or len(given) != len(axes):
-        raise InputError(f"expected sizes or factors for {len(axes)} axes")
-    counts, scales = list(full), [Fraction(1)] * len(full)
-    for k, axis in enumerate(axes):
-        if factors is not None:
-            scales[axis] = Fraction(float(factors[k]))
-            counts[axis] = int(np.float32(full[axis]) * np.float32(factors[k]))
-        elif sizes is not None:
-            counts[axis], scales[axis] = sizes[k], Fraction(sizes[k], full[axis])
-    if value.batched and (counts.pop(0), scales.pop(0)) != (full[0], 1):
-        raise MixesBatchError("resizing along the batch axis mixes the points")
-    if min(counts, default=1) < 1 or min(scales, default=1) <= 0:
-        raise InputError(f"cannot resize {value.shape} to {tuple(counts)}")
+    counts, scales = _targets(graph, node, attributes, old)
+    lines = list(zip(value.shape, counts, scales, strict=True))
     mode = attributes.text("mode", "nearest")
     how = attributes.text("coordinate_transformation_mode", "asymmetric" if old else "half_pixel")
     if mode == "nearest":
-        rounding = attributes.text("nearest_mode", "floor" if old else "round_prefer_floor")
-        index = places(value.shape)
-        for axis, (size, count, scale) in enumerate(zip(value.shape, counts, scales, strict=True)):
-            if (count, scale) != (size, 1):
+        rounding, index = attributes.text("nearest_mode", "floor" if old else "round_prefer_floor"), places(value.shape)
+        for axis, (size, count, scale) in enumerate(lines):
+            if scale != 1:
                 index = np.take(index, nearest(size, count, float(scale), how, rounding), axis=axis)
         return graph.builder.gather(value, index)
     if mode != "linear":
         raise UnsupportedModelError(f"resizing in mode {mode!r} is not supported")
     matrices = [
-        linear(coordinates(size, count, scale, how) if (count, scale) != (size, 1) else _same(size), size)
-        for size, count, scale in zip(value.shape, counts, scales, strict=True)
+        np.eye(size) if scale == 1 else linear(coordinates(size, count, scale, how), size)
+        for size, count, scale in lines
     ]
     return graph.builder.affine(value, Sparse(along_axes(matrices), value.shape, tuple(counts)))
 
 
-def _same(size: int) -> list[Fraction]:
-    return list(map(Fraction, range(size)))
+def _targets(graph: Graph, node: Any, attributes: Attributes, old: bool) -> tuple[list[int], list[Fraction]]:
+    """New size of every axis but the batch, and the factor; a factor of one changes nothing."""
+    value = graph.value(node)
+    full = graph.full(value)
+    axes = attributes.integers("axes", ()) or tuple(range(len(full)))
+    sizes = None if old else graph.integers(node, 3, "sizes")
+    factors = None if sizes is not None else _factors(graph, node, attributes, 1 if old else 2)
+    given = factors if sizes is None else sizes
+    if given is None or len(given) != len(axes):
+        raise InputError(f"expected sizes or factors for {len(axes)} axes")
+    counts, scales = list(full), [Fraction(1)] * len(full)
+    for axis, wanted in zip(axes, given, strict=True):
+        if sizes is None:
+            scales[axis] = Fraction(float(wanted))
+            counts[axis] = int(np.float32(full[axis]) * np.float32(wanted))
+        else:
+            counts[axis], scales[axis] = wanted, Fraction(wanted, full[axis])
+    if min(counts) < 1 or min(scales) <= 0:
+        raise InputError(f"cannot resize {tuple(full)} to {tuple(counts)}")
+    if value.batched:
+        counts.pop(0)
+        if scales.pop(0) != 1:
+            raise MixesBatchError("resizing along the batch axis mixes the points")
+    return counts, scales
 
 
 def _factors(graph: Graph, node: Any, attributes: Attributes, index: int) -> Any:

@@ -87,7 +87,7 @@ def nearest(size: int, count: int, scale: float, transformation: str, rounding: 
         source = (x + half) / s - half
     else:
         raise UnsupportedModelError(f"coordinate_transformation_mode {transformation!r} is not supported")
-    roundings = {
+    roundings: dict[str, Any] = {
         "floor": np.floor,
         "ceil": np.ceil,
         "round_prefer_floor": lambda a: np.ceil(a - half),
@@ -95,4 +95,4 @@ def nearest(size: int, count: int, scale: float, transformation: str, rounding: 
     }
     if rounding not in roundings:
         raise UnsupportedModelError(f"nearest_mode {rounding!r} is not supported")
-    return np.clip(roundings[rounding](source), 0, size - 1).astype(np.int64)
+    return np.asarray(np.clip(roundings[rounding](source), 0, size - 1), dtype=np.int64)

@@ -195,7 +195,7 @@ def pad(r: Reader, input: Value, pad: Sequence[int], mode: str = "constant", val
 
 
 def flip(r: Reader, input: Value, *dims: Any) -> Value:
-    return r.moved(input, np.flip(places(input.shape), [r.axis(input, n) for n in _listed(dims)]))
+    return r.moved(input, np.flip(places(input.shape), tuple(r.axis(input, n) for n in _listed(dims))))
 
 
 def roll(r: Reader, input: Value, shifts: Any, dims: Any = None) -> Value:
