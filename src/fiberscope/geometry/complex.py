@@ -14,9 +14,8 @@ from fiberscope.errors import InputError, NotGenericError
 from fiberscope.geometry.affine_forms import output_forms
 from fiberscope.geometry.cells import Cells, Incidence
 from fiberscope.geometry.decision import DecisionBoundary, decision_boundary, difference_network
-from fiberscope.geometry.domains import Domain, Plane
+from fiberscope.geometry.domains import Domain, View
 from fiberscope.geometry.engines.choose import cells_on
-from fiberscope.geometry.engines.lattice.start import on_slice
 from fiberscope.geometry.facets import Facets, find_facets, sides_of
 from fiberscope.geometry.measures import Metrics, metrics
 from fiberscope.geometry.ridges import Balance, Ridges, balance, find_ridges, straight_facets
@@ -75,8 +74,9 @@ class Complex:
     """The canonical polyhedral complex of a network on a domain; made by :func:`fiberscope.regions`.
 
     A region is a maximal connected open set on which the sign of every neuron is constant, zero allowed. On a
-    :class:`Plane` all coordinates, normals, volumes and maps are those of the slice. On unbounded domains ``rays``
-    marks vertices that stand for directions; cells that lie at infinity are not counted.
+    :class:`Plane`, or a box that is flat in some coordinates, all coordinates, normals, volumes and maps are those of
+    the slice, and ``view.lift`` leads back. On unbounded domains ``rays`` marks vertices that stand for directions;
+    cells that lie at infinity are not counted.
 
     >>> net = Network([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]])
     >>> from fiberscope.geometry.domains import Box
@@ -174,9 +174,9 @@ class Complex:
     # -- sizes and maps ----------------------------------------------------------------------------------------
 
     @cached_property
-    def view(self) -> Network:
-        """The network in the coordinates of the complex: itself, or its restriction to a plane."""
-        return on_slice(self.net, self.domain)[0] if isinstance(self.domain, Plane) else self.net
+    def view(self) -> View:
+        """Network and domain in the coordinates of the complex, and the way back to the input space."""
+        return self.domain.view(self.net)
 
     @cached_property
     def _metrics(self) -> dict[int, Metrics]:
@@ -201,7 +201,7 @@ class Complex:
     def bounded_maps(self) -> Bounded:
         """Affine maps ``(regions, out, d + 1)``, the constant term last, with bounds of their errors."""
         self._require_complete("affine maps")
-        return output_forms(self.view, self.sign_vectors)
+        return output_forms(self.view.net, self.sign_vectors)
 
     def _require_complete(self, what: str) -> None:
         if not self.complete:
@@ -245,7 +245,9 @@ class Complex:
         d = self.dimension
         flat = self.at_infinity(d - 1)
         self._require_complete("facets")
-        return find_facets(self.view, self.domain, self.structure, self._metrics[d], self._metrics[d - 1], flat)
+        return find_facets(
+            self.view.net, self.view.domain, self.structure, self._metrics[d], self._metrics[d - 1], flat
+        )
 
     @cached_property
     def sides(self) -> IntArray:
@@ -283,12 +285,12 @@ class Complex:
         """Inner cells of codimension two, with the facets around them."""
         d = self.dimension
         deep = self._metrics[max(0, d - 2)]
-        return find_ridges(self.view, self.structure, self.facets, deep, self._metrics[d - 1])
+        return find_ridges(self.view.net, self.structure, self.facets, deep, self._metrics[d - 1])
 
     @cached_property
     def bending(self) -> BoolArray:
         """Which of the :attr:`ridges` have a facet without a straight continuation; decided exactly."""
-        straight, _ = straight_facets(self.view, self.structure, self.facets, self.ridges)
+        straight, _ = straight_facets(self.view.net, self.structure, self.facets, self.ridges)
         if not len(self.ridges):
             return np.zeros(0, dtype=bool)
         return ~np.logical_and.reduceat(straight, self.ridges.facets.indptr[:-1])
@@ -333,7 +335,8 @@ class Complex:
     def decision_boundary(self) -> DecisionBoundary:
         """Where the largest output changes; the complex is built anew, cut by the differences of the outputs."""
         extended = difference_network(self.net)
-        return decision_boundary(Complex(extended, self.domain, cells_on(extended, self.domain)), self.net.out_size)
+        cells = cells_on(self.domain.view(extended))
+        return decision_boundary(Complex(extended, self.domain, cells), self.net.out_size)
 
     def to_dict(self) -> dict[str, Any]:
         """Counts and sizes as plain data for JSON."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from fiberscope.geometry.affine_forms import batches, exact_neuron, exact_output, influence, jumps, neuron_forms
 from fiberscope.geometry.cells import Cells, Incidence
-from fiberscope.geometry.domains import Domain, Plane
+from fiberscope.geometry.domains import Solid
 from fiberscope.geometry.measures import Metrics
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear
@@ -114,7 +114,7 @@ def sides_of(incidence: Incidence, count: int) -> IntArray:
     return sides
 
 
-def find_facets(net: Network, domain: Domain, cells: Cells, solid: Metrics, flat: Metrics, far: BoolArray) -> Facets:
+def find_facets(net: Network, domain: Solid, cells: Cells, solid: Metrics, flat: Metrics, far: BoolArray) -> Facets:
     """The facets of a complex.
 
     ``net`` is the network in the coordinates of the complex, ``solid`` and ``flat`` are the metrics of regions and
@@ -277,10 +277,9 @@ def _exact_plane(net: Network, signs: SignArray, entry: int, direction: int, fac
         planes.error[facet], planes.slip[facet] = gamma(2 * len(plane) + 8), gamma(8) * abs(plane[-1])
 
 
-def _from_sides(domain: Domain, cells: Cells, cell: IntArray, border: IntArray, planes: _Planes) -> None:
+def _from_sides(domain: Solid, cells: Cells, cell: IntArray, border: IntArray, planes: _Planes) -> None:
     """On the border of the domain the normal is that of the side on which all vertices of the facet lie."""
-    box = domain.box if isinstance(domain, Plane) else domain
-    A, b = box.halfspaces()
+    A, b = domain.halfspaces()
     if cells.domain_signs is None or not len(A):
         return
     inside = cells.vertices_of(cells.dimension - 1)

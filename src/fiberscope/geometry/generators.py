@@ -24,7 +24,7 @@ from fiberscope.geometry.curves.curve import Path, Polyline, Segment
 from fiberscope.geometry.curves.curve_regions import CurveRegions
 from fiberscope.geometry.curves.straight import straight_breaks
 from fiberscope.geometry.domains import Box, Plane
-from fiberscope.geometry.engines.planar.engine import planar_cells
+from fiberscope.geometry.engines.choose import cells_on
 from fiberscope.geometry.surfaces.cut import affine_span, cut_surface
 from fiberscope.geometry.surfaces.shapes import Mesh
 from fiberscope.geometry.surfaces.surface_regions import SurfaceRegions
@@ -379,10 +379,10 @@ def regions_over(
         raise InputError(f"surface: expected one in R^{net.in_size} for this network, got R^{surface.ambient}")
     inner = surface.generator.network
     if inner is not None:
-        cells = planar_cells(composition(net, inner), surface.plane, Run(progress, limit=limit))
+        cells = cells_on(surface.plane.view(composition(net, inner)), Run(progress, limit=limit))
         image = surface(cells.points)
         origin, basis = affine_span(image)
-        placed = replace(cells, points=(image - origin) @ basis.T, _vertex_cache={}, _sign_cache={})
+        placed = replace(cells, points=(image - origin) @ basis.T)
         count = cells.count(2)
         return GeneratorSurfaceRegions(
             net, surface, placed, np.arange(count), origin, basis, inner.num_signs, count, latent=cells.points

@@ -17,7 +17,7 @@ import numpy as np
 
 from fiberscope.errors import NotGenericError, OutOfTimeError
 from fiberscope.geometry.affine_forms import exact_neuron, exact_output
-from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
+from fiberscope.geometry.domains import Box
 from fiberscope.geometry.engines.lattice.engine import lattice_cells
 from fiberscope.geometry.engines.lattice.exact import HomogeneousBalls, Integers, exact_signs, integers, reduced
 from fiberscope.geometry.engines.traversal.rows import Sides
@@ -153,7 +153,7 @@ def _complete(complex: Complex, run: Run) -> Check:
 
 def _witnesses(complex: Complex, run: Run) -> Check:
     """Every region has a point of the domain whose exact sign vector is its label."""
-    net, points, labels = complex.view, complex.points, complex.sign_vectors
+    net, points, labels = complex.view.net, complex.points, complex.sign_vectors
     reached = np.arange(labels.shape[1]) if complex.complete else np.flatnonzero(complex.structure.vertex_signs.any(0))
     step = max(1, _CHUNK // max(int(np.prod(shape)) for shape in net.shapes))
     missing = ~_within(complex, points)  # beyond the floats, or so thin that rounding moved it out
@@ -178,7 +178,7 @@ def _exact_witness(complex: Complex, region: int, reached: IntArray, run: Run) -
     None where the vertices do not follow from their signs.
     """
     run.check()
-    cells, net = complex.structure, complex.view
+    cells, net = complex.structure, complex.view.net
     if cells.domain_signs is None:
         return None
     own = cells.vertices_of(cells.dimension)[region]
@@ -195,21 +195,16 @@ def _exact_witness(complex: Complex, region: int, reached: IntArray, run: Run) -
 
 def _within(complex: Complex, points: FloatArray) -> BoolArray:
     """Which points are certainly inside of the domain."""
-    A, b = _flat(complex.domain).halfspaces()
+    A, b = complex.view.domain.halfspaces()
     free = np.full(points.shape[1], np.inf)
     with np.errstate(over="ignore", invalid="ignore"):
         inside = Sides(np.column_stack([-A, b]), -free, free).contain(points)
     return np.asarray(np.isfinite(points).all(axis=1) & inside)
 
 
-def _flat(domain: Domain) -> Box | Orthant | Space | Polytope:
-    """The domain in the coordinates of its complex."""
-    return domain.box if isinstance(domain, Plane) else domain
-
-
 def _sides(complex: Complex) -> list[list[int]]:
     """Rows ``(a, -b)`` of the domain's half-spaces, in integers up to positive factors."""
-    A, b = _flat(complex.domain).halfspaces()
+    A, b = complex.view.domain.halfspaces()
     return integer_rows(np.concatenate([A, -b[:, None]], axis=1)).tolist() if len(A) else []
 
 
@@ -221,7 +216,7 @@ def _exact_vertices(complex: Complex, vertices: IntArray, region: int) -> list[I
     """Vertices ``(X, t)`` of a region from their equations: neurons that vanish there and not on the region, inputs of
     pooling windows that tie there and lose on the region, sides, and infinity.
     """
-    cells, net = complex.structure, complex.view
+    cells, net = complex.structure, complex.view.net
     assert cells.domain_signs is not None
     n, label = cells.dimension, complex.sign_vectors[region]
     pool = pooled(net)
@@ -326,7 +321,7 @@ def _facets(complex: Complex, run: Run) -> Check:
 
 def _exact_weight(complex: Complex, row: int) -> float:
     """Largest entry of the jump along the stated normal, from exact maps."""
-    facets, net = complex.facets, complex.view
+    facets, net = complex.facets, complex.view.net
     one, two = (exact_output(net, complex.sign_vectors[r])[:-1] for r in facets.regions[row])
     with flint.ctx.workprec(EXACT):
         normal = np.array([flint.arb(float(x)) for x in facets.normal[row]], dtype=object)
@@ -337,7 +332,7 @@ def _volumes(complex: Complex, run: Run) -> Check:
     if complex.rays.any():
         return Check("volumes", True, 0.0, 0.0, "the domain is unbounded")
     total = float(complex.volumes.sum())
-    domain = _flat(complex.domain)
+    domain = complex.view.domain
     if isinstance(domain, Box):
         wanted = domain.volume
     else:

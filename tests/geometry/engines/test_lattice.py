@@ -351,7 +351,8 @@ def test_a_plane_through_a_residual_network() -> None:
     net = CASES["residual"]()
     rng = np.random.default_rng(0)
     plane = Plane(*rng.normal(size=(3, 4)))
-    cells = lattice_cells(net, plane)
+    view = plane.view(net)
+    cells = lattice_cells(view.net, view.domain)
     assert_sound(cells)
     st_points = rng.uniform(-1, 1, (2000, 2))
     seen = {tuple(s) for s in net.signs(plane.lift(st_points)).signs.tolist()}

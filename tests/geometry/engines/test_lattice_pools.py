@@ -124,7 +124,8 @@ def test_pools_behind_pools_on_a_slice() -> None:
         MaxPool(3, (1, 2, 2), (2, 2), (1, 1)),
     ]
     net, plane = Network.from_nodes(nodes, (4,)), Plane(np.zeros(4), *rng.normal(size=(2, 4)))
-    assert all_signs(lattice_cells(net, plane)) == all_signs(planar_cells(net, plane))
+    view = plane.view(net)
+    assert all_signs(lattice_cells(view.net, view.domain)) == all_signs(planar_cells(view.net, view.domain))
 
 
 def test_an_interrupted_pool_leaves_the_complex_before_it() -> None:

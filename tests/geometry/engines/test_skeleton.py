@@ -39,11 +39,11 @@ def test_other_networks_and_domains() -> None:
     net = CASES["residual"]()
     simplex = Polytope(np.concatenate([-np.eye(4), np.ones((1, 4))]), np.array([0.0, 0, 0, 0, 1]))
     plane = Plane(*np.random.default_rng(0).normal(size=(3, 4)))
-    for domain in (Box.cube(4), simplex, plane):
-        found, cells = skeleton(net, domain), lattice_cells(net, domain)
+    for view in (Box.cube(4).view(net), simplex.view(net), plane.view(net)):
+        found, cells = skeleton(view.net, view.domain), lattice_cells(view.net, view.domain)
         assert (len(found.points), len(found.edges)) == (cells.count(0), cells.count(1))
         assert sorted_rows(found.edge_signs) == sorted_rows(cells.signs(1))
-        assert count_by_skeleton(net, domain) == (cells.count(cells.dimension), True)
+        assert count_by_skeleton(view.net, view.domain) == (cells.count(cells.dimension), True)
 
 
 @given(chains(inputs=st.integers(1, 3), max_width=4, max_hidden=2))

@@ -301,8 +301,8 @@ def test_bad_input() -> None:
     net = Network.random((2, 3, 1), 0)
     with pytest.raises(InputError, match="expected dimension 2"):
         count_by_traversal(net, Box.cube(3))
-    with pytest.raises(InputError, match="Plane"):
-        count_by_traversal(net, Plane([0, 0], [1, 0], [0, 1]))
+    with pytest.raises(InputError, match="expected dimension 2"):
+        count_by_traversal(net, Plane([0, 0, 0], [1, 0, 0], [0, 1, 0]))
     with pytest.raises(InputError, match="limit"):
         count_by_traversal(net, Box.cube(2), limit=0)
     with pytest.raises(InputError, match="interior"):

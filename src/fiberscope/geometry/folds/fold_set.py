@@ -26,7 +26,7 @@ from scipy.sparse.csgraph import connected_components
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.complex import Complex
-from fiberscope.geometry.domains import Domain, Plane
+from fiberscope.geometry.domains import Domain
 from fiberscope.geometry.facets import switched
 from fiberscope.geometry.folds.hyperplanes import form_classes, layer_of_entry, layer_slices, refuse_pooling
 from fiberscope.geometry.folds.masked_ranks import product_rank
@@ -223,7 +223,7 @@ def _fold_set(complex: Complex, surface: Surface, inside: BoolArray | None) -> F
     one, two = facets.regions[rows].T
     # A neuron may vanish on one side as a whole; its hyperplane is that of the other.
     side = np.where(top[one, entry] != 0, one, two) if len(rows) else one
-    classes = form_classes(complex.view, top[side], entry)
+    classes = form_classes(complex.view.net, top[side], entry)
     order, group = _layers(complex, rows, classes.label, inside)
     pieces = _pieces(complex, rows, classes.label, order, group)
     return FoldSet(complex, surface, pieces, rows, order, classes.label, inside, classes.exact_decisions)
@@ -367,8 +367,8 @@ def truncated_fold_sets(complex: Complex, layer: int) -> Truncation:
     FoldSet(function of 2-2-2-1: pieces by order 2)
     """
     net = complex.net
-    if isinstance(complex.domain, Plane):
-        raise InputError("truncated network: expected a domain in the input space, got a plane through it")
+    if complex.view.frame is not None:
+        raise InputError(f"truncated network: expected a domain with interior points, got {complex.domain}")
     if not 1 <= layer <= len(net.widths) - 1:
         raise InputError(f"layer: expected 1 to {len(net.widths) - 1}, got {layer}")
     if layer == 1:

@@ -22,11 +22,11 @@ import numpy as np
 
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.geometry.cells import Cells
-from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
+from fiberscope.geometry.domains import Box, Orthant, Solid, Space
 from fiberscope.geometry.engines.lattice import kernels
 from fiberscope.geometry.engines.lattice.layers import BLOCK, Layer, LayerWalk
 from fiberscope.geometry.engines.lattice.pools import coarsened, compared
-from fiberscope.geometry.engines.lattice.start import Start, box_start, fan_start, on_slice, sides_network
+from fiberscope.geometry.engines.lattice.start import Start, box_start, fan_start, sides_network
 from fiberscope.geometry.engines.lattice.tree import Tree
 from fiberscope.geometry.engines.lattice.workers import Splitter
 from fiberscope.network.network import Network
@@ -36,7 +36,7 @@ from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, U
 from fiberscope.run import ENDLESS, Run
 
 
-def lattice_cells(net: Network, domain: Domain, run: Run = ENDLESS, *, threads: int = 1) -> Cells:
+def lattice_cells(net: Network, domain: Solid, run: Run = ENDLESS, *, threads: int = 1) -> Cells:
     """All cells of the canonical complex of ``net`` on ``domain``, of every dimension.
 
     The result is not ``complete`` when interrupted or out of time, or when there are more regions than the limit of
@@ -51,9 +51,6 @@ def lattice_cells(net: Network, domain: Domain, run: Run = ENDLESS, *, threads: 
     """
     if threads < 1:
         raise InputError(f"threads: expected at least one, got {threads}")
-    if isinstance(domain, Plane):
-        net, domain = on_slice(net, domain)
-    check_domain(net, domain)
     fine, pools = compared(net)
     start = None if pools and isinstance(domain, Orthant | Space) else start_cells(fine, domain)
     if start is None or (pools and not start.bounded):
@@ -65,13 +62,7 @@ def lattice_cells(net: Network, domain: Domain, run: Run = ENDLESS, *, threads: 
     return coarsened(cells, net, pools, builder.reached - builder.sides) if pools else cells
 
 
-def check_domain(net: Network, domain: Domain) -> None:
-    """Raise unless the domain lies in the network's input space."""
-    if net.in_size != domain.dimension:
-        raise InputError(f"domain: expected dimension {net.in_size}, the network's input, got {domain}")
-
-
-def start_cells(net: Network, domain: Box | Orthant | Space | Polytope) -> Start:
+def start_cells(net: Network, domain: Solid) -> Start:
     if isinstance(domain, Box):
         return box_start(domain)
     start = fan_start(net, domain)
@@ -82,7 +73,7 @@ def start_cells(net: Network, domain: Box | Orthant | Space | Polytope) -> Start
     return _inside(sides, domain)
 
 
-def _inside(sides: LatticeBuilder, domain: Domain) -> Start:
+def _inside(sides: LatticeBuilder, domain: Solid) -> Start:
     """What is left of a fan where no side of the domain is positive."""
     cells = sides.cells()
     keep: list[BoolArray] = [np.asarray(~(cells.signs(k) > 0).any(axis=1)) for k in range(cells.dimension + 1)]

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError, NotGenericError, TooLargeError
-from fiberscope.geometry.domains import Domain, Plane
+from fiberscope.geometry.domains import Solid
 from fiberscope.geometry.engines.compiled import kernel
 from fiberscope.geometry.engines.lattice import kernels
-from fiberscope.geometry.engines.lattice.engine import check_domain, deferred_interrupt, start_cells
+from fiberscope.geometry.engines.lattice.engine import deferred_interrupt, start_cells
 from fiberscope.geometry.engines.lattice.layers import BLOCK, Layer, LayerWalk, grown
-from fiberscope.geometry.engines.lattice.start import Start, on_slice
+from fiberscope.geometry.engines.lattice.start import Start
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma, round_up
@@ -50,7 +50,7 @@ class Skeleton:
         return f"Skeleton({len(self.points)} vertices, {len(self.edges)} edges)"
 
 
-def skeleton(net: Network, domain: Domain) -> Skeleton:
+def skeleton(net: Network, domain: Solid) -> Skeleton:
     """Vertices and edges of the complex of ``net`` on a bounded domain.
 
     Raises :class:`NotGenericError` where a vertex lies on more than n hyperplanes, and where inputs are pooled;
@@ -69,7 +69,7 @@ def skeleton(net: Network, domain: Domain) -> Skeleton:
     )
 
 
-def count_by_skeleton(net: Network, domain: Domain, run: Run = ENDLESS) -> tuple[int, bool]:
+def count_by_skeleton(net: Network, domain: Solid, run: Run = ENDLESS) -> tuple[int, bool]:
     """The number of regions on a bounded domain, from vertices and edges alone, and whether all neurons were reached.
 
     Every region has one lowest vertex in the direction of a linear function that is constant on no edge. At a vertex in
@@ -91,10 +91,7 @@ def count_by_skeleton(net: Network, domain: Domain, run: Run = ENDLESS) -> tuple
     return int(rising.prod(axis=1).sum()), builder.complete
 
 
-def _built(net: Network, domain: Domain, run: Run) -> _SkeletonBuilder:
-    if isinstance(domain, Plane):
-        net, domain = on_slice(net, domain)
-    check_domain(net, domain)
+def _built(net: Network, domain: Solid, run: Run) -> _SkeletonBuilder:
     if any(isinstance(node, MaxPool) for node in net.switches):
         raise NotGenericError("skeleton: expected activations only, got max pooling, whose walls end on each other")
     start = start_cells(net, domain)

@@ -15,13 +15,11 @@ from math import isfinite
 import flint
 import numpy as np
 
-from fiberscope.errors import InputError, NotGenericError
-from fiberscope.geometry.domains import Box, Orthant, Plane, Polytope, Space
+from fiberscope.errors import NotGenericError
+from fiberscope.geometry.domains import Box, Orthant, Polytope, Space
 from fiberscope.geometry.engines.lattice.exact import Integers, integers
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
-from fiberscope.network.operators import Dense
-from fiberscope.network.rewire import later
+from fiberscope.network.nodes import MaxPool, PiecewiseLinear
 from fiberscope.network.run import exact_affine_values
 from fiberscope.numerics.arithmetic import EXACT, Bounded
 from fiberscope.numerics.floats import TINY, SignArray, U
@@ -185,11 +183,3 @@ def sides_network(domain: Orthant | Space | Polytope) -> Network:
     """One hidden neuron ``A_i x - b_i`` for every side: positive outside of the domain."""
     A, b = domain.halfspaces()
     return Network([A, np.zeros((1, len(A)))], [-b, np.zeros(1)])
-
-
-def on_slice(net: Network, plane: Plane) -> tuple[Network, Box]:
-    """The network as a function of the two coordinates of a slice."""
-    if net.in_size != plane.ambient:
-        raise InputError(f"plane: expected an input space of {net.in_size} dimensions, got {plane.ambient}")
-    lift = Affine(0, Dense(np.stack([plane.u, plane.v], axis=1)), plane.origin)
-    return Network.from_nodes([lift, *(later(node) for node in net.nodes)], (2,)), plane.box

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -23,7 +23,7 @@ import numpy as np
 
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.geometry.cells import Cells, Incidence, pool_layout
-from fiberscope.geometry.domains import Box, Plane, Polytope
+from fiberscope.geometry.domains import Box, Polytope
 from fiberscope.geometry.engines.limits import MEMORY
 from fiberscope.geometry.engines.planar import tracked as track
 from fiberscope.geometry.engines.planar.arrange import Arrangement, Arranger
@@ -38,7 +38,7 @@ from fiberscope.network.operators import Dense
 from fiberscope.numerics.floats import FloatArray, SignArray
 from fiberscope.run import ENDLESS, STOPPED, Run
 
-PlanarDomain = Box | Plane | Polytope
+PlanarDomain = Box | Polytope
 
 _CHUNK_BYTES = 1 << 25
 """Counting goes on in pieces when the values of all vertices would need more than this."""
@@ -83,9 +83,9 @@ def planar_cells(net: Network, domain: PlanarDomain, run: Run = ENDLESS) -> Cell
     Parameters
     ----------
     net
-        Any network; two inputs for a box or polytope, ``plane.ambient`` inputs for a plane.
+        Any network of two inputs; on a slice of a larger space its program begins with the map of the slice.
     domain
-        A box in two dimensions, a bounded two-dimensional polytope, or a :class:`Plane`.
+        A box in two dimensions, or a bounded two-dimensional polytope.
     run
         Told after every switch how many are done. With a limit the work stops when there are more regions than that,
         or when memory would not hold the next layer, which is an error without. Then, or when interrupted or out of
@@ -127,12 +127,11 @@ def planar_count(net: Network, domain: PlanarDomain, run: Run = ENDLESS, *, thre
 class Engine:
     """One run: the program on the plane, evaluated at the vertices of meshes that its switches cut.
 
-    ``sides`` are rows ``(a, b, c)`` with ``a x + b y + c <= 0`` on the domain; ``on_plane`` says that the program
-    begins with a plane through a larger space.
+    ``sides`` are rows ``(a, b, c)`` with ``a x + b y + c <= 0`` on the domain.
     """
 
-    def __init__(self, nodes: Sequence[Node], sides: FloatArray, on_plane: bool = False) -> None:
-        self.nodes, self.sides, self.on_plane = tuple(nodes), sides, on_plane
+    def __init__(self, nodes: Sequence[Node], sides: FloatArray) -> None:
+        self.nodes, self.sides = tuple(nodes), sides
         self.switch_nodes = [k for k, x in enumerate(self.nodes) if isinstance(x, PiecewiseLinear | MaxPool)]
         self.switches = [x for x in self.nodes if isinstance(x, PiecewiseLinear | MaxPool)]
         self.pairs = [window_pairs(x) if isinstance(x, MaxPool) else None for x in self.switches]
@@ -143,7 +142,10 @@ class Engine:
     @classmethod
     def on(cls, net: Network, domain: PlanarDomain) -> Engine:
         """The engine of a network on a domain."""
-        return cls(*_setting(net, domain), isinstance(domain, Plane))
+        if domain.dimension != 2 or net.in_size != 2:
+            raise InputError(f"domain: expected two dimensions and two inputs, got {domain} and {net.in_size} inputs")
+        A, b = domain.halfspaces()
+        return cls(net.nodes, np.column_stack([A, -b]))
 
     def start(self) -> Mesh:
         """The domain as one polygon, with values at its corners."""
@@ -192,9 +194,9 @@ class Engine:
 
     @property
     def composes(self) -> bool:
-        """Whether the program begins with a plane and a dense layer behind it, and nothing else reads the plane."""
+        """Whether it begins with a map of the plane (a slice of a large space) that one dense layer alone reads."""
         chain = all(isinstance(x, Affine) and isinstance(x.operator, Dense) for x in self.nodes[:2])
-        return self.on_plane and chain and self.last_use[1] == 1
+        return chain and self.last_use[:2] == [0, 1] and self.nodes[0].operator.in_size == 2  # type: ignore[union-attr]
 
     def advance(self, mesh: Mesh, node: int) -> int:
         """Evaluate the program up to the next switch; the index of that node."""
@@ -361,32 +363,6 @@ class Engine:
             pools=pool_layout(self.switches),
             complete=reached == len(self.switches),
         )
-
-
-def _setting(net: Network, domain: PlanarDomain) -> tuple[tuple[Node, ...], FloatArray]:
-    """The program on two coordinates, and the sides of the domain as rows ``(a, b, c)`` with ``a x + b y + c <= 0``."""
-    if isinstance(domain, Plane):
-        if domain.ambient != net.in_size:
-            raise InputError(f"plane: expected one in R^{net.in_size} for this network, got R^{domain.ambient}")
-        lift = Affine(0, Dense(np.stack([domain.u, domain.v], axis=1)), domain.origin)
-        A, b = domain.box.halfspaces()
-        return (lift, *(_moved(node) for node in net.nodes)), np.column_stack([A, -b])
-    if domain.dimension != 2 or net.in_size != 2:
-        raise InputError(
-            f"domain: expected two dimensions and a network of two inputs (or a Plane), "
-            f"got {domain} and {net.in_size} inputs"
-        )
-    A, b = domain.halfspaces()
-    return net.nodes, np.column_stack([A, -b])
-
-
-def _moved(node: Node) -> Node:
-    """The node behind one more value."""
-    if isinstance(node, Add | Concat):
-        return replace(node, sources=tuple(s + 1 for s in node.sources))
-    if isinstance(node, PiecewiseLinear):
-        return PiecewiseLinear(node.source + 1, node.slopes.reshape(node.shape), node.shape)
-    return replace(node, source=node.source + 1)
 
 
 def _part(node: Switch) -> Callable[[SignArray], SignArray]:

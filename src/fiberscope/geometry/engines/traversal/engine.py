@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import OutOfTimeError, TooLargeError
-from fiberscope.geometry.domains import Domain
+from fiberscope.geometry.domains import Domain, Solid, View, view_of
 from fiberscope.geometry.engines.limits import ADVICE, FEW_NEURONS, MOST_VISITED
 from fiberscope.geometry.engines.traversal import kernels
 from fiberscope.geometry.engines.traversal.exact import ExactCell, fraction, towards
@@ -147,7 +147,8 @@ def traverse(
     Parameters
     ----------
     domain
-        A box, a polytope (bounded or not), an orthant or the whole space, of dimension ``net.in_size``.
+        A box, a polytope (bounded or not), an orthant, the whole space, or a plane; on a plane, and on a box that is
+        flat in some coordinates, witnesses are given in the coordinates of the slice.
     limit, time_limit
         Stop after so many regions, or seconds; then the ``summary`` is not complete.
     seed
@@ -163,7 +164,7 @@ def traverse(
     >>> stream.summary
     RegionCount(4 regions)
     """
-    return Traversal(as_network(net), domain, seed, Run.begin(progress, time_limit, limit))
+    return Traversal(view_of(as_network(net), domain), seed, Run.begin(progress, time_limit, limit))
 
 
 def count_by_traversal(
@@ -184,15 +185,14 @@ def count_by_traversal(
     >>> count_by_traversal(Network.random((3, 6, 1), seed=0), Space(3))  # 1 + 6 + 15 + 20
     RegionCount(42 regions)
     """
-    return visit(as_network(net), domain, seed, Run.begin(progress, time_limit, limit))
+    return visit(view_of(as_network(net), domain), seed, Run.begin(progress, time_limit, limit))
 
 
-def visit(net: Network, domain: Domain, seed: Seed, run: Run) -> RegionCount:
+def visit(view: View, seed: Seed, run: Run) -> RegionCount:
     """As :func:`count_by_traversal`, within a run."""
-    check(net, domain)
     if run.limit is None and isinf(run.deadline):
-        _check_visits(net, domain)
-    search = _Search(net, domain, seed, run, facets=False)
+        _check_visits(view.net, view.domain)
+    search = _Search(view, seed, run, facets=False)
     try:
         for _ in search.chunks():
             run.step(search.explored, len(search.seen), f"{len(search.seen)} regions")
@@ -201,8 +201,9 @@ def visit(net: Network, domain: Domain, seed: Seed, run: Run) -> RegionCount:
     return search.summary()
 
 
-def _check_visits(net: Network, domain: Domain) -> None:
+def _check_visits(net: Network, domain: Solid) -> None:
     """Refuse what nobody waits for: many dimensions and many neurons."""
+    check(net)
     neurons = int((~net.linear_entries).sum())
     if domain.dimension > MOST_VISITED and neurons > FEW_NEURONS:
         raise TooLargeError(
@@ -219,8 +220,8 @@ def _why(reason: BaseException) -> str:
 class Traversal:
     """An iterator over regions that knows how far it is; see :func:`traverse`."""
 
-    def __init__(self, net: Network, domain: Domain, seed: Seed, run: Run) -> None:
-        self._search = _Search(net, domain, seed, run, facets=True)
+    def __init__(self, view: View, seed: Seed, run: Run) -> None:
+        self._search = _Search(view, seed, run, facets=True)
         self._regions = self._stream()
         self._given = 0
 
@@ -252,8 +253,9 @@ class Traversal:
 class _Search:
     """Breadth-first search over labels; every label that is seen has been proven by a point."""
 
-    def __init__(self, net: Network, domain: Domain, seed: Seed, run: Run, facets: bool) -> None:
-        check(net, domain)
+    def __init__(self, view: View, seed: Seed, run: Run, facets: bool) -> None:
+        net, domain = view.net, view.domain
+        check(net)
         self.net, self.run, self.limit, self.facets = net, run, run.limit, facets
         self.stopped: str | None = None
         self.sides = Sides.of(domain)

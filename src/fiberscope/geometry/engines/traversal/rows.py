@@ -15,7 +15,7 @@ import flint
 import numpy as np
 
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.geometry.domains import Box, Domain, Plane, Polytope
+from fiberscope.geometry.domains import Box, Polytope, Solid
 from fiberscope.network.network import Network, Seed
 from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear
 from fiberscope.network.run import exact_affine_values, step
@@ -31,12 +31,8 @@ _TRIES = 200
 """Random points tried before a start is given up."""
 
 
-def check(net: Network, domain: Domain) -> None:
-    """Raise unless the regions of ``net`` on ``domain`` can be traversed."""
-    if isinstance(domain, Plane):
-        raise InputError("domain: expected a full-dimensional one, got a Plane; use fs.regions for slices")
-    if net.in_size != domain.dimension:
-        raise InputError(f"domain: expected dimension {net.in_size}, the network's input, got {domain}")
+def check(net: Network) -> None:
+    """Raise unless the regions of ``net`` can be traversed."""
     pool = next((index for index, node in enumerate(net.nodes) if isinstance(node, MaxPool)), None)
     if pool is not None:
         raise UnsupportedModelError(
@@ -174,8 +170,8 @@ class Sides:
     box: bool = False
 
     @classmethod
-    def of(cls, domain: Domain) -> Sides:
-        A, b = domain.halfspaces()  # type: ignore[union-attr]  # a Plane was refused
+    def of(cls, domain: Solid) -> Sides:
+        A, b = domain.halfspaces()
         n = domain.dimension
         low, high = np.full(n, -np.inf), np.full(n, np.inf)
         if isinstance(domain, Box):
@@ -210,11 +206,11 @@ def _bounds(A: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
     return low, high
 
 
-def start(net: Network, domain: Domain, sides: Sides, seed: Seed) -> tuple[FloatArray, SignArray]:
+def start(net: Network, domain: Solid, sides: Sides, seed: Seed) -> tuple[FloatArray, SignArray]:
     """An inner point of the domain in an open region, with its sign vector."""
     rng = np.random.default_rng(seed)
     for _ in range(_TRIES):
-        X = _inner_points(domain, rng)
+        X = domain.sample(8, rng)
         X = X[sides.contain(X)]
         if len(X):
             signs = net.signs(X).signs
@@ -222,19 +218,3 @@ def start(net: Network, domain: Domain, sides: Sides, seed: Seed) -> tuple[Float
             if len(good):
                 return X[good[0]], signs[good[0]]
     raise InputError(f"domain: expected a set with interior points, none found in {domain}")
-
-
-def _inner_points(domain: Domain, rng: np.random.Generator, count: int = 4) -> FloatArray:
-    n = domain.dimension
-    if isinstance(domain, Box):
-        return domain.draw(rng, count)
-    if isinstance(domain, Polytope) and len(domain.A):
-        inner = Polyhedron(domain.A, domain.b).interior()
-        if inner.answer is not True or inner.point is None:
-            raise InputError(f"domain: expected a set with interior points, got {domain}, which has none")
-        norms = np.linalg.norm(domain.A, axis=1)
-        rooms = (domain.b - domain.A @ inner.point) / np.where(norms > 0, norms, 1.0)
-        room = min(1.0, float(np.where(norms > 0, rooms, 1.0).min()))
-        return np.asarray(inner.point + room / np.sqrt(n) * rng.uniform(-1, 1, (count, n)))
-    X = rng.normal(size=(count, n))
-    return X if domain.halfspaces()[0].size == 0 else np.abs(X)  # type: ignore[union-attr]
