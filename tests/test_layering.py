@@ -76,7 +76,7 @@ LAZY: dict[tuple[str, str], str] = {
     ("symmetry/simplify.py", "fiberscope.symmetry.stored"): "the method stored is thin; it stands on simplify",
     ("network/formats/state_dict.py", "fiberscope.network.formats.torch_state"): "brings torch",
     ("cli/regions.py", "fiberscope.geometry.engines.compiled"): "brings numba",
-    ("geometry/generators.py", "fiberscope.geometry.torch_generator"): "brings torch",
+    ("geometry/generators.py", "torch"): "brings torch",
     ("cli/tour.py", "fiberscope.reporting.*"): "brings torch and matplotlib",
     ("cli/reproduce.py", "fiberscope.studies.lab.*"): "brings joblib and every study",
     ("cli/reproduce.py", "fiberscope.reporting.*"): "brings matplotlib",

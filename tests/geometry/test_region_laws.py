@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fiberscope.errors import InputError, NotGenericError, UnsupportedModelError
 from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
-from fiberscope.geometry.engines.lattice.engine import lattice_cells
+from fiberscope.geometry.engines.lattice.engine import lattice_cells, start_cells
 from fiberscope.geometry.engines.lattice.skeleton import count_by_skeleton
 from fiberscope.geometry.engines.planar.engine import planar_cells, planar_count
 from fiberscope.geometry.engines.traversal.engine import count_by_traversal, traverse
@@ -166,7 +166,7 @@ def by_lattice(net: Network, domain: Domain) -> Found:
 
 
 def by_skeleton(net: Network, domain: Domain) -> Found:
-    return count_by_skeleton(net, domain)
+    return count_by_skeleton(net, start_cells(net, domain))
 
 
 def by_traversal(net: Network, domain: Domain) -> Found:

@@ -13,16 +13,13 @@ import numpy as np
 from fiberscope.errors import InputError, NotGenericError
 from fiberscope.geometry.affine_forms import output_forms
 from fiberscope.geometry.cells import Cells, Incidence
-from fiberscope.geometry.decision import DecisionBoundary, decision_boundary, difference_network
 from fiberscope.geometry.domains import Domain, View
-from fiberscope.geometry.engines.choose import cells_on
 from fiberscope.geometry.facets import Facets, find_facets, sides_of
 from fiberscope.geometry.measures import Metrics, metrics
 from fiberscope.geometry.ridges import Balance, Ridges, balance, find_ridges, straight_facets
 from fiberscope.geometry.storage import read_complex, save_complex
 from fiberscope.geometry.verify import Certificate, verify
 from fiberscope.network.network import AffineMap, Network
-from fiberscope.network.nodes import Switch
 from fiberscope.numerics.arithmetic import Bounded
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.run import Progress
@@ -110,7 +107,7 @@ class Complex:
     @cached_property
     def f_vector(self) -> tuple[int, ...]:
         """Number of cells of every dimension."""
-        return tuple(int((~self.at_infinity(k)).sum()) for k in range(self.dimension + 1))
+        return tuple(int((~self.structure.at_infinity(k)).sum()) for k in range(self.dimension + 1))
 
     @property
     def euler_characteristic(self) -> int:
@@ -120,9 +117,7 @@ class Complex:
     @property
     def bytes_per_region(self) -> float:
         """Memory of the whole structure, divided by the number of regions."""
-        s = self.structure
-        arrays: list[Any] = [s.points, s.vertex_signs, *(x for i in s.boundary for x in (i.indptr, i.indices))]
-        return float(sum(a.nbytes for a in arrays)) / self.num_regions
+        return self.structure.nbytes / self.num_regions
 
     # -- cells -------------------------------------------------------------------------------------------------
 
@@ -134,21 +129,13 @@ class Complex:
     @property
     def rays(self) -> BoolArray:
         """Which vertices stand for directions at infinity."""
-        rays = self.structure.rays
-        return np.zeros(len(self.vertices), dtype=bool) if rays is None else rays
-
-    def at_infinity(self, k: int) -> BoolArray:
-        """Mask of the ``k``-cells all of whose vertices are directions; they close the complex at infinity."""
-        if self.structure.rays is None:
-            return np.zeros(self.structure.count(k), dtype=bool)
-        inside = self.structure.vertices_of(k)
-        return np.asarray(np.logical_and.reduceat(self.rays[inside.indices], inside.indptr[:-1]))
+        return self.structure.at_infinity(0)
 
     def cells(self, dim: int) -> CellSet:
         """The cells of one dimension, those at infinity left out."""
         if not 0 <= dim <= self.dimension:
             raise InputError(f"dim: expected 0 to {self.dimension}, got {dim}")
-        index = np.flatnonzero(~self.at_infinity(dim))
+        index = np.flatnonzero(~self.structure.at_infinity(dim))
         return self._cell_set(dim, index)
 
     def _cell_set(self, dim: int, index: IntArray) -> CellSet:
@@ -167,7 +154,7 @@ class Complex:
             raise InputError(f"neuron: expected 0 to {self.net.num_signs - 1}, got {neuron}")
         sets = []
         for k in range(self.dimension + 1):
-            zero = (self.structure.signs(k)[:, neuron] == 0) & ~self.at_infinity(k)
+            zero = (self.structure.signs(k)[:, neuron] == 0) & ~self.structure.at_infinity(k)
             sets.append(self._cell_set(k, np.flatnonzero(zero)))
         return tuple(sets)
 
@@ -243,7 +230,7 @@ class Complex:
     def facets(self) -> Facets:
         """Every facet with its neurons, normal, weight, and whether it is visible."""
         d = self.dimension
-        flat = self.at_infinity(d - 1)
+        flat = self.structure.at_infinity(d - 1)
         self._require_complete("facets")
         return find_facets(
             self.view.net, self.view.domain, self.structure, self._metrics[d], self._metrics[d - 1], flat
@@ -299,24 +286,6 @@ class Complex:
         """The balancing condition around every inner ridge, with its error."""
         return balance(self.facets, self.ridges)
 
-    @cached_property
-    def honest(self) -> bool:
-        """Whether every ridge that does not bend lies on bent hyperplanes of a single layer."""
-        layer = np.repeat(np.arange(len(self.net.switches)), [_size(node) for node in self.net.switches])
-        signs = self.structure.signs(max(0, self.dimension - 2))
-        for row in np.flatnonzero(~self.bending):
-            facets = self.ridges.facets[int(row)]
-            makers = np.concatenate([self.facets.neurons[int(f)] for f in facets])
-            on = makers[signs[self.ridges.cell[row], makers] == 0]
-            if len(np.unique(layer[on])) > 1:
-                return False
-        return True
-
-    @cached_property
-    def cancellation_free(self) -> bool:
-        """Whether a facet's weight vanishes only where no active path leads from its neuron to the output."""
-        return not (self.facets.path & ~self.facets.visible).any()
-
     # -- questions ---------------------------------------------------------------------------------------------
 
     def verify(self, progress: Progress | None = None, time_limit: float | None = None) -> Certificate:
@@ -325,18 +294,12 @@ class Complex:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the complex with its network and domain to a ``.npz`` file, which :meth:`load` reads."""
-        save_complex(self, path)
+        save_complex(path, self.net, self.domain, self.structure)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Complex:
         """Read a complex from a ``.npz`` file."""
         return cls(*read_complex(path))
-
-    def decision_boundary(self) -> DecisionBoundary:
-        """Where the largest output changes; the complex is built anew, cut by the differences of the outputs."""
-        extended = difference_network(self.net)
-        cells = cells_on(self.domain.view(extended))
-        return decision_boundary(Complex(extended, self.domain, cells), self.net.out_size)
 
     def to_dict(self) -> dict[str, Any]:
         """Counts and sizes as plain data for JSON."""
@@ -358,7 +321,3 @@ class Complex:
         text = self.net.architecture
         text = text if len(text) <= 60 else text[:57] + "..."
         return f"Complex({least}{self.num_regions} regions of {text} on {self.domain}; f-vector {counts})"
-
-
-def _size(node: Switch) -> int:
-    return node.num_signs

@@ -119,9 +119,17 @@ class Box(_Domain):
             net, Box(self.low[free], self.high[free]), np.eye(self.ambient)[:, free], np.where(free, 0.0, self.low)
         )
 
+    def bounds(self) -> tuple[FloatArray, FloatArray]:
+        """Of every coordinate."""
+        return self.low, self.high
+
     def contains(self, X: Any) -> BoolArray:
         points = _points(X, self.ambient)
         return np.asarray(((points >= self.low) & (points <= self.high)).all(axis=1))
+
+    def surely_inside(self, X: FloatArray) -> BoolArray:
+        """Which points are inside and on no side."""
+        return np.asarray(((self.low < X) & (self.high > X)).all(axis=1))
 
     def sample(self, count: int, seed: Seed = 0) -> FloatArray:
         """A quarter of them corners, a quarter near the axes through the middle or through one point."""
@@ -154,9 +162,17 @@ class Orthant(_Domain):
         """The network as it is."""
         return View(net, self)
 
+    def bounds(self) -> tuple[FloatArray, FloatArray]:
+        """Of every coordinate; those above are infinite."""
+        return np.zeros(self.dimension), np.full(self.dimension, np.inf)
+
     def contains(self, X: Any) -> BoolArray:
         points = _points(X, self.dimension)
         return np.asarray(((points >= 0) & np.isfinite(points)).all(axis=1))
+
+    def surely_inside(self, X: FloatArray) -> BoolArray:
+        """Which points are inside and on no side."""
+        return np.asarray((X > 0).all(axis=1))
 
     def sample(self, count: int, seed: Seed = 0) -> FloatArray:
         return np.abs(Space(self.dimension).sample(count, seed))
@@ -183,8 +199,17 @@ class Space(_Domain):
         """The network as it is."""
         return View(net, self)
 
+    def bounds(self) -> tuple[FloatArray, FloatArray]:
+        """There are none."""
+        free = np.full(self.dimension, np.inf)
+        return -free, free
+
     def contains(self, X: Any) -> BoolArray:
         return np.asarray(np.isfinite(_points(X, self.dimension)).all(axis=1))
+
+    def surely_inside(self, X: FloatArray) -> BoolArray:
+        """All points are."""
+        return np.asarray(~np.isnan(X).any(axis=1))
 
     def sample(self, count: int, seed: Seed = 0) -> FloatArray:
         """Points of many sizes."""
@@ -242,13 +267,29 @@ class Polytope(_Domain):
         """The network as it is."""
         return View(net, self)
 
-    def contains(self, X: Any) -> BoolArray:
-        points, n = _points(X, self.dimension), self.dimension
+    def bounds(self) -> tuple[FloatArray, FloatArray]:
+        """Of every coordinate, proven, and infinite where there are none."""
+        body, unit = Polyhedron(self.A, self.b), np.eye(self.dimension)
+        high = np.array([body.maximize(row).upper for row in unit])
+        return np.array([-body.maximize(-row).upper for row in unit]), high
+
+    def _heights(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """``A x - b`` and bounds of the errors, ``(count, rows)``."""
+        n = self.dimension
         with np.errstate(over="ignore", invalid="ignore"):
-            value = points @ self.A.T - self.b
-            room = round_up(gamma(n + 4) * (np.abs(points) @ np.abs(self.A).T + np.abs(self.b)), n + 4)
-            inside: BoolArray = np.asarray(value <= -room)
-            outside: BoolArray = np.asarray(value > room)
+            error = round_up(gamma(n + 4) * (np.abs(X) @ np.abs(self.A).T + np.abs(self.b)), n + 4)
+            return X @ self.A.T - self.b, error
+
+    def surely_inside(self, X: FloatArray) -> BoolArray:
+        """Which points are inside and on no side, for certain: rounding can only say no."""
+        value, error = self._heights(X)
+        return np.asarray((value < -error).all(axis=1))
+
+    def contains(self, X: Any) -> BoolArray:
+        points = _points(X, self.dimension)
+        value, error = self._heights(points)
+        inside: BoolArray = np.asarray(value <= -error)
+        outside: BoolArray = np.asarray(value > error)
         possible: BoolArray = np.asarray(np.isfinite(points).all(axis=1) & ~outside.any(axis=1))
         for i, row in np.argwhere(possible[:, None] & ~inside):  # too close for floats to tell
             terms = zip(self.A[row].tolist(), points[i].tolist(), strict=True)

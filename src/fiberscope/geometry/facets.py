@@ -18,7 +18,7 @@ from fiberscope.geometry.cells import Cells, Incidence
 from fiberscope.geometry.domains import Solid
 from fiberscope.geometry.measures import Metrics
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import MaxPool, PiecewiseLinear
+from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.numerics.arithmetic import EXACT, Bounded
 from fiberscope.numerics.floats import INFLATE, BoolArray, FloatArray, IntArray, SignArray, gamma, round_up
 
@@ -223,7 +223,7 @@ def _telling(net: Network, top: SignArray, regions: IntArray, neurons: Incidence
     region: a neuron that is not zero there, or an input that loses its window there.
     """
     owner, entry = np.repeat(np.arange(len(neurons)), np.diff(neurons.indptr)), neurons.indices
-    pool = pooled(net)[entry]
+    pool = net.layout.pooled[entry]
     here, there = (np.where(pool, top[side, entry] < 0, top[side, entry] != 0) for side in regions[owner].T)
     fit = np.flatnonzero(here | there)
     facet, at = np.unique(owner[fit], return_index=True)
@@ -338,15 +338,9 @@ def _equal_maps(net: Network, one: SignArray, two: SignArray) -> BoolArray:
     return equal
 
 
-def pooled(net: Network) -> BoolArray:
-    """Which entries of the sign vector belong to pooling windows and not to neurons."""
-    parts = [np.full(node.num_signs, isinstance(node, MaxPool)) for node in net.switches]
-    return np.concatenate(parts) if parts else np.zeros(0, dtype=bool)
-
-
 def switched(net: Network, one: SignArray, two: SignArray) -> BoolArray:
     """Which neurons use another slope under the second signs than under the first, or pooling windows other inputs."""
-    return np.asarray(np.where(pooled(net), one != two, (one > 0) != (two > 0)))
+    return np.asarray(np.where(net.layout.pooled, one != two, (one > 0) != (two > 0)))
 
 
 def passes(net: Network, signs: SignArray) -> BoolArray:

@@ -16,6 +16,7 @@ from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, S
 from fiberscope.geometry.engines.lattice.engine import lattice_cells
 from fiberscope.geometry.engines.lattice.pools import compared
 from fiberscope.geometry.engines.lattice.skeleton import skeleton
+from fiberscope.geometry.engines.lattice.start import box_start
 from fiberscope.geometry.engines.planar.engine import planar_cells
 from fiberscope.geometry.function import function_from
 from fiberscope.geometry.regions import count_regions, regions
@@ -160,4 +161,4 @@ def test_what_memory_does_not_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -
 
 def test_no_skeleton_with_pools() -> None:
     with pytest.raises(NotGenericError, match="max pooling"):
-        skeleton(pooled(3, 0), Box.cube(3))
+        skeleton(pooled(3, 0), box_start(Box.cube(3)))

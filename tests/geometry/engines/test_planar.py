@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.geometry.cells import Cells
 from fiberscope.geometry.domains import Box, Plane, Polytope, view_of
-from fiberscope.geometry.engines.planar import blas_threads
+from fiberscope.geometry.engines import watched
 from fiberscope.geometry.engines.planar import engine as planar
 from fiberscope.geometry.engines.planar.engine import planar_cells, planar_count
 from fiberscope.geometry.engines.planar.tracked import Tracked, affine, spectral_bound
@@ -537,15 +537,15 @@ def test_pieces_of_bounded_memory(monkeypatch):
 
 
 def test_blas_has_one_thread_inside_and_as_many_as_before_outside():
-    library = blas_threads._blas()
+    library = watched._blas()
     if library is None:
         pytest.skip("this NumPy has another BLAS than the one of its wheels")
     threads, before = library.scipy_openblas_get_num_threads64_, library.scipy_openblas_get_num_threads64_()
     library.scipy_openblas_set_num_threads64_(2)
     outside = threads()  # 1 where OpenBLAS was built or told to have no more
     try:
-        with blas_threads.single_blas():
-            with blas_threads.single_blas():
+        with watched.single_blas():
+            with watched.single_blas():
                 assert threads() == 1
             assert threads() == 1
         assert threads() == outside

@@ -16,7 +16,7 @@ from fiberscope.geometry.engines.lattice.engine import lattice_cells
 from fiberscope.geometry.engines.traversal import kernels
 from fiberscope.geometry.engines.traversal.engine import Region, count_by_traversal, traverse
 from fiberscope.geometry.engines.traversal.exact import ExactCell, fraction
-from fiberscope.geometry.engines.traversal.inner_points import deep_points, points_behind
+from fiberscope.geometry.engines.traversal.facet_tests import deep_points, points_behind
 from fiberscope.geometry.engines.traversal.labels import Labels, pack, unpack
 from fiberscope.geometry.engines.traversal.rows import copies, exact_functionals, functionals, is_open
 from fiberscope.network.actions import permute, rescale

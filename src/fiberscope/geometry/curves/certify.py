@@ -22,7 +22,7 @@ from typing import Any
 import flint
 import numpy as np
 
-from fiberscope.geometry.engines.planar.exact import sign
+from fiberscope.numerics.points import sign
 
 Row = tuple[Any, Any, Any]
 

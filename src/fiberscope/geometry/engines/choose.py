@@ -17,6 +17,7 @@ from fiberscope.geometry.cells import Cells
 from fiberscope.geometry.domains import Box, Solid, View
 from fiberscope.geometry.engines.lattice.engine import lattice_cells
 from fiberscope.geometry.engines.lattice.skeleton import count_by_skeleton
+from fiberscope.geometry.engines.lattice.start import box_start
 from fiberscope.geometry.engines.limits import ADVICE, FACES, MOST_FACES
 from fiberscope.geometry.engines.planar.engine import planar_cells, planar_count
 from fiberscope.geometry.engines.traversal.engine import visit
@@ -74,7 +75,7 @@ def count_on(view: View, seed: Seed, run: Run, *, threads: int = 1) -> NumRegion
         return NumRegions(int(found), found.complete, "planar")
     if engine == "lattice" and run.limit is None and isinstance(domain, Box):
         try:
-            count, complete = count_by_skeleton(net, domain, run)
+            count, complete = count_by_skeleton(net, box_start(domain), run)
             return NumRegions(count, complete, "skeleton")
         except NotGenericError:
             pass  # all faces tell it

@@ -28,7 +28,7 @@ from fiberscope.errors import InputError
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Domain
 from fiberscope.geometry.facets import switched
-from fiberscope.geometry.folds.hyperplanes import form_classes, layer_of_entry, layer_slices, refuse_pooling
+from fiberscope.geometry.folds.hyperplanes import form_classes, refuse_pooling
 from fiberscope.geometry.folds.masked_ranks import product_rank
 from fiberscope.geometry.regions import regions
 from fiberscope.geometry.stars import Level, inner_facets, levels
@@ -373,7 +373,7 @@ def truncated_fold_sets(complex: Complex, layer: int) -> Truncation:
         raise InputError(f"layer: expected 1 to {len(net.widths) - 1}, got {layer}")
     if layer == 1:
         return Truncation(1, (_fold_set(complex, "function", None),), "the whole domain")
-    front = layer_slices(net)[: layer - 1]
+    front = [place.columns for place in net.layout.places][: layer - 1]
     active = complex.sign_vectors[:, : front[-1].stop] > 0
     patterns, owner = np.unique(active, axis=0, return_inverse=True)
     slopes = [np.asarray(node.slopes) for node in net.switches[: layer - 1]]  # type: ignore[union-attr]  # a chain
@@ -389,5 +389,5 @@ def truncated_fold_sets(complex: Complex, layer: int) -> Truncation:
 
 def layers_of(fold_set: FoldSet, piece: Piece) -> tuple[int, ...]:
     """The layers, from 1, of the neurons that make the whole piece; of all its neurons if none makes the whole."""
-    layer = layer_of_entry(fold_set.complex.net)
-    return tuple(sorted({int(layer[n]) for n in (piece.whole or piece.neurons)}))
+    switch = fold_set.complex.net.layout.switch
+    return tuple(sorted({int(switch[n]) + 1 for n in (piece.whole or piece.neurons)}))

@@ -11,10 +11,7 @@ subdivision*, 2023, which keeps vertices and edges alone and needs generic param
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from typing import Any
 
 import flint
@@ -24,9 +21,10 @@ from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.geometry.cells import Cells
 from fiberscope.geometry.domains import Box, Orthant, Solid, Space
 from fiberscope.geometry.engines.lattice import kernels
-from fiberscope.geometry.engines.lattice.layers import BLOCK, Layer, LayerWalk
+from fiberscope.geometry.engines.lattice.exact import Start
+from fiberscope.geometry.engines.lattice.layers import Layer, LayerWalk, deferred_interrupt
 from fiberscope.geometry.engines.lattice.pools import coarsened, compared
-from fiberscope.geometry.engines.lattice.start import Start, box_start, fan_start, sides_network
+from fiberscope.geometry.engines.lattice.start import box_start, fan_start, sides_network
 from fiberscope.geometry.engines.lattice.tree import Tree
 from fiberscope.geometry.engines.lattice.workers import Splitter
 from fiberscope.network.network import Network
@@ -98,26 +96,12 @@ def _inside(sides: LatticeBuilder, domain: Solid) -> Start:
     return Start(points, boundary, cells.vertex_signs[vertices])
 
 
-@contextmanager
-def deferred_interrupt() -> Iterator[Callable[[], bool]]:
-    """Hold Ctrl-C back until a neuron is done, because in between the lattice is torn."""
-    asked: list[bool] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    before = signal.signal(signal.SIGINT, lambda *_: asked.append(True))
-    try:
-        yield lambda: bool(asked)
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 class LatticeBuilder(LayerWalk):
     """The lattice under construction."""
 
     def __init__(self, net: Network, start: Start, threads: int = 1) -> None:
         super().__init__(net, start)
-        self.tree = Tree.of(start)
+        self.tree = Tree.of(len(start.points), start.boundary)
         self.dimension = len(start.boundary)
         self.regions = len(start.boundary[-1])
         self.threads = threads
@@ -144,8 +128,8 @@ class LatticeBuilder(LayerWalk):
         while len(rest):
             # A neuron at most doubles the regions: no block but one of a single neuron exceeds the limit.
             limit = self.run.limit
-            room = BLOCK if limit is None else max(1, (limit // self.regions).bit_length() - 1)
-            block, rest = rest[: min(room, BLOCK)], rest[min(room, BLOCK) :]
+            room = kernels.BLOCK if limit is None else max(1, (limit // self.regions).bit_length() - 1)
+            block, rest = rest[: min(room, kernels.BLOCK)], rest[min(room, kernels.BLOCK) :]
             if not self._split_block(block, layer):
                 self.drop_from(int(block[0]))
                 return

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -11,35 +14,20 @@ from typing import Any
 import numpy as np
 
 from fiberscope.geometry.engines.lattice import kernels
-from fiberscope.geometry.engines.lattice.exact import ExactVertices, exact_signs, rounded
-from fiberscope.geometry.engines.lattice.start import Start
+from fiberscope.geometry.engines.lattice.exact import ExactVertices, Start, exact_signs, rounded
+from fiberscope.geometry.engines.limits import PATIENCE
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense
 from fiberscope.network.run import step
 from fiberscope.numerics.arithmetic import Bounded, BoundedArithmetic, LinearMap
+from fiberscope.numerics.arrays import grown
 from fiberscope.numerics.floats import FloatArray, IntArray, gamma, round_up
 from fiberscope.numerics.rows import proportional_rows
 from fiberscope.run import ENDLESS, STOPPED, Run
 
-PATIENCE = 0.25
-"""Seconds of exact arithmetic after which it is asked whether to go on."""
-
-BLOCK = 32
-"""Neurons whose signs are kept in one machine word."""
-
 T = -1
 """Key of the homogeneous coordinate among the live values."""
-
-
-def grown(array: Any, size: int) -> Any:
-    """A larger array with the same beginning, with room to grow: to copy costs time, untouched room costs nothing."""
-    try:
-        larger = np.empty((3 * size, *array.shape[1:]), dtype=array.dtype)
-    except MemoryError:
-        larger = np.empty((size, *array.shape[1:]), dtype=array.dtype)
-    larger[: len(array)] = array
-    return larger
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +78,20 @@ class HomogeneousBounds(BoundedArithmetic):
         return self.add([value, Bounded(shift, np.where(exact, 0.0, slip))])
 
 
+@contextmanager
+def deferred_interrupt() -> Iterator[Callable[[], bool]]:
+    """Hold Ctrl-C back until a neuron is done, because in between the lattice is torn."""
+    asked: list[bool] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: asked.append(True))
+    try:
+        yield lambda: bool(asked)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 class LayerWalk(ABC):
     """Vertices under construction, layer by layer.
 
@@ -111,9 +113,6 @@ class LayerWalk(ABC):
         self.complete, self.reached = True, self.signs.shape[1]
         self.run = ENDLESS
         self.paused: Callable[[], bool] = lambda: False
-        self.last_use = [
-            max((i for i, n in enumerate(net.nodes) if k in n.sources), default=-1) for k in range(len(net.nodes) + 1)
-        ]
 
     @property
     def vertices(self) -> tuple[Any, ...]:
@@ -185,7 +184,7 @@ class LayerWalk(ABC):
                 arithmetic = BoundedArithmetic() if self.t is None else HomogeneousBounds(self.t)
                 with np.errstate(over="ignore", invalid="ignore"):
                     values[index + 1] = step(node, values, arithmetic)
-            for key in [k for k in values if k and self.last_use[k] <= index]:
+            for key in [k for k in values if k and self.net.layout.last_use[k] <= index]:
                 del values[key]
 
     def _stops(self, done: int, total: int, interrupted: Callable[[], bool], limit: int | None = None) -> bool:
@@ -203,7 +202,7 @@ class LayerWalk(ABC):
     def _begin_layer(self, index: int, node: PiecewiseLinear, values: dict[int, Bounded], begin: int) -> Layer:
         """Lay out the table for this layer and certify the signs of its neurons at the vertices there are."""
         count = self.num_vertices
-        keys = [k for k in sorted(values) if k in (0, node.source) or self.last_use[k] > index]
+        keys = [k for k in sorted(values) if k in (0, node.source) or self.net.layout.last_use[k] > index]
         parts = [values[k] for k in keys]
         if self.t is not None:
             keys, parts = [*keys, T], [*parts, self.t]

@@ -7,8 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from fiberscope.geometry.engines.planar import faces as kernels
-from fiberscope.geometry.engines.planar.arrange import Arrangement, Crossings, Meetings, assure, pointers
-from fiberscope.geometry.engines.planar.mesh import Mesh, winner_signs
+from fiberscope.geometry.engines.planar.mesh import (
+    Arrangement,
+    Crossings,
+    Meetings,
+    Mesh,
+    assure,
+    pointers,
+    winner_signs,
+)
 from fiberscope.geometry.engines.planar.tracked import Tracked
 from fiberscope.network.nodes import MaxPool, Switch
 from fiberscope.numerics.floats import FloatArray, IntArray, SignArray

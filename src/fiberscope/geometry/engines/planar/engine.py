@@ -26,12 +26,12 @@ from fiberscope.geometry.cells import Cells, Incidence, pool_layout
 from fiberscope.geometry.domains import Box, Polytope
 from fiberscope.geometry.engines.limits import MEMORY
 from fiberscope.geometry.engines.planar import tracked as track
-from fiberscope.geometry.engines.planar.arrange import Arrangement, Arranger
-from fiberscope.geometry.engines.planar.blas_threads import single_blas
+from fiberscope.geometry.engines.planar.arrange import Arranger
 from fiberscope.geometry.engines.planar.build import build
 from fiberscope.geometry.engines.planar.exact import Oracle, Stage, pool_signs, window_pairs
-from fiberscope.geometry.engines.planar.mesh import Mesh, corner_values, first_mesh, merged, winner_signs
+from fiberscope.geometry.engines.planar.mesh import Arrangement, Mesh, corner_values, first_mesh, merged, winner_signs
 from fiberscope.geometry.engines.planar.tracked import Tracked
+from fiberscope.geometry.engines.watched import single_blas
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear, Switch
 from fiberscope.network.operators import Dense

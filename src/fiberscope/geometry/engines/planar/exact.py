@@ -21,9 +21,7 @@ from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, Piecewi
 from fiberscope.network.operators import Dense, Operator
 from fiberscope.network.run import winners
 from fiberscope.numerics.floats import FloatArray, IntArray, ObjectArray, SignArray
-from fiberscope.numerics.points import integer_rows, to_dyadic
-
-Triple = tuple[Any, Any, Any]
+from fiberscope.numerics.points import Triple, cross, dot, integer_rows, to_dyadic
 
 _fmpz = np.frompyfunc(flint.fmpz, 1, 1)
 
@@ -216,24 +214,6 @@ def pool_signs(node: MaxPool, pair_signs: SignArray) -> SignArray:
     result = np.empty((len(pair_signs), windows.size), dtype=np.int8)
     compare_windows(pair_signs, windows, column, result)
     return result
-
-
-def cross(a: Triple, b: Triple) -> Triple:
-    """The point where two lines meet, or the line through two points, scaled to a non-negative last entry."""
-    x = a[1] * b[2] - a[2] * b[1]
-    y = a[2] * b[0] - a[0] * b[2]
-    w = a[0] * b[1] - a[1] * b[0]
-    return (-x, -y, -w) if w < 0 else (x, y, w)
-
-
-def dot(a: Triple, b: Triple) -> Any:
-    """Value of a line's functional at a homogeneous point, up to the point's positive last entry."""
-    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
-
-
-def sign(x: Any) -> int:
-    """-1, 0 or 1."""
-    return int(x > 0) - int(x < 0)
 
 
 def ranks_between(lines: Sequence[Triple], a: Triple, b: Triple) -> tuple[list[int], list[float]]:

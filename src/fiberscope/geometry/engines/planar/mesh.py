@@ -13,12 +13,11 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from fiberscope.errors import InputError
-from fiberscope.geometry.engines.planar.exact import Triple, cross, dot, sign
 from fiberscope.geometry.engines.planar.faces import lowest_signs, same_losers
 from fiberscope.geometry.engines.planar.tracked import Tracked
 from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, U
-from fiberscope.numerics.points import integer_rows, quotient
+from fiberscope.numerics.points import Triple, cross, dot, integer_rows, quotient, sign
 
 
 @dataclass(slots=True, eq=False)
@@ -107,6 +106,71 @@ class Mesh:
 
 
 # --- the first polygon ------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class Crossings:
+    """Points on the edges: those of edge ``e`` are numbered from ``point_ptr[e]`` on, in order from end to end.
+
+    ``label[ptr[e]:ptr[e + 1]]`` are the functionals that cross the edge and ``rank`` which of its points each one
+    passes. ``points`` is ``(edge, functional, t, error of t)``, one entry for every point.
+    """
+
+    ptr: IntArray
+    label: IntArray
+    rank: IntArray
+    point_ptr: IntArray
+    points: tuple[IntArray, IntArray, FloatArray, FloatArray]
+
+
+@dataclass(slots=True, eq=False)
+class Meetings:
+    """Chords of the polygons, and the crossings on every chord in order; see :mod:`.kernels` for the terms.
+
+    ``chords`` is ``(fun, p, q, lo, hi, num)``; chord ``k`` is met by the chords ``other[ptr[k]:ptr[k + 1]]``, at its
+    point ``rank``, which is number ``seen`` of the ``inside`` points of the polygon.
+    """
+
+    slot_ptr: IntArray
+    chords: tuple[IntArray, ...]
+    ptr: IntArray
+    other: IntArray
+    rank: IntArray
+    t: FloatArray
+    d: FloatArray
+    seen: IntArray
+    inside: IntArray
+    segments: IntArray
+
+
+@dataclass(slots=True, eq=False)
+class Arrangement:
+    """The decisions for one switch; ``meetings`` is None if no polygon is cut.
+
+    The vertices at the positions of polygon ``f`` are ``at[at_ptr[f]:at_ptr[f + 1]]``; ``piece`` are the pieces of
+    edges that begin there.
+    """
+
+    first: int
+    signs: SignArray
+    crossings: Crossings
+    meetings: Meetings | None
+    at: IntArray
+    at_ptr: IntArray
+    piece: IntArray
+
+
+def pointers(counts: IntArray) -> IntArray:
+    """Where each stretch begins when stretches of the given lengths are laid end to end, and where the last ends."""
+    result = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=result[1:])
+    return result
+
+
+def assure(closed: bool) -> None:
+    """All decisions are certified, so the combinatorics closes; if it does not, there is a bug, not a bad input."""
+    if not closed:  # pragma: no cover - a bug by definition
+        raise ArithmeticError("planar complex: certified decisions contradict each other; please report this network")
 
 
 def first_mesh(sides: FloatArray) -> tuple[Mesh, FloatArray]:

@@ -15,10 +15,11 @@ from typing import Any
 import flint
 import numpy as np
 
-from fiberscope.geometry.engines.planar.exact import FixedProgram, Oracle, Stage, Triple, cross, dot, sign
+from fiberscope.geometry.engines.planar.exact import FixedProgram, Oracle, Stage
 from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear
 from fiberscope.numerics.compensated import Twofold
 from fiberscope.numerics.floats import FloatArray, SignArray, U
+from fiberscope.numerics.points import Triple, cross, dot, sign
 
 _BITS = 128
 

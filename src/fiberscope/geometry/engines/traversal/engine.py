@@ -27,8 +27,7 @@ from fiberscope.geometry.domains import Domain, Solid, View, view_of
 from fiberscope.geometry.engines.limits import ADVICE, FEW_NEURONS, MOST_VISITED
 from fiberscope.geometry.engines.traversal import kernels
 from fiberscope.geometry.engines.traversal.exact import ExactCell, fraction, towards
-from fiberscope.geometry.engines.traversal.facet_tests import Batch, decide
-from fiberscope.geometry.engines.traversal.inner_points import points_behind
+from fiberscope.geometry.engines.traversal.facet_tests import Batch, points_behind, row_states
 from fiberscope.geometry.engines.traversal.labels import Labels, Words, distinct, known_neighbours, pack, unpack
 from fiberscope.geometry.engines.traversal.rows import Sides, check, copies, exact_functionals, functionals, start
 from fiberscope.geometry.engines.watched import Workers
@@ -258,7 +257,7 @@ class _Search:
         check(net)
         self.net, self.run, self.limit, self.facets = net, run, run.limit, facets
         self.stopped: str | None = None
-        self.sides = Sides.of(domain)
+        self.domain, self.sides = domain, Sides.of(domain)
         self.first = copies(net)
         self.classes = [np.flatnonzero(self.first == k) for k in range(net.num_signs)]
         rows = net.num_signs + len(self.sides.rows)
@@ -266,7 +265,7 @@ class _Search:
         for k, members in enumerate(self.classes):
             flips[k, members] = 1
         self.flips = pack(flips) ^ pack(np.zeros_like(flips) - 1)  # the bits of positive signs alone
-        point, signs = start(net, domain, self.sides, seed)
+        point, signs = start(net, domain, seed)
         self.seen = Labels(self.flips.shape[1])
         self.queue: deque[tuple[Words, FloatArray]] = deque()
         self._add(signs[None], point[None])
@@ -324,7 +323,7 @@ class _Search:
         if not self.facets:
             known_neighbours(words, self.flips[: self.net.num_signs], kinds, *self.seen.arrays)
         batch = Batch(self.net, self.sides, signs, H, E, kinds, X)
-        state, beyond = decide(batch, workers)
+        state, beyond = row_states(batch, workers)
         left = self._cross(signs, np.argwhere(state[:, : self.net.num_signs] == kernels.FACET), beyond)
         if len(left):
             beyond[left[:, 0], left[:, 1]] = points_behind(H, kinds, X, left, self.run)
@@ -385,7 +384,7 @@ class _Search:
         """Which points are inside the domain and have the expected signs, where ``loose`` any sign; and their signs."""
         finite = np.asarray(np.isfinite(points).all(axis=1))  # kinks may lie beyond the floats
         found = self.net.signs(np.where(finite[:, None], points, 0.0)).signs
-        return finite & self.sides.contain(points) & ((found == expected) | loose).all(axis=1), found
+        return finite & self.domain.surely_inside(points) & ((found == expected) | loose).all(axis=1), found
 
     # -- exact fallback ----------------------------------------------------------------------------------------
 

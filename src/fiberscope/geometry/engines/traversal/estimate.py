@@ -215,11 +215,11 @@ class _Population:
     def __init__(self, view: View, rng: np.random.Generator, runs: int, size: int) -> None:
         net, domain = view.net, view.domain
         self.net, self.rng, self.runs, self.size = net, rng, runs, size
-        self.sides = Sides.of(domain)
+        self.domain, self.sides = domain, Sides.of(domain)
         first = copies(net)
         self.copy = first != np.arange(len(first))
         self.undecided, self.dropped = 0, False
-        point, _ = start(net, domain, self.sides, rng)
+        point, _ = start(net, domain, rng)
         sides = len(self.sides.rows)
         self.H = np.zeros((runs, sides + 1, net.in_size + 1))
         self.H[:, :sides] = self.sides.rows
@@ -332,7 +332,9 @@ class _Population:
         """Find a target in cell r where neuron k has the given sign, and put it in ``out``."""
         targets = targets[np.isfinite(targets).all(axis=1)]  # kinks may lie beyond the floats
         found = self.net.signs(targets).signs if len(targets) else np.zeros((0, self.net.num_signs), dtype=np.int8)
-        good = self.sides.contain(targets) & (found[:, :k] == self.signs[r, :k]).all(axis=1) & (found[:, k] == sign)
+        good = (
+            self.domain.surely_inside(targets) & (found[:, :k] == self.signs[r, :k]).all(axis=1) & (found[:, k] == sign)
+        )
         if not good.any():
             self.undecided += 1
             return ABSENT

@@ -9,20 +9,21 @@ so sign vectors (zeros included) and regions correspond one to one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import flint
 import numpy as np
 
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.geometry.domains import Box, Polytope, Solid
 from fiberscope.network.network import Network, Seed
 from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear
 from fiberscope.network.run import exact_affine_values, step
 from fiberscope.numerics.arithmetic import EXACT, Bounded, BoundedArithmetic
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma, round_up
-from fiberscope.numerics.lp.programs import Polyhedron
 from fiberscope.numerics.rows import proportional_rows
+
+if TYPE_CHECKING:
+    from fiberscope.geometry.domains import Solid
 
 _DENSE = 1 << 22
 """Entries of a matrix up to which copies are looked for; without, coincident neurons are found cell by cell."""
@@ -167,51 +168,25 @@ class Sides:
     rows: FloatArray
     low: FloatArray
     high: FloatArray
-    box: bool = False
 
     @classmethod
     def of(cls, domain: Solid) -> Sides:
         A, b = domain.halfspaces()
-        n = domain.dimension
-        low, high = np.full(n, -np.inf), np.full(n, np.inf)
-        if isinstance(domain, Box):
-            low, high = domain.low, domain.high
-        elif isinstance(domain, Polytope):
-            low, high = _bounds(A, b)
-        return cls(np.column_stack([-A, b]), np.array(low), np.array(high), isinstance(domain, Box))
+        low, high = domain.bounds()
+        return cls(np.column_stack([-A, b]), np.array(low), np.array(high))
 
     @property
     def bounded(self) -> bool:
         """Whether the box is finite."""
         return bool(np.isfinite(self.low).all() and np.isfinite(self.high).all())
 
-    def contain(self, X: FloatArray) -> BoolArray:
-        """Which points are certainly strictly inside; rounding can only say no."""
-        if self.box:
-            return np.asarray(((self.low < X) & (self.high > X)).all(axis=1))
-        A, b = self.rows[:, :-1], self.rows[:, -1]
-        with np.errstate(over="ignore", invalid="ignore"):  # NaN is not inside
-            value = X @ A.T + b
-            size = np.abs(X) @ np.abs(A).T + np.abs(b)
-            error = round_up(gamma(X.shape[1] + 2) * size, X.shape[1] + 4)
-        return np.asarray((value > error).all(axis=1))
 
-
-def _bounds(A: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Proven bounds of the coordinates on a polytope, infinite where it has none."""
-    body = Polyhedron(A, b)
-    n = A.shape[1]
-    high = np.array([body.maximize(np.eye(n)[j]).upper for j in range(n)])
-    low = np.array([-body.maximize(-np.eye(n)[j]).upper for j in range(n)])
-    return low, high
-
-
-def start(net: Network, domain: Solid, sides: Sides, seed: Seed) -> tuple[FloatArray, SignArray]:
+def start(net: Network, domain: Solid, seed: Seed) -> tuple[FloatArray, SignArray]:
     """An inner point of the domain in an open region, with its sign vector."""
     rng = np.random.default_rng(seed)
     for _ in range(_TRIES):
         X = domain.sample(8, rng)
-        X = X[sides.contain(X)]
+        X = X[domain.surely_inside(X)]
         if len(X):
             signs = net.signs(X).signs
             good = np.flatnonzero(is_open(net, signs))
