@@ -451,8 +451,6 @@ def test_interruption_inside_a_block_gives_up_the_block(monkeypatch: pytest.Monk
 
 def test_bad_input() -> None:
     net = Network.random((2, 3, 1), 0)
-    with pytest.raises(InputError, match="dimension 2"):
-        lattice_cells(net, Box.cube(3))
     with pytest.raises(InputError, match="interior"):
         lattice_cells(net, Polytope([[1, 0], [-1, 0], [0, 1], [0, -1]], [-1, -1, 1, 1]))
     with pytest.raises(InputError, match="interior"):

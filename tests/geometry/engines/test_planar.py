@@ -161,7 +161,7 @@ def check(net: Network, domain, cells: Cells, total: float) -> None:
     witness /= np.diff(inside.indptr)[:, None]
     fat = sizes > 1e-9  # the mean of rounded vertices of a sliver may lie outside it
     if isinstance(domain, Plane):  # lifting a point rounds it; the network on the plane does not
-        net = Network.from_nodes(planar._setting(net, domain)[0], (2,))
+        net = Network.from_nodes(domain.view(net).net.nodes, (2,))
     if fat.any():
         np.testing.assert_array_equal(net.signs(witness[fat]).signs, labels[fat])
 

@@ -222,7 +222,7 @@ class _Cutter(Arranger):
     def program(self) -> ChainProgram:
         return ChainProgram(self.nodes, self.chain.points)
 
-    def _decide(self, mesh: Any, signs: SignArray, stage: Any, first: int) -> None:
+    def _decide_exactly(self, mesh: Any, signs: SignArray, stage: Any, first: int) -> None:
         points, columns = np.nonzero(signs == 2)
         if not self.tight and len(points) > MANY:
             raise _Loose

@@ -15,7 +15,7 @@ import numpy as np
 from fiberscope.geometry.engines.planar.arrange import Arranger
 from fiberscope.geometry.engines.planar.engine import XY, Engine
 from fiberscope.geometry.engines.planar.exact import Dyadic, ExactProgram, Oracle, Stage
-from fiberscope.geometry.engines.planar.mesh import Mesh as Polygons
+from fiberscope.geometry.engines.planar.mesh import Polygons
 from fiberscope.geometry.engines.planar.tracked import Tracked
 from fiberscope.geometry.surfaces.shapes import Mesh, Surface
 from fiberscope.geometry.surfaces.surface_regions import SurfaceRegions

@@ -22,7 +22,7 @@ from fiberscope.geometry.cells import Cells
 from fiberscope.geometry.domains import Box, Orthant, Solid, Space
 from fiberscope.geometry.engines.lattice import kernels
 from fiberscope.geometry.engines.lattice.exact import Start
-from fiberscope.geometry.engines.lattice.layers import Layer, LayerWalk, deferred_interrupt
+from fiberscope.geometry.engines.lattice.layers import LayerStep, LayerWalk, deferred_interrupt
 from fiberscope.geometry.engines.lattice.pools import coarsened, compared
 from fiberscope.geometry.engines.lattice.start import box_start, fan_start, sides_network
 from fiberscope.geometry.engines.lattice.tree import Tree
@@ -120,7 +120,7 @@ class LatticeBuilder(LayerWalk):
 
     # -- neurons -----------------------------------------------------------------------------------------------
 
-    def split_layer(self, layer: Layer) -> Iterator[int]:
+    def split_layer(self, layer: LayerStep) -> Iterator[int]:
         """Split block by block; the neurons of a block are done together, and reported one by one."""
         signs = self.signs[: self.num_vertices, layer.begin : layer.end]
         # A neuron with one sign at all vertices of the complex has it everywhere.
@@ -135,7 +135,7 @@ class LatticeBuilder(LayerWalk):
                 return
             yield from block.tolist()
 
-    def _split_block(self, block: IntArray, layer: Layer) -> bool:
+    def _split_block(self, block: IntArray, layer: LayerStep) -> bool:
         """Split every cell that a neuron of the block crosses; False if interrupted, and then nothing is split."""
         tree, before = self.tree, (self.num_vertices, self.regions)
         self._base, self._block = tree.count, block

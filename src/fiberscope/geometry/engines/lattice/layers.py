@@ -31,7 +31,7 @@ T = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class LayerStep:
     """One activation: its node, the value it acts on, its columns of the sign table, where live values stand in the
     float table, and neurons that are multiples of earlier ones (neuron -> (earlier neuron, sign))."""
 
@@ -145,7 +145,7 @@ class LayerWalk(ABC):
         """What a limit is compared with."""
 
     @abstractmethod
-    def split_layer(self, layer: Layer) -> Iterator[int]:
+    def split_layer(self, layer: LayerStep) -> Iterator[int]:
         """Split by the neurons of a layer; yields each column of the sign table that is done."""
 
     @abstractmethod
@@ -199,7 +199,7 @@ class LayerWalk(ABC):
         self.complete, self.reached = False, column
         self.signs[:, column:] = 0
 
-    def _begin_layer(self, index: int, node: PiecewiseLinear, values: dict[int, Bounded], begin: int) -> Layer:
+    def _begin_layer(self, index: int, node: PiecewiseLinear, values: dict[int, Bounded], begin: int) -> LayerStep:
         """Lay out the table for this layer and certify the signs of its neurons at the vertices there are."""
         count = self.num_vertices
         keys = [k for k in sorted(values) if k in (0, node.source) or self.net.layout.last_use[k] > index]
@@ -211,18 +211,20 @@ class LayerWalk(ABC):
         ends = np.cumsum([p.value.shape[1] for p in parts])
         slices = {k: slice(int(e) - p.value.shape[1], int(e)) for k, p, e in zip(keys, parts, ends, strict=True)}
         copies = proportional(self.net, node)
-        layer = Layer(index, node.source, begin, begin + node.num_signs, slices, copies)
+        layer = LayerStep(index, node.source, begin, begin + node.num_signs, slices, copies)
         own = Bounded(self.table[:, slices[node.source]], self.error[:, slices[node.source]])
         signs = np.where(own.decided, np.sign(own.value), kernels.UNKNOWN).astype(np.int8)
         signs[:, node.linear] = 1
         signs[:, list(copies)] = 1  # set right at the end of the layer
         self.signs[:count, begin : layer.end] = signs
         self.float_decisions += int((signs != kernels.UNKNOWN).sum())
-        self.exact_decisions += self.decide(np.flatnonzero((signs == kernels.UNKNOWN).any(axis=1)), layer, PATIENCE)
+        self.exact_decisions += self.decide_signs(
+            np.flatnonzero((signs == kernels.UNKNOWN).any(axis=1)), layer, PATIENCE
+        )
         self.reset_carriers()
         return layer
 
-    def decide(self, vertices: IntArray, layer: Layer, patience: float = np.inf) -> int:
+    def decide_signs(self, vertices: IntArray, layer: LayerStep, patience: float = np.inf) -> int:
         """Decide open signs exactly; the floats of these vertices become as good as floats can be. Returns how many.
 
         Raises :class:`Stopped` if somebody asks for it, which is looked for after so many seconds.
@@ -249,7 +251,7 @@ class LayerWalk(ABC):
                     self.table[some, columns], self.error[some, columns] = rounded(values[key], scales)
         return decided
 
-    def _end_layer(self, layer: Layer, node: PiecewiseLinear, values: dict[int, Bounded]) -> None:
+    def _end_layer(self, layer: LayerStep, node: PiecewiseLinear, values: dict[int, Bounded]) -> None:
         """Hand the values at all vertices, old and new, to the program, and apply the activation."""
         count = self.num_vertices
         signs = self.signs[:count, layer.begin : layer.end]

@@ -19,7 +19,7 @@ from fiberscope.errors import InputError, NotGenericError, TooLargeError
 from fiberscope.geometry.engines.compiled import kernel
 from fiberscope.geometry.engines.lattice import kernels
 from fiberscope.geometry.engines.lattice.exact import Start
-from fiberscope.geometry.engines.lattice.layers import Layer, LayerWalk, deferred_interrupt
+from fiberscope.geometry.engines.lattice.layers import LayerStep, LayerWalk, deferred_interrupt
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.arrays import grown
@@ -157,7 +157,7 @@ class _SkeletonBuilder(LayerWalk):
     def reset_carriers(self) -> None:
         self.carrier[: self.num_edges] = self.ends
 
-    def split_layer(self, layer: Layer) -> Iterator[int]:
+    def split_layer(self, layer: LayerStep) -> Iterator[int]:
         """Split by one neuron after the other, 32 of them at work at a time."""
         signs = self.signs[: self.num_vertices, layer.begin : layer.end]
         both = np.flatnonzero((signs > 0).any(axis=0) & (signs < 0).any(axis=0)) + layer.begin
@@ -169,7 +169,7 @@ class _SkeletonBuilder(LayerWalk):
                 self._split(bit, column, block, heads, layer)
                 yield column
 
-    def _split(self, bit: int, column: int, block: IntArray, heads: Any, layer: Layer) -> None:
+    def _split(self, bit: int, column: int, block: IntArray, heads: Any, layer: LayerStep) -> None:
         """Cut the edges that the neuron crosses, and join the new vertices that share a polygon."""
         crossed = np.empty(self.num_edges, dtype=np.int32)
         crossed = crossed[: _listed(heads[1, bit], self.masks, crossed)]
@@ -183,7 +183,7 @@ class _SkeletonBuilder(LayerWalk):
         self.float_decisions += count
         if _cut_edges(ends, self.carrier[crossed], first, column, where, *self.vertices):
             unsure = (self.signs[first : first + count, : layer.end] == kernels.UNKNOWN).any(axis=1)
-            self.exact_decisions += self.decide(first + np.flatnonzero(unsure), layer)
+            self.exact_decisions += self.decide_signs(first + np.flatnonzero(unsure), layer)
         made = self.num_edges
         self._halve(crossed, ends, column)
         self._join(ends, column)

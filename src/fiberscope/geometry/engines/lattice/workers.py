@@ -20,7 +20,7 @@ from fiberscope.geometry.engines.limits import PATIENCE
 from fiberscope.numerics.floats import FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from fiberscope.geometry.engines.lattice.layers import Layer, LayerWalk
+    from fiberscope.geometry.engines.lattice.layers import LayerStep, LayerWalk
 
 _PAUSE = 1 << 20
 """New cells after which a single worker looks for an interruption."""
@@ -64,7 +64,7 @@ class Worker:
 class Splitter:
     """The roots of one block and the neurons that split them."""
 
-    def __init__(self, walk: LayerWalk, tree: Tree, dimension: int, block: IntArray, layer: Layer) -> None:
+    def __init__(self, walk: LayerWalk, tree: Tree, dimension: int, block: IntArray, layer: LayerStep) -> None:
         self.walk, self.tree, self.dimension, self.block, self.layer = walk, tree, dimension, block, layer
         self.where = (layer.begin, layer.end, layer.slices[layer.source].start)
         self.stop = np.zeros(1, dtype=np.bool_)
@@ -125,7 +125,7 @@ class Splitter:
             first, last = int(at[kernels.FIRST]), int(at[kernels.ROWS])
             unsure = (walk.signs[first:last, : self.layer.end] == kernels.UNKNOWN).any(axis=1)
             with self.lock:
-                worker.decided.append((first, walk.decide(first + np.flatnonzero(unsure), self.layer)))
+                worker.decided.append((first, walk.decide_signs(first + np.flatnonzero(unsure), self.layer)))
             if self.stop[0] or monotonic() > soon:
                 worker.result = kernels.PAUSED
                 break

@@ -11,7 +11,7 @@ from fiberscope.geometry.engines.planar.mesh import (
     Arrangement,
     Crossings,
     Meetings,
-    Mesh,
+    Polygons,
     assure,
     pointers,
     winner_signs,
@@ -24,7 +24,9 @@ Block = tuple[IntArray, IntArray, FloatArray, FloatArray]
 """New vertices ``A + t (B - A)``: the arrays A, B, t and the error of t."""
 
 
-def build(mesh: Mesh, found: Arrangement, stage: int, switches: Sequence[Switch], values: dict[int, Tracked]) -> Mesh:
+def build(
+    mesh: Polygons, found: Arrangement, stage: int, switches: Sequence[Switch], values: dict[int, Tracked]
+) -> Polygons:
     """The mesh cut along the chords, with ``values`` and all signs at the old and new vertices.
 
     ``stage`` numbers the stage of this switch, the one after ``switches``; the last of ``signs`` are its own.
@@ -59,7 +61,7 @@ def build(mesh: Mesh, found: Arrangement, stage: int, switches: Sequence[Switch]
         (edge_ends[:, 0].copy(), edge_ends[:, 1].copy(), crossings.points[2], crossings.points[3]),
         (found.at[corner + p[slot]], found.at[corner + q[slot]], meetings.t[meeting], best),
     ]
-    return Mesh(
+    return Polygons(
         ends,
         line,
         indptr,
@@ -89,7 +91,7 @@ def _polygons(inside: IntArray) -> IntArray:
 
 
 def _definitions(
-    mesh: Mesh, found: Arrangement, meetings: Meetings, stage: int, slot: IntArray, meeting: IntArray
+    mesh: Polygons, found: Arrangement, meetings: Meetings, stage: int, slot: IntArray, meeting: IntArray
 ) -> IntArray:
     """By which two lines, on which polygon of which stage, every vertex is defined."""
     target = found.first + meetings.chords[0][meetings.chords[3]]

@@ -29,7 +29,14 @@ from fiberscope.geometry.engines.planar import tracked as track
 from fiberscope.geometry.engines.planar.arrange import Arranger
 from fiberscope.geometry.engines.planar.build import build
 from fiberscope.geometry.engines.planar.exact import Oracle, Stage, pool_signs, window_pairs
-from fiberscope.geometry.engines.planar.mesh import Arrangement, Mesh, corner_values, first_mesh, merged, winner_signs
+from fiberscope.geometry.engines.planar.mesh import (
+    Arrangement,
+    Polygons,
+    corner_values,
+    first_mesh,
+    merged,
+    winner_signs,
+)
 from fiberscope.geometry.engines.planar.tracked import Tracked
 from fiberscope.geometry.engines.watched import single_blas
 from fiberscope.network.network import Network
@@ -147,7 +154,7 @@ class Engine:
         A, b = domain.halfspaces()
         return cls(net.nodes, np.column_stack([A, -b]))
 
-    def start(self) -> Mesh:
+    def start(self) -> Polygons:
         """The domain as one polygon, with values at its corners."""
         mesh, points = first_mesh(self.sides)
         mesh.values = {XY: Tracked.exact(points), 0: corner_values(mesh, points, self.sides)}
@@ -155,7 +162,7 @@ class Engine:
         self.arranger = Arranger(oracle, Stage(mesh.indptr, mesh.loop_v, [], []))
         return mesh
 
-    def run(self, mesh: Mesh, run: Run) -> tuple[Mesh, int]:
+    def run(self, mesh: Polygons, run: Run) -> tuple[Polygons, int]:
         """The mesh cut by one switch after the other, and how many of them were reached.
 
         Raises :class:`TooLargeError` if the next mesh would not fit into memory, unless there is a limit.
@@ -198,7 +205,7 @@ class Engine:
         chain = all(isinstance(x, Affine) and isinstance(x.operator, Dense) for x in self.nodes[:2])
         return chain and self.last_use[:2] == [0, 1] and self.nodes[0].operator.in_size == 2  # type: ignore[union-attr]
 
-    def advance(self, mesh: Mesh, node: int) -> int:
+    def advance(self, mesh: Polygons, node: int) -> int:
         """Evaluate the program up to the next switch; the index of that node."""
         values = mesh.values
         while node not in self.switch_nodes:
@@ -220,7 +227,7 @@ class Engine:
             node += 1
         return node
 
-    def split(self, mesh: Mesh, switch: int, node: int, memory: int | None = None) -> Mesh:
+    def split(self, mesh: Polygons, switch: int, node: int, memory: int | None = None) -> Polygons:
         """The mesh cut by one switch, with the switch's own value at its vertices; of at most ``memory`` bytes."""
         found = self.arrange(mesh, switch)
         if memory is not None:
@@ -244,7 +251,7 @@ class Engine:
             del finer.values[step.source]
         return finer
 
-    def _check_memory(self, mesh: Mesh, switch: int, found: Arrangement, memory: int) -> None:
+    def _check_memory(self, mesh: Polygons, switch: int, found: Arrangement, memory: int) -> None:
         """Refuse a mesh that would be too large: how many vertices and polygons it has is known before it is built."""
         if found.meetings is None:
             return
@@ -262,7 +269,7 @@ class Engine:
                 "give limit=, a smaller domain, or count only"
             )
 
-    def arrange(self, mesh: Mesh, switch: int) -> Arrangement:
+    def arrange(self, mesh: Polygons, switch: int) -> Arrangement:
         """All decisions about one switch."""
         step, pairs = self.switches[switch], self.pairs[switch]
         source = mesh.values[step.source]
@@ -280,7 +287,7 @@ class Engine:
 
     # -- results -------------------------------------------------------------------------------------------------
 
-    def count(self, mesh: Mesh, switch: int, node: int, run: Run, threads: int = 1) -> int:
+    def count(self, mesh: Polygons, switch: int, node: int, run: Run, threads: int = 1) -> int:
         """Regions inside the polygons of a mesh, in pieces of bounded memory."""
         if switch == len(self.switches):
             return mesh.num_polygons
@@ -304,7 +311,7 @@ class Engine:
         return total + mesh.num_polygons - done
 
     def _counts(
-        self, mesh: Mesh, cuts: list[tuple[int, int]], switch: int, node: int, run: Run, threads: int
+        self, mesh: Polygons, cuts: list[tuple[int, int]], switch: int, node: int, run: Run, threads: int
     ) -> Generator[int, None, None]:
         """The counts of the pieces of a mesh, in order."""
         if threads == 1:
@@ -326,7 +333,7 @@ class Engine:
             finally:
                 pool.shutdown(cancel_futures=True)
 
-    def _count_piece(self, mesh: Mesh, switch: int, node: int, run: Run, threads: int = 1) -> int:
+    def _count_piece(self, mesh: Polygons, switch: int, node: int, run: Run, threads: int = 1) -> int:
         self.arranger.run = run
         try:
             run.check()
@@ -347,7 +354,7 @@ class Engine:
         self.arranger.stages.pop()
         return found
 
-    def cells(self, mesh: Mesh, reached: int) -> Cells:
+    def cells(self, mesh: Polygons, reached: int) -> Cells:
         """The mesh as cells; switches that were not reached have zeros for signs."""
         parts = [rows[:, : step.num_signs] for rows, step in zip(mesh.signs, self.switches, strict=False)][:reached]
         parts += [np.zeros((mesh.num_vertices, x.num_signs), dtype=np.int8) for x in self.switches[reached:]]

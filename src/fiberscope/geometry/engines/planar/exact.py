@@ -244,8 +244,8 @@ class Stage:
     root: IntArray | None = None
     rows: dict[int, list[ObjectArray]] = field(default_factory=dict)
     points: dict[tuple[int, int, int], Triple] = field(default_factory=dict)
-    sharp_rows: dict[int, list[Any]] = field(default_factory=dict)
-    sharp_points: dict[tuple[int, int, int], Triple] = field(default_factory=dict)
+    twofold_rows: dict[int, list[Any]] = field(default_factory=dict)
+    twofold_points: dict[tuple[int, int, int], Triple] = field(default_factory=dict)
 
     def chart(self, polygon: int) -> int:
         """The chart of a polygon."""

@@ -21,7 +21,7 @@ from fiberscope.numerics.points import Triple, cross, dot, integer_rows, quotien
 
 
 @dataclass(slots=True, eq=False)
-class Mesh:
+class Polygons:
     """Convex polygons with shared edges and vertices.
 
     Edge ``loop_e[i]`` of a polygon joins ``loop_v[i]`` with the next vertex of its loop, counter-clockwise. ``line``
@@ -66,18 +66,18 @@ class Mesh:
             self._polygon_of_edge = found
         return self._polygon_of_edge
 
-    def copy(self, values: dict[int, Tracked]) -> Mesh:
+    def copy(self, values: dict[int, Tracked]) -> Polygons:
         """The same mesh with other values."""
         return replace(self, values=values, num_refined=len(self.ends))
 
-    def part(self, lo: int, hi: int) -> Mesh:
+    def part(self, lo: int, hi: int) -> Polygons:
         """The mesh of the polygons ``lo`` to ``hi - 1`` alone."""
         here = slice(int(self.indptr[lo]), int(self.indptr[hi]))
         vertices, loop_v = np.unique(self.loop_v[here], return_inverse=True)
         edges, loop_e = np.unique(self.loop_e[here], return_inverse=True)
         number = np.empty(self.num_vertices, dtype=np.int64)
         number[vertices] = np.arange(len(vertices))
-        return Mesh(
+        return Polygons(
             number[self.ends[edges]],
             self.line[edges],
             self.indptr[lo : hi + 1] - self.indptr[lo],
@@ -173,7 +173,7 @@ def assure(closed: bool) -> None:
         raise ArithmeticError("planar complex: certified decisions contradict each other; please report this network")
 
 
-def first_mesh(sides: FloatArray) -> tuple[Mesh, FloatArray]:
+def first_mesh(sides: FloatArray) -> tuple[Polygons, FloatArray]:
     """The polygon ``a x + b y + c <= 0`` for rows ``(a, b, c)``, and its corners rounded to floats.
 
     Raises :class:`InputError` if it is empty, flat or unbounded. Redundant sides are left out.
@@ -194,7 +194,7 @@ def first_mesh(sides: FloatArray) -> tuple[Mesh, FloatArray]:
         edge_lines.append(next(i for i in lines if dot(rows[i], a) == 0 and dot(rows[i], b) == 0))
     defined = [[0, 0, -1 - edge_lines[k - 1], -1 - edge_lines[k]] for k in range(count)]
     order = np.arange(count)
-    mesh = Mesh(
+    mesh = Polygons(
         np.stack([order, (order + 1) % count], axis=1),
         -1 - np.array(edge_lines, dtype=np.int64),
         np.array([0, count]),
@@ -239,7 +239,7 @@ def _clockwise(x0: Any, y0: Any) -> Any:
     return compare
 
 
-def corner_values(mesh: Mesh, points: FloatArray, sides: FloatArray) -> Tracked:
+def corner_values(mesh: Polygons, points: FloatArray, sides: FloatArray) -> Tracked:
     """The corners as values of the program: exact where they are floats, else rounded once."""
     rows = integer_rows(sides)
     exact = []
@@ -264,7 +264,7 @@ def winner_signs(node: MaxPool, lost: BoolArray) -> SignArray:
     return np.where(shaped, -1, single).astype(np.int8).reshape(lost.shape)
 
 
-def merged(mesh: Mesh, old_vertices: int) -> Mesh:
+def merged(mesh: Polygons, old_vertices: int) -> Polygons:
     """Join faces across new edges on whose two sides every window has the same winners.
 
     ``mesh.signs[-1]`` are the signs of the window entries at the vertices. The set where a window's winners are given
@@ -285,7 +285,7 @@ def merged(mesh: Mesh, old_vertices: int) -> Mesh:
     return _compressed(mesh, entries, indptr, spurious, straight, degree > 0)
 
 
-def _twins(mesh: Mesh) -> tuple[IntArray, IntArray]:
+def _twins(mesh: Polygons) -> tuple[IntArray, IntArray]:
     """The other loop entry of the same edge (or -1), and the polygons on the two sides of every edge."""
     order = np.argsort(mesh.loop_e, kind="stable")
     sorted_edges = mesh.loop_e[order]
@@ -318,8 +318,8 @@ def _outlines(edge: Any, following: Any, twin: Any, spurious: Any) -> tuple[Any,
 
 
 def _compressed(
-    mesh: Mesh, entries: IntArray, indptr: IntArray, spurious: BoolArray, straight: BoolArray, used: BoolArray
-) -> Mesh:
+    mesh: Polygons, entries: IntArray, indptr: IntArray, spurious: BoolArray, straight: BoolArray, used: BoolArray
+) -> Polygons:
     """The mesh of the given loops without straight vertices; pieces of a line that they joined become one edge."""
     pieces = np.flatnonzero(~spurious)
     at = np.concatenate([mesh.ends[pieces, 0], mesh.ends[pieces, 1]])
@@ -339,7 +339,7 @@ def _compressed(
     number = np.full(mesh.num_vertices, -1)
     number[vertices] = np.arange(len(vertices))
     ends = number[np.stack([loop_v[representative], loop_v[after[representative]]], axis=1)]
-    return Mesh(
+    return Polygons(
         ends,
         mesh.line[mesh.loop_e[entries[keep]][representative]],
         new_indptr,

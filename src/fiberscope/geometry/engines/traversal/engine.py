@@ -58,7 +58,7 @@ class Facet:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Region:
+class VisitedRegion:
     """A linear region, proven to exist by its ``witness``: the certified signs at this point are ``signs``.
 
     ``facets`` are proven as well. The label is kept in two bits per neuron.
@@ -90,7 +90,7 @@ class Region:
     def __repr__(self) -> str:
         text = "".join("-0+"[s + 1] for s in self.signs)
         text = text if len(text) <= 40 else f"{text[:37]}..."
-        return f"Region({text}, {len(self.facets)} facets)"
+        return f"VisitedRegion({text}, {len(self.facets)} facets)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,13 +224,13 @@ class Traversal:
         self._regions = self._stream()
         self._given = 0
 
-    def __iter__(self) -> Iterator[Region]:
+    def __iter__(self) -> Iterator[VisitedRegion]:
         return self
 
-    def __next__(self) -> Region:
+    def __next__(self) -> VisitedRegion:
         return next(self._regions)
 
-    def _stream(self) -> Iterator[Region]:
+    def _stream(self) -> Iterator[VisitedRegion]:
         search = self._search
         try:
             for words, X, facets in search.chunks():
@@ -238,7 +238,7 @@ class Traversal:
                     if search.limit is not None and self._given == search.limit:
                         return
                     self._given += 1
-                    yield Region(search.net, label.copy(), x.copy(), own)
+                    yield VisitedRegion(search.net, label.copy(), x.copy(), own)
                 search.run.step(search.explored, len(search.seen), f"{len(search.seen)} regions")
         except OutOfTimeError as reason:  # the stream ends here; an interruption is the caller's
             search.stopped = _why(reason)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fiberscope.geometry.engines.compiled import inner, kernel
-from fiberscope.geometry.engines.traversal.kernels import ABSENT, FACET, OPEN, UNASKED, by_box, decide
+from fiberscope.geometry.engines.traversal.kernels import ABSENT, FACET, OPEN, UNASKED, by_box, prove_rows
 from fiberscope.numerics.cutoffs import NOISE
 from fiberscope.numerics.floats import TINY, U
 
@@ -86,7 +86,7 @@ def split(
             state[k] = UNASKED
         state[last] = OPEN
         rows, errors = H[r][: last + 1], E[r][: last + 1]
-        decide(rows, errors, X[r], low, high, bounded, NOISE * reach, beyond, state, centre, stop)
+        prove_rows(rows, errors, X[r], low, high, bounded, NOISE * reach, beyond, state, centre, stop)
         answer[r] = state[last]
         if answer[r] == FACET:
             for c in range(n):

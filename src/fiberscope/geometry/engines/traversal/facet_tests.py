@@ -46,7 +46,7 @@ from fiberscope.run import ENDLESS, Run
 class Batch:
     """Cells with their sign vectors, oriented rows ``H`` and errors ``E``, what is asked, and inner points ``X``.
 
-    The shapes are those of :func:`.kernels.cells`.
+    The shapes are those of :func:`.kernels.prove_cells`.
     """
 
     net: Network
@@ -85,7 +85,7 @@ def _attempt(batch: Batch, workers: Workers) -> tuple[SignArray, FloatArray]:
 
     bounds = np.linspace(0, len(X), 4 * workers.count + 1).astype(int) if len(X) > 64 else np.array([0, len(X)])
     parts = [slice(int(a), int(b)) for a, b in pairwise(bounds)]
-    workers.all(kernels.cells, [(H[p], E[p], kinds[p], X[p], *box, state[p], beyond[p]) for p in parts])
+    workers.all(kernels.prove_cells, [(H[p], E[p], kinds[p], X[p], *box, state[p], beyond[p]) for p in parts])
     if (state == kernels.OPEN).any():
         heights = np.einsum("ckn,cn->ck", H[:, :, :-1], X) + H[:, :, -1]
         dismiss_behind_bottlenecks(batch.net, batch.signs, heights, kinds, state, workers)
@@ -121,7 +121,7 @@ def dismiss_behind_bottlenecks(
                 U = (heights[cells, here] * own[:, here])[alive[cells]].reshape(len(cells), d)
                 found, behind = np.empty_like(wanted), np.empty((*wanted.shape, 2 * d))
                 far = np.full(d, np.inf)
-                workers.call(kernels.cells, H, E, wanted, U, -far, far, False, found, behind)
+                workers.call(kernels.prove_cells, H, E, wanted, U, -far, far, False, found, behind)
                 cell, row = np.nonzero(found == kernels.ABSENT)
                 state[cells[cell], first + row] = kernels.ABSENT
 
@@ -168,7 +168,7 @@ def _wanted(kinds: SignArray, state: SignArray) -> SignArray:
 def deep_points(H: FloatArray, kinds: SignArray, X: FloatArray, run: Run = ENDLESS) -> FloatArray:
     """A point deep inside every cell ``h_k >= 0``, the old one of ``X`` where none is found.
 
-    ``H`` is ``(cells, m, n + 1)``, ``kinds`` as in :func:`.kernels.cells`. Unbounded cells are cut off at
+    ``H`` is ``(cells, m, n + 1)``, ``kinds`` as in :func:`.kernels.prove_cells`. Unbounded cells are cut off at
     some distance.
 
     >>> unit = np.array([[[1.0, 0.0], [-1.0, 1.0]]])  # x >= 0 and x <= 1

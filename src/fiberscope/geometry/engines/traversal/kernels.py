@@ -264,7 +264,7 @@ def _nearest(M: Any, free: Any, place: Any, m: int, state: Any) -> int:
 
 
 @once
-def _decide(
+def _prove_rows(
     H: Any,
     E: Any,
     m: int,
@@ -341,7 +341,7 @@ def _pull(H: Any, E: Any, m: int, i: int, centre: Any, beyond: Any) -> bool:
 
 
 @inner
-def decide(
+def prove_rows(
     H: Any, E: Any, x: Any, low: Any, high: Any, bounded: bool, noise: float, beyond: Any, state: Any, centre: Any,
     stop: Any,
 ) -> None:  # fmt: skip
@@ -350,11 +350,11 @@ def decide(
     for c in range(n):
         centre[c] = x[c]
     M, free, y, place = np.empty((2 * n + 4, m + n)), np.empty(n, np.int64), np.empty(n), np.empty((2, m), np.int64)
-    _decide(H, E, m, low, high, bounded, noise, beyond, state, centre, M, free, y, place, stop)
+    _prove_rows(H, E, m, low, high, bounded, noise, beyond, state, centre, M, free, y, place, stop)
 
 
 @kernel
-def _cells(
+def _prove_cells(
     H: Any,
     E: Any,
     kinds: Any,
@@ -398,7 +398,7 @@ def _cells(
                 continue
             place[2, rows], some[rows] = k, state[r, k]
             rows += 1
-        _decide(h, e, rows, low, high, bounded, NOISE * reach, behind, some, centre, M, free, y, place, stop)
+        _prove_rows(h, e, rows, low, high, bounded, NOISE * reach, behind, some, centre, M, free, y, place, stop)
         for i in range(rows):
             k = place[2, i]
             state[r, k] = some[i]
@@ -409,7 +409,7 @@ def _cells(
     return pivots
 
 
-def cells(
+def prove_cells(
     H: FloatArray,
     E: FloatArray,
     kinds: SignArray,
@@ -433,4 +433,4 @@ def cells(
     reach = float(max(np.abs(low).max(), np.abs(high).max())) if n else 0.0
     rows = (np.empty((m, n + 1)), np.empty((m, n + 1)), np.empty((m, 2 * n)), np.empty(m, np.int8), np.empty(n + 1))
     room = (np.empty((2 * n + 4, m + n)), np.empty(n, np.int64), np.zeros(n), np.empty((3, m), np.int64))
-    return int(_cells(H, E, kinds, X, low, high, bounded, reach, state, beyond, *rows, *room, stop))
+    return int(_prove_cells(H, E, kinds, X, low, high, bounded, reach, state, beyond, *rows, *room, stop))
