@@ -80,7 +80,7 @@ LAZY: dict[tuple[str, str], str] = {
     ("cli/models.py", "*"): "the user names the module",
     ("symmetry/simplify.py", "fiberscope.symmetry.stored"): "the method stored is thin; it stands on simplify",
     ("network/formats/state_dict.py", "fiberscope.network.formats.torch_state"): "brings torch",
-    ("cli/regions.py", "fiberscope.geometry.engines.compiled"): "brings numba",
+    ("cli/regions.py", "fiberscope.geometry.engines.*"): "brings numba",
     ("geometry/generators.py", "torch"): "brings torch",
     ("cli/tour.py", "fiberscope.reporting.*"): "brings torch and matplotlib",
     ("cli/reproduce.py", "fiberscope.studies.lab.*"): "brings joblib and every study",

@@ -14,7 +14,7 @@ import numpy as np
 
 from fiberscope.errors import NotGenericError, TooLargeError
 from fiberscope.geometry.cells import Cells
-from fiberscope.geometry.domains import Box, Solid, View
+from fiberscope.geometry.domains import Box, Domain, Solid, View
 from fiberscope.geometry.engines.lattice.engine import lattice_cells
 from fiberscope.geometry.engines.lattice.skeleton import count_by_skeleton
 from fiberscope.geometry.engines.lattice.start import box_start
@@ -32,7 +32,12 @@ def engine_for(domain: Solid) -> Literal["planar", "lattice", "traversal"]:
     """The engine that is fastest to a count of regions; what needs faces takes the lattice instead of a traversal."""
     if isinstance(domain, Box) and domain.dimension == 2:
         return "planar"
-    return "lattice" if domain.dimension <= FACES else "traversal"
+    return "lattice" if has_faces(domain) else "traversal"
+
+
+def has_faces(domain: Domain) -> bool:
+    """Whether the complex of a domain of this dimension is built with its faces as a matter of course."""
+    return domain.dimension <= FACES
 
 
 class NumRegions(int):
