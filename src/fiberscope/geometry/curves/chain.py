@@ -12,11 +12,10 @@ from fiberscope.geometry.curves.breakpoints import Breaks
 from fiberscope.geometry.curves.chain_kernels import cut, scan
 from fiberscope.geometry.curves.curve import Polyline
 from fiberscope.geometry.curves.straight import straight_breaks
-from fiberscope.geometry.engines.planar.tracked import FLOOR
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.numerics.cutoffs import TAME
-from fiberscope.numerics.floats import INFLATE, FloatArray, IntArray, SignArray, gamma
+from fiberscope.numerics.floats import FLOOR, INFLATE, FloatArray, IntArray, SignArray, gamma
 
 Norms = tuple[FloatArray, FloatArray, float]
 """Norms of the rows ``(W_j, b_j)``, rounded up, their inverses, and the norm of all of them."""

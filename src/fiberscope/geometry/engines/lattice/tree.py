@@ -1,4 +1,10 @@
-"""The cells of the lattice engine, of every dimension, and what they were split from: arrays that grow."""
+"""The cells of the lattice engine, of every dimension, and what they were split from: arrays that grow.
+
+``start (nodes + 1,)``, ``pool``, ``dim (nodes,)`` and ``masks (nodes, 4)`` are longer than what is used: ``count``
+nodes and ``used`` entries of the pool count, the rest is room. All numbers are 32 bits, half the memory of 64: a
+complex beyond them is refused. Invariant: a node's facets have smaller numbers than it has, so one pass in order
+suffices for whatever goes from facets to cells, and cutting back to a number leaves a whole tree.
+"""
 
 from __future__ import annotations
 

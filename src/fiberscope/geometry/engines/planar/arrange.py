@@ -3,6 +3,11 @@
 Floats with error bounds decide first, then pairs of floats for the few that these leave open (counted with the floats);
 what is open still is asked of the exact oracle. What comes out is integers: from these alone
 :mod:`fiberscope.geometry.engines.planar.build` makes the finer mesh.
+
+Three kinds of arrays meet here. Over vertices: values and ``signs (V, functionals)``. Over edges, cut by ``ptr``: the
+functionals that cross an edge, by rank (:class:`.mesh.Crossings`). Over chords, cut by ``slot_ptr`` and ``ptr``: where
+they begin and end, and who meets them, by rank (:class:`.mesh.Meetings`). Equal ranks are one point. Functional j of
+this switch is number ``first + j`` of the whole network; sides of the domain have negative numbers.
 """
 
 from __future__ import annotations
@@ -17,9 +22,9 @@ from fiberscope.geometry.engines.planar import kernels
 from fiberscope.geometry.engines.planar.exact import Oracle, Stage, ranks_between
 from fiberscope.geometry.engines.planar.faces import count_inside
 from fiberscope.geometry.engines.planar.mesh import Arrangement, Crossings, Meetings, Polygons, assure, pointers
-from fiberscope.geometry.engines.planar.tracked import FLOOR, Tracked
+from fiberscope.geometry.engines.planar.tracked import Tracked
 from fiberscope.geometry.engines.planar.twofold import TwofoldOracle, Unclear
-from fiberscope.numerics.floats import FloatArray, IntArray, SignArray, U
+from fiberscope.numerics.floats import FLOOR, FloatArray, IntArray, SignArray, U
 from fiberscope.numerics.points import Triple, dot, sign
 from fiberscope.run import ENDLESS, Run
 

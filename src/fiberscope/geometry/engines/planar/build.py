@@ -1,4 +1,9 @@
-"""The finer mesh that follows from the decisions about one switch: combinatorics, then values at the new vertices."""
+"""The finer mesh that follows from the decisions about one switch: combinatorics, then values at the new vertices.
+
+New numbers follow the old ones: vertices 0 to V - 1 stay, then the P points on edges, then the points inside polygons,
+polygon by polygon; edges are the pieces of the old ones, in their order, then the segments of chords. ``bases (4,
+polygons + 1)`` says where each polygon's new vertices, edges, faces and loop entries begin.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The mesh of the planar engine: shared vertices, edges and convex polygons, and how pooled faces are joined."""
+"""The mesh of the planar engine: shared vertices, edges and convex polygons, and how pooled faces are joined.
+
+:class:`Polygons` is what a switch cuts; :class:`Arrangement`, with :class:`Crossings` and :class:`Meetings`, is what
+was decided about it: integers, and parameters with bounds for the values at new vertices. Polygons are convex loops,
+counter-clockwise; every edge has one or two polygons beside it, which run along it in opposite directions.
+"""
 
 from __future__ import annotations
 

@@ -19,12 +19,9 @@ from fiberscope.geometry.engines.planar.faces import join_values, rectify
 from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense, Operator, Scale
 from fiberscope.numerics.compensated import accurate_product
-from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, SignArray, U, gamma
+from fiberscope.numerics.floats import FLOOR, TINY, BoolArray, FloatArray, IntArray, SignArray, U, gamma
 
 _UP = 1 + 2.0**-30
-
-FLOOR = 2.0**-960
-"""Far more than underflow can lose in one entry; smaller values are left to exact arithmetic."""
 
 SMALL = 2.0**-400
 """Numbers between this and its inverse can be squared and summed without leaving the range of floats."""

@@ -2,6 +2,11 @@
 
 A cell is kept as the rows that bound it and a point that is certainly inside. A neuron with a certain sign at that
 point splits the cell iff its row would be a facet there, which is the question of the traversal's kernel.
+
+Arrays, for a population of cells: ``H``, ``E`` ``(cells, room, n + 1)`` and ``count (cells,)``: the first ``count[r]``
+rows bound cell r, oriented to be positive inside, and row ``count[r]`` is always free for the neuron that is asked;
+``X (cells, n)`` inner points; ``F``, ``G`` ``(origins, n + 1)`` the neuron as an affine function, which children share
+with their ``origin``. Invariant: ``X[r]`` is strictly inside, certainly.
 """
 
 from __future__ import annotations

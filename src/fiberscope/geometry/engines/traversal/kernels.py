@@ -9,6 +9,16 @@ coefficients of ``h_i`` are multipliers ``y >= 0`` with ``h_i = const + sum y_k 
 
 Floats only propose. A facet is accepted if the point beyond it violates row i and no other row, a non-facet if the
 multipliers prove it, with every rounding error and every error of the coefficients accounted for; all else is OPEN.
+
+Arrays of one cell, m rows in n dimensions: ``H``, ``E`` ``(m, n + 1)`` are the rows, oriented so that they are
+positive inside, the constant last, and bounds of their errors. ``M (2 n + 4, m + n)`` begins with the dictionary by
+columns: ``M[j, k]`` is the coefficient of the free quantity j in row k (k < m) or in coordinate k - m, and ``M[n, k]``
+their value at the present vertex; behind it come a row to work with, the norms of the rows, and n + 1 rows for a
+proof. ``free (n,)`` are the rows that are free, -1 for a coordinate, and ``place[0, k]`` is the column in which row k
+is free, or -1: one is the inverse of the other. ``place[1]`` marks rows that were asked, ``place[2]`` their numbers
+among all rows of the cell. ``y (n,)`` are multipliers. Out come ``state (m,)`` and ``beyond (m, 2 n)``: for a facet a
+point behind it and the point where it was crossed. Invariant: ``M[n, :m] >= 0`` up to rounding, so the vertex is
+feasible; ``centre`` adds up vertices, and their mean is a deeper point.
 """
 
 from __future__ import annotations
@@ -376,7 +386,7 @@ def _prove_cells(
     place: Any,
     stop: Any,
 ) -> int:
-    """The loop of :func:`cells`; what follows ``beyond`` is room, and a flag."""
+    """The loop of :func:`prove_cells`; what follows ``beyond`` is room, and a flag."""
     n, pivots = free.size, 0
     for r in range(H.shape[0]):
         rows = np.int64(0)  # a literal would be a type of its own, and compile all that follows twice
