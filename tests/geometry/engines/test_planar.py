@@ -18,7 +18,7 @@ from fiberscope.geometry.engines import watched
 from fiberscope.geometry.engines.planar import engine as planar
 from fiberscope.geometry.engines.planar.engine import planar_cells, planar_count
 from fiberscope.geometry.engines.planar.tracked import Tracked, affine, spectral_bound
-from fiberscope.geometry.engines.planar.twofold import SharpOracle
+from fiberscope.geometry.engines.planar.twofold import TwofoldOracle
 from fiberscope.geometry.regions import count_regions
 from fiberscope.network.io import load
 from fiberscope.network.network import Network
@@ -421,7 +421,7 @@ def test_deep_networks_need_no_exact_decisions(monkeypatch):
     net = Network.random((2, *[10] * 25, 1), seed=3)
     sharp = planar_count(net, SQUARE)
     assert sharp.exact_decisions == 0
-    monkeypatch.setattr(SharpOracle, "of", lambda oracle: None)
+    monkeypatch.setattr(TwofoldOracle, "of", lambda oracle: None)
     plain = planar_count(net, SQUARE)
     assert plain.exact_decisions > 1000
     assert int(plain) == int(sharp)
@@ -566,7 +566,7 @@ def test_useless_error_bounds_give_the_same(monkeypatch, sharp):
 
     monkeypatch.setattr(planar.track, "affine", vague)
     if not sharp:
-        monkeypatch.setattr(SharpOracle, "of", lambda oracle: None)
+        monkeypatch.setattr(TwofoldOracle, "of", lambda oracle: None)
     found = planar_cells(net, SQUARE)
     assert found.exact_decisions == 0 if sharp else found.exact_decisions > expected.float_decisions / 2
     assert {tuple(r) for r in found.top_signs.tolist()} == {tuple(r) for r in expected.top_signs.tolist()}
