@@ -20,7 +20,7 @@ from fiberscope.geometry.facets import to_scale, unit
 from fiberscope.geometry.folds.conditions import cancels_nothing, is_honest
 from fiberscope.geometry.function import function_from
 from fiberscope.geometry.regions import regions
-from fiberscope.network.actions import permute, rescale
+from fiberscope.network.action.chain import permute, rescale
 from fiberscope.network.network import Network
 from fiberscope.testing.cases import CASES, degenerate
 from fiberscope.testing.strategies import chains

@@ -83,9 +83,9 @@ def test_none_leaves_a_layer_alone():
     ("act", "argument", "message"),
     [
         (fs.permute, [[0, 1, 2]], "expected 2, one per hidden layer, got 1"),
-        (fs.permute, [[0, 1, 1], None], "permutation of 0 to 2 for hidden layer 1"),
+        (fs.permute, [[0, 1, 1], None], "permutation of hidden layer 1: expected a permutation of 0 to 2"),
         (fs.permute, [[0.0, 1.0, 2.0], None], "permutation of 0 to 2"),
-        (fs.rescale, [[1.0, 1.0, 0.0], None], "3 positive numbers for hidden layer 1"),
+        (fs.rescale, [[1.0, 1.0, 0.0], None], "scales of hidden layer 1: expected 3 positive numbers"),
         (fs.rescale, [[1.0, 1.0, np.nan], None], "finite"),
         (fs.rescale, [], "expected 2, one per hidden layer, got 0"),
     ],

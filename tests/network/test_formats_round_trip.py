@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 
 from fiberscope.errors import InputError
 from fiberscope.network.comparison import identical
+from fiberscope.network.convolutions import Convolution
 from fiberscope.network.formats.storage import narrowest, rounded
 from fiberscope.network.io import load, save
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
-from fiberscope.network.operators import Composition, Convolution, Dense, Operator, Scale, Sparse
+from fiberscope.network.operators import Composition, Dense, Operator, Scale, Sparse
 from fiberscope.network.to_torch import to_torch
 from fiberscope.testing import CASES
 from fiberscope.testing.strategies import chains

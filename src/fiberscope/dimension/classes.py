@@ -15,10 +15,11 @@ import numpy as np
 from scipy import sparse as sp
 
 from fiberscope.dimension.gradients import taps
+from fiberscope.network.convolutions import Convolution
 from fiberscope.network.layout import Layout
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, MaxPool, PiecewiseLinear
-from fiberscope.network.operators import Convolution, Dense, Operator, Scale
+from fiberscope.network.operators import Dense, Gather, Operator, Scale
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 
 
@@ -138,7 +139,10 @@ def _linear(numbering: Numbering, stage: Operator, name: Any, before: IntArray) 
         return _convolution(numbering, stage, id(stage) if name is None else name, before)
     if isinstance(stage, Scale):
         return _scale(numbering, stage, name, before)
-    # Every coefficient stands at one place only, so no two results are equal unless nothing reaches them.
+    if isinstance(stage, Gather) and name is None:
+        return np.where(stage.index < 0, 0, before[stage.index])
+    # Every coefficient of a matrix stands at one place only, so no two results are equal unless nothing reaches them;
+    # where a transposed convolution makes equal ones, they are not noticed.
     fresh = numbering.take(id(stage) if name is None else name, before[None], stage.out_size)[0]
     return np.where(_reached(stage, name is None, before != 0), fresh, 0)
 

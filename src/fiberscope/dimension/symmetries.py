@@ -9,7 +9,6 @@ of a dead neuron are free. Every tangent vector of these lies in the kernel of t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import sparse as sp
@@ -21,13 +20,14 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.numerics.modular import Residues, random_primes, rank_mod, subtract_mod
+from fiberscope.results import Result, Tabular
 
 WORK = 4 * 10**9
 """Products that the rank of the infinitesimal action may cost; above, only rescalings and dead neurons count."""
 
 
 @dataclass(frozen=True, slots=True)
-class LayerActivity:
+class LayerActivity(Result):
     """How many neurons of one hidden layer are always active, always inactive, or switch on the batch."""
 
     layer: int
@@ -36,13 +36,9 @@ class LayerActivity:
     inactive: int
     switching: int
 
-    def to_dict(self) -> dict[str, int]:
-        """Plain data for JSON."""
-        return {name: getattr(self, name) for name in ("layer", "width", "active", "inactive", "switching")}
-
 
 @dataclass(frozen=True, slots=True)
-class HiddenSymmetry:
+class HiddenSymmetry(Tabular):
     """The hidden equivalence group of a batch at a parameter.
 
     ``dimension`` is that of the group: one for every neuron that switches or is dead, ``k^2`` for ``k`` linear neurons
@@ -64,24 +60,13 @@ class HiddenSymmetry:
     directions: int
     complete: bool
 
+    told = ("critical_locus",)
+    frame = "layers"
+
     @property
     def critical_locus(self) -> int | None:
         """Lower bound of the dimension of the critical locus through this parameter, if it is critical for a loss."""
         return self.orbit
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "layers": [layer.to_dict() for layer in self.layers],
-            "dimension": self.dimension,
-            "orbit": self.orbit,
-            "stabiliser": self.stabiliser,
-            "translations": self.translations,
-            "free": self.free,
-            "directions": self.directions,
-            "complete": self.complete,
-            "critical_locus": self.critical_locus,
-        }
 
 
 @dataclass(frozen=True, slots=True, eq=False)

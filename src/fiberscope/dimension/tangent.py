@@ -10,9 +10,10 @@ from fiberscope.dimension.gradients import add_block, size_of, taps
 from fiberscope.dimension.jacobian import offsets
 from fiberscope.dimension.kernel import kernel_terms
 from fiberscope.dimension.passes import FLOAT, Use, backward, forward, gate, uses
+from fiberscope.network.convolutions import Convolution
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear
-from fiberscope.network.operators import Convolution, Dense, Operator
+from fiberscope.network.operators import Dense, Operator
 from fiberscope.numerics.floats import FloatArray
 
 _CHUNK_BYTES = 1 << 27

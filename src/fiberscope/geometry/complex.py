@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -22,6 +21,7 @@ from fiberscope.geometry.verify import Certificate, verify
 from fiberscope.network.network import AffineMap, Network
 from fiberscope.numerics.arithmetic import Bounded
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
+from fiberscope.results import Pictured, Result, hidden
 from fiberscope.run import Progress
 
 
@@ -42,7 +42,7 @@ class CellSet:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Region:
+class Region(Result):
     """One region: its sign vector, affine map, half-spaces ``A x <= b`` (one for each facet), vertices and volume.
 
     ``rays`` are the directions in which it is unbounded. ``lipschitz`` is the spectral norm of the map's matrix.
@@ -58,6 +58,8 @@ class Region:
     point: FloatArray
     volume: float
 
+    told = ("lipschitz",)
+
     @property
     def lipschitz(self) -> float:
         return float(np.linalg.norm(self.affine.matrix, 2))
@@ -67,7 +69,7 @@ class Region:
 
 
 @dataclass(frozen=True, eq=False)
-class Complex:
+class Complex(Pictured):
     """The canonical polyhedral complex of a network on a domain; made by :func:`fiberscope.regions`.
 
     A region is a maximal connected open set on which the sign of every neuron is constant, zero allowed. On a
@@ -85,9 +87,21 @@ class Complex:
     [1.0, 1.0, 1.0, 1.0]
     """
 
-    net: Network
+    net: Network = field(metadata=hidden())
     domain: Domain
-    structure: Cells
+    structure: Cells = field(metadata=hidden())
+
+    told = (
+        "network=net.architecture",
+        "complete",
+        "num_regions",
+        "f_vector",
+        "euler_characteristic",
+        "exact_decisions=structure.exact_decisions",
+        "float_decisions=structure.float_decisions",
+        "bytes_per_region",
+    )
+    picture = "regions"
 
     # -- counts ------------------------------------------------------------------------------------------------
 
@@ -300,20 +314,6 @@ class Complex:
     def load(cls, path: str | os.PathLike[str]) -> Complex:
         """Read a complex from a ``.npz`` file."""
         return cls(*read_complex(path))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Counts and sizes as plain data for JSON."""
-        return {
-            "network": self.net.architecture,
-            "domain": repr(self.domain),
-            "complete": self.complete,
-            "num_regions": self.num_regions,
-            "f_vector": list(self.f_vector),
-            "euler_characteristic": self.euler_characteristic,
-            "exact_decisions": self.structure.exact_decisions,
-            "float_decisions": self.structure.float_decisions,
-            "bytes_per_region": self.bytes_per_region,
-        }
 
     def __repr__(self) -> str:
         least = "" if self.complete else "at least "

@@ -25,6 +25,7 @@ from fiberscope.network.nodes import Affine, Node
 from fiberscope.network.rewire import moved
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.results import Result
 
 SAME = 3
 """A count has settled when so many in a row agree."""
@@ -34,15 +35,11 @@ _BATCH = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Refinement:
+class Refinement(Result):
     """One step of a refinement: points of the polygon (on one side of a grid), and the regions found there."""
 
     points: int
     num_regions: int
-
-    def to_dict(self) -> dict[str, int]:
-        """Plain data for JSON."""
-        return {"points": self.points, "num_regions": self.num_regions}
 
 
 class Refined(Protocol):
@@ -156,14 +153,6 @@ def checked_points(points: int, most: int | None, least: int, otherwise: int) ->
 def has_settled(table: list[Refinement]) -> bool:
     """Whether two refinements in a row have changed nothing: a rule, not a proof."""
     return len(table) >= SAME and len({row.num_regions for row in table[-SAME:]}) == 1
-
-
-def refinement_report(found: Refined) -> dict[str, Any]:
-    return {
-        "latent_regions": found.latent_regions,
-        "refinement": [row.to_dict() for row in found.refinement],
-        "settled": found.settled,
-    }
 
 
 def counts_of(found: Refined) -> str:

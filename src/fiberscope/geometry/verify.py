@@ -9,8 +9,8 @@ together; they read the same structure and can only refute it. A certificate say
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import flint
 import numpy as np
@@ -30,6 +30,7 @@ from fiberscope.network.run import switch_values
 from fiberscope.numerics.arithmetic import EXACT
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma
 from fiberscope.numerics.points import integer_rows
+from fiberscope.results import Result, Tabular, hidden
 from fiberscope.run import STOPPED, Progress, Run
 
 _CHUNK = 1 << 22
@@ -57,7 +58,7 @@ class Subject(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class Check(Result):
     """One check: what was measured, against what, in words; ``ok`` is None if it was not decided.
 
     ``independent`` says that it is a proof on its own: it asks the network, not what the engine stored.
@@ -70,20 +71,9 @@ class Check:
     text: str
     independent: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "name": self.name,
-            "ok": self.ok,
-            "measured": self.measured,
-            "allowed": self.allowed,
-            "text": self.text,
-            "independent": self.independent,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class Certificate:
+class Certificate(Tabular):
     """The outcome of all checks; true if every one of them holds.
 
     ``at_least`` is the number of regions that the independent checks prove, None if they do not hold or were not
@@ -91,7 +81,10 @@ class Certificate:
     """
 
     checks: tuple[Check, ...]
-    regions: int
+    regions: int = field(metadata=hidden())
+
+    told = ("ok", "at_least", "claim")
+    frame = "checks"
 
     @property
     def ok(self) -> bool | None:
@@ -118,15 +111,6 @@ class Certificate:
 
     def __bool__(self) -> bool:
         return self.ok is True
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "ok": self.ok,
-            "at_least": self.at_least,
-            "claim": self.claim,
-            "checks": [check.to_dict() for check in self.checks],
-        }
 
     def __repr__(self) -> str:
         words = {True: "ok", False: "FAILED", None: "undecided"}

@@ -38,7 +38,11 @@ def identical(a: NetworkLike, b: NetworkLike) -> bool:
                 return False
             if not isinstance(p.operator, Dense) and (p.operator.sparse() != q.operator.sparse()).nnz:
                 return False
-        if isinstance(p, PiecewiseLinear) and isinstance(q, PiecewiseLinear) and not same(p.slopes, q.slopes):
+        if (
+            isinstance(p, PiecewiseLinear)
+            and isinstance(q, PiecewiseLinear)
+            and not (same(p.slopes, q.slopes) and p.slope_name == q.slope_name)
+        ):
             return False
         if isinstance(p, MaxPool) and isinstance(q, MaxPool) and not same(p.windows, q.windows):
             return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import lgamma, log
 from typing import Any
 
@@ -14,10 +14,11 @@ from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense, Shape
 from fiberscope.network.roles import Roles, roles, structural_roles
 from fiberscope.numerics.rows import proportional_rows
+from fiberscope.results import Result, Tabular, hidden, named
 
 
 @dataclass(frozen=True, slots=True)
-class LayerSummary:
+class LayerSummary(Result):
     """One node of the program in numbers; ``norm`` is the Frobenius norm of its own coefficients."""
 
     kind: str
@@ -26,19 +27,13 @@ class LayerSummary:
     norm: float | None
     largest: float | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "kind": self.kind,
-            "shape": list(self.shape),
-            "parameters": self.parameters,
-            "norm": self.norm,
-            "largest": self.largest,
-        }
+
+def _shared(coincident: tuple[tuple[int, list[list[int]]], ...]) -> list[dict[str, Any]]:
+    return [{"layer": layer, "groups": groups} for layer, groups in coincident]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Inspection:
+class Inspection(Tabular):
     """What ``fiberscope inspect`` shows.
 
     ``structural`` holds for every input, read off the weights; ``sampled`` on ``samples`` random points. ``coincident``
@@ -53,27 +48,21 @@ class Inspection:
     num_parameters: int
     num_hidden: int
     layers: tuple[LayerSummary, ...]
-    structural: Roles
-    sampled: Roles | None
-    samples: str
-    coincident: tuple[tuple[int, list[list[int]]], ...]
-    log10_permutations: float | None
-    rescalings: int | None
+    structural: Roles = field(metadata=named("roles_for_every_input"))
+    sampled: Roles | None = field(metadata=hidden())
+    samples: str = field(metadata=hidden())
+    coincident: tuple[tuple[int, list[list[int]]], ...] = field(metadata=named("coincident_hyperplanes", _shared))
+    log10_permutations: float | None = field(metadata=hidden())
+    rescalings: int | None = field(metadata=hidden())
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "architecture": self.architecture,
-            "input_shape": list(self.input_shape),
-            "output_shape": list(self.output_shape),
-            "num_parameters": self.num_parameters,
-            "num_hidden": self.num_hidden,
-            "layers": [layer.to_dict() for layer in self.layers],
-            "roles_for_every_input": self.structural.to_dict(),
-            "roles_on_samples": None if self.sampled is None else {**self.sampled.to_dict(), "samples": self.samples},
-            "coincident_hyperplanes": [{"layer": layer, "groups": groups} for layer, groups in self.coincident],
-            "symmetry": {"log10_permutations": self.log10_permutations, "rescalings": self.rescalings},
-        }
+    told = ("roles_on_samples=_roles_on_samples", "symmetry=_symmetry")
+    frame = "layers"
+
+    def _roles_on_samples(self) -> dict[str, Any] | None:
+        return None if self.sampled is None else {**self.sampled.to_dict(), "samples": self.samples}
+
+    def _symmetry(self) -> dict[str, float | None]:
+        return {"log10_permutations": self.log10_permutations, "rescalings": self.rescalings}
 
     def __repr__(self) -> str:
         return (

@@ -22,6 +22,7 @@ from fiberscope.numerics.arithmetic import FloatArithmetic
 from fiberscope.numerics.arrays import batch, frozen, real_array
 from fiberscope.numerics.floats import BoolArray, FloatArray
 from fiberscope.numerics.signs import CertifiedSigns, certified_signs
+from fiberscope.results import Result
 
 if TYPE_CHECKING:
     import torch
@@ -30,7 +31,7 @@ Seed = int | np.random.Generator
 
 
 @dataclass(frozen=True, slots=True)
-class AffineMap:
+class AffineMap(Result):
     """``x -> matrix @ x + offset``, the network on the region of a point; unpacks as ``matrix, offset``.
 
     ``boundary`` lists the entries of the sign vector that are exactly zero at the point: if it is not empty, the
@@ -46,14 +47,6 @@ class AffineMap:
 
     def __call__(self, X: Any) -> FloatArray:
         return np.asarray(batch(X, self.matrix.shape[1]) @ self.matrix.T + self.offset)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "matrix": self.matrix.tolist(),
-            "offset": self.offset.tolist(),
-            "boundary": list(self.boundary),
-        }
 
 
 class Network:

@@ -67,11 +67,16 @@ class Affine:
 
 @dataclass(frozen=True, eq=False)
 class PiecewiseLinear:
-    """``x`` where ``x > 0`` and ``slope * x`` elsewhere, per neuron: 0 is ReLU, 1 the identity (a linear neuron)."""
+    """``x`` where ``x > 0`` and ``slope * x`` elsewhere, per neuron: 0 is ReLU, 1 the identity, -1 the absolute value.
+
+    A neuron of slope 1 is linear. ``slope_name`` says which of the model's parameters the slopes are, None that they
+    are constants; questions about parameters are not asked of networks whose slopes are learned.
+    """
 
     source: int
     slopes: FloatArray
     shape: Shape
+    slope_name: str | None = None
 
     def __post_init__(self) -> None:
         slopes = real_array(self.slopes, "slope")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,22 +11,26 @@ from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear
 from fiberscope.numerics.floats import BoolArray, IntArray, SignArray
+from fiberscope.results import Tabular, hidden, named
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Roles:
+class Roles(Tabular):
     """One role for every hidden neuron; the three masks are ``(num_hidden,)`` and exclude each other.
 
     ``layers`` gives the activation layer of each neuron, counted from 1. ``on_boundary`` counts the pairs of a point
     and a neuron whose preactivation is exactly zero.
     """
 
-    dead: BoolArray
-    linear: BoolArray
-    switching: BoolArray
-    layers: IntArray
+    dead: BoolArray = field(metadata=named(told=np.flatnonzero))
+    linear: BoolArray = field(metadata=named(told=np.flatnonzero))
+    switching: BoolArray = field(metadata=named(told=np.flatnonzero))
+    layers: IntArray = field(metadata=hidden())
     where: str
     on_boundary: int = 0
+
+    told = ("layers=per_layer",)
+    frame = "per_layer"
 
     def per_layer(self) -> list[dict[str, int]]:
         """Counts of every role in every layer."""
@@ -40,17 +44,6 @@ class Roles:
             }
             for layer in np.unique(self.layers)
         ]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "where": self.where,
-            "dead": np.flatnonzero(self.dead).tolist(),
-            "linear": np.flatnonzero(self.linear).tolist(),
-            "switching": np.flatnonzero(self.switching).tolist(),
-            "layers": self.per_layer(),
-            "on_boundary": self.on_boundary,
-        }
 
     def __repr__(self) -> str:
         return (

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fiberscope.network.convolutions import Convolution, TransposedConvolution
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
-from fiberscope.network.operators import Composition, Convolution, Dense, Operator, Scale, Shape, Sparse
+from fiberscope.network.operators import Composition, Dense, Gather, Operator, Scale, Shape, Sparse
 from fiberscope.numerics.floats import FloatArray
 
 
@@ -158,6 +159,8 @@ def _constants(node: Node) -> dict[str, Any]:
             matrix = operator.matrix
             rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
             found[f"indices{stage}"] = np.stack([rows, matrix.indices]).astype(np.int64)
+        elif isinstance(operator, Gather):  # behind the input stands a zero
+            found[f"indices{stage}"] = np.where(operator.index < 0, operator.in_size, operator.index)
     return found
 
 
@@ -206,6 +209,13 @@ def _apply(operator: Operator, x: Tensor, weight: Tensor, indices: Mapping[int, 
                 top, left, bottom, right = part.padding
                 image = F.pad(_shaped(x, part.in_shape), (left, right, top, bottom))
                 x = F.conv2d(image, own, None, part.stride, 0, part.dilation, part.groups).flatten(1)
+            case TransposedConvolution():
+                top, left, bottom, right = part.padding
+                image = _shaped(x, part.in_shape)
+                whole = F.conv_transpose2d(image, own, None, part.stride, 0, 0, part.groups, part.dilation)
+                x = F.pad(whole, (-left, -right, -top, -bottom)).flatten(1)
+            case Gather():
+                x = F.pad(x, (0, 1))[:, indices[stage]]
             case _:
                 rows, columns = indices[stage]
                 x = x.new_zeros(len(x), part.out_size).index_add(1, rows, x[:, columns] * own)

@@ -21,6 +21,7 @@ from fiberscope.numerics.arithmetic import (
     ball_signs,
 )
 from fiberscope.numerics.floats import FloatArray, IntArray, SignArray
+from fiberscope.results import Result
 
 PRECISIONS = (128, 512)
 """Bits of the ball arithmetics tried between the float bound and exact evaluation."""
@@ -32,7 +33,7 @@ Runner = Callable[[Any, Any], Sequence[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class CertifiedSigns:
+class CertifiedSigns(Result):
     """Signs with their evidence.
 
     ``signs`` is ``(points, neurons)`` in {-1, 0, 1}; the counts say how many entries each arithmetic decided.
@@ -47,15 +48,6 @@ class CertifiedSigns:
     def zeros(self) -> IntArray:
         """Pairs ``(point, neuron)`` at which a preactivation is exactly zero, ``(count, 2)``."""
         return np.argwhere(self.signs == 0)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "signs": self.signs.tolist(),
-            "by_float": self.by_float,
-            "by_ball": self.by_ball,
-            "by_exact": self.by_exact,
-        }
 
     def __repr__(self) -> str:
         points, neurons = self.signs.shape

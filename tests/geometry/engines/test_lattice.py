@@ -18,7 +18,7 @@ from fiberscope.geometry.domains import Box, Orthant, Plane, Polytope, Space
 from fiberscope.geometry.engines.lattice.engine import lattice_cells
 from fiberscope.geometry.engines.lattice.workers import Splitter
 from fiberscope.geometry.regions import count_regions, regions
-from fiberscope.network.actions import permute, rescale
+from fiberscope.network.action.chain import permute, rescale
 from fiberscope.network.network import Network
 from fiberscope.run import Run
 from fiberscope.testing.cases import CASES, DEGENERATE, degenerate

@@ -19,7 +19,7 @@ from fiberscope.geometry.engines.traversal.exact import ExactCell, fraction
 from fiberscope.geometry.engines.traversal.facet_tests import deep_points, points_behind
 from fiberscope.geometry.engines.traversal.labels import Labels, pack, unpack
 from fiberscope.geometry.engines.traversal.rows import copies, exact_functionals, functionals, is_open
-from fiberscope.network.actions import permute, rescale
+from fiberscope.network.action.chain import permute, rescale
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.network.operators import Composition, Dense

@@ -18,7 +18,7 @@ from fiberscope.geometry.folds.fold_set import FoldSet, fold_set, truncated_fold
 from fiberscope.geometry.folds.genericity import genericity
 from fiberscope.geometry.folds.hyperplanes import form_classes, neuron_name
 from fiberscope.geometry.regions import regions
-from fiberscope.network.actions import permute, rescale
+from fiberscope.network.action.chain import permute, rescale
 from fiberscope.network.network import Network
 from fiberscope.testing import convolutional
 from fiberscope.testing.cases import DEGENERATE, degenerate

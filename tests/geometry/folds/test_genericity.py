@@ -16,7 +16,7 @@ from fiberscope.geometry.folds.fold_set import fold_set
 from fiberscope.geometry.folds.genericity import genericity
 from fiberscope.geometry.folds.masked_ranks import masked_ranks, product_rank
 from fiberscope.geometry.regions import regions
-from fiberscope.network.actions import permute, rescale
+from fiberscope.network.action.chain import permute, rescale
 from fiberscope.network.network import Network
 from fiberscope.testing import convolutional, residual
 from fiberscope.testing.cases import DEGENERATE, degenerate

@@ -21,7 +21,6 @@ from fiberscope.geometry.generators import (
     counts_of,
     has_settled,
     latent_points,
-    refinement_report,
 )
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
@@ -115,10 +114,6 @@ class GeneratorCurveRegions(CurveRegions):
     latent_regions: int | None = None
     refinement: tuple[Refinement, ...] = ()
     settled: bool = True
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {**super().to_dict(), **refinement_report(self)}
 
     def __repr__(self) -> str:
         return f"GeneratorCurveRegions({self.num_regions} regions of the network along {self.curve}; {counts_of(self)})"

@@ -24,7 +24,7 @@ from fiberscope.network.nodes import Node
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.numerics.points import Triple
 from fiberscope.numerics.rank import rank_cutoff
-from fiberscope.run import Progress, Run
+from fiberscope.run import Run
 
 _SIDES: tuple[Triple, ...] = ((-1, -1, 1), (1, 0, 0), (0, 1, 0))
 """Edge ``i`` of a triangle as a line of its chart: where the weight of the opposite corner vanishes."""
@@ -99,11 +99,11 @@ class SurfaceEngine(Engine):
         return mesh
 
 
-def cut_surface(net: Network, surface: Surface, progress: Progress | None, limit: int | None) -> SurfaceRegions:
+def cut_surface(net: Network, surface: Surface, run: Run) -> SurfaceRegions:
     """The regions on a surface that lies in the network's input space."""
     origin, basis = affine_span(surface.mesh.vertices)
     engine = SurfaceEngine(net, surface.mesh, (surface.mesh.vertices - origin) @ basis.T)
-    mesh, reached = engine.run(engine.start(), Run(progress, limit=limit))
+    mesh, reached = engine.run(engine.start(), run)
     assert mesh.root is not None
     return SurfaceRegions(net, surface, engine.cells(mesh, reached), mesh.root, origin, basis)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,14 +19,14 @@ from fiberscope.geometry.generators import (
     counts_of,
     has_settled,
     latent_points,
-    refinement_report,
 )
 from fiberscope.geometry.surfaces.engine import affine_span, cut_surface
 from fiberscope.geometry.surfaces.shapes import Mesh
 from fiberscope.geometry.surfaces.surface_regions import SurfaceRegions
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
-from fiberscope.run import Progress, Run
+from fiberscope.results import hidden
+from fiberscope.run import ENDLESS, Run
 
 MOST_SURFACE_POINTS = 129
 """Grids of a surface are not refined beyond this on a side, unless told otherwise."""
@@ -93,11 +93,7 @@ class GeneratorSurfaceRegions(SurfaceRegions):
     latent_regions: int | None = None
     refinement: tuple[Refinement, ...] = ()
     settled: bool = True
-    latent: FloatArray | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {**super().to_dict(), **refinement_report(self)}
+    latent: FloatArray | None = field(default=None, metadata=hidden())
 
     def __repr__(self) -> str:
         return (
@@ -105,15 +101,13 @@ class GeneratorSurfaceRegions(SurfaceRegions):
         )
 
 
-def regions_over(
-    net: Network, surface: GeneratorSurface, progress: Progress | None = None, limit: int | None = None
-) -> GeneratorSurfaceRegions:
+def regions_over(net: Network, surface: GeneratorSurface, run: Run = ENDLESS) -> GeneratorSurfaceRegions:
     """The regions of a network on the image of a latent parallelogram."""
     if surface.ambient != net.in_size:
         raise InputError(f"surface: expected one in R^{net.in_size} for this network, got R^{surface.ambient}")
     inner = surface.generator.network
     if inner is not None:
-        cells = cells_on(surface.plane.view(composition(net, inner)), Run(progress, limit=limit))
+        cells = cells_on(surface.plane.view(composition(net, inner)), run)
         image = surface(cells.points)
         origin, basis = affine_span(image)
         placed = replace(cells, points=(image - origin) @ basis.T)
@@ -124,7 +118,7 @@ def regions_over(
     table: list[Refinement] = []
     points = surface.points
     while True:
-        found = cut_surface(net, surface.grid(points), progress, limit)
+        found = cut_surface(net, surface.grid(points), run)
         table.append(Refinement(points, found.num_regions))
         settled = has_settled(table)
         if settled or not found.complete or 2 * points - 1 > surface.most:
