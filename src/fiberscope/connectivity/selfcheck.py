@@ -36,6 +36,10 @@ class Drift:
     def ok(self) -> bool:
         return self.value <= self.allowed  # never for NaN
 
+    @property
+    def text(self) -> str:
+        return f"moves the outputs by {self.value:.1e}"
+
 
 class Precisions(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """While it is active, notes the coarsest floating-point type that any operation gives.
@@ -119,7 +123,7 @@ def draw(module: nn.Module, seed: int) -> None:
     source = torch.Generator().manual_seed(seed)
 
     def normal(like: Tensor) -> Tensor:
-        return torch.randn(like.shape, generator=source, dtype=torch.float64).to(like)
+        return torch.randn(like.shape, generator=source).to(like)
 
     with torch.no_grad():
         for value in module.parameters():

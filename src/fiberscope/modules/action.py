@@ -128,16 +128,18 @@ def act(part: Monomial, axes: Iterable[Axis], tensors: Mapping[str, Tensor]) -> 
 
 
 def _moved(tensor: Tensor, axis: Axis, part: Monomial) -> Tensor:
-    old = tensor.detach().contiguous()
-    new = old.clone()
-    source, target = (_members(value, axis, part) for value in (old, new))
-    rows = source.reshape(part.copies, part.size, -1)
-    orders = torch.from_numpy(np.array(part.orders)).to(old.device)
-    found = torch.take_along_dim(rows, orders[:, :, None], dim=1)
+    new = tensor.detach().clone(memory_format=torch.contiguous_format)
+    target = _members(new, axis, part)
+    places = part.places()
+    if (places != np.arange(len(places))).any():
+        rows = target.reshape(len(places), -1)
+        rows = rows.clone() if rows.data_ptr() == target.data_ptr() else rows  # read before it is written
+        target.copy_(rows.index_select(0, torch.from_numpy(places).to(new.device)).reshape(target.shape))
     if not (part.scales == 1).all():
-        factors = torch.from_numpy(part.scales**axis.power).to(device=old.device)
-        found = (found.to(torch.float64) * factors[:, :, None]).to(old.dtype)
-    target.copy_(found.reshape(target.shape))
+        ahead = len(axis.copies) + 1
+        factors = torch.from_numpy(part.scales**axis.power).to(new.device)
+        factors = factors.reshape(*target.shape[:ahead], *(1 for _ in target.shape[ahead:]))
+        target.copy_(target.to(torch.float64) * factors)  # rounded once, to the type that it has
     return new
 
 
