@@ -9,7 +9,7 @@ Ainsworth et al. 2023). If the identity comes close to the maximum, the architec
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -24,16 +24,18 @@ from fiberscope.modules.action import PERMUTATION
 from fiberscope.modules.batches import BATCH
 from fiberscope.modules.calls import Selector
 from fiberscope.modules.parametrisations import plain
-from fiberscope.modules.recording import CrossMoments, Progress, cross_moments
+from fiberscope.modules.recording import CrossMoments, cross_moments
 from fiberscope.network.io import as_model, as_torch
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.results import Result, Tabular, hidden, named
+from fiberscope.run import Progress, Run
 
 METHODS = ("activations", "weights", "ste")
 
 
 @dataclass(frozen=True, slots=True)
-class GroupObjective:
+class GroupObjective(Result):
     """Mean correlation of matched neurons in one group: at the best permutation, the identity and random ones.
 
     ``unmatched`` counts neurons of ``a`` and of ``b`` that are constant on the data: they correlate with nothing, and
@@ -48,27 +50,19 @@ class GroupObjective:
     random_deviation: float
     unmatched: tuple[int, int]
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "group": self.group,
-            "size": self.size,
-            "optimal": self.optimal,
-            "identity": self.identity,
-            "random": self.random,
-            "random_deviation": self.random_deviation,
-            "unmatched": list(self.unmatched),
-        }
-
 
 @dataclass(frozen=True, eq=False)
-class Matching:
+class Matching(Tabular):
     """What :func:`match` found: ``permutations[group][i]`` is the neuron of ``b`` that is neuron ``i`` of ``a``."""
 
     permutations: Mapping[str, IntArray]
-    objectives: tuple[GroupObjective, ...]
-    structure: Structure
+    objectives: tuple[GroupObjective, ...] = field(metadata=named("groups"))
+    structure: Structure = field(metadata=hidden())
     samples: int
     method: str = "activations"
+
+    told = ("objective", "identity", "random")
+    frame = "objectives"
 
     @property
     def objective(self) -> float:
@@ -97,17 +91,6 @@ class Matching:
             return _to_network(self.structure.apply(b.to_torch(), self.permutations), b)
         return self.structure.apply(plain(b), self.permutations)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "method": self.method,
-            "samples": self.samples,
-            "objective": self.objective,
-            "identity": self.identity,
-            "random": self.random,
-            "groups": [part.to_dict() for part in self.objectives],
-            "permutations": {name: p.tolist() for name, p in self.permutations.items()},
-        }
-
     def __repr__(self) -> str:
         values = f"optimal {self.objective:.4g}, identity {self.identity:.4g}, random {self.random:.4g}"
         return f"Matching({self.method}, {len(self.objectives)} groups, mean correlation: {values})"
@@ -125,6 +108,7 @@ def match(
     seed: int = 0,
     draws: int = 10,
     progress: Progress | None = None,
+    time_limit: float | None = None,
 ) -> Matching:
     """Permutations of the hidden neurons of ``b`` that bring it close to ``a``.
 
@@ -145,6 +129,8 @@ def match(
         stay where they are.
     seed, draws
         For the random permutations whose objective is reported.
+    progress, time_limit
+        Called as ``progress(done, total, text)`` after every batch; after so many seconds an ``OutOfTimeError``.
 
     Examples
     --------
@@ -156,6 +142,7 @@ def match(
     >>> [bool((q[p] == range(8)).all()) for q, p in zip(planted, found.permutations.values())]
     [True, True]
     """
+    run = Run.begin(progress, time_limit)
     if method not in METHODS:
         raise InputError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
     if method != "activations":
@@ -172,7 +159,7 @@ def match(
     if not groups:
         raise UnsupportedModelError("module: expected a hidden layer whose neurons can be permuted, found none")
     readers = {group.name: group.readers for group in groups}
-    found = cross_moments(left, right, readers, data, inputs=True, batch_size=batch_size, progress=progress)
+    found = cross_moments(left, right, readers, data, inputs=True, batch_size=batch_size, run=run)
     rng = np.random.default_rng(seed)
     permutations, objectives = {}, []
     for group in groups:

@@ -22,10 +22,11 @@ from fiberscope.modules.calls import Inputs, Selector, call, meant, moved, tenso
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.numerics.drift import allowed_drift, relative_drift
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.results import Result
 
 
 @dataclass(frozen=True, slots=True)
-class Drift:
+class Drift(Result):
     """How much an element of a group changes the outputs, relative to their size, and how much may be rounding."""
 
     group: str

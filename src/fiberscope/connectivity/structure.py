@@ -25,6 +25,7 @@ from fiberscope.modules.parametrisations import plain
 from fiberscope.modules.tracing.groups import Pinned, groups_of, own_tensors, pinned_of, traced
 from fiberscope.network.action.element import Element
 from fiberscope.network.io import as_torch
+from fiberscope.results import Result, hidden
 
 Moves = Element | Mapping[str, Any]
 """An element, or one permutation per group: new neuron ``i`` is old neuron ``p[i]``, as in :func:`fiberscope.permute`.
@@ -35,7 +36,7 @@ POINTS = 8
 
 
 @dataclass(frozen=True)
-class Structure:
+class Structure(Result):
     """Groups of neurons that may be permuted, or scaled, together; ``pinned`` is what stays on its axes, with reasons.
 
     >>> from fiberscope.modules.action import Axis
@@ -50,7 +51,9 @@ class Structure:
     pinned: tuple[Pinned, ...] = field(default=(), repr=False)
     unknown: tuple[str, ...] = ()
     """Operations that no rule covers, and that therefore pin what reaches them."""
-    source: tuple[nn.Module, Inputs, Selector] | None = field(default=None, repr=False, compare=False)
+    source: tuple[nn.Module, Inputs, Selector] | None = field(
+        default=None, repr=False, compare=False, metadata=hidden()
+    )
     """What it was found on, for :meth:`check`."""
 
     def only(self, kind: str) -> Structure:
@@ -99,13 +102,6 @@ class Structure:
             raise InputError("structure: expected one that was found by permutation_structure, to know its module")
         probe = Probe(*self.source)
         return (*(_tried(self, probe, group, seed) for group in self.groups), _tried(self, probe, None, seed))
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "groups": {group.name: group.to_dict() for group in self.groups},
-            "pinned": [[one.tensor, one.axis, one.size, one.reason] for one in self.pinned],
-            "unknown": list(self.unknown),
-        }
 
 
 def permutation_structure(module: Any, example: Any, *, output: Selector = None, seed: int = 0) -> Structure:

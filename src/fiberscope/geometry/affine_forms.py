@@ -13,11 +13,14 @@ from typing import Any
 import flint
 import numpy as np
 
+from fiberscope.network.layout import Layout
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
 from fiberscope.network.operators import Operator
-from fiberscope.network.run import exact_affine_values, winners
-from fiberscope.numerics.arithmetic import EXACT, Bounded, BoundedArithmetic, FloatArithmetic
+from fiberscope.network.walk import affine_values
+from fiberscope.numerics.algebra.ball import EXACT, EXACT_ROWS
+from fiberscope.numerics.algebra.bounded import Bounded, BoundedAlgebra
+from fiberscope.numerics.algebra.floating import FloatAlgebra
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, ObjectArray, SignArray, gamma, round_up
 
 _CHUNK = 1 << 17
@@ -59,7 +62,7 @@ def neuron_forms(net: Network, signs: SignArray, entries: IntArray) -> Bounded:
             elif len(own) and isinstance(node, MaxPool):
                 part = signs[at, start : start + node.num_signs]
                 window = place // node.windows.shape[1]
-                best = np.array([winners(node, row)[w] for row, w in zip(part, window, strict=True)])
+                best = np.array([node.chosen(row)[w] for row, w in zip(part, window, strict=True)])
                 loser = node.windows.reshape(-1)[place]
                 result.value[at] = source.value[own, :, loser] - source.value[own, :, best]
                 error = source.error[own, :, loser] + source.error[own, :, best] + gamma(1) * np.abs(result.value[at])
@@ -88,7 +91,7 @@ def form_step(node: Node, values: Sequence[Bounded] | Mapping[int, Bounded], sig
 
     ``signs`` are those of the node's own entries on the cells, for a node that has any.
     """
-    arithmetic = BoundedArithmetic()
+    arithmetic = BoundedAlgebra()
     if isinstance(node, Affine):
         return _affine(node, values[node.source], arithmetic)
     if isinstance(node, Add | Concat):
@@ -97,11 +100,11 @@ def form_step(node: Node, values: Sequence[Bounded] | Mapping[int, Bounded], sig
     source = values[node.source]
     if isinstance(node, PiecewiseLinear):
         return _scaled(source, np.where(signs[:, None] > 0, 1.0, node.slopes))
-    chosen = np.stack([winners(node, row) for row in signs])[:, None, :]
+    chosen = node.chosen(signs)[:, None, :]
     return Bounded(*(np.take_along_axis(x, chosen, axis=2) for x in (source.value, source.error)))
 
 
-def _affine(node: Affine, value: Bounded, arithmetic: BoundedArithmetic) -> Bounded:
+def _affine(node: Affine, value: Bounded, arithmetic: BoundedAlgebra) -> Bounded:
     cells, rows, width = value.value.shape
     flat = Bounded(value.value.reshape(-1, width), value.error.reshape(-1, width))
     result = arithmetic.affine(node.operator, None, flat)
@@ -123,7 +126,7 @@ def _scaled(value: Bounded, slopes: FloatArray, rounded: Any = False) -> Bounded
     return Bounded(result, np.where(plain, np.where(flat, 0.0, np.abs(slopes) * value.error), rough))
 
 
-def _joined(node: Add | Concat, parts: list[Bounded], arithmetic: BoundedArithmetic) -> Bounded:
+def _joined(node: Add | Concat, parts: list[Bounded], arithmetic: BoundedAlgebra) -> Bounded:
     if isinstance(node, Add):
         return arithmetic.add(parts)
     joined = [np.concatenate([getattr(p, name) for p in parts], axis=2) for name in ("value", "error")]
@@ -145,7 +148,7 @@ def jumps(net: Network, one: SignArray, two: SignArray, directions: FloatArray) 
 
 
 def _jumps(nodes: Sequence[Node], one: SignArray, two: SignArray, directions: FloatArray) -> Bounded:
-    arithmetic, start = BoundedArithmetic(), 0
+    arithmetic, start = BoundedAlgebra(), 0
     slopes = [Bounded(directions, np.zeros_like(directions))]
     changes = [Bounded(np.zeros_like(directions), np.zeros_like(directions))]
     for node in nodes:
@@ -175,7 +178,7 @@ def _switch(
         own = _scaled(slope, second - first, (first != second) & (node.slopes != 0))
         after, kept = _scaled(slope, first), _scaled(change, second)
     else:
-        a, b = (np.stack([winners(node, row) for row in signs]) for signs in (one, two))
+        a, b = (node.chosen(signs) for signs in (one, two))
         after, other, kept = _taken(slope, a), _taken(slope, b), _taken(change, b)
         value = other.value - after.value
         # nothing is rounded between equal inputs, nor where one of two exact slopes is zero, as behind dead neurons
@@ -196,7 +199,7 @@ def _taken(value: Bounded, columns: IntArray) -> Bounded:
 def exact_output(net: Network, signs: SignArray) -> ObjectArray:
     """The network on one cell, ``(n + 1, out)`` in exact Arb numbers."""
     with flint.ctx.workprec(EXACT):
-        return exact_affine_values(net.nodes, net.in_size, signs)[-1]
+        return np.asarray(affine_values(net.layout, net.in_size, signs, EXACT_ROWS)[-1])
 
 
 def exact_neuron(net: Network, signs: SignArray, entry: int) -> ObjectArray:
@@ -206,10 +209,11 @@ def exact_neuron(net: Network, signs: SignArray, entry: int) -> ObjectArray:
         if isinstance(node, PiecewiseLinear | MaxPool):
             if entry < start + node.num_signs:
                 with flint.ctx.workprec(EXACT):
-                    rows, place = exact_affine_values(net.nodes[:index], net.in_size, signs)[node.source], entry - start
+                    before = Layout(net.nodes[:index])
+                    rows, place = affine_values(before, net.in_size, signs, EXACT_ROWS)[node.source], entry - start
                     if isinstance(node, PiecewiseLinear):
                         return np.asarray(rows[:, place])
-                    best = winners(node, signs[start : start + node.num_signs])[place // node.windows.shape[1]]
+                    best = node.chosen(signs[start : start + node.num_signs])[place // node.windows.shape[1]]
                     return np.asarray(rows[:, node.windows.reshape(-1)[place]] - rows[:, best])
             start += node.num_signs
     raise IndexError(entry)
@@ -223,7 +227,7 @@ def influence(net: Network, seeds: BoolArray, active: BoolArray) -> tuple[BoolAr
     """
     values: list[FloatArray] = [np.zeros((len(seeds), net.in_size))]
     reached: list[BoolArray] = []
-    arithmetic, start = FloatArithmetic(), 0
+    arithmetic, start = FloatAlgebra(), 0
     value: Any
     for node in net.nodes:
         if isinstance(node, Affine):

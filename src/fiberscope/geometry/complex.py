@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -24,8 +24,9 @@ from fiberscope.geometry.storage import read_complex, save_complex
 from fiberscope.geometry.verify import Certificate, verify
 from fiberscope.network.network import AffineMap, Network
 from fiberscope.network.nodes import Switch
-from fiberscope.numerics.arithmetic import Bounded
+from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
+from fiberscope.results import Pictured, Result, hidden
 from fiberscope.run import Progress
 
 
@@ -46,7 +47,7 @@ class CellSet:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Region:
+class Region(Result):
     """One region: its sign vector, affine map, half-spaces ``A x <= b`` (one for each facet), vertices and volume.
 
     ``rays`` are the directions in which it is unbounded. ``lipschitz`` is the spectral norm of the map's matrix.
@@ -62,6 +63,8 @@ class Region:
     point: FloatArray
     volume: float
 
+    told = ("lipschitz",)
+
     @property
     def lipschitz(self) -> float:
         return float(np.linalg.norm(self.affine.matrix, 2))
@@ -71,7 +74,7 @@ class Region:
 
 
 @dataclass(frozen=True, eq=False)
-class Complex:
+class Complex(Pictured):
     """The canonical polyhedral complex of a network on a domain; made by :func:`fiberscope.regions`.
 
     A region is a maximal connected open set on which the sign of every neuron is constant, zero allowed. On a
@@ -88,9 +91,21 @@ class Complex:
     [1.0, 1.0, 1.0, 1.0]
     """
 
-    net: Network
+    net: Network = field(metadata=hidden())
     domain: Domain
-    structure: Cells
+    structure: Cells = field(metadata=hidden())
+
+    told = (
+        "network=net.architecture",
+        "complete",
+        "num_regions",
+        "f_vector",
+        "euler_characteristic",
+        "exact_decisions=structure.exact_decisions",
+        "float_decisions=structure.float_decisions",
+        "bytes_per_region",
+    )
+    picture = "regions"
 
     # -- counts ------------------------------------------------------------------------------------------------
 
@@ -334,20 +349,6 @@ class Complex:
         """Where the largest output changes; the complex is built anew, cut by the differences of the outputs."""
         extended = difference_network(self.net)
         return decision_boundary(Complex(extended, self.domain, cells_on(extended, self.domain)), self.net.out_size)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Counts and sizes as plain data for JSON."""
-        return {
-            "network": self.net.architecture,
-            "domain": repr(self.domain),
-            "complete": self.complete,
-            "num_regions": self.num_regions,
-            "f_vector": list(self.f_vector),
-            "euler_characteristic": self.euler_characteristic,
-            "exact_decisions": self.structure.exact_decisions,
-            "float_decisions": self.structure.float_decisions,
-            "bytes_per_region": self.bytes_per_region,
-        }
 
     def __repr__(self) -> str:
         least = "" if self.complete else "at least "

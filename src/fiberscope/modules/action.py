@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fiberscope.errors import InputError
 from fiberscope.network.action.element import Monomial, random_scales
+from fiberscope.results import Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ PERMUTATION, SCALING = "permutation", "scaling"
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class Group(Result):
     """Neurons that move together: how many, the axes they move, and the layers whose *inputs* are their activations.
 
     A group inside others, its ``parents``, has one copy for every member of the last of them. ``kind`` says which
@@ -100,16 +101,6 @@ class Group:
             cycle = rng.permutation(self.size)
             orders[c, cycle] = np.roll(cycle, 1)
         return Monomial(orders, None, self.parents)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "size": self.size,
-            "copies": self.copies,
-            "parents": list(self.parents),
-            "axes": [axis.to_dict() for axis in self.axes],
-            "readers": list(self.readers),
-        }
 
 
 def act(part: Monomial, axes: Iterable[Axis], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

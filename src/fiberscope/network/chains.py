@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fiberscope.errors import UnsupportedModelError
+from fiberscope.network.convolutions import Convolving
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
-from fiberscope.network.operators import Convolution
 from fiberscope.network.rewire import moved
 from fiberscope.numerics.floats import FloatArray
 
@@ -80,7 +80,7 @@ def _split_before(net: Network) -> Split | None:
 
 
 def _convolves(node: Affine) -> bool:
-    return any(isinstance(stage, Convolution) for stage in node.operator.stages())
+    return any(isinstance(stage, Convolving) for stage in node.operator.stages())
 
 
 def nameless(node: Node) -> Node:

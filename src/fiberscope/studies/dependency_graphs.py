@@ -13,7 +13,7 @@ from typing import Any
 
 import networkx as nx
 
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, hint
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Box
 from fiberscope.geometry.folds.conditions import is_transparent
@@ -24,7 +24,6 @@ from fiberscope.network.network import Network
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study, Task
 from fiberscope.studies.lab.table import Table
 from fiberscope.training.datasets.loading import load_dataset
-from fiberscope.training.datasets.registry import hint
 from fiberscope.training.many import train_many
 
 SIZES: dict[str, dict[str, Any]] = {

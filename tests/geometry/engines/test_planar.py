@@ -20,10 +20,11 @@ from fiberscope.geometry.engines.planar.engine import planar_cells, planar_count
 from fiberscope.geometry.engines.planar.tracked import Tracked, affine, spectral_bound
 from fiberscope.geometry.engines.planar.twofold import SharpOracle
 from fiberscope.geometry.regions import count_regions
+from fiberscope.network.convolutions import Convolution
 from fiberscope.network.io import load
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear
-from fiberscope.network.operators import Convolution, Dense, Scale
+from fiberscope.network.operators import Dense, Scale
 from fiberscope.run import Run
 
 SQUARE = Box.cube(2)

@@ -12,7 +12,7 @@ from typing import Any
 
 from fiberscope.geometry.engines.compiled import inner, kernel
 from fiberscope.geometry.engines.planar.kernels import _ratio, _sort
-from fiberscope.numerics.floats import FLOOR, INFLATE, TINY, U
+from fiberscope.numerics.floats import INFLATE, SQUARES_FLOOR, TINY, U
 
 _GROW = 1.0 + 64 * U
 
@@ -118,5 +118,5 @@ def _live(c: float, whole: float, r: Any, out: Any, e2: Any, norm: Any, row: int
     for j in range(out.shape[0]):
         size += out[j] * out[j]
         live += r[j] * r[j] if out[j] > 0.0 else 0.0
-    e2[row] = min(whole, c * math.sqrt(live)) * INFLATE + (FLOOR if live > 0.0 else 0.0)
+    e2[row] = min(whole, c * math.sqrt(live)) * INFLATE + (SQUARES_FLOOR if live > 0.0 else 0.0)
     norm[row] = math.sqrt(size) * INFLATE

@@ -16,13 +16,15 @@ from fiberscope.geometry.curves.curve import Path
 from fiberscope.geometry.curves.normals import crossing_gradients
 from fiberscope.geometry.facets import bends_across, pooled, unit
 from fiberscope.network.network import AffineMap, Network
-from fiberscope.network.run import affine_values
-from fiberscope.numerics.arithmetic import Bounded
+from fiberscope.network.walk import affine_values
+from fiberscope.numerics.algebra.bounded import Bounded
+from fiberscope.numerics.algebra.floating import FLOAT_ROWS
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, SignArray
+from fiberscope.results import Pictured, Tabular, hidden
 
 
 @dataclass(frozen=True, eq=False)
-class CurveRegions:
+class CurveRegions(Tabular, Pictured):
     """The regions of a network along a curve, ``B`` breakpoints and ``R`` regions in the order of the parameter.
 
     A region is a maximal open interval on which the sign of every neuron is constant, zero allowed. So a neuron that
@@ -34,9 +36,30 @@ class CurveRegions:
     What costs more than the count (signs, weights, affine maps) is computed when it is asked for.
     """
 
-    net: Network = field(repr=False)
+    net: Network = field(repr=False, metadata=hidden())
     curve: Path
-    found: Breaks = field(repr=False)
+    found: Breaks = field(repr=False, metadata=hidden())
+
+    told = (
+        "num_regions",
+        "num_pieces",
+        "closed=curve.closed",
+        "num_regions_closed",
+        "num_pieces_closed",
+        "breakpoints",
+        "enclosures",
+        "neurons",
+        "lengths",
+        "tangential",
+        "visible",
+        "weights",
+        "certified",
+        "undecided",
+        "residual",
+        "exact_decisions",
+    )
+    frame = ("breakpoints", "neurons", "tangential", "visible")
+    picture = "curve_bars"
 
     @property
     def num_regions(self) -> int:
@@ -199,7 +222,7 @@ class CurveRegions:
         """The network on one region."""
         if not 0 <= region < self.num_regions:
             raise InputError(f"region: expected 0 to {self.num_regions - 1}, got {region}")
-        rows = affine_values(self.net.nodes, self.net.in_size, self.signs[region])[-1]
+        rows = affine_values(self.net.layout, self.net.in_size, self.signs[region], FLOAT_ROWS)[-1]
         return AffineMap(rows[:-1].T.copy(), rows[-1].copy())
 
     @cached_property
@@ -233,28 +256,6 @@ class CurveRegions:
         else:
             how = f"{self.undecided} undecided"
         return f"CurveRegions({self.num_regions} {word} along {self.curve}, {how})"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "curve": repr(self.curve),
-            "num_regions": self.num_regions,
-            "num_pieces": self.num_pieces,
-            "closed": self.curve.closed,
-            "num_regions_closed": self.num_regions_closed,
-            "num_pieces_closed": self.num_pieces_closed,
-            "breakpoints": self.breakpoints.tolist(),
-            "enclosures": self.enclosures.tolist(),
-            "neurons": [list(n) for n in self.neurons],
-            "lengths": self.lengths.tolist(),
-            "tangential": self.tangential.tolist(),
-            "visible": self.visible.tolist(),
-            "weights": self.weights.tolist(),
-            "certified": self.certified,
-            "undecided": self.undecided,
-            "residual": self.residual,
-            "exact_decisions": self.exact_decisions,
-        }
 
 
 def distance_to(curve: Path, breakpoints: FloatArray, t: Any) -> FloatArray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -18,10 +17,12 @@ from fiberscope.network.io import NetworkLike, as_networks
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.results import Tabular
+from fiberscope.run import Progress, Run
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CurveCounts:
+class CurveCounts(Tabular):
     """How many regions each of many networks has along one curve.
 
     ``counts`` is ``(networks,)``: regions of the parameter's interval. ``breakpoints`` are the parameters for every
@@ -34,29 +35,30 @@ class CurveCounts:
     certified: bool
     by_float: int
 
+    frame = ("counts", "breakpoints")
+
     def __len__(self) -> int:
         return len(self.counts)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "counts": self.counts.tolist(),
-            "breakpoints": [t.tolist() for t in self.breakpoints],
-            "certified": self.certified,
-            "by_float": self.by_float,
-        }
 
-
-def count_along(networks: Sequence[NetworkLike], curve: Path) -> CurveCounts:
+def count_along(
+    networks: Sequence[NetworkLike],
+    curve: Path,
+    *,
+    progress: Progress | None = None,
+    time_limit: float | None = None,
+) -> CurveCounts:
     """The numbers of regions of many networks along one curve, as by :func:`regions_along` for each, but faster.
 
     Small chains on circles and tractrices are followed by one compiled loop; wherever its error bounds leave
-    something open, and for all other networks and curves, :func:`regions_along` answers.
+    something open, and for all other networks and curves, :func:`regions_along` answers. ``progress`` is called as
+    ``progress(done, total, text)`` before every network; after ``time_limit`` seconds comes an ``OutOfTimeError``.
 
     >>> nets = [Network.random((2, 10, 16, 1), seed) for seed in range(3)]
     >>> count_along(nets, Circle()).counts
     array([35, 29, 23])
     """
+    run = Run.begin(progress, time_limit)
     if not isinstance(curve, Path):
         raise InputError(f"count_along: expected a list of networks and a curve, got {type(curve).__name__}")
     nets = as_networks(networks, "networks")
@@ -65,7 +67,8 @@ def count_along(networks: Sequence[NetworkLike], curve: Path) -> CurveCounts:
             raise InputError(f"curve: expected one in R^{net.in_size} for this network, got R^{curve.ambient}")
     counts, breaks, certified, by_float = [], [], True, 0
     room: _Room | None = None
-    for net in nets:
+    for done, net in enumerate(nets):
+        run.step(done, len(nets), "networks")
         slope = _one_slope(net) if isinstance(curve, Planar) else None
         if slope is not None and isinstance(curve, Planar):
             if room is None or not room.fits(net):

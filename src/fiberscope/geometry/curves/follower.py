@@ -18,7 +18,7 @@ from fiberscope.geometry.curves.certify import Number
 from fiberscope.geometry.engines.planar.exact import pool_signs, window_pairs
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear, Switch
-from fiberscope.numerics.arithmetic import Bounded
+from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import INFLATE, TINY, FloatArray, IntArray, SignArray, gamma
 
 Touched = tuple[IntArray, IntArray]

@@ -23,7 +23,7 @@ from fiberscope.geometry.curves.root_kernels import CIRCLE, TRACTRIX, find_zeros
 from fiberscope.geometry.engines.planar.exact import Dyadic, ExactProgram
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Node
-from fiberscope.numerics.arithmetic import Bounded
+from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import FloatArray, IntArray, SignArray, U
 
 

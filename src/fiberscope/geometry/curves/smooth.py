@@ -19,7 +19,7 @@ from fiberscope.geometry.curves.curve import Curve
 from fiberscope.geometry.curves.follower import Follower, Found, Touched
 from fiberscope.geometry.curves.series_kernels import DEPTH, find_bands
 from fiberscope.network.network import Network
-from fiberscope.numerics.arithmetic import Bounded
+from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import INFLATE, TINY, BoolArray, FloatArray, IntArray, U, gamma
 
 WIDE = 2 * NODES

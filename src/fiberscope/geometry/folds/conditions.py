@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from fiberscope.geometry.stars import star_signs
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
+from fiberscope.results import Result
 
 MAX_PATTERNS = 1024
 """Up to so many activity patterns all are enumerated, whether they occur or not."""
@@ -30,22 +30,13 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Result):
     """True, False or None (undecided), what was looked at, whether that is everything, and why it fails."""
 
     holds: bool | None
     coverage: str
     exhaustive: bool = False
     reasons: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "holds": self.holds,
-            "coverage": self.coverage,
-            "exhaustive": self.exhaustive,
-            "reasons": list(self.reasons),
-        }
 
 
 def _judge(reasons: Sequence[str], coverage: str, exhaustive: bool) -> Condition:

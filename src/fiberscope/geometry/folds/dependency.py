@@ -14,7 +14,6 @@ edges so, and those of its construction are such. Every edge says whether it ben
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -23,6 +22,7 @@ from scipy.sparse import csr_array
 from fiberscope.geometry.folds.fold_set import FoldSet, layers_of
 from fiberscope.geometry.stars import Level, levels
 from fiberscope.numerics.floats import IntArray
+from fiberscope.results import Result
 
 
 def dependency_graph(fold_set: FoldSet) -> nx.DiGraph[int]:
@@ -112,7 +112,7 @@ def longest_chains(graph: nx.DiGraph[int]) -> dict[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class FirstLayer:
+class FirstLayer(Result):
     """The pieces that a fold-set shows to be of the first layer, against the network's own first layer.
 
     Parameters
@@ -136,21 +136,12 @@ class FirstLayer:
     wrong: tuple[int, ...]
     width: int
 
+    told = ("well_connected",)
+
     @property
     def well_connected(self) -> bool:
         """Whether exactly the first layer is found, all of it."""
         return len(self.identified) == self.width == len(self.pieces)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "pieces": list(self.pieces),
-            "identified": list(self.identified),
-            "straight": list(self.straight),
-            "wrong": list(self.wrong),
-            "width": self.width,
-            "well_connected": self.well_connected,
-        }
 
 
 def first_layer(fold_set: FoldSet, graph: nx.DiGraph[int] | None = None) -> FirstLayer:

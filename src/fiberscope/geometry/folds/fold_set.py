@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from scipy.sparse import coo_array
@@ -34,12 +34,13 @@ from fiberscope.geometry.regions import regions
 from fiberscope.geometry.stars import Level, inner_facets, levels
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
+from fiberscope.results import Pictured, Result, Tabular, hidden
 
 Surface = Literal["function", "units"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Piece:
+class Piece(Result):
     """What one hyperplane cuts out of one cell of the partition by the pieces of lower order.
 
     Parameters
@@ -73,23 +74,9 @@ class Piece:
     def __repr__(self) -> str:
         return f"Piece({self.index}: order {self.order}, {len(self.facets)} facets of neurons {list(self.neurons)})"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "index": self.index,
-            "order": self.order,
-            "hyperplane": self.hyperplane,
-            "normal": self.normal.tolist(),
-            "offset": self.offset,
-            "facets": self.facets.tolist(),
-            "neurons": list(self.neurons),
-            "whole": list(self.whole),
-            "size": self.size,
-        }
-
 
 @dataclass(frozen=True, eq=False)
-class FoldSet:
+class FoldSet(Tabular, Pictured):
     """The canonical representation of a fold-set; made by :func:`fold_set`.
 
     Parameters
@@ -112,14 +99,18 @@ class FoldSet:
         How many comparisons of hyperplanes needed exact numbers.
     """
 
-    complex: Complex
+    complex: Complex = field(metadata=hidden())
     surface: Surface
     pieces: tuple[Piece, ...]
     facets: IntArray = field(repr=False)
     facet_order: IntArray = field(repr=False)
-    facet_hyperplane: IntArray = field(repr=False)
-    inside: BoolArray | None = field(default=None, repr=False)
+    facet_hyperplane: IntArray = field(repr=False, metadata=hidden())
+    inside: BoolArray | None = field(default=None, repr=False, metadata=hidden())
     exact_decisions: int = 0
+
+    told = ("network=complex.net.architecture", "domain=complex.domain", "order", "is_surface", "units=_unit_numbers")
+    frame = "pieces"
+    picture = "fold_set"
 
     @property
     def order(self) -> int:
@@ -149,20 +140,8 @@ class FoldSet:
             found[neurons[row]] = True
         return found
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "network": self.complex.net.architecture,
-            "domain": repr(self.complex.domain),
-            "surface": self.surface,
-            "order": self.order,
-            "is_surface": self.is_surface,
-            "facets": self.facets.tolist(),
-            "facet_order": self.facet_order.tolist(),
-            "units": np.flatnonzero(self.units).tolist(),
-            "pieces": [piece.to_dict() for piece in self.pieces],
-            "exact_decisions": self.exact_decisions,
-        }
+    def _unit_numbers(self) -> IntArray:
+        return np.flatnonzero(self.units)
 
     def __repr__(self) -> str:
         counts = ", ".join(str(len(self.of_order(k))) for k in range(1, self.order + 1)) or "none"
@@ -318,7 +297,7 @@ def _pieces(complex: Complex, rows: IntArray, label: IntArray, order: IntArray, 
 
 
 @dataclass(frozen=True, eq=False)
-class Truncation:
+class Truncation(Result):
     """Fold-sets of ``h_{l:L}``, the network from layer l on, inside of the image of the domain.
 
     The interior of the image is made of the images of the regions of the layers before l on which their affine map has
@@ -333,18 +312,11 @@ class Truncation:
     parts: tuple[FoldSet, ...]
     coverage: str
 
+    told = ("whole",)
+
     @property
     def whole(self) -> bool:
         return len(self.parts) <= 1
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "layer": self.layer,
-            "whole": self.whole,
-            "coverage": self.coverage,
-            "parts": [part.to_dict() for part in self.parts],
-        }
 
     def __repr__(self) -> str:
         return f"Truncation(from layer {self.layer}: {self.coverage})"

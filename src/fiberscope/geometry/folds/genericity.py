@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -33,13 +32,14 @@ from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.floats import SignArray
+from fiberscope.results import Tabular
 
 SAMPLES = 4096
 """Points at which a network is looked at where its complex is too large."""
 
 
 @dataclass(frozen=True, slots=True)
-class Genericity:
+class Genericity(Tabular):
     """The answers of :func:`genericity`.
 
     Every answer is True, False or None. False comes with a witness and is proven. True says that the condition holds
@@ -49,6 +49,9 @@ class Genericity:
 
     conditions: Mapping[str, Condition]
     where: str
+
+    told = ("generic", "general")
+    frame = "conditions"
 
     @property
     def supertransversal(self) -> bool | None:
@@ -95,15 +98,6 @@ class Genericity:
     def reasons(self) -> tuple[str, ...]:
         """Why conditions fail, in sentences that name neurons."""
         return tuple(reason for condition in self.conditions.values() for reason in condition.reasons)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "where": self.where,
-            "generic": self.generic,
-            "general": self.general,
-            "conditions": {name: condition.to_dict() for name, condition in self.conditions.items()},
-        }
 
     def __repr__(self) -> str:
         names = ("generic", "general", "transparent", "honest", "cancellation_free")

@@ -17,7 +17,8 @@ from fiberscope.geometry.affine_forms import exact_neuron, neuron_forms
 from fiberscope.geometry.facets import to_scale
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool
-from fiberscope.numerics.arithmetic import EXACT, Bounded
+from fiberscope.numerics.algebra.ball import EXACT
+from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, ObjectArray, SignArray, gamma, round_up
 
 

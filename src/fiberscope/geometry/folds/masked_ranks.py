@@ -18,6 +18,7 @@ from fiberscope.network.network import Network
 from fiberscope.numerics.floats import BoolArray, FloatArray, ObjectArray
 from fiberscope.numerics.modular import Residues, matmul_mod, multiply_mod, rank_mod, residues
 from fiberscope.numerics.points import to_dyadic
+from fiberscope.results import Result
 
 MAX_PRODUCTS = 50_000
 """Products that are checked before the answer says that it covers only some."""
@@ -27,7 +28,7 @@ _PRIME = 2**61 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class RankFailure:
+class RankFailure(Result):
     """The product from layer ``first`` to layer ``last``, both from 1, with the passing units of each of them."""
 
     first: int
@@ -41,19 +42,9 @@ class RankFailure:
         layers = f"layer {self.first}" if self.first == self.last else f"layers {self.first} to {self.last}"
         return f"the weights of {layers} with units {', '.join(names)} have rank {self.rank}, at most {self.expected}"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "first": self.first,
-            "last": self.last,
-            "passing": [list(units) for units in self.passing],
-            "rank": self.rank,
-            "expected": self.expected,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class MaskedRanks:
+class MaskedRanks(Result):
     """How many products were checked, those whose rank is too small, and whether the limit cut the work short."""
 
     checked: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +20,7 @@ from fiberscope.geometry.surfaces.sizes import polygon_areas
 from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import batch, real_array, row_lengths
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, SignArray
+from fiberscope.results import Pictured, hidden
 
 _CHUNK = 1 << 22
 """Entries of the arrays that are made for some edges at a time."""
@@ -29,7 +30,7 @@ _THIN = 2.0**-26
 
 
 @dataclass(frozen=True, eq=False)
-class SurfaceRegions:
+class SurfaceRegions(Pictured):
     """The regions of a network on a surface; made by :func:`fiberscope.regions_on`.
 
     A region is a maximal connected open set of the surface on which the sign of every neuron is constant, zero allowed.
@@ -52,13 +53,27 @@ class SurfaceRegions:
         Where the network's own signs begin in the structure's: a generator's neurons stand before them.
     """
 
-    net: Network
+    net: Network = field(metadata=hidden())
     surface: Any
-    structure: Cells
-    triangle: IntArray
-    origin: FloatArray
-    basis: FloatArray
-    first_sign: int = 0
+    structure: Cells = field(metadata=hidden())
+    triangle: IntArray = field(metadata=hidden())
+    origin: FloatArray = field(metadata=hidden())
+    basis: FloatArray = field(metadata=hidden())
+    first_sign: int = field(default=0, metadata=hidden())
+
+    told = (
+        "network=net.architecture",
+        "complete",
+        "num_regions",
+        "num_patterns",
+        "num_pieces",
+        "area",
+        "boundary_length",
+        "visible_length=_known_visible_length",
+        "exact_decisions=structure.exact_decisions",
+        "float_decisions=structure.float_decisions",
+    )
+    picture = "surface"
 
     # -- counts ------------------------------------------------------------------------------------------------
 
@@ -182,6 +197,9 @@ class SurfaceRegions:
         """Length of the boundaries where the function bends."""
         return float(self.edge_lengths[self.boundary[self.visible]].sum())
 
+    def _known_visible_length(self) -> float | None:
+        return self.visible_length if self.complete else None
+
     # -- edges -------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -269,22 +287,6 @@ class SurfaceRegions:
                 if len(fits):  # one, as a flat triangle meets every sign vector in a convex set
                     return int(self.region_of[fits[0]])
         raise InputError("point: expected one inside of a region, got a sign vector that does not occur there")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Counts and sizes as plain data for JSON."""
-        return {
-            "network": self.net.architecture,
-            "surface": repr(self.surface),
-            "complete": self.complete,
-            "num_regions": self.num_regions,
-            "num_patterns": self.num_patterns,
-            "num_pieces": self.num_pieces,
-            "area": self.area,
-            "boundary_length": self.boundary_length,
-            "visible_length": self.visible_length if self.complete else None,
-            "exact_decisions": self.structure.exact_decisions,
-            "float_decisions": self.structure.float_decisions,
-        }
 
     def __repr__(self) -> str:
         least = "" if self.complete else "at least "

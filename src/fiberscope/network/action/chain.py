@@ -16,10 +16,11 @@ from fiberscope.network.network import Network, Seed
 from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense
 from fiberscope.numerics.floats import TINY, FloatArray, IntArray
+from fiberscope.results import Result
 
 
 @dataclass(frozen=True, eq=False)
-class Symmetry:
+class Symmetry(Result):
     """One permutation and one vector of positive scales per hidden layer.
 
     Applied to a chain, new neuron ``i`` of layer ``l`` is old neuron ``permutations[l][i]``; its row of ``(W_l | b_l)``

@@ -36,6 +36,7 @@ from fiberscope.numerics.lp.floats import (
 )
 from fiberscope.numerics.lp.simplex import SmallModel
 from fiberscope.numerics.points import ExactPoint
+from fiberscope.results import Result, hidden
 
 _GAP = 2.0**-20
 """Bounds further apart than this, relative to their size, are not worth reporting: the exact optimum is taken."""
@@ -45,7 +46,7 @@ _SMALL = 20_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LPAnswer:
+class LPAnswer(Result):
     """The maximum of ``c x``: ``lower <= max <= upper``, both proven; no tolerance is part of the claim.
 
     ``point`` attains ``lower``; it is feasible as it stands, or the rounding of the feasible ``exact_point``.
@@ -58,25 +59,14 @@ class LPAnswer:
     upper: float
     exact: Fraction | None = None
     point: FloatArray | None = field(default=None, repr=False)
-    exact_point: ExactPoint | None = field(default=None, repr=False)
-    multipliers: Any = field(default=None, repr=False)
-    ray: tuple[int, ...] | None = field(default=None, repr=False)
+    exact_point: ExactPoint | None = field(default=None, repr=False, metadata=hidden())
+    multipliers: Any = field(default=None, repr=False, metadata=hidden())
+    ray: tuple[int, ...] | None = field(default=None, repr=False, metadata=hidden())
     method: Literal["float", "exact"] = "float"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The answer with plain values only."""
-        return {
-            "status": self.status,
-            "lower": self.lower,
-            "upper": self.upper,
-            "exact": None if self.exact is None else str(self.exact),
-            "point": None if self.point is None else self.point.tolist(),
-            "method": self.method,
-        }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Feasibility:
+class Feasibility(Result):
     """Whether there is a point (a strict one, for the interior): True and False are proven, None is open.
 
     True comes with ``point``, valid as it stands or the rounding of the valid ``exact_point``; False with the
@@ -85,26 +75,17 @@ class Feasibility:
 
     answer: bool | None
     point: FloatArray | None = field(default=None, repr=False)
-    exact_point: ExactPoint | None = field(default=None, repr=False)
-    multipliers: Any = field(default=None, repr=False)
+    exact_point: ExactPoint | None = field(default=None, repr=False, metadata=hidden())
+    multipliers: Any = field(default=None, repr=False, metadata=hidden())
     method: Literal["float", "exact"] = "float"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The answer with plain values only."""
-        point = None if self.point is None else self.point.tolist()
-        return {"answer": self.answer, "point": point, "method": self.method}
 
 
 @dataclass(frozen=True, slots=True)
-class SignRange:
+class SignRange(Result):
     """Whether an affine functional takes positive, and negative, values: proven, or None."""
 
     positive: bool | None
     negative: bool | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The answer with plain values only."""
-        return {"positive": self.positive, "negative": self.negative}
 
 
 class Polyhedron:

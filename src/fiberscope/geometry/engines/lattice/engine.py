@@ -30,7 +30,7 @@ from fiberscope.geometry.engines.lattice.start import Start, box_start, fan_star
 from fiberscope.geometry.engines.lattice.tree import Tree
 from fiberscope.geometry.engines.lattice.workers import Splitter
 from fiberscope.network.network import Network
-from fiberscope.numerics.arithmetic import Bounded
+from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.cutoffs import COORDINATE_ERROR
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, U
 from fiberscope.run import ENDLESS, Run

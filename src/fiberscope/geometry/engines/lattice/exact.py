@@ -14,9 +14,10 @@ from typing import Any
 import flint
 import numpy as np
 
+from fiberscope.network.layout import Layout
 from fiberscope.network.network import Network
-from fiberscope.network.run import all_values
-from fiberscope.numerics.arithmetic import EXACT, BallArithmetic, LinearMap, ball_signs, balls
+from fiberscope.network.walk import all_values
+from fiberscope.numerics.algebra.ball import EXACT, BallAlgebra, ball_signs, balls
 from fiberscope.numerics.floats import TINY, FloatArray, IntArray, ObjectArray, SignArray, U
 
 Integers = tuple[int, ...]
@@ -25,17 +26,15 @@ Parents = Callable[[int], tuple[int, int, int]]
 """Of a vertex: the ends of the edge that it was cut from, and the entry of the sign vector that vanishes there."""
 
 
-class HomogeneousBalls(BallArithmetic):
+class HomogeneousBalls(BallAlgebra):
     """Exact arithmetic on homogeneous coordinates: biases are multiplied by the last coordinate, t, ``(points,)``."""
 
     def __init__(self, t: ObjectArray) -> None:
         super().__init__(EXACT)
         self.t = t
 
-    def affine(self, operator: LinearMap, bias: FloatArray | None, value: ObjectArray) -> ObjectArray:
-        for stage in operator.stages():
-            value = stage.apply_scalars(value)
-        return value if bias is None else value + balls(bias)[None, :] * self.t[:, None]
+    def shift(self, value: ObjectArray, offset: FloatArray) -> Any:
+        return value + balls(offset) * self.t[:, None]
 
 
 class ExactVertices:
@@ -74,7 +73,7 @@ class ExactVertices:
         self.evaluated += len(vertices)
         with flint.ctx.workprec(EXACT):
             exact = np.asarray(_FROM_INT(rows), dtype=object)
-            return all_values(self.net.nodes[:last], exact[:, :-1], HomogeneousBalls(exact[:, -1]))
+            return all_values(Layout(self.net.nodes[:last]), exact[:, :-1], HomogeneousBalls(exact[:, -1]))
 
     def renumber(self, first: int, shift: int) -> None:
         """Vertices ``first, ...`` are called ``first - shift, ...`` from now on."""

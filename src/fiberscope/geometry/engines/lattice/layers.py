@@ -16,8 +16,8 @@ from fiberscope.geometry.engines.lattice.start import Start
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense
-from fiberscope.network.run import step
-from fiberscope.numerics.arithmetic import Bounded, BoundedArithmetic, LinearMap
+from fiberscope.network.walk import step
+from fiberscope.numerics.algebra.bounded import Bounded, BoundedAlgebra
 from fiberscope.numerics.floats import FloatArray, IntArray, gamma, round_up
 from fiberscope.numerics.rows import proportional_rows
 from fiberscope.run import ENDLESS, STOPPED, Run
@@ -73,20 +73,18 @@ class Stopped(Exception):
     """Exact decisions were given up, because somebody asked for it."""
 
 
-class HomogeneousBounds(BoundedArithmetic):
+class HomogeneousBounds(BoundedAlgebra):
     """Bounded floats on homogeneous coordinates: biases are multiplied by the last coordinate, t, ``(points, 1)``."""
 
     def __init__(self, t: Bounded) -> None:
+        super().__init__()
         self.t = t
 
-    def affine(self, operator: LinearMap, bias: FloatArray | None, value: Bounded) -> Bounded:
-        value = super().affine(operator, None, value)
-        if bias is None:
-            return value
-        shift = self.t.value * bias
+    def shift(self, value: Bounded, offset: FloatArray) -> Bounded:
+        shift = self.t.value * offset
         # A product of zero proves nothing: it may have underflowed.
-        exact = (bias == 0) | ((self.t.error == 0) & ((self.t.value == 0) | (self.t.value == 1)))
-        slip = round_up(gamma(1) * np.abs(shift) + np.abs(bias) * self.t.error, 4)
+        exact = (offset == 0) | ((self.t.error == 0) & ((self.t.value == 0) | (self.t.value == 1)))
+        slip = round_up(gamma(1) * np.abs(shift) + np.abs(offset) * self.t.error, 4)
         return self.add([value, Bounded(shift, np.where(exact, 0.0, slip))])
 
 
@@ -182,7 +180,7 @@ class LayerWalk(ABC):
                 if isinstance(node, MaxPool):  # its inputs have been compared before, see pools.py
                     self.signs[: self.num_vertices, self.sides + done : self.sides + done + node.num_signs] = 0
                     done += node.num_signs
-                arithmetic = BoundedArithmetic() if self.t is None else HomogeneousBounds(self.t)
+                arithmetic = BoundedAlgebra() if self.t is None else HomogeneousBounds(self.t)
                 with np.errstate(over="ignore", invalid="ignore"):
                     values[index + 1] = step(node, values, arithmetic)
             for key in [k for k in values if k and self.last_use[k] <= index]:

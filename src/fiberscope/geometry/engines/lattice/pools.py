@@ -67,7 +67,7 @@ def coarsened(cells: Cells, net: Network, pools: Sequence[Pooling], reached: int
     """The complex of ``net`` from that of its :func:`compared`, of which ``reached`` signs are known."""
     assert cells.domain_signs is not None
     sides = cells.domain_signs.shape[1]
-    joint = replace(cells, vertex_signs=np.hstack([cells.domain_signs, cells.vertex_signs]), _vertex_cache={})
+    joint = replace(cells, vertex_signs=np.hstack([cells.domain_signs, cells.vertex_signs]))
     dimensions = range(cells.dimension + 1)
     rows = [np.hstack([(s := joint.signs(k))[:, :sides], _entries(s[:, sides:], pools, reached)]) for k in dimensions]
     owner, dim = _owners(rows)
@@ -88,8 +88,6 @@ def coarsened(cells: Cells, net: Network, pools: Sequence[Pooling], reached: int
         domain_signs=cells.domain_signs[kept],
         point_errors=None if cells.point_errors is None else cells.point_errors[kept],
         pools=pool_layout(net.switches),
-        _vertex_cache={},
-        _sign_cache={},
     )
 
 

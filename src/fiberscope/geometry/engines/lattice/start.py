@@ -18,12 +18,14 @@ import numpy as np
 from fiberscope.errors import InputError, NotGenericError
 from fiberscope.geometry.domains import Box, Orthant, Plane, Polytope, Space
 from fiberscope.geometry.engines.lattice.exact import Integers, integers
+from fiberscope.network.layout import Layout
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense
 from fiberscope.network.rewire import later
-from fiberscope.network.run import exact_affine_values
-from fiberscope.numerics.arithmetic import EXACT, Bounded
+from fiberscope.network.walk import affine_values
+from fiberscope.numerics.algebra.ball import EXACT, EXACT_ROWS
+from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import TINY, SignArray, U
 from fiberscope.numerics.points import integer_rows, quotient, solve_point, to_dyadic
 
@@ -133,7 +135,8 @@ def _first_layer(net: Network) -> list[list[int]]:
             signs = np.concatenate([signs, np.where(node.windows.reshape(-1) < 0, -1, 1).astype(np.int8)])
         if isinstance(node, PiecewiseLinear):
             with flint.ctx.workprec(EXACT):
-                rows = exact_affine_values(net.nodes[:index], net.in_size, signs)[node.source].T
+                before = Layout(net.nodes[:index])
+                rows = affine_values(before, net.in_size, signs, EXACT_ROWS)[node.source].T
             return [list(integers(row)) for row, linear in zip(rows, node.linear, strict=True) if not linear]
     return []
 

@@ -18,9 +18,9 @@ from fiberscope.geometry.engines.planar import kernels
 from fiberscope.geometry.engines.planar.exact import Oracle, Stage, Triple, dot, ranks_between, sign
 from fiberscope.geometry.engines.planar.faces import count_inside
 from fiberscope.geometry.engines.planar.mesh import Mesh
-from fiberscope.geometry.engines.planar.tracked import FLOOR, Tracked
+from fiberscope.geometry.engines.planar.tracked import Tracked
 from fiberscope.geometry.engines.planar.twofold import SharpOracle, Unclear
-from fiberscope.numerics.floats import FloatArray, IntArray, SignArray, U
+from fiberscope.numerics.floats import ENTRY_FLOOR, FloatArray, IntArray, SignArray, U
 from fiberscope.run import ENDLESS, Run
 
 
@@ -110,7 +110,7 @@ class Arranger:
     def _signs(self, mesh: Mesh, value: Tracked, stage: Stage, first: int, known: Known) -> SignArray:
         V, n = value.z.shape
         signs = np.ones((V, -(-n // 8) * 8), dtype=np.int8)
-        undecided = kernels.float_signs(value.z, value.c, value.r, FLOOR, signs)
+        undecided = kernels.float_signs(value.z, value.c, value.r, ENTRY_FLOOR, signs)
         known(signs, undecided)
         self.by_float += V * n
         if undecided:
@@ -159,7 +159,7 @@ class Arranger:
         rank = np.arange(ptr[-1]) - np.repeat(ptr[:-1], counts)
         kernels.list_crossings(mesh.ends, words, ptr[:-1].copy(), label)
         kernels.order_crossings(
-            mesh.ends, ptr, label, np.arange(signs.shape[1]), rank.copy(), value.z, value.c, value.r, FLOOR,
+            mesh.ends, ptr, label, np.arange(signs.shape[1]), rank.copy(), value.z, value.c, value.r, ENTRY_FLOOR,
             mesh.ends, none, t[:0], t[:0], t, d, sure,
         )  # fmt: skip
         self.by_float += int(ptr[-1])
@@ -250,7 +250,7 @@ class Arranger:
         corner = known.at_ptr[polygon]
         segments = np.stack([known.at[corner + p], known.at[corner + q]], axis=1)
         kernels.order_crossings(
-            segments, ptr, other, fun[lo], pair, value.z, value.c, value.r, FLOOR,
+            segments, ptr, other, fun[lo], pair, value.z, value.c, value.r, ENTRY_FLOOR,
             mesh.ends, edge, edge_t, edge_d, t, d, sure,
         )  # fmt: skip
         rank = np.arange(ptr[-1]) - np.repeat(ptr[:-1], meet)

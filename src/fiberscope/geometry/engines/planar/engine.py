@@ -17,7 +17,6 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -36,6 +35,7 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear, Switch
 from fiberscope.network.operators import Dense
 from fiberscope.numerics.floats import FloatArray, SignArray
+from fiberscope.results import Result
 from fiberscope.run import ENDLESS, STOPPED, Run
 
 PlanarDomain = Box | Plane | Polytope
@@ -51,7 +51,7 @@ XY = -1
 
 
 @dataclass(frozen=True, slots=True)
-class PlanarCount:
+class PlanarCount(Result):
     """How many regions there are, and how the decisions were made.
 
     Not ``complete`` when interrupted: then there are *at least* so many.
@@ -66,15 +66,6 @@ class PlanarCount:
         return self.num_regions
 
     __index__ = __int__
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "num_regions": self.num_regions,
-            "exact_decisions": self.exact_decisions,
-            "float_decisions": self.float_decisions,
-            "complete": self.complete,
-        }
 
 
 def planar_cells(net: Network, domain: PlanarDomain, run: Run = ENDLESS) -> Cells:

@@ -19,7 +19,6 @@ import numpy as np
 from fiberscope.geometry.engines.planar.faces import compare_windows
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense, Operator
-from fiberscope.network.run import winners
 from fiberscope.numerics.floats import FloatArray, IntArray, ObjectArray, SignArray
 from fiberscope.numerics.points import integer_rows, to_dyadic
 
@@ -125,7 +124,7 @@ class ExactProgram(FixedProgram):
 
     def _switch(self, node: PiecewiseLinear | MaxPool, value: Dyadic, signs: SignArray) -> Dyadic:
         if isinstance(node, MaxPool):
-            return Dyadic(value.integers[:, winners(node, signs)], value.exponent)
+            return Dyadic(value.integers[:, node.chosen(signs)], value.exponent)
         if not node.slopes.any():
             return Dyadic(np.where(signs > 0, value.integers, flint.fmpz(0)), value.exponent)
         factors = Dyadic.of(np.where(signs > 0, 1.0, node.slopes))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fiberscope.geometry.engines.compiled import inner, kernel, sums
-from fiberscope.numerics.floats import FLOOR, INFLATE, FloatArray, IntArray, SignArray, U
+from fiberscope.numerics.floats import INFLATE, SQUARES_FLOOR, FloatArray, IntArray, SignArray, U
 
 
 @inner
@@ -269,7 +269,7 @@ def _join_values(z: Any, c: Any, e2: Any, inverse: Any, A: Any, B: Any, t: Any, 
             x, y = z[a, j], z[b, j]
             z[v, j] = x + tk * (y - x)
             if x != y:  # equal values are kept as they are: nothing is rounded
-                least = FLOOR
+                least = SQUARES_FLOOR
                 spread = dk * abs(y - x) + 4 * U * (abs(x) + abs(y))
                 total += spread * spread
                 spread *= inverse[j]

@@ -19,12 +19,9 @@ from fiberscope.geometry.engines.planar.faces import join_values, rectify
 from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense, Operator, Scale
 from fiberscope.numerics.compensated import accurate_product
-from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, SignArray, U, gamma
+from fiberscope.numerics.floats import ENTRY_FLOOR, TINY, BoolArray, FloatArray, IntArray, SignArray, U, gamma
 
 _UP = 1 + 2.0**-30
-
-FLOOR = 2.0**-960
-"""Far more than underflow can lose in one entry; smaller values are left to exact arithmetic."""
 
 SMALL = 2.0**-400
 """Numbers between this and its inverse can be squared and summed without leaving the range of floats."""
@@ -32,7 +29,7 @@ SMALL = 2.0**-400
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tracked:
-    """Values ``z`` of shape ``(points, n)``; ``|z - true| <= c r + FLOOR``, and ``norm(z - true) <= e2`` per point.
+    """Values ``z`` of shape ``(points, n)``; ``|z - true| <= c r + ENTRY_FLOOR`` and ``norm(z - true) <= e2`` for each.
 
     ``zeros`` are entries that certified signs prove to be zero, where somebody asked for them; a float 0.0 proves
     nothing, it may be a rounded positive number. ``norm`` is the Euclidean norm of each row of ``z`` where it is
@@ -98,7 +95,7 @@ def lifted(plane: Affine, node: Affine, points: Tracked) -> Tracked:
     r = (np.hypot.reduce(F, axis=1) + np.hypot.reduce(error, axis=1) / U) * _UP
     size = np.hypot(_norms(points.z), 1.0) * _UP
     c = (points.e2 + gamma(8) * size) * _UP
-    return Tracked(points.z @ F[:, :2].T + F[:, 2], c, c * _length(r) * _UP + len(r) * FLOOR, r)
+    return Tracked(points.z @ F[:, :2].T + F[:, 2], c, c * _length(r) * _UP + len(r) * ENTRY_FLOOR, r)
 
 
 def _norms(z: FloatArray) -> FloatArray:
@@ -152,7 +149,7 @@ def _linear(stage: Operator, value: Tracked, offset: FloatArray | None, tight: b
     e2 = c * frobenius
     if tight and isinstance(stage, Dense):
         e2 = np.minimum(e2, value.e2 * min(frobenius, spectral_bound(stage.matrix)) + rounding * frobenius)
-    return Tracked(result, c, np.where(c == 0, 0.0, e2 * _UP + len(r) * FLOOR), r)
+    return Tracked(result, c, np.where(c == 0, 0.0, e2 * _UP + len(r) * ENTRY_FLOOR), r)
 
 
 def _scaled(stage: Scale, value: Tracked, result: FloatArray, offset: FloatArray | None) -> Tracked:
@@ -184,7 +181,7 @@ def _rounded(value: Tracked, result: FloatArray | None = None) -> Tracked:
     """The same value (or ``result`` of at most its size) after one more rounding of every entry."""
     r = _normal(np.maximum(value.r, value.r.max(initial=0.0) * 2.0**-40))
     c = (value.c + gamma(2) * _relative(value.z, r)) * _UP
-    e2 = (value.e2 + gamma(2) * _norms(value.z)) * _UP + np.where(c == 0, 0.0, len(r) * FLOOR)
+    e2 = (value.e2 + gamma(2) * _norms(value.z)) * _UP + np.where(c == 0, 0.0, len(r) * ENTRY_FLOOR)
     return Tracked(value.z if result is None else result, c, e2, r)
 
 
@@ -200,7 +197,7 @@ def activate(node: PiecewiseLinear, value: Tracked, signs: SignArray, reuse: boo
         size, live = np.empty(len(out)), np.empty(len(out))
         rectify(value.z, signs, _positive(value.r) ** 2, out, size, live)
         # a row is exact where all are dead; a live neuron may be 0.0 by rounding and has an error all the same
-        e2 = np.minimum(value.e2, np.sqrt(live) * value.c * _UP + len(value.r) * FLOOR)
+        e2 = np.minimum(value.e2, np.sqrt(live) * value.c * _UP + len(value.r) * ENTRY_FLOOR)
         e2 = np.where(live == 0, 0.0, e2)
         norm = np.where(live == 0, 0.0, np.maximum(np.sqrt(size) * _UP, SMALL))
         return Tracked(out, value.c, e2, value.r, zeros, norm)

@@ -23,7 +23,7 @@ from fiberscope.geometry.engines.traversal.rows import onward
 from fiberscope.geometry.engines.watched import Workers
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import PiecewiseLinear
-from fiberscope.numerics.arithmetic import Bounded
+from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import BoolArray, FloatArray, SignArray
 
 

@@ -35,6 +35,7 @@ from fiberscope.geometry.engines.watched import Workers
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import AffineMap, Network, Seed
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
+from fiberscope.results import Result, hidden
 from fiberscope.run import STOPPED, Progress, Run
 
 _CHUNK = 1024
@@ -47,28 +48,26 @@ _SHRINK = 0.5 ** np.array([0.0, 3.0, 7.0, 12.0, 20.0, 30.0])
 
 
 @dataclass(frozen=True, slots=True)
-class Facet:
+class Facet(Result):
     """One facet of a region: the neurons that vanish on it, or the side of the domain (row of its half-spaces)."""
 
     neurons: tuple[int, ...] = ()
     side: int | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {"neurons": list(self.neurons), "side": self.side}
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Region:
+class Region(Result):
     """A linear region, proven to exist by its ``witness``: the certified signs at this point are ``signs``.
 
     ``facets`` are proven as well. The label is kept in two bits per neuron.
     """
 
-    net: Network = field(repr=False)
-    words: Words = field(repr=False)
+    net: Network = field(repr=False, metadata=hidden())
+    words: Words = field(repr=False, metadata=hidden())
     witness: FloatArray
     facets: tuple[Facet, ...]
+
+    told = ("signs",)
 
     @property
     def signs(self) -> SignArray:
@@ -80,14 +79,6 @@ class Region:
         """The network on this region."""
         return self.net.affine_at(self.witness)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "signs": self.signs.tolist(),
-            "witness": self.witness.tolist(),
-            "facets": [facet.to_dict() for facet in self.facets],
-        }
-
     def __repr__(self) -> str:
         text = "".join("-0+"[s + 1] for s in self.signs)
         text = text if len(text) <= 40 else f"{text[:37]}..."
@@ -95,7 +86,7 @@ class Region:
 
 
 @dataclass(frozen=True, slots=True)
-class RegionCount:
+class RegionCount(Result):
     """How many regions were found, and whether that is all of them.
 
     ``complete`` is True only if nothing is left to explore and every decision was proven. ``undecided`` counts facets
@@ -123,10 +114,6 @@ class RegionCount:
 
     def __repr__(self) -> str:
         return f"RegionCount({self})"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 def traverse(

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import exp, gamma, log, pi, sqrt
-from typing import Any
 
 import numpy as np
 from scipy.stats import t as student
@@ -49,6 +48,7 @@ from fiberscope.network.nodes import Affine
 from fiberscope.network.operators import Dense
 from fiberscope.network.rewire import later
 from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.results import Result
 from fiberscope.run import Progress, Run
 
 _NORMAL = 1.959964
@@ -59,7 +59,7 @@ _SPREAD = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Richness:
+class Richness(Result):
     """What uniform points say: ``distinct`` is certain, ``chao1`` a lower bound in expectation, ``interval`` 95 %."""
 
     points: int
@@ -69,13 +69,9 @@ class Richness:
     chao1: float
     interval: tuple[float, float]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
 
 @dataclass(frozen=True, slots=True)
-class ChordDensity:
+class ChordDensity(Result):
     """Crossings of region boundaries per unit length along random chords, exactly counted along each.
 
     ``boundary`` is the measure of all region boundaries per volume of the domain that follows by Crofton's formula.
@@ -87,13 +83,9 @@ class ChordDensity:
     standard_error: float
     boundary: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
 
 @dataclass(frozen=True, slots=True)
-class RegionEstimate:
+class RegionEstimate(Result):
     """An unbiased estimate of the number of regions, with its error bar and what is certain.
 
     ``runs`` are the estimates of the independent runs, ``value`` their mean. ``interval`` (95 %) takes their logarithm
@@ -113,6 +105,8 @@ class RegionEstimate:
     richness: Richness | None = None
     chords: ChordDensity | None = None
 
+    told = ("reliable",)
+
     @property
     def reliable(self) -> bool:
         """Whether the error bar can be trusted: runs do not scatter by more than their mean, nothing was left open."""
@@ -127,14 +121,6 @@ class RegionEstimate:
 
     def __repr__(self) -> str:
         return f"RegionEstimate({self})"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        plain = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in {"richness", "chords"}}
-        for name in ("richness", "chords"):
-            part = getattr(self, name)
-            plain[name] = None if part is None else part.to_dict()
-        return {**plain, "reliable": self.reliable}
 
 
 def estimate_regions(

@@ -18,8 +18,9 @@ from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.geometry.domains import Box, Domain, Plane, Polytope
 from fiberscope.network.network import Network, Seed
 from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear
-from fiberscope.network.run import exact_affine_values, step
-from fiberscope.numerics.arithmetic import EXACT, Bounded, BoundedArithmetic
+from fiberscope.network.walk import affine_values, step
+from fiberscope.numerics.algebra.ball import EXACT, EXACT_ROWS
+from fiberscope.numerics.algebra.bounded import Bounded, BoundedAlgebra
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma, round_up
 from fiberscope.numerics.lp.programs import Polyhedron
 from fiberscope.numerics.rows import proportional_rows
@@ -89,8 +90,8 @@ def onward(net: Network, signs: SignArray, values: list[Bounded], start: int) ->
 def _linear(node: Node, values: list[Bounded], n: int) -> Bounded:
     """A node without a kink; a bias goes to the constant terms alone."""
     if not isinstance(node, Affine):
-        return step(node, values, BoundedArithmetic())
-    result = BoundedArithmetic().affine(node.operator, None, values[node.source])
+        return step(node, values, BoundedAlgebra())
+    result = BoundedAlgebra().affine(node.operator, None, values[node.source])
     if node.offset is None:
         return result
     value, error = result.value.copy(), result.error.copy()
@@ -117,7 +118,7 @@ def exact_functionals(net: Network, signs: SignArray) -> list[list[Any]]:
     """The affine functions of one cell as exact rationals, a row of ``n + 1`` for every neuron."""
     rows: list[list[Any]] = []
     with flint.ctx.workprec(EXACT):
-        values = exact_affine_values(net.nodes, net.in_size, signs)
+        values = affine_values(net.layout, net.in_size, signs, EXACT_ROWS)
         for node in net.switches:
             rows += [[_rational(x) for x in column] for column in values[node.source].T]
     return rows
