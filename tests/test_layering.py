@@ -481,19 +481,19 @@ def test_violation_says_where() -> None:
 
 # --- the house as a whole ------------------------------------------------------------------------------------------
 
-DEPTH, DEPTH_BY_NAME = 21, 27
+DEPTH, DEPTH_BY_NAME = 21, 29
 """Modules on the longest chain of import statements, those inside functions included; and with those that are loaded by
 name as well, as the formats are by ``network.io``. The aim is 14."""
 
 CYCLES: tuple[frozenset[str], ...] = (
     frozenset({"network.compose", "network.mlp", "network.network", "network.to_torch"}),
-    frozenset({"symmetry.encoding", "symmetry.equivalence", "symmetry.fiber", "symmetry.simplify", "symmetry.stored"}),
-    frozenset({"symmetry.fiber.cells", "symmetry.fiber.result"}),
+    frozenset({"equality.encoding", "equality.verdict"}),
+    frozenset({"fibers.components", "fibers.one_layer"}),
 )
 """Modules and folders, side by side in one folder, that import each other, for types included. The aim is none."""
 
 MOST_MODULES = 20
-FULL = {"network/formats": 22, "symmetry/fiber": 21}
+FULL = {"network/formats": 27}
 """Folders that hold more, besides the studies, which are one file each."""
 
 VAGUE = {
@@ -502,7 +502,7 @@ VAGUE = {
 }  # fmt: skip
 """Names of modules that say little, or mean another thing in every package."""
 
-REPEATED = {"cells": 3, "arrays": 3}
+REPEATED = {"arrays": 3}
 """Such names that three packages use."""
 
 SHARED_CLASSES: dict[str, int] = {}
@@ -524,7 +524,7 @@ def imports_in(file: Path, root: Path) -> tuple[Import, ...]:
 def import_graph(root: Path, for_types: bool, by_name: bool) -> nx.DiGraph[str]:
     """An edge from every module to those that it imports, at the top or inside a function.
 
-    The lazy root, which reaches everything by name, is left out.
+    The lazy root, which reaches everything by name, is left out, and so are the thin methods of UPWARD and TYPES.
     """
     files = {module_name(file, root): file for file in sorted(root.rglob("*.py"))}
     graph: nx.DiGraph[str] = nx.DiGraph()
@@ -534,6 +534,8 @@ def import_graph(root: Path, for_types: bool, by_name: bool) -> nx.DiGraph[str]:
         graph.add_node(name)
         for found in imports_in(file, root):
             if (found.for_types and not for_types) or (found.by_name and not by_name):
+                continue
+            if (file.relative_to(root).as_posix(), found.module) in UPWARD | TYPES:
                 continue
             module = found.module.removeprefix(f"{PACKAGE}.")
             inner = [f"{module}.{part}" for part in found.names]

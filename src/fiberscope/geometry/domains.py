@@ -434,18 +434,25 @@ class View:
         return points if self.frame is None else np.asarray(self.frame[1] + points @ self.frame[0].T)
 
 
+def domain_of(net: Network, domain: Domain | None) -> Domain:
+    """The domain of a question about a network, checked once; all of space for None."""
+    if domain is None:
+        return Space(net.in_size)
+    if not isinstance(domain, _Domain):
+        raise InputError(f"domain: expected a Box, Plane, Polytope, Orthant or Space, got {type(domain).__name__}")
+    domain.check(net)
+    return domain
+
+
 def view_of(net: Network, domain: Domain) -> View:
-    """The border of every question on a domain: checked once, and seen in its own coordinates.
+    """The domain checked against the network, and both seen in the domain's own coordinates.
 
     >>> net = Network.random((3, 4, 1), seed=0)
     >>> flat = view_of(net, Box([-1, 0.5, 0], [1, 0.5, 2]))
     >>> flat.domain, flat.net.in_size, flat.lift(np.array([[0.25, 1.0]])).tolist()
     (Box([-1, 1] x [0, 2]), 2, [[0.25, 0.5, 1.0]])
     """
-    if not isinstance(domain, _Domain):
-        raise InputError(f"domain: expected a Box, Plane, Polytope, Orthant or Space, got {type(domain).__name__}")
-    domain.check(net)
-    return domain.view(net)
+    return domain_of(net, domain).view(net)
 
 
 def _points(X: Any, width: int) -> FloatArray:
