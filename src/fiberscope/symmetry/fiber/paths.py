@@ -115,8 +115,11 @@ def _bottleneck(setting: Setting, tail: Network) -> Connection:
 
 
 def _carried(layer: OneLayer, scale: FloatArray, shift: FloatArray) -> OneLayer:
-    """The layer behind first-layer neurons whose biases grew by ``shift`` and whose rows were then scaled."""
-    return OneLayer(layer.W / scale, layer.b - layer.W @ shift, layer.V, layer.c, True)
+    """The layer behind first-layer neurons whose biases grew by ``shift`` and whose rows were then scaled.
+
+    Neurons without outgoing weights do not follow: they keep their role.
+    """
+    return OneLayer(layer.W / scale, layer.b - np.where(layer.V.any(axis=0), layer.W @ shift, 0.0), layer.V, layer.c, True)
 
 
 def _first_layer(setting: Setting, tail: Network) -> tuple[IntArray, FloatArray, FloatArray] | str:
@@ -143,7 +146,7 @@ def _first_layer(setting: Setting, tail: Network) -> tuple[IntArray, FloatArray,
         if not any(i == k and low < shift[k] < high for i, low, high in _movable(setting)):
             return f"the hyperplane of neuron {k} of layer 1 lies elsewhere, and is not known to be movable to there"
     layer = setting.layer
-    read = (layer.W[:, ~small] != 0).any(axis=1) & (layer.roles != DEAD)
+    read = (layer.W[:, ~small] != 0).any(axis=1) & (layer.roles != DEAD) & layer.V.any(axis=0)
     if (np.sign(layer.b - layer.W @ shift) != np.sign(layer.b))[read].any():
         return "hyperplanes of layer 1 that can be moved one by one do not move together"
     return order, scale, shift
