@@ -12,6 +12,7 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray
 from fiberscope.symmetry.chains import slopes_of, split, with_arrays
+from fiberscope.symmetry.group import Symmetry
 from fiberscope.symmetry.labelling import WORK, labelling
 
 
@@ -102,6 +103,23 @@ def normalised(chain: Network) -> Normalised:
     for layer, table in enumerate(rows):
         _check_range(weights[layer], table[:, :-1], layer + 1)
     return Normalised(rows, scales, slopes_of(chain))
+
+
+def balancing(chain: Network) -> Symmetry:
+    """The rescaling of hidden neurons by powers of two to rows of largest entry about 1, as :func:`normalised` does.
+
+    It changes no bit of the function. The identity where the numbers would leave the range of floats.
+
+    >>> balancing(Network([[[3.0]], [[8.0]]], [[0.0], [0.0]])).scales
+    (array([0.25]),)
+    """
+    try:
+        found = [np.ldexp(1.0, -np.frexp(s)[1]) for s in normalised(chain).scales]
+        element = Symmetry([np.arange(len(s)) for s in found], found)
+        element(chain)
+    except InputError:
+        return Symmetry.identity(chain.widths)
+    return element
 
 
 def _scale_idle(rows: list[FloatArray], scales: list[FloatArray], idle: list[BoolArray]) -> None:

@@ -79,7 +79,7 @@ def first_factors(A: FloatArray, inner: int, rank: int | None = None) -> tuple[F
     if inner >= d:
         V, W = A, np.eye(d)
     elif inner > m:
-        scale = max(float(np.abs(A).max(initial=0.0)), 1.0)
+        scale = float(np.abs(A).max())
         lift = np.maximum(0.0, -A.min(axis=0, initial=0.0))
         # a multiple of ones that varies between the columns keeps W of full rank
         lift = lift + scale * np.linspace(0.5, 1.0, d)

@@ -10,6 +10,7 @@ import numpy as np
 from fiberscope.errors import InputError
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.symmetry.canonical import balancing
 from fiberscope.symmetry.chains import with_arrays
 from fiberscope.symmetry.fiber.factorisations import random_factors
 from fiberscope.symmetry.fiber.hidden import cancelled_hyperplanes, flip, hidden_hyperplane, lower_bound, translate
@@ -37,18 +38,20 @@ def _member(setting: Setting, component: Component, rng: np.random.Generator) ->
         W, b, V, c = (nearest(x) for x in component.cell.member(rng))
         drawn: Arrays = ([*chain.weights[:-2], W, V], [*chain.biases[:-2], b, c])
         return _shuffled(setting, drawn if _finite(drawn) else (list(chain.weights), list(chain.biases)), rng)
-    arrays: Arrays = ([np.array(w) for w in chain.weights], [np.array(b) for b in chain.biases])
+    even = balancing(chain)(chain)  # what is drawn then stands beside numbers of its size, and nothing large must cancel
+    arrays = start = list(even.weights), list(even.biases)
     if component.kind == "translation":
         arrays = _moved(arrays, 0, component.flipped, rng)
     elif component.kind == "reflection":
         arrays = reflected(arrays, setting.alive)
     elif component.kind == "constant":
         # no living neuron reads the first layer
-        arrays[0][0], arrays[1][0] = rng.normal(size=arrays[0][0].shape), rng.normal(size=arrays[1][0].shape)
+        (W, *rest), (b, *others) = arrays
+        arrays = [rng.normal(size=W.shape), *rest], [rng.normal(size=b.shape), *others]
     elif component.kind == "known":
         arrays = _known(setting, arrays, rng)
     if not _finite(arrays):
-        arrays = (list(chain.weights), list(chain.biases))
+        arrays = start
     if component.kind in ("orbit", "orientation"):
         for i, _, _ in setting.cancelled:
             arrays = _slid(arrays, 0, i, rng)
@@ -147,8 +150,7 @@ def in_layer(arrays: Arrays, place: int, orthant: bool, flipped: tuple[int, ...]
             return arrays
     elif A.any():
         return arrays
-    sums = W[linear].sum(axis=1)
-    b[linear] = np.where(sums > 0, sums * _reach(layer), b[linear]) * rng.exponential(1.0, len(linear))
+    b[linear] = _offsets(layer, V[:, linear], W[linear], b[linear]) * rng.exponential(1.0, len(linear))
     c = c - V[:, linear] @ b[linear]
     W[T], b[T] = -W[T], -b[T]
     _free_dead(layer, W, b, V, rng)
@@ -175,21 +177,22 @@ def _free_shares(layer: OneLayer, turned: list[int], free: tuple[Any, Any, Any],
     """Neurons on one hyperplane with one orientation share its weight anew; where it cancels, the hyperplane moves.
 
     The orientation is that of the member, in which the neurons ``turned`` are reversed already: between opposite ones
-    weight cannot move without changing the linear part, nor can a hyperplane that only some of its neurons left. What
-    cancels afterwards is as large as what is there, or rounding would show.
+    weight cannot move without changing the linear part, nor can a hyperplane that only some of its neurons left.
     """
     W, b, V = free
     sizes = np.abs(layer.rows).max(axis=1)
-    most = float((np.abs(layer.V).max(axis=0, initial=0.0) * sizes).max(initial=0.0))
     for plane in layer.hyperplanes:
-        first = plane.neurons[0]
+        first, on_it = plane.neurons[0], list(plane.neurons)
         k = int(np.abs(layer.rows[first]).argmax())
-        reversed_ones = {i in turned for i in plane.neurons}
+        reversed_ones = {i in turned for i in on_it}
+        most = float((np.abs(layer.V[:, on_it]).max(axis=0) * sizes[on_it]).max())
         if not plane.visible and not plane.mixed and len(reversed_ones) == 1:
             row = rng.normal(size=layer.d + 1) * _power(sizes[first])
+            if most:  # what cancels stays as large as it is
+                row[-1] *= _power(abs(layer.b[first]) / sizes[first])
             row[0], row[-1] = abs(row[0]), -abs(row[-1])  # stays nonlinear
             row = -row if True in reversed_ones else row
-            for i in plane.neurons:
+            for i in on_it:
                 ratio = layer.rows[i, k] / layer.rows[first, k]
                 W[i], b[i] = ratio * row[:-1], ratio * row[-1]
         for side in (True, False):
@@ -200,10 +203,12 @@ def _free_shares(layer: OneLayer, turned: list[int], free: tuple[Any, Any, Any],
                 V[:, j] -= change * abs(layer.rows[i, k] / layer.rows[j, k])
 
 
-def _reach(layer: OneLayer) -> float:
-    """How far from the origin hyperplanes of the layer lie, or 1 where all go through it."""
-    size = np.abs(layer.W).max(axis=1)
-    return _power(float((np.abs(layer.b[size > 0]) / size[size > 0]).max(initial=0.0))) or 1.0
+def _offsets(layer: OneLayer, V: FloatArray, W: FloatArray, b: FloatArray) -> FloatArray:
+    """Sizes for biases of linear neurons, whose constants are not larger than those that the layer adds up to."""
+    there = np.abs(layer.V) @ np.where(layer.roles == DEAD, 0.0, np.abs(layer.b)) + np.abs(layer.c)
+    with np.errstate(divide="ignore"):
+        room = np.where(V != 0, there[:, None] / np.abs(V), np.inf).min(axis=0, initial=np.inf)
+    return np.where(np.isfinite(room), room, np.maximum(W.sum(axis=1), b))
 
 
 def _power(size: float) -> float:
