@@ -46,10 +46,10 @@ def random_factors(
     if start is not None and moved[1] is W:
         return start
     found = snapped(A, *moved) if max(V.size, W.size) <= _SNAPPED else moved
-    return found if found is not None and _realises(A, *found, size) else None
+    return found if found is not None and realises(A, *found, size) else None
 
 
-def _realises(A: Any, V: FloatArray, W: FloatArray, size: float) -> bool:
+def realises(A: Any, V: FloatArray, W: FloatArray, size: float) -> bool:
     """Whether ``V W`` is ``A`` up to the rounding of ``size``, and sums of no much larger terms; false for NaN."""
     off = np.abs(nearest(fractions(product(V, W)) - fractions(A))).max(initial=0.0)
     terms = (np.abs(V) @ np.abs(W)).max(initial=0.0)

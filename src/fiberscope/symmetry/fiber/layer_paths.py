@@ -18,7 +18,11 @@ from fiberscope.numerics.cutoffs import SAME_ROWS
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.numerics.ulps import ROWS
 from fiberscope.symmetry.fiber.blocks import BlockPath, join_factors
+from fiberscope.symmetry.fiber.factorisations import realises
 from fiberscope.symmetry.fiber.one_layer import LINEAR, NONLINEAR, OneLayer
+
+_PLACES = 17
+"""Where a path between linear neurons is looked at."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,6 +119,8 @@ def join_layers(first: OneLayer, second: OneLayer) -> LayerPath | str:
     )  # fmt: skip
     if isinstance(block, str):
         return block
+    if not _holds(block, first, a.linear):
+        return "the linear neurons are joined through terms whose rounding shows"
     order = np.empty(first.n, dtype=np.int64)
     for i, j in pairs.items():
         order[i] = j
@@ -125,6 +131,13 @@ def join_layers(first: OneLayer, second: OneLayer) -> LayerPath | str:
     if not _close(move(1.0), end):
         return "the members differ otherwise"
     return LayerPath(a.gathering, move, lambda s: _ordered(b.gathering(1 - s), order), order)
+
+
+def _holds(block: BlockPath, layer: OneLayer, linear: list[int]) -> bool:
+    """Whether the linear neurons realise their map, up to rounding, at places along the path."""
+    exact = layer.linear_part([])
+    size = max(float((np.abs(V) @ np.abs(W)).max(initial=0.0)) for V, W in (block.at(0.0), block.at(1.0)))
+    return not linear or all(realises(exact, *block.at(s), size) for s in np.linspace(0.0, 1.0, _PLACES))
 
 
 def _ordered(layer: OneLayer, order: IntArray) -> OneLayer:

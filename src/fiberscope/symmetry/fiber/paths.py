@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fiberscope.network.network import Network
-from fiberscope.numerics.cutoffs import SAME_ROWS
 from fiberscope.numerics.floats import FloatArray, IntArray
-from fiberscope.symmetry.canonical import balancing
+from fiberscope.numerics.ulps import ROWS
+from fiberscope.symmetry.canonical import balancing, is_normal
 from fiberscope.symmetry.chains import rows_of, split, with_arrays
 from fiberscope.symmetry.fiber.hidden import lower_bound
 from fiberscope.symmetry.fiber.layer_paths import Core, join_layers
@@ -36,6 +36,8 @@ def connect(setting: Setting, other: Network) -> Connection:
     if match.symmetry is not None:
         orders = [np.argsort(p) for p in match.symmetry.permutations]
         scales = [s[p] for s, p in zip(match.symmetry.scales, orders, strict=True)]
+        if not (is_normal(chain) and is_normal(tail)) and not all((x == 1).all() for x in scales):
+            return Connection(None, None, "no path is known: numbers between would lose digits below the normal floats")
         return _path(setting, [_rescaling(chain, scales)], tail, orders, "rescaling of neurons")
     if setting.kind not in ("one layer", "bottleneck"):
         return Connection(None, None, "no theorem covers the network, and the members are not rescaled copies")
@@ -148,16 +150,16 @@ def _first_layer(setting: Setting, tail: Network) -> tuple[IntArray, FloatArray,
     size, their_size = (np.abs(w).max(axis=1) for w in (mine, theirs))
     units, their_units = mine / size[:, None], theirs / their_size[:, None]
     gaps = {sign: np.abs(their_units[:, None] - sign * units[None]).max(axis=2) for sign in (1.0, -1.0)}
-    back = gaps[-1.0].min(axis=1) <= SAME_ROWS
+    back = gaps[-1.0].min(axis=1) <= ROWS
     if back.any():
         turned = int(gaps[-1.0][int(np.flatnonzero(back)[0])].argmin())
         return f"neuron {turned} of layer 1 is reflected: that is another component"
-    if not (gaps[1.0].min(axis=1) <= SAME_ROWS).all():
+    if not (gaps[1.0].min(axis=1) <= ROWS).all():
         return "the first layers do not match"
     order = np.argsort(gaps[1.0].argmin(axis=1))
     scale = their_size[order] / size
     shift = other[order] / scale - bias
-    small = np.abs(shift) <= SAME_ROWS * np.maximum(np.abs(bias), size)
+    small = np.abs(shift) <= ROWS * np.abs(bias)
     shift = np.where(small, 0.0, shift)
     for k in np.flatnonzero(~small).tolist():
         if not any(i == k and low < shift[k] < high for i, low, high in _movable(setting)):
