@@ -210,7 +210,7 @@ def _offsets(layer: OneLayer, V: FloatArray, W: FloatArray, b: FloatArray) -> Fl
     there = np.abs(layer.V) @ np.where(layer.roles == DEAD, 0.0, np.abs(layer.b)) + np.abs(layer.c)
     with np.errstate(divide="ignore"):
         room = np.where(V != 0, there[:, None] / np.abs(V), np.inf).min(axis=0, initial=np.inf)
-    return np.where(np.isfinite(room), room, np.maximum(W.sum(axis=1), b))
+    return np.asarray(np.where(np.isfinite(room), room, np.maximum(W.sum(axis=1), b)))
 
 
 def _power(size: float) -> float:

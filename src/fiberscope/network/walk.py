@@ -12,7 +12,7 @@ here is a type error.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import prod
@@ -46,12 +46,13 @@ def walk(
     choices: Choices | None = None,
     *,
     first: int = 0,
-    keep: bool = False,
+    keep: Container[int] = (),
 ) -> Iterator[int]:
     """Fill in the values from node ``first`` on; gives the number of every node *before* its value is computed.
 
     There the caller may look at the values, refine all of them, add choices, or put the value of the node in place by
-    itself; it may also stop and go on later from the same node. A value is let go after its last use unless ``keep``.
+    itself; it may also stop and go on later from the same node. A value is let go after its last use, but for those to
+    ``keep``.
     The result of a composite node is computed directly where that is possible, and its parts all the same.
 
     >>> from fiberscope.network.network import Network
@@ -70,8 +71,8 @@ def walk(
         node = layout.nodes[index]
         if index + 1 not in values:
             values[index + 1] = step(node, values, algebra, None if choices is None else choices.get(index))
-        if not keep:
-            for value in layout.released[index]:
+        for value in layout.released[index]:
+            if value not in keep:
                 values.pop(value, None)
 
 
@@ -168,7 +169,7 @@ def output(layout: Layout, start: V, algebra: Evaluation[V], choices: Choices | 
 def all_values(layout: Layout, start: V, algebra: Evaluation[V], choices: Choices | None = None) -> list[V]:
     """All values in order, the input first."""
     values = {0: start}
-    for _ in walk(layout, values, algebra, choices, keep=True):
+    for _ in walk(layout, values, algebra, choices, keep=range(len(layout.nodes))):
         pass
     return [values[k] for k in range(len(values))]
 
@@ -210,7 +211,7 @@ def traced(layout: Layout, start: V, algebra: Algebra[V], choices: Choices | Non
     values = {0: start}
     inputs: dict[int, list[V]] = {}
     taken: dict[int, Any] = dict(choices or {})
-    for index in walk(layout, values, algebra, taken, keep=True):
+    for index in walk(layout, values, algebra, taken, keep=range(len(layout.nodes))):
         node = layout.nodes[index]
         if isinstance(node, Affine):
             inputs[index] = []
