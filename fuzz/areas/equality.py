@@ -207,7 +207,8 @@ def judge(
     elif tolerance is not None:
         expect(truth is not None and truth <= Fraction(tolerance), text)
     elif not any(0 < abs(x) < 1e-290 for p in (a, b) for x in numbers(p)):  # whose ulps are no small part of them
-        place = ("box", (-1.0,) * a.inputs, (1.0,) * a.inputs) if domain[0] in ("space", "orthant") else domain
+        low = {"space": -1.0, "orthant": 0.0}.get(domain[0])
+        place = domain if low is None else ("box", (low,) * a.inputs, (1.0,) * a.inputs)
         near = largest_difference(a, b, place)
         corner = _farthest(place, a.inputs)
         part = ROUNDING.get(precision or "float64", Fraction(1, 4))

@@ -209,13 +209,19 @@ class Complex:
 
     @property
     def affine_maps(self) -> tuple[FloatArray, FloatArray]:
-        """Matrices ``(regions, out, d)`` and offsets ``(regions, out)``."""
+        """Matrices ``(regions, out, d)`` and offsets ``(regions, out)``, infinite beyond the range of floats."""
         return self.bounded_maps.value[:, :, :-1], self.bounded_maps.value[:, :, -1]
 
     @cached_property
     def lipschitz(self) -> FloatArray:
-        """Spectral norm of every region's matrix; the largest is the Lipschitz constant on the domain."""
-        return np.asarray(np.linalg.norm(self.affine_maps[0], 2, axis=(1, 2)))
+        """Spectral norm of every region's matrix; the largest is the Lipschitz constant on the domain.
+
+        Infinite beyond the range of floats.
+        """
+        matrices = self.affine_maps[0]
+        norms, finite = np.full(len(matrices), np.inf), np.isfinite(matrices).all(axis=(1, 2))
+        norms[finite] = np.linalg.norm(matrices[finite], 2, axis=(1, 2))
+        return norms
 
     def region(self, index: int) -> Region:
         """One region with its half-spaces, vertices, volume and affine map."""

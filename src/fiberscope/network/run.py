@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
-from fiberscope.numerics.arithmetic import Arithmetic, balls
+from fiberscope.numerics.arithmetic import EXACT, Arithmetic, BallArithmetic, balls, nearest_floats
 from fiberscope.numerics.floats import FloatArray, IntArray, ObjectArray, SignArray
 
 V = TypeVar("V")
@@ -68,6 +68,18 @@ def affine_values(nodes: Sequence[Node], size: int, signs: SignArray) -> list[Fl
     A zero sign takes the slope of the negative side; the first of several winners wins its window.
     """
     return _pieces(nodes, np.eye(size + 1, size), signs, lambda x: x)
+
+
+def affine_output(nodes: Sequence[Node], size: int, signs: SignArray) -> FloatArray:
+    """The last of :func:`affine_values`; where a number on the way leaves the range of floats, it is computed exactly
+    and rounded once, so that only a coefficient that is itself beyond that range is infinite, and none is NaN.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        rows = affine_values(nodes, size, signs)[-1]
+    if np.isfinite(rows).all():
+        return rows
+    with BallArithmetic(EXACT).working():
+        return nearest_floats(exact_affine_values(nodes, size, signs)[-1])
 
 
 def exact_affine_values(nodes: Sequence[Node], size: int, signs: SignArray) -> list[ObjectArray]:

@@ -16,7 +16,7 @@ from fiberscope.geometry.curves.normals import crossing_gradients
 from fiberscope.geometry.facets import bends_across, pooled, unit
 from fiberscope.geometry.forms import jumps, output_forms
 from fiberscope.network.network import AffineMap, Network
-from fiberscope.network.run import affine_values
+from fiberscope.network.run import affine_output
 from fiberscope.numerics.arithmetic import Bounded
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, SignArray
 
@@ -199,12 +199,12 @@ class CurveRegions:
         """The network on one region."""
         if not 0 <= region < self.num_regions:
             raise InputError(f"region: expected 0 to {self.num_regions - 1}, got {region}")
-        rows = affine_values(self.net.nodes, self.net.in_size, self.signs[region])[-1]
+        rows = affine_output(self.net.nodes, self.net.in_size, self.signs[region])
         return AffineMap(rows[:-1].T.copy(), rows[-1].copy())
 
     @cached_property
     def affine_maps(self) -> tuple[FloatArray, FloatArray]:
-        """Matrices ``(R, out, n)`` and offsets ``(R, out)`` of the network on every region."""
+        """Matrices ``(R, out, n)`` and offsets ``(R, out)`` of the network on every region, infinite beyond floats."""
         forms = output_forms(self.net, self.signs).value
         return forms[:, :, :-1], forms[:, :, -1]
 
