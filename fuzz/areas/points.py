@@ -24,8 +24,8 @@ NEAR = Fraction(1, 10**9)
 """Floats without a stated bound must come this near, relative to the sizes of all terms."""
 
 
-def sizes(program: Program, x: Sequence[float]) -> Fraction:
-    """Sum of the absolute values of all terms that make the outputs, at ``|x|``."""
+def absolute(program: Program) -> Program:
+    """The program with the absolute values of all its numbers, and no activations."""
     nodes = []
     for node in program.nodes:
         if node[0] == "affine":
@@ -35,7 +35,12 @@ def sizes(program: Program, x: Sequence[float]) -> Fraction:
             nodes.append(("relu", node[1], (1.0,) * len(node[2])))
         else:
             nodes.append(node)
-    return max(at(Program(program.inputs, tuple(nodes)), [abs(v) for v in x]).outputs, default=Fraction(0))
+    return Program(program.inputs, tuple(nodes))
+
+
+def sizes(program: Program, x: Sequence[float]) -> Fraction:
+    """Sum of the absolute values of all terms that make the outputs, at ``|x|``."""
+    return max(at(absolute(program), [abs(v) for v in x]).outputs, default=Fraction(0))
 
 
 # -- signs
