@@ -61,13 +61,13 @@ def _compared(question: Question, a: Network, b: Network, simplified: bool) -> V
     left, right = try_split(a), try_split(b)
     if left is None or right is None or left.tail.widths != right.tail.widths or not same_prefix(left, right):
         return None
-    match = match_chains(left.tail, right.tail)
+    match = match_chains(left.tail, right.tail, run=question.run)
     if not match and question.tolerance is None and question.rounding is not DOUBLE:
-        match = match_chains(left.tail, right.tail, rounding=question.rounding)
+        match = match_chains(left.tail, right.tail, rounding=question.rounding, run=question.run)
         return _judged(question, match, left, right, simplified, question.rounding)
     found = _judged(question, match, left, right, simplified)
     if found is None and question.tolerance and isinstance(question.place, Box):
-        loose = match_chains(left.tail, right.tail, loose=True)
+        loose = match_chains(left.tail, right.tail, loose=True, run=question.run)
         found = _bounded(question, loose, left, right, simplified)
     return found
 
