@@ -13,8 +13,8 @@ from typing import Any
 
 import fiberscope as fs
 from fuzz import bridge, draw
-from fuzz.areas.equality import SECONDS, acted, chain_of, changed, finite, judge, numbers, pair
-from fuzz.case import Area, Disagreement, Undecided, expect
+from fuzz.areas.equality import acted, chain_of, changed, finite, judge, numbers, pair, verdict_on
+from fuzz.case import Area, Disagreement, expect
 from fuzz.oracle.cells import Domain
 from fuzz.oracle.program import Program
 
@@ -44,9 +44,7 @@ def check_certificates(a: Program, b: Program, c: Program, domain: Domain, toler
             _kept(bridge.network(p), Path(folder) / f"{name}{rng.choice(ENDINGS)}", rng) for p, name in _named(a, b, c)
         ]
         nets = [fs.load(m) for m in models]
-        verdict = fs.equivalent(nets[0], nets[1], bridge.domain(domain), tolerance=tolerance, time_limit=SECONDS)
-        if verdict.equal is None:
-            raise Undecided(verdict.method)
+        verdict = verdict_on(nets[0], nets[1], domain, tolerance)
         verdict.save(path)
         replay = fs.verify(path)
         expect(bool(replay), f"verify refuses what was saved ({verdict.equal} by {verdict.method})")
@@ -276,9 +274,7 @@ def check_scales(a: Program, b: Program, scales: list[list[float]]) -> None:
         forged["witness"] = {"permutations": [[0]] * len(scales), "scales": scales}
         path.write_text(json.dumps(forged))
         _check_forged(path, (a, b, domain, 0.0))
-    verdict = fs.equivalent(one, two, tolerance=0, time_limit=SECONDS)
-    if verdict.equal is None:
-        raise Undecided(verdict.method)
+    verdict = verdict_on(one, two, domain, 0.0)
     judge(a, b, domain, 0.0, verdict.equal, f"equivalent says {verdict.equal} by {verdict.method}")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import fiberscope as fs
 from fuzz import bridge, draw
-from fuzz.case import Area, Undecided, expect, float_of
+from fuzz.case import Area, Disagreement, Undecided, expect, float_of
 from fuzz.oracle.cells import Domain, largest_difference
 from fuzz.oracle.program import Program, at
 
@@ -160,12 +160,19 @@ def make_equality(rng: Random) -> tuple[Any, ...]:
     return a, b, domain, tolerance
 
 
-def check_equality(a: Program, b: Program, domain: Domain, tolerance: float | None) -> None:
-    verdict = fs.equivalent(
-        bridge.network(a), bridge.network(b), bridge.domain(domain), tolerance=tolerance, time_limit=SECONDS
-    )
+def verdict_on(a: Any, b: Any, domain: Domain, tolerance: float | None, seconds: float = SECONDS) -> Any:
+    """The verdict on two networks; every such question has an answer, if only that there is none."""
+    try:
+        verdict = fs.equivalent(a, b, bridge.domain(domain), tolerance=tolerance, time_limit=seconds)
+    except fs.FiberscopeError as error:
+        raise Disagreement(f"equivalent refuses the question: {type(error).__name__}: {error}") from error
     if verdict.equal is None:
         raise Undecided(verdict.method)
+    return verdict
+
+
+def check_equality(a: Program, b: Program, domain: Domain, tolerance: float | None) -> None:
+    verdict = verdict_on(bridge.network(a), bridge.network(b), domain, tolerance)
     precision = getattr(verdict, "precision", None)
     judge(a, b, domain, tolerance, verdict.equal, f"equivalent says {verdict.equal} by {verdict.method}", precision)
     truth = largest_difference(a, b, domain)
