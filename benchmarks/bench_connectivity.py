@@ -10,7 +10,7 @@ import numpy as np
 from fiberscope.connectivity.barrier import barrier
 from fiberscope.connectivity.matching import match
 from fiberscope.connectivity.paths import interpolate
-from fiberscope.connectivity.structure import chain_structure
+from fiberscope.connectivity.structure import permutation_structure
 from fiberscope.modules.models import mlp
 from fiberscope.modules.recording import record_inputs
 from harness import Case
@@ -100,7 +100,7 @@ def match_case(widths: tuple[int, ...], count: int, quick: bool) -> Case:
 
     a = mlp(widths, 0)
     X, _ = points(count, widths[0], 2)
-    structure = chain_structure(a, torch.as_tensor(X[:10]))
+    structure = permutation_structure(a, torch.as_tensor(X[:10]))
     b = structure.apply(a, structure.random(1))
     return Case(
         method=f"planted permutation from {count} activations",

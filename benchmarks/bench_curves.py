@@ -12,7 +12,7 @@ import numpy as np
 
 from fiberscope.geometry.curves.along import regions_along
 from fiberscope.geometry.curves.curve import Circle, Planar, Segment, Tractrix
-from fiberscope.geometry.curves.many import count_along
+from fiberscope.geometry.curves.ensembles import count_along
 from fiberscope.network.network import Network
 from harness import Case
 from reference_curves import count_on_segment, zeros_by_slsqp

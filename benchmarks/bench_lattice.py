@@ -17,8 +17,8 @@ import numpy as np
 
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Box
-from fiberscope.geometry.lattice import lattice_cells
-from fiberscope.geometry.skeleton import skeleton
+from fiberscope.geometry.engines.lattice.engine import lattice_cells
+from fiberscope.geometry.engines.lattice.skeleton import skeleton
 from fiberscope.network.network import Network
 from harness import Case
 from reference_edges import edge_subdivision

@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from fiberscope.geometry.domains import Box, Plane
-from fiberscope.geometry.planar import planar_cells, planar_count
+from fiberscope.geometry.engines.planar.engine import planar_cells, planar_count
 from fiberscope.network.network import Network
 from harness import Case
 from reference_polygons import regions

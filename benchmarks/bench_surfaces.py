@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fiberscope.geometry.domains import Polytope
-from fiberscope.geometry.planar import planar_count
+from fiberscope.geometry.engines.planar.engine import planar_count
 from fiberscope.geometry.surfaces.regions_on import regions_on
 from fiberscope.geometry.surfaces.shapes import Mesh, Sphere, Torus
 from fiberscope.network.network import Network

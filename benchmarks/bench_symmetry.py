@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from fiberscope.equality.ladder import equivalent
+from fiberscope.fibers.canonical.form import canonical, normalised
+from fiberscope.fibers.canonical.matching import same_up_to_symmetry
+from fiberscope.fibers.hidden_hyperplanes import flip, translate
+from fiberscope.fibers.simplify.simplify import simplify
 from fiberscope.geometry.domains import Box
+from fiberscope.geometry.ranges.domain_roles import domain_roles
+from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.network import Network
-from fiberscope.symmetry.canonical import canonical, normalised
-from fiberscope.symmetry.domain_roles import domain_roles
-from fiberscope.symmetry.equivalence.ladder import equivalent
-from fiberscope.symmetry.fiber.hidden import flip, translate
-from fiberscope.symmetry.group import Symmetry
-from fiberscope.symmetry.matching import same_up_to_symmetry
-from fiberscope.symmetry.simplify import simplify
 from fiberscope.testing import fraction_values
 from harness import Case
 

@@ -9,8 +9,8 @@ import numpy as np
 from scipy.optimize import linprog
 
 from fiberscope.geometry.domains import Box
-from fiberscope.geometry.sampling import estimate_regions
-from fiberscope.geometry.traversal import count_by_traversal
+from fiberscope.geometry.engines.traversal.engine import count_by_traversal
+from fiberscope.geometry.engines.traversal.estimate import estimate_regions
 from fiberscope.network.network import Network
 from harness import Case
 

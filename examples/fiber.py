@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import fiberscope as fs
-from fiberscope.symmetry.fiber.hidden import flip, translate
+from fiberscope.fibers.hidden_hyperplanes import flip, translate
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 import fiberscope as fs
-from fiberscope.symmetry.fiber.hidden import flip, translate
+from fiberscope.fibers.hidden_hyperplanes import flip, translate
 
 STEPS = (0.0, 0.25, 0.5, 0.75, 1.0)
 FIRST = ([[1.0, 0.5], [-0.5, 1.0]], [0.25, 0.125])

@@ -16,7 +16,7 @@ SHOWN = sorted([*(ROOT / "examples").glob("*.py"), ROOT / "README.md", *(ROOT / 
 
 # Imports of a module inside the package, each with its reason.
 DEEP = {
-    "fiberscope.symmetry.fiber.hidden": "moves raw weights; whoever asks a question takes fs.fiber",
+    "fiberscope.fibers.hidden_hyperplanes": "moves raw weights; whoever asks a question takes fs.fiber",
 }
 
 

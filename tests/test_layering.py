@@ -21,13 +21,16 @@ SOURCE = Path(__file__).resolve().parent.parent / "src" / PACKAGE
 ORDER = (
     "errors",
     "files",
+    "results",
     "run",
+    "backends",
     "numerics",
     "network",
     "modules",
     "geometry",
     "dimension",
-    "symmetry",
+    "fibers",
+    "equality",
     "neurons",
     "connectivity",
     "training",
@@ -73,16 +76,37 @@ LAZY: dict[tuple[str, str], str] = {
     ("network/io.py", "fiberscope.network.formats.*"): "each format brings its own library: torch, onnx, sklearn",
     ("cli/models.py", "fiberscope.network.io"): "brings SciPy",
     ("cli/models.py", "*"): "the user names the module",
-    ("symmetry/simplify.py", "fiberscope.symmetry.stored"): "the method stored is thin; it stands on simplify",
+    ("fibers/fiber.py", "fiberscope.equality.membership"): "Fiber.contains asks whether two networks are equal",
+    ("fibers/simplify/simplify.py", "fiberscope.equality.simplified"): "Simplified.verdict and .stored answer for it",
     ("network/formats/state_dict.py", "fiberscope.network.formats.torch_state"): "brings torch",
-    ("cli/regions.py", "fiberscope.geometry.compiled"): "brings numba",
+    ("cli/regions.py", "fiberscope.geometry.engines.compiled"): "brings numba",
     ("geometry/generators.py", "fiberscope.geometry.torch_generator"): "brings torch",
     ("cli/tour.py", "fiberscope.reporting.*"): "brings torch and matplotlib",
     ("cli/reproduce.py", "fiberscope.studies.lab.*"): "brings joblib and every study",
     ("cli/reproduce.py", "fiberscope.reporting.*"): "brings matplotlib",
-    ("studies/lab/backends.py", "fiberscope.studies.lab.dask_client"): "the extra may not be installed",
+    ("backends.py", "distributed"): "the extra may not be installed",
     ("studies/lab/registry.py", "fiberscope.studies.*"): "studies are found by looking at the folder",
+    ("results.py", "rich*"): "only a terminal needs it, and then it is loaded already",
+    ("results.py", "pandas"): "the user may not have installed it",
+    ("results.py", "fiberscope.plot"): "the method plot is thin; brings matplotlib",
 }
+
+# Those of them that point to the right: thin methods that call what stands on them, each (file, module).
+UPWARD: frozenset[tuple[str, str]] = frozenset(
+    {
+        ("results.py", "fiberscope.plot"),
+        ("fibers/fiber.py", "fiberscope.equality.membership"),
+        ("fibers/simplify/simplify.py", "fiberscope.equality.simplified"),
+    }
+)
+
+# What such methods give, named for type checkers only: each (file, module).
+TYPES: frozenset[tuple[str, str]] = frozenset(
+    {
+        ("fibers/components.py", "fiberscope.equality.verdict"),
+        ("fibers/simplify/simplify.py", "fiberscope.equality.verdict"),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -188,8 +212,12 @@ def targets(found: Import, entries: frozenset[str]) -> list[str]:
     return [name if name in entries else "" for name in found.names if name != "__version__"]
 
 
-def check_direction(found: Import, layer: str, entries: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """Our own imports point to the left; foreign libraries stay in their homes."""
+def check_direction(
+    found: Import, layer: str, entries: frozenset[str], excused: Collection[str] = ()
+) -> Iterator[tuple[str, str]]:
+    """Our own imports point to the left, but for those ``excused`` inside functions; foreign libraries stay at home."""
+    if found.inside_function and found.module in excused:
+        return
     if layer == "__init__" and isinstance(found.node, ast.Call):
         return  # the lazy root loads every layer by name: that is its task
     foreign = found.module.split(".")[0]
@@ -250,7 +278,18 @@ def check_names(tree: ast.Module, entries: frozenset[str]) -> Iterator[tuple[str
             )
 
 
-def violations(root: Path, lazy: Collection[tuple[str, str]] = ()) -> list[Violation]:
+def under_type_checking(tree: ast.Module) -> set[int]:
+    """The statements that only type checkers see."""
+    blocks = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    return {id(inner) for block in blocks for inner in ast.walk(block)}
+
+
+def violations(
+    root: Path,
+    lazy: Collection[tuple[str, str]] = (),
+    upward: Collection[tuple[str, str]] = (),
+    types: Collection[tuple[str, str]] = (),
+) -> list[Violation]:
     """All broken rules in the package at ``root``, in the order of files and lines."""
     files = sorted(root.rglob("*.py"))
     entries = frozenset({layer_of(file, root) for file in files} | set(ORDER) | {"testing"}) - {
@@ -266,25 +305,36 @@ def violations(root: Path, lazy: Collection[tuple[str, str]] = ()) -> list[Viola
             continue
         tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
         imports = list(imports_of(tree, file, root))
+        excused = {module for where, module in upward if where == name}
+        typed = under_type_checking(tree)
         for item in imports:
+            if (name, item.module) in types and id(item.node) in typed:
+                continue
             line = getattr(item.node, "lineno", 0)
-            found += [Violation(rule, name, line, text) for rule, text in check_direction(item, layer, entries)]
+            broken = check_direction(item, layer, entries, excused)
+            found += [Violation(rule, name, line, text) for rule, text in broken]
         found += [Violation(rule, name, line, text) for rule, line, text in check_placement(tree, imports, name, lazy)]
         found += [Violation(rule, name, line, text) for rule, line, text in check_names(tree, entries)]
     return found
 
 
 def test_package_keeps_its_layers() -> None:
-    broken = violations(SOURCE, LAZY)
+    broken = violations(SOURCE, LAZY, UPWARD, TYPES)
     assert not broken, "\n" + "\n".join(map(str, broken))
 
 
 def test_the_table_of_lazy_imports_is_not_stale() -> None:
+    assert LAZY.keys() >= UPWARD
     for (name, module), reason in LAZY.items():
         file = SOURCE / name
         assert reason
         found = imports_of(ast.parse(file.read_text(encoding="utf-8")), file, SOURCE)
         assert any(item.inside_function and fnmatchcase(item.module, module) for item in found), f"{name}: {module}"
+    for name, module in TYPES:
+        tree = ast.parse((SOURCE / name).read_text(encoding="utf-8"))
+        typed = under_type_checking(tree)
+        found = imports_of(tree, SOURCE / name, SOURCE)
+        assert any(item.module == module and id(item.node) in typed for item in found), f"{name}: {module}"
 
 
 FAKE_ROOT = """
@@ -380,6 +430,25 @@ def test_a_listed_lazy_import_is_excused_but_keeps_its_direction(tmp_path: Path)
     file.write_text("def f():\n    from .onnx import read\n    from ..cli import main\n")
     listed = {("network/a.py", "fiberscope.network.*"), ("network/a.py", "fiberscope.cli")}
     assert [violation.rule for violation in violations(tmp_path / PACKAGE, listed)] == ["direction"]
+    assert not violations(tmp_path / PACKAGE, listed, {("network/a.py", "fiberscope.cli")})
+
+
+def test_only_a_lazy_import_may_point_upward(tmp_path: Path) -> None:
+    file = tmp_path / PACKAGE / "network" / "a.py"
+    file.parent.mkdir(parents=True)
+    file.write_text("from ..cli import main\n")
+    upward = {("network/a.py", "fiberscope.cli")}
+    assert [violation.rule for violation in violations(tmp_path / PACKAGE, upward, upward)] == ["direction"]
+
+
+def test_a_type_may_be_named_for_checkers_only(tmp_path: Path) -> None:
+    file = tmp_path / PACKAGE / "network" / "a.py"
+    file.parent.mkdir(parents=True)
+    types = {("network/a.py", "fiberscope.geometry.x")}
+    file.write_text("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ..geometry.x import X\n")
+    assert not violations(tmp_path / PACKAGE, types=types)
+    file.write_text("from ..geometry.x import X\n")
+    assert [violation.rule for violation in violations(tmp_path / PACKAGE, types=types)] == ["direction"]
 
 
 def test_every_rule_is_seen_to_fail() -> None:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import re
 import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+import fiberscope as fs
 from fiberscope.errors import InputError, OutOfTimeError
 from fiberscope.run import ENDLESS, STOPPED, Run
 
@@ -49,3 +56,77 @@ def test_both_ways_to_stop_are_caught_together() -> None:
     for run in (Run(interrupt), Run(deadline=0.0)):
         with pytest.raises(STOPPED):
             run.step(1)
+
+
+# --- the public functions that can be watched ---------------------------------------------------------------------
+
+X = np.array([[0.25, -0.5], [1.0, 0.75], [-0.5, 0.125], [0.75, 0.5]])
+BOX = fs.Box([-1.0, -1.0], [1.0, 1.0])
+NET = fs.Network.random((2, 4, 3, 2), seed=3)
+CANCELLED = fs.Network([[[1.0], [-1.0], [1.0]], [[1.0, -1.0, 1.0]]], [[0.0, 0.0, -3.0], [0.0]])
+LAYER = (np.zeros((2, 3)), np.ones((2, 3)), np.eye(2, 3))
+
+Watched = Callable[..., Any]
+RAISES: Callable[[Any], bool] | None = None
+
+# name -> the call, and how an answer that came too late says so (None: there is no answer)
+WATCHED: dict[str, tuple[Watched, Callable[[Any], bool] | None]] = {
+    "barrier": (lambda **w: fs.barrier(NET, NET, "cross_entropy", (X, np.array([0, 1, 0, 1])), 3, **w), RAISES),
+    "chord_deviation": (lambda **w: fs.chord_deviation(NET, NET, X, points=3, **w), RAISES),
+    "count_along": (lambda **w: fs.count_along([NET], fs.Circle(), **w), RAISES),
+    "count_by_traversal": (lambda **w: fs.count_by_traversal(NET, BOX, **w), lambda found: not found.complete),
+    "count_regions": (lambda **w: fs.count_regions(NET, BOX, **w), lambda found: not found.complete),
+    "estimate_regions": (lambda **w: fs.estimate_regions(NET, BOX, samples=40, runs=2, points=10, **w), RAISES),
+    "expected_boundary_volume": (lambda **w: fs.expected_boundary_volume(fs.Ensemble.of((2, 3, 1)), BOX, **w), RAISES),
+    "match": (lambda **w: fs.match(NET, NET, data=X, **w), RAISES),
+    "record_activations": (lambda **w: fs.record_activations(NET.to_torch(), None, X, **w), RAISES),
+    "record_inputs": (lambda **w: fs.record_inputs(NET.to_torch(), None, X, **w), RAISES),
+    "region_theory": (lambda **w: fs.region_theory(fs.Ensemble.of((2, 3, 1)), fs.Circle(), networks=2, **w), RAISES),
+    "regions": (lambda **w: fs.regions(NET, BOX, **w), lambda found: not found.complete),
+    "regions_on": (lambda **w: fs.regions_on(NET, fs.Mesh.grid(X[[[0, 1], [2, 3]]]), **w), lambda f: not f.complete),
+    "relaxed_cost": (lambda **w: fs.relaxed_cost(LAYER, np.eye(3), activation="tanh", **w), RAISES),
+    "train_generator": (
+        lambda **w: fs.train_generator(np.eye(4), epochs=3, latent=2, widths=(3,), **w),
+        lambda made: len(made.losses) < 3,
+    ),
+    "train_many": (lambda **w: fs.train_many((2, 3, 1), (X, X[:, :1]), [0], epochs=2, **w), RAISES),
+    "traverse": (lambda **w: list(fs.traverse(NET, BOX, **w)), lambda found: len(found) < 9),
+    "visible_boundary_distance": (
+        lambda **w: fs.visible_boundary_distance(CANCELLED, [[-1.0]], **w),
+        lambda found: not found.ended.all(),
+    ),
+}
+
+
+def test_all_of_them_are_in_the_table() -> None:
+    found = {
+        name
+        for name in fs.__all__
+        if inspect.isfunction(function := getattr(fs, name)) and "progress" in inspect.signature(function).parameters
+    }
+    assert found - {"reproduce"} == set(WATCHED)  # a study tells of its tasks, and its results are kept on disk
+
+
+@pytest.mark.parametrize("name", WATCHED)
+def test_progress_says_what_is_done_of_how_much(name: str) -> None:
+    seen: list[tuple[Any, ...]] = []
+    WATCHED[name][0](progress=lambda *args: seen.append(args))
+    assert seen
+    for done, total, text in seen:
+        assert isinstance(done, int) and (total is None or isinstance(total, int)) and isinstance(text, str)
+
+
+@pytest.mark.parametrize("name", WATCHED)
+def test_no_time_is_no_answer_or_a_part_that_says_so(name: str) -> None:
+    call, is_part = WATCHED[name]
+    if is_part is None:
+        with pytest.raises(OutOfTimeError):
+            call(time_limit=1e-9)
+    else:
+        assert is_part(call(time_limit=1e-9)) and not is_part(call())
+
+
+def test_progress_has_one_type() -> None:
+    package = Path(fs.__file__).parent
+    alias = re.compile(r"^Progress\b.*=", re.MULTILINE)
+    assert [path.name for path in sorted(package.rglob("*.py")) if alias.search(path.read_text())] == ["run.py"]

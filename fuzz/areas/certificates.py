@@ -165,10 +165,9 @@ def _forge(
         elif kind == 3:
             found["claim"]["equal"] = rng.random() < 0.7
         else:
-            found["witness"] = _witness(rng, found.get("witness"), a, b)
+            found["evidence"] = _evidence(rng, found["evidence"], a, b)
             if rng.random() < 0.7:
-                found["claim"]["equal"] = True
-            found["counterexample"] = None if rng.random() < 0.7 else found.get("counterexample")
+                found["claim"]["equal"] = "differ" not in found["evidence"]["kind"]
     return found, (a, b, domain, tolerance)
 
 
@@ -178,10 +177,10 @@ def _swap(found: Any, other: Any) -> None:
     found["claim"]["models"][1] = other["claim"]["models"][1]
 
 
-def _witness(rng: Random, given: Any, a: Program, b: Program) -> Any:
-    """A symmetry of its own invention, or the given evidence a little changed."""
+def _evidence(rng: Random, given: Any, a: Program, b: Program) -> Any:
+    """Evidence of its own invention, or a given symmetry a little changed."""
     kind = rng.randrange(4)
-    if kind == 0 or not isinstance(given, dict) or "permutations" not in given:
+    if kind == 0 or "permutations" not in given:
         return invented(rng, a, b)
     forged = copy.deepcopy(given)
     for scales in forged.get("scales", []):
@@ -192,27 +191,31 @@ def _witness(rng: Random, given: Any, a: Program, b: Program) -> Any:
         for order in forged["permutations"]:
             rng.shuffle(order)
     if kind == 2:
-        forged["simplified"] = not forged.get("simplified", False)
+        forged["kind"] = rng.choice(("symmetry", "simplified symmetry"))
     return forged
 
 
 def invented(rng: Random, a: Program, b: Program) -> Any:
     """Permutations and scales that fit the widths of a chain, or evidence of another kind."""
-    kind = rng.randrange(7)
+    kind = rng.randrange(8)
+    if kind == 7:
+        return {"kind": rng.choice(("hyperplane representations differ", "layers behind differ"))}
     if kind == 6:
-        return {"transport": _transport(rng, a)}
+        return {"kind": "bottleneck", **_transport(rng, a)}
     if kind == 0:
-        return {"regions": rng.randint(1, 9)}
+        return {"kind": "regions", "regions": rng.randint(1, 9)}
     if kind == 1:
         signs = [[rng.choice((-1, 0, 0, 1)) for node in p.nodes if node[0] == "relu" for _ in node[2]] for p in (a, b)]
-        return {"signs": signs, "ulps": rng.choice((0, 0, 4)), "hyperplanes": rng.randint(0, 4)}
+        return {"kind": "normal form", "signs": signs, "ulps": rng.choice((0, 0, 4)), "hyperplanes": rng.randint(0, 4)}
     if kind == 2:
-        return {}
+        switches = sum(node[0] in ("relu", "pool") for node in a.nodes)
+        return rng.choice(({"kind": "identical"}, {"kind": "layers", "order": rng.sample(range(switches), switches)}))
     hidden = [len(node[2]) for node in a.nodes if node[0] == "relu"]
     orders = [rng.sample(range(n), n) for n in hidden]
     reach = rng.choice((0, 1, 60, 1000))
     scales = [[math.ldexp(1.0, rng.randint(-reach, min(reach, 1000))) for _ in range(n)] for n in hidden]
-    return {"permutations": orders, "scales": scales} | ({"simplified": True} if kind == 3 else {})
+    name = "simplified symmetry" if kind == 3 else "symmetry"
+    return {"kind": name, "permutations": orders, "scales": scales}
 
 
 def _transport(rng: Random, a: Program) -> Any:
@@ -271,7 +274,7 @@ def check_scales(a: Program, b: Program, scales: list[list[float]]) -> None:
         forged = json.loads(path.read_text())
         fs.equivalent(two, two, tolerance=0).save(path)
         _swap(forged, json.loads(path.read_text()))
-        forged["witness"] = {"permutations": [[0]] * len(scales), "scales": scales}
+        forged["evidence"] = {"kind": "symmetry", "permutations": [[0]] * len(scales), "scales": scales}
         path.write_text(json.dumps(forged))
         _check_forged(path, (a, b, domain, 0.0))
     verdict = verdict_on(one, two, domain, 0.0)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class FiberscopeError(Exception):
     """Base of every error raised on purpose; its message fits on one line and says what to do."""
@@ -25,3 +28,13 @@ class TooLargeError(FiberscopeError):
 
 class OutOfTimeError(FiberscopeError):
     """The time that was given is up, and nothing that was found so far is an answer."""
+
+
+def hint(given: str, known: Iterable[str]) -> str:
+    """A question that offers the closest known names, or nothing.
+
+    >>> hint("f_1", ["f1", "f2", "mnist"])
+    '; did you mean f1?'
+    """
+    close = difflib.get_close_matches(str(given), list(known), n=3, cutoff=0.5)
+    return f"; did you mean {' or '.join(close)}?" if close else ""

@@ -68,10 +68,14 @@ class Run:
         if self.is_over:
             raise OutOfTimeError("the time is up; give a longer time limit or a smaller question")
 
-    def step(self, done: int, total: int | None = None, text: str = "") -> None:
-        """Report that ``done`` of ``total`` is done, and look at the clock."""
+    def report(self, done: int, total: int | None = None, text: str = "") -> None:
+        """Tell that ``done`` of ``total`` is done."""
         if self.progress is not None:
             self.progress(done, total, text)
+
+    def step(self, done: int, total: int | None = None, text: str = "") -> None:
+        """Report, and look at the clock."""
+        self.report(done, total, text)
         self.check()
 
 

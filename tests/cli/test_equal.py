@@ -15,14 +15,14 @@ from fiberscope.cli.equal import equal
 from fiberscope.cli.simplify import simplify
 from fiberscope.cli.verify import verify
 from fiberscope.errors import FiberscopeError
-from fiberscope.symmetry.fiber.hidden import flip, translate
-from fiberscope.symmetry.group import Symmetry
+from fiberscope.fibers.hidden_hyperplanes import flip, translate
+from fiberscope.network.action.chain import Symmetry
 
 NAMES = {
-    "canonical": "symmetry.canonical",
-    "equivalent": "symmetry.equivalence.ladder",
-    "simplify": "symmetry.simplify",
-    "verify": "symmetry.certificates",
+    "canonical": "fibers.canonical.form",
+    "equivalent": "equality.ladder",
+    "simplify": "fibers.simplify.simplify",
+    "verify": "equality.verify",
 }
 
 
@@ -104,8 +104,7 @@ def test_a_tampered_certificate_does_not_hold(models, tmp_path):
     run(equal, models["net"], models["changed"], "--certificate", proof)
     found = json.loads(proof.read_text())
     found["claim"]["equal"] = True
-    found["witness"] = {"signs": [[0] * 16, [0] * 16], "ulps": 0}
-    found["counterexample"] = None
+    found["evidence"] = {"kind": "normal form", "signs": [[0] * 16, [0] * 16], "ulps": 0}
     proof.write_text(json.dumps(found))
     assert run(verify, proof)[0] == 1
 
@@ -145,9 +144,14 @@ def test_a_moved_hyperplane_is_proven_replayed_and_described(tmp_path):
     assert code == 0 and "bottleneck" in out and "moved by 1.75" in out and "neuron 2 of layer 1 reflected" in out
     code, out = run(verify, proof)
     assert code == 0 and "holds" in out and "moved by 1.75" in out
-    found = json.loads(run(equal, *paths, "--json")[1])["witness"]["transport"]
-    assert found["flips"] == [2] and found["translation"] == "7/4" and found["exact"] is True
+    found = json.loads(run(equal, *paths, "--json")[1])["witness"]
+    assert (
+        found["kind"] == "bottleneck"
+        and found["flips"] == [2]
+        and found["translation"] == "7/4"
+        and found["exact"] is True
+    )
     broken = json.loads(proof.read_text())
-    broken["witness"]["transport"]["translation"] = "2"
+    broken["evidence"]["translation"] = "2"
     proof.write_text(json.dumps(broken))
     assert run(verify, proof)[0] == 1

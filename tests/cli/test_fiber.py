@@ -17,7 +17,7 @@ from fiberscope.errors import FiberscopeError
 @pytest.fixture(autouse=True)
 def public_name(monkeypatch):
     if "fiber" not in fs._NAMES:
-        monkeypatch.setitem(fs._NAMES, "fiber", "symmetry.fiber.fibers")
+        monkeypatch.setitem(fs._NAMES, "fiber", "fibers.fiber")
 
 
 def run(*arguments):

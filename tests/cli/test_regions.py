@@ -102,7 +102,7 @@ def interrupted(hook: str, *arguments: object) -> subprocess.CompletedProcess[st
 
 
 SPLIT = """
-from fiberscope.geometry.planar import Engine
+from fiberscope.geometry.engines.planar.engine import Engine
 split = Engine.split
 def cut(self, *rest):
     finer = split(self, *rest)

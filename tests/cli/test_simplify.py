@@ -93,7 +93,7 @@ def test_rounded_numbers_are_not_called_the_same_real_function(run, tmp_path):
 def test_where_rounding_cannot_be_proven_the_wider_type_is_named(run, tmp_path, monkeypatch):
     """No proof for the rounded numbers: the exact ones are written, behind the types that the model had."""
     monkeypatch.setattr(
-        "fiberscope.symmetry.stored.equivalent",
+        "fiberscope.equality.simplified.equivalent",
         lambda *arguments, **options: fs.Verdict(None, "none", fs.Space(3)),
     )
     model, small = planted(tmp_path / "model.onnx"), tmp_path / "small.onnx"

@@ -14,11 +14,12 @@ from torch import Tensor, nn
 
 from fiberscope.connectivity.barrier import barrier
 from fiberscope.connectivity.matching import match
-from fiberscope.connectivity.structure import Axis, Group, Structure, chain_structure, drift
+from fiberscope.connectivity.structure import Structure, permutation_structure
 from fiberscope.errors import InputError, UnsupportedModelError
+from fiberscope.modules.action import Axis, Group
 from fiberscope.modules.models import mlp, resnet20
 from fiberscope.modules.parametrisations import effective_weights
-from fiberscope.network.actions import permute
+from fiberscope.network.action.chain import permute
 from fiberscope.network.network import Network
 from fiberscope.neurons.asymmetry import break_symmetry
 
@@ -50,13 +51,13 @@ KINDS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("options", KINDS, ids=lambda o: "-".join(map(str, o.values())))
 def test_planted_permutation_is_recovered(options: dict[str, Any]) -> None:
     a = trained_like((5, 12, 9, 3), 0, **options)
-    structure = chain_structure(a, x)
+    structure = permutation_structure(a, x)
     planted = structure.random(1)
     b = structure.apply(a, planted)
     assert torch.allclose(b(x), a(x), atol=1e-12)
     found = match(a, b, data=X)
-    for name, q in planted.items():
-        assert np.array_equal(q[found.permutations[name]], np.arange(len(q)))
+    for name, part in planted.items():
+        assert np.array_equal(part.orders[0][found.permutations[name]], np.arange(part.size))
     back = found.apply(b)
     for value, other in zip(back.state_dict().values(), a.state_dict().values(), strict=True):
         assert torch.equal(value, other)
@@ -64,7 +65,7 @@ def test_planted_permutation_is_recovered(options: dict[str, Any]) -> None:
 
 
 @settings(max_examples=15, deadline=None)
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=3), st.integers(0, 1000), st.integers(1, 200))
+@given(st.lists(st.integers(2, 9), min_size=1, max_size=3), st.integers(0, 1000), st.integers(1, 200))
 def test_applying_keeps_the_function(hidden: list[int], seed: int, size: int) -> None:
     a, b = (trained_like((5, *hidden, 2), seed + i) for i in range(2))
     found = match(a, b, data=X, batch_size=size)
@@ -170,19 +171,28 @@ class Functional(nn.Module):
         return result
 
 
-def test_functional_activations_are_fine_and_skips_are_found_out() -> None:
-    plain = Functional(False)
-    structure = chain_structure(plain.double(), x)
-    assert [(group.name, group.size, group.readers) for group in structure.groups] == [
+def test_functional_activations_are_fine_and_skips_join_layers() -> None:
+    plain, skip = (permutation_structure(Functional(skip).double(), x) for skip in (False, True))
+    assert [(group.name, group.size, group.readers) for group in plain.groups] == [
         ("a", 6, ("b",)),
         ("b", 6, ("c",)),
     ]
-    with pytest.raises(UnsupportedModelError, match="layer c: it reads a and b"):
-        chain_structure(Functional(True).double(), x)
+    assert [(group.name, group.size, group.readers) for group in skip.groups] == [("a", 6, ("b", "c"))]
+
+
+def test_a_planted_permutation_of_a_residual_stream_is_found() -> None:
+    a = resnet20(1, blocks=1).double().eval()
+    data = np.random.default_rng(0).normal(size=(8, 3, 8, 8))
+    structure = permutation_structure(a, data)
+    planted = structure.random(1)
+    found = match(a, structure.apply(a, planted), structure, data=data)
+    assert set(found.permutations) == set(planted) and len(planted) == 6
+    for name, part in planted.items():
+        assert np.array_equal(part.orders[0][found.permutations[name]], np.arange(part.size))
 
 
 def test_norm_parameters_and_buffers_move_along() -> None:
-    structure = chain_structure(trained_like((5, 4, 2), 0, norm="batch"), x)
+    structure = permutation_structure(trained_like((5, 4, 2), 0, norm="batch"), x)
     names = {axis.tensor for axis in structure.groups[0].axes}
     assert names == {
         *(f"linear0.{key}" for key in ("weight", "bias")),
@@ -191,31 +201,14 @@ def test_norm_parameters_and_buffers_move_along() -> None:
     }
 
 
-def test_a_forgotten_axis_is_seen_in_the_drift() -> None:
-    net = trained_like((5, 6, 2), 0)
-    (group,) = chain_structure(net, x).groups
-    for axis in group.axes:
-        rest = tuple(other for other in group.axes if other != axis)
-        assert drift(Structure((Group(group.name, group.size, rest, group.readers),)), net, x).value > 1e-6
-    assert drift(Structure((group,)), net, x).value < 1e-12
-
-
 def test_refusals() -> None:
     net = mlp((5, 4, 2))
-    wide = chain_structure(net.double(), x)
-    with pytest.raises(
-        UnsupportedModelError, match="layer conv: matching knows linear layers, norms and gates of an MLP, not Conv2d"
-    ):
-        match(resnet20(1, blocks=1), resnet20(1, blocks=1), data=np.zeros((2, 3, 8, 8)))
-    with pytest.raises(UnsupportedModelError, match="it runs twice"):
+    wide = permutation_structure(net.double(), x)
+    with pytest.raises(UnsupportedModelError, match="hidden layer"):
         shared = nn.Linear(5, 5)
-        chain_structure(nn.Sequential(shared, nn.ReLU(), nn.Sequential(shared)).double(), x)
+        match(*[nn.Sequential(shared, nn.ReLU(), nn.Sequential(shared)).double()] * 2, data=X)
     with pytest.raises(UnsupportedModelError, match="hidden layer"):
         match(nn.Sequential(nn.Linear(5, 2)), nn.Sequential(nn.Linear(5, 2)), data=X)
-    with pytest.raises(UnsupportedModelError, match=r"layer 2: .* not Conv1d"):
-        chain_structure(
-            nn.Sequential(nn.Linear(5, 4), nn.Unflatten(1, (1, 4)), nn.Conv1d(1, 1, 1), nn.Linear(4, 2)).double(), x
-        )
     for method in ("weights", "ste"):
         with pytest.raises(UnsupportedModelError, match=f"method {method}: .* not built yet"):
             match(net, net, method=method, data=X)
@@ -225,19 +218,10 @@ def test_refusals() -> None:
         match(net, net)
     with pytest.raises(InputError, match=r"layer linear0\.weight: expected equal shapes"):
         match(net, mlp((5, 3, 2)).double(), data=X)
-    with pytest.raises(InputError, match="group linear0: expected a permutation of 4"):
+    with pytest.raises(InputError, match="group linear0: permutation: expected a permutation of 0 to 3"):
         wide.apply(net, {"linear0": np.array([0, 0, 1, 2])})
     with pytest.raises(InputError, match="no group 'x'"):
         wide.apply(net, {"x": np.arange(4)})
-    with pytest.raises(InputError, match="effective_weights"):
-        chain_structure(break_symmetry(net, "w"), x)
     with pytest.raises(InputError, match="no such tensor"):
-        Structure((Group("g", 4, (Axis("nowhere", 0),), ()),)).apply(net, {"g": np.arange(4)})
-    assert set(wide.to_dict()) == {"linear0"} and np.array_equal(wide.identity()["linear0"], np.arange(4))
-
-
-def test_tied_layers_are_named() -> None:
-    net = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2))
-    net[2].weight = net[0].weight
-    with pytest.raises(UnsupportedModelError, match=r"layer 2\.weight: it is tied"):
-        match(net, net, data=torch.randn(5, 3))
+        Structure((Group("g", 4, (Axis("nowhere", 0),), ()),)).apply(net, {"g": [1, 0, 2, 3]})
+    assert set(wide.to_dict()["groups"]) == {"linear0"} and wide.identity().is_identity

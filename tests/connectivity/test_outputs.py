@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 import fiberscope as fs
-from fiberscope.connectivity.structure import chain_structure, drift
-from fiberscope.errors import InputError, UnsupportedModelError
+from fiberscope.connectivity.selfcheck import Probe
+from fiberscope.connectivity.structure import permutation_structure
+from fiberscope.errors import InputError
 from fiberscope.modules.batches import batches
 from fiberscope.modules.calls import select, tensors
 
@@ -226,30 +227,26 @@ def coarse(dtype: torch.dtype, seed: int = 0) -> nn.Sequential:
 def test_norms_in_a_coarser_type_are_no_reason_to_refuse(dtype: torch.dtype, seed: int) -> None:
     x = torch.from_numpy(X)
     net = coarse(dtype, seed)
-    structure = chain_structure(net, x)
+    structure = permutation_structure(net, x)
     assert [group.size for group in structure.groups] == [64, 64]
     for k in range(3):
-        found = drift(structure, net, x, seed=k)
-        assert found.ok and (found.allowed == 1e-9) == (dtype == torch.float64)
+        for found in structure.check(seed=k):
+            assert found.ok and (found.allowed == 1e-9) == (dtype == torch.float64)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, *HALVES])
 def test_a_wrong_structure_is_refused_at_every_precision(dtype: torch.dtype) -> None:
     x = torch.from_numpy(X)
     net = coarse(dtype)
-    structure = chain_structure(net, x)
+    structure = permutation_structure(net, x)
+    probe = Probe(net, x, None)
     for group in structure.groups:
         for axis in group.axes:
             rest = tuple(other for other in group.axes if other != axis)
             cut = type(structure)((type(group)(group.name, group.size, rest, group.readers),))
-            found = drift(cut, net, x)
+            found = probe.drift("", cut.act(probe.own, cut.random(0)))
             # a bias alone may weigh less than the coarsest types can see
             assert not found.ok or (axis.tensor.endswith("bias") and dtype in HALVES)
-
-
-def test_not_a_number_is_no_drift_that_is_allowed() -> None:
-    structure = chain_structure(Net(), torch.from_numpy(X))
-    assert not type(drift(structure, Net(), torch.from_numpy(X)))(float("nan"), 1.0).ok
 
 
 class FixedType(nn.Module):
@@ -266,7 +263,7 @@ class FixedType(nn.Module):
 
 
 def test_modules_that_do_not_run_in_float64_are_checked_in_their_own_type() -> None:
-    structure = chain_structure(FixedType(), torch.from_numpy(X).float())
+    structure = permutation_structure(FixedType(), torch.from_numpy(X).float())
     assert [group.readers for group in structure.groups] == [("last",)]
 
 
@@ -289,7 +286,7 @@ class Heads(nn.Module):
 def test_two_readers_of_one_layer_are_both_found(hidden: int, left: int, right: int) -> None:
     net = Heads(hidden, left, right)
     nn.init.normal_(net.norm.weight)
-    structure = chain_structure(net, torch.from_numpy(X).float())
+    structure = permutation_structure(net, torch.from_numpy(X).float())
     (group,) = structure.groups
     assert group.name == "body" and group.readers == ("left", "right") and group.size == hidden
     moved = structure.apply(net, structure.random(3))
@@ -300,10 +297,9 @@ def test_two_readers_of_one_layer_are_both_found(hidden: int, left: int, right: 
     assert found.samples == 60 and found.objective == pytest.approx(1.0, abs=0.01)
 
 
-def test_what_is_no_chain_is_said_truly() -> None:
-    with pytest.raises(UnsupportedModelError, match="layer right: it reads body and left"):
-        chain_structure(Heads(4, 4, 2, skip=True), torch.from_numpy(X).float())
-    with pytest.raises(UnsupportedModelError, match="hidden layer, found none"):
-        chain_structure(Heads(4, 3, 2, show=True), torch.from_numpy(X).float())  # the neurons themselves are shown
-    kept = chain_structure(Heads(4, 3, 2, show=True), torch.from_numpy(X).float(), "right")
-    assert [group.readers for group in kept.groups] == [("left", "right")]
+def test_what_is_shown_stays() -> None:
+    x = torch.from_numpy(X).float()
+    assert not permutation_structure(Heads(4, 4, 2, skip=True), x).groups  # the skip ties it to an output
+    assert not permutation_structure(Heads(4, 3, 2, show=True), x).groups  # the neurons themselves are shown
+    kept = permutation_structure(Heads(4, 3, 2, show=True), x, output="right")
+    assert [(group.name, group.readers) for group in kept.groups] == [("body", ("left", "right")), ("left", ())]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fiberscope.dimension.exact import exact_jacobian_rank, residue_rows, sample, spanning_points
 from fiberscope.dimension.spans import entry_bits
-from fiberscope.network.actions import permute, rescale
+from fiberscope.network.action.chain import permute, rescale
 from fiberscope.network.network import Network
 from fiberscope.numerics.modular import rank_mod
 from fiberscope.testing import CASES, case

@@ -19,7 +19,7 @@ from fiberscope.dimension.decisive import decisive_set
 from fiberscope.dimension.functional import functional_dimension
 from fiberscope.dimension.jacobian import jacobian
 from fiberscope.errors import InputError, NotGenericError, TooLargeError, UnsupportedModelError
-from fiberscope.network.actions import rescale
+from fiberscope.network.action.chain import rescale
 from fiberscope.network.network import Network
 from fiberscope.numerics.rank import numerical_rank
 from fiberscope.plot.spectra import spectrum

@@ -7,11 +7,12 @@ import pytest
 
 from fiberscope.dimension.jacobian import jacobian, rows_in_ring
 from fiberscope.dimension.kinks import kinks
-from fiberscope.dimension.rings import FloatRing, ModularRing
 from fiberscope.errors import InputError, TooLargeError, UnsupportedModelError
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.network.operators import Dense
+from fiberscope.numerics.algebra.floating import FloatAlgebra
+from fiberscope.numerics.algebra.residue import ModularAlgebra
 from fiberscope.testing import CASES, case
 
 PRIME = 2**61 - 1
@@ -37,7 +38,7 @@ def test_residues_are_those_of_the_rational_derivatives(name, rational_jacobian)
     net = case(name)
     X = points(net, 2, seed=1)
     signs = net.signs(X).signs
-    found = rows_in_ring(net, X, ModularRing(PRIME), signs)
+    found = rows_in_ring(net, X, ModularAlgebra(PRIME), signs)
     rows = rational_jacobian(net, X)
     expected = [[v.numerator * pow(v.denominator, -1, PRIME) % PRIME for v in row] for row in rows]
     assert found.tolist() == expected
@@ -62,7 +63,7 @@ def test_finite_differences_in_the_documented_order(name):
 def test_float32_is_computed_in_float32():
     net = case("deep")
     X = points(net, 5)
-    found = rows_in_ring(net, X, FloatRing(np.float32), None)
+    found = rows_in_ring(net, X, FloatAlgebra(np.float32), None)
     error = np.abs(found - jacobian(net, X)).max()
     assert found.dtype == np.float32
     assert 1e-9 < error < 1e-4

@@ -21,10 +21,11 @@ from fiberscope.dimension.functional import functional_dimension
 from fiberscope.dimension.jacobian import jacobian
 from fiberscope.dimension.kinks import describe, kinks
 from fiberscope.errors import NotGenericError
+from fiberscope.network.convolutions import Convolution
 from fiberscope.network.io import load
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear
-from fiberscope.network.operators import Convolution, Dense, Scale, Sparse
+from fiberscope.network.operators import Dense, Scale, Sparse
 from fiberscope.numerics.modular import random_primes, residues_of_integers
 from fiberscope.testing import hostile
 

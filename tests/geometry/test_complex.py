@@ -17,9 +17,9 @@ from fiberscope.errors import InputError, NotGenericError, TooLargeError
 from fiberscope.geometry.cells import Cells, Incidence
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Box, Orthant, Plane, Polytope, Space
+from fiberscope.geometry.engines.lattice.engine import lattice_cells
+from fiberscope.geometry.engines.planar.engine import planar_cells
 from fiberscope.geometry.function import function_from
-from fiberscope.geometry.lattice import lattice_cells
-from fiberscope.geometry.planar import planar_cells
 from fiberscope.geometry.regions import count_regions, regions
 from fiberscope.geometry.verify import exact_point_signs, verify
 from fiberscope.network.comparison import identical

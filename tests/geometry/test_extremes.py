@@ -9,27 +9,28 @@ import numpy as np
 import pytest
 
 from fiberscope.errors import InputError
-from fiberscope.geometry import planar_values as track
+from fiberscope.geometry.affine_forms import jumps, neuron_forms, output_forms
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
+from fiberscope.geometry.engines.lattice.engine import lattice_cells
+from fiberscope.geometry.engines.lattice.layers import HomogeneousBounds
+from fiberscope.geometry.engines.planar import tracked as track
+from fiberscope.geometry.engines.planar.engine import planar_cells
+from fiberscope.geometry.engines.planar.kernels import float_signs
+from fiberscope.geometry.engines.planar.tracked import Tracked
+from fiberscope.geometry.engines.traversal.engine import count_by_traversal, traverse
+from fiberscope.geometry.engines.traversal.estimate import estimate_regions
+from fiberscope.geometry.engines.traversal.exact import towards
+from fiberscope.geometry.engines.traversal.rows import functionals
 from fiberscope.geometry.facets import bends_across
-from fiberscope.geometry.forms import jumps, neuron_forms, output_forms
+from fiberscope.geometry.folds.hyperplanes import form_classes
 from fiberscope.geometry.function import function_from
-from fiberscope.geometry.hyperplanes import form_classes
-from fiberscope.geometry.lattice import lattice_cells
-from fiberscope.geometry.lattice_layers import HomogeneousBounds
-from fiberscope.geometry.planar import planar_cells
-from fiberscope.geometry.planar_kernels import float_signs
-from fiberscope.geometry.planar_values import FLOOR, Tracked
 from fiberscope.geometry.regions import count_regions, regions
-from fiberscope.geometry.sampling import estimate_regions
-from fiberscope.geometry.traversal import count_by_traversal, traverse
-from fiberscope.geometry.traversal_exact import towards
-from fiberscope.geometry.traversal_rows import functionals
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense, Scale
-from fiberscope.numerics.arithmetic import Bounded
+from fiberscope.numerics.algebra.bounded import Bounded
+from fiberscope.numerics.floats import ENTRY_FLOOR
 from fiberscope.testing import fraction_map, fraction_regions
 
 TINY = 5e-324
@@ -107,7 +108,7 @@ def test_a_row_of_live_neurons_that_are_zero_by_rounding_has_an_error() -> None:
 def decided(value: Tracked) -> list[int]:
     signs = np.zeros(value.z.shape, dtype=np.int8)
     with np.errstate(all="ignore"):
-        float_signs(value.z, value.c, value.r, FLOOR, signs)
+        float_signs(value.z, value.c, value.r, ENTRY_FLOOR, signs)
     return list(signs[0].tolist())
 
 
@@ -329,7 +330,7 @@ def plain() -> Complex:
 
 
 def forged(complex: Complex, **changes: Any) -> Complex:
-    return Complex(complex.net, complex.domain, replace(complex.structure, **changes, _vertex_cache={}, _sign_cache={}))
+    return Complex(complex.net, complex.domain, replace(complex.structure, **changes))
 
 
 def test_a_certificate_says_what_it_proves() -> None:

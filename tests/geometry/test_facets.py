@@ -15,11 +15,11 @@ from fiberscope.errors import TooLargeError, UnsupportedModelError
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.decision import difference_network
 from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Space
+from fiberscope.geometry.engines.lattice.engine import lattice_cells
 from fiberscope.geometry.facets import to_scale, unit
 from fiberscope.geometry.function import function_from
-from fiberscope.geometry.lattice import lattice_cells
 from fiberscope.geometry.regions import regions
-from fiberscope.network.actions import permute, rescale
+from fiberscope.network.action.chain import permute, rescale
 from fiberscope.network.network import Network
 from fiberscope.testing.cases import CASES, degenerate
 from fiberscope.testing.strategies import chains

@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 
 from fiberscope.errors import InputError, NotGenericError, UnsupportedModelError
 from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
-from fiberscope.geometry.lattice import lattice_cells
-from fiberscope.geometry.lattice_start import on_slice
-from fiberscope.geometry.planar import planar_cells, planar_count
+from fiberscope.geometry.engines.lattice.engine import lattice_cells
+from fiberscope.geometry.engines.lattice.skeleton import count_by_skeleton
+from fiberscope.geometry.engines.lattice.start import on_slice
+from fiberscope.geometry.engines.planar.engine import planar_cells, planar_count
+from fiberscope.geometry.engines.traversal.engine import count_by_traversal, traverse
+from fiberscope.geometry.engines.traversal.estimate import estimate_regions
+from fiberscope.geometry.engines.traversal.rows import exact_functionals
 from fiberscope.geometry.regions import count_regions, regions
-from fiberscope.geometry.sampling import estimate_regions
-from fiberscope.geometry.skeleton import count_by_skeleton
-from fiberscope.geometry.traversal import count_by_traversal, traverse
-from fiberscope.geometry.traversal_rows import exact_functionals
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool
-from fiberscope.numerics.lp import Polyhedron
+from fiberscope.numerics.lp.programs import Polyhedron
 from fiberscope.testing import fraction_map, fraction_regions
 from fiberscope.testing.hostile import NUMBERS, TAME, programs
 

@@ -18,13 +18,13 @@ from typer.testing import CliRunner
 from fiberscope.cli.app import app
 from fiberscope.errors import InputError, OutOfTimeError, TooLargeError
 from fiberscope.geometry.domains import Box, Orthant, Polytope, Space
-from fiberscope.geometry.lattice import lattice_cells
-from fiberscope.geometry.planar import planar_cells, planar_count
+from fiberscope.geometry.engines.lattice.engine import lattice_cells
+from fiberscope.geometry.engines.lattice.skeleton import count_by_skeleton
+from fiberscope.geometry.engines.planar.engine import planar_cells, planar_count
+from fiberscope.geometry.engines.traversal.engine import count_by_traversal, traverse
+from fiberscope.geometry.engines.traversal.estimate import estimate_regions
+from fiberscope.geometry.engines.watched import Workers
 from fiberscope.geometry.regions import count_regions, regions
-from fiberscope.geometry.sampling import estimate_regions
-from fiberscope.geometry.skeleton import count_by_skeleton
-from fiberscope.geometry.traversal import count_by_traversal, traverse
-from fiberscope.geometry.watched import Workers
 from fiberscope.network.io import save
 from fiberscope.network.network import Network
 from fiberscope.run import Run

@@ -11,7 +11,7 @@ import fiberscope as fs
 from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.network.operators import Dense
 from fiberscope.testing import CASES, assert_same_function, case, fraction_signs
-from fiberscope.testing.hostile import hostile_batches, hostile_chains
+from fiberscope.testing.hostile import hostile_batches, hostile_chains, programs
 from fiberscope.testing.strategies import batches, chains
 
 
@@ -83,9 +83,9 @@ def test_none_leaves_a_layer_alone():
     ("act", "argument", "message"),
     [
         (fs.permute, [[0, 1, 2]], "expected 2, one per hidden layer, got 1"),
-        (fs.permute, [[0, 1, 1], None], "permutation of 0 to 2 for hidden layer 1"),
+        (fs.permute, [[0, 1, 1], None], "permutation of hidden layer 1: expected a permutation of 0 to 2"),
         (fs.permute, [[0.0, 1.0, 2.0], None], "permutation of 0 to 2"),
-        (fs.rescale, [[1.0, 1.0, 0.0], None], "3 positive numbers for hidden layer 1"),
+        (fs.rescale, [[1.0, 1.0, 0.0], None], "scales of hidden layer 1: expected 3 positive numbers"),
         (fs.rescale, [[1.0, 1.0, np.nan], None], "finite"),
         (fs.rescale, [], "expected 2, one per hidden layer, got 0"),
     ],
@@ -136,6 +136,27 @@ def test_weights_prove_a_dead_and_a_linear_neuron():
     assert found.linear.tolist() == [False, False, False, True, False]
     assert case("dead_layer").num_hidden == 11
     assert fs.structural_roles(case("dead_layer")).dead[6:].all()
+
+
+def test_what_is_dead_reaches_nothing():
+    # The first neuron of layer 2 is dead, so that layer 3 sees a bias alone; its second neuron sees the other one.
+    weights = [[[1.0]], [[-1.0], [1.0]], [[1.0, 0.0], [9.0, -1.0]], [[1.0, 1.0]]]
+    found = fs.structural_roles(fs.Network(weights, [[0.0], [-1.0, 0.0], [2.0, -1.0], [0.0]]))
+    assert found.dead.tolist() == [False, True, False, False, True]
+    assert found.linear.tolist() == [False, False, True, True, False]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_what_the_weights_of_programs_prove_holds_at_every_point(data):
+    net = data.draw(programs())
+    proven = fs.structural_roles(net)
+    signs = np.array([fraction_signs(net, x) for x in data.draw(hostile_batches(net))])
+    own = signs[:, ~net.layout.pooled]
+    slopes = np.concatenate([n.slopes for n in net.switches if isinstance(n, PiecewiseLinear)] or [np.zeros(0)])
+    assert (own[:, proven.dead] <= 0).all()
+    kept = own[:, proven.linear & (slopes != 1)]
+    assert ((kept >= 0).all(axis=0) | (kept <= 0).all(axis=0)).all()
 
 
 def test_a_negative_slope_makes_a_negative_value_positive():

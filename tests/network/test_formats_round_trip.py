@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 
 from fiberscope.errors import InputError
 from fiberscope.network.comparison import identical
+from fiberscope.network.convolutions import Convolution, TransposedConvolution
 from fiberscope.network.formats.storage import narrowest, rounded
 from fiberscope.network.io import load, save
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
-from fiberscope.network.operators import Composition, Convolution, Dense, Operator, Scale, Sparse
+from fiberscope.network.operators import Composition, Dense, Gather, Operator, Scale, Sparse
 from fiberscope.network.to_torch import to_torch
 from fiberscope.testing import CASES
 from fiberscope.testing.strategies import chains
@@ -111,6 +112,9 @@ def affine(source: int, operator: Operator, bias: np.ndarray | None, names: tupl
     return Affine(source, operator, bias, names[0], None if bias is None else names[1])
 
 
+KINDS = ("dense", "conv", "transposed", "scale", "sparse", "gather", "compose", "relu", "add", "concat", "pool")
+
+
 @st.composite
 def programs(draw: st.DrawFn) -> Network:
     """Random programs on images: every kind of node and operator, wired at random."""
@@ -124,14 +128,22 @@ def programs(draw: st.DrawFn) -> Network:
         size = int(np.prod(now))
         names = draw(st.sampled_from([(None, None), ("w", None), ("v.w", "v.b")]))
         names = tuple(None if n is None else f"{n}{len(nodes)}" for n in names)
-        kind = draw(st.sampled_from(["dense", "conv", "scale", "sparse", "compose", "relu", "add", "concat", "pool"]))
-        if kind in ("conv", "pool") and len(now) != 3:
+        kind = draw(st.sampled_from(KINDS))
+        if kind in ("conv", "transposed", "pool") and len(now) != 3:
             kind = "dense"
         if kind == "conv":
             kernel = rng.normal(size=(2, now[0], 2, 1))
             conv = Convolution(kernel, now, (1, 2), (1, 0, 0, 1))  # type: ignore[arg-type]
             bias = draw(st.sampled_from([None, (), (2, 1, 1), conv.out_shape]))
             nodes.append(affine(source, conv, None if bias is None else rng.normal(size=bias), names))
+        elif kind == "transposed":
+            spread = TransposedConvolution(rng.normal(size=(now[0], 2, 2, 2)), now, (1, 2), (1, 0, 0, -1))
+            bias = draw(st.sampled_from([None, (), (2, 1, 1), spread.out_shape]))
+            nodes.append(affine(source, spread, None if bias is None else rng.normal(size=bias), names))
+        elif kind == "gather":
+            index = rng.integers(draw(st.sampled_from([-1, 0])), size, (2, 3))
+            bias = draw(st.sampled_from([None, (3,)]))
+            nodes.append(Affine(source, Gather(index, now), None if bias is None else rng.normal(size=bias)))
         elif kind == "pool":
             nodes.append(MaxPool(source, now, (2, 1), (1, 2), (1, 0, 0, 0), ceil=draw(st.booleans())))
         elif kind == "dense":
@@ -144,7 +156,12 @@ def programs(draw: st.DrawFn) -> Network:
             matrix = rng.normal(size=(4, size)) * (rng.random((4, size)) < 0.5)
             nodes.append(Affine(source, Sparse(matrix, now, (2, 2)), rng.normal(size=(2, 1)), *names))
         elif kind == "compose":
-            parts = [Scale(rng.normal(), now), Dense(rng.normal(size=(2, size)), now), Scale(rng.normal(size=2), (2,))]
+            parts = [
+                Gather(rng.integers(-1, size, now), now),
+                Scale(rng.normal(), now),
+                Dense(rng.normal(size=(2, size)), now),
+                Scale(rng.normal(size=2), (2,)),
+            ]
             nodes.append(Affine(source, Composition(parts), rng.normal(size=2), *names))
         elif kind == "relu":
             nodes.append(PiecewiseLinear(source, draw(st.sampled_from([np.zeros(()), rng.normal(size=now)])), now))

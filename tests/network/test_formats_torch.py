@@ -15,9 +15,10 @@ from torch.nn.utils import parametrize, prune
 
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.comparison import identical
+from fiberscope.network.convolutions import Convolution
 from fiberscope.network.io import load
 from fiberscope.network.nodes import Affine
-from fiberscope.network.operators import Convolution, Scale
+from fiberscope.network.operators import Scale
 from fiberscope.network.to_torch import Program, to_torch
 
 
@@ -486,7 +487,7 @@ def first_then(step: Callable[[Any, Tensor], Any]) -> Callable[[Any, Tensor], Te
 @pytest.mark.parametrize(
     ("forward", "message"),
     [
-        (first_then(lambda m, y: y[:, :2].mul_(2)), r"node 'getitem'"),
+        (first_then(lambda m, y: y[:, :2].mul_(2)), r"node 'mul_'.*a part or a transpose is used later"),
         (first_then(lambda m, y: F.elu(y, inplace=True)), r"node 'elu'"),
         (first_then(lambda m, y: F.elu(y, 1.0, True)), r"node 'elu'"),
         (first_then(lambda m, y: m.elu(y)), r"node 'elu' \(torch.nn.ELU\)"),
@@ -621,10 +622,13 @@ REFUSED: dict[str, tuple[Any, tuple[int, ...] | None, str]] = {
     "batch_flatten": (Wrapped(lambda m, x: torch.flatten(x)), VECTOR, r"node 'flatten'.*batch axis"),
     "batch_view": (Wrapped(lambda m, x: x.view(-1, 1)), VECTOR, r"node 'view'.*batch axis must stay first"),
     "batch_arithmetic": (Wrapped(lambda m, x: x.view(x.size(0) * 3, 1)), VECTOR, r"node 'mul'"),
-    "padding": (nn.Conv2d(2, 2, 3, padding=1, padding_mode="reflect"), IMAGE, "padding mode 'reflect'"),
+    "batch_index": (Wrapped(lambda m, x: x[0]), VECTOR, r"node 'getitem'.*mixes the points"),
+    "batch_permute": (Wrapped(lambda m, x: x.permute(1, 0)), VECTOR, "does not leave the batch axis first"),
+    "squeeze_all": (Wrapped(lambda m, x: x.squeeze()), VECTOR, "axis of a batch of one point"),
+    "bicubic": (Wrapped(lambda m, x: F.interpolate(x, scale_factor=2, mode="bicubic")), IMAGE, "mode 'bicubic'"),
     "statistics": (nn.BatchNorm1d(3, track_running_stats=False), VECTOR, "without stored statistics"),
     "indices": (nn.MaxPool2d(2, return_indices=True), IMAGE, "return_indices"),
-    "adaptive": (nn.AdaptiveAvgPool2d(4), IMAGE, "no multiple"),
+    "adaptive": (nn.AdaptiveMaxPool2d(4), IMAGE, "no multiple"),
     "two_inputs": (TwoInputs(), VECTOR, r"expected one input, got 2 \(x, y\)"),
     "two_outputs": (Wrapped(lambda m, x: (x + 1, x)), VECTOR, "expected one tensor as output, got a tuple of 2"),
     "constant_output": (Wrapped(lambda m, x: x + torch.ones(5, 3)), VECTOR, "changes the batch"),

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from fiberscope.errors import InputError
 from fiberscope.network.comparison import identical
+from fiberscope.network.convolutions import Convolution
 from fiberscope.network.io import load, save
 from fiberscope.network.nodes import Add, Affine, MaxPool, PiecewiseLinear
-from fiberscope.network.operators import Convolution, Dense, Scale
+from fiberscope.network.operators import Dense, Scale
 from fiberscope.network.to_torch import to_torch
 
 ort = pytest.importorskip("onnxruntime")

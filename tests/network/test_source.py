@@ -16,7 +16,7 @@ from sklearn.neural_network import MLPRegressor
 from torch import nn
 
 from fiberscope.errors import InputError
-from fiberscope.network.actions import permute, rescale
+from fiberscope.network.action.chain import permute, rescale
 from fiberscope.network.formats.program import describe, restore
 from fiberscope.network.io import load, save
 from fiberscope.network.network import Network

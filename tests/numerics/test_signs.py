@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 import fiberscope as fs
 from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.network.operators import Dense
-from fiberscope.network.run import all_values, switch_values
-from fiberscope.numerics.arithmetic import EXACT, BallArithmetic, BoundedArithmetic, ball_signs, balls
+from fiberscope.network.walk import all_values, switch_values
+from fiberscope.numerics.algebra.ball import EXACT, BallAlgebra, ball_signs, balls
+from fiberscope.numerics.algebra.bounded import BoundedAlgebra
 from fiberscope.testing import CASES, fraction_signs, fraction_values
 from fiberscope.testing.strategies import batches, chains
 
@@ -99,8 +100,8 @@ def test_an_exact_zero_deep_down_needs_exact_arithmetic():
 def test_the_float_error_bound_contains_the_truth(data):
     net = data.draw(chains())
     X = data.draw(batches(net, max_points=2))
-    bounded = BoundedArithmetic()
-    values = all_values(net.nodes, bounded.exact_input(X), bounded)
+    bounded = BoundedAlgebra()
+    values = all_values(net.layout, bounded.take(X), bounded)
     for row, x in enumerate(X):
         for value, truth in zip(values, fraction_values(net, x), strict=True):
             for v, e, t in zip(value.value[row], value.error[row], truth, strict=True):
@@ -113,10 +114,10 @@ def test_balls_contain_the_truth_and_become_exact(name):
     X = np.random.default_rng(1).normal(size=(1, net.in_size))
     truth = fraction_values(net, X[0])[-1]
     for precision in (64, EXACT):
-        balls_ = BallArithmetic(precision)
+        balls_ = BallAlgebra(precision)
         with balls_.working():
-            out = all_values(net.nodes, balls_.exact_input(X), balls_)[-1][0]
-        with BallArithmetic(EXACT).working():
+            out = all_values(net.layout, balls_.take(X), balls_)[-1][0]
+        with BallAlgebra(EXACT).working():
             for ball, t in zip(out, truth, strict=True):
                 assert ball.contains(flint.arb(flint.fmpq(t.numerator, t.denominator)))
                 assert precision < EXACT or ball.is_exact()
@@ -201,10 +202,8 @@ def test_linear_neurons_are_always_active():
 def test_plain_and_bounded_values_agree():
     net = CASES["convolutional"]()
     X = np.random.default_rng(3).normal(size=(4, net.in_size))
-    bounded = BoundedArithmetic()
-    for plain, value in zip(
-        net.preactivations(X), switch_values(net.nodes, bounded.exact_input(X), bounded), strict=True
-    ):
+    bounded = BoundedAlgebra()
+    for plain, value in zip(net.preactivations(X), switch_values(net.layout, bounded.take(X), bounded), strict=True):
         assert np.array_equal(plain, value.value)
 
 

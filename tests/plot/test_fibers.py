@@ -7,13 +7,13 @@ import pytest
 from PIL import Image
 
 from fiberscope.errors import InputError
+from fiberscope.fibers.fiber import fiber
+from fiberscope.fibers.hidden_hyperplanes import translate
 from fiberscope.geometry.domains import Box
 from fiberscope.network.network import Network
 from fiberscope.plot.fibers import fiber as draw
 from fiberscope.plot.fibers import fiber_movie
 from fiberscope.plot.style import save_figure
-from fiberscope.symmetry.fiber.fibers import fiber
-from fiberscope.symmetry.fiber.hidden import translate
 
 
 def test_columns_show_one_function_and_several_parameters(tmp_path):

@@ -7,9 +7,9 @@ import pytest
 from matplotlib.collections import LineCollection, PathCollection
 
 from fiberscope.errors import InputError
-from fiberscope.geometry.dependency import dependency_graph
 from fiberscope.geometry.domains import Box, Space
-from fiberscope.geometry.fold_set import fold_set
+from fiberscope.geometry.folds.dependency import dependency_graph
+from fiberscope.geometry.folds.fold_set import fold_set
 from fiberscope.network.network import Network
 from fiberscope.plot.fold_sets import dependency_graph as draw_graph
 from fiberscope.plot.fold_sets import fold_set as draw

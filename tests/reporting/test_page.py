@@ -8,7 +8,7 @@ import pytest
 
 from fiberscope.errors import InputError
 from fiberscope.plot.style import figure_png, new_axes
-from fiberscope.reporting.page import Section, render_page, write_page
+from fiberscope.reporting.page import Mark, Section, render_page, write_page
 
 
 def picture() -> bytes:
@@ -37,6 +37,16 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be made a folder"):
         write_page(tmp_path / "file" / "x", "T", "S", [])
+
+
+def test_rows_have_headers_and_marks():
+    named = render_page("T", "S", [Section("A", rows=[("k", "v")])])
+    assert '<th scope="row">k</th><td>v</td>' in named
+    rows = [("<a>", Mark("no", "figure <1>", "no"))]
+    headed = render_page("T", "S", [Section("A", rows=rows, head=("x", "y"))], footer="end & all")
+    assert '<th scope="col">x</th>' in headed and '<th scope="row">' not in headed
+    assert '<td>&lt;a&gt;</td><td class="no">no <span class="note">(figure &lt;1&gt;)</span></td>' in headed
+    assert "end &amp; all" in headed
 
 
 def test_the_same_picture_is_the_same_file():

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from fiberscope.errors import InputError
+from fiberscope.fibers.identifiability import identifiability
 from fiberscope.network.network import Network
 from fiberscope.studies.identifiability_in_training import DECAYS, STUDY, TARGETS, free_directions, problem
 from fiberscope.studies.lab.table import Table
-from fiberscope.symmetry.fiber.identifiability import identifiability
 
 SMALL = {"networks": 6, "widths": [[2, 2, 2, 1]], "epochs": [20], "targets": ["sine", "teacher"]}
 

@@ -17,8 +17,9 @@ import laboratory
 import pytest
 import torch
 
+from fiberscope import backends
 from fiberscope.errors import InputError
-from fiberscope.studies.lab import backends, registry, runner, store
+from fiberscope.studies.lab import registry, runner, store
 from fiberscope.studies.lab.progress import Status
 from fiberscope.studies.lab.registry import all_studies
 from fiberscope.studies.lab.runner import list_studies, reproduce
@@ -213,9 +214,10 @@ def test_failing_tasks_are_tried_twice_and_sink_nothing(jobs: int, tmp_path: Pat
 
 def test_columns_of_the_runner_are_not_overwritten() -> None:
     task = laboratory.Task("key", {}, 0)
-    assert backends.execute(lambda _: [{"index": 1}], task).error == ""
-    for name in backends.OURS:
-        assert "columns task and seed" in backends.execute(lambda _, name=name: [{name: 1}], task).error  # type: ignore[misc]
+    assert runner.rows_of(lambda _: [{"index": 1}], task) == [{"index": 1}]
+    for name in runner.OURS:
+        with pytest.raises(InputError, match="columns task and seed"):
+            runner.rows_of(lambda _, name=name: [{name: 1}], task)  # type: ignore[misc]
 
 
 def test_a_worker_that_dies_is_found_out_and_the_rest_is_done(tmp_path: Path) -> None:
@@ -233,8 +235,8 @@ def test_a_cluster_that_goes_away_ends_the_run_and_keeps_what_is_done(
 ) -> None:
     study = laboratory.study()
 
-    def breaks(study: Study, tasks: Any, backend: Any, client: Any) -> Iterator[backends.Outcome]:
-        yield backends.execute(study.run_task, tasks[0])
+    def breaks(work: Any, tasks: Any, backend: Any, client: Any) -> Iterator[backends.Outcome]:
+        yield backends.execute(work, tasks[0])
         monkeypatch.setattr(backends, "_reach", original)
         raise ConnectionError("gone")
 
@@ -252,7 +254,7 @@ def test_a_cluster_that_goes_away_ends_the_run_and_keeps_what_is_done(
 def test_workers_of_another_version_are_refused() -> None:
     (task, *_) = laboratory.study().tasks("quick", {})
     outcome = backends._execute_there(laboratory.numbers, task, "0.0.0", None)
-    assert outcome.rows is None and "expected 0.0.0" in outcome.error
+    assert outcome.value is None and "expected 0.0.0" in outcome.error
 
 
 def test_tasks_run_on_one_thread_and_leave_the_caller_as_he_was() -> None:
@@ -344,7 +346,7 @@ def test_unwritable_folder(read_only: Path) -> None:
 
 def test_missing_distributed_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backends, "_reach", lambda address: None)
-    monkeypatch.setitem(sys.modules, "fiberscope.studies.lab.dask_client", None)
+    monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(InputError, match=r"pip install fiberscope\[dask\]"):
         reproduce(laboratory.study(), cluster="dask://127.0.0.1:1234", out=tmp_path)
     assert list(tmp_path.iterdir()) == []

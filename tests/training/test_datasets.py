@@ -354,11 +354,11 @@ def source(*urls: str) -> Source:
 
 
 def test_download_is_checked_and_used_the_next_time(server: str, tmp_path: Path) -> None:
-    seen: list[tuple[str, int, int | None]] = []
+    seen: list[tuple[int, int | None, str]] = []
     good = source(f"{server}/whole")
     content = fetch(good, tmp_path, progress=lambda *args: seen.append(args))
     assert content == CONTENT and (tmp_path / "file.bin").read_bytes() == CONTENT
-    assert seen[-1] == ("file.bin", len(CONTENT), len(CONTENT))
+    assert seen[-1] == (len(CONTENT), len(CONTENT), "file.bin")
     assert fetch(good, tmp_path) == CONTENT and len(Server.requests) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["file.bin"]
 

@@ -21,7 +21,7 @@ from fiberscope.cli.curves import curve_of, show_curve
 from fiberscope.cli.models import Loader, ModelFile, reads_models
 from fiberscope.cli.surfaces import show_surface, slice_through, surface_of
 from fiberscope.errors import InputError
-from fiberscope.geometry.limits import FACES
+from fiberscope.geometry.engines.limits import FACES
 
 COLORS = ("mosaic", "value", "slope")
 
@@ -128,7 +128,7 @@ def regions(
         return
     domain = _domain(net, box, plane, axes, at) if cut is None else slice_through(net, cut, plane or axes or at)
     _check_options(domain, count, plot, color, save)
-    compiling = import_module("fiberscope.geometry.compiled").compile_times
+    compiling = import_module("fiberscope.geometry.engines.compiled").compile_times
     console = Console(stderr=as_json)
     result: dict[str, Any] = {"model": str(model), "domain": repr(domain)}
     with Progress(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -28,9 +28,10 @@ from fiberscope.modules.batches import BATCH, batches
 from fiberscope.modules.calls import Inputs, Selector, call, find, moved, select
 from fiberscope.modules.calls import points as points_of
 from fiberscope.modules.derivatives import evaluating
-from fiberscope.modules.recording import Progress
 from fiberscope.network.io import as_torch
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.results import Pictured, Tabular, hidden
+from fiberscope.run import Progress, Run
 
 Loss = str | Callable[[Any, Tensor], Tensor]
 """``"cross_entropy"``, ``"mse"``, or a function of outputs and targets: its mean over the batch, or one per point."""
@@ -46,13 +47,16 @@ ENGINES = ("auto", "loop", "vmap")
 
 
 @dataclass(frozen=True, eq=False)
-class PathValues:
+class PathValues(Tabular):
     """One quantity along the paths of several pairs: ``values`` is ``(pairs, points)``, ``sign`` is +1 for a loss."""
 
-    name: str
-    t: FloatArray
+    name: str = field(metadata=hidden())
+    t: FloatArray = field(metadata=hidden())
     values: FloatArray
-    sign: float
+    sign: float = field(metadata=hidden())
+
+    told = ("barriers", "midpoints", "barrier", "barrier_deviation", "midpoint", "midpoint_deviation")
+    frame = ("t", "mean", "deviation")
 
     @property
     def mean(self) -> FloatArray:
@@ -99,24 +103,13 @@ class PathValues:
     def midpoint_deviation(self) -> float:
         return _deviation(self.midpoints)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "values": self.values.tolist(),
-            "barriers": self.barriers.tolist(),
-            "midpoints": self.midpoints.tolist(),
-            "barrier": self.barrier,
-            "barrier_deviation": _or_none(self.barrier_deviation),
-            "midpoint": self.midpoint,
-            "midpoint_deviation": _or_none(self.midpoint_deviation),
-        }
-
     def __repr__(self) -> str:
         spread = "" if len(self.values) == 1 else f" +- {self.barrier_deviation:.3g}"
         return f"{self.name}: barrier {self.barrier:.4g}{spread}, midpoint {self.midpoint:.4g}"
 
 
 @dataclass(frozen=True, eq=False)
-class Barrier:
+class Barrier(Pictured):
     """What :func:`barrier` found. Numbers of the loss are at hand; ``accuracy`` and ``test`` have the same fields."""
 
     loss: PathValues
@@ -124,6 +117,9 @@ class Barrier:
     samples: int
     seconds: float
     test: Barrier | None = None
+
+    told = ("t", "pairs")
+    picture = "barrier"
 
     @property
     def t(self) -> FloatArray:
@@ -148,17 +144,6 @@ class Barrier:
         """Excess of the loss at ``t = 1/2``, mean over the pairs."""
         return self.loss.midpoint
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "t": self.t.tolist(),
-            "pairs": self.pairs,
-            "samples": self.samples,
-            "loss": self.loss.to_dict(),
-            "accuracy": None if self.accuracy is None else self.accuracy.to_dict(),
-            "test": None if self.test is None else self.test.to_dict(),
-            "seconds": self.seconds,
-        }
-
     def __repr__(self) -> str:
         parts = [repr(self.loss)] + ([] if self.accuracy is None else [repr(self.accuracy)])
         if self.test is not None:
@@ -178,6 +163,7 @@ def barrier(
     batch_size: int = BATCH,
     engine: str = "auto",
     progress: Progress | None = None,
+    time_limit: float | None = None,
 ) -> Barrier:
     """Loss and accuracy along the segment from ``a`` to ``b``, and the largest excess over the chord.
 
@@ -207,6 +193,8 @@ def barrier(
     engine
         With ``"loop"`` one point of the path comes after the other, with ``"vmap"`` all in one batched call, which is
         faster for small networks; ``"auto"`` chooses by size.
+    progress, time_limit
+        Called as ``progress(done, total, text)`` after every batch; after so many seconds an ``OutOfTimeError``.
 
     Examples
     --------
@@ -219,7 +207,7 @@ def barrier(
     >>> found.barrier == found.midpoint, round(found.midpoint, 12), round(float(np.mean(x**2)), 12)
     (True, 0.366666666667, 0.366666666667)
     """
-    begin = time.perf_counter()
+    begin, run = time.perf_counter(), Run.begin(progress, time_limit)
     t = _points(points)
     pairs = _pairs(a, b)
     if engine not in ENGINES:
@@ -230,8 +218,8 @@ def barrier(
     paths = [
         _Path(left, right, t, engine, _whatever if raw else partial(select, selector=output)) for left, right in pairs
     ]
-    held_out = None if test is None else _measured(paths, t, loss, test, batch_size, progress, "test")
-    return _measured(paths, t, loss, data, batch_size, progress, "data", held_out, begin)
+    held_out = None if test is None else _measured(paths, t, loss, test, batch_size, run, "test")
+    return _measured(paths, t, loss, data, batch_size, run, "data", held_out, begin)
 
 
 def _points(points: int | Sequence[float]) -> FloatArray:
@@ -308,7 +296,7 @@ def _measured(
     loss: Loss,
     data: Any,
     batch_size: int,
-    progress: Progress | None,
+    run: Run,
     name: str,
     test: Barrier | None = None,
     begin: float | None = None,
@@ -327,8 +315,7 @@ def _measured(
                     labels = labels and right is not None
                     sums[1, i, j] += right or 0
             samples += points_of(x)
-            if progress is not None:
-                progress(done, None, f"barrier ({name})")
+            run.step(done, None, f"barrier ({name})")
     values = sums / samples
     found = PathValues("loss", t, values[0], 1.0)
     accuracy = PathValues("accuracy", t, values[1], -1.0) if labels else None
@@ -371,7 +358,3 @@ def _right(output: Tensor | None, target: Tensor) -> int | None:
 
 def _deviation(values: FloatArray) -> float:
     return float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
-
-
-def _or_none(value: float) -> float | None:
-    return None if math.isnan(value) else value

@@ -23,13 +23,15 @@ from fiberscope.neurons.chord import ChordSums, LayerChord, path_points
 from fiberscope.neurons.layers import LayerArrays, layer_arrays
 from fiberscope.neurons.subspace import as_rows
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.results import Tabular
+from fiberscope.run import Progress, Run
 
 LIPSCHITZ = {"cross_entropy": float(np.sqrt(2))}
 """Lipschitz constants of convex losses in the outputs: the gradient of the cross entropy is ``softmax(z) - e_y``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ChordDeviation:
+class ChordDeviation(Tabular):
     """What two models' layers and outputs do along the segment between them."""
 
     layers: tuple[LayerChord, ...]
@@ -40,6 +42,9 @@ class ChordDeviation:
     lipschitz: float | None
     """Of the loss in the outputs; None if no loss was named."""
     excess: FloatArray | None = field(repr=False)
+
+    told = ("loss_bounds",)
+    frame = "layers"
     """Measured loss above the chord of its end values; None without targets."""
 
     @property
@@ -65,17 +70,6 @@ class ChordDeviation:
     def __repr__(self) -> str:
         return f"ChordDeviation({len(self.layers)} layers, network {self.worst:.4g})"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "layers": [layer.to_dict() for layer in self.layers],
-            "t": self.t.tolist(),
-            "deviations": self.deviations.tolist(),
-            "lipschitz": self.lipschitz,
-            "loss_bounds": None if self.loss_bounds is None else self.loss_bounds.tolist(),
-            "excess": None if self.excess is None else self.excess.tolist(),
-        }
-
 
 def chord_deviation(
     a: Any,
@@ -89,6 +83,8 @@ def chord_deviation(
     lipschitz: float | None = None,
     output: Selector = None,
     batch_size: int = BATCH,
+    progress: Progress | None = None,
+    time_limit: float | None = None,
 ) -> ChordDeviation:
     """How far layers and network are from the mixture of their ends, with the bounds of Theorems D.1, D.2, Proposition
     D.3.
@@ -115,12 +111,15 @@ def chord_deviation(
         squared error has none.
     output
         Which part of what the models give is meant, as for :func:`fiberscope.connectivity.barrier.barrier`.
+    progress, time_limit
+        Called as ``progress(done, total, text)`` after every batch; after so many seconds an ``OutOfTimeError``.
 
     >>> net = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
     >>> same = chord_deviation(net, net, np.ones((4, 2)))
     >>> same.worst < 1e-6, [layer.worst for layer in same.layers]
     (True, [0.0, 0.0])
     """
+    run = Run.begin(progress, time_limit)
     a, b = as_torch(a, "a"), as_torch(b, "b")
     check_comparable(a, b)
     t = path_points(points)
@@ -139,7 +138,7 @@ def chord_deviation(
     if labelled and isinstance(X, Iterator):
         X = list(X)  # it is read again for the loss
     with torch.no_grad(), evaluating(a), evaluating(b):
-        for x, y in batches(X, a, batch_size):
+        for done, (x, y) in enumerate(batches(X, a, batch_size), start=1):
             with hooked(a, names, keep):
                 left = select(call(a, x), output).double()
             right = select(call(b, x), output).double()
@@ -148,6 +147,7 @@ def chord_deviation(
                 squares[place] += float(((middle - torch.lerp(left, right, float(value))) ** 2).sum())
             count += points_of(x)
             labelled = labelled and y is not None
+            run.step(done, None, "chord deviation")
     excess = None if loss is None or not labelled else _excess(a, b, loss, X, t, output)
     constant = lipschitz if lipschitz is not None else LIPSCHITZ.get(loss) if isinstance(loss, str) else None
     found = tuple(sums[name].result() for name in names)

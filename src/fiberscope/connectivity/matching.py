@@ -9,31 +9,33 @@ Ainsworth et al. 2023). If the identity comes close to the maximum, the architec
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 from torch import nn
-from torch.nn.utils import parametrize
 
 from fiberscope.connectivity.paths import check_comparable
-from fiberscope.connectivity.structure import Structure, chain_structure
+from fiberscope.connectivity.structure import Structure, permutation_structure
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.modules.batches import BATCH, batches
+from fiberscope.modules.action import PERMUTATION
+from fiberscope.modules.batches import BATCH
 from fiberscope.modules.calls import Selector
-from fiberscope.modules.parametrisations import effective_weights
-from fiberscope.modules.recording import CrossMoments, Progress, cross_moments
+from fiberscope.modules.parametrisations import plain
+from fiberscope.modules.recording import CrossMoments, cross_moments
 from fiberscope.network.io import as_model, as_torch
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.results import Result, Tabular, hidden, named
+from fiberscope.run import Progress, Run
 
 METHODS = ("activations", "weights", "ste")
 
 
 @dataclass(frozen=True, slots=True)
-class GroupObjective:
+class GroupObjective(Result):
     """Mean correlation of matched neurons in one group: at the best permutation, the identity and random ones.
 
     ``unmatched`` counts neurons of ``a`` and of ``b`` that are constant on the data: they correlate with nothing, and
@@ -48,27 +50,19 @@ class GroupObjective:
     random_deviation: float
     unmatched: tuple[int, int]
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "group": self.group,
-            "size": self.size,
-            "optimal": self.optimal,
-            "identity": self.identity,
-            "random": self.random,
-            "random_deviation": self.random_deviation,
-            "unmatched": list(self.unmatched),
-        }
-
 
 @dataclass(frozen=True, eq=False)
-class Matching:
+class Matching(Tabular):
     """What :func:`match` found: ``permutations[group][i]`` is the neuron of ``b`` that is neuron ``i`` of ``a``."""
 
     permutations: Mapping[str, IntArray]
-    objectives: tuple[GroupObjective, ...]
-    structure: Structure
+    objectives: tuple[GroupObjective, ...] = field(metadata=named("groups"))
+    structure: Structure = field(metadata=hidden())
     samples: int
     method: str = "activations"
+
+    told = ("objective", "identity", "random")
+    frame = "objectives"
 
     @property
     def objective(self) -> float:
@@ -95,18 +89,7 @@ class Matching:
         b = as_model(b, "b")
         if isinstance(b, Network):
             return _to_network(self.structure.apply(b.to_torch(), self.permutations), b)
-        return self.structure.apply(_plain(b), self.permutations)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "method": self.method,
-            "samples": self.samples,
-            "objective": self.objective,
-            "identity": self.identity,
-            "random": self.random,
-            "groups": [part.to_dict() for part in self.objectives],
-            "permutations": {name: p.tolist() for name, p in self.permutations.items()},
-        }
+        return self.structure.apply(plain(b), self.permutations)
 
     def __repr__(self) -> str:
         values = f"optimal {self.objective:.4g}, identity {self.identity:.4g}, random {self.random:.4g}"
@@ -125,6 +108,7 @@ def match(
     seed: int = 0,
     draws: int = 10,
     progress: Progress | None = None,
+    time_limit: float | None = None,
 ) -> Matching:
     """Permutations of the hidden neurons of ``b`` that bring it close to ``a``.
 
@@ -133,8 +117,8 @@ def match(
     a, b
         Two models of one architecture. Of symmetry-broken ones the effective weights are matched.
     structure
-        Which neurons move together. None: that of a multilayer perceptron, which is found by running it and checked by
-        reordering its neurons at random and comparing outputs.
+        Which neurons move together. None: what :func:`fiberscope.permutation_structure` finds. Groups inside others, as
+        the dimensions of heads, and groups that no layer reads as its whole input stay where they are.
     method
         ``"activations"``.
     data
@@ -145,17 +129,20 @@ def match(
         stay where they are.
     seed, draws
         For the random permutations whose objective is reported.
+    progress, time_limit
+        Called as ``progress(done, total, text)`` after every batch; after so many seconds an ``OutOfTimeError``.
 
     Examples
     --------
     >>> a = Network.random((3, 8, 8, 2), seed=0)
     >>> rng = np.random.default_rng(1)
     >>> planted = [rng.permutation(8), rng.permutation(8)]
-    >>> from fiberscope.network.actions import permute
+    >>> from fiberscope.network.action.chain import permute
     >>> found = match(a, permute(a, planted), data=rng.normal(size=(100, 3)))
     >>> [bool((q[p] == range(8)).all()) for q, p in zip(planted, found.permutations.values())]
     [True, True]
     """
+    run = Run.begin(progress, time_limit)
     if method not in METHODS:
         raise InputError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
     if method != "activations":
@@ -164,21 +151,23 @@ def match(
         raise InputError("data: expected inputs to compare the activations on, got None")
     modules = [as_torch(a, "a"), as_torch(b, "b")]
     check_comparable(*modules)
-    left, right = (_plain(module) for module in modules)
+    left, right = (plain(module) for module in modules)
     if structure is None:
         first, data = _first(data)
-        structure = chain_structure(left, next(batches(first, left, batch_size))[0], output)
-    readers = {group.name: group.readers for group in structure.groups}
-    found = cross_moments(left, right, readers, data, inputs=True, batch_size=batch_size, progress=progress)
+        structure = permutation_structure(left, first, output=output)
+    groups = [group for group in structure.groups if group.readers and group.copies == 1 and group.kind == PERMUTATION]
+    if not groups:
+        raise UnsupportedModelError("module: expected a hidden layer whose neurons can be permuted, found none")
+    readers = {group.name: group.readers for group in groups}
+    found = cross_moments(left, right, readers, data, inputs=True, batch_size=batch_size, run=run)
     rng = np.random.default_rng(seed)
     permutations, objectives = {}, []
-    for group in structure.groups:
+    for group in groups:
         moments = found[group.name]
         similarity = moments.correlation
         permutations[group.name] = np.asarray(linear_sum_assignment(similarity, maximize=True)[1], dtype=np.int64)
         objectives.append(_objective(group.name, similarity, permutations[group.name], moments, rng, draws))
-    first_group = structure.groups[0]
-    samples = found[first_group.name].count // max(1, len(first_group.readers))  # each reader sees every sample
+    samples = found[groups[0].name].count // len(groups[0].readers)  # each reader sees every sample
     return Matching(permutations, tuple(objectives), structure, samples)
 
 
@@ -205,11 +194,6 @@ def _objective(
         float(random.std()),
         (int(x.sum()), int(y.sum())),
     )
-
-
-def _plain(module: nn.Module) -> nn.Module:
-    broken = any(parametrize.is_parametrized(part) for part in module.modules())
-    return effective_weights(module) if broken else module
 
 
 def _to_network(module: nn.Module, like: Network) -> Network:

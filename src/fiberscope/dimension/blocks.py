@@ -14,10 +14,11 @@ import numpy as np
 import scipy.linalg
 
 from fiberscope.dimension.gradients import add_block, size_of
-from fiberscope.dimension.passes import Use, uses
-from fiberscope.dimension.rings import ModularRing, Ring
+from fiberscope.dimension.uses import Use, uses
 from fiberscope.network.network import Network
 from fiberscope.network.operators import Dense
+from fiberscope.numerics.algebra.base import Ring
+from fiberscope.numerics.algebra.residue import ModularAlgebra
 from fiberscope.numerics.floats import FloatArray, SignArray
 from fiberscope.numerics.modular import Residues, add_mod, matmul_mod
 from fiberscope.numerics.rank import NumericalRank, numerical_rank
@@ -88,7 +89,7 @@ def sketch(net: Network, X: FloatArray, signs: SignArray, prime: int, count: int
     ``r x r`` minor of the sketch is a non-zero polynomial of degree at most ``2 r`` in the random entries (Schwartz and
     Zippel). It never has a larger rank.
     """
-    ring = ModularRing(prime)
+    ring = ModularAlgebra(prime)
     rng = np.random.default_rng(seed)
     result = np.zeros((len(X), net.out_size, count), np.uint64)
     for group in _by_place(uses(net, X, ring, signs)):
@@ -100,12 +101,12 @@ def sketch(net: Network, X: FloatArray, signs: SignArray, prime: int, count: int
     return result.reshape(len(X) * net.out_size, count)
 
 
-def _sketched(use: Use, points: int, probes: list[Residues], ring: ModularRing) -> Residues:
+def _sketched(use: Use, points: int, probes: list[Residues], ring: ModularAlgebra) -> Residues:
     lead, outputs, width = use.delta.shape
     if isinstance(use.operator, Dense):
         left = matmul_mod(use.delta.reshape(lead * outputs, width), probes[0], ring.prime).reshape(lead, outputs, -1)
         right = matmul_mod(use.inputs, probes[1], ring.prime)
-        return ring.multiply(*np.broadcast_arrays(left, right[:, None, :]))
+        return ring.multiply(left, right[:, None, :])
     block = ring.empty((points, outputs, size_of(use)))
     add_block(use, block, ring, fresh=True)
     return matmul_mod(block.reshape(points * outputs, -1), probes[0], ring.prime).reshape(points, outputs, -1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,10 +12,11 @@ from fiberscope.dimension.symmetries import HiddenSymmetry, LayerActivity, acts_
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.numerics.modular import random_primes, rank_mod, residues
+from fiberscope.results import Result
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(Result):
     """One upper bound; ``holds`` says whether its assumptions are met, ``proven`` whether it then is a theorem here.
 
     A bound that is not proven is a theorem for almost every parameter, of which is checked what can be, or it rests on
@@ -29,11 +29,6 @@ class Bound:
     holds: bool
     proven: bool
     failure_probability: float = 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        names = ("name", "value", "assumptions", "holds", "proven", "failure_probability")
-        return {name: getattr(self, name) for name in names}
 
     def __repr__(self) -> str:
         return f"Bound({self.name} = {self.value}{'' if self.holds else ', assumptions not met'})"

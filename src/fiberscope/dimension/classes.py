@@ -9,16 +9,17 @@ numbers may still be equal.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 from scipy import sparse as sp
 
 from fiberscope.dimension.gradients import taps
-from fiberscope.network.layout import Layout
+from fiberscope.network.convolutions import Convolution
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, MaxPool, PiecewiseLinear
-from fiberscope.network.operators import Convolution, Dense, Operator, Scale
+from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear
+from fiberscope.network.operators import Dense, Gather, Operator, Scale
+from fiberscope.numerics.algebra.base import joined
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 
 
@@ -77,28 +78,34 @@ class OpenTies:
 
 
 def open_ties(net: Network, x: FloatArray, signs: SignArray) -> OpenTies:
-    """Follow the classes of one point ``(in_size,)`` with its certified signs ``(num_signs,)``."""
+    """Follow the classes of one point ``(in_size,)`` with its certified signs ``(num_signs,)``.
+
+    A walk of its own and no algebra: affine maps count by the names of their parameters, and a switch gives more than
+    a value.
+    """
     numbering = Numbering()
     values = [_constants(numbering, x)]
     found: dict[int, tuple[IntArray, IntArray, IntArray]] = {}
-    switches = Layout(net.nodes).of_node
     for index, node in enumerate(net.nodes):
-        before = values[node.sources[0]]
-        if isinstance(node, Affine):
-            value = _affine(numbering, node, before)
-        elif isinstance(node, PiecewiseLinear | MaxPool):
-            part = signs[switches[index].columns]
-            if isinstance(node, PiecewiseLinear):
-                value, opened, owners = _piecewise(numbering, node, before, part)
-            else:
-                value, opened, owners = _pooled(numbering, node, before, part)
+        sources = [values[s] for s in node.sources]
+        switched: tuple[IntArray, IntArray, IntArray] | None = None
+        match node:
+            case Affine():
+                value = _affine(numbering, node, sources[0])
+            case PiecewiseLinear():
+                switched = _piecewise(numbering, node, sources[0], signs[net.layout.of_node[index].columns])
+            case MaxPool():
+                switched = _pooled(numbering, node, sources[0], signs[net.layout.of_node[index].columns])
+            case Add():
+                value = _added(numbering, sources)
+            case Concat():
+                value = joined(sources, node.order)
+            case _:
+                assert_never(node)
+        if switched is not None:
+            value, opened, owners = switched
             if len(opened):
                 found[index] = (opened, value[opened], owners)
-        elif isinstance(node, Add):
-            value = _added(numbering, [values[s] for s in node.sources])
-        else:
-            value = np.concatenate([values[s] for s in node.sources])
-            value = value if node.order is None else value[node.order]
         values.append(value)
     names = np.unique(np.concatenate([np.zeros(0, np.int64), *(classes for _, classes, _ in found.values())]))
     ties = {k: np.searchsorted(names, classes) for k, (_, classes, _) in found.items()}
@@ -138,7 +145,10 @@ def _linear(numbering: Numbering, stage: Operator, name: Any, before: IntArray) 
         return _convolution(numbering, stage, id(stage) if name is None else name, before)
     if isinstance(stage, Scale):
         return _scale(numbering, stage, name, before)
-    # Every coefficient stands at one place only, so no two results are equal unless nothing reaches them.
+    if isinstance(stage, Gather) and name is None:
+        return np.where(stage.index < 0, 0, before[stage.index])
+    # Every coefficient of a matrix stands at one place only, so no two results are equal unless nothing reaches them;
+    # where a transposed convolution makes equal ones, they are not noticed.
     fresh = numbering.take(id(stage) if name is None else name, before[None], stage.out_size)[0]
     return np.where(_reached(stage, name is None, before != 0), fresh, 0)
 

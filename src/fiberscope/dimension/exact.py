@@ -13,9 +13,9 @@ import numpy as np
 from fiberscope.dimension.blocks import sketch
 from fiberscope.dimension.jacobian import rows_in_ring
 from fiberscope.dimension.kinks import describe, kinks
-from fiberscope.dimension.rings import ModularRing
 from fiberscope.dimension.spans import entry_bits
 from fiberscope.network.network import Network
+from fiberscope.numerics.algebra.residue import ModularAlgebra
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.numerics.modular import LOW_BIT, Residues, pivots_mod, random_primes, residues
 from fiberscope.numerics.rank import ExactRank, exact_rank, failure_bound
@@ -97,7 +97,7 @@ def spanning_points(found: Sampled) -> IntArray:
 
 def residue_rows(net: Network, X: FloatArray, signs: SignArray, prime: int) -> Residues:
     """The Jacobian modulo a prime, ``(points * out_size, num_parameters)``."""
-    rows: Residues = rows_in_ring(net, X, ModularRing(prime), signs)
+    rows: Residues = rows_in_ring(net, X, ModularAlgebra(prime), signs)
     return rows
 
 

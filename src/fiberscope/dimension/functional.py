@@ -13,22 +13,23 @@ from fiberscope.dimension.bounds import Bound, bounds
 from fiberscope.dimension.decisive import PointSet, decisive_set
 from fiberscope.dimension.exact import WIDE, Sampled, exact_jacobian_rank, sample
 from fiberscope.dimension.jacobian import check_limit, check_parameters, check_size, own_network, rows_in_ring
-from fiberscope.dimension.rings import FloatRing
 from fiberscope.dimension.symmetries import HiddenSymmetry, hidden_symmetry
 from fiberscope.errors import InputError, NotGenericError, UnsupportedModelError
 from fiberscope.network.io import as_model
 from fiberscope.network.network import Network
 from fiberscope.network.roles import structural_roles
+from fiberscope.numerics.algebra.floating import FloatAlgebra
 from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.floats import FloatArray, SignArray
 from fiberscope.numerics.rank import ExactRank, NumericalRank, numerical_rank
+from fiberscope.results import Pictured, Tabular
 
 LIMIT = 1 << 31
 """Bytes that all Jacobians of one question may take together unless the caller says otherwise."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FunctionalDimension:
+class FunctionalDimension(Tabular, Pictured):
     """The rank of the Jacobian on a batch, three times, with evidence.
 
     ``exact`` is the rank over the rationals, wrong with probability at most ``failure_probability`` (over the draw of
@@ -70,6 +71,10 @@ class FunctionalDimension:
     primes: tuple[int, ...] = field(repr=False, default=())
     reasons: tuple[str, ...] = field(repr=False, default=())
 
+    told = ("upper",)
+    frame = "bounds"
+    picture = "spectrum"
+
     @property
     def upper(self) -> int:
         """The smallest proven upper bound whose assumptions are met."""
@@ -82,21 +87,6 @@ class FunctionalDimension:
                 return bound
         raise InputError(f"bound: expected one of {', '.join(b.name for b in self.bounds)}, got {name!r}")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            **{name: getattr(self, name) for name in _PLAIN},
-            **{name: _finite(getattr(self, name)) for name in ("gap", "cutoff", "paper_cutoff")},
-            "upper": self.upper,
-            "bounds": [bound.to_dict() for bound in self.bounds],
-            "on_boundary": list(self.on_boundary),
-            "reasons": list(self.reasons),
-            "symmetry": None if self.symmetry is None else self.symmetry.to_dict(),
-            "singular_values": self.singular_values.tolist(),
-            "paper_singular_values": self.paper_singular_values.tolist(),
-            "primes": list(self.primes),
-        }
-
     def __repr__(self) -> str:
         value = "exact unknown" if self.lower is None else f"at least {self.lower} (sampled)"
         if self.exact is not None:
@@ -108,26 +98,6 @@ class FunctionalDimension:
             f"FunctionalDimension({value}, numerical {numerical}, paper {paper}; at most {self.upper}; "
             f"{self.num_parameters} parameters, {self.num_points} points{regions}{left_out})"
         )
-
-
-_PLAIN = (
-    "exact",
-    "lower",
-    "failure_probability",
-    "numerical",
-    "paper",
-    "certified",
-    "regions_sampled",
-    "num_points",
-    "num_outputs",
-    "num_parameters",
-    "batch",
-    "decisive",
-)
-
-
-def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None
 
 
 def _said(rank: int | None) -> str:
@@ -226,14 +196,14 @@ def _numerical_ranks(
 ) -> tuple[NumericalRank | None, NumericalRank | None]:
     """In float64 with certified signs, and in float32; None where the Jacobian exceeds the range of its floats."""
 
-    def rank(ring: FloatRing, signs: SignArray | None, relative: float | None) -> NumericalRank | None:
+    def rank(ring: FloatAlgebra, signs: SignArray | None, relative: float | None) -> NumericalRank | None:
         with np.errstate(over="ignore", invalid="ignore"):
             if wide:
                 return blocked_rank(net, found.X, ring, signs, relative)
             rows = rows_in_ring(net, found.X, ring, signs)
         return _ranked(rows, relative)
 
-    return rank(FloatRing(), found.signs, rtol), rank(FloatRing(np.float32), None, None)
+    return rank(FloatAlgebra(), found.signs, rtol), rank(FloatAlgebra(np.float32), None, None)
 
 
 def _result(

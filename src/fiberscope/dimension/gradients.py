@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.dimension.passes import Use
-from fiberscope.dimension.rings import Ring
+from fiberscope.dimension.uses import Use
 from fiberscope.errors import UnsupportedModelError
-from fiberscope.network.operators import Convolution, Dense, Operator, Scale, Shape, Sparse
+from fiberscope.network.convolutions import Convolution, TransposedConvolution
+from fiberscope.network.operators import Dense, Gather, Operator, Scale, Shape, Sparse
+from fiberscope.numerics.algebra.base import Ring
 from fiberscope.numerics.floats import IntArray
 
 
@@ -26,7 +27,7 @@ def add_block(use: Use, out: Any, ring: Ring, fresh: bool) -> None:
     if fresh:
         out[...] = block
     else:
-        out[...] = ring.add(out, np.broadcast_to(block, out.shape))
+        out[...] = ring.add([out, block])
 
 
 def size_of(use: Use) -> int:
@@ -40,13 +41,15 @@ def _block(use: Use, ring: Ring) -> Any:
         return _summed(use.delta, use.full, use.shape, ring)
     if isinstance(operator, Convolution):
         return _convolution(operator, use, ring)
+    if isinstance(operator, TransposedConvolution):
+        return _transposed(operator, use, ring)
     if isinstance(operator, Scale):
-        product = ring.multiply(*np.broadcast_arrays(use.delta, use.inputs[:, None, :]))
+        product = ring.multiply(use.delta, use.inputs[:, None, :])
         return _summed(product, operator.out_shape, use.shape, ring)
-    if isinstance(operator, Sparse):
+    if isinstance(operator, Sparse | Gather):
         matrix = operator.sparse()
         rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-        return ring.multiply(*np.broadcast_arrays(use.delta[..., rows], use.inputs[:, None, matrix.indices]))
+        return ring.multiply(use.delta[..., rows], use.inputs[:, None, matrix.indices])
     raise UnsupportedModelError(f"derivatives of {operator!r} are not known")
 
 
@@ -73,6 +76,22 @@ def _convolution(operator: Convolution, use: Use, ring: Ring) -> Any:
         block = ring.batched(left, np.ascontiguousarray(padded[:, places[g]]))
         parts.append(block.reshape(len(padded), outputs, -1, fan_in))
     return np.concatenate(parts, axis=2).reshape(len(padded), outputs, -1)
+
+
+def _transposed(operator: TransposedConvolution, use: Use, ring: Ring) -> Any:
+    """As for the convolution whose adjoint it is, with the parts of inputs and deltas exchanged."""
+    places = taps(operator.transpose)
+    groups, pixels, fan_in = places.shape
+    points, (lead, outputs, _) = len(use.inputs), use.delta.shape
+    padded = np.concatenate([use.delta, np.zeros((lead, outputs, 1), dtype=use.delta.dtype)], axis=2)
+    inputs = use.inputs.reshape(points, groups, -1, pixels)
+    parts = []
+    for g in range(groups):
+        patches = padded[:, :, places[g]].transpose(0, 2, 1, 3).reshape(lead, pixels, outputs * fan_in)
+        right = np.ascontiguousarray(np.broadcast_to(patches, (points, *patches.shape[1:])))
+        block = ring.batched(np.ascontiguousarray(inputs[:, g]), right)
+        parts.append(block.reshape(points, -1, outputs, fan_in))
+    return np.concatenate(parts, axis=1).transpose(0, 2, 1, 3).reshape(points, outputs, -1)
 
 
 @lru_cache(maxsize=32)

@@ -8,13 +8,14 @@ import numpy as np
 
 from fiberscope import modules
 from fiberscope.dimension.gradients import add_block, size_of
-from fiberscope.dimension.passes import FLOAT, Use, uses
-from fiberscope.dimension.rings import Ring
+from fiberscope.dimension.uses import Use, uses
 from fiberscope.errors import InputError, TooLargeError, UnsupportedModelError
 from fiberscope.network.io import as_model, load
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine
+from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.network.operators import Dense
+from fiberscope.numerics.algebra.base import Ring
+from fiberscope.numerics.algebra.floating import FLOAT
 from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.floats import SignArray
 
@@ -113,7 +114,13 @@ def own_network(module: Any, X: Any) -> Network:
 
 
 def check_parameters(net: Network) -> None:
-    """Refuse networks whose numbers are not the model's own parameters."""
+    """Refuse networks whose numbers are not the model's own parameters, and those with parameters of another kind."""
+    for node in net.nodes:
+        if isinstance(node, PiecewiseLinear) and node.slope_name is not None:
+            raise UnsupportedModelError(
+                f"parameter {node.slope_name}: a learned slope; questions about parameters are not asked of networks "
+                "that have one, since the slopes would count as constants"
+            )
     unrolled = net.is_chain and any(
         isinstance(node, Affine) and isinstance(node.operator, Dense) and node.weight_name is None for node in net.nodes
     )

@@ -16,11 +16,12 @@ import numpy as np
 from fiberscope import modules
 from fiberscope.dimension.gradients import add_block, size_of
 from fiberscope.dimension.jacobian import LIMIT, check_limit, check_parameters
-from fiberscope.dimension.passes import FLOAT, Use, uses
+from fiberscope.dimension.uses import Use, uses
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.network.io import as_model
 from fiberscope.network.network import Network
 from fiberscope.network.operators import Dense
+from fiberscope.numerics.algebra.floating import FLOAT
 from fiberscope.numerics.arrays import batch, real_array
 from fiberscope.numerics.cutoffs import SYMMETRY
 from fiberscope.numerics.floats import BoolArray, FloatArray

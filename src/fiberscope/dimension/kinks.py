@@ -17,19 +17,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 
 from fiberscope.dimension.classes import OpenTies, open_ties
 from fiberscope.dimension.jacobian import rows_in_ring
-from fiberscope.dimension.passes import gate, pool_winners
-from fiberscope.dimension.rings import ModularRing
-from fiberscope.dimension.spans import Span, entry_bits, multiplied, span, summed, united
-from fiberscope.network.layout import Layout
+from fiberscope.dimension.spans import Span, Spans, entry_bits, united
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, MaxPool, PiecewiseLinear
-from fiberscope.network.operators import Dense, Operator
+from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
+from fiberscope.network.operators import Dense
+from fiberscope.network.walk import choices_of, cross, output, walk
+from fiberscope.numerics.algebra.base import ArrayAlgebra, Constant
+from fiberscope.numerics.algebra.bits import BitAlgebra
+from fiberscope.numerics.algebra.residue import ModularAlgebra
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.numerics.modular import LOW_BIT, random_primes
 
@@ -65,14 +66,12 @@ def describe(net: Network, entry: int) -> str:
     >>> describe(Network.random((2, 3, 4, 1), 0), 5)
     'neuron 2 of hidden layer 2'
     """
-    layout = Layout(net.nodes)
-    place = layout.at(entry)
+    place = net.layout.at(entry)
     inside = entry - place.start
     if isinstance(place.node, MaxPool):
         return f"window {inside // place.node.windows.shape[1]} of the max pool at node {place.index}"
-    where = (
-        f"hidden layer {layout.places.index(place) + 1}" if net.is_chain else f"the activation at node {place.index}"
-    )
+    layer = net.layout.places.index(place) + 1
+    where = f"hidden layer {layer}" if net.is_chain else f"the activation at node {place.index}"
     return f"neuron {inside} of {where}"
 
 
@@ -80,10 +79,10 @@ def _apart_from_idle(net: Network, signs: SignArray) -> BoolArray:
     """Zero signs without ties of a pool between inputs that are all off: the common case, for all points at once."""
     zero: BoolArray = np.asarray(signs == 0)
     off: dict[int, BoolArray] = {}
-    for place in Layout(net.nodes).places:
+    for place in net.layout.places:
         if isinstance(place.node, PiecewiseLinear):
             off[place.index + 1] = np.asarray((signs[:, place.columns] < 0) & (place.node.slopes == 0))
-        elif place.source in off:
+        elif isinstance(place.node, MaxPool) and place.source in off:
             windows = place.node.windows
             ties = zero[:, place.columns].reshape(len(signs), *windows.shape)
             harmless = (~ties | off[place.source][:, np.maximum(windows, 0)]).all(axis=2, keepdims=True)
@@ -94,7 +93,7 @@ def _apart_from_idle(net: Network, signs: SignArray) -> BoolArray:
 def _entries(net: Network, found: OpenTies, reaching: BoolArray) -> BoolArray:
     """The entries of the sign vector that belong to ties with an effect."""
     result = np.zeros(net.num_signs, dtype=bool)
-    for place in Layout(net.nodes).places:
+    for place in net.layout.places:
         if place.index in found.signs:
             owner = found.signs[place.index]
             result[place.columns] = (owner >= 0) & reaching[np.maximum(owner, 0)]
@@ -104,11 +103,11 @@ def _entries(net: Network, found: OpenTies, reaching: BoolArray) -> BoolArray:
 def _reaching(net: Network, signs: SignArray, found: OpenTies) -> BoolArray:
     """Open ties with a non-zero derivative of some output behind them: none only if there is none, which is proven."""
     result = np.zeros(found.count, dtype=bool)
-    possible = _behind(net, signs, found, Reach()).any(axis=1) if found.count else result
+    possible = _behind(net, signs, found, BitAlgebra()).any(axis=1) if found.count else result
     if not possible.any():
         return result
     for prime in _primes_beyond(_bits(net)):
-        result |= np.asarray(_behind(net, signs, found, ModularRing(prime)).any(axis=1))
+        result |= np.asarray(_behind(net, signs, found, ModularAlgebra(prime, Constant.NOWHERE)).any(axis=1))
         if result.any():
             # One is enough for the point. What is zero so far is not proven to be, but need not be named either.
             break
@@ -126,38 +125,18 @@ def _primes_beyond(bits: int) -> Iterator[int]:
             yield prime
 
 
-def _behind(net: Network, signs: SignArray, found: OpenTies, ring: Any) -> Any:
-    """``dG/du`` in a ring: for every open tie the derivative of the outputs, ``(ties, out_size)``."""
-    none = ring.take(np.zeros((found.count, 1)))
-    values: list[Any] = [np.repeat(none, net.in_size, axis=1)]
-    switches = Layout(net.nodes).of_node
-    for index, node in enumerate(net.nodes):
-        source = [values[s] for s in node.sources]
-        value = source[0]
-        if isinstance(node, Affine):
-            for stage in node.operator.stages():
-                value = ring.apply(stage, value)
-        elif isinstance(node, PiecewiseLinear | MaxPool):
-            value = _through(node, value, signs[None, switches[index].columns], ring)
-            if index in found.entries:
-                value[:, found.entries[index]] = 0
-                value[found.ties[index], found.entries[index]] = ring.take(np.ones(1))[0]
-        elif isinstance(node, Add):
-            for other in source[1:]:
-                value = ring.add(value, other)
-        else:
-            value = np.concatenate(source, axis=1)
-            value = value if node.order is None else value[:, node.order]
-        values.append(value)
-    return values[-1]
-
-
-def _through(node: PiecewiseLinear | MaxPool, value: Any, signs: SignArray, ring: Any) -> Any:
-    """A copy of what passes a switch."""
-    if isinstance(node, PiecewiseLinear):
-        return gate(value, (signs > 0, ring.take(node.slopes)), ring)
-    winners: IntArray = pool_winners(node, None, signs)[0]
-    return value[:, winners]
+def _behind(net: Network, signs: SignArray, found: OpenTies, algebra: ArrayAlgebra) -> Any:
+    """``dG/du`` in an algebra without constants: the derivatives of the outputs for open ties, ``(ties, out_size)``."""
+    values: dict[int, Any] = {0: algebra.take(np.zeros((found.count, net.in_size)))}
+    choices, one = choices_of(net.layout, signs), algebra.take(np.ones(1))[0]
+    for index in walk(net.layout, values, algebra, choices):
+        if index in found.entries:
+            node = net.layout.of_node[index].node
+            value = cross(node, values[node.source], algebra, choices[index])
+            value[:, found.entries[index]] = 0
+            value[found.ties[index], found.entries[index]] = one
+            values[index + 1] = value
+    return values[len(net.nodes)]
 
 
 # --- ties whose members have one derivative ------------------------------------------------------------------------
@@ -176,19 +155,22 @@ def _first_order(net: Network, x: FloatArray, signs: SignArray, found: OpenTies)
 
 def _differences(net: Network, index: int, signs: SignArray, found: OpenTies) -> tuple[FloatArray, IntArray]:
     """Members of every tie of a node as differences ``(rows, size)`` that vanish if they agree, and whose tie it is."""
-    place = Layout(net.nodes).of_node[index]
+    place = net.layout.of_node[index]
     node, part = place.node, signs[place.columns]
     size = prod(net.shapes[node.source])
     rows, ties = [], []
     for entry, tie in zip(found.entries[index], found.ties[index], strict=True):
-        if isinstance(node, MaxPool):
-            best = node.windows[entry][part.reshape(node.windows.shape)[entry] >= 0]
-            block = np.zeros((len(best) - 1, size))
-            block[:, best[0]] = -1.0
-            block[np.arange(len(best) - 1), best[1:]] = 1.0
-        else:
-            block = np.zeros((1, size))
-            block[0, entry] = 1.0
+        match node:
+            case MaxPool():
+                best = node.windows[entry][part.reshape(node.windows.shape)[entry] >= 0]
+                block = np.zeros((len(best) - 1, size))
+                block[:, best[0]] = -1.0
+                block[np.arange(len(best) - 1), best[1:]] = 1.0
+            case PiecewiseLinear():
+                block = np.zeros((1, size))
+                block[0, entry] = 1.0
+            case _:
+                assert_never(node)
         rows.append(block)
         ties.append(np.full(len(block), tie))
     return np.concatenate(rows), np.concatenate(ties)
@@ -204,46 +186,30 @@ def _differ(net: Network, index: int, x: FloatArray, signs: SignArray, found: Op
     before = found.before(source)
     result = np.zeros(len(rows), dtype=bool)
     for prime in _primes_beyond(max(entry_bits(part, x[None]), _bits(part))):
-        ring = ModularRing(prime)
         if part.parameters:
-            result |= np.asarray(rows_in_ring(part, x[None], ring, own[None]).any(axis=1))
+            result |= np.asarray(rows_in_ring(part, x[None], ModularAlgebra(prime), own[None]).any(axis=1))
         if before.count:
-            result |= np.asarray(_behind(part, own, before, ring).any(axis=0))
+            linear = ModularAlgebra(prime, Constant.NOWHERE)
+            result |= np.asarray(_behind(part, own, before, linear).any(axis=0))
         if result.all():
             break
     return result
 
 
-class Reach:
-    """Zero or not, in place of numbers: what non-zero coefficients can lead to. A sum may vanish all the same."""
+class _SpansBehind(Spans):
+    """Spans of derivatives: no biases, and ones that begin at every switch."""
 
-    def take(self, values: Any) -> Any:
-        return (np.asarray(values) != 0).astype(np.float64)
+    def shift(self, value: Span, offset: FloatArray) -> Span:
+        return value
 
-    def apply(self, stage: Operator, rows: Any) -> Any:
-        return self.take(stage.apply_abs(rows))
+    def piecewise(self, value: Span, slopes: FloatArray) -> Span:
+        return united([self.gate(value, np.ones(1, dtype=bool), slopes), (0, 1)])
 
-    def add(self, a: Any, b: Any) -> Any:
-        return np.maximum(a, b)
-
-    def multiply(self, a: Any, b: Any) -> Any:
-        return a * b
+    def window_max(self, value: Span, windows: IntArray) -> Span:
+        return united([value, (0, 1)])
 
 
 def _bits(net: Network) -> int:
     """Bits of every entry of ``dG/du`` after multiplication with one power of two."""
-    values: list[Span] = [(0, 0)]
-    for node in net.nodes:
-        value = united([values[s] for s in node.sources])
-        if isinstance(node, Affine):
-            for stage in node.operator.stages():
-                value = multiplied(span(stage.coefficients), value, stage.fan_in)
-        elif isinstance(node, PiecewiseLinear):
-            value = united([value, multiplied(span(node.slopes), value, 1), (0, 1)])
-        elif isinstance(node, MaxPool):
-            value = united([value, (0, 1)])
-        elif isinstance(node, Add):
-            value = summed([values[s] for s in node.sources])
-        values.append(value)
-    low, high = values[-1]
+    low, high = output(net.layout, (0, 0), _SpansBehind())
     return max(1, high - low)

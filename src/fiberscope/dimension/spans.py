@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import frexp
 from typing import Any
 
 import numpy as np
 
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, MaxPool, PiecewiseLinear
-from fiberscope.numerics.floats import FloatArray
+from fiberscope.network.nodes import Affine
+from fiberscope.network.walk import backward, traced
+from fiberscope.numerics.algebra.base import Algebra, LinearMap
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
 
 Span = tuple[int, int]
 """``(low, high)``: all numbers are multiples of ``2^low`` and below ``2^high`` in absolute value."""
@@ -45,61 +48,71 @@ def repeated(a: Span, terms: int) -> Span:
     return a[0], a[1] + _log(terms)
 
 
-def united(spans: list[Span]) -> Span:
+def united(spans: Sequence[Span]) -> Span:
     """The span of numbers of any of these spans."""
     return min(s[0] for s in spans), max(s[1] for s in spans)
 
 
-def summed(spans: list[Span]) -> Span:
+def summed(spans: Sequence[Span]) -> Span:
     """The span of sums of one number of each span."""
     low, high = united(spans)
     return low, high + _log(len(spans))
 
 
+class Spans(Algebra[Span]):
+    """The spans of all values of a program: one for every value, whatever its switches do."""
+
+    def take(self, values: FloatArray) -> Span:
+        return span(values)
+
+    def apply(self, stage: LinearMap, value: Span) -> Span:
+        return multiplied(span(stage.coefficients), value, stage.fan_in)
+
+    def shift(self, value: Span, offset: FloatArray) -> Span:
+        return summed([value, span(offset)])
+
+    def add(self, values: Sequence[Span]) -> Span:
+        return summed(values)
+
+    def concat(self, values: Sequence[Span], order: IntArray | None) -> Span:
+        return united(values)
+
+    def gate(self, value: Span, active: BoolArray, slopes: FloatArray | None) -> Span:
+        return value if slopes is None else united([value, multiplied(span(slopes), value, 1)])
+
+    def pick(self, value: Span, index: IntArray) -> Span:
+        return value
+
+    def active(self, value: Span) -> BoolArray:
+        return np.ones(1, dtype=bool)  # any of them, or none
+
+    def winners(self, value: Span, windows: IntArray) -> IntArray:
+        return np.zeros(len(windows), dtype=np.int64)  # an input may win all windows
+
+    def adjoint(self, stage: LinearMap, value: Span) -> Span:
+        return multiplied(span(stage.coefficients), value, stage.out_size)
+
+    def scatter(self, value: Span, index: IntArray, size: int) -> Span:
+        return repeated(value, len(index))
+
+    def split(self, value: Span, order: IntArray | None, sizes: Sequence[int]) -> list[Span]:
+        return [value] * len(sizes)
+
+
 def entry_bits(net: Network, X: FloatArray) -> int:
     """Bits of every entry of the Jacobian after multiplication with one power of two."""
-    values = [span(X)]
-    inputs: list[list[Span]] = []
-    for node in net.nodes:
-        stages: list[Span] = []
-        value = values[node.sources[0]]
-        if isinstance(node, Affine):
-            for stage in node.operator.stages():
-                stages.append(value)
-                value = multiplied(span(stage.coefficients), value, stage.fan_in)
-            if node.bias is not None:
-                value = summed([value, span(node.bias)])
-        elif isinstance(node, PiecewiseLinear):
-            value = united([value, multiplied(span(node.slopes), value, 1)])
-        elif isinstance(node, Add):
-            value = summed([values[s] for s in node.sources])
-        elif not isinstance(node, MaxPool):
-            value = united([values[s] for s in node.sources])
-        values.append(value)
-        inputs.append(stages)
-    return _backward_bits(net, inputs)
-
-
-def _backward_bits(net: Network, inputs: list[list[Span]]) -> int:
-    deltas: dict[int, list[Span]] = {len(net.nodes): [(0, 1)]}
+    spans = Spans()
+    trace = traced(net.layout, spans.take(X), spans)
     uses: dict[str, list[Span]] = {}
-    for index in range(len(net.nodes) - 1, -1, -1):
-        node = net.nodes[index]
-        if index + 1 not in deltas:
+    for value, k, delta in backward(net.layout, trace.choices, {len(net.nodes): (0, 1)}, spans, first=1):
+        node = net.nodes[value - 1]
+        if not isinstance(node, Affine):
             continue
-        delta = summed(deltas.pop(index + 1))
-        if isinstance(node, Affine):
-            if node.bias is not None and node.bias_name is not None:
-                uses.setdefault(node.bias_name, []).append(repeated(delta, node.operator.out_size))
-            for stage, value in reversed(list(zip(node.operator.stages(), inputs[index], strict=True))):
-                if node.weight_name is not None:
-                    uses.setdefault(node.weight_name, []).append(multiplied(delta, value, stage.out_size))
-                delta = multiplied(span(stage.coefficients), delta, stage.out_size)
-        elif isinstance(node, PiecewiseLinear):
-            delta = united([delta, multiplied(span(node.slopes), delta, 1)])
-        elif isinstance(node, MaxPool):
-            delta = repeated(delta, node.windows.size)
-        for source in node.sources:
-            deltas.setdefault(source, []).append(delta)
-    low, high = united([summed(spans) for spans in uses.values()]) if uses else (0, 1)
+        stages = node.operator.stages()
+        if k == len(stages) - 1 and node.bias is not None and node.bias_name is not None:
+            uses.setdefault(node.bias_name, []).append(repeated(delta, node.operator.out_size))
+        if node.weight_name is not None:
+            entry = multiplied(delta, trace.inputs[value - 1][k], stages[k].out_size)
+            uses.setdefault(node.weight_name, []).append(entry)
+    low, high = united([summed(parts) for parts in uses.values()]) if uses else (0, 1)
     return max(1, high - low)

@@ -23,12 +23,13 @@ from fiberscope.network.network import Network, Seed
 from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.cutoffs import LANCZOS
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.results import Result
 
 Product = Callable[[FloatArray], FloatArray]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class KernelSpectrum:
+class KernelSpectrum(Result):
     """What is known of the spectrum of a kernel of ``size`` rows without forming it.
 
     ``eigenvalues`` are the leading ones that Lanczos' method found, largest first; each lies within its entry of
@@ -51,15 +52,6 @@ class KernelSpectrum:
     def singular_values(self) -> FloatArray:
         """Leading singular values of the Jacobian."""
         return np.sqrt(np.maximum(self.eigenvalues, 0.0))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        names = ("trace", "size", "effective_rank", "standard_error", "lower", "upper", "products")
-        return {
-            "eigenvalues": self.eigenvalues.tolist(),
-            "errors": self.errors.tolist(),
-            **{name: getattr(self, name) for name in names},
-        }
 
 
 def kernel_spectrum(

@@ -9,25 +9,25 @@ of a dead neuron are free. Every tangent vector of these lies in the kernel of t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from fiberscope.dimension.jacobian import offsets
-from fiberscope.dimension.rings import ModularRing
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, PiecewiseLinear
+from fiberscope.numerics.algebra.residue import ModularAlgebra
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.numerics.modular import Residues, random_primes, rank_mod, subtract_mod
+from fiberscope.results import Result, Tabular
 
 WORK = 4 * 10**9
 """Products that the rank of the infinitesimal action may cost; above, only rescalings and dead neurons count."""
 
 
 @dataclass(frozen=True, slots=True)
-class LayerActivity:
+class LayerActivity(Result):
     """How many neurons of one hidden layer are always active, always inactive, or switch on the batch."""
 
     layer: int
@@ -36,13 +36,9 @@ class LayerActivity:
     inactive: int
     switching: int
 
-    def to_dict(self) -> dict[str, int]:
-        """Plain data for JSON."""
-        return {name: getattr(self, name) for name in ("layer", "width", "active", "inactive", "switching")}
-
 
 @dataclass(frozen=True, slots=True)
-class HiddenSymmetry:
+class HiddenSymmetry(Tabular):
     """The hidden equivalence group of a batch at a parameter.
 
     ``dimension`` is that of the group: one for every neuron that switches or is dead, ``k^2`` for ``k`` linear neurons
@@ -64,24 +60,13 @@ class HiddenSymmetry:
     directions: int
     complete: bool
 
+    told = ("critical_locus",)
+    frame = "layers"
+
     @property
     def critical_locus(self) -> int | None:
         """Lower bound of the dimension of the critical locus through this parameter, if it is critical for a loss."""
         return self.orbit
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "layers": [layer.to_dict() for layer in self.layers],
-            "dimension": self.dimension,
-            "orbit": self.orbit,
-            "stabiliser": self.stabiliser,
-            "translations": self.translations,
-            "free": self.free,
-            "directions": self.directions,
-            "complete": self.complete,
-            "critical_locus": self.critical_locus,
-        }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,12 +81,10 @@ class Layer:
 
 def activity(net: Network, signs: SignArray) -> list[Layer]:
     """Roles on a batch of certified signs without kinks; a leaky neuron that is never positive is linear too."""
-    layers, start = [], 0
-    for node in net.nodes:
-        if not isinstance(node, PiecewiseLinear):
-            continue
-        part = signs[:, start : start + node.num_signs]
-        start += node.num_signs
+    layers = []
+    for place in net.layout.places:
+        node, part = place.node, signs[:, place.columns]
+        assert isinstance(node, PiecewiseLinear)  # a chain has no others
         positive, negative = (part > 0).all(axis=0), (part < 0).all(axis=0)
         dead = negative & (node.slopes == 0)
         linear = positive | (negative & ~dead) | node.linear
@@ -175,7 +158,7 @@ def tangents(net: Network, layers: list[Layer], prime: int) -> tuple[Residues, R
     For linear neurons ``i, j`` with factors ``d`` the generator ``E_ij``, times ``d_j``, moves ``W_l[i] += d_j W_l[j]``
     and ``W_{l+1}[:, j] -= d_i W_{l+1}[:, i]``. A translation moves ``b_l[i] += 1``, ``b_{l+1} -= d_i W_{l+1}[:, i]``.
     """
-    ring = ModularRing(prime)
+    ring = ModularAlgebra(prime)
     group: list[Residues] = []
     moved: list[Residues] = []
     for k, layer in enumerate(layers):
@@ -191,29 +174,29 @@ def tangents(net: Network, layers: list[Layer], prime: int) -> tuple[Residues, R
     return np.concatenate([empty, *group]), np.concatenate([empty, *moved])
 
 
-def _generators(net: Network, k: int, i: IntArray, j: IntArray, d: FloatArray, ring: ModularRing) -> Residues:
+def _generators(net: Network, k: int, i: IntArray, j: IntArray, d: FloatArray, ring: ModularAlgebra) -> Residues:
     weights, biases, after = net.weights[k], net.biases[k], net.weights[k + 1]
     rows = np.arange(len(i))
     result = np.zeros((len(i), net.num_parameters), np.uint64)
     first = _places(net, k)
     scale = ring.take(d[j])[:, None]
-    result[rows[:, None], first[i]] = ring.multiply(*np.broadcast_arrays(ring.take(weights)[j], scale))
+    result[rows[:, None], first[i]] = ring.multiply(ring.take(weights)[j], scale)
     bias = _bias(net, k)
     if bias is not None:
         result[rows, bias + i] = ring.multiply(ring.take(biases)[j], scale[:, 0])
-    outgoing = ring.multiply(*np.broadcast_arrays(ring.take(after.T)[i], ring.take(d[i])[:, None]))
+    outgoing = ring.multiply(ring.take(after.T)[i], ring.take(d[i])[:, None])
     result[rows[:, None], _places(net, k + 1)[:, j].T] = subtract_mod(np.zeros_like(outgoing), outgoing, ring.prime)
     return result
 
 
-def _translations(net: Network, k: int, linear: IntArray, d: FloatArray, ring: ModularRing) -> Residues:
+def _translations(net: Network, k: int, linear: IntArray, d: FloatArray, ring: ModularAlgebra) -> Residues:
     own, following = _bias(net, k), _bias(net, k + 1)
     result = np.zeros((len(linear), net.num_parameters), np.uint64)
     if own is None or following is None or len(linear) == 0:
         return result
     rows = np.arange(len(linear))
     result[rows, own + linear] = ring.take(np.ones(1))[0]
-    moved = ring.multiply(*np.broadcast_arrays(ring.take(net.weights[k + 1].T)[linear], ring.take(d[linear])[:, None]))
+    moved = ring.multiply(ring.take(net.weights[k + 1].T)[linear], ring.take(d[linear])[:, None])
     result[:, following : following + moved.shape[1]] = subtract_mod(np.zeros_like(moved), moved, ring.prime)
     return result
 

@@ -9,10 +9,13 @@ import numpy as np
 from fiberscope.dimension.gradients import add_block, size_of, taps
 from fiberscope.dimension.jacobian import offsets
 from fiberscope.dimension.kernel import kernel_terms
-from fiberscope.dimension.passes import FLOAT, Use, backward, forward, gate, uses
+from fiberscope.dimension.uses import Use, uses, uses_behind
+from fiberscope.network.convolutions import Convolution
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear
-from fiberscope.network.operators import Convolution, Dense, Operator
+from fiberscope.network.nodes import Affine
+from fiberscope.network.operators import Dense, Operator
+from fiberscope.network.walk import traced, walk
+from fiberscope.numerics.algebra.floating import FLOAT
 from fiberscope.numerics.floats import FloatArray
 
 _CHUNK_BYTES = 1 << 27
@@ -28,7 +31,7 @@ class TangentMap:
     def __init__(self, net: Network, X: FloatArray) -> None:
         self.net = net
         self.points, self.outputs = len(X), net.out_size
-        self._forward = forward(net, X, FLOAT, None)
+        self._trace = traced(net.layout, X, FLOAT)
         self._starts = offsets(net)
 
     @property
@@ -39,64 +42,42 @@ class TangentMap:
         """``J^T v``: the gradient of ``sum_i v_i f_i``."""
         delta = v.reshape(self.points, 1, self.outputs)
         result = np.zeros(self.net.num_parameters)
-        for use in backward(self.net, self._forward, FLOAT, delta):
+        for use in uses_behind(self.net, self._trace, FLOAT, delta):
             first = self._starts[use.name] + use.start
             result[first : first + size_of(use)] += _gradient(use, self.points)
         return result
 
     def direct(self, w: FloatArray) -> FloatArray:
         """``J w``: the derivative of all outputs in the direction ``w``."""
-        changes: list[FloatArray | None] = [None]
-        for index, node in enumerate(self.net.nodes):
-            before = [changes[s] for s in node.sources]
-            change: FloatArray | None
+        # One row stands for all points as long as nothing has changed.
+        changes = {0: np.zeros((1, self.net.in_size))}
+        for index in walk(self.net.layout, changes, FLOAT, self._trace.choices):
+            node = self.net.nodes[index]
             if isinstance(node, Affine):
-                change = self._affine(index, node, before[0], w)
-            elif isinstance(node, PiecewiseLinear):
-                change = None if before[0] is None else gate(before[0], self._forward.gates[index], FLOAT)
-            elif isinstance(node, MaxPool):
-                winners = self._forward.winners[index]
-                change = None if before[0] is None else np.take_along_axis(before[0], winners, axis=1)
-            else:
-                change = self._joined(node, before)
-            changes.append(change)
-        last = changes[-1]
-        return np.zeros(self.shape[0]) if last is None else last.reshape(-1)
+                changes[index + 1] = self._affine(index, node, changes[node.source], w)
+        return np.broadcast_to(changes[len(self.net.nodes)], (self.points, self.outputs)).reshape(-1)
 
-    def _affine(self, index: int, node: Affine, before: FloatArray | None, w: FloatArray) -> FloatArray | None:
-        change, start = before, 0
-        for stage, value in zip(node.operator.stages(), self._forward.stage_inputs[index], strict=True):
-            change = None if change is None else stage.apply(change)
+    def _affine(self, index: int, node: Affine, change: FloatArray, w: FloatArray) -> FloatArray:
+        start = 0
+        for stage, value in zip(node.operator.stages(), self._trace.inputs[index], strict=True):
+            change = stage.apply(change)
             if node.weight_name is not None:
                 own = self._part(node.weight_name, start, stage.coefficients.shape, w)
                 moved = value @ own.T if isinstance(stage, Dense) else stage.with_coefficients(own).apply(value)
-                change = moved if change is None else change + moved
+                change = change + moved
             start += stage.coefficients.size
         if node.bias is not None and node.bias_name is not None:
             own = self._part(node.bias_name, 0, node.bias.shape, w)
-            shift = np.broadcast_to(own, node.operator.out_shape).reshape(1, -1)
-            change = np.repeat(shift, self.points, axis=0) if change is None else change + shift
+            change = change + np.broadcast_to(own, node.operator.out_shape).reshape(-1)
         return change
 
     def _part(self, name: str, start: int, shape: tuple[int, ...], w: FloatArray) -> FloatArray:
         first = self._starts[name] + start
         return w[first : first + prod(shape)].reshape(shape)
 
-    def _joined(self, node: Add | Concat, before: list[FloatArray | None]) -> FloatArray | None:
-        if all(change is None for change in before):
-            return None
-        sizes = [prod(self.net.shapes[s]) for s in node.sources]
-        full = [np.zeros((self.points, n)) if c is None else c for c, n in zip(before, sizes, strict=True)]
-        return np.sum(full, axis=0) if isinstance(node, Add) else _concatenated(node, full)
-
     def gram(self, v: FloatArray) -> FloatArray:
         """``J J^T v``: the tangent kernel times a vector."""
         return self.direct(self.transposed(v))
-
-
-def _concatenated(node: Concat, parts: list[FloatArray]) -> FloatArray:
-    joined = np.concatenate(parts, axis=1)
-    return joined if node.order is None else joined[:, node.order]
 
 
 def _gradient(use: Use, points: int) -> FloatArray:

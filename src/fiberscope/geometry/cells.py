@@ -84,8 +84,8 @@ class Cells:
     complete: bool = True
     point_errors: FloatArray | None = None
     pools: Pools = ()
-    _vertex_cache: dict[int, Incidence] = field(default_factory=dict, repr=False)
-    _sign_cache: dict[int, SignArray] = field(default_factory=dict, repr=False)
+    _vertex_cache: dict[int, Incidence] = field(default_factory=dict, init=False, repr=False)
+    _sign_cache: dict[int, SignArray] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def dimension(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -11,21 +11,22 @@ import networkx as nx
 import numpy as np
 
 from fiberscope.errors import InputError, NotGenericError
+from fiberscope.geometry.affine_forms import output_forms
 from fiberscope.geometry.cells import Cells, Incidence
 from fiberscope.geometry.decision import DecisionBoundary, decision_boundary, difference_network
 from fiberscope.geometry.domains import Domain, Plane
-from fiberscope.geometry.engines import cells_on
+from fiberscope.geometry.engines.choose import cells_on
+from fiberscope.geometry.engines.lattice.start import on_slice
 from fiberscope.geometry.facets import Facets, find_facets, sides_of
-from fiberscope.geometry.forms import output_forms
-from fiberscope.geometry.lattice_start import on_slice
-from fiberscope.geometry.metrics import Metrics, metrics
+from fiberscope.geometry.measures import Metrics, metrics
 from fiberscope.geometry.ridges import Balance, Ridges, balance, find_ridges, straight_facets
 from fiberscope.geometry.storage import read_complex, save_complex
 from fiberscope.geometry.verify import Certificate, verify
 from fiberscope.network.network import AffineMap, Network
 from fiberscope.network.nodes import Switch
-from fiberscope.numerics.arithmetic import Bounded
+from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
+from fiberscope.results import Pictured, Result, hidden
 from fiberscope.run import Progress
 
 
@@ -46,7 +47,7 @@ class CellSet:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Region:
+class Region(Result):
     """One region: its sign vector, affine map, half-spaces ``A x <= b`` (one for each facet), vertices and volume.
 
     ``rays`` are the directions in which it is unbounded. ``lipschitz`` is the spectral norm of the map's matrix.
@@ -62,16 +63,18 @@ class Region:
     point: FloatArray
     volume: float
 
+    told = ("lipschitz",)
+
     @property
     def lipschitz(self) -> float:
-        return float(np.linalg.norm(self.affine.matrix, 2))
+        return float(_norms(self.affine.matrix[None])[0])
 
     def __repr__(self) -> str:
         return f"Region({self.index}: {len(self.b)} sides, {len(self.vertices)} vertices, volume {self.volume:.4g})"
 
 
 @dataclass(frozen=True, eq=False)
-class Complex:
+class Complex(Pictured):
     """The canonical polyhedral complex of a network on a domain; made by :func:`fiberscope.regions`.
 
     A region is a maximal connected open set on which the sign of every neuron is constant, zero allowed. On a
@@ -88,9 +91,21 @@ class Complex:
     [1.0, 1.0, 1.0, 1.0]
     """
 
-    net: Network
+    net: Network = field(metadata=hidden())
     domain: Domain
-    structure: Cells
+    structure: Cells = field(metadata=hidden())
+
+    told = (
+        "network=net.architecture",
+        "complete",
+        "num_regions",
+        "f_vector",
+        "euler_characteristic",
+        "exact_decisions=structure.exact_decisions",
+        "float_decisions=structure.float_decisions",
+        "bytes_per_region",
+    )
+    picture = "regions"
 
     # -- counts ------------------------------------------------------------------------------------------------
 
@@ -218,10 +233,7 @@ class Complex:
 
         Infinite beyond the range of floats.
         """
-        matrices = self.affine_maps[0]
-        norms, finite = np.full(len(matrices), np.inf), np.isfinite(matrices).all(axis=(1, 2))
-        norms[finite] = np.linalg.norm(matrices[finite], 2, axis=(1, 2))
-        return norms
+        return _norms(self.affine_maps[0])
 
     def region(self, index: int) -> Region:
         """One region with its half-spaces, vertices, volume and affine map."""
@@ -341,20 +353,6 @@ class Complex:
         extended = difference_network(self.net)
         return decision_boundary(Complex(extended, self.domain, cells_on(extended, self.domain)), self.net.out_size)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Counts and sizes as plain data for JSON."""
-        return {
-            "network": self.net.architecture,
-            "domain": repr(self.domain),
-            "complete": self.complete,
-            "num_regions": self.num_regions,
-            "f_vector": list(self.f_vector),
-            "euler_characteristic": self.euler_characteristic,
-            "exact_decisions": self.structure.exact_decisions,
-            "float_decisions": self.structure.float_decisions,
-            "bytes_per_region": self.bytes_per_region,
-        }
-
     def __repr__(self) -> str:
         least = "" if self.complete else "at least "
         counts = ", ".join(map(str, self.f_vector))
@@ -365,3 +363,10 @@ class Complex:
 
 def _size(node: Switch) -> int:
     return node.num_signs
+
+
+def _norms(matrices: FloatArray) -> FloatArray:
+    """Spectral norms; infinite where an entry is."""
+    norms, finite = np.full(len(matrices), np.inf), np.isfinite(matrices).all(axis=(1, 2))
+    norms[finite] = np.linalg.norm(matrices[finite], 2, axis=(1, 2))
+    return norms

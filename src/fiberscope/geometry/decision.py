@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse import coo_array
@@ -15,6 +15,7 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense
 from fiberscope.numerics.floats import BoolArray, IntArray, SignArray
+from fiberscope.results import Result, hidden, named
 
 if TYPE_CHECKING:
     from fiberscope.geometry.complex import Complex
@@ -24,7 +25,7 @@ MAX_CLASSES = 40
 
 
 @dataclass(frozen=True, eq=False)
-class DecisionBoundary:
+class DecisionBoundary(Result):
     """Where two or more classes share the largest output of a classifier (or where its one output is zero).
 
     The decision changes only there, but it need not change all over it: ties are included where the same class wins on
@@ -35,9 +36,11 @@ class DecisionBoundary:
     and ``labels`` the class of every region, -1 where two classes tie all over it.
     """
 
-    complex: Complex
-    cells: tuple[IntArray, ...]
-    labels: IntArray
+    complex: Complex = field(metadata=hidden())
+    cells: tuple[IntArray, ...] = field(metadata=named(told=lambda cells: list(map(len, cells))))
+    labels: IntArray = field(metadata=named("classes", np.unique))
+
+    told = ("area", "components=num_components")
 
     @property
     def num_facets(self) -> int:
@@ -70,15 +73,6 @@ class DecisionBoundary:
         a, b = (np.concatenate(side) for side in zip(*ends, strict=True))
         graph = coo_array((np.ones(len(a)), (a, b)), shape=(total, total))
         return int(connected_components(graph, directed=False)[0])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Counts as plain data for JSON."""
-        return {
-            "cells": [len(c) for c in self.cells],
-            "area": self.area,
-            "components": self.num_components,
-            "classes": np.unique(self.labels).tolist(),
-        }
 
     def __repr__(self) -> str:
         return f"DecisionBoundary({self.num_facets} facets in {self.num_components} pieces)"

@@ -8,26 +8,27 @@ kink.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import flint
 import numpy as np
 
+from fiberscope.geometry.affine_forms import batches, exact_neuron, exact_output, influence, jumps, neuron_forms
 from fiberscope.geometry.cells import Cells, Incidence
 from fiberscope.geometry.domains import Domain, Plane
-from fiberscope.geometry.forms import batches, exact_neuron, exact_output, influence, jumps, neuron_forms
-from fiberscope.geometry.metrics import Metrics
+from fiberscope.geometry.measures import Metrics
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear
-from fiberscope.numerics.arithmetic import EXACT, Bounded
+from fiberscope.numerics.algebra.ball import EXACT
+from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import INFLATE, BoolArray, FloatArray, IntArray, SignArray, gamma, round_up
+from fiberscope.results import Tabular, hidden, named
 
 _DIGITS = 256
 """Bits of quotients and roots of exact gradients: no cancellation is left there, so that far more than 53 is enough."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Facets:
+class Facets(Tabular):
     """All facets of a complex that do not lie at infinity, one row each.
 
     Parameters
@@ -59,18 +60,20 @@ class Facets:
         Bound of the offsets' errors; infinite where the offset comes from positions.
     """
 
-    cell: IntArray
+    cell: IntArray = field(metadata=hidden())
     regions: IntArray
-    neurons: Incidence
+    neurons: Incidence = field(metadata=named(told=list))
     normal: FloatArray = field(repr=False)
-    normal_error: FloatArray = field(repr=False)
+    normal_error: FloatArray = field(repr=False, metadata=hidden())
     offset: FloatArray = field(repr=False)
     weight: FloatArray = field(repr=False)
-    weight_error: FloatArray = field(repr=False)
+    weight_error: FloatArray = field(repr=False, metadata=hidden())
     visible: BoolArray = field(repr=False)
-    path: BoolArray = field(repr=False)
-    exact_decisions: int
-    offset_error: FloatArray = field(repr=False)
+    path: BoolArray = field(repr=False, metadata=hidden())
+    exact_decisions: int = field(metadata=hidden())
+    offset_error: FloatArray = field(repr=False, metadata=hidden())
+
+    frame = ("regions", "neurons", "normal", "offset", "visible")
 
     def __len__(self) -> int:
         return len(self.cell)
@@ -88,17 +91,6 @@ class Facets:
     def __repr__(self) -> str:
         inner = len(self) - int(self.boundary.sum())
         return f"Facets({len(self)}: {inner} between regions, {int(self.visible.sum())} of them visible)"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "regions": self.regions.tolist(),
-            "neurons": [self.neurons[i].tolist() for i in range(len(self))],
-            "normal": self.normal.tolist(),
-            "offset": self.offset.tolist(),
-            "weight": self.weight.tolist(),
-            "visible": self.visible.tolist(),
-        }
 
 
 def sides_of(incidence: Incidence, count: int) -> IntArray:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.geometry.compiled import kernel
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Box, Orthant, Plane, Polytope, Space
+from fiberscope.geometry.engines.compiled import kernel
 from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.floats import INFLATE, TINY, FloatArray, IntArray, U, gamma
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from typing import Any
@@ -19,22 +19,23 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError, UnsupportedModelError
+from fiberscope.geometry.curves.breakpoints import Breaks, chosen
 from fiberscope.geometry.curves.curve import Path, Polyline, Segment
-from fiberscope.geometry.curves.found import Breaks, chosen
-from fiberscope.geometry.curves.result import CurveRegions
+from fiberscope.geometry.curves.curve_regions import CurveRegions
 from fiberscope.geometry.curves.straight import straight_breaks
 from fiberscope.geometry.domains import Box, Plane
-from fiberscope.geometry.planar import planar_cells
+from fiberscope.geometry.engines.planar.engine import planar_cells
 from fiberscope.geometry.surfaces.cut import affine_span, cut_surface
-from fiberscope.geometry.surfaces.result import SurfaceRegions
 from fiberscope.geometry.surfaces.shapes import Mesh
+from fiberscope.geometry.surfaces.surface_regions import SurfaceRegions
 from fiberscope.network.io import as_network, library_of, load
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Node
 from fiberscope.network.rewire import moved
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray
-from fiberscope.run import Progress, Run
+from fiberscope.results import Result, hidden
+from fiberscope.run import ENDLESS, Run
 
 MOST_CURVE_POINTS = 1 << 15
 """Polygonal curves are not refined beyond this, unless told otherwise."""
@@ -47,15 +48,11 @@ MOST_SURFACE_POINTS = 129
 
 
 @dataclass(frozen=True, slots=True)
-class Refinement:
+class Refinement(Result):
     """One step of a refinement: points of the polygon (on one side of a grid), and the regions found there."""
 
     points: int
     num_regions: int
-
-    def to_dict(self) -> dict[str, int]:
-        """Plain data for JSON."""
-        return {"points": self.points, "num_regions": self.num_regions}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -220,10 +217,6 @@ class GeneratorCurveRegions(CurveRegions):
     refinement: tuple[Refinement, ...] = ()
     settled: bool = True
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {**super().to_dict(), **_report(self)}
-
     def __repr__(self) -> str:
         return f"GeneratorCurveRegions({self.num_regions} regions of the network along {self.curve}; {_text(self)})"
 
@@ -361,28 +354,22 @@ class GeneratorSurfaceRegions(SurfaceRegions):
     latent_regions: int | None = None
     refinement: tuple[Refinement, ...] = ()
     settled: bool = True
-    latent: FloatArray | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {**super().to_dict(), **_report(self)}
+    latent: FloatArray | None = field(default=None, metadata=hidden())
 
     def __repr__(self) -> str:
         return f"GeneratorSurfaceRegions({self.num_regions} regions of the network on {self.surface}; {_text(self)})"
 
 
-def regions_over(
-    net: Network, surface: GeneratorSurface, progress: Progress | None = None, limit: int | None = None
-) -> GeneratorSurfaceRegions:
+def regions_over(net: Network, surface: GeneratorSurface, run: Run = ENDLESS) -> GeneratorSurfaceRegions:
     """The regions of a network on the image of a latent parallelogram."""
     if surface.ambient != net.in_size:
         raise InputError(f"surface: expected one in R^{net.in_size} for this network, got R^{surface.ambient}")
     inner = surface.generator.network
     if inner is not None:
-        cells = planar_cells(composition(net, inner), surface.plane, Run(progress, limit=limit))
+        cells = planar_cells(composition(net, inner), surface.plane, run)
         image = surface(cells.points)
         origin, basis = affine_span(image)
-        placed = replace(cells, points=(image - origin) @ basis.T, _vertex_cache={}, _sign_cache={})
+        placed = replace(cells, points=(image - origin) @ basis.T)
         count = cells.count(2)
         return GeneratorSurfaceRegions(
             net, surface, placed, np.arange(count), origin, basis, inner.num_signs, count, latent=cells.points
@@ -390,7 +377,7 @@ def regions_over(
     table: list[Refinement] = []
     points = surface.points
     while True:
-        found = cut_surface(net, surface.grid(points), progress, limit)
+        found = cut_surface(net, surface.grid(points), run)
         table.append(Refinement(points, found.num_regions))
         settled = _settled(table)
         if settled or not found.complete or 2 * points - 1 > surface.most:
@@ -402,14 +389,6 @@ def regions_over(
 def _settled(table: list[Refinement]) -> bool:
     """Whether two refinements in a row have changed nothing: a rule, not a proof."""
     return len(table) >= SAME and len({row.num_regions for row in table[-SAME:]}) == 1
-
-
-def _report(found: GeneratorCurveRegions | GeneratorSurfaceRegions) -> dict[str, Any]:
-    return {
-        "latent_regions": found.latent_regions,
-        "refinement": [row.to_dict() for row in found.refinement],
-        "settled": found.settled,
-    }
 
 
 def _text(found: GeneratorCurveRegions | GeneratorSurfaceRegions) -> str:

@@ -7,12 +7,12 @@ from math import comb, prod
 from fiberscope.errors import InputError, NotGenericError, TooLargeError
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Box, Domain, Plane
-from fiberscope.geometry.engines import cells_on, check_dimension
-from fiberscope.geometry.limits import FACES, MEMORY, MOST_FACES
-from fiberscope.geometry.planar import planar_count
-from fiberscope.geometry.sampling import estimate
-from fiberscope.geometry.skeleton import count_by_skeleton
-from fiberscope.geometry.traversal import visit
+from fiberscope.geometry.engines.choose import cells_on, check_dimension
+from fiberscope.geometry.engines.lattice.skeleton import count_by_skeleton
+from fiberscope.geometry.engines.limits import FACES, MEMORY, MOST_FACES
+from fiberscope.geometry.engines.planar.engine import planar_count
+from fiberscope.geometry.engines.traversal.engine import visit
+from fiberscope.geometry.engines.traversal.estimate import estimate
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.mlp import without_pooling
 from fiberscope.network.network import Network, Seed

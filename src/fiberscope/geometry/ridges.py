@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import flint
 import numpy as np
 
 from fiberscope.errors import UnsupportedModelError
+from fiberscope.geometry.affine_forms import batches, exact_neuron, influence, neuron_forms
 from fiberscope.geometry.cells import Cells, Incidence
 from fiberscope.geometry.facets import Facets, passes, pooled, switched, to_scale, unit
-from fiberscope.geometry.forms import batches, exact_neuron, influence, neuron_forms
-from fiberscope.geometry.metrics import Metrics
+from fiberscope.geometry.measures import Metrics
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool
-from fiberscope.numerics.arithmetic import EXACT
+from fiberscope.numerics.algebra.ball import EXACT
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma
+from fiberscope.results import Result
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +40,7 @@ class Ridges:
 
 
 @dataclass(frozen=True, slots=True)
-class Balance:
+class Balance(Result):
     """The balancing condition: around every inner ridge the sum of ``w(s) n_s^T`` over its facets vanishes.
 
     ``residual`` is the largest entry of such a sum, ``excess`` the largest ratio of an entry to what rounding can
@@ -53,19 +53,11 @@ class Balance:
     excess: float
     unchecked: int = 0
 
+    told = ("ok",)
+
     @property
     def ok(self) -> bool:
         return self.excess <= 1
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "ridges": self.ridges,
-            "residual": self.residual,
-            "excess": self.excess,
-            "unchecked": self.unchecked,
-            "ok": self.ok,
-        }
 
 
 def find_ridges(net: Network, cells: Cells, facets: Facets, deep: Metrics, flat: Metrics) -> Ridges:

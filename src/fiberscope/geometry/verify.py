@@ -9,26 +9,27 @@ together; they read the same structure and can only refute it. A certificate say
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import flint
 import numpy as np
 
 from fiberscope.errors import NotGenericError, OutOfTimeError
+from fiberscope.geometry.affine_forms import exact_neuron, exact_output
 from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
+from fiberscope.geometry.engines.lattice.engine import lattice_cells
+from fiberscope.geometry.engines.lattice.exact import HomogeneousBalls, Integers, exact_signs, integers, reduced
+from fiberscope.geometry.engines.traversal.rows import Sides
 from fiberscope.geometry.facets import pooled
-from fiberscope.geometry.forms import exact_neuron, exact_output
-from fiberscope.geometry.lattice import lattice_cells
-from fiberscope.geometry.lattice_exact import HomogeneousBalls, Integers, exact_signs, integers, reduced
-from fiberscope.geometry.metrics import metrics
-from fiberscope.geometry.traversal_rows import Sides
+from fiberscope.geometry.measures import metrics
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool
-from fiberscope.network.run import switch_values
-from fiberscope.numerics.arithmetic import EXACT
+from fiberscope.network.walk import switch_values
+from fiberscope.numerics.algebra.ball import EXACT
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma
 from fiberscope.numerics.points import integer_rows
+from fiberscope.results import Result, Tabular, hidden
 from fiberscope.run import STOPPED, Progress, Run
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ _CHUNK = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class Check(Result):
     """One check: what was measured, against what, in words; ``ok`` is None if it was not decided.
 
     ``independent`` says that it is a proof on its own: it asks the network, not what the engine stored.
@@ -52,20 +53,9 @@ class Check:
     text: str
     independent: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "name": self.name,
-            "ok": self.ok,
-            "measured": self.measured,
-            "allowed": self.allowed,
-            "text": self.text,
-            "independent": self.independent,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class Certificate:
+class Certificate(Tabular):
     """The outcome of all checks; true if every one of them holds.
 
     ``at_least`` is the number of regions that the independent checks prove, None if they do not hold or were not
@@ -73,7 +63,10 @@ class Certificate:
     """
 
     checks: tuple[Check, ...]
-    regions: int
+    regions: int = field(metadata=hidden())
+
+    told = ("ok", "at_least", "claim")
+    frame = "checks"
 
     @property
     def ok(self) -> bool | None:
@@ -100,15 +93,6 @@ class Certificate:
 
     def __bool__(self) -> bool:
         return self.ok is True
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "ok": self.ok,
-            "at_least": self.at_least,
-            "claim": self.claim,
-            "checks": [check.to_dict() for check in self.checks],
-        }
 
     def __repr__(self) -> str:
         words = {True: "ok", False: "FAILED", None: "undecided"}
@@ -262,7 +246,7 @@ def exact_point_signs(net: Network, point: Integers) -> SignArray:
     """Signs at a rational point ``X / t``, given as integers ``(X, t)``."""
     with flint.ctx.workprec(EXACT):
         row = np.array([flint.arb(x) for x in point], dtype=object)[None, :]
-        values = switch_values(net.nodes, row[:, :-1], HomogeneousBalls(row[:, -1]))
+        values = switch_values(net.layout, row[:, :-1], HomogeneousBalls(row[:, -1]))
         signs = np.concatenate([exact_signs(v)[0] for v in values])
     return np.where(net.linear_entries, np.int8(1), signs).astype(np.int8)
 

@@ -144,6 +144,12 @@ def effective_weights(module: Any) -> nn.Module:
     return copy
 
 
+def plain(module: nn.Module) -> nn.Module:
+    """The module itself, or one with effective weights where it has parametrised tensors."""
+    broken = any(parametrize.is_parametrized(part) for part in module.modules())
+    return effective_weights(module) if broken else module
+
+
 def _make_plain(part: nn.Module) -> None:
     """Put the values of parametrised tensors in their places.
 

@@ -21,12 +21,11 @@ from fiberscope.modules.batches import BATCH, batches
 from fiberscope.modules.calls import call, describe, find, moved
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.numerics.floats import BoolArray, FloatArray, gamma
+from fiberscope.results import Result
+from fiberscope.run import ENDLESS, Progress, Run
 
 ROWS_BYTES = 1 << 25
 """Memory of the samples that are turned into float64 at once."""
-
-Progress = Callable[[int, int | None, str], None]
-"""Called as ``progress(done, total, text)`` after every batch; may raise ``KeyboardInterrupt`` to stop."""
 
 LAYERS = (nn.Linear, nn.Conv2d)
 """Layers that are recorded when none are named."""
@@ -36,7 +35,7 @@ OTHERS = (nn.Conv1d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvT
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class Moments(Result):
     """Means over ``count`` samples ``x`` in ``R^d``.
 
     >>> Moments(2, np.array([1.0]), np.array([[5.0]]), False).variance
@@ -63,14 +62,6 @@ class Moments:
     @property
     def variance(self) -> FloatArray:
         return np.asarray(np.diag(self.second_moment) - self.mean**2)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "count": self.count,
-            "mean": self.mean.tolist(),
-            "second_moment": self.second_moment.tolist(),
-            "non_negative": self.non_negative,
-        }
 
     def __repr__(self) -> str:
         return f"Moments({self.count} samples of {self.size} features)"
@@ -117,6 +108,7 @@ def record_inputs(
     bias: bool = False,
     batch_size: int = BATCH,
     progress: Progress | None = None,
+    time_limit: float | None = None,
 ) -> dict[str, Moments]:
     """Moments of what each layer is given, as a row of its weight sees it.
 
@@ -147,7 +139,7 @@ def record_inputs(
         for rows in _input_rows(name, layer, inputs):
             recorder[name].add(rows)
 
-    return _recorded(module, recorder, keep, data, batch_size, progress, before=True)
+    return _recorded(module, recorder, keep, data, batch_size, Run.begin(progress, time_limit), before=True)
 
 
 def record_activations(
@@ -157,6 +149,7 @@ def record_activations(
     *,
     batch_size: int = BATCH,
     progress: Progress | None = None,
+    time_limit: float | None = None,
 ) -> dict[str, Moments]:
     """Moments of what each layer gives; a pixel of an image is a sample, and its channels are the features.
 
@@ -170,7 +163,7 @@ def record_activations(
         for rows in _chunks(name, _features(name, output)):
             recorder[name].add(rows)
 
-    return _recorded(module, recorder, keep, data, batch_size, progress)
+    return _recorded(module, recorder, keep, data, batch_size, Run.begin(progress, time_limit))
 
 
 def cross_moments(
@@ -181,7 +174,7 @@ def cross_moments(
     *,
     inputs: bool = False,
     batch_size: int = BATCH,
-    progress: Progress | None = None,
+    run: Run = ENDLESS,
 ) -> dict[str, CrossMoments]:
     """Moments of the activations of two modules of one architecture on the same data, in one pass.
 
@@ -229,8 +222,7 @@ def cross_moments(
                     for left, right in zip(seen["a"][name], seen["b"][name], strict=True):
                         for rows in zip(_chunks(name, left), _chunks(name, right), strict=True):
                             sums[group].add(*rows)
-            if progress is not None:
-                progress(done, None, "cross moments")
+            run.step(done, None, "cross moments")
     return {group: found.moments() for group, found in sums.items()}
 
 
@@ -327,14 +319,13 @@ def _recorded(
     keep: Callable[[str, nn.Module, tuple[Any, ...], Any], None],
     data: Any,
     batch_size: int,
-    progress: Progress | None,
+    run: Run,
     before: bool = False,
 ) -> dict[str, Moments]:
     with torch.no_grad(), evaluating(module), hooked(module, list(recorder), keep, before):
         for done, (inputs, _) in enumerate(batches(data, module, batch_size), start=1):
             call(module, inputs)
-            if progress is not None:
-                progress(done, None, "moments")
+            run.step(done, None, "moments")
     for name, sums in recorder.items():
         _ran(name, sums.count > 0)
     return {name: sums.moments() for name, sums in recorder.items()}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, assert_never
 
 from fiberscope.network.io import NetworkLike, as_network
-from fiberscope.network.nodes import Affine, Concat, MaxPool, PiecewiseLinear
-from fiberscope.network.operators import Dense
+from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
+from fiberscope.network.operators import Dense, Operator
 
 
 def identical(a: NetworkLike, b: NetworkLike) -> bool:
@@ -18,30 +18,41 @@ def identical(a: NetworkLike, b: NetworkLike) -> bool:
     (True, False)
     """
     a, b = as_network(a, "a"), as_network(b, "b")
-
-    def same(x: Any, y: Any) -> bool:
-        if x is None or y is None:
-            return x is y
-        return bool(x.shape == y.shape and x.tobytes() == y.tobytes())
-
     if a.input_shape != b.input_shape or len(a.nodes) != len(b.nodes):
         return False
     for p, q in zip(a.nodes, b.nodes, strict=True):
         if type(p) is not type(q) or p.sources != q.sources or p.shape != q.shape:
             return False
-        if isinstance(p, Affine) and isinstance(q, Affine):
-            if type(p.operator) is not type(q.operator) or not same(p.bias, q.bias):
-                return False
-            if (p.weight_name, p.bias_name) != (q.weight_name, q.bias_name):
-                return False
-            if not same(p.operator.coefficients, q.operator.coefficients):
-                return False
-            if not isinstance(p.operator, Dense) and (p.operator.sparse() != q.operator.sparse()).nnz:
-                return False
-        if isinstance(p, PiecewiseLinear) and isinstance(q, PiecewiseLinear) and not same(p.slopes, q.slopes):
-            return False
-        if isinstance(p, MaxPool) and isinstance(q, MaxPool) and not same(p.windows, q.windows):
-            return False
-        if isinstance(p, Concat) and isinstance(q, Concat) and (p.shapes, p.axis) != (q.shapes, q.axis):
+        if not _same_node(p, q):
             return False
     return True
+
+
+def _same(x: Any, y: Any) -> bool:
+    if x is None or y is None:
+        return x is y
+    return bool(x.shape == y.shape and x.tobytes() == y.tobytes())
+
+
+def _same_node(p: Node, q: Any) -> bool:
+    """Two nodes of one kind that read the same values and have one shape."""
+    match p:
+        case Affine():
+            names = (p.weight_name, p.bias_name) == (q.weight_name, q.bias_name)
+            return names and _same(p.bias, q.bias) and _same_operator(p.operator, q.operator)
+        case PiecewiseLinear():
+            return p.slope_name == q.slope_name and _same(p.slopes, q.slopes)
+        case MaxPool():
+            return _same(p.windows, q.windows)
+        case Concat():
+            return (p.shapes, p.axis) == (q.shapes, q.axis)
+        case Add():
+            return True
+        case _:
+            assert_never(p)
+
+
+def _same_operator(p: Operator, q: Operator) -> bool:
+    if type(p) is not type(q) or not _same(p.coefficients, q.coefficients):
+        return False
+    return isinstance(p, Dense) or not (p.sparse() != q.sparse()).nnz

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import lgamma, log
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
+from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense, Shape
 from fiberscope.network.roles import Roles, roles, structural_roles
 from fiberscope.numerics.rows import proportional_rows
+from fiberscope.results import Result, Tabular, hidden, named
 
 
 @dataclass(frozen=True, slots=True)
-class LayerSummary:
+class LayerSummary(Result):
     """One node of the program in numbers; ``norm`` is the Frobenius norm of its own coefficients."""
 
     kind: str
@@ -26,19 +27,13 @@ class LayerSummary:
     norm: float | None
     largest: float | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "kind": self.kind,
-            "shape": list(self.shape),
-            "parameters": self.parameters,
-            "norm": self.norm,
-            "largest": self.largest,
-        }
+
+def _shared(coincident: tuple[tuple[int, list[list[int]]], ...]) -> list[dict[str, Any]]:
+    return [{"layer": layer, "groups": groups} for layer, groups in coincident]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Inspection:
+class Inspection(Tabular):
     """What ``fiberscope inspect`` shows.
 
     ``structural`` holds for every input, read off the weights; ``sampled`` on ``samples`` random points. ``coincident``
@@ -53,27 +48,21 @@ class Inspection:
     num_parameters: int
     num_hidden: int
     layers: tuple[LayerSummary, ...]
-    structural: Roles
-    sampled: Roles | None
-    samples: str
-    coincident: tuple[tuple[int, list[list[int]]], ...]
-    log10_permutations: float | None
-    rescalings: int | None
+    structural: Roles = field(metadata=named("roles_for_every_input"))
+    sampled: Roles | None = field(metadata=hidden())
+    samples: str = field(metadata=hidden())
+    coincident: tuple[tuple[int, list[list[int]]], ...] = field(metadata=named("coincident_hyperplanes", _shared))
+    log10_permutations: float | None = field(metadata=hidden())
+    rescalings: int | None = field(metadata=hidden())
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "architecture": self.architecture,
-            "input_shape": list(self.input_shape),
-            "output_shape": list(self.output_shape),
-            "num_parameters": self.num_parameters,
-            "num_hidden": self.num_hidden,
-            "layers": [layer.to_dict() for layer in self.layers],
-            "roles_for_every_input": self.structural.to_dict(),
-            "roles_on_samples": None if self.sampled is None else {**self.sampled.to_dict(), "samples": self.samples},
-            "coincident_hyperplanes": [{"layer": layer, "groups": groups} for layer, groups in self.coincident],
-            "symmetry": {"log10_permutations": self.log10_permutations, "rescalings": self.rescalings},
-        }
+    told = ("roles_on_samples=_roles_on_samples", "symmetry=_symmetry")
+    frame = "layers"
+
+    def _roles_on_samples(self) -> dict[str, Any] | None:
+        return None if self.sampled is None else {**self.sampled.to_dict(), "samples": self.samples}
+
+    def _symmetry(self) -> dict[str, float | None]:
+        return {"log10_permutations": self.log10_permutations, "rescalings": self.rescalings}
 
     def __repr__(self) -> str:
         return (
@@ -103,7 +92,7 @@ def inspect(net: NetworkLike, points: int = 1000, seed: int = 0) -> Inspection:
         net.output_shape,
         net.num_parameters,
         net.num_hidden,
-        tuple(_summary(net, node) for node in net.nodes),
+        tuple(_summary(node) for node in net.nodes),
         structural_roles(net.composed),
         sampled,
         f"{points} points of N(0, 1)",
@@ -113,29 +102,36 @@ def inspect(net: NetworkLike, points: int = 1000, seed: int = 0) -> Inspection:
     )
 
 
-def _summary(net: Network, node: Any) -> LayerSummary:
-    if isinstance(node, Affine):
-        numbers = node.operator.coefficients
-        own = numbers.size * (node.weight_name is not None)
-        own += 0 if node.bias is None or node.bias_name is None else node.bias.size
-        bias = np.zeros(0) if node.bias is None else node.bias.reshape(-1)
-        entries = np.concatenate([numbers.reshape(-1), bias])
-        kind = type(node.operator).__name__.lower()
-        largest = float(np.abs(entries).max(initial=0))
-        return LayerSummary(kind, node.shape, own, float(np.linalg.norm(entries)), largest)
-    if isinstance(node, PiecewiseLinear):
-        kind = "relu" if not node.slopes.any() else "piecewise linear"
-        return LayerSummary(kind, node.shape, 0, None, None)
-    kind = "max pool" if isinstance(node, MaxPool) else type(node).__name__.lower()
+def _summary(node: Node) -> LayerSummary:
+    match node:
+        case Affine():
+            return _affine_summary(node)
+        case PiecewiseLinear():
+            kind = "relu" if node.leak is None else "piecewise linear"
+        case MaxPool():
+            kind = "max pool"
+        case Add() | Concat():
+            kind = type(node).__name__.lower()
+        case _:
+            assert_never(node)
     return LayerSummary(kind, node.shape, 0, None, None)
 
 
+def _affine_summary(node: Affine) -> LayerSummary:
+    numbers = node.operator.coefficients
+    own = numbers.size * (node.weight_name is not None)
+    own += 0 if node.bias is None or node.bias_name is None else node.bias.size
+    bias = np.zeros(0) if node.bias is None else node.bias.reshape(-1)
+    entries = np.concatenate([numbers.reshape(-1), bias])
+    kind = type(node.operator).__name__.lower()
+    largest = float(np.abs(entries).max(initial=0))
+    return LayerSummary(kind, node.shape, own, float(np.linalg.norm(entries)), largest)
+
+
 def _coincident(net: Network) -> list[tuple[int, list[list[int]]]]:
-    found, layer = [], 0
-    for node in net.nodes:
-        if not isinstance(node, PiecewiseLinear):
-            continue
-        layer += 1
+    found = []
+    activations = [node for node in net.switches if isinstance(node, PiecewiseLinear)]
+    for layer, node in enumerate(activations, start=1):
         source = net.nodes[node.source - 1] if node.source else None
         if isinstance(source, Affine) and isinstance(source.operator, Dense):
             bias = np.zeros(node.num_signs) if source.offset is None else source.offset

@@ -53,8 +53,8 @@ def load(
     ----------
     source
         A ``torch.nn.Module``, a fitted scikit-learn ``MLPClassifier`` or ``MLPRegressor`` (its values before the output
-        activation), a :class:`Network`, or the path of a file: ``.onnx``, ``.npz``, ``.safetensors``, ``.pt`` or
-        ``.ckpt``.
+        activation) or a ``Pipeline`` of scalers that ends in one, a :class:`Network`, or the path of a file:
+        ``.onnx``, ``.npz``, ``.safetensors``, ``.pt`` or ``.ckpt``.
     input_shape
         Shape of one input, without the batch axis; needed where the model does not tell it.
     activation, slope

@@ -51,9 +51,11 @@ class Layout:
     """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
+        self.nodes = tuple(nodes)
+        """The program."""
         places: list[Place] = []
         for index, node in enumerate(nodes):
-            if isinstance(node, PiecewiseLinear | MaxPool):
+            if isinstance(node, Switch):
                 places.append(Place(index, node, places[-1].stop if places else 0))
         self.places = tuple(places)
         """The switches in order."""
@@ -65,6 +67,8 @@ class Layout:
                 last[source] = index
         self.last_use = tuple(last)
         """For every value the node that reads it last; -1 for a value that nobody reads, as the output."""
+        self.released = tuple(tuple(s for s in {*node.sources} if last[s] == k) for k, node in enumerate(nodes))
+        """For every node the values that are not needed behind it any more."""
 
     @property
     def size(self) -> int:

@@ -16,9 +16,11 @@ from scipy import sparse as sp
 
 from fiberscope.errors import TooLargeError
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
+from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear, Switch
 from fiberscope.network.operators import Dense, Sparse
 from fiberscope.network.rewire import moved
+from fiberscope.network.walk import smooth
+from fiberscope.numerics.algebra.floating import FLOAT_ROWS
 from fiberscope.numerics.floats import FloatArray
 
 
@@ -167,20 +169,8 @@ class _Builder:
         """Evaluate everything affine that can be reached."""
         for index, node in enumerate(self.net.nodes):
             known = all(s in self.rows for s in node.sources)
-            if index + 1 in self.rows or not known or isinstance(node, PiecewiseLinear):
-                continue
-            sources = [self.rows[s] for s in node.sources]
-            if isinstance(node, Affine):
-                rows = node.operator.apply(sources[0])
-                if node.offset is not None:
-                    rows[-1] += node.offset
-            elif isinstance(node, Add):
-                rows = np.sum(sources, axis=0)
-            else:
-                assert isinstance(node, Concat)
-                rows = np.concatenate(sources, axis=1)
-                rows = rows if node.order is None else rows[:, node.order]
-            self.rows[index + 1] = rows
+            if known and index + 1 not in self.rows and not isinstance(node, Switch):
+                self.rows[index + 1] = smooth(node, self.rows, FLOAT_ROWS)
 
     def _switch(self, layer: tuple[int, ...], kept: tuple[int, ...]) -> None:
         activations = [self.net.nodes[i] for i in layer]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from math import prod, sqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 import numpy as np
 
@@ -16,12 +16,13 @@ from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.layout import Layout
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear, Switch
 from fiberscope.network.operators import Dense, Shape
-from fiberscope.network.run import affine_output, output, switch_values
 from fiberscope.network.source import MEMORY, Source, coarsest, precision_of
-from fiberscope.numerics.arithmetic import FloatArithmetic
+from fiberscope.network.walk import affine_output, output, switch_values
+from fiberscope.numerics.algebra.floating import FLOAT
 from fiberscope.numerics.arrays import batch, frozen, real_array
 from fiberscope.numerics.floats import BoolArray, FloatArray
 from fiberscope.numerics.signs import CertifiedSigns, certified_signs
+from fiberscope.results import Result
 
 if TYPE_CHECKING:
     import torch
@@ -30,7 +31,7 @@ Seed = int | np.random.Generator
 
 
 @dataclass(frozen=True, slots=True)
-class AffineMap:
+class AffineMap(Result):
     """``x -> matrix @ x + offset``, the network on the region of a point; unpacks as ``matrix, offset``.
 
     ``boundary`` lists the entries of the sign vector that are exactly zero at the point: if it is not empty, the
@@ -46,14 +47,6 @@ class AffineMap:
 
     def __call__(self, X: Any) -> FloatArray:
         return np.asarray(batch(X, self.matrix.shape[1]) @ self.matrix.T + self.offset)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "matrix": self.matrix.tolist(),
-            "offset": self.offset.tolist(),
-            "boundary": list(self.boundary),
-        }
 
 
 class Network:
@@ -216,7 +209,7 @@ class Network:
     @cached_property
     def switches(self) -> tuple[Switch, ...]:
         """The nodes with a kink, in order; their entries make up the sign vector."""
-        return tuple(node for node in self.nodes if isinstance(node, PiecewiseLinear | MaxPool))
+        return tuple(place.node for place in self.layout.places)
 
     @cached_property
     def layout(self) -> Layout:
@@ -295,11 +288,11 @@ class Network:
 
     def __call__(self, X: Any) -> FloatArray:
         """Outputs ``(points, out_size)`` of a batch ``(points, in_size)`` or ``(points, *input_shape)``."""
-        return output(self.nodes, batch(X, self.in_size), FloatArithmetic(), self.layout.last_use)
+        return np.asarray(output(self.layout, batch(X, self.in_size), FLOAT))
 
     def preactivations(self, X: Any) -> list[FloatArray]:
         """Values before every activation, ``(points, n_l)`` each; for max pooling, the margins of the inputs."""
-        return switch_values(self.nodes, batch(X, self.in_size), FloatArithmetic())
+        return switch_values(self.layout, batch(X, self.in_size), FLOAT)
 
     def signs(self, X: Any) -> CertifiedSigns:
         """Certified sign of every hidden preactivation, floats taken as exact; see :class:`CertifiedSigns`.
@@ -311,7 +304,7 @@ class Network:
         [[0], [1]]
         """
         X = batch(X, self.in_size)
-        found = certified_signs(lambda arithmetic, x: switch_values(self.nodes, x, arithmetic), X)
+        found = certified_signs(lambda algebra, x: switch_values(self.layout, x, algebra), X)
         if self.linear_entries.any():
             signs = np.where(self.linear_entries, np.int8(1), found.signs)
             found = replace(found, signs=signs)
@@ -340,7 +333,7 @@ class Network:
         if point.size != self.in_size:
             raise InputError(f"x: expected one point of {self.in_size} coordinates, got shape {point.shape}")
         signs = self.signs(point.reshape(1, -1)).signs[0]
-        rows = affine_output(self.nodes, self.in_size, signs)
+        rows = affine_output(self.layout, self.in_size, signs)
         zeros = np.flatnonzero(signs == 0)
         return AffineMap(rows[:-1].T.copy(), rows[-1].copy(), tuple(zeros.tolist()))
 
@@ -411,13 +404,15 @@ def _describe(node: Node) -> str:
         case Affine():
             return f"{type(node.operator).__name__.lower()}({'x'.join(map(str, node.shape))})"
         case PiecewiseLinear():
-            return "relu" if not node.slopes.any() else "activation"
+            return "relu" if node.leak is None else "activation"
         case Add():
             return "add"
         case Concat():
             return "concat"
         case MaxPool():
             return f"maxpool({'x'.join(map(str, node.shape))})"
+        case _:
+            assert_never(node)
 
 
 def _normal(scale: Any, bias: bool = False) -> Any:

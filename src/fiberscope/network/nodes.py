@@ -16,7 +16,7 @@ import numpy as np
 from fiberscope.errors import InputError
 from fiberscope.network.operators import Operator, Shape
 from fiberscope.numerics.arrays import frozen, real_array
-from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,11 +67,16 @@ class Affine:
 
 @dataclass(frozen=True, eq=False)
 class PiecewiseLinear:
-    """``x`` where ``x > 0`` and ``slope * x`` elsewhere, per neuron: 0 is ReLU, 1 the identity (a linear neuron)."""
+    """``x`` where ``x > 0`` and ``slope * x`` elsewhere, per neuron: 0 is ReLU, 1 the identity, -1 the absolute value.
+
+    A neuron of slope 1 is linear. ``slope_name`` says which of the model's parameters the slopes are, None that they
+    are constants; questions about parameters are not asked of networks whose slopes are learned.
+    """
 
     source: int
     slopes: FloatArray
     shape: Shape
+    slope_name: str | None = None
 
     def __post_init__(self) -> None:
         slopes = real_array(self.slopes, "slope")
@@ -92,9 +97,18 @@ class PiecewiseLinear:
         """Mask of the neurons without a kink, ``(size,)``."""
         return self.slopes == 1
 
+    @cached_property
+    def leak(self) -> FloatArray | None:
+        """The slopes, or None if all are zero: a plain ReLU."""
+        return self.slopes if self.slopes.any() else None
+
     @property
     def num_signs(self) -> int:
         return self.slopes.size
+
+    def chosen(self, signs: SignArray) -> BoolArray:
+        """Which neurons are active under their own entries ``(..., size)`` of sign vectors; at zero none is."""
+        return np.asarray(signs > 0)
 
     def check(self, shapes: list[Shape]) -> None:
         """Raise :class:`InputError` unless the source has as many entries as there are slopes."""
@@ -191,6 +205,14 @@ class MaxPool:
     def num_signs(self) -> int:
         return self.windows.size
 
+    def chosen(self, signs: SignArray) -> IntArray:
+        """The input that each window takes its value from under its own entries ``(..., num_signs)`` of sign vectors.
+
+        ``(..., windows)``; it is the first one that no other input beats.
+        """
+        first = (signs.reshape(*signs.shape[:-1], *self.windows.shape) >= 0).argmax(axis=-1)
+        return np.asarray(self.windows[np.arange(len(self.windows)), first])
+
     @cached_property
     def windows(self) -> IntArray:
         """Input indices of every window, ``(windows, size)``; -1 is padding."""
@@ -217,3 +239,5 @@ class MaxPool:
 Node = Affine | PiecewiseLinear | Add | Concat | MaxPool
 Switch = PiecewiseLinear | MaxPool
 """Nodes that make a network nonlinear; their values have signs."""
+Smooth = Affine | Add | Concat
+"""The others."""

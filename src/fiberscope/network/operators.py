@@ -18,14 +18,11 @@ import numpy as np
 from scipy import sparse as sp
 
 from fiberscope.errors import InputError, TooLargeError
-from fiberscope.numerics.arithmetic import balls
+from fiberscope.numerics.algebra.ball import balls
 from fiberscope.numerics.arrays import frozen, real_array
 from fiberscope.numerics.floats import FloatArray, IntArray, ObjectArray
 
 Shape = tuple[int, ...]
-
-_CHUNK_BYTES = 1 << 26
-"""Working memory of one batched convolution."""
 
 
 class Operator(ABC):
@@ -90,6 +87,16 @@ class Operator(ABC):
             result[:, filled] = np.add.reduceat(X[:, columns] * values, starts, axis=1)
         return result
 
+    @property
+    def stored_matrix(self) -> FloatArray | None:
+        """The matrix, if this is what the operator holds."""
+        return None
+
+    @property
+    def stored_diagonal(self) -> FloatArray | None:
+        """The diagonal, if this is what the operator holds."""
+        return None
+
     def stages(self) -> Sequence[Operator]:
         """The maps to apply one after the other; more than one only for a composition."""
         return (self,)
@@ -150,6 +157,10 @@ class Dense(Operator):
     def apply_scalars(self, X: ObjectArray) -> ObjectArray:
         # Scalar products are dear: selections and masked layers stored as dense matrices skip their zeros.
         return super().apply_scalars(X) if self._mostly_zeros else np.asarray(X @ self._exact_matrix.T)
+
+    @property
+    def stored_matrix(self) -> FloatArray:
+        return self.matrix
 
     def sparse(self) -> Any:
         return sp.csr_array(self.matrix)
@@ -223,111 +234,71 @@ class Scale(Operator):
     def apply_scalars(self, X: ObjectArray) -> ObjectArray:
         return np.asarray(X * balls(self._vector))
 
+    @property
+    def stored_diagonal(self) -> FloatArray:
+        return self._vector
+
     def sparse(self) -> Any:
         return sp.csr_array(sp.diags_array(self._vector))
 
 
-class Convolution(Operator):
-    """Two-dimensional cross-correlation with a kernel ``(out_channels, in_channels / groups, height, width)``.
+class Gather(Operator):
+    """Every output entry is one input entry, or zero: padding, slices, transposes, repeated pixels.
 
-    ``padding`` is ``(top, left, bottom, right)``. Sums are plain BLAS products of unrolled patches (no FFT, no
-    Winograd), so that the classical rounding bound holds.
+    ``index`` says which entry of the flat input, with -1 for zero; its shape is the shape of the output unless
+    ``out_shape`` is given. Its coefficients are ones; with other numbers in their place it is a :class:`Sparse` map.
+
+    >>> Gather(np.array([2, -1, 0, 0]), (3,)).apply(np.array([[5.0, 6.0, 7.0]]))
+    array([[7., 0., 5., 5.]])
     """
 
-    def __init__(
-        self,
-        kernel: Any,
-        in_shape: Shape,
-        stride: tuple[int, int] = (1, 1),
-        padding: tuple[int, int, int, int] = (0, 0, 0, 0),
-        dilation: tuple[int, int] = (1, 1),
-        groups: int = 1,
-    ) -> None:
-        self.kernel = frozen(real_array(kernel, "kernel", ndim=4))
-        self.in_shape, self.groups = tuple(in_shape), groups
-        self.stride, self.padding, self.dilation = stride, padding, dilation
-        out_channels, per_group, *size = self.kernel.shape
-        if len(self.in_shape) != 3 or self.in_shape[0] != per_group * groups or out_channels % groups:
-            raise InputError(
-                f"kernel: expected {per_group * groups} input channels as (channels, height, width) "
-                f"and outputs divisible by {groups} groups, got input {self.in_shape}, kernel {self.kernel.shape}"
-            )
-        spatial = tuple(
-            (n + self.padding[a] + self.padding[a + 2] - self.dilation[a] * (size[a] - 1) - 1) // self.stride[a] + 1
-            for a, n in enumerate(self.in_shape[1:])
-        )
-        if min(spatial) < 1:
-            raise InputError(f"kernel: {tuple(size)} does not fit the input {self.in_shape}")
-        self.out_shape = (out_channels, *spatial)
+    def __init__(self, index: Any, in_shape: Shape, out_shape: Shape | None = None) -> None:
+        array = np.asarray(index)
+        if array.dtype.kind not in "iu":
+            raise InputError(f"index: expected integers, got {array.dtype}")
+        self.index: IntArray = array.astype(np.int64).reshape(-1)
+        self.index.flags.writeable = False
+        self.in_shape = tuple(in_shape)
+        self.out_shape = tuple(array.shape if out_shape is None else out_shape)
+        if self.index.size != self.out_size:
+            raise InputError(f"index: expected {self.out_size} entries for {self.out_shape}, got {self.index.size}")
+        if self.index.size and not (self.index.min() >= -1 and self.index.max() < self.in_size):
+            raise InputError(f"index: expected entries from -1 to {self.in_size - 1}, got another one")
 
     @property
     def fan_in(self) -> int:
-        return prod(self.kernel.shape[1:])
+        return 1
+
+    @cached_property
+    def _absent(self) -> IntArray:
+        return np.flatnonzero(self.index < 0)
 
     @property
     def coefficients(self) -> FloatArray:
-        return self.kernel
+        return np.ones(self.out_size - len(self._absent))
 
-    def with_coefficients(self, coefficients: FloatArray) -> Convolution:
-        return Convolution(coefficients, self.in_shape, self.stride, self.padding, self.dilation, self.groups)
+    def with_coefficients(self, coefficients: FloatArray) -> Operator:
+        made = Sparse(self.sparse(), self.in_shape, self.out_shape).with_coefficients(coefficients)
+        return self if (made.coefficients == 1).all() else made
 
-    @cached_property
-    def _taps(self) -> IntArray:
-        """Input index of every tap, ``(groups, out_h * out_w, fan_in)``; ``in_size`` points at the zero padding."""
-        channels, height, width = self.in_shape
-        _, out_h, out_w = self.out_shape
-        _, per_group, kh, kw = self.kernel.shape
-        rows = np.arange(out_h)[:, None] * self.stride[0] + np.arange(kh) * self.dilation[0] - self.padding[0]
-        cols = np.arange(out_w)[:, None] * self.stride[1] + np.arange(kw) * self.dilation[1] - self.padding[1]
-        inside = ((rows >= 0) & (rows < height))[:, None, :, None] & ((cols >= 0) & (cols < width))[None, :, None]
-        pixel = rows[:, None, :, None] * width + cols[None, :, None, :]
-        pixel = np.where(inside, pixel, -1).reshape(out_h * out_w, 1, kh * kw)
-        channel = np.arange(channels).reshape(self.groups, 1, per_group, 1)
-        taps = np.where(pixel < 0, self.in_size, channel * height * width + pixel)
-        return taps.reshape(self.groups, out_h * out_w, per_group * kh * kw)
-
-    @cached_property
-    def _matrix(self) -> FloatArray:
-        out_channels = self.kernel.shape[0]
-        return self.kernel.reshape(self.groups, out_channels // self.groups, self.fan_in)
+    def _picked(self, X: Any, zero: Any) -> Any:
+        picked = X[:, self.index]
+        picked[:, self._absent] = zero
+        return picked
 
     def apply(self, X: FloatArray) -> FloatArray:
-        groups, pixels, _ = self._taps.shape
-        result = np.empty((len(X), groups, self._matrix.shape[1], pixels))
-        for rows in self._chunks(len(X)):
-            padded = np.concatenate([X[rows], np.zeros((len(X[rows]), 1))], axis=1)
-            for g in range(groups):
-                patches = padded[:, self._taps[g]]
-                result[rows, g] = np.matmul(self._matrix[g], patches.transpose(0, 2, 1))
-        return result.reshape(len(X), self.out_size)
+        return np.asarray(self._picked(X, 0.0))
 
     def adjoint(self, Y: FloatArray) -> FloatArray:
-        groups, pixels, _ = self._taps.shape
-        values = Y.reshape(len(Y), groups, self._matrix.shape[1], pixels)
-        result = np.zeros((len(Y), self.in_size + 1))
-        for rows in self._chunks(len(Y)):
-            for g in range(groups):
-                patches = np.matmul(values[rows, g].transpose(0, 2, 1), self._matrix[g])
-                flat = self._taps[g].reshape(-1)
-                for row, tap_values in enumerate(patches.reshape(len(patches), -1), start=rows.start):
-                    result[row] += np.bincount(flat, weights=tap_values, minlength=self.in_size + 1)
-        return result[:, :-1]
+        return np.ascontiguousarray((self.sparse().T @ Y.T).T)
 
-    def _chunks(self, points: int) -> list[slice]:
-        step = max(1, _CHUNK_BYTES // (8 * self._taps[0].size))
-        return [slice(start, min(start + step, points)) for start in range(0, points, step)]
+    def apply_scalars(self, X: ObjectArray) -> ObjectArray:
+        return np.asarray(self._picked(X, balls(np.zeros(()))[()]))
 
     def sparse(self) -> Any:
-        groups, pixels, fan_in = self._taps.shape
-        per_group = self._matrix.shape[1]
-        outputs = np.arange(self.out_size).reshape(groups, per_group, pixels, 1)
-        shape = (groups, per_group, pixels, fan_in)
-        columns = np.broadcast_to(self._taps[:, None], shape).reshape(-1)
-        values = np.broadcast_to(self._matrix[:, :, None, :], shape).reshape(-1)
-        rows = np.broadcast_to(outputs, shape).reshape(-1)
-        keep = columns < self.in_size
-        entries = (values[keep], (rows[keep], columns[keep]))
-        return sp.csr_array(sp.coo_array(entries, shape=(self.out_size, self.in_size)))
+        starts = np.concatenate([[0], np.cumsum(self.index >= 0)])
+        structure = (self.coefficients, self.index[self.index >= 0], starts)
+        return sp.csr_array(structure, shape=(self.out_size, self.in_size))
 
 
 class Composition(Operator):

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear
-from fiberscope.numerics.floats import BoolArray, IntArray, SignArray
+from fiberscope.network.nodes import PiecewiseLinear
+from fiberscope.network.operators import Operator
+from fiberscope.network.walk import walk
+from fiberscope.numerics.algebra.base import LinearMap, gather, joined
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
+from fiberscope.results import Tabular, hidden, named
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Roles:
+class Roles(Tabular):
     """One role for every hidden neuron; the three masks are ``(num_hidden,)`` and exclude each other.
 
     ``layers`` gives the activation layer of each neuron, counted from 1. ``on_boundary`` counts the pairs of a point
     and a neuron whose preactivation is exactly zero.
     """
 
-    dead: BoolArray
-    linear: BoolArray
-    switching: BoolArray
-    layers: IntArray
+    dead: BoolArray = field(metadata=named(told=np.flatnonzero))
+    linear: BoolArray = field(metadata=named(told=np.flatnonzero))
+    switching: BoolArray = field(metadata=named(told=np.flatnonzero))
+    layers: IntArray = field(metadata=hidden())
     where: str
     on_boundary: int = 0
+
+    told = ("layers=per_layer",)
+    frame = "per_layer"
 
     def per_layer(self) -> list[dict[str, int]]:
         """Counts of every role in every layer."""
@@ -40,17 +48,6 @@ class Roles:
             }
             for layer in np.unique(self.layers)
         ]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "where": self.where,
-            "dead": np.flatnonzero(self.dead).tolist(),
-            "linear": np.flatnonzero(self.linear).tolist(),
-            "switching": np.flatnonzero(self.switching).tolist(),
-            "layers": self.per_layer(),
-            "on_boundary": self.on_boundary,
-        }
 
     def __repr__(self) -> str:
         return (
@@ -77,76 +74,73 @@ def roles(net: Network, X: Any) -> Roles:
 def structural_roles(net: NetworkLike) -> Roles:
     """Roles that hold for *every* input, read off the weights; what the weights do not decide counts as switching.
 
-    Behind a ReLU all inputs of a layer are non-negative, so a neuron without positive weight or bias is dead and one
-    without a negative weight or bias is linear. A row of zeros makes a neuron constant.
+    What a value can be follows from what its inputs can be and from the signs of weights and biases: behind a ReLU all
+    inputs are non-negative, so a neuron without positive weight or bias is dead and one without a negative weight or
+    bias is linear; what is dead reaches nothing. A row of zeros makes a neuron constant.
 
     >>> net = Network([[[1.0]], [[-1.0], [2.0]], [[1.0, 1.0]]], [[0.0], [-1.0, 1.0], [0.0]])
     >>> structural_roles(net)
     Roles(1 dead, 1 linear, 1 switching for every input)
     """
     net = as_network(net)
-    low, high = [], []
-    nonnegative = [False]
-    can_be_negative: list[BoolArray | None] = [None]
-    can_be_positive: list[BoolArray | None] = [None]
-    for node in net.nodes:
-        size = int(np.prod(node.shape))
-        positive, negative = np.ones(size, dtype=bool), np.ones(size, dtype=bool)
-        clean = False
-        if isinstance(node, Affine):
-            positive, negative = _reach(node, nonnegative[node.source])
-            clean = not negative.any()
-        elif isinstance(node, PiecewiseLinear):
-            positive, negative = (_known(x[node.source], size) for x in (can_be_positive, can_be_negative))
-            high.append(np.where(positive, 1, np.where(negative, -1, 0)))
-            low.append(np.where(negative, -1, np.where(positive, 1, 0)))
-            clean = bool(((node.slopes == 0) | ~negative).all())
-            # Behind the activation: a negative slope turns negative values into positive ones.
-            positive = positive | (negative & (node.slopes < 0))
-            negative = negative & (node.slopes > 0)
-        elif isinstance(node, Add | Concat):
-            clean = all(nonnegative[s] for s in node.sources)
-        elif isinstance(node, MaxPool):
-            clean = nonnegative[node.source]
-        nonnegative.append(clean)
-        can_be_positive.append(positive)
-        can_be_negative.append(negative)
-    empty = np.zeros(0, dtype=np.int8)
-    lowest = np.concatenate(low) if low else empty
-    highest = np.concatenate(high) if high else empty
-    return _from_extremes(net, lowest, highest, "for every input", None, pools=False)
+    anything = np.ones(net.in_size, dtype=bool)
+    values = {0: _Possible(anything, anything)}
+    low, high = np.zeros(net.num_signs, dtype=np.int8), np.zeros(net.num_signs, dtype=np.int8)
+    for index in walk(net.layout, values, _POSSIBLE_SIGNS):
+        place = net.layout.of_node.get(index)
+        if place is not None and isinstance(place.node, PiecewiseLinear):
+            can = values[place.source]
+            high[place.columns] = np.where(can.be_positive, 1, np.where(can.be_negative, -1, 0))
+            low[place.columns] = np.where(can.be_negative, -1, np.where(can.be_positive, 1, 0))
+    return _from_extremes(net, low, high, "for every input", None)
 
 
-def _known(mask: BoolArray | None, size: int) -> BoolArray:
-    return np.ones(size, dtype=bool) if mask is None else mask
+class _Possible(NamedTuple):
+    """Which entries of a value can be positive, and which negative, for some input; vectors."""
+
+    be_positive: BoolArray
+    be_negative: BoolArray
 
 
-def _reach(node: Affine, nonnegative: bool) -> tuple[BoolArray, BoolArray]:
-    """Whether each output can be positive and can be negative, judged by the signs of its coefficients."""
-    operator = node.operator
-    if len(operator.stages()) > 1:
-        everything = np.ones(operator.out_size, dtype=bool)
-        return everything, everything
-    ones = np.ones((1, operator.in_size))
-    up = operator.with_coefficients((operator.coefficients > 0).astype(np.float64)).apply(ones)[0] > 0
-    down = operator.with_coefficients((operator.coefficients < 0).astype(np.float64)).apply(ones)[0] > 0
-    if not nonnegative:
-        up = down = up | down
-    bias = np.zeros(operator.out_size) if node.offset is None else node.offset
-    return up | (bias > 0), down | (bias < 0)
+class _PossibleSigns:
+    """The signs that values can have, judged by the signs of coefficients."""
+
+    def affine(self, operator: LinearMap, bias: FloatArray | None, value: _Possible) -> _Possible:
+        for stage in operator.stages():
+            assert isinstance(stage, Operator)
+            up, down = (x[None].astype(np.float64) for x in value)
+            signs = np.sign(stage.coefficients)
+            keep, turn = (stage.with_coefficients(np.maximum(s, 0.0)) for s in (signs, -signs))
+            ways = (keep.apply(up) + turn.apply(down), keep.apply(down) + turn.apply(up))
+            value = _Possible(*((way > 0)[0] for way in ways))
+        if bias is None:
+            return value
+        return _Possible(value.be_positive | (bias > 0), value.be_negative | (bias < 0))
+
+    def add(self, values: Sequence[_Possible]) -> _Possible:
+        return _Possible(*(np.logical_or.reduce(x) for x in zip(*values, strict=True)))
+
+    def concat(self, values: Sequence[_Possible], order: IntArray | None) -> _Possible:
+        return _Possible(*(joined(x, order) for x in zip(*values, strict=True)))
+
+    def piecewise(self, value: _Possible, slopes: FloatArray) -> _Possible:
+        # A negative slope turns negative values into positive ones.
+        turned = value.be_negative & (slopes < 0)
+        return _Possible(value.be_positive | turned, value.be_negative & (slopes > 0))
+
+    def window_max(self, value: _Possible, windows: IntArray) -> _Possible:
+        positive = gather(value.be_positive, windows, False).any(axis=-1)
+        return _Possible(positive, gather(value.be_negative, windows, True).all(axis=-1))
 
 
-def _from_extremes(
-    net: Network, low: SignArray, high: SignArray, where: str, signs: SignArray | None, pools: bool = True
-) -> Roles:
-    masks, layers, zero_entries, start, layer = [], [], 0, 0, 0
-    for node in net.switches:
-        if isinstance(node, MaxPool):
-            start += node.num_signs if pools else 0
-            continue
-        layer += 1
-        part = slice(start, start + node.num_signs)
-        start += node.num_signs
+_POSSIBLE_SIGNS = _PossibleSigns()
+
+
+def _from_extremes(net: Network, low: SignArray, high: SignArray, where: str, signs: SignArray | None) -> Roles:
+    masks, layers, zero_entries = [], [], 0
+    places = [(place.columns, place.node) for place in net.layout.places]
+    activations = [(part, node) for part, node in places if isinstance(node, PiecewiseLinear)]
+    for layer, (part, node) in enumerate(activations, start=1):
         never_positive, never_negative = high[part] <= 0, low[part] >= 0
         dead = never_positive & (node.slopes == 0)
         linear = ~dead & (never_positive | never_negative | node.linear)
@@ -154,6 +148,6 @@ def _from_extremes(
         layers.append(np.full(node.num_signs, layer))
         if signs is not None:
             zero_entries += int((signs[:, part] == 0).sum())
-    joined = np.concatenate(masks, axis=1) if masks else np.zeros((3, 0), dtype=bool)
+    table = np.concatenate(masks, axis=1) if masks else np.zeros((3, 0), dtype=bool)
     numbers = np.concatenate(layers) if layers else np.zeros(0, dtype=np.int64)
-    return Roles(joined[0], joined[1], joined[2], numbers, where, zero_entries)
+    return Roles(table[0], table[1], table[2], numbers, where, zero_entries)

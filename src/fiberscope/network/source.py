@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from fiberscope.errors import InputError
+from fiberscope.results import Result, hidden
 
 PRECISIONS = ("bfloat16", "float16", "float32", "float64")
 """The precisions that parameters are stored in, coarsest first."""
@@ -33,7 +34,7 @@ class Interface:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Source(Result):
     """What a loader knew about a model besides its numbers; it never changes what the network computes.
 
     ``precision`` is the coarsest precision in which a parameter was stored on its way here. Values alone do not tell
@@ -49,7 +50,7 @@ class Source:
     precision: str = "float64"
     path: Path | None = None
     sha256: str | None = None
-    interface: Interface | None = None
+    interface: Interface | None = field(default=None, metadata=hidden())
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
@@ -63,14 +64,6 @@ class Source:
     def derived(self) -> Source:
         """The source of a network that is made from this one: another program, numbers of the same origin."""
         return Source(self.precision, interface=self.interface)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "precision": self.precision,
-            "path": None if self.path is None else str(self.path),
-            "sha256": self.sha256,
-        }
 
 
 MEMORY = Source()

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import count
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fiberscope.network.convolutions import Convolution, TransposedConvolution
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
-from fiberscope.network.operators import Composition, Convolution, Dense, Operator, Scale, Shape, Sparse
+from fiberscope.network.operators import Composition, Dense, Gather, Operator, Scale, Shape, Sparse
 from fiberscope.numerics.floats import FloatArray
 
 
@@ -103,7 +104,11 @@ class Program(nn.Module):
         return self.network.architecture
 
     def forward(self, x: Tensor) -> Tensor:
-        """Outputs ``(points, out_size)``."""
+        """Outputs ``(points, out_size)``.
+
+        A walk of its own and no algebra: it reads parameters by name, which change, and keeps images as torch likes
+        them.
+        """
         values = [x.flatten(1)]
         for index, node in enumerate(self.network.nodes):
             values.append(self._step(index, node, values))
@@ -127,6 +132,8 @@ class Program(nn.Module):
                 return torch.cat(parts, node.axis + 1).flatten(1)
             case MaxPool():
                 return _max_pool(node, values[node.source])
+            case _:
+                assert_never(node)
 
     def _number(self, index: int, key: str, name: str | None) -> Tensor:
         if name is not None:
@@ -144,10 +151,18 @@ class Program(nn.Module):
 
 def _constants(node: Node) -> dict[str, Any]:
     """Arrays of a node that are not parameters: constant numbers, and the indices of sparse maps."""
-    if isinstance(node, PiecewiseLinear):
-        return {"slopes": node.slopes}
-    if not isinstance(node, Affine):
-        return {}
+    match node:
+        case Affine():
+            return _affine_constants(node)
+        case PiecewiseLinear():
+            return {"slopes": node.slopes}
+        case Add() | Concat() | MaxPool():
+            return {}
+        case _:
+            assert_never(node)
+
+
+def _affine_constants(node: Affine) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if node.weight_name is None:
         found["weight"] = node.operator.coefficients
@@ -158,6 +173,8 @@ def _constants(node: Node) -> dict[str, Any]:
             matrix = operator.matrix
             rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
             found[f"indices{stage}"] = np.stack([rows, matrix.indices]).astype(np.int64)
+        elif isinstance(operator, Gather):  # behind the input stands a zero
+            found[f"indices{stage}"] = np.where(operator.index < 0, operator.in_size, operator.index)
     return found
 
 
@@ -206,6 +223,13 @@ def _apply(operator: Operator, x: Tensor, weight: Tensor, indices: Mapping[int, 
                 top, left, bottom, right = part.padding
                 image = F.pad(_shaped(x, part.in_shape), (left, right, top, bottom))
                 x = F.conv2d(image, own, None, part.stride, 0, part.dilation, part.groups).flatten(1)
+            case TransposedConvolution():
+                top, left, bottom, right = part.padding
+                image = _shaped(x, part.in_shape)
+                whole = F.conv_transpose2d(image, own, None, part.stride, 0, 0, part.groups, part.dilation)
+                x = F.pad(whole, (-left, -right, -top, -bottom)).flatten(1)
+            case Gather():
+                x = F.pad(x, (0, 1))[:, indices[stage]]
             case _:
                 rows, columns = indices[stage]
                 x = x.new_zeros(len(x), part.out_size).index_add(1, rows, x[:, columns] * own)

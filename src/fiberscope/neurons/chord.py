@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from fiberscope.errors import InputError
 from fiberscope.neurons.activations import Activation, activation_of
 from fiberscope.neurons.layers import LayerArrays
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.results import Result
 
 GAUSSIAN = "inputs Gaussian with mean zero"
 """The assumption of Theorems D.1 and D.2, which no sample can prove."""
@@ -35,7 +36,7 @@ KINKED = {"relu": 1.0, "leaky_relu": 0.99}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LayerChord:
+class LayerChord(Result):
     """The deviation of one layer along the segment, and its bounds."""
 
     name: str
@@ -53,6 +54,9 @@ class LayerChord:
     any_inputs: float
     """A bound that assumes nothing of the inputs but uses both end points' preactivations."""
     mean_share: float
+
+    assumption: ClassVar[str] = GAUSSIAN
+    told = ("worst", "assumption")
     """``|E x|^2 / E |x|^2``: far from 0, the assumption of the theorems does not hold."""
 
     @property
@@ -69,23 +73,6 @@ class LayerChord:
             f"{self.name} ({self.activation}): deviation {self.worst:.4g}; {self.theorem}: {bound} ({q}, "
             f"mean holds {self.mean_share:.0%} of the energy); any inputs: <= {self.any_inputs:.4g}"
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "name": self.name,
-            "activation": self.activation,
-            "t": self.t.tolist(),
-            "deviations": self.deviations.tolist(),
-            "worst": self.worst,
-            "q": self.q,
-            "fixed": self.fixed,
-            "bound": self.bound,
-            "theorem": self.theorem,
-            "assumption": GAUSSIAN,
-            "any_inputs": self.any_inputs,
-            "mean_share": self.mean_share,
-        }
 
 
 class ChordSums:

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError, TooLargeError
+from fiberscope.network.action.element import permutation
 from fiberscope.neurons.coherence import Concentration, checked_basis, coherence, concentration
 from fiberscope.neurons.forms import Points
 from fiberscope.neurons.gaps import Gap, gap_in, gap_out
 from fiberscope.neurons.layers import LayerArrays, from_arrays, layer_arrays
-from fiberscope.neurons.projected import ProjectedLayer, permutation
+from fiberscope.neurons.projected import ProjectedLayer
 from fiberscope.neurons.reindexing import (
     JointCost,
-    Progress,
     ReindexingCosts,
     joint_cost,
     reindexing_cost,
@@ -47,13 +47,15 @@ from fiberscope.neurons.swaps import (
 )
 from fiberscope.numerics.arrays import frozen, real_array
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.results import Pictured, hidden
+from fiberscope.run import Progress, Run
 
 GRAM_LIMIT = 1 << 30
 """Bytes of all Gram matrices together, above which they are only given one by one."""
 
 
 @dataclass(frozen=True, eq=False)
-class NeuronClasses:
+class NeuronClasses(Pictured):
     """What the neurons of a layer ``W_eff = F + D * W`` can compute on a subspace of inputs, and what it costs them.
 
     All costs refer to the inputs projected onto ``basis``. They are the smallest norms of trained weights that give the
@@ -68,9 +70,22 @@ class NeuronClasses:
     ([[0.0, 4.0], [4.0, 0.0]], 2.0)
     """
 
-    layer: LayerArrays = field(repr=False)
+    layer: LayerArrays = field(repr=False, metadata=hidden())
     subspace: Subspace = field(repr=False)
-    projected: ProjectedLayer = field(repr=False)
+    projected: ProjectedLayer = field(repr=False, metadata=hidden())
+
+    told = (
+        "layer=name",
+        "neurons=num_neurons",
+        "inputs=layer.width",
+        "coherence",
+        "mu",
+        "gap_out=_gap_out",
+        "gap_in=_gap_in",
+        "ranks",
+        "realization_costs",
+    )
+    picture = "swap_costs"
 
     @classmethod
     def from_arrays(cls, F: Any, D: Any, W: Any, basis: Any, *, name: str = "layer") -> NeuronClasses:
@@ -235,9 +250,11 @@ class NeuronClasses:
         """What it adds to the squared costs if input ``order[a]`` comes in at place ``a``."""
         return reindexing_cost(self.projected, self.costs.own, self._inputs(order))
 
-    def reindexing_costs(self, pairs: Any = None, *, progress: Progress | None = None) -> ReindexingCosts:
+    def reindexing_costs(
+        self, pairs: Any = None, *, progress: Progress | None = None, time_limit: float | None = None
+    ) -> ReindexingCosts:
         """Costs of transpositions of inputs: all pairs, or the given ``(n, 2)``."""
-        return transpositions(self.projected, self.costs.own, self.mu, pairs, progress)
+        return transpositions(self.projected, self.costs.own, self.mu, pairs, Run.begin(progress, time_limit))
 
     def joint_cost(self, outputs: Any, inputs: Any) -> JointCost:
         """Cost of permuting neurons and inputs together, and its split (9)."""
@@ -282,9 +299,9 @@ class NeuronClasses:
         """Corollary C.11: the least cost over all permutations of neurons, beside ``gamma_out^2 / mu``."""
         return smallest_output(self.projected, self.cheapest_permutation().cost, self.epsilon, self.mu)
 
-    def smallest_input_cost(self, *, progress: Progress | None = None) -> Smallest:
+    def smallest_input_cost(self, *, progress: Progress | None = None, time_limit: float | None = None) -> Smallest:
         """Corollary C.14: the least cost over all transpositions of inputs, beside ``gamma_in^2 / mu``."""
-        exact = self.reindexing_costs(progress=progress).smallest[0]
+        exact = self.reindexing_costs(progress=progress, time_limit=time_limit).smallest[0]
         return smallest_input(self.projected, exact, self.epsilon, self.mu)
 
     # --- summary
@@ -295,22 +312,6 @@ class NeuronClasses:
             f"NeuronClasses({self.name}: {self.num_neurons} neurons, {d} inputs, rank {self.rank} "
             f"at {self.subspace.energy:.1%} of the energy, coherence {self.coherence:.4f}, gap_out {self.gap_out:.4g})"
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, without the matrices of costs."""
-        out, inward = self.gaps
-        return {
-            "layer": self.name,
-            "neurons": self.num_neurons,
-            "inputs": self.layer.width,
-            "subspace": self.subspace.to_dict(),
-            "coherence": self.coherence,
-            "mu": self.mu,
-            "gap_out": out.to_dict(),
-            "gap_in": inward.to_dict(),
-            "ranks": self.ranks.tolist(),
-            "realization_costs": self.realization_costs.tolist(),
-        }
 
 
 def neuron_classes(

@@ -14,6 +14,7 @@ from fiberscope.neurons.projected import ProjectedLayer
 from fiberscope.numerics.arrays import frozen, real_array
 from fiberscope.numerics.cutoffs import ORTHONORMAL
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.results import Result
 
 
 def coherence(basis: Any) -> float:
@@ -49,7 +50,7 @@ def checked_basis(basis: Any, name: str = "basis") -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Concentration:
+class Concentration(Result):
     """``|S_i - mu I|`` of every neuron beside the bound of Theorem C.6 with the constants of its proof.
 
     The bound ``sqrt(2 s^2 nu L) + (2/3) b nu L`` with ``L = log(2 k / delta)`` holds for one neuron with probability
@@ -69,6 +70,8 @@ class Concentration:
     coherence: float
     delta: float
 
+    told = ("epsilon", "share")
+
     @property
     def epsilon(self) -> float:
         """The largest deviation, which is the ``epsilon`` of Assumption C.9."""
@@ -78,21 +81,6 @@ class Concentration:
     def share(self) -> float:
         """The share of neurons within the bound; the theorem says at least ``1 - delta`` on average over draws."""
         return float((self.deviations <= self.bound).mean())
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "epsilon": self.epsilon,
-            "deviations": self.deviations.tolist(),
-            "bound": self.bound,
-            "uniform": self.uniform,
-            "share": self.share,
-            "mu": self.mu,
-            "variance": self.variance,
-            "largest": self.largest,
-            "coherence": self.coherence,
-            "delta": self.delta,
-        }
 
 
 def concentration(layer: ProjectedLayer, delta: float = 0.05, mu: float | None = None) -> Concentration:

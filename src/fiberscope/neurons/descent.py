@@ -10,12 +10,10 @@ import numpy as np
 
 from fiberscope.numerics.cutoffs import CURVATURE, GRADIENT
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.run import ENDLESS, Run
 
 Objective = Callable[[FloatArray, np.ndarray], tuple[FloatArray, FloatArray]]
 """From points ``(n, d)`` and the numbers ``(n,)`` of their problems to values ``(n,)`` and gradients ``(n, d)``."""
-
-Progress = Callable[[int, int], None]
-"""Called as ``progress(steps done, problems left)``; may raise ``KeyboardInterrupt`` to stop."""
 
 MEMORY = 10
 """Pairs of steps and gradients that the inverse Hessian is made of."""
@@ -40,7 +38,7 @@ class Minima:
     steps: int
 
 
-def minimise(objective: Objective, start: FloatArray, steps: int = 300, progress: Progress | None = None) -> Minima:
+def minimise(objective: Objective, start: FloatArray, steps: int = 300, run: Run = ENDLESS) -> Minima:
     """Never returns a value above that of the start.
 
     Reference: Liu and Nocedal, *On the limited memory BFGS method for large scale optimization*, 1989; the two loops
@@ -58,8 +56,7 @@ def minimise(objective: Objective, start: FloatArray, steps: int = 300, progress
     done = 0
     for done in range(1, steps + 1):
         active = np.flatnonzero(~stuck & ~_small(values, gradients))
-        if progress is not None:
-            progress(done - 1, len(active))
+        run.step(done - 1, steps, f"{len(active)} problems left")
         if len(active) == 0:
             break
         direction = _direction(gradients, history, active)

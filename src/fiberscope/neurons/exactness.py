@@ -20,13 +20,14 @@ from fiberscope.neurons.classes import NeuronClasses
 from fiberscope.neurons.subspace import collect
 from fiberscope.numerics.floats import BoolArray, IntArray, gamma
 from fiberscope.numerics.rank import numerical_rank
+from fiberscope.results import Result
 
 ROWS_PER_DIRECTION = 8
 """Active inputs per direction of the subspace whose rank is looked at: a rank only grows with more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Exactness:
+class Exactness(Result):
     """Which neurons' functions have their exact cost, on the inputs projected onto the subspace."""
 
     exact: BoolArray = field(repr=False)
@@ -45,16 +46,6 @@ class Exactness:
             f"{int(self.exact.sum())} of {len(self.exact)} costs are exact, the others are upper bounds "
             f"({self.activation}, {kind[self.non_negative]})"
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "exact": self.exact.tolist(),
-            "active_ranks": self.active_ranks.tolist(),
-            "rank": self.rank,
-            "non_negative": self.non_negative,
-            "activation": self.activation,
-        }
 
 
 def exactness(classes: NeuronClasses, inputs: Any, activation: Any = "relu") -> Exactness:

@@ -6,20 +6,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
 from fiberscope.neurons.projected import ProjectedLayer
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.results import Result
 
 BLOCK_BYTES = 1 << 25
 """Memory of the distances that are held at once."""
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(Result):
     """A smallest displacement over all transpositions, where it is attained, and its predicted order of growth.
 
     ``rate`` is the expression inside ``Theta``: its constant is not known, so it is compared across widths, not with
@@ -29,10 +29,6 @@ class Gap:
     value: float
     pair: tuple[int, int] | None
     rate: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {"value": self.value, "pair": None if self.pair is None else list(self.pair), "rate": self.rate}
 
 
 def gap_out(layer: ProjectedLayer) -> Gap:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fiberscope.errors import InputError
 from fiberscope.neurons.forms import Grams
 from fiberscope.numerics.arrays import frozen
 from fiberscope.numerics.floats import FloatArray
@@ -76,19 +75,3 @@ class ProjectedLayer:
             self.sizes,
             realised=False,
         )
-
-
-def permutation(value: object, size: int, name: str) -> np.ndarray:
-    """A permutation of ``0 .. size-1`` as integers, where entry ``i`` is the image of ``i``.
-
-    >>> permutation([1, 0], 2, "p").tolist()
-    [1, 0]
-    """
-    array = np.asarray(value)
-    if array.dtype.kind not in "iu" or array.shape != (size,) or not np.array_equal(np.sort(array), np.arange(size)):
-        raise InputError(f"{name}: expected a permutation of 0..{size - 1}, got {_short(array)}")
-    return array.astype(np.intp)
-
-
-def _short(array: np.ndarray) -> str:
-    return str(array.tolist()) if array.size <= 12 else f"an array of shape {array.shape} and type {array.dtype}"

@@ -11,7 +11,6 @@ from singular values. Reference: Theorem C.13 of :cite:`neuronidentifiability`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,9 +24,8 @@ from fiberscope.neurons.swaps import CostMatrix, own_costs, permutation_cost
 from fiberscope.numerics.arrays import frozen
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.numerics.images import GRAM_CONDITION, image_of
-
-Progress = Callable[[int, int], None]
-"""Called as ``progress(neurons done, neurons)``; may raise ``KeyboardInterrupt`` to stop."""
+from fiberscope.results import Result, Tabular
+from fiberscope.run import ENDLESS, Run
 
 SLOW_LIMIT = 200_000
 """Most pairs and neurons together that are computed from singular values, one by one."""
@@ -37,7 +35,7 @@ PAIR_BLOCK = 1 << 19
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ReindexingCosts:
+class ReindexingCosts(Tabular):
     """Costs of transpositions of the inputs, exact and by their leading term."""
 
     pairs: np.ndarray = field(repr=False)
@@ -47,6 +45,9 @@ class ReindexingCosts:
     displacements: FloatArray = field(repr=False)
     """``(n,)``: ``|delta_in(ab)|_F = |F_b - F_a| |U_b - U_a|``."""
     mu: float
+
+    told = ("leading",)
+    frame = ("pairs", "costs", "displacements", "leading")
 
     @property
     def leading(self) -> FloatArray:
@@ -67,19 +68,9 @@ class ReindexingCosts:
         result[a, b] = result[b, a] = self.costs
         return result
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "pairs": self.pairs.tolist(),
-            "costs": self.costs.tolist(),
-            "displacements": self.displacements.tolist(),
-            "leading": self.leading.tolist(),
-            "mu": self.mu,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class JointCost:
+class JointCost(Result):
     """The cost of permuting outputs and inputs, split as in equation (9)."""
 
     total: float
@@ -87,10 +78,6 @@ class JointCost:
     """``Delta_out``: the outputs' permutation, on the reindexed inputs; NaN where these are out of reach already."""
     input: float
     """``Delta_in``: the inputs' permutation alone."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {"total": self.total, "output": self.output, "input": self.input}
 
 
 def reindexing_cost(layer: ProjectedLayer, own: FloatArray, reindexing: np.ndarray) -> float:
@@ -112,7 +99,7 @@ def joint_cost(
 
 
 def transpositions(
-    layer: ProjectedLayer, own: FloatArray, mu: float, pairs: Any = None, progress: Progress | None = None
+    layer: ProjectedLayer, own: FloatArray, mu: float, pairs: Any = None, run: Run = ENDLESS
 ) -> ReindexingCosts:
     """``Delta_in(ab)`` for the given pairs, or for all of them; pairs that change nothing at a neuron cost nothing
     there.
@@ -123,8 +110,7 @@ def transpositions(
     parts = Points.of(layer.trained, layer.basis)
     slow = 0
     for i, metric in enumerate(layer.grams.metrics()):
-        if progress is not None:
-            progress(i, len(layer))
+        run.step(i, len(layer), "neurons")
         entries = _Entries.of(metric, rows, Points(parts.vectors[i : i + 1], parts.lifted[:, i : i + 1]))
         for start in range(0, len(chosen), PAIR_BLOCK):
             block = slice(start, start + PAIR_BLOCK)

@@ -22,7 +22,7 @@ import scipy.linalg
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.neurons.activations import Activation, activation_of
 from fiberscope.neurons.classes import NeuronClasses
-from fiberscope.neurons.descent import Minima, Progress, minimise
+from fiberscope.neurons.descent import Minima, minimise
 from fiberscope.neurons.forms import Points
 from fiberscope.neurons.layers import LayerArrays, layer_arrays
 from fiberscope.neurons.normalisation import Normalisation, normalised
@@ -32,6 +32,8 @@ from fiberscope.neurons.swaps import cost_matrix
 from fiberscope.numerics.arrays import frozen
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.numerics.rank import rank_cutoff
+from fiberscope.results import Tabular
+from fiberscope.run import Progress, Run
 
 TARGET_LIMIT = 1 << 30
 """Bytes of the inputs and of the functions' values on them."""
@@ -41,7 +43,7 @@ BLOCK_BYTES = 1 << 26
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RelaxedCosts:
+class RelaxedCosts(Tabular):
     """Relaxed squared costs of functions at neurons."""
 
     pairs: np.ndarray = field(repr=False)
@@ -56,6 +58,8 @@ class RelaxedCosts:
     """``(n,)``: whether the gradient is small there; at a kink of the activation it need not be."""
     beta: float
     activation: str
+
+    frame = ("pairs", "quadratic", "optimised", "errors", "converged")
 
     def swaps(self) -> tuple[np.ndarray, FloatArray, FloatArray | None]:
         """Pairs ``(p, 2)`` with all four costs known, and their swap costs by the bound and by descent, ``(p,)``
@@ -72,14 +76,6 @@ class RelaxedCosts:
         quadratic = swap(self.quadratic)
         return np.array(found).reshape(-1, 2), quadratic, None if self.optimised is None else swap(self.optimised)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        lists = {
-            name: None if (value := getattr(self, name)) is None else value.tolist()
-            for name in ("pairs", "quadratic", "optimised", "errors", "converged")
-        }
-        return lists | {"beta": self.beta, "activation": self.activation}
-
 
 def relaxed_cost(
     layer: Any,
@@ -95,6 +91,7 @@ def relaxed_cost(
     name: str | None = None,
     parameter: str = "weight",
     progress: Progress | None = None,
+    time_limit: float | None = None,
 ) -> RelaxedCosts:
     """Relaxed costs of the functions of some neurons at others: the quadratic bound, and the value by descent.
 
@@ -119,8 +116,8 @@ def relaxed_cost(
         Most steps of the descent.
     bias
         Count the bias as a trained weight; otherwise it is left out.
-    progress
-        Called with the steps done and the problems left.
+    progress, time_limit
+        Called as ``progress(done, total, text)`` after every step; after so many seconds an ``OutOfTimeError``.
 
     >>> rng = np.random.default_rng(0)
     >>> F, W, X = rng.normal(size=(3, 4)), rng.normal(size=(3, 4)), rng.normal(size=(50, 4))
@@ -147,7 +144,7 @@ def relaxed_cost(
     if not optimise:
         return RelaxedCosts(chosen, frozen(quadratic), None, None, None, beta, eta.name)
     problem = _Problem.of(arrays, X, chosen, eta, beta, norm)
-    best = _descend(problem, bound, steps, progress)
+    best = _descend(problem, bound, steps, Run.begin(progress, time_limit))
     errors = (best.values - (best.points**2).sum(axis=1)) * beta
     return RelaxedCosts(
         chosen, frozen(quadratic), frozen(best.values), frozen(np.maximum(errors, 0.0)), best.converged, beta, eta.name
@@ -253,12 +250,12 @@ class _Problem:
         return values, scales * slopes + 2 * weights
 
 
-def _descend(problem: _Problem, bound: ProjectedLayer | None, steps: int, progress: Progress | None) -> Minima:
+def _descend(problem: _Problem, bound: ProjectedLayer | None, steps: int, run: Run) -> Minima:
     """The better of two descents: from the bound's minimiser, and from the weights that give the function elsewhere."""
-    best = minimise(problem, problem.arrays.W[problem.pairs[:, 1]], steps, progress)
+    best = minimise(problem, problem.arrays.W[problem.pairs[:, 1]], steps, run)
     if bound is None:
         return best
-    other = minimise(problem, _minimisers(bound, problem.pairs), steps, progress)
+    other = minimise(problem, _minimisers(bound, problem.pairs), steps, run)
     first = best.values <= other.values
     return Minima(
         np.where(first[:, None], best.points, other.points),

@@ -15,7 +15,6 @@ multiple of ``rho + epsilon / mu``.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -24,10 +23,11 @@ from fiberscope.neurons.gaps import gap_in, gap_out
 from fiberscope.neurons.projected import ProjectedLayer
 from fiberscope.numerics.cutoffs import REACHED
 from fiberscope.numerics.floats import BoolArray, FloatArray
+from fiberscope.results import Result
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sensitivity:
+class Sensitivity(Result):
     """The exact cost of a permutation, its leading term and the bound of their difference.
 
     Numbers for one permutation; arrays of one shape for many.
@@ -45,6 +45,8 @@ class Sensitivity:
     epsilon: float
     mu: float
 
+    told = ("holds",)
+
     @property
     def holds(self) -> BoolArray:
         """Whether the theorem's assumptions are met: ``rho <= 1`` and ``epsilon < mu / 2``."""
@@ -59,14 +61,9 @@ class Sensitivity:
             f"bound={float(self.bound):.6g}, rho={float(self.rho):.3g}, holds={bool(self.holds)})"
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        names = ("exact", "leading", "rho", "bound", "relative", "holds")
-        return {name: getattr(self, name).tolist() for name in names} | {"epsilon": self.epsilon, "mu": self.mu}
-
 
 @dataclass(frozen=True, slots=True)
-class Smallest:
+class Smallest(Result):
     """Corollary C.11 or C.14: the smallest cost beside ``gamma^2 / mu (1 +- error)``."""
 
     exact: float
@@ -80,11 +77,6 @@ class Smallest:
     """Whether the assumptions are met: ``rho <= 1`` and ``epsilon < mu / 2``; without them the interval says
     nothing.
     """
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        names = ("exact", "leading", "lower", "upper", "rho", "holds")
-        return {name: getattr(self, name) for name in names}
 
 
 def sensitivity(

@@ -18,6 +18,7 @@ from fiberscope.numerics.arrays import frozen, real_array
 from fiberscope.numerics.cutoffs import MOMENTS
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.numerics.rank import rank_cutoff
+from fiberscope.results import Result, named
 
 CHUNK_BYTES = 1 << 25
 """Memory of the inputs that are turned into float64 at once."""
@@ -58,14 +59,14 @@ class Moments:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Subspace:
+class Subspace(Result):
     """An orthonormal basis ``U`` of the input subspace and what was left out.
 
     ``tail_energy`` is ``tau_k``, the sum of the eigenvalues that were dropped, which is the mean squared distance of
     the inputs from the subspace (Lemma E.1 of :cite:`neuronidentifiability`).
     """
 
-    basis: FloatArray = field(repr=False)
+    basis: FloatArray = field(repr=False, metadata=named("dimension", len))
     """``(d, k)``, orthonormal columns, leading directions first."""
     eigenvalues: FloatArray = field(repr=False)
     """All ``d`` eigenvalues of the second moment (or covariance), falling."""
@@ -75,22 +76,12 @@ class Subspace:
     count: int
     non_negative: bool | None
 
+    told = ("rank",)
+
     @property
     def rank(self) -> int:
         """``k``."""
         return int(self.basis.shape[1])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, without the basis."""
-        return {
-            "dimension": len(self.basis),
-            "rank": self.rank,
-            "energy": self.energy,
-            "tail_energy": self.tail_energy,
-            "eigenvalues": self.eigenvalues.tolist(),
-            "count": self.count,
-            "non_negative": self.non_negative,
-        }
 
 
 def moments(inputs: Any, width: int, *, name: str = "layer", bias: bool = False, rows: Rows | None = None) -> Moments:

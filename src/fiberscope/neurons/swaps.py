@@ -8,7 +8,6 @@ gives function ``p(i)`` to neuron ``i`` and costs ``sum_i C[i, p(i)] - C[i, i]``
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -19,6 +18,7 @@ from fiberscope.neurons.forms import Metric, Points
 from fiberscope.neurons.projected import ProjectedLayer
 from fiberscope.numerics.arrays import frozen
 from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.results import Result
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +44,7 @@ class CostMatrix:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SwapTerms:
+class SwapTerms(Result):
     """The three terms of Lemma C.8, each ``(m, m)``; their sum is the swap cost. NaN where the cost is infinite."""
 
     center: FloatArray = field(repr=False)
@@ -56,24 +56,15 @@ class SwapTerms:
         """Their sum."""
         return np.asarray(self.center + self.cross + self.metric)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Nested lists."""
-        return {"center": self.center.tolist(), "cross": self.cross.tolist(), "metric": self.metric.tolist()}
-
 
 @dataclass(frozen=True, slots=True)
-class CheapestPermutation:
+class CheapestPermutation(Result):
     """The permutation other than the identity that costs least, over all ``m!``."""
 
     cost: float
     cycle: tuple[int, ...] | None
     """``(i, j, ...)``: neuron ``i`` takes the function of ``j``, and so on around; None if several cycles move."""
     permutation: tuple[int, ...] = field(repr=False)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        cycle = None if self.cycle is None else list(self.cycle)
-        return {"cost": self.cost, "cycle": cycle, "permutation": list(self.permutation)}
 
 
 def cost_matrix(layer: ProjectedLayer) -> CostMatrix:

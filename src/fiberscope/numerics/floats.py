@@ -30,7 +30,10 @@ INFLATE = 1.0 + 1e-9
 MULTIPLES = 1.0 + 1e-6
 """Turns ``n * U`` into a bound of ``gamma(n)``, for ``n`` below a thousand million."""
 
-FLOOR = 2.0**-400
+ENTRY_FLOOR = 2.0**-960
+"""Added to the bound of one entry: far more than underflow can lose there; smaller values are decided exactly."""
+
+SQUARES_FLOOR = 2.0**-400
 """Added to a bound whose terms are squared: more than the squares can lose to underflow."""
 
 

@@ -401,7 +401,9 @@ def multiply_mod(a: Residues, b: Residues, prime: int) -> Residues:
     array([                  1, 1152921504606846977], dtype=uint64)
     """
     f = field_of(prime)
-    left, right = np.broadcast_arrays(_checked(a, "a"), _checked(b, "b"))
+    left, right = _checked(a, "a"), _checked(b, "b")
+    if left.shape != right.shape:
+        left, right = (np.array(x, order="C") for x in np.broadcast_arrays(left, right))
     left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
     out = np.empty(left.shape, np.uint64)
     _multiply_kernel(left.reshape(-1), right.reshape(-1), f.constants, out.reshape(-1))

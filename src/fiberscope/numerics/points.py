@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from fiberscope.errors import InputError, NotGenericError
 from fiberscope.numerics.floats import TINY, FloatArray, IntArray, ObjectArray, SignArray, U, gamma, round_up
+from fiberscope.results import Result
 
 ExactRows = Callable[[int, IntArray], tuple[ObjectArray, ObjectArray]]
 """``(point, indices of functionals) -> (equations (n, n+1), functionals (len, n+1))``, both of integers."""
@@ -97,7 +98,7 @@ def exact_rows(rows: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class ExactPoint:
+class ExactPoint(Result):
     """The rational point ``numerators / denominator``, with a positive denominator."""
 
     numerators: tuple[int, ...]
@@ -110,10 +111,6 @@ class ExactPoint:
     def floats(self) -> FloatArray:
         """The nearest floats (Python divides integers with correct rounding); infinite beyond their range."""
         return np.array([quotient(p, self.denominator) for p in self.numerators])
-
-    def to_dict(self) -> dict[str, Any]:
-        """The point with plain values only."""
-        return {"numerators": list(self.numerators), "denominator": self.denominator}
 
 
 def quotient(p: int, q: int) -> float:
@@ -340,20 +337,12 @@ def enclose(equations: FloatArray, errors: FloatArray | None = None) -> FloatPoi
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PointSigns:
+class PointSigns(Result):
     """Certified signs ``(k, f)`` and how many of them, and of the points, needed exact arithmetic."""
 
     signs: SignArray = field(repr=False)
     exact_signs: int
     exact_points: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """The result with plain values only."""
-        return {
-            "signs": self.signs.tolist(),
-            "exact_signs": self.exact_signs,
-            "exact_points": self.exact_points,
-        }
 
 
 def signs_at_points(

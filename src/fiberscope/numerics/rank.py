@@ -19,6 +19,7 @@ from fiberscope.errors import InputError
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.numerics.modular import LOW_BIT, PRIME_COUNT, Residues, random_primes, rank_mod, residues
 from fiberscope.numerics.points import integer_rows, row_bits
+from fiberscope.results import Result
 
 RATIONAL_LIMIT = 100
 """Largest number of rows or columns for which a rank below full is proven over the integers by default."""
@@ -28,7 +29,7 @@ ResidueFunction = Callable[[int], Residues]
 
 
 @dataclass(frozen=True, slots=True)
-class ExactRank:
+class ExactRank(Result):
     """The rank of a matrix of exact numbers, and what stands behind it.
 
     ``lower`` is proven. ``rank`` is the same number, claimed for the true rank; the claim is wrong with a
@@ -46,17 +47,6 @@ class ExactRank:
     def proven(self) -> bool:
         """Whether the rank holds with certainty."""
         return self.failure_probability == 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """The result with plain values only."""
-        return {
-            "rank": self.rank,
-            "lower": self.lower,
-            "failure_probability": self.failure_probability,
-            "primes": list(self.primes),
-            "method": self.method,
-            "shape": list(self.shape),
-        }
 
 
 def exact_rank(
@@ -171,7 +161,7 @@ def _matrix(matrix: Any) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NumericalRank:
+class NumericalRank(Result):
     """How many singular values exceed the cut-off, and how clear the cut is."""
 
     rank: int
@@ -179,15 +169,6 @@ class NumericalRank:
     cutoff: float
     gap: float
     """Last singular value kept over the first dropped; infinite if nothing, or only zeros, were dropped."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The result with plain values only."""
-        return {
-            "rank": self.rank,
-            "singular_values": self.singular_values.tolist(),
-            "cutoff": self.cutoff,
-            "gap": self.gap,
-        }
 
 
 def rank_cutoff(shape: tuple[int, ...], largest: float, dtype: np.dtype[Any], rtol: float | None = None) -> float:

@@ -13,29 +13,25 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.numerics.arithmetic import (
-    EXACT,
-    BallArithmetic,
-    Bounded,
-    BoundedArithmetic,
-    ball_signs,
-)
+from fiberscope.numerics.algebra.ball import EXACT, BallAlgebra, ball_signs
+from fiberscope.numerics.algebra.bounded import BOUNDED, Bounded
 from fiberscope.numerics.floats import FloatArray, IntArray, SignArray
+from fiberscope.results import Result
 
 PRECISIONS = (128, 512)
-"""Bits of the ball arithmetics tried between the float bound and exact evaluation."""
+"""Bits of the balls tried between the float bound and exact evaluation."""
 
 UNDECIDED = 2
 
 Runner = Callable[[Any, Any], Sequence[Any]]
-"""Runs a program in an arithmetic on an input of that arithmetic and gives the values whose signs are wanted."""
+"""Runs a program in an algebra on an input of that algebra and gives the values whose signs are wanted."""
 
 
 @dataclass(frozen=True, slots=True)
-class CertifiedSigns:
+class CertifiedSigns(Result):
     """Signs with their evidence.
 
-    ``signs`` is ``(points, neurons)`` in {-1, 0, 1}; the counts say how many entries each arithmetic decided.
+    ``signs`` is ``(points, neurons)`` in {-1, 0, 1}; the counts say how many entries each algebra decided.
     """
 
     signs: SignArray
@@ -47,15 +43,6 @@ class CertifiedSigns:
     def zeros(self) -> IntArray:
         """Pairs ``(point, neuron)`` at which a preactivation is exactly zero, ``(count, 2)``."""
         return np.argwhere(self.signs == 0)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "signs": self.signs.tolist(),
-            "by_float": self.by_float,
-            "by_ball": self.by_ball,
-            "by_exact": self.by_exact,
-        }
 
     def __repr__(self) -> str:
         points, neurons = self.signs.shape
@@ -71,21 +58,20 @@ def certified_signs(run: Runner, X: FloatArray) -> CertifiedSigns:
     Parameters
     ----------
     run
-        Called as ``run(arithmetic, input)``; must return the wanted values in the same order in every arithmetic.
+        Called as ``run(algebra, input)``; must return the wanted values in the same order in every algebra.
     X
         The batch, ``(points, features)``.
     """
-    bounded = BoundedArithmetic()
     with np.errstate(over="ignore", invalid="ignore"):
-        signs = join([bounded_signs(v) for v in run(bounded, bounded.exact_input(X))], len(X))
+        signs = join([bounded_signs(v) for v in run(BOUNDED, BOUNDED.take(X))], len(X))
     counts = [int((signs != UNDECIDED).sum())]
     for precision in (*PRECISIONS, EXACT):
         rows = np.flatnonzero((signs == UNDECIDED).any(axis=1))
         before = int((signs == UNDECIDED).sum())
         if before:
-            balls = BallArithmetic(precision)
+            balls = BallAlgebra(precision)
             with balls.working():
-                found = join([ball_signs(v) for v in run(balls, balls.exact_input(X[rows]))], len(rows))
+                found = join([ball_signs(v) for v in run(balls, balls.take(X[rows]))], len(rows))
             # A ball of finite precision proves a non-zero sign; what the float bound proved stays as it is.
             signs[rows] = np.where(signs[rows] == UNDECIDED, found, signs[rows])
         counts.append(before - int((signs == UNDECIDED).sum()))

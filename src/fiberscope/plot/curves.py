@@ -11,7 +11,7 @@ from matplotlib.collections import LineCollection
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.complex import Complex
-from fiberscope.geometry.curves.result import CurveRegions
+from fiberscope.geometry.curves.curve_regions import CurveRegions
 from fiberscope.numerics.floats import IntArray
 from fiberscope.plot.complexes import regions
 from fiberscope.plot.style import INK, LAYERS, PAPER, house_style, mosaic_colors, new_axes

@@ -9,7 +9,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 
 from fiberscope.errors import InputError
-from fiberscope.geometry.fold_set import FoldSet
+from fiberscope.geometry.folds.fold_set import FoldSet
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.plot.style import ACCENT, INK, LAYERS, house_style, new_axes
 

@@ -11,8 +11,8 @@ from mpl_toolkits.mplot3d import Axes3D  # type: ignore[import-untyped]
 from mpl_toolkits.mplot3d.art3d import Line3DCollection, Poly3DCollection  # type: ignore[import-untyped]
 
 from fiberscope.errors import InputError
-from fiberscope.geometry.surfaces.result import SurfaceRegions
 from fiberscope.geometry.surfaces.shapes import Sphere
+from fiberscope.geometry.surfaces.surface_regions import SurfaceRegions
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.plot.style import INK, PAPER, house_style, mosaic_colors
 

@@ -15,22 +15,42 @@ from fiberscope.files import write_atomically
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """A cell that says more than its text: a soft ``note`` behind it, a colour for *yes*, *no* and *open*, a name for
+    links.
+    """
+
+    text: str
+    note: str = ""
+    kind: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Section:
-    """One stop of a page: a question, its answer in a sentence, rows of evidence, and pictures as PNG bytes."""
+    """One stop of a page: a question, its answer in a sentence, rows of evidence, and pictures as PNG bytes.
+
+    ``head`` names the columns of the rows; without it the first cell of a row is the name of the others. ``wide``
+    pictures have several panels and stand below each other.
+    """
 
     title: str
-    answer: str
+    answer: str = ""
     text: str = ""
-    rows: Sequence[tuple[str, str]] = ()
+    rows: Sequence[Sequence[str | Mark]] = ()
     figures: Sequence[tuple[str, bytes]] = field(default=(), repr=False)
+    head: Sequence[str] = ()
+    wide: bool = False
 
 
-def render_page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
+def render_page(title: str, subtitle: str, sections: Sequence[Section], footer: str = "") -> str:
     """The page as a string of HTML."""
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["inline"] = lambda data: "data:image/png;base64," + b64encode(data).decode()
+    environment.filters["mark"] = lambda cell: cell if isinstance(cell, Mark) else Mark(cell)
+    footer = footer or f"Made by fiberscope {__version__}."
     return environment.from_string(_PAGE).render(
-        title=title, subtitle=subtitle, sections=sections, version=__version__, style=_STYLE
+        title=title, subtitle=subtitle, sections=sections, footer=footer, style=_STYLE
     )
 
 
@@ -55,9 +75,11 @@ def _slug(title: str) -> str:
 
 
 _STYLE = """
-:root { --ink: #1f2430; --paper: #fbfaf7; --soft: #6b7280; --line: #e5e1d8; --accent: #d1495b; --deep: #22577a; }
+:root { --ink: #1f2430; --paper: #fbfaf7; --soft: #6b7280; --line: #e5e1d8; --accent: #d1495b; --deep: #22577a;
+  --yes: #2a7d4f; --no: #b3263c; --open: #8a6d1a }
 @media (prefers-color-scheme: dark) {
-  :root { --ink: #e8e6e1; --paper: #171a21; --soft: #9aa3b2; --line: #2b303b; --accent: #f28482; --deep: #7fc8d9; } }
+  :root { --ink: #e8e6e1; --paper: #171a21; --soft: #9aa3b2; --line: #2b303b; --accent: #f28482; --deep: #7fc8d9;
+    --yes: #7bd3a2; --no: #f28482; --open: #e3c567 } }
 * { box-sizing: border-box }
 body { margin: 0; background: var(--paper); color: var(--ink);
   font: 17px/1.55 ui-sans-serif, system-ui, -apple-system, "Segoe UI", sans-serif }
@@ -73,14 +95,19 @@ section { border-top: 1px solid var(--line); padding: 2rem 0 }
 h2 { font-size: 1.45rem; margin: 0 0 .5rem; letter-spacing: -.01em }
 .answer { font-size: 1.15rem; color: var(--deep); font-weight: 600; margin: 0 0 .75rem }
 .text { max-width: 46rem; margin: 0 0 1rem }
+.scroll { overflow-x: auto }
 table { border-collapse: collapse; font-size: .95rem; margin: .5rem 0 1rem; font-variant-numeric: tabular-nums }
-td { padding: .25rem 1.5rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top }
-td:first-child { color: var(--soft) }
+th { text-align: left; font-weight: 400; color: var(--soft) }
+th, td { padding: .25rem 1.5rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top }
+.note { color: var(--soft) }
+.yes, .no, .open { font-weight: 700; white-space: nowrap }
+.yes { color: var(--yes) } .no { color: var(--no) } .open { color: var(--open) }
 figure { margin: 1rem 0 0 }
 figure img { width: 100%; height: auto; border-radius: .5rem; display: block }
 figcaption { color: var(--soft); font-size: .9rem; margin-top: .4rem }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); gap: 1rem }
 .figures:has(figure:only-child) { grid-template-columns: minmax(0, 38rem) }
+.figures.wide { grid-template-columns: minmax(0, 1fr) }
 footer { border-top: 1px solid var(--line); color: var(--soft); font-size: .9rem; padding-top: 1rem }
 """
 
@@ -104,17 +131,29 @@ _PAGE = """<!doctype html>
 {% for section in sections %}
 <section id="stop-{{ loop.index }}">
 <h2><span class="number">{{ loop.index }}</span>{{ section.title }}</h2>
-<p class="answer">{{ section.answer }}</p>
+{% if section.answer %}<p class="answer">{{ section.answer }}</p>{% endif %}
 {% if section.text %}<p class="text">{{ section.text }}</p>{% endif %}
 {% if section.rows %}
+<div class="scroll">
 <table>
-{% for key, value in section.rows %}
-<tr><td>{{ key }}</td><td>{{ value }}</td></tr>
+{% if section.head %}
+<tr>{% for name in section.head %}<th scope="col">{{ name }}</th>{% endfor %}</tr>
+{% endif %}
+{% for row in section.rows %}
+<tr>
+{%- for cell in row|map("mark") -%}
+{% set named = loop.first and not section.head %}
+<{{ 'th scope="row"'|safe if named else "td" }}{% if cell.name %} id="{{ cell.name }}"{% endif -%}
+{% if cell.kind %} class="{{ cell.kind }}"{% endif %}>{{ cell.text }}
+{%- if cell.note %} <span class="note">({{ cell.note }})</span>{% endif %}</{{ "th" if named else "td" }}>
+{%- endfor -%}
+</tr>
 {% endfor %}
 </table>
+</div>
 {% endif %}
 {% if section.figures %}
-<div class="figures">
+<div class="figures{{ " wide" if section.wide }}">
 {% for caption, data in section.figures %}
 <figure><img alt="{{ caption }}" src="{{ data|inline }}"><figcaption>{{ caption }}</figcaption></figure>
 {% endfor %}
@@ -122,7 +161,7 @@ _PAGE = """<!doctype html>
 {% endif %}
 </section>
 {% endfor %}
-<footer>Made by fiberscope {{ version }}.</footer>
+<footer>{{ footer }}</footer>
 </main>
 </body>
 </html>

@@ -13,12 +13,14 @@ import numpy as np
 from fiberscope.connectivity.barrier import barrier
 from fiberscope.connectivity.matching import match
 from fiberscope.dimension.functional import functional_dimension
+from fiberscope.equality.ladder import equivalent
+from fiberscope.fibers.simplify.simplify import simplify
 from fiberscope.geometry.curves.along import regions_along
 from fiberscope.geometry.curves.curve import Circle
 from fiberscope.geometry.distances.distance import boundary_distance
 from fiberscope.geometry.domains import Box
 from fiberscope.geometry.regions import regions
-from fiberscope.network.actions import permute, rescale
+from fiberscope.network.action.chain import permute, rescale
 from fiberscope.network.comparison import identical
 from fiberscope.network.inspection import inspect
 from fiberscope.network.io import load, save
@@ -32,8 +34,6 @@ from fiberscope.plot.functions import function
 from fiberscope.plot.spectra import spectrum as draw_spectrum
 from fiberscope.plot.style import figure_png
 from fiberscope.reporting.page import Section
-from fiberscope.symmetry.equivalence.ladder import equivalent
-from fiberscope.symmetry.simplify import simplify
 from fiberscope.training.many import train_many
 
 SUBTITLE = "Trained on two spirals a moment ago, then asked everything that fiberscope can answer."

@@ -14,8 +14,8 @@ import numpy as np
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.curves.curve import Circle, Planar, Tractrix
-from fiberscope.geometry.curves.many import count_along
-from fiberscope.geometry.curves.result import distance_to
+from fiberscope.geometry.curves.curve_regions import distance_to
+from fiberscope.geometry.curves.ensembles import count_along
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.studies._verdicts import mean_and_error

@@ -20,10 +20,11 @@ import numpy as np
 from fiberscope.dimension.bounds import Bound
 from fiberscope.dimension.exact import Sampled, spanning_points
 from fiberscope.dimension.jacobian import assemble
-from fiberscope.dimension.passes import backward, forward
-from fiberscope.dimension.rings import ModularRing
 from fiberscope.dimension.spans import multiplied, span, summed, united
+from fiberscope.dimension.uses import uses_behind
 from fiberscope.network.network import Network
+from fiberscope.network.walk import choices_of, traced
+from fiberscope.numerics.algebra.residue import ModularAlgebra
 from fiberscope.numerics.floats import FloatArray, SignArray
 from fiberscope.numerics.modular import Residues, pivots_mod, random_primes, rank_mod, residues
 from fiberscope.numerics.rank import exact_rank, failure_bound
@@ -100,10 +101,11 @@ def adjacent_layers_bound(net: Network, found: Sampled) -> Bound:
 
 
 def _adjacent_layers(net: Network, found: Sampled, prime: int) -> int:
-    ring = ModularRing(prime)
+    ring = ModularAlgebra(prime)
     keep = spanning_points(found)
     signs = _by_layer(net, found.signs[keep])
-    values = forward(net, ring.take(found.X[keep]), ring, found.signs[keep]).values
+    choices = choices_of(net.layout, found.signs[keep])
+    values = traced(net.layout, ring.take(found.X[keep]), ring, choices).values
     sizes = [weight.size + bias.size for weight, bias in zip(net.weights, net.biases, strict=True)]
     starts = np.cumsum([0, *sizes])
     blocks = []
@@ -137,10 +139,10 @@ def _by_layer(net: Network, signs: SignArray) -> list[SignArray]:
 
 def _pair_rows(net: Network, l: int, inputs: Residues, signs: list[SignArray], prime: int) -> Residues:
     """Derivatives of what layers ``l`` and ``l + 1`` give, at the points and neurons where it is used."""
-    ring = ModularRing(prime)  # of its own: a ring knows the operators of one network
+    ring = ModularAlgebra(prime)  # of its own: a ring knows the operators of one network
     pair = Network(net.weights[l : l + 2], net.biases[l : l + 2])
     eye = ring.take(np.eye(pair.out_size))[None]
-    found = backward(pair, forward(pair, inputs, ring, signs[l]), ring, eye)
+    found = uses_behind(pair, traced(pair.layout, inputs, ring, choices_of(pair.layout, signs[l])), ring, eye)
     rows: Residues = assemble(pair, found, len(inputs), ring)
     return rows if l + 1 == len(signs) else rows[(signs[l + 1] > 0).reshape(-1)]
 

@@ -22,13 +22,12 @@ import numpy as np
 
 from fiberscope.dimension.exact import sample
 from fiberscope.dimension.functional import FunctionalDimension, functional_dimension
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, hint
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.studies._gap import adjacent_layers_bound, position_bound, silent_layers_bound
 from fiberscope.studies.lab.study import Task
 from fiberscope.training.datasets.loading import load_dataset
-from fiberscope.training.datasets.registry import hint
 from fiberscope.training.datasets.synthetic import target_function
 from fiberscope.training.many import train_many
 

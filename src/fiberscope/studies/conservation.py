@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError
+from fiberscope.fibers.conservation import conservation_drift, drift_order, translation_obstruction
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study, Task
 from fiberscope.studies.lab.table import Table
-from fiberscope.symmetry.conservation import conservation_drift, drift_order, translation_obstruction
 from fiberscope.training.many import train_many
 
 SIZES: dict[str, dict[str, Any]] = {

@@ -13,18 +13,17 @@ from typing import Any
 
 import networkx as nx
 
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, hint
 from fiberscope.geometry.complex import Complex
-from fiberscope.geometry.conditions import is_transparent
-from fiberscope.geometry.dependency import dependency_graph, first_layer, longest_chains
 from fiberscope.geometry.domains import Box
-from fiberscope.geometry.fold_set import FoldSet, fold_set, layers_of
+from fiberscope.geometry.folds.conditions import is_transparent
+from fiberscope.geometry.folds.dependency import dependency_graph, first_layer, longest_chains
+from fiberscope.geometry.folds.fold_set import FoldSet, fold_set, layers_of
 from fiberscope.geometry.regions import regions
 from fiberscope.network.network import Network
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study, Task
 from fiberscope.studies.lab.table import Table
 from fiberscope.training.datasets.loading import load_dataset
-from fiberscope.training.datasets.registry import hint
 from fiberscope.training.many import train_many
 
 SIZES: dict[str, dict[str, Any]] = {

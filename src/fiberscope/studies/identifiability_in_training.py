@@ -17,13 +17,12 @@ from scipy.stats import binomtest
 
 from fiberscope.dimension.decisive import LISTED_INPUTS, decisive_set
 from fiberscope.dimension.functional import functional_dimension
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, hint
+from fiberscope.fibers.identifiability import identifiable_fraction
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study, Task
 from fiberscope.studies.lab.table import Table
-from fiberscope.symmetry.fiber.identifiability import identifiable_fraction
-from fiberscope.training.datasets.registry import hint
 from fiberscope.training.many import train_many
 from fiberscope.training.quantities import State, fiber_dimension, identifiable, neuron_kinds
 

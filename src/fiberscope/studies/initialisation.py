@@ -15,13 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, hint
 from fiberscope.network.network import Network
 from fiberscope.network.roles import roles
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study, Task
 from fiberscope.studies.lab.table import Table
-from fiberscope.training.datasets.registry import hint
 from fiberscope.training.datasets.synthetic import circle_points
 
 SIZES: dict[str, dict[str, Any]] = {

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import numpy as np
 
 from fiberscope.errors import InputError
+from fiberscope.network.convolutions import Convolution
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
-from fiberscope.network.operators import Composition, Convolution, Dense, Scale, Sparse
+from fiberscope.network.operators import Composition, Dense, Scale, Sparse
 
 
 def degenerate(kind: str, seed: int = 0) -> Network:

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from fiberscope.network.convolutions import TransposedConvolution
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
-from fiberscope.network.operators import Dense
+from fiberscope.network.operators import Dense, Gather
 from fiberscope.numerics.floats import FloatArray
 
 Draw = Callable[..., Any]
@@ -102,7 +103,19 @@ def hostile_chains(
     return Network([w for w, _ in pairs], [b for _, b in pairs], "leaky_relu" if slope else "relu", slope=slope)
 
 
-BLOCKS = ("act", "act", "pool", "act_pool", "pool_act", "residual", "residual_act", "concat", "twice")
+BLOCKS = (
+    "act",
+    "act",
+    "pool",
+    "act_pool",
+    "pool_act",
+    "residual",
+    "residual_act",
+    "concat",
+    "twice",
+    "gather",
+    "spread",
+)
 """Blocks of :func:`programs`, each behind a dense layer of its own."""
 
 
@@ -121,7 +134,8 @@ def programs(
     and be padded, so that a maximum over one entry, and the same entry in two windows, occur; ``act_pool``: ReLU, then
     the maximum, whose ties at zero fill whole regions; ``pool_act``; ``residual``: the value before is added;
     ``residual_act``: and an activation follows; ``concat``: the value before stands beside the new one; ``twice``: a
-    value is added to itself.
+    value is added to itself; ``gather``: entries are moved, repeated, left out or set to zero, then an activation;
+    ``spread``: a transposed convolution, then an activation.
     """
     size = draw(st.integers(1, 3) if inputs is None else inputs)
     build = _Builder(draw, styles, size)
@@ -139,7 +153,11 @@ def programs(
             build.add(build.last, build.last)
         if kind == "concat":
             build.concat(before, width)
-        if kind in ("pool_act", "residual_act"):
+        if kind == "gather":
+            build.gather()
+        if kind == "spread":
+            build.spread()
+        if kind in ("pool_act", "residual_act", "gather", "spread"):
             build.activation()
     build.dense(draw(st.integers(1, 2)))
     return Network.from_nodes(build.nodes, (size,))
@@ -163,7 +181,7 @@ class _Builder:
 
     def activation(self) -> None:
         kind = self.draw(st.sampled_from(["relu", "relu", "leaky", "mixed"]))
-        choices = {"relu": [0.0], "leaky": [0.1], "mixed": [0.0, 0.01, 0.25, 1.0]}[kind]
+        choices = {"relu": [0.0], "leaky": [0.1], "mixed": [0.0, 0.01, 0.25, 1.0, -1.0]}[kind]
         slopes = [self.draw(st.sampled_from(choices)) for _ in range(self.width)]
         self.nodes.append(PiecewiseLinear(self.last, np.array(slopes), (self.width,)))
 
@@ -173,6 +191,18 @@ class _Builder:
         node = MaxPool(self.last, (1, 1, self.width), (1, kernel), (1, stride), (0, pad // 2, 0, pad - pad // 2))
         self.nodes.append(node)
         self.width = int(np.prod(node.shape))
+
+    def gather(self) -> None:
+        index = self.draw(st.lists(st.integers(-1, self.width - 1), min_size=1, max_size=self.width + 1))
+        self.nodes.append(Affine(self.last, Gather(np.array(index), (self.width,))))
+        self.width = len(index)
+
+    def spread(self) -> None:
+        stride = self.draw(st.integers(1, 2))
+        kernel = self.draw(arrays((1, 1, 1, 2), self.styles))
+        made = TransposedConvolution(kernel, (1, 1, self.width), (1, stride), (0, stride - 1, 0, 0))
+        self.nodes.append(Affine(self.last, made))
+        self.width = made.out_size
 
     def add(self, *sources: int) -> None:
         self.nodes.append(Add(sources, (self.width,)))

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, product
 from math import gcd, lcm
-from typing import Any
+from typing import Any, assert_never
 
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
+from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear, Smooth, Switch
 from fiberscope.numerics.arrays import real_array
 
 Form = tuple[Fraction, ...]
@@ -55,16 +55,17 @@ def fraction_map(net: Network, signs: Sequence[int]) -> list[Form]:
     """
     values, rest = [_coordinates(net.in_size)], list(signs)
     for node in net.nodes:
-        if isinstance(node, PiecewiseLinear):
-            own, rest = rest[: node.num_signs], rest[node.num_signs :]
-            values.append(_pieces(node, values[node.source], own))
-        elif isinstance(node, MaxPool):
-            own, rest = rest[: node.num_signs], rest[node.num_signs :]
-            size = node.windows.shape[1]
-            margins = [own[k : k + size] for k in range(0, len(own), size)]
-            values.append(_best(node, values[node.source], margins))
-        else:
-            values.append(_plain(node, values))
+        match node:
+            case PiecewiseLinear():
+                own, rest = rest[: node.num_signs], rest[node.num_signs :]
+                values.append(_pieces(node, values[node.source], own))
+            case MaxPool():
+                own, rest = rest[: node.num_signs], rest[node.num_signs :]
+                size = node.windows.shape[1]
+                margins = [own[k : k + size] for k in range(0, len(own), size)]
+                values.append(_best(node, values[node.source], margins))
+            case _:
+                values.append(_plain(node, values))
     return values[-1]
 
 
@@ -130,14 +131,14 @@ def _signs(
 ) -> Iterator[tuple[int, ...]]:
     """Sign vectors inside a cell, where ``values`` are the affine pieces of the program so far."""
     index = len(values) - 1
-    while index < len(nodes) and not isinstance(nodes[index], PiecewiseLinear | MaxPool):
-        values = [*values, _plain(nodes[index], values)]
+    while index < len(nodes) and not isinstance(node := nodes[index], Switch):
+        values = [*values, _plain(node, values)]
         index += 1
     if index == len(nodes):
         yield signs
         return
     node = nodes[index]
-    assert isinstance(node, PiecewiseLinear | MaxPool)
+    assert isinstance(node, Switch)
     forms = values[node.source]
     if isinstance(node, PiecewiseLinear):
         for part, own in _cut(cell, [f for f, s in zip(forms, node.slopes, strict=True) if s != 1]):
@@ -186,21 +187,23 @@ def _cut(cell: _Cell, forms: Sequence[Form]) -> Iterator[tuple[_Cell, tuple[int,
             yield piece, (side, *signs)
 
 
-def _plain(node: Node, values: Sequence[list[Form]]) -> list[Form]:
-    if isinstance(node, Affine):
-        forms = values[node.source]
-        for stage in node.operator.stages():
-            zero = (Fraction(0),) * len(values[0][0])
-            forms = [_sum([_times(Fraction(float(w)), f) for w, f in zip(row, forms, strict=True) if w], zero)
-                     for row in stage.dense()]  # fmt: skip
-        if node.offset is not None:
-            forms = [(*f[:-1], f[-1] + Fraction(float(b))) for f, b in zip(forms, node.offset, strict=True)]
-        return forms
-    if isinstance(node, Add):
-        return [_sum(parts[1:], parts[0]) for parts in zip(*(values[s] for s in node.sources), strict=True)]
-    assert isinstance(node, Concat)
-    joined = [form for s in node.sources for form in values[s]]
-    return joined if node.order is None else [joined[i] for i in node.order]
+def _plain(node: Smooth, values: Sequence[list[Form]]) -> list[Form]:
+    match node:
+        case Affine():
+            forms = values[node.source]
+            for stage in node.operator.stages():
+                zero = (Fraction(0),) * len(values[0][0])
+                forms = [_sum([_times(Fraction(float(w)), f) for w, f in zip(row, forms, strict=True) if w], zero)
+                         for row in stage.dense()]  # fmt: skip
+            offset = [0.0] * len(forms) if node.offset is None else node.offset
+            return [(*f[:-1], f[-1] + Fraction(float(b))) for f, b in zip(forms, offset, strict=True)]
+        case Add():
+            return [_sum(parts[1:], parts[0]) for parts in zip(*(values[s] for s in node.sources), strict=True)]
+        case Concat():
+            joined = [form for s in node.sources for form in values[s]]
+            return joined if node.order is None else [joined[i] for i in node.order]
+        case _:
+            assert_never(node)
 
 
 def _times(factor: Fraction, form: Form) -> Form:

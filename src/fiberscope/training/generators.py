@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -27,22 +27,21 @@ from fiberscope.network.io import load
 from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray
-
-Progress = Callable[[int, int, str], Any]
-"""Called as ``progress(done, total, text)`` after every epoch."""
+from fiberscope.results import Result, hidden
+from fiberscope.run import STOPPED, Progress, Run
 
 FORMAT = "fiberscope-generator-1"
 
 
 @dataclass(frozen=True, eq=False)
-class TrainedGenerator:
+class TrainedGenerator(Result):
     """A decoder with how it was trained; made by :func:`train_generator`.
 
     ``losses`` are the mean loss per image of every epoch; ``settings`` all that is needed to train it again.
     """
 
-    decoder: nn.Sequential = field(repr=False)
-    encoder: nn.Sequential = field(repr=False)
+    decoder: nn.Sequential = field(repr=False, metadata=hidden())
+    encoder: nn.Sequential = field(repr=False, metadata=hidden())
     losses: FloatArray = field(repr=False)
     settings: dict[str, Any]
 
@@ -84,10 +83,6 @@ class TrainedGenerator:
         except OSError as error:
             raise InputError(f"{target}: cannot be written ({error.strerror})") from error
 
-    def to_dict(self) -> dict[str, Any]:
-        """Settings and losses as plain data for JSON."""
-        return {"settings": self.settings, "losses": self.losses.tolist()}
-
     def __repr__(self) -> str:
         kind = "smooth" if self.settings["smooth"] else "piecewise linear"
         shape = " x ".join(map(str, self.image_shape))
@@ -107,6 +102,7 @@ def train_generator(
     beta: float = 0.1,
     seed: int = 0,
     progress: Progress | None = None,
+    time_limit: float | None = None,
 ) -> TrainedGenerator:
     """Train a variational auto-encoder on images.
 
@@ -130,7 +126,8 @@ def train_generator(
     seed
         Of initialisation, shuffles and noise.
     progress
-        Called after every epoch. Ctrl-C ends the training with what there is by then.
+        Called as ``progress(done, total, text)`` after every epoch. Ctrl-C, or the end of ``time_limit`` seconds, ends
+        the training with what there is by then.
 
     Examples
     --------
@@ -162,7 +159,7 @@ def train_generator(
         if isinstance(layer, nn.Linear):
             _initialise(layer, rng)
     pixels = torch.from_numpy(images.reshape(len(images), -1).astype(np.float32))
-    losses = _fit(encoder, decoder, pixels, settings, rng, progress)
+    losses = _fit(encoder, decoder, pixels, settings, rng, Run.begin(progress, time_limit))
     return TrainedGenerator(decoder.eval(), encoder.eval(), np.array(losses), settings)
 
 
@@ -240,7 +237,7 @@ def _fit(
     pixels: Tensor,
     settings: dict[str, Any],
     rng: torch.Generator,
-    progress: Progress | None,
+    run: Run,
 ) -> list[float]:
     optimizer = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], lr=settings["lr"])
     losses: list[float] = []
@@ -258,9 +255,8 @@ def _fit(
             losses.append(total / len(pixels))
             if not np.isfinite(losses[-1]):
                 raise InputError(f"training: expected finite losses, got {losses[-1]} in epoch {epoch}; lower lr")
-            if progress is not None:
-                progress(epoch + 1, epochs, f"loss {losses[-1]:.3f}")
-    except KeyboardInterrupt:
+            run.step(epoch + 1, epochs, f"loss {losses[-1]:.3f}")
+    except STOPPED:
         pass  # the decoder as it is by now, and the losses so far
     return losses
 

@@ -18,6 +18,8 @@ from torch import Tensor
 from fiberscope.network.io import NetworkLike
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.results import Result, hidden, named
+from fiberscope.run import Progress, Run
 from fiberscope.training.batched import LOSSES, FixedParts, Optimizer, backward, forward
 from fiberscope.training.plan import (
     Parametrisation,
@@ -35,19 +37,16 @@ Schedule = Callable[[int], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Result):
     """A run whose numbers stopped being finite in this epoch; its network is that of the epoch's beginning."""
 
     run: int
     epoch: int
     reason: str
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"run": self.run, "epoch": self.epoch, "reason": self.reason}
-
 
 @dataclass(frozen=True, eq=False)
-class TrainingRuns:
+class TrainingRuns(Result):
     """What :func:`train_many` gives back.
 
     ``networks`` holds every run's last finite network; ``checkpoints[epoch]`` those after that many epochs (None for a
@@ -56,13 +55,13 @@ class TrainingRuns:
 
     widths: tuple[int, ...]
     seeds: tuple[int, ...]
-    networks: tuple[Network, ...]
-    checkpoints: Mapping[int, tuple[Network | None, ...]]
+    networks: tuple[Network, ...] = field(metadata=hidden())
+    checkpoints: Mapping[int, tuple[Network | None, ...]] = field(metadata=named(told=sorted))
     losses: FloatArray
     failures: tuple[Failure, ...]
     settings: Mapping[str, Any]
     seconds: float
-    trained: tuple[Network, ...] | None = field(default=None)
+    trained: tuple[Network, ...] | None = field(default=None, metadata=hidden())
     """With a parametrisation: the trained ``W`` and ``b`` themselves; ``networks`` has the effective ones."""
 
     @property
@@ -70,18 +69,6 @@ class TrainingRuns:
         """The runs that came to the end."""
         lost = {failure.run for failure in self.failures}
         return tuple(run for run in range(len(self.seeds)) if run not in lost)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, without the networks."""
-        return {
-            "widths": list(self.widths),
-            "seeds": list(self.seeds),
-            "settings": dict(self.settings),
-            "losses": [[None if np.isnan(x) else x for x in row] for row in self.losses.tolist()],
-            "failures": [failure.to_dict() for failure in self.failures],
-            "checkpoints": sorted(self.checkpoints),
-            "seconds": self.seconds,
-        }
 
     def __repr__(self) -> str:
         shape = "-".join(map(str, self.widths))
@@ -107,6 +94,8 @@ def train_many(
     track: Tracker | None = None,
     dtype: str = "float64",
     device: str = "cpu",
+    progress: Progress | None = None,
+    time_limit: float | None = None,
     **optimizer_settings: float,
 ) -> TrainingRuns:
     """Train one ReLU chain per seed, all in the same batched products.
@@ -147,6 +136,8 @@ def train_many(
         first.
     dtype, device
         ``"float64"`` or ``"float32"``; any torch device.
+    progress, time_limit
+        Called as ``progress(done, total, text)`` after every epoch; after so many seconds an ``OutOfTimeError``.
 
     Examples
     --------
@@ -159,7 +150,7 @@ def train_many(
     >>> runs.checkpoints[300][1] is runs.networks[1]
     True
     """
-    begin = time.perf_counter()
+    begin, run = time.perf_counter(), Run.begin(progress, time_limit)
     plan = make_plan(widths, data, seeds, epochs, batch_size, loss, checkpoints, dtype, device)
     start = initial_parameters(plan, init)
     steps = Optimizer(
@@ -170,7 +161,7 @@ def train_many(
     )
     fixed = None if parametrisation is None else fixed_parts(parametrisation, plan)
     training = _Training(plan, start, steps, fixed, schedule or (lambda epoch: 1.0), track)
-    training.run()
+    training.train(run)
     settings = {
         "optimizer": optimizer,
         "lr": plain(lr),
@@ -209,7 +200,7 @@ class _Training:
         self.stopped: dict[int, tuple[Network, Network]] = {}
         self.kept: dict[int, tuple[Network | None, ...]] = {}
 
-    def run(self) -> None:
+    def train(self, run: Run) -> None:
         self._look(0)
         for epoch in range(self.plan.epochs):
             if not self.alive:
@@ -221,6 +212,7 @@ class _Training:
                 self._take_out(finite, before, epoch, loss)
             self.losses[self.alive, epoch] = loss[finite].double().cpu().numpy()
             self._look(epoch + 1)
+            run.step(epoch + 1, self.plan.epochs, f"{len(self.alive)} runs")
 
     def _epoch(self, factor: float) -> Tensor:
         """One pass through the data; the mean loss of every run that is alive."""

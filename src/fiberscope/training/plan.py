@@ -11,13 +11,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, hint
 from fiberscope.network.io import NetworkLike, as_networks
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.training.batched import LOSSES, FixedParts, Layout
 from fiberscope.training.datasets.dataset import Dataset
-from fiberscope.training.datasets.registry import hint
 
 _DTYPES = {"float64": torch.float64, "float32": torch.float32}
 

@@ -15,15 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fiberscope.dimension.functional import FunctionalDimension, functional_dimension
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, hint
+from fiberscope.fibers.conservation import Conserved, conserved_quantities
+from fiberscope.fibers.identifiability import Identifiability, identifiability
 from fiberscope.geometry.domains import Box
 from fiberscope.geometry.regions import count_regions
 from fiberscope.network.network import Network
 from fiberscope.network.roles import roles
 from fiberscope.numerics.floats import BoolArray, FloatArray
-from fiberscope.symmetry.conservation import conserved_quantities
-from fiberscope.symmetry.fiber.identifiability import Identifiability, identifiability
-from fiberscope.training.datasets.registry import hint
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,22 +171,22 @@ def three_ranks(state: State) -> dict[str, Any]:
 
 
 @register_quantity("conserved_quantities", "what a gradient flow conserves: per neuron, and per block of active ones")
-def conserved(state: State) -> dict[str, Any]:
-    """See :func:`fiberscope.symmetry.conservation.conserved_quantities`."""
-    return conserved_quantities(state.network, state.inputs).to_dict()
+def conserved(state: State) -> Conserved:
+    """See :func:`fiberscope.fibers.conservation.conserved_quantities`."""
+    return conserved_quantities(state.network, state.inputs)
 
 
 @register_quantity(
     "identifiable", "does the function determine the parameters, up to order and scales? None: undecided"
 )
 def identifiable(state: State) -> bool | None:
-    """On all inputs, not only on the tracked data; see :func:`fiberscope.symmetry.fiber.identifiability`."""
+    """On all inputs, not only on the tracked data; see :func:`fiberscope.fibers.identifiability`."""
     return state.identifiability.identifiable
 
 
 @register_quantity("fiber_dimension", "dimension of the fiber at the parameter modulo rescaling; None where not known")
 def fiber_dimension(state: State) -> int | None:
-    """On all inputs, where it is exact; see :func:`fiberscope.symmetry.fiber.identifiability`."""
+    """On all inputs, where it is exact; see :func:`fiberscope.fibers.identifiability`."""
     found = state.identifiability
     return found.fiber_dimension if found.dimension_exact else None
 

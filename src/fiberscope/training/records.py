@@ -9,13 +9,11 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from fiberscope import results
 from fiberscope.errors import InputError
 
 _SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
@@ -24,26 +22,14 @@ _SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 def plain(value: Any) -> Any:
     """The same value as plain data: NumPy becomes Python, and what JSON has no number for becomes a word.
 
+    >>> import numpy as np
     >>> plain({"a": np.float64(0.1), "b": np.array([1, 2]), "c": float("inf")})
     {'a': 0.1, 'b': [1, 2], 'c': 'inf'}
     """
-    if hasattr(value, "to_dict"):
-        return plain(value.to_dict())
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
-    if isinstance(value, int | np.integer):
-        return int(value)
-    if isinstance(value, float | np.floating):
-        number = float(value)
-        return number if math.isfinite(number) else str(number)
-    if value is None or isinstance(value, str):
-        return value
+    return results.plain(value, str, _refuse)
+
+
+def _refuse(value: Any) -> Any:
     raise InputError(f"record: expected numbers, text, lists or mappings, got {type(value).__name__}")
 
 

@@ -19,6 +19,7 @@ from fiberscope.network.io import load
 from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.results import Result
 from fiberscope.training.datasets.dataset import Dataset
 from fiberscope.training.quantities import State, distance_from_start, find_quantity
 from fiberscope.training.records import LineFile, number, plain, read_lines
@@ -27,27 +28,21 @@ DEFAULT_QUANTITIES = ("loss", "regions_sampled", "fixed_neurons")
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class Record(Result):
     """The quantities of one run at one step; one that could not be computed is ``{"error": reason}``."""
 
     step: int
     run: int
     values: dict[str, Any]
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"step": self.step, "run": self.run, "values": self.values}
-
 
 @dataclass(frozen=True, slots=True)
-class Overhead:
+class Overhead(Result):
     """What tracking cost: seconds in the tracker, and their fraction of all time since it began."""
 
     seconds: float
     fraction: float
     records: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"seconds": self.seconds, "fraction": self.fraction, "records": self.records}
 
     def __repr__(self) -> str:
         return f"Overhead({self.seconds:.3g} s, {self.fraction:.1%} of the time, {self.records} records)"

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from fiberscope.geometry.curves.along import regions_along
 from fiberscope.geometry.curves.curve import Circle, Curve, Polyline, Tractrix
-from fiberscope.geometry.curves.many import count_along
-from fiberscope.geometry.curves.result import CurveRegions
+from fiberscope.geometry.curves.curve_regions import CurveRegions
+from fiberscope.geometry.curves.ensembles import count_along
 from fiberscope.geometry.distances.along_curve import distance_along
 from fiberscope.geometry.expectation.measure import boundary_volume
 from fiberscope.network.network import Network

@@ -16,7 +16,7 @@ from fiberscope.geometry.curves.certify import CircleForm, Mark, TractrixForm, c
 from fiberscope.geometry.curves.chebyshev import NODES
 from fiberscope.geometry.curves.curve import Circle, Curve, Path, Planar, Segment, Tractrix
 from fiberscope.geometry.curves.series_kernels import DEPTH, find_bands
-from fiberscope.network.actions import permute, rescale
+from fiberscope.network.action.chain import permute, rescale
 from fiberscope.network.network import Network
 from fiberscope.testing import strategies as nets
 from fiberscope.testing.cases import CASES, case

@@ -15,7 +15,7 @@ from fiberscope.geometry.curves.along import regions_along
 from fiberscope.geometry.curves.chain import polyline_breaks
 from fiberscope.geometry.curves.curve import Polyline, Segment
 from fiberscope.geometry.curves.straight import straight_breaks
-from fiberscope.network.actions import permute, rescale
+from fiberscope.network.action.chain import permute, rescale
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.testing import strategies as nets

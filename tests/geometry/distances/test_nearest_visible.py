@@ -108,7 +108,7 @@ def test_max_pooling_and_residuals() -> None:
     for name in ("convolutional", "residual"):
         net = case(name)
         X = np.random.default_rng(3).normal(size=(3, net.in_size))
-        found = visible_boundary_distance(net, X, limit=2, progress=lambda done, total: calls.append((done, total)))
+        found = visible_boundary_distance(net, X, limit=2, progress=lambda *args: calls.append(args))
         gradient = [net.affine_at(x).matrix for x in X]
         for row in np.flatnonzero(np.isfinite(found.distance) & found.ended):
             way = (found.point[row] - X[row]) / found.distance[row]

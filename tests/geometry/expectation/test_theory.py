@@ -56,7 +56,7 @@ def test_table_on_a_circle() -> None:
         Circle(),
         networks=20,
         samples=2000,
-        progress=lambda done, total: calls.append(done),
+        progress=lambda done, total, text: calls.append(done),
     )
     assert found.expected is not None and found.distance is not None and found.bound_distance is not None
     error = np.hypot(found.measured.standard_error, found.expected.standard_error)

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from fiberscope.errors import InputError, NotGenericError
 from fiberscope.geometry.domains import Box, Plane, Polytope
-from fiberscope.geometry.planar import planar_cells
+from fiberscope.geometry.engines.planar.engine import planar_cells
 from fiberscope.geometry.regions import count_regions, regions
 from fiberscope.geometry.surfaces import engine as surface_engine
 from fiberscope.geometry.surfaces.regions_on import regions_on
-from fiberscope.geometry.surfaces.result import SurfaceRegions
 from fiberscope.geometry.surfaces.shapes import Mesh, Sphere, Torus
 from fiberscope.geometry.surfaces.sizes import polygon_areas
-from fiberscope.network.actions import permute, rescale
+from fiberscope.geometry.surfaces.surface_regions import SurfaceRegions
+from fiberscope.network.action.chain import permute, rescale
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.network.operators import Dense

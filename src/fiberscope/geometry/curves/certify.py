@@ -22,7 +22,7 @@ from typing import Any
 import flint
 import numpy as np
 
-from fiberscope.geometry.planar_exact import sign
+from fiberscope.geometry.engines.planar.exact import sign
 
 Row = tuple[Any, Any, Any]
 

@@ -8,15 +8,14 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from fiberscope.geometry.cells import Incidence
+from fiberscope.geometry.curves.breakpoints import Breaks
 from fiberscope.geometry.curves.chain_kernels import cut, scan
 from fiberscope.geometry.curves.curve import Polyline
-from fiberscope.geometry.curves.found import Breaks
 from fiberscope.geometry.curves.straight import straight_breaks
-from fiberscope.geometry.planar_values import FLOOR
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.numerics.cutoffs import TAME
-from fiberscope.numerics.floats import INFLATE, FloatArray, IntArray, SignArray, gamma
+from fiberscope.numerics.floats import ENTRY_FLOOR, INFLATE, FloatArray, IntArray, SignArray, gamma
 
 Norms = tuple[FloatArray, FloatArray, float]
 """Norms of the rows ``(W_j, b_j)``, rounded up, their inverses, and the norm of all of them."""
@@ -60,7 +59,7 @@ def _short(net: Network, chain: Polyline) -> Breaks | None:
         if node.offset is not None:
             z += node.offset
         c, counts = np.empty(len(z)), np.empty(len(z) - 1, dtype=np.int64)
-        new = scan(z, e2, norm, gamma(node.operator.fan_in + 6), r, FLOOR, c, counts)
+        new = scan(z, e2, norm, gamma(node.operator.fan_in + 6), r, ENTRY_FLOOR, c, counts)
         if new < 0:
             return None
         total, width = len(z) + new, z.shape[1]
@@ -69,7 +68,7 @@ def _short(net: Network, chain: Polyline) -> Breaks | None:
         new_maker = np.empty(total, dtype=np.int64)
         room = np.empty((2, width)), np.empty((2, width), dtype=np.int64)
         sure = cut(
-            z, c, r, inverse, FLOOR, counts, t, error, maker, first, frobenius, *room[0], *room[1], values,
+            z, c, r, inverse, ENTRY_FLOOR, counts, t, error, maker, first, frobenius, *room[0], *room[1], values,
             new_t, new_error, new_maker, e2, norm,
         )  # fmt: skip
         if not sure:

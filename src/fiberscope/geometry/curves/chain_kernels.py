@@ -1,7 +1,8 @@
 """Compiled cutting of a polygonal chain by one ReLU layer, where floats with error bounds suffice.
 
-The points of the chain are rows in their order. Bounds are those of :mod:`fiberscope.geometry.planar_values`: the error
-of ``z[v, j]`` is at most ``c[v] r[j]``, the Euclidean norm of the errors behind the activation at most ``e2[v]``.
+The points of the chain are rows in their order. Bounds are those of
+:mod:`fiberscope.geometry.engines.planar.tracked`: the error of ``z[v, j]`` is at most ``c[v] r[j]``, the Euclidean norm
+of the errors behind the activation at most ``e2[v]``.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fiberscope.geometry.compiled import inner, kernel
-from fiberscope.geometry.planar_kernels import _ratio, _sort
-from fiberscope.numerics.floats import FLOOR, INFLATE, TINY, U
+from fiberscope.geometry.engines.compiled import inner, kernel
+from fiberscope.geometry.engines.planar.kernels import _ratio, _sort
+from fiberscope.numerics.floats import INFLATE, SQUARES_FLOOR, TINY, U
 
 _GROW = 1.0 + 64 * U
 
@@ -117,5 +118,5 @@ def _live(c: float, whole: float, r: Any, out: Any, e2: Any, norm: Any, row: int
     for j in range(out.shape[0]):
         size += out[j] * out[j]
         live += r[j] * r[j] if out[j] > 0.0 else 0.0
-    e2[row] = min(whole, c * math.sqrt(live)) * INFLATE + (FLOOR if live > 0.0 else 0.0)
+    e2[row] = min(whole, c * math.sqrt(live)) * INFLATE + (SQUARES_FLOOR if live > 0.0 else 0.0)
     norm[row] = math.sqrt(size) * INFLATE

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from fiberscope.geometry.affine_forms import form_step
+from fiberscope.geometry.curves.breakpoints import Breaks, changing, chosen, closed_by, grouped
 from fiberscope.geometry.curves.certify import Number
-from fiberscope.geometry.curves.found import Breaks, changing, chosen, closed_by, grouped
-from fiberscope.geometry.forms import form_step
-from fiberscope.geometry.planar_exact import pool_signs, window_pairs
+from fiberscope.geometry.engines.planar.exact import pool_signs, window_pairs
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear, Switch
-from fiberscope.numerics.arithmetic import Bounded
+from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import INFLATE, TINY, FloatArray, IntArray, SignArray, gamma
 
 Touched = tuple[IntArray, IntArray]

@@ -8,7 +8,6 @@ import numpy as np
 
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear
-from fiberscope.network.run import winners
 from fiberscope.numerics.floats import FloatArray, IntArray, SignArray
 
 
@@ -68,7 +67,7 @@ def _through(node: PiecewiseLinear | MaxPool, grad: Any, signs: SignArray, count
     back = np.zeros((count, int(np.prod(node.in_shape))))
     if grad is not None:
         for row in range(count):
-            np.add.at(back[row], winners(node, signs[row]), grad[row])
+            np.add.at(back[row], node.chosen(signs[row]), grad[row])
     return back
 
 
@@ -81,7 +80,7 @@ def _seed(
         return
     for row, entry in zip(rows.tolist(), local.tolist(), strict=True):
         window = entry // node.windows.shape[1]
-        left, right = (int(winners(node, signs[row])[window]) for signs in (one, two))
+        left, right = (int(node.chosen(signs[row])[window]) for signs in (one, two))
         back[row] = 0.0
         back[row, right] += 1.0
         back[row, left] -= 1.0

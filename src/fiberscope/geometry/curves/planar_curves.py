@@ -15,15 +15,15 @@ from typing import Any
 import flint
 import numpy as np
 
+from fiberscope.geometry.curves.breakpoints import Breaks
 from fiberscope.geometry.curves.certify import CircleForm, Form, Mark, Number, TractrixForm, Zero, compare
 from fiberscope.geometry.curves.curve import Circle, Planar
 from fiberscope.geometry.curves.follower import Follower, Found, Touched
-from fiberscope.geometry.curves.found import Breaks
 from fiberscope.geometry.curves.root_kernels import CIRCLE, TRACTRIX, find_zeros
-from fiberscope.geometry.planar_exact import Dyadic, ExactProgram
+from fiberscope.geometry.engines.planar.exact import Dyadic, ExactProgram
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Node
-from fiberscope.numerics.arithmetic import Bounded
+from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import FloatArray, IntArray, SignArray, U
 
 

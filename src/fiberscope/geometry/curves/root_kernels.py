@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fiberscope.geometry.compiled import inner, kernel
+from fiberscope.geometry.engines.compiled import inner, kernel
 from fiberscope.numerics.floats import INFLATE, TINY, U
 
 CIRCLE, TRACTRIX = 0, 1

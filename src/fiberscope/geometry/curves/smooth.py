@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from fiberscope.geometry.curves.breakpoints import Breaks
 from fiberscope.geometry.curves.chebyshev import NODES
 from fiberscope.geometry.curves.curve import Curve
 from fiberscope.geometry.curves.follower import Follower, Found, Touched
-from fiberscope.geometry.curves.found import Breaks
 from fiberscope.geometry.curves.series_kernels import DEPTH, find_bands
 from fiberscope.network.network import Network
-from fiberscope.numerics.arithmetic import Bounded
+from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import INFLATE, TINY, BoolArray, FloatArray, IntArray, U, gamma
 
 WIDE = 2 * NODES

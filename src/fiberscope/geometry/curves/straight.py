@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.geometry import planar_faces as kernels
-from fiberscope.geometry import planar_values as track
+from fiberscope.geometry.curves.breakpoints import Breaks, changing, chosen, closed_by, grouped
 from fiberscope.geometry.curves.curve import Polyline
-from fiberscope.geometry.curves.found import Breaks, changing, chosen, closed_by, grouped
-from fiberscope.geometry.planar_arrange import Arranger, Crossings
-from fiberscope.geometry.planar_exact import (
+from fiberscope.geometry.engines.planar import faces as kernels
+from fiberscope.geometry.engines.planar import tracked as track
+from fiberscope.geometry.engines.planar.arrange import Arranger, Crossings
+from fiberscope.geometry.engines.planar.exact import (
     Dyadic,
     ExactProgram,
     Triple,
@@ -33,8 +33,8 @@ from fiberscope.geometry.planar_exact import (
     sign,
     window_pairs,
 )
-from fiberscope.geometry.planar_mesh import winner_signs
-from fiberscope.geometry.planar_values import Tracked
+from fiberscope.geometry.engines.planar.mesh import winner_signs
+from fiberscope.geometry.engines.planar.tracked import Tracked
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear, Switch
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, U

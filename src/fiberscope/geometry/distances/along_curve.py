@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.geometry.curves.result import CurveRegions
+from fiberscope.geometry.curves.curve_regions import CurveRegions
 from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.results import Tabular
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CurveDistance:
+class CurveDistance(Tabular):
     """Arc lengths to the next breakpoints in both directions; arrays over the parameters asked for.
 
     ``before`` and ``after`` are infinite where there is none; ``breakpoint`` is the index of the nearer one among the
@@ -25,6 +26,9 @@ class CurveDistance:
     breakpoint: IntArray
     neuron: IntArray
     visible_only: bool = field(default=False)
+
+    told = ("nearest",)
+    frame = ("before", "after", "nearest", "breakpoint", "neuron")
 
     @property
     def nearest(self) -> FloatArray:
@@ -39,11 +43,6 @@ class CurveDistance:
         finite = self.nearest[np.isfinite(self.nearest)]
         mean = f"mean {finite.mean():.4g}" if finite.size else "there is none"
         return f"CurveDistance({len(self)} places, to the nearest {kind}: {mean})"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        names = ("before", "after", "nearest", "breakpoint", "neuron")
-        return {**{name: getattr(self, name).tolist() for name in names}, "visible_only": self.visible_only}
 
 
 def distance_along(found: CurveRegions, t: Any, *, visible: bool = False) -> CurveDistance:

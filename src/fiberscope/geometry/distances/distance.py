@@ -16,6 +16,7 @@ import flint
 import numpy as np
 
 from fiberscope.errors import InputError
+from fiberscope.geometry.affine_forms import jumps
 from fiberscope.geometry.distances.gradients import (
     MEMORY,
     ExactRegion,
@@ -27,13 +28,14 @@ from fiberscope.geometry.distances.gradients import (
 )
 from fiberscope.geometry.distances.ties import ExactFoot, is_affordable
 from fiberscope.geometry.facets import bends_across, pooled
-from fiberscope.geometry.forms import jumps
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool
-from fiberscope.numerics.arithmetic import EXACT, Bounded
+from fiberscope.numerics.algebra.ball import EXACT
+from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, ObjectArray, SignArray, gamma
+from fiberscope.results import Pictured, Tabular, hidden
 
 _WIDE = 2.0**-20
 """A quotient known only to this relative accuracy is computed exactly, if it might be the smallest."""
@@ -51,7 +53,7 @@ _BATCH = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BoundaryDistance:
+class BoundaryDistance(Tabular, Pictured):
     """Distances of points to the boundaries of their regions; arrays over the points.
 
     Parameters
@@ -81,8 +83,12 @@ class BoundaryDistance:
     visible: BoolArray = field(repr=False)
     decided: BoolArray = field(repr=False)
     tied: IntArray = field(repr=False)
-    signs: SignArray = field(repr=False)
-    layers: IntArray = field(repr=False)
+    signs: SignArray = field(repr=False, metadata=hidden())
+    layers: IntArray = field(repr=False, metadata=hidden())
+
+    told = ("layer",)
+    frame = ("distance", "lower", "upper", "neuron", "layer", "point", "visible", "decided", "tied")
+    picture = "boundary_distance"
 
     def __len__(self) -> int:
         return len(self.distance)
@@ -97,11 +103,6 @@ class BoundaryDistance:
         middle = f"median {np.median(finite):.4g}" if finite.size else "none finite"
         hidden = int((self.decided & ~self.visible & (self.neuron >= 0)).sum())
         return f"BoundaryDistance({len(self)} points, {middle}; nearest boundary invisible at {hidden})"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        names = ("distance", "lower", "upper", "neuron", "point", "visible", "decided", "tied")
-        return {**{name: getattr(self, name).tolist() for name in names}, "layer": self.layer.tolist()}
 
 
 def boundary_distance(net: NetworkLike, X: Any, *, memory: int = MEMORY) -> BoundaryDistance:

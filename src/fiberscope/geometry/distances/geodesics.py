@@ -20,6 +20,7 @@ from fiberscope.geometry.surfaces.locate import Located, at_weights, locate, siz
 from fiberscope.geometry.surfaces.shapes import Mesh, Sphere, Torus
 from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.floats import FloatArray, IntArray, U, gamma
+from fiberscope.results import Tabular
 
 Shape = Path | Sphere | Torus | Mesh
 
@@ -28,7 +29,7 @@ _CHUNK = 1 << 22
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GeodesicDistance:
+class GeodesicDistance(Tabular):
     """Distances of pairs of points within a manifold.
 
     ``kind`` is ``"exact"`` (up to rounding) or ``"upper bound"``. ``moved`` ``(pairs, 2)`` is how far the points ``a``
@@ -39,14 +40,12 @@ class GeodesicDistance:
     kind: str
     moved: FloatArray = field(repr=False)
 
+    frame = ("distance", "moved")
+
     def __repr__(self) -> str:
         far = float(self.moved.max(initial=0.0))
         moved = f", points moved by up to {far:.2g}" if far > 0 else ""
         return f"GeodesicDistance({len(self.distance)} pairs, {self.kind}{moved})"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {"distance": self.distance.tolist(), "kind": self.kind, "moved": self.moved.tolist()}
 
 
 def geodesic_distance(shape: Shape, a: Any, b: Any) -> GeodesicDistance:

@@ -19,8 +19,10 @@ import numpy as np
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense
-from fiberscope.network.run import affine_values, all_values, exact_affine_values, step
-from fiberscope.numerics.arithmetic import EXACT, BallArithmetic, Bounded, BoundedArithmetic
+from fiberscope.network.walk import affine_values, all_values, step
+from fiberscope.numerics.algebra.ball import EXACT, EXACT_ROWS, BallAlgebra
+from fiberscope.numerics.algebra.bounded import Bounded, BoundedAlgebra
+from fiberscope.numerics.algebra.floating import FLOAT_ROWS
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, ObjectArray, SignArray, gamma, round_up
 
 MEMORY = 1 << 26
@@ -68,8 +70,8 @@ def switch_margins(net: Network, X: FloatArray, signs: SignArray) -> Bounded:
 
     Preactivations; in a pooling window the input minus the winner, which is never positive.
     """
-    arithmetic = BoundedArithmetic()
-    values = [arithmetic.exact_input(X)]
+    arithmetic = BoundedAlgebra()
+    values = [arithmetic.take(X)]
     found: list[Bounded] = []
     start = 0
     with np.errstate(over="ignore", invalid="ignore"):
@@ -103,10 +105,10 @@ def ball_margins(net: Network, x: FloatArray, signs: SignArray) -> FloatArray:
 
     Computed in balls; where even these are too wide to tell, NaN.
     """
-    arithmetic = BallArithmetic(_BALL_BITS)
+    arithmetic = BallAlgebra(_BALL_BITS)
     found: list[Any] = []
     with arithmetic.working():
-        values = all_values(net.nodes, arithmetic.exact_input(x[None]), arithmetic)
+        values = all_values(net.layout, arithmetic.take(x[None]), arithmetic)
         for index, start in _starts(net):
             node = net.nodes[index]
             source = values[node.sources[0]][0]
@@ -242,7 +244,7 @@ def _affine(node: Affine, value: FloatArray, size: Bounded) -> tuple[FloatArray,
     for stage in node.operator.stages():
         lead, directions, width = value.shape
         rounded = 1 + gamma(directions + 6)  # of the lengths as they were computed
-        bound = BoundedArithmetic().affine(stage, None, Bounded(size.value * rounded, size.error))
+        bound = BoundedAlgebra().affine(stage, None, Bounded(size.value * rounded, size.error))
         value = stage.apply(value.reshape(-1, width)).reshape(lead, directions, -1)
         length = _norms(value)
         # the bound of one product holds for every direction, underflow included
@@ -396,7 +398,7 @@ def switch_rows(net: Network, signs: SignArray) -> FloatArray:
     array([[ 1.,  0.],
            [-1.,  2.]])
     """
-    values = affine_values(net.nodes, net.in_size, signs)
+    values = affine_values(net.layout, net.in_size, signs, FLOAT_ROWS)
     rows = [np.zeros((0, net.in_size + 1))]
     for index, start in _starts(net):
         node = net.nodes[index]
@@ -415,7 +417,7 @@ class ExactRegion:
     def __init__(self, net: Network, signs: SignArray) -> None:
         self.net, self.signs = net, signs
         with flint.ctx.workprec(EXACT):
-            self._values = exact_affine_values(net.nodes, net.in_size, signs)
+            self._values = affine_values(net.layout, net.in_size, signs, EXACT_ROWS)
 
     def margin(self, entry: int) -> ObjectArray:
         """One entry, ``(n + 1,)`` Arb numbers, the constant term last."""

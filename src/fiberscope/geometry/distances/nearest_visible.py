@@ -12,7 +12,6 @@ chapter 23) on the few rows that matter, in floats; that a facet exists is certi
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,21 +19,19 @@ import flint
 import numpy as np
 from scipy.optimize import nnls
 
-from fiberscope.errors import InputError
+from fiberscope.geometry.affine_forms import jumps
 from fiberscope.geometry.distances.distance import BoundaryDistance, boundary_distance
 from fiberscope.geometry.distances.gradients import MEMORY, ExactRegion, has_boundary, switch_rows
 from fiberscope.geometry.distances.ties import are_proportional, is_affordable
 from fiberscope.geometry.facets import bends_across
-from fiberscope.geometry.forms import jumps
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
-from fiberscope.numerics.arithmetic import EXACT
+from fiberscope.numerics.algebra.ball import EXACT
 from fiberscope.numerics.arrays import batch, row_lengths
 from fiberscope.numerics.cutoffs import NOT_ZERO, PROJECTION
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, ObjectArray, SignArray
-
-Progress = Callable[[int, int], Any]
-"""Called as ``progress(points done, points to search)``."""
+from fiberscope.results import Pictured, Tabular
+from fiberscope.run import Progress, Run
 
 _FAR = 1e300
 """Hyperplanes farther away than that are put here: no float point tells the difference."""
@@ -47,7 +44,7 @@ _STEPS = 0.5 ** np.arange(4, 48, 4)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class VisibleDistance:
+class VisibleDistance(Tabular, Pictured):
     """Distances to the nearest visible boundary, beside those to the nearest boundary at all; arrays over the points.
 
     Parameters
@@ -82,6 +79,9 @@ class VisibleDistance:
     regions: IntArray = field(repr=False)
     nearest: BoundaryDistance = field(repr=False)
 
+    frame = ("distance", "lower", "neuron", "point", "complete", "ended", "searched", "regions")
+    picture = "boundary_distance"
+
     def __len__(self) -> int:
         return len(self.distance)
 
@@ -91,26 +91,27 @@ class VisibleDistance:
         doubt += f", of which {left} did not end" if left else ""
         return f"VisibleDistance({len(self)} points; {beyond} have a nearer boundary that is invisible{doubt})"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        names = ("distance", "lower", "neuron", "point", "complete", "ended", "searched", "regions")
-        return {**{name: getattr(self, name).tolist() for name in names}, "nearest": self.nearest.to_dict()}
-
 
 def visible_boundary_distance(
-    net: NetworkLike, X: Any, *, limit: int = 1000, memory: int = MEMORY, progress: Progress | None = None
+    net: NetworkLike,
+    X: Any,
+    *,
+    limit: int = 1000,
+    memory: int = MEMORY,
+    progress: Progress | None = None,
+    time_limit: float | None = None,
 ) -> VisibleDistance:
     """Distance of every point to the set where the gradient of the network is not continuous.
 
     Points whose nearest boundary is visible cost no search. For the others regions are searched beyond, at most
-    ``limit`` per point; what is not finished says so.
+    ``limit`` per point and none after ``time_limit`` seconds; what is not finished says so.
 
     Parameters
     ----------
     net, X, memory
         As for :func:`boundary_distance`.
     progress
-        Called as ``progress(done, total)`` over the points that need a search.
+        Called as ``progress(done, total, text)`` over the points that need a search.
 
     Examples
     --------
@@ -122,8 +123,7 @@ def visible_boundary_distance(
     (array([1.]), array([4.]), array([2]), array([ True]))
     """
     net = as_network(net, points=X)
-    if limit < 1:
-        raise InputError(f"limit: expected a positive number of regions, got {limit}")
+    run = Run.begin(progress, time_limit, limit)
     points = batch(X, net.in_size)
     nearest = boundary_distance(net, points, memory=memory)
     distance, lower = nearest.distance.copy(), nearest.lower.copy()
@@ -132,9 +132,8 @@ def visible_boundary_distance(
     ended, searched = complete.copy(), nearest.distance.copy()
     hidden = np.flatnonzero((nearest.neuron >= 0) & ~(nearest.visible & nearest.decided))
     for done, row in enumerate(hidden):
-        if progress is not None:
-            progress(done, len(hidden))
-        found = _Search(net, points[row], nearest.signs[row]).run(limit)
+        run.report(done, len(hidden), "points")
+        found = _Search(net, points[row], nearest.signs[row]).find(limit, run)
         distance[row], neuron[row], point[row] = found.distance, found.neuron, found.point
         complete[row], ended[row], searched[row], count[row] = False, found.ended, found.searched, found.regions
     return VisibleDistance(distance, lower, neuron, point, complete, ended, searched, count, nearest)
@@ -171,9 +170,9 @@ class _Search:
         near = self.x + 2.0**-40 * size * rng.normal(size=(1, len(self.x)))
         return np.asarray(self.net.signs(near).signs[0])
 
-    def run(self, limit: int) -> _Found:
+    def find(self, limit: int, run: Run) -> _Found:
         best = self.best
-        while self.heap and self.heap[0][0] < best.distance and best.regions < limit:
+        while self.heap and self.heap[0][0] < best.distance and best.regions < limit and not run.is_over:
             _, _, signs = heapq.heappop(self.heap)
             best.regions += 1
             self._explore(signs)

@@ -15,7 +15,7 @@ import numpy as np
 from fiberscope.geometry.distances.gradients import ExactRegion
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, MaxPool, PiecewiseLinear
-from fiberscope.numerics.arithmetic import EXACT, balls
+from fiberscope.numerics.algebra.ball import EXACT, balls
 from fiberscope.numerics.floats import FloatArray, ObjectArray, SignArray
 
 _MOST = 1 << 17

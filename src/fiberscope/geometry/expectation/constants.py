@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from fiberscope.geometry.expectation.ensemble import Ensemble
 from fiberscope.geometry.expectation.manifolds import Manifold, tangent_sample
 from fiberscope.network.network import Seed
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.results import Result
 
 CURVE_CONSTANT = 1 / 8
 """``C_{M,kappa}`` of a curve by the paper's proof: the maximum of ``zeta (1 - 2 zeta)``."""
@@ -35,7 +35,7 @@ _POINTS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Constants:
+class Constants(Result):
     """Estimates for one ensemble on one manifold.
 
     ``gradient`` is ``C_grad`` with its standard error, ``gradient_paper`` the same moment with the paper's exponent,
@@ -52,10 +52,6 @@ class Constants:
     curvature: float | None
     projected: float
     full: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 def theory_constants(

@@ -37,6 +37,8 @@ from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network, Seed
 from fiberscope.numerics.arrays import batch, real_array
 from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.results import Result
+from fiberscope.run import Progress, Run
 
 _CHUNK = 1 << 22
 """Numbers in the largest array of one batch."""
@@ -46,7 +48,7 @@ _SUBSETS = 400
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ExpectedVolume:
+class ExpectedVolume(Result):
     """An estimate of Theorem 1 with its standard error.
 
     ``by_neuron`` (for k = 1, all neurons taken) are the parts of the sum, ``volume`` is that of the manifold; with
@@ -66,17 +68,19 @@ class ExpectedVolume:
         """Per volume of the manifold."""
         return self.value / self.volume
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        plain = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "by_neuron"}
-        return {**plain, "by_neuron": None if self.by_neuron is None else self.by_neuron.tolist()}
-
     def __repr__(self) -> str:
         return f"ExpectedVolume({self.value:.4g} +- {self.standard_error:.2g}, k = {self.k}, m = {self.dimension})"
 
 
 def expected_boundary_volume(
-    ensemble: Ensemble, manifold: Manifold, k: int = 1, *, samples: int = 4000, seed: Seed = 0
+    ensemble: Ensemble,
+    manifold: Manifold,
+    k: int = 1,
+    *,
+    samples: int = 4000,
+    seed: Seed = 0,
+    progress: Progress | None = None,
+    time_limit: float | None = None,
 ) -> ExpectedVolume:
     """Theorem 1: the expected ``(m - k)``-volume of the codimension-k boundary of a random network inside a manifold.
 
@@ -90,6 +94,8 @@ def expected_boundary_volume(
         From 1 to m.
     samples
         Independent pairs of a network and a point.
+    progress, time_limit
+        Called as ``progress(done, total, text)`` now and then; after so many seconds an ``OutOfTimeError``.
 
     Examples
     --------
@@ -101,6 +107,13 @@ def expected_boundary_volume(
     >>> expected_boundary_volume(one, Box([-0.5], [0.5]), samples=10)
     ExpectedVolume(0.5 +- 0, k = 1, m = 1)
     """
+    return expected_volume(ensemble, manifold, k, samples, seed, Run.begin(progress, time_limit))
+
+
+def expected_volume(
+    ensemble: Ensemble, manifold: Manifold, k: int, samples: int, seed: Seed, run: Run
+) -> ExpectedVolume:
+    """:func:`expected_boundary_volume` as a part of a longer run."""
     m = _check(ensemble, manifold, k, samples)
     rng = np.random.default_rng(seed)
     neurons = ensemble.num_hidden
@@ -111,6 +124,7 @@ def expected_boundary_volume(
     size = max(1, _CHUNK // max(1, count * (m + k + 1) * max(neurons, ensemble.widths[0])))
     values, parts = [], np.zeros(count)
     for start in range(0, samples, size):
+        run.step(start, samples, "samples")
         own = min(size, samples - start)
         chosen = subsets[None] if subsets is not None else _random_subsets(rng, own, count, neurons, k)
         found = tangent_sample(manifold, rng, own)

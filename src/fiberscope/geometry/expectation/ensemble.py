@@ -7,16 +7,16 @@ initialisations have them, have no density: then the theorems say nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import pi, sqrt
-from typing import Any
 
 import numpy as np
 
 from fiberscope.errors import InputError
 from fiberscope.network.network import Network, Seed
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.results import Result, named
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,12 @@ _FACTORS: dict[str, tuple[str, Callable[[int, int], float], bool]] = {
 """Initialisations of :meth:`Network.random`: law, scale from fan-out and fan-in, and whether biases share it."""
 
 
+def _law_names(laws: Sequence[Law]) -> list[str]:
+    return [law.name for law in laws]
+
+
 @dataclass(frozen=True, slots=True)
-class Ensemble:
+class Ensemble(Result):
     """Random chains of the given widths with independent entries: one law for the weights and one for the biases of
     every layer.
 
@@ -91,8 +95,8 @@ class Ensemble:
     """
 
     widths: tuple[int, ...]
-    weights: tuple[Law, ...]
-    biases: tuple[Law, ...]
+    weights: tuple[Law, ...] = field(metadata=named(told=_law_names))
+    biases: tuple[Law, ...] = field(metadata=named(told=_law_names))
 
     def __post_init__(self) -> None:
         layers = len(self.widths) - 1
@@ -135,14 +139,6 @@ class Ensemble:
         shapes = [(count, n, m) for m, n in pairwise(self.widths)]
         laws = zip(self.weights, self.biases, shapes, strict=True)
         return [(w.draw(rng, shape), b.draw(rng, shape[:2])) for w, b, shape in laws]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "widths": list(self.widths),
-            "weights": [law.name for law in self.weights],
-            "biases": [law.name for law in self.biases],
-        }
 
     def __repr__(self) -> str:
         return f"Ensemble({'-'.join(map(str, self.widths))}; biases {self.biases[0].name})"

@@ -12,23 +12,27 @@ from fiberscope.geometry.curves.curve import Path
 from fiberscope.geometry.distances.gradients import neuron_gradients
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.results import Pictured, hidden
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ProjectedGradients:
+class ProjectedGradients(Pictured):
     """Gradients of some neurons at places on a curve, and what is left of them in the tangent direction.
 
     ``gradients`` is ``(neurons, places, n)``, ``tangents`` ``(places, n)`` of length 1 (0 where the curve stands
     still), ``speed`` ``(places,)``.
     """
 
-    curve: Path
+    curve: Path = field(metadata=hidden())
     parameters: FloatArray = field(repr=False)
     points: FloatArray = field(repr=False)
     tangents: FloatArray = field(repr=False)
-    speed: FloatArray = field(repr=False)
+    speed: FloatArray = field(repr=False, metadata=hidden())
     neurons: IntArray = field(repr=False)
     gradients: FloatArray = field(repr=False)
+
+    told = ("projected", "mean_projected", "mean_length")
+    picture = "projected_gradients"
 
     @property
     def projected(self) -> FloatArray:
@@ -50,12 +54,6 @@ class ProjectedGradients:
             f"ProjectedGradients({len(self.neurons)} neurons at {len(self.parameters)} places: "
             f"mean {self.mean_projected:.4g} of {self.mean_length:.4g})"
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        names = ("parameters", "points", "tangents", "neurons", "gradients", "projected")
-        plain = {name: getattr(self, name).tolist() for name in names}
-        return {**plain, "mean_projected": self.mean_projected, "mean_length": self.mean_length}
 
 
 def projected_gradients(net: NetworkLike, curve: Path, *, places: int = 200, neurons: Any = None) -> ProjectedGradients:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import comb, inf, isinf, sqrt
-from typing import Any
 
 import numpy as np
 
@@ -14,21 +12,20 @@ from fiberscope.geometry.curves.along import regions_along
 from fiberscope.geometry.curves.curve import Path
 from fiberscope.geometry.distances.along_curve import distance_along
 from fiberscope.geometry.expectation.constants import SHARP_CURVE_CONSTANT, Constants, theory_constants
-from fiberscope.geometry.expectation.density import ExpectedVolume, expected_boundary_volume
+from fiberscope.geometry.expectation.density import ExpectedVolume, expected_volume
 from fiberscope.geometry.expectation.ensemble import Ensemble
 from fiberscope.geometry.expectation.manifolds import Manifold, volume_of
 from fiberscope.geometry.expectation.measure import boundary_volume
 from fiberscope.network.network import Seed
-
-Progress = Callable[[int, int], Any]
-"""Called as ``progress(networks done, networks)``."""
+from fiberscope.results import Result
+from fiberscope.run import Progress, Run
 
 _PLACES = 500
 """Points of a curve at which distances are averaged, for every network."""
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Result):
     """A mean over networks with its standard error."""
 
     value: float
@@ -44,7 +41,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class RegionTheory:
+class RegionTheory(Result):
     """Theorems 1 to 3 for one ensemble on one manifold, beside exact measurements of networks drawn from it.
 
     ``distance`` is the mean distance within a curve to the nearest kink, over the networks that have one at all
@@ -64,6 +61,8 @@ class RegionTheory:
     bound_distance: float | None
     bound_distance_sharp: float | None
     networks: int
+
+    told = ("density", "remarks")
 
     @property
     def density(self) -> float:
@@ -116,17 +115,6 @@ class RegionTheory:
         theorem = "no density" if self.expected is None else _plain(self.expected)
         return f"RegionTheory(measured {self.measured}, Theorem 1 {theorem})"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        names = ("k", "volume", "bound_density", "without", "bound_distance", "bound_distance_sharp", "networks")
-        plain: dict[str, Any] = {name: getattr(self, name) for name in names}
-        plain["ensemble"], plain["constants"] = self.ensemble.to_dict(), self.constants.to_dict()
-        plain["expected"] = None if self.expected is None else self.expected.to_dict()
-        for name in ("measured", "distance"):
-            part: Measured | None = getattr(self, name)
-            plain[name] = None if part is None else {"value": part.value, "standard_error": part.standard_error}
-        return {**plain, "density": self.density, "remarks": list(self.remarks)}
-
 
 def _plain(found: ExpectedVolume) -> str:
     return f"{found.value:.4g} +- {found.standard_error:.2g}"
@@ -141,6 +129,7 @@ def region_theory(
     samples: int = 4000,
     seed: int = 0,
     progress: Progress | None = None,
+    time_limit: float | None = None,
 ) -> RegionTheory:
     """Theorems 1, 2 and 3 beside exact counts and distances.
 
@@ -150,6 +139,8 @@ def region_theory(
         As for :func:`expected_boundary_volume`. Without a density of the biases Theorem 1 is left out.
     networks
         How many networks are drawn and measured exactly.
+    progress, time_limit
+        Called as ``progress(done, total, text)`` before every network; after so many seconds an ``OutOfTimeError``.
 
     Examples
     --------
@@ -160,6 +151,7 @@ def region_theory(
     >>> found.density < found.bound_density, found.distance.value > found.bound_distance
     (True, True)
     """
+    run = Run.begin(progress, time_limit)
     if networks < 2:
         raise InputError(f"networks: expected at least 2, got {networks}")
     constants = theory_constants(ensemble, manifold, k, seed=seed)
@@ -167,8 +159,7 @@ def region_theory(
     rate = constants.gradient * constants.bias * constants.manifold
     measured, distances = [], []
     for number in range(networks):
-        if progress is not None:
-            progress(number, networks)
+        run.step(number, networks, "networks")
         count, distance = _measure(ensemble, manifold, k, np.random.default_rng([seed, number]))
         measured.append(count)
         if distance is not None:
@@ -178,7 +169,7 @@ def region_theory(
     finite = [d for d in distances if not isinf(d)]
     expected = None
     if ensemble.has_density:
-        expected = expected_boundary_volume(ensemble, manifold, k, samples=samples, seed=seed)
+        expected = expected_volume(ensemble, manifold, k, samples, seed, run.quietly())
     return RegionTheory(
         ensemble,
         k,

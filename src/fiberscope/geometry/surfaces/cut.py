@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from fiberscope.geometry.surfaces.engine import SurfaceEngine
-from fiberscope.geometry.surfaces.result import SurfaceRegions
 from fiberscope.geometry.surfaces.shapes import Surface
+from fiberscope.geometry.surfaces.surface_regions import SurfaceRegions
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.numerics.rank import rank_cutoff
-from fiberscope.run import Progress, Run
+from fiberscope.run import Run
 
 
-def cut_surface(net: Network, surface: Surface, progress: Progress | None, limit: int | None) -> SurfaceRegions:
+def cut_surface(net: Network, surface: Surface, run: Run) -> SurfaceRegions:
     """The regions on a surface that lies in the network's input space."""
     origin, basis = affine_span(surface.mesh.vertices)
     engine = SurfaceEngine(net, surface.mesh, (surface.mesh.vertices - origin) @ basis.T)
-    mesh, reached = engine.run(engine.start(), Run(progress, limit=limit))
+    mesh, reached = engine.run(engine.start(), run)
     assert mesh.root is not None
     return SurfaceRegions(net, surface, engine.cells(mesh, reached), mesh.root, origin, basis)
 

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fiberscope.geometry.planar import XY, Engine
-from fiberscope.geometry.planar_arrange import Arranger
-from fiberscope.geometry.planar_exact import Dyadic, ExactProgram, Oracle, Stage, Triple
-from fiberscope.geometry.planar_mesh import Mesh as Polygons
-from fiberscope.geometry.planar_values import Tracked
+from fiberscope.geometry.engines.planar.arrange import Arranger
+from fiberscope.geometry.engines.planar.engine import XY, Engine
+from fiberscope.geometry.engines.planar.exact import Dyadic, ExactProgram, Oracle, Stage, Triple
+from fiberscope.geometry.engines.planar.mesh import Mesh as Polygons
+from fiberscope.geometry.engines.planar.tracked import Tracked
 from fiberscope.geometry.surfaces.shapes import Mesh
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Node

@@ -5,14 +5,19 @@ from __future__ import annotations
 from fiberscope.errors import InputError
 from fiberscope.geometry.generators import GeneratorSurface, regions_over
 from fiberscope.geometry.surfaces.cut import cut_surface
-from fiberscope.geometry.surfaces.result import SurfaceRegions
 from fiberscope.geometry.surfaces.shapes import Mesh, Sphere, Surface, Torus
+from fiberscope.geometry.surfaces.surface_regions import SurfaceRegions
 from fiberscope.network.io import NetworkLike, as_network
-from fiberscope.run import Progress
+from fiberscope.run import Progress, Run
 
 
 def regions_on(
-    net: NetworkLike, surface: Surface | GeneratorSurface, *, progress: Progress | None = None, limit: int | None = None
+    net: NetworkLike,
+    surface: Surface | GeneratorSurface,
+    *,
+    progress: Progress | None = None,
+    limit: int | None = None,
+    time_limit: float | None = None,
 ) -> SurfaceRegions:
     """The regions of a network on a surface of triangles, exactly.
 
@@ -29,8 +34,8 @@ def regions_on(
     progress
         Called as ``progress(done, total, text)`` after every activation. Ctrl-C ends the work: what was found is
         returned, and its ``complete`` is False.
-    limit
-        Stop when there are more pieces of triangles than that.
+    limit, time_limit
+        Stop when there are more pieces of triangles than that, or after so many seconds.
 
     Examples
     --------
@@ -50,8 +55,7 @@ def regions_on(
         raise InputError(f"surface: expected a Mesh, Sphere, Torus or GeneratorSurface, got {type(surface).__name__}")
     if surface.ambient != net.in_size:
         raise InputError(f"surface: expected one in R^{net.in_size} for this network, got R^{surface.ambient}")
-    if limit is not None and limit < 1:
-        raise InputError(f"limit: expected a positive number of pieces, got {limit}")
+    run = Run.begin(progress, time_limit, limit)
     if isinstance(surface, GeneratorSurface):
-        return regions_over(net, surface, progress, limit)
-    return cut_surface(net, surface, progress, limit)
+        return regions_over(net, surface, run)
+    return cut_surface(net, surface, run)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fiberscope.geometry.cells import Incidence
-from fiberscope.geometry.compiled import inner, kernel
+from fiberscope.geometry.engines.compiled import inner, kernel
 from fiberscope.numerics.floats import FloatArray
 
 _LARGE = 200

@@ -16,9 +16,11 @@ import numpy as np
 from scipy import sparse as sp
 
 from fiberscope.errors import InputError, UnsupportedModelError
+from fiberscope.network.convolutions import Convolution, TransposedConvolution
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
-from fiberscope.network.operators import Composition, Convolution, Dense, Operator, Scale, Shape, Sparse
+from fiberscope.network.operators import Composition, Dense, Gather, Operator, Scale, Shape, Sparse
+from fiberscope.network.rewire import moved
 from fiberscope.network.source import Source, coarsest
 from fiberscope.numerics.floats import FloatArray, IntArray
 
@@ -137,7 +139,7 @@ class Builder:
             return self.affine(value, Dense(weight.array, value.shape), vector, names, (*lead, out))
         kernel = Convolution(weight.array.reshape(out, 1, 1, width), (1, rows, width))
         columns = self.affine(value, kernel, None if vector is None else vector.reshape(-1, 1, 1), names)
-        return self.select(columns, np.arange(out * rows).reshape(out, rows).T, (*lead, out))
+        return self.gather(columns, np.arange(out * rows).reshape(out, rows).T.reshape(*lead, out))
 
     def dense_left(self, value: Value, weight: Named) -> Value:
         """``weight @ X`` for values ``X`` of shape ``(in, columns)``: the matrix acts along the first axis."""
@@ -151,8 +153,13 @@ class Builder:
             operator = Convolution(weight.array.reshape(out, width, 1, 1), (width, columns, 1))
         return self.affine(value, operator, None, (weight.name, None), (out, columns))
 
-    def convolution(self, value: Value, weight: Named, bias: Named | None, window: Window, groups: int) -> Value:
-        """A convolution along one or two axes; one axis is taken as the width of an image of height one."""
+    def convolution(
+        self, value: Value, weight: Named, bias: Named | None, window: Window, groups: int, transposed: bool = False
+    ) -> Value:
+        """A convolution along one or two axes; one axis is taken as the width of an image of height one.
+
+        A transposed one may have a negative padding at the ends, which makes its output larger.
+        """
         axes = len(window.size)
         kernel = weight.array
         if len(value.shape) != axes + 1 or kernel.ndim != axes + 2 or groups < 1:
@@ -162,9 +169,10 @@ class Builder:
             )
         kernel = kernel.reshape(*kernel.shape[:2], *window.planar().size)
         _, stride, padding, dilation = window.planar().pairs()
-        _positive((*stride, *dilation), padding)
+        _positive((*stride, *dilation), padding[:2] if transposed else padding)
         image = (value.shape[0], *((1, value.shape[1]) if axes == 1 else value.shape[1:]))
-        operator = Convolution(kernel, image, stride, padding, dilation, groups)
+        kind = TransposedConvolution if transposed else Convolution
+        operator: Operator = kind(kernel, image, stride, padding, dilation, groups)
         channels = operator.out_shape[0]
         if bias is not None and bias.array.shape != (channels,):
             raise InputError(f"bias: expected shape {(channels,)}, got {bias.array.shape}")
@@ -224,19 +232,34 @@ class Builder:
         value = self.broadcast(value, shape)
         return self.affine(value, Scale(1.0, shape), bias.array, (None, bias.name))
 
-    def activation(self, value: Value, slopes: FloatArray | float) -> Value:
-        """``max(x, 0) + slope min(x, 0)``; the slopes broadcast to the value's shape."""
-        return self._push(
-            PiecewiseLinear(value.index, np.asarray(slopes, dtype=np.float64), value.shape), value.shape, value.batched
-        )
+    def activation(self, value: Value, slopes: FloatArray | float, name: str | None = None) -> Value:
+        """``max(x, 0) + slope min(x, 0)``; the slopes broadcast to the value's shape and may be a parameter."""
+        node = PiecewiseLinear(value.index, np.asarray(slopes, dtype=np.float64), value.shape, name)
+        return self._push(node, value.shape, value.batched)
 
-    def select(self, value: Value, entries: IntArray, shape: Shape, weight: float = 1.0) -> Value:
-        """A constant sparse map: output ``i`` is ``weight`` times the sum of the listed entries of the value."""
-        rows = entries.reshape(prod(shape), -1)
+    def gather(self, value: Value, index: IntArray, bias: FloatArray | None = None, join: bool = True) -> Value:
+        """Entries of the value by their places in it, -1 for a zero, in the shape of ``index``.
+
+        A mere change of shape costs nothing, and rearranging what was just rearranged costs one node, unless ``join``
+        says to keep them apart.
+        """
+        if bias is None and index.size == value.size and (index.reshape(-1) == np.arange(value.size)).all():
+            return value.reshaped(index.shape, value.batched)
+        before = self.nodes[value.index - 1] if value.index and join else None
+        if isinstance(before, Affine) and isinstance(before.operator, Gather) and before.bias is None:
+            index = np.where(index < 0, -1, before.operator.index[index])
+            return self.gather(Value(before.source, before.operator.in_shape, value.batched), index, bias)
+        return self.affine(value, Gather(index, value.shape), bias)
+
+    def sums(self, value: Value, axes: Sequence[int], keep: bool, weight: float = 1.0) -> Value:
+        """``weight`` times the sum over axes counted without the batch axis."""
+        rest = [a for a in range(len(value.shape)) if a not in axes]
+        kept = tuple(1 if a in axes else n for a, n in enumerate(value.shape))
+        rows = np.arange(value.size).reshape(value.shape).transpose([*rest, *axes]).reshape(prod(kept), -1)
         starts = np.arange(len(rows) + 1) * rows.shape[1]
-        data = np.full(rows.size, weight)
-        matrix = sp.csr_array((data, rows.reshape(-1), starts), shape=(len(rows), value.size))
-        return self.affine(value, Sparse(matrix, value.shape, shape))
+        matrix = sp.csr_array((np.full(rows.size, weight), rows.reshape(-1), starts), shape=(len(rows), value.size))
+        summed = self.affine(value, Sparse(matrix, value.shape, kept))
+        return summed if keep else summed.reshaped(tuple(value.shape[a] for a in rest), value.batched)
 
     def broadcast(self, value: Value, shape: Shape) -> Value:
         """The value repeated to a larger shape; nothing where it has that shape already."""
@@ -244,8 +267,7 @@ class Builder:
             return value
         if prod(shape) == value.size:
             return value.reshaped(shape, value.batched)
-        entries = np.broadcast_to(np.arange(value.size).reshape(value.shape), shape)
-        return self.select(value, entries, shape)
+        return self.gather(value, np.broadcast_to(np.arange(value.size).reshape(value.shape), shape))
 
     # -- joining -----------------------------------------------------------------------------------------------
 
@@ -301,16 +323,11 @@ class Builder:
 
     def mean(self, value: Value, axes: Sequence[int], keep: bool) -> Value:
         """Mean over axes counted without the batch axis."""
-        rest = [a for a in range(len(value.shape)) if a not in axes]
-        kept = tuple(1 if a in axes else n for a, n in enumerate(value.shape))
-        shape = kept if keep else tuple(value.shape[a] for a in rest)
-        if rest == [0] and len(value.shape) in (2, 3):
+        if len(value.shape) in (2, 3) and list(axes) == list(range(1, len(value.shape))):
             size, ones = value.shape[1:], tuple(1 for _ in axes)
             pooled = self.mean_pool(value, Window(size, ones, (0, 0) * len(axes), ones), False)
-            return pooled.reshaped(shape, value.batched)
-        count = prod(value.shape[a] for a in axes)
-        entries = np.arange(value.size).reshape(value.shape).transpose([*rest, *axes])
-        return self.select(value, entries, kept, 1 / count).reshaped(shape, value.batched)
+            return pooled.reshaped((value.shape[0], *ones) if keep else value.shape[:1], value.batched)
+        return self.sums(value, axes, keep, 1 / prod(value.shape[a] for a in axes))
 
     def _pool(self, value: Value, window: Window) -> MaxPool:
         axes = len(window.size)
@@ -346,7 +363,7 @@ class Builder:
                 needed.add(index)
                 queue += nodes[index].sources
         order = {old: new for new, old in enumerate(sorted(needed))}
-        kept = [_moved(nodes[old], order) for old in sorted(needed - {0})]
+        kept = [moved(nodes[old], tuple(order[s] for s in nodes[old].sources)) for old in sorted(needed - {0})]
         return Network.from_nodes(kept, self.input.shape, Source(coarsest(self.precisions)))
 
     def _renamed(self, node: Node) -> Node:
@@ -355,12 +372,6 @@ class Builder:
         weight = None if node.weight_name in self._dropped else node.weight_name
         bias = None if node.bias_name in self._dropped else node.bias_name
         return replace(node, weight_name=weight, bias_name=bias)
-
-
-def _moved(node: Node, order: dict[int, int]) -> Node:
-    if isinstance(node, Add | Concat):
-        return replace(node, sources=tuple(order[s] for s in node.sources))
-    return replace(node, source=order[node.source])
 
 
 def _merge(nodes: dict[int, Node], group: list[int], name: str | None) -> None:

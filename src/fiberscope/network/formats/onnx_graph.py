@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,37 @@ class Graph:
     def named(self, constant: Constant) -> Named:
         array = constant.floats()
         self.builder.precisions.add(constant.precision)
-        return Named(array, self.notes.parameter(constant))
+        if constant.made_from is None:
+            return Named(array, self.notes.parameter(constant))
+        self.builder.drop_names(constant.made_from)
+        return Named(array)
+
+    def parameters_of(self, constants: Iterable[Constant]) -> Iterator[str]:
+        """Names of the parameters that constants are, or were computed from."""
+        for constant in constants:
+            if constant.made_from is not None:
+                yield from constant.made_from
+            elif (name := self.notes.parameter(constant)) is not None:
+                yield name
+
+    def integers(self, node: Any, index: int, what: str) -> tuple[int, ...] | None:
+        """A constant input of integers, or None where it is absent."""
+        if index >= len(node.input) or not node.input[index]:
+            return None
+        found = self.constant(node, index)
+        if found is None:
+            raise UnsupportedModelError(f"its {what} is not a constant")
+        return found.integers()
+
+    def axis(self, value: Value, axis: int, what: str = "an operation") -> int:
+        """An axis counted without the batch axis, from one that is counted with it and perhaps from the end."""
+        rank = len(value.shape) + value.batched
+        if not -rank <= axis < rank:
+            raise InputError(f"axis: expected one below {rank}, got {axis}")
+        axis = axis % rank - value.batched
+        if axis < 0:
+            raise MixesBatchError(f"{what} along the batch axis mixes the points")
+        return axis
 
     def required(self, node: Any, index: int, what: str) -> Named:
         found = self.constant(node, index)
@@ -165,6 +196,7 @@ class Notes:
             self.shapes = {
                 str(k): (tuple(map(int, a)), tuple(map(int, b))) for k, (a, b) in content.get("shapes", {}).items()
             }
+            self.padded = {str(name) for name in content.get("padded", ())}
             self.compositions = [(list(map(str, names)), name) for names, name in content.get("compositions", ())]
             given = content.get("input_shape")
             self.input_shape = None if given is None else tuple(map(int, given))

@@ -6,7 +6,6 @@ Every function takes the graph, the node and its attributes, and gives the node'
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.formats.build import Named, Value, Window
 from fiberscope.network.formats.nonlinear import NotPiecewiseLinearError
 from fiberscope.network.formats.onnx_graph import Attributes, Graph, MixesBatchError
+from fiberscope.network.formats.onnx_shapes import SHAPES
 from fiberscope.network.formats.onnx_tensors import FLOATS, Constant, kind_name
 from fiberscope.network.operators import Dense, Sparse
 from fiberscope.numerics.arrays import real_array
@@ -58,38 +58,6 @@ def _dropout(graph: Graph, node: Any, attributes: Attributes) -> Value:
     return graph.value(node)
 
 
-def _flatten(graph: Graph, node: Any, attributes: Attributes) -> Value:
-    value = graph.value(node)
-    full = graph.full(value)
-    axis = attributes.integer("axis", 1)
-    if not -len(full) <= axis <= len(full):
-        raise InputError(f"axis: expected at most {len(full)}, got {axis}")
-    axis = axis + len(full) if axis < 0 else axis
-    return graph.reshaped(value, [prod(full[:axis]), prod(full[axis:])])
-
-
-def _reshape(graph: Graph, node: Any, attributes: Attributes) -> Value:
-    value = graph.value(node)
-    full = graph.full(value)
-    if "shape" in attributes.found:  # before opset 5
-        target = list(attributes.integers("shape", ()))
-    else:
-        constant = graph.constant(node, 1)
-        if constant is None:
-            raise UnsupportedModelError("its target shape is not a constant")
-        target = list(constant.integers())
-    if not attributes.integer("allowzero", 0):
-        target = [full[i] if n == 0 else n for i, n in enumerate(target)]
-    if target.count(-1) > 1 or min(target, default=1) < -1:
-        raise InputError(f"expected at most one -1 in the target shape, got {target}")
-    if -1 in target:
-        rest = prod(n for n in target if n != -1)
-        if rest == 0 or prod(full) % rest:
-            raise InputError(f"cannot reshape {tuple(full)} to {tuple(target)}")
-        target[target.index(-1)] = prod(full) // rest
-    return graph.reshaped(value, target)
-
-
 def _gemm(graph: Graph, node: Any, attributes: Attributes) -> Value:
     alpha, beta = attributes.number("alpha", 1.0), attributes.number("beta", 1.0)
     turn = attributes.integer("transA", 0), attributes.integer("transB", 0)
@@ -124,8 +92,7 @@ def _turned(graph: Graph, value: Value, transpose: bool) -> Value:
     rows, columns = full
     if min(full) == 1:
         return value.reshaped((columns, rows), batched=False)
-    entries = np.arange(rows * columns).reshape(rows, columns).T
-    return graph.builder.select(value, entries, (columns, rows))
+    return graph.builder.gather(value, np.arange(rows * columns).reshape(rows, columns).T)
 
 
 def _matmul(graph: Graph, node: Any, attributes: Attributes) -> Value:
@@ -251,6 +218,14 @@ def _relu(graph: Graph, node: Any, attributes: Attributes) -> Value:
     return graph.builder.activation(graph.value(node), 0.0)
 
 
+def _abs(graph: Graph, node: Any, attributes: Attributes) -> Value:
+    return graph.builder.activation(graph.value(node), -1.0)
+
+
+def _neg(graph: Graph, node: Any, attributes: Attributes) -> Value:
+    return graph.builder.scale(graph.value(node), Named(np.asarray(-1.0)))
+
+
 def _leaky_relu(graph: Graph, node: Any, attributes: Attributes) -> Value:
     # The attribute is a float32 in the file, and so is the specification's default.
     return graph.builder.activation(graph.value(node), attributes.number("alpha", float(np.float32(0.01))))
@@ -258,7 +233,8 @@ def _leaky_relu(graph: Graph, node: Any, attributes: Attributes) -> Value:
 
 def _prelu(graph: Graph, node: Any, attributes: Attributes) -> Value:
     value = graph.value(node)
-    return graph.builder.activation(value, graph.aligned(graph.required(node, 1, "slope"), value).array)
+    slope = graph.aligned(graph.required(node, 1, "slope"), value)
+    return graph.builder.activation(value, slope.array, slope.name)
 
 
 # -- convolution, normalisation, pooling -----------------------------------------------------------------------
@@ -298,6 +274,35 @@ def _conv(graph: Graph, node: Any, attributes: Attributes) -> Value:
     window = _window(value, attributes, weight.array.shape[2:])
     bias = graph.optional(node, 2, "bias")
     return graph.builder.convolution(value, weight, bias, window, attributes.integer("group", 1))
+
+
+def _conv_transpose(graph: Graph, node: Any, attributes: Attributes) -> Value:
+    value, weight = _image(graph, node), graph.required(node, 1, "kernel")
+    axes, size = len(value.shape) - 1, weight.array.shape[2:]
+    stride, dilation = (attributes.integers(name, (1,) * axes) for name in ("strides", "dilations"))
+    more = attributes.integers("output_padding", (0,) * axes)
+    mode = attributes.text("auto_pad", "NOTSET")
+    padding = attributes.integers("pads", (0,) * (2 * axes))
+    same = mode in ("SAME_UPPER", "SAME_LOWER")
+    if "output_shape" in attributes.found or same:
+        steps = zip(value.shape[1:], stride, dilation, size, more, strict=True)
+        full = [s * (n - 1) + d * (k - 1) + 1 + extra for n, s, d, k, extra in steps]
+        wanted = attributes.integers("output_shape", tuple(n * s for n, s in zip(value.shape[1:], stride, strict=True)))
+        totals = [a - b for a, b in zip(full, wanted[-axes:], strict=True)]
+        if min(totals) < 0:  # runtimes do not agree on it
+            raise UnsupportedModelError(
+                f"an output {wanted[-axes:]} that is larger than what the kernel reaches, {full}"
+            )
+        small, large = tuple(t // 2 for t in totals), tuple(t - t // 2 for t in totals)
+        padding = (*small, *large) if mode == "SAME_UPPER" else (*large, *small)
+    elif mode == "VALID":
+        padding = (0,) * (2 * axes)
+    elif mode != "NOTSET":
+        raise InputError(f"auto_pad: unknown mode {mode!r}")
+    ends = tuple(p - extra for p, extra in zip(padding[axes:], more, strict=True))
+    window = Window(size, stride, (*padding[:axes], *ends), dilation)
+    bias = graph.optional(node, 2, "bias")
+    return graph.builder.convolution(value, weight, bias, window, attributes.integer("group", 1), transposed=True)
 
 
 def _batch_normalization(graph: Graph, node: Any, attributes: Attributes) -> Value:
@@ -340,7 +345,9 @@ def _concat(graph: Graph, node: Any, attributes: Attributes) -> Value:
     return graph.builder.concat(values, axis - values[0].batched)
 
 
-HANDLERS: dict[str, Callable[[Graph, Any, Attributes], Value | Constant]] = {
+HANDLERS: dict[str, Callable[[Graph, Any, Attributes], Value | Constant | list[Value]]] = {
+    **SHAPES,
+    "Abs": _abs,
     "Add": _add,
     "AveragePool": _average_pool,
     "BatchNormalization": _batch_normalization,
@@ -348,9 +355,9 @@ HANDLERS: dict[str, Callable[[Graph, Any, Attributes], Value | Constant]] = {
     "Concat": _concat,
     "Constant": _constant,
     "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
     "Div": _div,
     "Dropout": _dropout,
-    "Flatten": _flatten,
     "Gemm": _gemm,
     "GlobalAveragePool": _global_average_pool,
     "Identity": _identity,
@@ -358,12 +365,12 @@ HANDLERS: dict[str, Callable[[Graph, Any, Attributes], Value | Constant]] = {
     "MatMul": _matmul,
     "MaxPool": _max_pool,
     "Mul": _mul,
+    "Neg": _neg,
     "PRelu": _prelu,
     "Relu": _relu,
-    "Reshape": _reshape,
     "Sub": _sub,
     "Sum": _sum,
 }
 
-ALIASES = frozenset({"Cast", "Dropout", "Flatten", "Identity", "Reshape"})
+ALIASES = frozenset({"Cast", "Dropout", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 """Operators whose value is their input under another name or shape."""

@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from fiberscope.errors import FiberscopeError, InputError, UnsupportedModelError
 from fiberscope.network.formats.nonlinear import NotPiecewiseLinearError, refusal
+from fiberscope.network.formats.onnx_fold import folded
 from fiberscope.network.formats.onnx_graph import Attributes, Graph, MixesBatchError
 from fiberscope.network.formats.onnx_operators import ALIASES, HANDLERS
 from fiberscope.network.formats.onnx_tensors import Constant
@@ -79,6 +80,10 @@ def _network(graph: Graph) -> Network:
 
 
 def _step(graph: Graph, node: Any) -> None:
+    constants = folded(graph, node)
+    if constants is not None:
+        graph.constants |= {constant.name: constant for constant in constants}
+        return
     known = node.domain in ("", "ai.onnx")
     handler = HANDLERS.get(node.op_type) if known else None
     if handler is None:
@@ -86,13 +91,15 @@ def _step(graph: Graph, node: Any) -> None:
             raise refusal(node.op_type)
         raise UnsupportedModelError(f"operators of the domain {node.domain} are not supported")
     extra = [name for name in node.output[1:] if name and graph.uses[name]]
-    if extra:
+    if extra and node.op_type != "Split":
         raise UnsupportedModelError(f"its further output {extra[0]!r} is used, which is not supported")
     if node.op_type in ALIASES and node.input[0] in graph.values:
         graph.aliases[node.output[0]] = node.input[0]
     result = handler(graph, node, Attributes(node))
     if isinstance(result, Constant):
         graph.constants[node.output[0]] = result
+    elif isinstance(result, list):
+        graph.values |= dict(zip(node.output, result, strict=True))
     else:
         graph.values[node.output[0]] = result
         graph.notes.made[node.name] = result.index

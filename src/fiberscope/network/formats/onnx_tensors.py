@@ -29,12 +29,18 @@ def kind_name(kind: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A constant of the graph; ``initializer`` tells stored tensors from the outputs of Constant nodes."""
+    """A constant of the graph; ``initializer`` tells stored tensors from the outputs of Constant nodes.
+
+    ``made_from`` are the parameters that it was computed from, None where it stands in the file as it is.
+    ``open_batch`` says that it was made from the size of a batch, so that only shapes may depend on it.
+    """
 
     name: str
     proto: Any
     folder: Path
     initializer: bool
+    made_from: frozenset[str] | None = None
+    open_batch: bool = False
 
     @property
     def is_sparse(self) -> bool:
@@ -55,6 +61,8 @@ class Constant:
         """The numbers in float64, exactly as stored."""
         if self.is_sparse:
             raise UnsupportedModelError(f"tensor {self.name!r} is sparse; only matrices of Gemm and MatMul may be")
+        if self.open_batch:
+            raise UnsupportedModelError(f"tensor {self.name!r} depends on the size of the batch")
         if self.proto.data_type not in FLOATS:
             kind = kind_name(self.proto.data_type)
             raise UnsupportedModelError(f"tensor {self.name!r} has type {kind}; expected FLOAT16, FLOAT or DOUBLE")

@@ -15,10 +15,11 @@ import numpy as np
 from onnx import helper, numpy_helper
 
 from fiberscope.errors import TooLargeError
+from fiberscope.network.convolutions import Convolution, Convolving, TransposedConvolution
 from fiberscope.network.formats.onnx_graph import METADATA
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
-from fiberscope.network.operators import Composition, Convolution, Dense, Operator, Scale, Shape, Sparse
+from fiberscope.network.operators import Composition, Dense, Gather, Operator, Scale, Shape, Sparse
 from fiberscope.network.source import Interface
 from fiberscope.numerics.floats import FloatArray
 
@@ -52,7 +53,7 @@ class _Writer:
         self.taken: set[str] = set(net.parameters)
         self.nodes: list[Any] = []
         self.tensors: dict[str, Any] = {}
-        self.notes: dict[str, Any] = {"constants": [], "names": {}, "shapes": {}, "compositions": []}
+        self.notes: dict[str, Any] = {"constants": [], "names": {}, "shapes": {}, "compositions": [], "padded": []}
         self.notes["precision"] = net.source.precision
         self.stored: dict[str, tuple[str, bytes, Shape]] = {}
         self.reshapes: dict[tuple[str, Shape], str] = {}
@@ -152,9 +153,13 @@ class _Writer:
         return self.reshapes[name, shape]
 
     def reshape(self, name: str, sizes: list[int]) -> str:
-        target = self.fresh("shape")
-        self.tensors[target] = numpy_helper.from_array(np.array(sizes, dtype=np.int64), target)
-        return self.emit("Reshape", [name, target])
+        return self.emit("Reshape", [name, self.integers(sizes, "shape")])
+
+    def integers(self, values: Any, stem: str) -> str:
+        """A constant vector of integers."""
+        target = self.fresh(stem)
+        self.tensors[target] = numpy_helper.from_array(np.array(values, dtype=np.int64), target)
+        return target
 
     # -- nodes -------------------------------------------------------------------------------------------------
 
@@ -184,7 +189,13 @@ class _Writer:
         value = self.shaped(self.values[node.source], node.shape)
         slope = node.slopes.reshape(-1)[:1]
         if np.broadcast_to(slope, node.slopes.shape).tobytes() != node.slopes.tobytes():
-            return self.emit("PRelu", [value, self.tensor(node.slopes.reshape(node.shape), None, "slope")])
+            slopes = node.slopes.reshape(node.shape)
+            per_channel = slopes.reshape(len(slopes), -1)[:, :1].reshape(-1, *(1 for _ in node.shape[1:]))
+            if np.broadcast_to(per_channel, node.shape).tobytes() == slopes.tobytes():
+                slopes = per_channel
+            return self.emit("PRelu", [value, self.tensor(slopes, node.slope_name, "slope")])
+        if node.slope_name is not None:
+            return self.emit("PRelu", [value, self.tensor(slope, node.slope_name, "slope")])
         if slope.tobytes() == np.zeros(1).tobytes():
             return self.emit("Relu", [value])
         if np.float64(np.float32(slope[0])) == slope[0]:
@@ -210,7 +221,7 @@ class _Writer:
     @staticmethod
     def flat_shape(operator: Operator) -> Shape:
         """The shape that the ONNX node of an operator gives."""
-        return (operator.out_size,) if isinstance(operator, Sparse | Dense) else operator.out_shape
+        return (operator.out_size,) if isinstance(operator, Sparse | Dense | Gather) else operator.out_shape
 
     def linear(
         self, value: tuple[str, Shape], operator: Operator, weight_name: str | None, node: Affine | None
@@ -220,19 +231,22 @@ class _Writer:
             case Scale():
                 factors = self.tensor(operator.factors, weight_name, "scale")
                 return self.emit("Mul", [self.shaped(value, operator.in_shape), factors]), False
-            case Convolution():
+            case Convolution() | TransposedConvolution():
                 inputs = [
                     self.shaped(value, operator.in_shape),
                     self.tensor(operator.kernel, weight_name, "kernel"),
                 ]
                 vector = None if node is None else self.channel_bias(node)
+                options: dict[str, Any] = {"strides": operator.stride, "pads": operator.padding}
+                if isinstance(operator, TransposedConvolution):
+                    options["pads"] = [max(0, p) for p in operator.padding]
+                    options["output_padding"] = [max(0, -p) for p in operator.padding[2:]]
                 name = self.emit(
-                    "Conv",
+                    "Conv" if isinstance(operator, Convolution) else "ConvTranspose",
                     inputs if vector is None else [*inputs, vector],
-                    strides=operator.stride,
-                    pads=operator.padding,
                     dilations=operator.dilation,
                     group=operator.groups,
+                    **options,
                 )
                 return name, vector is not None
             case Dense():
@@ -250,11 +264,27 @@ class _Writer:
                 bias, self.opset = None, max(self.opset, 11)
                 inputs = [self.shaped(value, (operator.in_size,)), self.sparse_tensor(operator, weight_name)]
                 name = self.emit("Gemm", inputs, transB=1)
+            case Gather():
+                bias, name = None, self.gather(self.shaped(value, (operator.in_size,)), operator)
             case _:
                 raise TypeError(f"no ONNX form of {operator}")  # pragma: no cover
-        if operator.in_shape != (operator.in_size,) or operator.out_shape != (operator.out_size,):
+        flat = operator.in_shape == (operator.in_size,) and operator.out_shape == (operator.out_size,)
+        if not flat or isinstance(operator, Gather):
             self.notes["shapes"][name] = [operator.in_shape, operator.out_shape]
         return name, bias is not None
+
+    def gather(self, vector: str, operator: Gather) -> str:
+        """Entries of a vector by their places; zeros are read from behind its end, where one is put."""
+        absent = operator.index < 0
+        if absent.any():
+            self.opset = max(self.opset, 11)
+            vector = self.emit("Pad", [vector, self.integers([0, 0, 0, 1], "pads")])
+            self.notes["padded"].append(vector)
+        name = self.emit("Gather", [vector, self.integers(np.where(absent, operator.in_size, operator.index), "index")],
+                         axis=1)  # fmt: skip
+        if absent.any():
+            self.notes["padded"].append(name)
+        return name
 
     def channel_bias(self, node: Affine) -> str | None:
         """The bias input of a convolution, where the bias is one number per channel and is only used as such."""
@@ -262,7 +292,7 @@ class _Writer:
             return None
         for other in self.net.nodes if node.bias_name is not None else ():
             if isinstance(other, Affine) and node.bias_name in (other.weight_name, other.bias_name):
-                alone = other.weight_name != node.bias_name and isinstance(other.operator, Convolution)
+                alone = other.weight_name != node.bias_name and isinstance(other.operator, Convolving)
                 if not alone or other.bias is None or other.bias.tobytes() != node.bias.tobytes():
                     return None
         return self.tensor(node.bias.reshape(-1), node.bias_name, "bias")

@@ -17,9 +17,10 @@ from scipy import sparse as sp
 
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.files import unpack_limit
+from fiberscope.network.convolutions import Convolution, Convolving, TransposedConvolution
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
-from fiberscope.network.operators import Composition, Convolution, Dense, Operator, Scale, Sparse
+from fiberscope.network.operators import Composition, Dense, Gather, Operator, Scale, Sparse
 from fiberscope.network.source import Source, precision_of
 
 KEY = "fiberscope"
@@ -88,7 +89,8 @@ def _describe_node(node: Node, put: Any) -> dict[str, Any]:
             slopes: Any = float(node.slopes[0]) if node.slopes.size else 0.0
             if np.full_like(node.slopes, slopes).tobytes() != node.slopes.tobytes():
                 slopes = put(node.slopes, None)
-            return {"kind": "piecewise", "source": node.source, "slopes": slopes, "shape": list(node.shape)}
+            made = {"kind": "piecewise", "source": node.source, "slopes": slopes, "shape": list(node.shape)}
+            return made if node.slope_name is None else {**made, "slope_name": node.slope_name}
         case Add():
             return {"kind": "add", "sources": list(node.sources), "shape": list(node.shape)}
         case Concat():
@@ -111,16 +113,18 @@ def _describe_operator(operator: Operator, name: str | None, put: Any) -> dict[s
     if isinstance(operator, Composition):
         # The name stands for the numbers of all parts together, so each part is stored as a constant.
         return {"kind": "composition", "parts": [_describe_operator(o, None, put) for o in operator.operators]}
-    made = {
+    made: dict[str, Any] = {
         "kind": type(operator).__name__.lower(),
         "in_shape": list(operator.in_shape),
         "out_shape": list(operator.out_shape),
-        "array": put(operator.coefficients, name),
     }
+    if isinstance(operator, Gather):
+        return {**made, "index": put(operator.index, None)}
+    made["array"] = put(operator.coefficients, name)
     if isinstance(operator, Sparse):
         made["indices"] = put(operator.matrix.indices.astype(np.int64), None)
         made["indptr"] = put(operator.matrix.indptr.astype(np.int64), None)
-    elif isinstance(operator, Convolution):
+    elif isinstance(operator, Convolving):
         made["stride"], made["padding"] = list(operator.stride), list(operator.padding)
         made["dilation"], made["groups"] = list(operator.dilation), operator.groups
     return made
@@ -178,7 +182,8 @@ def _restore_node(entry: Any, arrays: Mapping[str, Any]) -> Node:
             shape, slopes = _integers(entry["shape"]), entry["slopes"]
             if isinstance(slopes, str):
                 slopes = np.asarray(arrays[slopes]).reshape(shape)
-            return PiecewiseLinear(int(entry["source"]), np.asarray(slopes, dtype=np.float64), shape)
+            slopes = np.asarray(slopes, dtype=np.float64)
+            return PiecewiseLinear(int(entry["source"]), slopes, shape, _name(entry.get("slope_name")))
         case "add":
             return Add(_integers(entry["sources"]), _integers(entry["shape"]))
         case "concat":
@@ -203,8 +208,10 @@ def _restore_node(entry: Any, arrays: Mapping[str, Any]) -> Node:
 def _restore_operator(entry: Any, arrays: Mapping[str, Any]) -> Operator:
     if entry["kind"] == "composition":
         return Composition([_restore_operator(part, arrays) for part in entry["parts"]])
-    array = arrays[entry["array"]]
     in_shape, out_shape = _integers(entry["in_shape"]), _integers(entry["out_shape"])
+    if entry["kind"] == "gather":
+        return Gather(arrays[entry["index"]], in_shape, out_shape)
+    array = arrays[entry["array"]]
     match entry["kind"]:
         case "dense":
             return Dense(array, in_shape)
@@ -213,13 +220,14 @@ def _restore_operator(entry: Any, arrays: Mapping[str, Any]) -> Operator:
         case "sparse":
             structure = (np.asarray(array), np.asarray(arrays[entry["indices"]]), np.asarray(arrays[entry["indptr"]]))
             return Sparse(checked_csr(structure, in_shape, out_shape), in_shape, out_shape)
-        case "convolution":
+        case "convolution" | "transposedconvolution":
             (s, t), (d, e) = _integers(entry["stride"]), _integers(entry["dilation"])
             p, q, r, u = _integers(entry["padding"])
             (groups,) = _integers([entry["groups"]])
-            return Convolution(array, in_shape, (s, t), (p, q, r, u), (d, e), groups)
-        case kind:
-            raise InputError(f"description: unknown operator {kind!r}")
+            kind = Convolution if entry["kind"] == "convolution" else TransposedConvolution
+            return kind(array, in_shape, (s, t), (p, q, r, u), (d, e), groups)
+        case other:
+            raise InputError(f"description: unknown operator {other!r}")
 
 
 def checked_csr(structure: tuple[Any, Any, Any], in_shape: tuple[int, ...], out_shape: tuple[int, ...]) -> Any:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import assert_never
 
 import numpy as np
 
 from fiberscope.errors import InputError
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
+from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
 from fiberscope.network.source import coarsest
 from fiberscope.numerics.floats import FloatArray
 
@@ -17,12 +18,17 @@ from fiberscope.numerics.floats import FloatArray
 def numbers(net: Network) -> Iterator[FloatArray]:
     """Every array of numbers in a network: coefficients, biases, slopes."""
     for node in net.nodes:
-        if isinstance(node, Affine):
-            yield node.operator.coefficients
-            if node.bias is not None:
-                yield node.bias
-        elif isinstance(node, PiecewiseLinear):
-            yield node.slopes
+        match node:
+            case Affine():
+                yield node.operator.coefficients
+                if node.bias is not None:
+                    yield node.bias
+            case PiecewiseLinear():
+                yield node.slopes
+            case Add() | Concat() | MaxPool():
+                pass
+            case _:
+                assert_never(node)
 
 
 def narrowest(net: Network, wanted: str = "float32") -> str:
@@ -53,12 +59,15 @@ def rounded(net: Network, dtype: str = "float32") -> Network:
 
     nodes: list[Node] = []
     for node in net.nodes:
-        if isinstance(node, Affine):
-            operator = node.operator.with_coefficients(near(node.operator.coefficients))
-            nodes.append(replace(node, operator=operator, bias=None if node.bias is None else near(node.bias)))
-        elif isinstance(node, PiecewiseLinear):
-            nodes.append(replace(node, slopes=near(node.slopes).reshape(node.shape)))
-        else:
-            nodes.append(node)
+        match node:
+            case Affine():
+                operator = node.operator.with_coefficients(near(node.operator.coefficients))
+                nodes.append(replace(node, operator=operator, bias=None if node.bias is None else near(node.bias)))
+            case PiecewiseLinear():
+                nodes.append(replace(node, slopes=near(node.slopes).reshape(node.shape)))
+            case Add() | Concat() | MaxPool():
+                nodes.append(node)
+            case _:
+                assert_never(node)
     source = replace(net.source.derived, precision=coarsest([net.source.precision, dtype]))
     return Network.from_nodes(nodes, net.input_shape, source)

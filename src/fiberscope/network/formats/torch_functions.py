@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,10 @@ import torch
 from torch.nn import functional as F
 
 from fiberscope.errors import InputError, UnsupportedModelError
+from fiberscope.network.formats import torch_shapes
 from fiberscope.network.formats.build import Named, Value, Window
 from fiberscope.network.formats.nonlinear import NotPiecewiseLinearError
-from fiberscope.network.formats.torch_values import BATCH, Const, Reader
+from fiberscope.network.formats.torch_values import Const, Reader
 from fiberscope.numerics.arrays import real_array
 
 Handler = Callable[..., Any]
@@ -51,6 +51,33 @@ def relu(r: Reader, input: Value, inplace: bool = False) -> Value:
 
 def leaky_relu(r: Reader, input: Value, negative_slope: float = 0.01, inplace: bool = False) -> Value:
     return r.builder.activation(input, real_array(float(negative_slope), "slope"))
+
+
+def absolute(r: Reader, input: Value) -> Value:
+    return r.builder.activation(input, -1.0)
+
+
+def prelu(r: Reader, input: Value, weight: Any) -> Value:
+    slope = r.named(weight, "slope")
+    if slope.array.size == 1:
+        return r.builder.activation(input, slope.array.reshape(()), slope.name)
+    return r.builder.activation(input, slope.array.reshape(-1, *(1 for _ in input.shape[1:])), slope.name)
+
+
+def rrelu(
+    r: Reader, input: Value, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
+) -> Value:
+    if training:
+        raise UnsupportedModelError("slopes that are drawn at random are not a function")
+    return leaky_relu(r, input, (lower + upper) / 2)
+
+
+def cast(r: Reader, input: Value, *target: Any, **options: Any) -> Value:
+    """To another float type or another device: the same number, up to the rounding of torch."""
+    types = [t for t in (*target, *options.values()) if isinstance(t, torch.dtype)]
+    if any(not t.is_floating_point for t in types) or any(isinstance(t, Value) for t in target):
+        raise UnsupportedModelError(f"a change of type to {target} is not supported")
+    return input
 
 
 def clamp(r: Reader, input: Value, min: Any = None, max: Any = None) -> Value:
@@ -157,7 +184,28 @@ def _convolution(axes: int) -> Handler:
     return convolution
 
 
+def _transposed(axes: int) -> Handler:
+    def transposed(
+        r: Reader,
+        input: Value,
+        weight: Any,
+        bias: Any = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        dilation: Any = 1,
+    ) -> Value:
+        kernel, pads = r.named(weight, "weight"), _tuple(padding, axes)
+        ends = tuple(p - more for p, more in zip(pads, _tuple(output_padding, axes), strict=True))
+        window = Window(kernel.array.shape[2:], _tuple(stride, axes), (*pads, *ends), _tuple(dilation, axes))
+        return r.builder.convolution(input, kernel, r.optional(bias, "bias"), window, groups, transposed=True)
+
+    return transposed
+
+
 conv1d, conv2d = _convolution(1), _convolution(2)
+conv_transpose1d, conv_transpose2d = _transposed(1), _transposed(2)
 
 
 def batch_norm(
@@ -221,25 +269,34 @@ def _avg_pool(axes: int) -> Handler:
     return avg_pool
 
 
-def _adaptive_avg_pool(axes: int) -> Handler:
-    def adaptive_avg_pool(r: Reader, input: Value, output_size: Any) -> Value:
+def _adaptive_pool(axes: int, maximum: bool) -> Handler:
+    def adaptive_pool(r: Reader, input: Value, output_size: Any, return_indices: bool = False) -> Value:
+        _plain(return_indices=return_indices)
         wanted = (output_size,) * axes if output_size is None or isinstance(output_size, int) else tuple(output_size)
         if len(input.shape) != axes + 1 or len(wanted) != axes:
             raise InputError(f"expected an input with {axes + 1} axes (channels first), got {input.shape}")
         sizes = [n if m is None else m for n, m in zip(input.shape[1:], wanted, strict=True)]
-        if any(m < 1 or n % m for n, m in zip(input.shape[1:], sizes, strict=True)):
+        if any(m < 1 for m in sizes):
+            raise InputError(f"expected positive sizes, got {tuple(sizes)}")
+        even = all(n % m == 0 for n, m in zip(input.shape[1:], sizes, strict=True))
+        size = tuple(n // m for n, m in zip(input.shape[1:], sizes, strict=True))
+        if maximum and even:
+            return r.builder.max_pool(input, Window(size, size, (0,) * (2 * axes), (1,) * axes))
+        if maximum:
             raise UnsupportedModelError(
                 f"windows of different sizes: {input.shape[1:]} is no multiple of {tuple(sizes)}"
             )
-        size = tuple(n // m for n, m in zip(input.shape[1:], sizes, strict=True))
+        if not even:
+            return torch_shapes.cells(r, input, sizes)
         return r.builder.mean_pool(input, Window(size, size, (0,) * (2 * axes), (1,) * axes), False)
 
-    return adaptive_avg_pool
+    return adaptive_pool
 
 
 max_pool1d, max_pool2d = _max_pool(1), _max_pool(2)
 avg_pool1d, avg_pool2d = _avg_pool(1), _avg_pool(2)
-adaptive_avg_pool1d, adaptive_avg_pool2d = _adaptive_avg_pool(1), _adaptive_avg_pool(2)
+adaptive_avg_pool1d, adaptive_avg_pool2d = _adaptive_pool(1, False), _adaptive_pool(2, False)
+adaptive_max_pool1d, adaptive_max_pool2d = _adaptive_pool(1, True), _adaptive_pool(2, True)
 
 
 def mean(r: Reader, input: Value, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Value:
@@ -250,65 +307,16 @@ def mean(r: Reader, input: Value, dim: Any = None, keepdim: bool = False, *, dty
     return r.builder.mean(input, sorted(set(axes)), keepdim)
 
 
-# -- shapes ----------------------------------------------------------------------------------------------------
-
-
-def cat(r: Reader, tensors: Any, dim: int = 0, *, axis: int | None = None) -> Value:
-    if not all(isinstance(value, Value) for value in tensors):
-        raise UnsupportedModelError("joining constants to computed values is not supported")
-    return r.builder.concat(list(tensors), r.axis(tensors[0], dim if axis is None else axis))
-
-
-def flatten(r: Reader, input: Value, start_dim: int = 0, end_dim: int = -1) -> Value:
-    if not input.shape and start_dim in (1, -1):
-        return input.reshaped((1,))
-    first, last = r.axis(input, start_dim), r.axis(input, end_dim)
-    shape = input.shape
-    return input.reshaped((*shape[:first], prod(shape[first : last + 1]), *shape[last + 1 :]))
-
-
-def unflatten(r: Reader, input: Value, dim: int, sizes: Any) -> Value:
-    axis = r.axis(input, dim)
-    sizes = [int(n) for n in sizes]
-    if -1 in sizes:
-        sizes[sizes.index(-1)] = input.shape[axis] // max(1, -prod(sizes))
-    return input.reshaped((*input.shape[:axis], *sizes, *input.shape[axis + 1 :]))
-
-
-def reshape(r: Reader, input: Value, *shape: Any) -> Value:
-    target = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
-    return r.reshaped(input, target)
-
-
-def squeeze(r: Reader, input: Value, dim: int) -> Value:
-    axis = r.axis(input, dim)
-    return input.reshaped((*input.shape[:axis], *input.shape[axis + 1 :])) if input.shape[axis] == 1 else input
-
-
-def unsqueeze(r: Reader, input: Value, dim: int) -> Value:
-    axis = r.axis(input, dim, extra=1)
-    return input.reshaped((*input.shape[:axis], 1, *input.shape[axis:]))
-
-
-def size(r: Reader, input: Value, dim: int | None = None) -> Any:
-    full = (BATCH, *input.shape)
-    return full if dim is None else full[dim]
-
-
-def attribute(r: Reader, input: Value, name: str) -> Any:
-    if name == "shape":
-        return size(r, input)
-    if name == "ndim":
-        return len(input.shape) + 1
-    raise UnsupportedModelError(f"attribute {name!r} of a tensor is not supported")
-
-
-def rank(r: Reader, input: Value) -> int:
-    return len(input.shape) + 1
+def total(r: Reader, input: Value, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Value:
+    _plain(dtype=dtype)
+    if dim is None:
+        raise UnsupportedModelError("a sum over all axes mixes the points of a batch")
+    axes = [r.axis(input, axis) for axis in ((dim,) if isinstance(dim, int) else dim)]
+    return r.builder.sums(input, sorted(set(axes)), keepdim)
 
 
 FUNCTIONS: dict[Any, Handler] = {
-    getattr: attribute,
+    **torch_shapes.FUNCTIONS,
     operator.add: add,
     operator.iadd: add,
     operator.sub: sub,
@@ -318,6 +326,9 @@ FUNCTIONS: dict[Any, Handler] = {
     operator.truediv: div,
     operator.itruediv: div,
     operator.neg: neg,
+    operator.abs: absolute,
+    torch.abs: absolute,
+    torch.sum: total,
     operator.matmul: matmul,
     torch.add: add,
     torch.sub: sub,
@@ -330,21 +341,21 @@ FUNCTIONS: dict[Any, Handler] = {
     torch.matmul: matmul,
     torch.mm: matmul,
     torch.mean: mean,
-    torch.cat: cat,
-    torch.concat: cat,
-    torch.flatten: flatten,
-    torch.reshape: reshape,
-    torch.squeeze: squeeze,
-    torch.unsqueeze: unsqueeze,
-    torch.unflatten: unflatten,
     torch.dropout: functional_dropout,
     F.relu: relu,
     F.relu_: relu,
     F.leaky_relu: leaky_relu,
     F.leaky_relu_: leaky_relu,
+    F.rrelu: rrelu,
+    F.prelu: prelu,
+    torch.prelu: prelu,
     F.linear: linear,
     F.conv1d: conv1d,
     F.conv2d: conv2d,
+    F.conv_transpose1d: conv_transpose1d,
+    F.conv_transpose2d: conv_transpose2d,
+    torch.conv_transpose1d: conv_transpose1d,
+    torch.conv_transpose2d: conv_transpose2d,
     torch.conv1d: conv1d,
     torch.conv2d: conv2d,
     F.batch_norm: batch_norm,
@@ -360,9 +371,12 @@ FUNCTIONS: dict[Any, Handler] = {
     F.avg_pool2d: avg_pool2d,
     F.adaptive_avg_pool1d: adaptive_avg_pool1d,
     F.adaptive_avg_pool2d: adaptive_avg_pool2d,
+    F.adaptive_max_pool1d: adaptive_max_pool1d,
+    F.adaptive_max_pool2d: adaptive_max_pool2d,
 }
 
 METHODS: dict[str, Handler] = {
+    **torch_shapes.METHODS,
     "add": add,
     "add_": add,
     "sub": sub,
@@ -377,15 +391,13 @@ METHODS: dict[str, Handler] = {
     "relu_": relu,
     "clamp": clamp,
     "clamp_": clamp,
+    "abs": absolute,
+    "sum": total,
+    "prelu": prelu,
+    "float": cast,
+    "double": cast,
+    "to": cast,
     "mean": mean,
-    "view": reshape,
-    "reshape": reshape,
-    "flatten": flatten,
-    "unflatten": unflatten,
-    "squeeze": squeeze,
-    "unsqueeze": unsqueeze,
-    "size": size,
-    "dim": rank,
     "contiguous": identity,
     "clone": identity,
     "detach": identity,

@@ -12,6 +12,7 @@ from torch.nn.utils.weight_norm import WeightNorm
 
 from fiberscope.errors import UnsupportedModelError
 from fiberscope.network.formats import torch_functions as functions
+from fiberscope.network.formats import torch_shapes as shapes
 from fiberscope.network.formats.build import Value
 from fiberscope.network.formats.torch_values import Const, Reader
 
@@ -51,13 +52,37 @@ def _linear(r: Reader, m: Any, x: Value) -> Value:
 
 def _convolution(function: Any) -> Layer:
     def layer(r: Reader, m: Any, x: Value) -> Value:
+        numbers, padding = (weight(m, "weight"), weight(m, "bias")), m.padding
         if m.padding_mode != "zeros":
-            raise UnsupportedModelError(f"padding mode {m.padding_mode!r} is not supported")
-        numbers = weight(m, "weight"), weight(m, "bias")
-        result: Value = function(r, x, *numbers, m.stride, m.padding, m.dilation, m.groups)
+            x = shapes.pad(r, x, m._reversed_padding_repeated_twice, m.padding_mode)
+            padding = 0
+        result: Value = function(r, x, *numbers, m.stride, padding, m.dilation, m.groups)
         return result
 
     return layer
+
+
+def _transposed(function: Any) -> Layer:
+    def layer(r: Reader, m: Any, x: Value) -> Value:
+        numbers = weight(m, "weight"), weight(m, "bias")
+        result: Value = function(r, x, *numbers, m.stride, m.padding, m.output_padding, m.groups, m.dilation)
+        return result
+
+    return layer
+
+
+def _pad(mode: str) -> Layer:
+    def layer(r: Reader, m: Any, x: Value) -> Value:
+        axes = len(m.padding) // 2
+        if len(x.shape) != axes + 1:
+            raise UnsupportedModelError(f"expected an input with {axes + 1} axes (channels first), got {x.shape}")
+        return shapes.pad(r, x, m.padding, mode, getattr(m, "value", None))
+
+    return layer
+
+
+def _upsample(r: Reader, m: Any, x: Value) -> Value:
+    return shapes.interpolate(r, x, m.size, m.scale_factor, m.mode, m.align_corners, m.recompute_scale_factor)
 
 
 def _batch_norm(axes: tuple[int, ...]) -> Layer:
@@ -92,10 +117,14 @@ LAYERS: dict[type[nn.Module], Layer] = {
     nn.Linear: _linear,
     nn.Conv1d: _convolution(functions.conv1d),
     nn.Conv2d: _convolution(functions.conv2d),
+    nn.ConvTranspose1d: _transposed(functions.conv_transpose1d),
+    nn.ConvTranspose2d: _transposed(functions.conv_transpose2d),
     nn.BatchNorm1d: _batch_norm((1, 2)),
     nn.BatchNorm2d: _batch_norm((3,)),
     nn.ReLU: lambda r, m, x: functions.relu(r, x),
     nn.LeakyReLU: lambda r, m, x: functions.leaky_relu(r, x, m.negative_slope),
+    nn.PReLU: lambda r, m, x: functions.prelu(r, x, weight(m, "weight")),
+    nn.RReLU: lambda r, m, x: functions.rrelu(r, x, m.lower, m.upper),
     nn.Identity: _identity,
     nn.Dropout: _identity,
     nn.Dropout1d: _identity,
@@ -103,12 +132,22 @@ LAYERS: dict[type[nn.Module], Layer] = {
     nn.Dropout3d: _identity,
     nn.AlphaDropout: _identity,
     nn.FeatureAlphaDropout: _identity,
-    nn.Flatten: lambda r, m, x: functions.flatten(r, x, m.start_dim, m.end_dim),
-    nn.Unflatten: lambda r, m, x: functions.unflatten(r, x, m.dim, m.unflattened_size),
+    nn.Flatten: lambda r, m, x: shapes.flatten(r, x, m.start_dim, m.end_dim),
+    nn.Unflatten: lambda r, m, x: shapes.unflatten(r, x, m.dim, m.unflattened_size),
     nn.MaxPool1d: _max_pool(functions.max_pool1d),
     nn.MaxPool2d: _max_pool(functions.max_pool2d),
     nn.AvgPool1d: _avg_pool(functions.avg_pool1d),
     nn.AvgPool2d: _avg_pool(functions.avg_pool2d),
     nn.AdaptiveAvgPool1d: lambda r, m, x: functions.adaptive_avg_pool1d(r, x, m.output_size),
     nn.AdaptiveAvgPool2d: lambda r, m, x: functions.adaptive_avg_pool2d(r, x, m.output_size),
+    nn.AdaptiveMaxPool1d: lambda r, m, x: functions.adaptive_max_pool1d(r, x, m.output_size, m.return_indices),
+    nn.AdaptiveMaxPool2d: lambda r, m, x: functions.adaptive_max_pool2d(r, x, m.output_size, m.return_indices),
+    nn.PixelShuffle: lambda r, m, x: shapes.pixel_shuffle(r, x, m.upscale_factor),
+    nn.PixelUnshuffle: lambda r, m, x: shapes.pixel_unshuffle(r, x, m.downscale_factor),
+    nn.ChannelShuffle: lambda r, m, x: shapes.channel_shuffle(r, x, m.groups),
+    **dict.fromkeys((nn.Upsample, nn.UpsamplingNearest2d, nn.UpsamplingBilinear2d), _upsample),
+    **dict.fromkeys((nn.ZeroPad1d, nn.ZeroPad2d, nn.ConstantPad1d, nn.ConstantPad2d), _pad("constant")),
+    **dict.fromkeys((nn.ReflectionPad1d, nn.ReflectionPad2d), _pad("reflect")),
+    **dict.fromkeys((nn.ReplicationPad1d, nn.ReplicationPad2d), _pad("replicate")),
+    **dict.fromkeys((nn.CircularPad1d, nn.CircularPad2d), _pad("circular")),
 }

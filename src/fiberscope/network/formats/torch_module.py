@@ -183,7 +183,7 @@ def _first_linear(trace: Trace, source: fx.Node) -> tuple[int, ...]:
     )
 
 
-_VECTOR_LAYERS = {nn.Identity, nn.Dropout, nn.AlphaDropout, nn.Flatten, nn.ReLU, nn.LeakyReLU}
+_VECTOR_LAYERS = {nn.Identity, nn.Dropout, nn.AlphaDropout, nn.Flatten, nn.ReLU, nn.LeakyReLU, nn.PReLU}
 _VECTOR_FUNCTIONS = {
     torch.flatten,
     "flatten",

@@ -13,10 +13,11 @@ from torch.nn.parameter import is_lazy
 
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.formats.build import Builder, Named, Value
-from fiberscope.network.formats.nonlinear import NotPiecewiseLinearError
+from fiberscope.network.formats.nonlinear import NotPiecewiseLinearError, plain_name
 from fiberscope.network.formats.torch_trace import Trace
 from fiberscope.network.source import precision_of
 from fiberscope.numerics.arrays import real_array
+from fiberscope.numerics.floats import FloatArray, IntArray
 
 
 class BatchSize:
@@ -38,6 +39,21 @@ class Const:
     made_from: frozenset[str] = frozenset()
 
 
+_COPIES = {"pad", "flip", "roll", "repeat", "indexselect", "stack", "interpolate", "upsample"}
+_COPIES |= {"pixelshuffle", "pixelunshuffle", "channelshuffle"}
+"""Functions that give new memory, by their plain names."""
+
+
+def _copies(node: fx.Node) -> bool:
+    """Whether a node that rearranges entries writes them to new memory; all layers do."""
+    name = node.target if isinstance(node.target, str) else str(getattr(node.target, "__name__", ""))
+    return node.op == "call_module" or plain_name(name) in _COPIES
+
+
+def _holds_values(result: Any) -> bool:
+    return isinstance(result, Value) or (isinstance(result, tuple) and any(isinstance(v, Value) for v in result))
+
+
 class Reader:
     """The program so far, and the object that each traced node stands for."""
 
@@ -45,19 +61,39 @@ class Reader:
         self.trace, self.builder = trace, builder
         self.found: dict[fx.Node, Any] = {}
         self._storage: dict[fx.Node, fx.Node] = {}
+        self._rearranged: set[fx.Node] = set()
+        self._moves = False
+
+    def moved(self, value: Value, index: IntArray, bias: FloatArray | None = None) -> Value:
+        """Entries of a value by their places, -1 for zero; in torch often a view of the same memory."""
+        self._moves = True
+        return self.builder.gather(value, index, bias)
 
     def keep(self, node: fx.Node, result: Any, in_place: bool) -> None:
         """Remember what a node stands for.
 
-        Nodes that share their memory (views, identities) go together: an operation in place changes them all.
+        Nodes that share their memory (views, identities) go together: an operation in place changes them all. Where
+        some of them are rearranged (transposed, sliced) it is not known how, so none of the others may be read then.
         """
         self.found[node] = result
-        if not isinstance(result, Value):
+        moves, self._moves = self._moves, False
+        if not _holds_values(result):
             return
-        sources = [other for other in node.all_input_nodes if isinstance(self.found[other], Value)]
-        same = sources and node.target != "clone" and self.found[sources[0]].index == result.index
-        self._storage[node] = self._storage[sources[0]] if sources and (same or in_place) else node
-        if in_place and not same:
+        sources = [other for other in node.all_input_nodes if other in self._storage]
+        root = self._storage[sources[0]] if sources else node
+        before = self.found[sources[0]] if sources else None
+        same = isinstance(before, Value) and isinstance(result, Value) and before.index == result.index
+        same = same and node.target != "clone"
+        parts = isinstance(before, tuple) or isinstance(result, tuple)
+        shared = same or in_place or parts or (moves and not _copies(node))
+        self._storage[node] = root if shared else node
+        if shared and (moves or parts):
+            self._rearranged.add(root)
+        if in_place and not same and isinstance(result, Value):
+            if root in self._rearranged:
+                self._check_unread(node, root)
+                self.found[sources[0]] = result
+                return
             together = [other for other, storage in self._storage.items() if storage is self._storage[node]]
             shapes = {self.found[other].shape for other in together}
             if self.trace.strided and (len(shapes) > 1 or any(other.target == "contiguous" for other in together)):
@@ -66,6 +102,15 @@ class Reader:
                 )
             for other in together:
                 self.found[other] = result.reshaped(self.found[other].shape)
+
+    def _check_unread(self, node: fx.Node, root: fx.Node) -> None:
+        """Refuse if a value in the same memory is read after this node; the one that it overwrites has its result."""
+        order = {other: place for place, other in enumerate(self.trace.graph.nodes)}
+        written = node.all_input_nodes[0]
+        for other, storage in self._storage.items():
+            read = any(order[user] > order[node] for user in other.users)
+            if storage is root and other not in (node, written) and read:
+                raise UnsupportedModelError("it overwrites a value of which a part or a transpose is used later")
 
     def constant(self, tensor: torch.Tensor) -> Const:
         """A tensor of the module."""

@@ -10,9 +10,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 import fiberscope.studies as home
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, hint
 from fiberscope.studies.lab.study import Study
-from fiberscope.training.datasets.registry import hint
 
 
 def all_studies() -> dict[str, Study]:

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fiberscope.studies.lab.backends import Backend, Outcome, choose_backend, connected, outcomes
+from fiberscope.backends import Backend, Outcome, choose_backend, connected, outcomes
+from fiberscope.errors import InputError
+from fiberscope.results import Result, Tabular, named
 from fiberscope.studies.lab.progress import Clock, Status, Watcher, watching
 from fiberscope.studies.lab.registry import all_studies, broken_studies, find_study
 from fiberscope.studies.lab.store import Store
 from fiberscope.studies.lab.study import SCALES, Study, Task, Verdict
 from fiberscope.studies.lab.table import Row, Table
-from fiberscope.training.records import LineFile, dumps, plain
+from fiberscope.training.records import LineFile, dumps
 
 DEFAULT_FOLDER = Path("fiberscope-studies")
 
 
 @dataclass(frozen=True, slots=True)
-class TaskFailure:
+class TaskFailure(Result):
     """A task that failed twice; the table lacks its rows."""
 
     key: str
@@ -30,12 +33,9 @@ class TaskFailure:
     seed: int
     error: str
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"key": self.key, "settings": dict(self.settings), "seed": self.seed, "error": self.error}
-
 
 @dataclass(frozen=True, eq=False)
-class StudyResult:
+class StudyResult(Tabular):
     """What came out of a study.
 
     ``table`` has all rows in the order of the plan, ``summary`` what people read, ``verdicts`` the paper's claims with
@@ -47,7 +47,7 @@ class StudyResult:
     scale: str
     folder: Path
     provenance: Mapping[str, Any]
-    table: Table
+    table: Table = field(metadata=named("rows", len))
     summary: Table
     verdicts: tuple[Verdict, ...]
     failures: tuple[TaskFailure, ...]
@@ -56,31 +56,13 @@ class StudyResult:
     reused: int
     seconds: float
 
+    told = ("complete",)
+    frame = "table.dicts"
+
     @property
     def complete(self) -> bool:
         """Whether no task is missing."""
         return not self.failures
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; the table itself is in the folder."""
-        data: dict[str, Any] = plain(
-            {
-                "study": self.study,
-                "scale": self.scale,
-                "folder": str(self.folder),
-                "provenance": dict(self.provenance),
-                "complete": self.complete,
-                "rows": len(self.table),
-                "summary": self.summary.to_dict(),
-                "verdicts": [verdict.to_dict() for verdict in self.verdicts],
-                "failures": [failure.to_dict() for failure in self.failures],
-                "recomputed": list(self.recomputed),
-                "computed": self.computed,
-                "reused": self.reused,
-                "seconds": self.seconds,
-            }
-        )
-        return data
 
     def __repr__(self) -> str:
         words = [verdict.word for verdict in self.verdicts]
@@ -90,7 +72,7 @@ class StudyResult:
 
 
 @dataclass(frozen=True, slots=True)
-class StudyInfo:
+class StudyInfo(Result):
     """A line of :func:`list_studies`; ``tasks``, ``cost`` (seconds on one core) and ``status`` are by scale."""
 
     name: str
@@ -101,18 +83,6 @@ class StudyInfo:
     cost: Mapping[str, float]
     status: Mapping[str, str]
     options: Mapping[str, Any]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "title": self.title,
-            "paper": self.paper,
-            "figure": self.figure,
-            "tasks": dict(self.tasks),
-            "cost": dict(self.cost),
-            "status": dict(self.status),
-            "options": dict(self.options),
-        }
 
 
 def reproduce(
@@ -215,6 +185,20 @@ def _info(study: Study, base: Path | None) -> StudyInfo:
     )
 
 
+OURS = ("task", "seed")
+"""Columns that the runner adds to every row."""
+
+
+def rows_of(run_task: Callable[[Task], Sequence[Row]], task: Task) -> list[Row]:
+    """The rows of one task; apart from the study, which may hold what cannot travel to a worker."""
+    rows = list(run_task(task))
+    if not rows or not all(isinstance(row, dict) for row in rows):
+        raise InputError("expected rows, got none")
+    if any(name in row for row in rows for name in OURS):
+        raise InputError(f"expected rows without the columns {' and '.join(OURS)}, which say what task made them")
+    return rows
+
+
 class _Run:
     """One call of :func:`reproduce`."""
 
@@ -239,7 +223,7 @@ class _Run:
             waiting = [task for task in self.tasks if task.key not in self.rows]
             self._note("begin", backend=str(backend), waiting=len(waiting), reused=self.reused)
             self._tell()
-            for outcome in outcomes(self.study, waiting, backend, client) if waiting else ():
+            for outcome in outcomes(partial(rows_of, self.study.run_task), waiting, backend, client) if waiting else ():
                 self._receive(outcome)
             result = self._write()
             self._note("end", failed=len(self.failures), seconds=result.seconds)
@@ -260,8 +244,8 @@ class _Run:
 
     def _receive(self, outcome: Outcome) -> None:
         task = outcome.task
-        if outcome.rows is not None:
-            self.store.save(task, outcome.rows)
+        if not outcome.error:
+            self.store.save(task, outcome.value)
             # Read back, so that rows computed now and rows from disk cannot differ.
             rows, reason = self.store.load(task)
             if rows is None:

@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, hint
+from fiberscope.results import Result
 from fiberscope.studies.lab.table import Row, Table
-from fiberscope.training.datasets.registry import hint
 from fiberscope.training.records import dumps, plain
 
 SCALES = ("quick", "paper")
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class Task(Result):
     """One piece of work that needs nothing from the others.
 
     ``key`` names its result file; it is a digest of the study, its version, the settings and the seed, so a result is
@@ -26,9 +26,6 @@ class Task:
     key: str
     settings: Mapping[str, Any]
     seed: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"key": self.key, "settings": dict(self.settings), "seed": self.seed}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +47,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Result):
     """A claim of the paper with ours beside it."""
 
     claim: str
@@ -59,19 +56,11 @@ class Verdict:
     holds: bool | None
     ours: str
 
+    told = ("verdict=word",)
+
     @property
     def word(self) -> str:
         return {True: "holds", False: "does not hold", None: "undecided"}[self.holds]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "claim": self.claim,
-            "text": self.text,
-            "where": self.where,
-            "holds": self.holds,
-            "verdict": self.word,
-            "ours": self.ours,
-        }
 
 
 @dataclass(frozen=True, slots=True)

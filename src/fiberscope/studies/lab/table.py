@@ -6,11 +6,12 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
 from fiberscope.errors import InputError
+from fiberscope.results import Tabular, named
 from fiberscope.training.records import number, plain
 
 Cell = int | float | str | bool | None
@@ -18,7 +19,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class Table(Tabular):
     """Rows of plain cells under named columns, in a fixed order.
 
     >>> table = Table.of([{"width": 5, "regions": 3}, {"width": 5, "regions": 5}, {"width": 9, "regions": 8}])
@@ -34,7 +35,9 @@ class Table:
     """
 
     columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[Cell, ...], ...] = field(metadata=named(told=plain))
+
+    frame = "dicts"
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> Table:
@@ -87,10 +90,6 @@ class Table:
         writer.writerow(self.columns)
         writer.writerows([_text(cell) for cell in row] for row in self.rows)
         return buffer.getvalue()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {"columns": list(self.columns), "rows": [plain(list(row)) for row in self.rows]}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Table:

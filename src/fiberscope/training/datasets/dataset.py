@@ -13,12 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fiberscope.errors import InputError
+from fiberscope.results import Result, hidden
 
 Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Dataset:
+class Dataset(Result):
     """Inputs and targets of one task.
 
     Parameters
@@ -45,11 +46,20 @@ class Dataset:
     """
 
     name: str
-    inputs: Array
-    targets: Array
-    test_inputs: Array | None = None
-    test_targets: Array | None = None
+    inputs: Array = field(metadata=hidden())
+    targets: Array = field(metadata=hidden())
+    test_inputs: Array | None = field(default=None, metadata=hidden())
+    test_targets: Array | None = field(default=None, metadata=hidden())
     provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    told = (
+        "points=__len__",
+        "test_points=_test_points",
+        "input_shape=_input_shape",
+        "num_outputs",
+        "classification=is_classification",
+        "sha256",
+    )
 
     def __post_init__(self) -> None:
         if (self.test_inputs is None) != (self.test_targets is None):
@@ -149,21 +159,14 @@ class Dataset:
             test_targets=None if self.test_targets is None else cast(self.test_targets),
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """What identifies the data, as plain data for JSON; the arrays themselves are not in it."""
-        return {
-            "name": self.name,
-            "points": len(self.inputs),
-            "test_points": 0 if self.test_inputs is None else len(self.test_inputs),
-            "input_shape": list(self.inputs.shape[1:]),
-            "num_outputs": self.num_outputs,
-            "classification": self.is_classification,
-            "sha256": self.sha256,
-            "provenance": dict(self.provenance),
-        }
-
     def __len__(self) -> int:
         return len(self.inputs)
+
+    def _test_points(self) -> int:
+        return 0 if self.test_inputs is None else len(self.test_inputs)
+
+    def _input_shape(self) -> tuple[int, ...]:
+        return self.inputs.shape[1:]
 
     def __repr__(self) -> str:
         count = self.num_outputs

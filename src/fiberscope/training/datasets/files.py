@@ -19,13 +19,11 @@ from pathlib import Path
 
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.files import gunzip
+from fiberscope.run import Progress
 
 ENVIRONMENT = "FIBERSCOPE_DATA"
 TIMEOUT = 20.0
 CHUNK = 1 << 16
-
-Progress = Callable[[str, int, int | None], None]
-"""Called as ``progress(file name, bytes so far, bytes in all or None)``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +109,7 @@ def download(source: Source, target: Path, progress: Progress) -> bytes:
     part = target.with_name(target.name + ".part")
     for url in source.urls:
         try:
-            _receive(url, part, lambda done, total: progress(source.name, done, total))
+            _receive(url, part, lambda done, total: progress(done, total, source.name))
         except (urllib.error.URLError, TimeoutError, ConnectionError, http.client.HTTPException) as error:
             trouble = f"{url}: {getattr(error, 'reason', error)}"
             continue
@@ -162,7 +160,7 @@ def _receive(url: str, part: Path, progress: Callable[[int, int | None], None]) 
         raise urllib.error.URLError(f"the connection ended after {done} of {total} bytes; run again to continue")
 
 
-def show_progress(name: str, done: int, total: int | None) -> None:
+def show_progress(done: int, total: int | None, name: str) -> None:
     """A line on the terminal that is overwritten as bytes arrive; silent when nobody watches."""
     if not sys.stderr.isatty():
         return

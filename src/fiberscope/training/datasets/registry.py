@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, hint
 from fiberscope.training.datasets.dataset import Dataset
 
 Loader = Callable[..., Dataset]
@@ -66,13 +65,3 @@ def load(name: str, directory: str | Path | None, options: dict[str, Any]) -> Da
     if entry.needs_files:
         return entry.loader(None if directory is None else Path(directory), **options)
     return entry.loader(**options)
-
-
-def hint(given: str, known: Iterable[str]) -> str:
-    """A question that offers the closest known names, or nothing.
-
-    >>> hint("f_1", ["f1", "f2", "mnist"])
-    '; did you mean f1?'
-    """
-    close = difflib.get_close_matches(str(given), list(known), n=3, cutoff=0.5)
-    return f"; did you mean {' or '.join(close)}?" if close else ""

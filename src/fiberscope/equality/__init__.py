@@ -1,0 +1,1 @@
+"""Are two networks the same function?"""

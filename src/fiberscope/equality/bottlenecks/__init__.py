@@ -1,0 +1,1 @@
+"""What the rung about three-layer bottlenecks stands on."""

@@ -1,0 +1,141 @@
+"""An input at which two networks differ, confirmed in exact arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fiberscope.equality.evidence import Check, Evidence
+from fiberscope.equality.question import Question
+from fiberscope.equality.rounding import deviation, exact_deviation
+from fiberscope.geometry.domains import Box, Orthant, Polytope, Space
+from fiberscope.geometry.samples import check_point
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import Add, Affine
+from fiberscope.network.walk import output
+from fiberscope.numerics.algebra.ball import EXACT, BallAlgebra
+from fiberscope.numerics.algebra.bounded import BoundedAlgebra
+from fiberscope.numerics.arrays import real_array
+from fiberscope.numerics.exact_arrays import nearest
+from fiberscope.numerics.floats import FloatArray
+from fiberscope.numerics.ulps import DOUBLE, FEW
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counterexample(Evidence):
+    """An input at which two networks differ: ``x`` exactly as given, ``a`` and ``b`` rounded from the exact outputs.
+
+    On a plane ``x`` has the two coordinates of the slice. ``difference`` is the largest difference of an output,
+    rounded; ``allowed`` is what the kind of equality allows there.
+    """
+
+    kind: ClassVar[str] = "counterexample"
+    equal: ClassVar[bool] = False
+
+    x: FloatArray
+    a: FloatArray
+    b: FloatArray
+    difference: float
+    allowed: float
+
+    def check(self, question: Question) -> Check:
+        x = check_point(self.x, question.a.in_size)
+        if not exactly_inside(question.place, x):
+            return Check(False, "the input is outside the domain")
+        example = confirmed(question, x)
+        if example is None:
+            text = "the exact outputs at the input do not differ by more than the kind of equality allows"
+            return Check(False, text)
+        return Check(True, f"the exact outputs at the input differ by {example.difference:.6g}")
+
+    @classmethod
+    def from_dict(cls, found: dict[str, Any]) -> Counterexample:
+        # the input is all that counts: what is said about the outputs there is computed again
+        return cls(real_array(found["x"], "x"), np.zeros(0), np.zeros(0), np.nan, np.nan)
+
+
+def exactly_inside(domain: Box | Orthant | Space | Polytope, x: Any) -> bool:
+    """Whether a point is in a domain, in rational arithmetic."""
+    if isinstance(domain, Box):
+        return bool(((x >= domain.low) & (x <= domain.high)).all())
+    A, b = domain.halfspaces()
+    point = [Fraction(float(v)) for v in x]
+    return all(
+        sum((Fraction(float(w)) * v for w, v in zip(row, point, strict=True)), Fraction(0)) <= Fraction(float(c))
+        for row, c in zip(A, b, strict=True)
+    )
+
+
+def exact_outputs(net: Network, x: FloatArray) -> list[Fraction]:
+    """The outputs at one point as fractions; the floats are taken as exact numbers."""
+    arithmetic = BallAlgebra(EXACT)
+    with arithmetic.working():
+        values = output(net.layout, arithmetic.take(x.reshape(1, -1)), arithmetic)[0]
+        return [_fraction(v) for v in values]
+
+
+def _fraction(ball: Any) -> Fraction:
+    if not ball.is_exact():  # pragma: no cover - would need numbers of 2^24 bits
+        raise ArithmeticError(f"exact evaluation needs more than {EXACT} bits")
+    mantissa, exponent = ball.man_exp()
+    return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
+
+
+def rounding_error(net: Network, x: FloatArray) -> FloatArray:
+    """A bound of the rounding error of evaluating the network at a point in float64."""
+    arithmetic = BoundedAlgebra()
+    with np.errstate(over="ignore", invalid="ignore"):
+        value = output(net.layout, arithmetic.take(x.reshape(1, -1)), arithmetic)
+    return np.asarray(value.error[0])
+
+
+def confirmed(question: Question, x: FloatArray) -> Counterexample | None:
+    """The counterexample at ``x``, if the exact difference there is more than the kind of equality allows.
+
+    Up to rounding, that is what moving every parameter of both by twice a few units of rounding can explain, and what
+    evaluating both in float64 may have lost.
+    """
+    if not np.isfinite(x).all():
+        return None
+    a, b, tolerance = question.a, question.b, question.tolerance
+    allowed = _allowance(question, x) if tolerance is None else [Fraction(tolerance)] * a.out_size
+    left, right = exact_outputs(a, x), exact_outputs(b, x)
+    gaps = [abs(p - q) for p, q in zip(left, right, strict=True)]
+    over = [gap - e for gap, e in zip(gaps, allowed, strict=True)]
+    worst = max(range(len(gaps)), key=lambda k: over[k])
+    if not over[worst] > 0:
+        return None
+    gap, most = _rounded([gaps[worst], allowed[worst]])
+    return Counterexample(x.copy(), _rounded(left), _rounded(right), float(gap), float(most))
+
+
+def _rounded(values: list[Fraction]) -> FloatArray:
+    """The nearest floats; infinite beyond their range."""
+    return nearest(np.array(values, dtype=object))
+
+
+def _allowance(question: Question, x: FloatArray) -> list[Fraction]:
+    """What rounding can explain at a point, for every output; exact numbers where floats do not reach."""
+    a, b, rounding = question.a, question.b, question.rounding
+    errors = 2 * FEW * (rounding_error(a, x) + rounding_error(b, x))
+    errors = errors + deviation(a, x, rounding, 2) + deviation(b, x, rounding, 2)
+    if np.isfinite(errors).all():
+        return [Fraction(float(e)) for e in errors]
+    with BallAlgebra(EXACT).working():
+        # a sum of n products in float64 loses at most n units of rounding of its parts
+        parts = [
+            exact_deviation(net, x, kind, times)
+            for net in (a, b)
+            for kind, times in ((rounding, 2), (DOUBLE, 2 * longest_sum(net)))
+        ]
+        return [_fraction(sum(column[1:], start=column[0])) for column in zip(*parts, strict=True)]
+
+
+def longest_sum(net: Network) -> int:
+    """The most terms of a sum in the program."""
+    terms = [len(node.sources) for node in net.nodes if isinstance(node, Add)]
+    stages = [stage for node in net.nodes if isinstance(node, Affine) for stage in node.operator.stages()]
+    return max([*terms, *(stage.fan_in for stage in stages)], default=1)

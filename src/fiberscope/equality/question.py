@@ -1,0 +1,85 @@
+"""What every method of equality is asked: two networks, a domain, a kind of equality, and how much time is left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fiberscope.errors import InputError
+from fiberscope.geometry.domains import Box, Domain, Orthant, Polytope, Space
+from fiberscope.geometry.ranges.domain_roles import DomainRoles, domain_roles
+from fiberscope.geometry.samples import domain_of, sliced
+from fiberscope.network.network import Network
+from fiberscope.network.source import coarsest
+from fiberscope.numerics.arrays import real_array
+from fiberscope.numerics.ulps import ROUNDINGS, Rounding
+from fiberscope.run import Run
+
+DEFAULT_SECONDS = 60.0
+
+
+@dataclass(slots=True, eq=False)
+class Question:
+    """Are ``a`` and ``b`` equal on ``place``? ``domain`` is what was asked about: a plane, where ``place`` is its box.
+
+    ``tolerance`` is the kind of equality, ``rounding`` what it allows where it is None, ``run`` says when to give up.
+    """
+
+    a: Network
+    b: Network
+    place: Box | Orthant | Space | Polytope
+    domain: Domain
+    tolerance: float | None
+    rounding: Rounding
+    run: Run
+    rng: np.random.Generator
+    notes: list[str] = field(default_factory=list)
+    _roles: tuple[DomainRoles, DomainRoles] | None = field(default=None, init=False)
+
+    @classmethod
+    def of(
+        cls,
+        a: Network,
+        b: Network,
+        domain: Domain | None = None,
+        tolerance: float | None = None,
+        time_limit: float | None = None,
+        seed: int = 0,
+        precision: str | None = None,
+    ) -> Question:
+        """The question with everything checked; on a plane, in the coordinates of the slice.
+
+        Without a ``precision`` it is the coarser one of those in which the two are stored.
+        """
+        if a.in_size != b.in_size or a.out_size != b.out_size:
+            raise InputError(
+                f"networks: expected the same inputs and outputs, got {a.in_size} -> {a.out_size} and "
+                f"{b.in_size} -> {b.out_size}"
+            )
+        if tolerance is not None and not float(real_array(tolerance, "tolerance", ndim=0)) >= 0:
+            raise InputError(f"tolerance: expected None, 0 or a positive number, got {tolerance}")
+        where = domain_of(a, domain)
+        left, place = sliced(a, where)
+        right, _ = sliced(b, where)
+        allowed = None if tolerance is None else float(tolerance)
+        run = Run.begin(time_limit=DEFAULT_SECONDS if time_limit is None else time_limit)
+        rounding = ROUNDINGS[precision or coarsest([a.source.precision, b.source.precision])]
+        return cls(left, right, place, where, allowed, rounding, run, np.random.default_rng(seed))
+
+    @property
+    def seconds_left(self) -> float:
+        return self.run.seconds_left
+
+    @property
+    def precision(self) -> str | None:
+        """Of the stored numbers, where equality up to their rounding is asked."""
+        return self.rounding.precision if self.tolerance is None else None
+
+    def roles(self) -> tuple[DomainRoles, DomainRoles]:
+        """Roles of the neurons of both networks on the domain; computed once."""
+        if self._roles is None:
+            share = max(0.0, min(5.0, self.seconds_left / 4))
+            first = domain_roles(self.a, self.place, share, run=self.run)
+            self._roles = (first, domain_roles(self.b, self.place, share, run=self.run))
+        return self._roles

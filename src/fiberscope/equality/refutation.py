@@ -1,0 +1,92 @@
+"""Looking for inputs at which two networks differ: the most promising of some points, confirmed in exact arithmetic."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fiberscope.equality.counterexample import Counterexample, confirmed
+from fiberscope.equality.evidence import Check
+from fiberscope.equality.question import Question
+from fiberscope.equality.verdict import Verdict, answered
+from fiberscope.geometry.samples import inside
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import Affine
+from fiberscope.numerics.floats import FloatArray
+
+POINTS = 256
+"""Random inputs of a first look."""
+
+CONFIRM = 4
+"""How many of the best are evaluated exactly."""
+
+COVER = 48
+"""Exact evaluations in search of a difference that floats do not show."""
+
+_CHUNK = 1024
+"""Points that are evaluated between two looks at the clock."""
+
+_EXACT = 30_000_000
+"""Products up to which a network is evaluated exactly, which takes about a second per million."""
+
+
+def different(question: Question, method: str, example: Counterexample, reason: str = "") -> Verdict:
+    """The verdict of a counterexample."""
+    return answered(question, method, example, Check(True, reason or "the outputs at x differ in exact arithmetic"))
+
+
+def refuted(question: Question, points: FloatArray, method: str) -> Verdict | None:
+    """The verdict at one of the points at which the two differ most, if it is confirmed."""
+    points = points[inside(question.place, points)]
+    if not len(points):
+        return None
+    gaps = difference(question, points)
+    if max(_products(question.a), _products(question.b)) > _EXACT:
+        question.notes.append("too large to be evaluated in exact arithmetic")
+        return None
+    order = promising(gaps, CONFIRM)
+    for i in order:
+        hopeless = question.tolerance is not None and question.tolerance > 0 and gaps[i] < 0.99 * question.tolerance
+        if hopeless or question.seconds_left < 0:
+            break
+        example = confirmed(question, points[i])
+        if example is not None:
+            return different(question, f"refutation ({method})", example)
+    return None
+
+
+def promising(gaps: FloatArray, count: int) -> list[int]:
+    """The largest finite differences first, then those that floats do not tell, as many of each."""
+    known = np.isfinite(gaps)
+    best = np.flatnonzero(known)[np.argsort(-gaps[known], kind="stable")][:count]
+    return [*best.tolist(), *np.flatnonzero(~known)[:count].tolist()]
+
+
+def difference(question: Question, points: FloatArray) -> FloatArray:
+    """Largest difference of an output, in floats; infinite where floats do not tell it."""
+    if not len(points):
+        return np.zeros(0)
+    found = []
+    with np.errstate(over="ignore", invalid="ignore"):
+        for part in np.array_split(points, -(-len(points) // _CHUNK)):
+            found.append(np.abs(question.a(part) - question.b(part)).max(axis=1))
+            question.run.check()
+    gaps = np.concatenate(found)
+    return np.where(np.isfinite(gaps), gaps, np.inf)
+
+
+def covering(question: Question, points: FloatArray) -> list[int]:
+    """A few of the points that together switch on every neuron of both networks that any of them does."""
+    active = np.concatenate([z > 0 for net in (question.a, question.b) for z in net.preactivations(points)], axis=1)
+    order: list[int] = []
+    missing = active.any(axis=0)
+    while missing.any() and len(order) < COVER:
+        best = int((active & missing).sum(axis=1).argmax())
+        order.append(best)
+        missing &= ~active[best]
+    return order
+
+
+def _products(net: Network) -> int:
+    """Products of one evaluation, but for zeros that are not stored."""
+    stages = [stage for node in net.nodes if isinstance(node, Affine) for stage in node.operator.stages()]
+    return sum(stage.out_size * stage.fan_in for stage in stages)

@@ -1,0 +1,176 @@
+"""Equality by regions: the affine maps of two networks compared on the common refinement of their regions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fiberscope.equality.counterexample import Counterexample, confirmed
+from fiberscope.equality.evidence import Check, Evidence, integers
+from fiberscope.equality.question import Question
+from fiberscope.equality.refutation import different
+from fiberscope.equality.verdict import Rung, Verdict, answered
+from fiberscope.errors import FiberscopeError
+from fiberscope.geometry.affine_forms import exact_output, output_forms
+from fiberscope.geometry.complex import Complex
+from fiberscope.geometry.regions import regions
+from fiberscope.geometry.samples import inside
+from fiberscope.network.chains import nameless
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import Affine, Concat, Node, PiecewiseLinear
+from fiberscope.network.operators import Dense
+from fiberscope.network.rewire import moved
+from fiberscope.numerics.algebra.bounded import Bounded
+from fiberscope.numerics.floats import FloatArray, IntArray
+
+_DIMENSION = 3
+_NEURONS = {1: 4000, 2: 600, 3: 60}
+"""Hidden neurons of both networks together up to which their regions are listed, by dimension."""
+
+
+_REGIONS = 1_000_000
+"""Regions of both networks together after which the list is given up."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RegionCount(Evidence):
+    """The affine maps agree on so many regions; there is no shorter proof than to list them, which the check does."""
+
+    kind: ClassVar[str] = "regions"
+
+    regions: int
+
+    def check(self, question: Question) -> Check:
+        verdict = by_regions(question)
+        if verdict is None or verdict.equal is not True:
+            return Check(False, "the regions do not prove equality")
+        return Check(
+            True, f"{verdict.reason}; all of them were listed again, the certificate holds no shorter proof",
+            verdict.bound, verdict.residual,
+        )  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, found: dict[str, Any]) -> RegionCount:
+        return cls(*integers([found["regions"]], "the number of regions"))
+
+
+def difference_network(a: Network, b: Network) -> Network:
+    """``a - b`` as one program.
+
+    >>> net = Network.random((2, 3, 1), seed=0)
+    >>> float(difference_network(net, net)(np.ones((1, 2)))[0, 0])
+    0.0
+    """
+    shift = len(a.nodes)
+    rest = [moved(nameless(node), tuple(s + shift if s else 0 for s in node.sources)) for node in b.nodes]
+    m = a.out_size
+    ends: list[Node] = [
+        Concat((shift, shift + len(rest)), ((m,), (m,))),
+        Affine(shift + len(rest) + 1, Dense(np.hstack([np.eye(m), -np.eye(m)]))),
+    ]
+    return Network.from_nodes([*a.nodes, *rest, *ends], (a.in_size,))
+
+
+def by_regions(question: Question) -> Verdict | None:
+    """The search: in up to three dimensions, the difference on every region of both networks together."""
+    size = question.place.dimension
+    neurons = question.a.num_signs + question.b.num_signs
+    if size > _DIMENSION or neurons > _NEURONS[size]:
+        return None
+    gap = difference_network(question.a, question.b)
+
+    wanted = threshold_network(gap, question.tolerance) if question.tolerance else gap
+    try:
+        question.run.check()
+        found = regions(wanted, question.place, limit=_REGIONS, time_limit=question.seconds_left)
+    except (FiberscopeError, OverflowError) as error:  # a corner may lie beyond the floats
+        question.notes.append(str(error))
+        return None
+    if not found.complete:
+        question.run.check()
+        question.notes.append(f"more than {_REGIONS} regions")
+        return None
+    if question.tolerance:
+        return _within(question, found)
+    forms = output_forms(gap, found.sign_vectors)
+    size = np.abs(forms.value).max(axis=(1, 2)) - forms.error.max(axis=(1, 2))
+    return _same_maps(question, found, forms) or _different(question, found, np.argsort(-size))
+
+
+def _same_maps(question: Question, found: Complex, forms: Bounded) -> Verdict | None:
+    """All maps of the difference are zero: exactly, or for equality up to rounding within their error bounds."""
+    if not (np.isfinite(forms.error) & (np.abs(forms.value) <= forms.error)).all():
+        return None  # an infinite bound, or a value that is not a number, proves nothing
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(forms.value == 0, 0.0, np.abs(forms.value) / forms.error)
+    exact = _exactly_zero(question, found, forms)
+    if not exact and question.tolerance is not None:
+        return None
+    residual = 0.0 if exact else float(ratio.max(initial=0.0))
+    text = f"the affine maps agree on all {found.num_regions} regions of the two together"
+    return answered(
+        question, "regions", RegionCount(found.num_regions), Check(True, text, 0.0 if exact else None, residual)
+    )
+
+
+def _exactly_zero(question: Question, found: Complex, forms: Bounded) -> bool:
+    zero = (forms.value == 0) & (forms.error == 0)
+    for cell in np.flatnonzero(~zero.all(axis=(1, 2))):
+        question.run.check()
+        rows = exact_output(found.net, found.sign_vectors[cell])
+        if not all(v.is_zero() for v in rows.ravel()):
+            return False
+    return True
+
+
+def threshold_network(gap: Network, tolerance: float) -> Network:
+    """The difference, followed by one neuron for each side on which an output can exceed the tolerance.
+
+    Signs of neurons are certified, so the regions decide the question without any error bound.
+    """
+    m, last = gap.out_size, len(gap.nodes)
+    rows = np.concatenate([np.eye(m), -np.eye(m)])
+    ends: list[Node] = [
+        Affine(last, Dense(rows), np.full(2 * m, -tolerance)),
+        PiecewiseLinear(last + 1, np.zeros(2 * m), (2 * m,)),
+    ]
+    return Network.from_nodes([*gap.nodes, *ends], gap.input_shape)
+
+
+def _within(question: Question, found: Complex) -> Verdict | None:
+    """Whether an output exceeds the tolerance on some region."""
+    assert question.tolerance is not None
+    over = found.sign_vectors[:, -2 * question.a.out_size :] > 0
+    cells = np.flatnonzero(over.any(axis=1))
+    if not len(cells):
+        text = f"the difference exceeds the tolerance on none of the {found.num_regions} regions of the two"
+        return answered(
+            question, "regions", RegionCount(found.num_regions), Check(True, text, bound=question.tolerance)
+        )
+    return _different(question, found, cells)
+
+
+def _different(question: Question, found: Complex, cells: IntArray) -> Verdict | None:
+    """A region on which the maps differ gives an input at which the networks do."""
+    for cell in cells[:8]:
+        for x in _inner_points(found, int(cell)):
+            if not inside(question.place, x[None])[0]:
+                continue
+            example = confirmed(question, x)
+            if example is not None:
+                return different(question, "regions", example, "the affine maps differ on a region")
+    return None
+
+
+def _inner_points(found: Complex, cell: int) -> list[FloatArray]:
+    point = found.points[cell]
+    own = found.structure.vertices_of(found.dimension)[cell]
+    corners = [v for v in own if not found.rays[v]]
+    moved_points = [point + t * (found.vertices[v] - point) for v in corners[:6] for t in (0.5, 0.999, 1.0)]
+    rays = [point + s * found.vertices[v] for v in own if found.rays[v] for s in (1.0, 1e3, 1e6)]
+    return [point, *moved_points, *rays]
+
+
+RUNG = Rung(by_regions, (RegionCount, Counterexample))

@@ -1,0 +1,290 @@
+"""A program without its affine parts: what every activation and every pool reads, as one affine map of what the ones
+before put out.
+
+Batch normalisation, means, residual sums and concatenations are affine, so a program is its switches (activations and
+pools) and the composed maps between them. Exporters fold and reorder the affine parts and leave the switches alone, so
+two versions of one model have equal skeletons, up to rounding. Beside every coefficient stands the sum of the absolute
+values of the products that it was added up from: rounding is measured by this sum, never by what cancellation left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse as sp
+
+from fiberscope.equality.rounding import sizes_of
+from fiberscope.errors import TooLargeError
+from fiberscope.network.convolutions import Convolution, Convolving
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear
+from fiberscope.network.operators import Dense, Operator, Scale, Sparse
+from fiberscope.numerics.floats import FloatArray, IntArray, gamma
+from fiberscope.numerics.ulps import Rounding
+from fiberscope.run import ENDLESS, Run
+
+_ENTRIES = 20_000_000
+"""Entries of a composed sparse matrix above which a comparison is given up."""
+
+_LOWEST = -900
+"""Exponent of the smallest product that may occur: what is above is not touched by underflow."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """A linear map and, in the same layout, the sums of absolute values behind its coefficients."""
+
+    values: Operator
+    sizes: Operator
+
+    @property
+    def is_identity(self) -> bool:
+        return isinstance(self.values, Scale) and bool((self.values.factors == 1).all())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ComposedMap:
+    """``sum pieces[k](value k) + offset``; value 0 is the input, value ``k`` the output of switch ``k``.
+
+    Every coefficient is off by at most ``gamma(roundings)`` times its size; 0 says that none was rounded.
+    """
+
+    pieces: dict[int, Piece]
+    offset: FloatArray
+    offset_sizes: FloatArray
+    roundings: int = 0
+
+    @property
+    def error(self) -> float:
+        """Of a coefficient, relative to its size."""
+        return gamma(self.roundings) if self.roundings else 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gate:
+    """A switch with the affine map that it reads; ``index`` is its node's place in the program."""
+
+    node: PiecewiseLinear | MaxPool
+    index: int
+    form: ComposedMap
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Skeleton:
+    """The switches of a program in order, and its output."""
+
+    gates: tuple[Gate, ...]
+    output: ComposedMap
+
+
+def skeleton(net: Network, rounding: Rounding, run: Run = ENDLESS) -> Skeleton:
+    """The skeleton of a program; raises :class:`TooLargeError` where a composed map has too many entries.
+
+    >>> from fiberscope.numerics.ulps import DOUBLE
+    >>> found = skeleton(Network([[[2.0]], [[3.0]]], [[1.0], [0.5]]), DOUBLE)
+    >>> len(found.gates), found.output.pieces[1].values.coefficients.tolist(), found.output.offset.tolist()
+    (1, [[3.0]], [0.5])
+    """
+    with np.errstate(over="ignore", invalid="ignore"):  # what is beyond the floats agrees with nothing
+        return _skeleton(net, rounding, run)
+
+
+def _skeleton(net: Network, rounding: Rounding, run: Run) -> Skeleton:
+    forms = [_start(0, net.in_size, net.input_shape)]
+    gates: list[Gate] = []
+    for index, node in enumerate(net.nodes):
+        run.check()
+        match node:
+            case Affine():
+                form = forms[node.source]
+                for stage in node.operator.stages():
+                    form = _applied(stage, form, rounding)
+                forms.append(form if node.offset is None else _shifted(form, node.offset, rounding))
+            case Add():
+                forms.append(_summed([forms[s] for s in node.sources]))
+            case Concat():
+                forms.append(_joined([forms[s] for s in node.sources], node, rounding))
+            case PiecewiseLinear() | MaxPool():
+                if isinstance(node, PiecewiseLinear) and node.linear.all():
+                    forms.append(forms[node.source])
+                    continue
+                gates.append(Gate(node, index, forms[node.source]))
+                forms.append(_start(len(gates), int(np.prod(node.shape)), node.shape))
+    return Skeleton(tuple(gates), forms[-1])
+
+
+def _start(name: int, size: int, shape: tuple[int, ...]) -> ComposedMap:
+    one = Scale(1.0, shape)
+    return ComposedMap({name: Piece(one, one)}, np.zeros(size), np.zeros(size))
+
+
+def _applied(stage: Operator, form: ComposedMap, rounding: Rounding) -> ComposedMap:
+    """One linear map more."""
+    if isinstance(stage, Scale) and (stage.factors == 1).all():
+        return form
+    sizes = sizes_of(stage, rounding)
+    rounded = 0
+    pieces = {}
+    for name, piece in form.pieces.items():
+        if piece.is_identity:
+            pieces[name] = Piece(stage, sizes)
+        else:
+            _check_range(stage, piece.values)
+            pieces[name] = composed(stage, sizes, piece)
+            rounded = stage.fan_in + 1
+    offset, offset_sizes = form.offset, form.offset_sizes
+    if offset.any() or offset_sizes.any():
+        rounded = max(rounded, stage.fan_in + 1)
+        offset, offset_sizes = stage.apply(offset[None])[0], sizes.apply(offset_sizes[None])[0]
+    else:
+        offset, offset_sizes = np.zeros(stage.out_size), np.zeros(stage.out_size)
+    return ComposedMap(pieces, offset, offset_sizes, form.roundings + rounded)
+
+
+def _shifted(form: ComposedMap, bias: FloatArray, rounding: Rounding) -> ComposedMap:
+    sizes = form.offset_sizes + np.maximum(np.abs(bias), rounding.least)
+    fresh = not form.offset_sizes.any()
+    return ComposedMap(form.pieces, form.offset + bias, sizes, form.roundings + (0 if fresh else 1))
+
+
+def _summed(forms: list[ComposedMap]) -> ComposedMap:
+    """The sum of forms; maps of one value are added."""
+    pieces: dict[int, Piece] = {}
+    rounded = 0
+    for form in forms:
+        for name, piece in form.pieces.items():
+            if name in pieces:
+                pieces[name] = _added(pieces[name], piece)
+                rounded += 1
+            else:
+                pieces[name] = piece
+    filled = sum(bool(form.offset_sizes.any()) for form in forms)
+    offset, sizes = (np.sum([getattr(f, name) for f in forms], axis=0) for name in ("offset", "offset_sizes"))
+    return ComposedMap(pieces, offset, sizes, max(f.roundings for f in forms) + rounded + max(0, filled - 1))
+
+
+def _joined(forms: list[ComposedMap], node: Concat, rounding: Rounding) -> ComposedMap:
+    """Forms side by side: each is put into its places, the rest filled with zeros."""
+    total = int(np.prod(node.shape))
+    place = np.arange(total) if node.order is None else np.argsort(node.order)
+    start, parts = 0, []
+    for form in forms:
+        size = form.offset.size
+        rows = place[start : start + size]
+        start += size
+        ones = sp.csr_array((np.ones(size), (rows, np.arange(size))), shape=(total, size))
+        pieces = {}
+        for name, piece in form.pieces.items():
+            spread = Sparse(ones, piece.values.out_shape, node.shape)
+            pieces[name] = Piece(spread, spread) if piece.is_identity else composed(spread, spread, piece)
+        offset, sizes = np.zeros(total), np.zeros(total)
+        offset[rows], sizes[rows] = form.offset, form.offset_sizes
+        parts.append(ComposedMap(pieces, offset, sizes, form.roundings))
+    return _summed(parts)
+
+
+# -- maps after maps ---------------------------------------------------------------------------------------------------
+
+
+def composed(stage: Operator, sizes: Operator, piece: Piece) -> Piece:
+    """``stage`` after ``piece``, in the layout of a kernel or a matrix where that is possible, else sparse."""
+    found = [_product(outer, inner) for outer, inner in ((stage, piece.values), (sizes, piece.sizes))]
+    return Piece(found[0], found[1])
+
+
+def _product(outer: Operator, inner: Operator) -> Operator:
+    if isinstance(outer, Scale):
+        factors = np.broadcast_to(outer.factors, outer.in_shape).reshape(-1)
+        if isinstance(inner, Scale):
+            return Scale(factors * np.broadcast_to(inner.factors, inner.in_shape).reshape(-1), (factors.size,))
+        if isinstance(inner, Dense):
+            return inner.with_coefficients(inner.matrix * factors[:, None])
+        each = _per_channel(factors, inner.out_shape)
+        if isinstance(inner, Convolution) and each is not None:
+            return inner.with_coefficients(inner.kernel * each[:, None, None, None])
+    if isinstance(inner, Scale):
+        factors = np.broadcast_to(inner.factors, inner.in_shape).reshape(-1)
+        if isinstance(outer, Dense):
+            return outer.with_coefficients(outer.matrix * factors)
+        each = _per_channel(factors, outer.in_shape)
+        if isinstance(outer, Convolution) and each is not None:
+            groups = each.reshape(outer.groups, -1)  # every group of outputs reads its own channels
+            per_output = np.repeat(groups, outer.kernel.shape[0] // outer.groups, axis=0)
+            return outer.with_coefficients(outer.kernel * per_output[:, :, None, None])
+    if isinstance(outer, Dense) and isinstance(inner, Dense):
+        return Dense(outer.matrix @ inner.matrix, inner.in_shape)
+    return _sparse_product(outer, inner)
+
+
+def _per_channel(factors: FloatArray, shape: tuple[int, ...]) -> FloatArray | None:
+    """One factor for every channel of an image, if they are the same all over it."""
+    if len(shape) != 3:
+        return None
+    table = factors.reshape(shape[0], -1)
+    return table[:, 0] if (table == table[:, :1]).all() else None
+
+
+def _sparse_product(outer: Operator, inner: Operator) -> Operator:
+    _check_size(outer)
+    _check_size(inner)
+    left, right = outer.sparse(), inner.sparse()
+    work = int(np.diff(right.indptr)[left.indices].sum()) if left.nnz else 0
+    if work > _ENTRIES:
+        raise TooLargeError(f"composed maps: more than {_ENTRIES} products")
+    return Sparse(left @ right, inner.in_shape, outer.out_shape)
+
+
+def _check_size(operator: Operator) -> None:
+    entries = operator.in_size * operator.out_size if isinstance(operator, Dense) else operator.out_size
+    if isinstance(operator, Convolving):
+        entries *= operator.fan_in
+    if entries > _ENTRIES:
+        raise TooLargeError(f"composed maps: a matrix of more than {_ENTRIES} entries")
+
+
+def _check_range(outer: Operator, inner: Operator) -> None:
+    """No product may underflow; overflow shows in the result."""
+    lowest = 0
+    for operator in (outer, inner):
+        entries = np.abs(operator.coefficients)
+        entries = entries[entries > 0]
+        lowest += int(np.frexp(entries.min())[1]) if entries.size else 0
+    if lowest < _LOWEST:
+        raise TooLargeError("composed maps: products below the range of floats")
+
+
+def _added(a: Piece, b: Piece) -> Piece:
+    if same_layout(a.values, b.values):
+        pairs = ((a.values, b.values), (a.sizes, b.sizes))
+        found = [p.with_coefficients(p.coefficients + q.coefficients) for p, q in pairs]
+        return Piece(found[0], found[1])
+    for piece in (a, b):
+        _check_size(piece.values)
+    shapes = (a.values.in_shape, a.values.out_shape)
+    values = Sparse(a.values.sparse() + b.values.sparse(), *shapes)
+    return Piece(values, Sparse(a.sizes.sparse() + b.sizes.sparse(), *shapes))
+
+
+def same_layout(a: Operator, b: Operator) -> bool:
+    """Whether equal coefficients mean the same entries of the matrix."""
+    if type(a) is not type(b) or a.coefficients.shape != b.coefficients.shape or a.in_size != b.in_size:
+        return False
+    if isinstance(a, Convolution) and isinstance(b, Convolution):
+        geometry = [(c.in_shape, c.stride, c.padding, c.dilation, c.groups) for c in (a, b)]
+        return geometry[0] == geometry[1]
+    if isinstance(a, Scale):
+        return a.in_shape == b.in_shape
+    if isinstance(a, Sparse) and isinstance(b, Sparse):
+        return np.array_equal(a.matrix.indptr, b.matrix.indptr) and np.array_equal(a.matrix.indices, b.matrix.indices)
+    return isinstance(a, Dense)
+
+
+def entries(operator: Operator) -> tuple[IntArray, Any]:
+    """The stored entries of a map: their places in the matrix, row by row and increasing, and their values."""
+    _check_size(operator)
+    matrix = operator.sparse()
+    matrix.sum_duplicates()
+    rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
+    return rows * matrix.shape[1] + matrix.indices, matrix.data

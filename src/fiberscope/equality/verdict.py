@@ -1,0 +1,118 @@
+"""The answer to the question whether two networks are one function, with its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fiberscope.equality.counterexample import Counterexample
+from fiberscope.equality.encoding import write_certificate
+from fiberscope.equality.evidence import Check, Evidence
+from fiberscope.equality.question import Question
+from fiberscope.geometry.domains import Domain
+from fiberscope.network.network import Network
+from fiberscope.numerics.floats import FloatArray
+from fiberscope.results import Result, hidden
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verdict(Result):
+    """Whether two networks are the same function on a domain: True and False are proven, None is undecided.
+
+    ``tolerance`` names the kind of equality: None *up to rounding*, 0 *the same real function*, a positive number
+    *within it everywhere on the domain*. ``evidence`` is what was found: a witness of equality, a counterexample, or
+    representations that differ. ``bound`` is the largest difference that is proven (0 for the same real function),
+    ``residual`` how far the evidence is from exact agreement, in ulps. ``reason`` says in words what was found.
+    """
+
+    equal: bool | None
+    method: str
+    domain: Domain
+    tolerance: float | None = None
+    evidence: Evidence | None = field(default=None, metadata=hidden())
+    bound: float | None = None
+    residual: float | None = None
+    seconds: float = 0.0
+    reason: str = ""
+    networks: tuple[Network, Network] | None = field(default=None, repr=False, metadata=hidden())
+    precision: str | None = None
+
+    told = ("witness=_named_witness", "counterexample")
+
+    def _named_witness(self) -> dict[str, Any] | None:
+        return None if self.witness is None else {"kind": self.witness.kind, **self.witness.to_dict()}
+
+    @property
+    def witness(self) -> Evidence | None:
+        """Why the two are equal, where they are: ``permutations``, ``scales``, ``flips`` and ``translation``."""
+        return self.evidence if self.equal else None
+
+    @property
+    def counterexample(self) -> Counterexample | None:
+        """An input at which the two differ, where one was found."""
+        return self.evidence if isinstance(self.evidence, Counterexample) else None
+
+    @property
+    def exact(self) -> bool:
+        """Whether the two are proven to be the same real function."""
+        return self.equal is True and self.bound == 0
+
+    @property
+    def kind(self) -> str:
+        """The kind of equality in words."""
+        return kind_of(self.tolerance, self.precision)
+
+    def save(self, path: Path | str, models: tuple[Path | str, Path | str] | None = None) -> None:
+        """Write a certificate that :func:`fiberscope.verify` can replay.
+
+        The networks go into the file, or, with ``models``, their paths; in either case with a hash of their content.
+        """
+        write_certificate(path, self, models)
+
+    def __repr__(self) -> str:
+        answer = {True: "equal", False: "different", None: "undecided"}[self.equal]
+        parts = [f"{answer} {self.kind} on {self.domain}", f"by {self.method}"]
+        if self.counterexample is not None:
+            parts.append(f"difference {self.counterexample.difference:.3g} at x = {_short(self.counterexample.x)}")
+        if self.residual:
+            parts.append(f"residual {self.residual:.3g} ulps")
+        return f"Verdict({', '.join(parts)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One method of equality: its search gives a verdict, or None if it cannot decide.
+
+    ``evidence`` are the kinds of evidence that come with its verdicts; all that the verifier knows it by.
+    """
+
+    search: Callable[[Question], Verdict | None]
+    evidence: tuple[type[Evidence], ...]
+
+
+def answered(question: Question, method: str, evidence: Evidence, found: Check) -> Verdict:
+    """The verdict of a method whose evidence holds."""
+    return Verdict(
+        evidence.equal, method, question.domain, question.tolerance, evidence, found.bound, found.residual,
+        reason=found.text,
+    )  # fmt: skip
+
+
+def kind_of(tolerance: float | None, precision: str | None) -> str:
+    """A kind of equality in words.
+
+    >>> kind_of(None, "float32"), kind_of(0.0, None), kind_of(0.5, None)
+    ('up to float32 rounding', 'as real functions', 'within 0.5')
+    """
+    if tolerance is None:
+        return f"up to {precision or 'float64'} rounding"
+    return "as real functions" if tolerance == 0 else f"within {tolerance:g}"
+
+
+def _short(x: FloatArray) -> str:
+    text = np.array2string(x, precision=4, threshold=6, edgeitems=2, separator=", ")
+    return " ".join(text.split())

@@ -1,0 +1,213 @@
+"""Replaying a certificate: the evidence is checked again, the search is not."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fiberscope.equality.encoding import (
+    FORMAT,
+    content_hash,
+    domain_from_dict,
+    domain_text,
+    domain_to_dict,
+    network_from_dict,
+)
+from fiberscope.equality.evidence import Evidence, number
+from fiberscope.equality.format_2 import FORMAT_2, evidence_of_2
+from fiberscope.equality.ladder import RUNGS
+from fiberscope.equality.question import Question
+from fiberscope.equality.verdict import kind_of
+from fiberscope.errors import FiberscopeError, InputError
+from fiberscope.geometry.domains import Domain
+from fiberscope.network.io import as_network
+from fiberscope.numerics.arrays import real_array
+from fiberscope.numerics.ulps import ROUNDINGS
+from fiberscope.results import Result, named
+
+KINDS: dict[str, type[Evidence]] = {kind.kind: kind for rung in RUNGS for kind in rung.evidence}
+"""Every kind of evidence that a rung of the ladder gives, by its name in certificates."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Model(Result):
+    """One of the two models of a claim: the hash of its plain weights, and name and hash of its file, if it was one.
+
+    ``compared`` says whether it was compared with a model that the caller has; None if there was none to compare.
+    """
+
+    weights: str
+    inputs: int
+    outputs: int
+    file: str | None = None
+    sha256: str | None = None
+    compared: bool | None = None
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        name = f"{self.file}, sha256 {self.sha256}" if self.file else f"a model in memory, weights {self.weights}"
+        told = {True: "compared, the same", False: "compared, NOT the same", None: "not compared with a model of yours"}
+        return f"{name} ({told[self.compared]})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replay(Result):
+    """What replaying a certificate gave; true in conditions if the claim holds.
+
+    ``equal``, ``tolerance``, ``precision``, ``domain`` and ``models`` are the claim, ``ok`` whether its evidence proves
+    it, ``evidence`` says how.
+    """
+
+    ok: bool
+    equal: bool
+    tolerance: float | None
+    method: str
+    evidence: str
+    domain: Domain = field(metadata=named(told=domain_to_dict))
+    models: tuple[Model, Model]
+    precision: str | None = None
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    @property
+    def claim(self) -> str:
+        """The claim in words, without the names of the models."""
+        answer = "equal" if self.equal else "different"
+        return f"{answer} {kind_of(self.tolerance, self.precision)} on {domain_text(self.domain)}"
+
+
+def verify(certificate: Path | str, a: Any = None, b: Any = None) -> Replay:
+    """Replay a certificate written by ``verdict.save(path)``, in exact arithmetic, and compare its models with yours.
+
+    The claim is what is verified: the two models, the domain, the kind of equality. A counterexample is evaluated
+    exactly at its input. A permutation and rescaling is applied and compared entry by entry, as rational numbers; so
+    are the composed affine maps of two programs, and the reflections and the translation of a transport, and the layers
+    behind are compared. Normal forms are computed again, and the signs that they use are proven again. A certificate by
+    *regions* holds no proof that is shorter than the search: the regions are listed again, and the evidence says so.
+    The file is not trusted: what is missing or of the wrong kind raises :class:`InputError`, and evidence that does not
+    prove the claim gives a replay that is not ``ok``.
+
+    Parameters
+    ----------
+    certificate
+        The path of a certificate.
+    a, b
+        The models that you have, whatever :func:`fiberscope.load` takes: each must be the one that the claim names. A
+        file must have the same bytes, and every model the same plain weights. Without them the certificate proves its
+        claim of the models inside of it, which may be any.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from fiberscope.equality.ladder import equivalent
+    >>> from fiberscope.network.action.chain import Symmetry
+    >>> from fiberscope.network.network import Network
+    >>> net = Network.random((2, 3, 1), seed=0)
+    >>> other = Symmetry.random((2, 3, 1), seed=1)(net)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     equivalent(net, other).save(f"{folder}/proof.json")
+    ...     replay = verify(f"{folder}/proof.json", net, other)
+    >>> replay.ok, replay.claim
+    (True, 'equal up to float64 rounding on all of R^2')
+    """
+    path = certificate
+    found = _read(path)
+    claim = found["claim"]
+    equal, tolerance, precision = _kind(path, claim)
+    models = [_model(item) for item in claim["models"]]
+    nets = [network_from_dict(item, m.weights) for item, m in zip(found["networks"], models, strict=True)]
+    shown = tuple(_compared(m, mine) for m, mine in zip(models, (a, b), strict=True))
+    where, kept = domain_from_dict(claim.get("domain")), precision or "float64"
+    question = Question.of(nets[0], nets[1], where, tolerance, math.inf, precision=kept)
+    try:
+        ok, evidence, *_ = _evidence(path, found.get("evidence"), equal).check(question)
+    except FiberscopeError:
+        raise
+    except (KeyError, TypeError, IndexError, OverflowError, ValueError, ZeroDivisionError) as error:
+        raise InputError(f"{path}: the evidence is not complete ({type(error).__name__}: {error})") from error
+    wrong = [name for name, model in zip("ab", shown, strict=True) if model.compared is False]
+    if wrong:
+        other = f"{' and '.join(wrong)} is not the model of the claim"
+        ok, evidence = False, f"{other}; of those in the certificate: {evidence}"
+    method = str(found.get("method", ""))
+    return Replay(ok, equal, tolerance, method, evidence, question.domain, (shown[0], shown[1]), precision)
+
+
+def _read(path: Path | str) -> dict[str, Any]:
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: expected a certificate in JSON, got something else") from error
+    if not isinstance(found, dict) or found.get("format") not in (FORMAT, FORMAT_2):
+        raise InputError(f"{path}: expected the format {FORMAT!r}")
+    networks, claim = found.get("networks"), found.get("claim")
+    if not isinstance(claim, dict) or not isinstance(networks, list) or len(networks) != 2:
+        raise InputError(f"{path}: expected a claim and two networks")
+    if not isinstance(claim.get("models"), list) or len(claim["models"]) != 2:
+        raise InputError(f"{path}: expected a claim about two models")
+    return found if found["format"] == FORMAT else found | {"evidence": evidence_of_2(found)}
+
+
+def _kind(path: Path | str, claim: dict[str, Any]) -> tuple[bool, float | None, str | None]:
+    """What is claimed: equal or not, the tolerance, and the precision where there is none."""
+    equal, tolerance, precision = claim.get("equal"), claim.get("tolerance"), claim.get("precision")
+    if not isinstance(equal, bool):
+        raise InputError(f"{path}: expected a claim that is true or false, got {equal!r}")
+    if tolerance is None:
+        if not isinstance(precision, str) or precision not in ROUNDINGS:
+            raise InputError(f"{path}: expected a precision among {', '.join(ROUNDINGS)}, got {precision!r}")
+        return equal, None, precision
+    tolerance = float(real_array(number(tolerance, "tolerance"), "tolerance"))
+    if not tolerance >= 0 or precision is not None:
+        raise InputError(f"{path}: expected a tolerance of at least 0 and no precision, got {tolerance}, {precision!r}")
+    return equal, tolerance, None
+
+
+def _model(found: Any) -> Model:
+    """What a claim says of one model, of the right kinds."""
+    if not isinstance(found, dict) or not isinstance(found.get("weights"), str):
+        raise InputError("certificate: expected models with the hash of their weights")
+    inputs, outputs = (_size(found.get(name)) for name in ("inputs", "outputs"))
+    file = found.get("file")
+    if file is None:
+        return Model(found["weights"], inputs, outputs)
+    if not isinstance(file, dict) or not all(isinstance(file.get(name), str) for name in ("name", "sha256")):
+        raise InputError("certificate: expected a file with its name and sha256")
+    name, digest = (" ".join(file[key].split())[:200] for key in ("name", "sha256"))  # whatever it holds, one line
+    return Model(found["weights"], inputs, outputs, name, digest)
+
+
+def _size(found: Any) -> int:
+    if not isinstance(found, int) or isinstance(found, bool):
+        raise InputError("certificate: expected the numbers of inputs and outputs of a model")
+    return found
+
+
+def _compared(model: Model, mine: Any) -> Model:
+    """The model of a claim, compared with one that the caller has: the bytes of a file, the weights of any."""
+    if mine is None:
+        return model
+    net = as_network(mine, "model")
+    same = content_hash(net) == model.weights
+    if None not in (net.source.sha256, model.sha256):
+        same = same and net.source.sha256 == model.sha256
+    return replace(model, compared=same)
+
+
+def _evidence(path: Path | str, found: Any, equal: bool) -> Evidence:
+    """The evidence of a certificate, of a kind that proves what is claimed."""
+    if not isinstance(found, dict):
+        raise InputError(f"{path}: expected evidence, got {type(found).__name__}")
+    kind = KINDS.get(str(found.get("kind")))
+    if kind is None or kind.equal is not equal:
+        what = "equality" if equal else "a difference"
+        names = ", ".join(sorted(name for name, kind in KINDS.items() if kind.equal is equal))
+        raise InputError(f"{path}: expected evidence of {what} ({names}), got {str(found.get('kind'))[:40]!r}")
+    return kind.from_dict(found)

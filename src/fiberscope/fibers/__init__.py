@@ -1,0 +1,1 @@
+"""Which parameters are one function?"""

@@ -1,0 +1,1 @@
+"""One representative of every orbit, and how two parameters are matched."""

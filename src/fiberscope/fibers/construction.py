@@ -1,0 +1,344 @@
+"""A network that its function determines, for any non-increasing widths (Phuong & Lampert, ICLR 2020, Lemma A.17).
+
+The lemma asks for a transparent general network in which unit 1 of every layer crosses, where all units of the earlier
+layers are active, the hyperplane of every unit of the layer below (equation 53). It then bends there, and the bends
+make the chains in the dependency graph that tell the layers apart.
+
+The construction here is explicit. A layer sees ``z >= 0`` (for the first layer, the box moved into the orthant), and
+knows ``d`` points ``p_j``, with ``p_j`` on the hyperplane of unit ``j`` below and on the active side of all others, and
+an *apex* where all are active. With the hyperplane ``alpha z = 1`` through all ``p_j``, and ``alpha > 0``:
+
+- unit 1 is ``alpha z - 1``, positive at the apex;
+- unit 2 is ``1 - beta z`` with ``beta < alpha`` in every entry, so that ``unit 1 + unit 2 >= 0`` wherever ``z >= 0``:
+  they are never negative together, and the layer is transparent whatever lies before it;
+- unit ``i >= 3`` is a bound on the weight of ``p_i`` in barycentric coordinates of the simplex of apex and ``p``.
+
+For each new unit a point of that simplex is chosen on which it vanishes and the other new units do not. Their values
+there are the points ``p`` of the next layer, and ``alpha > 0`` again (with off-diagonal entries ``B, C_3, ...`` of row
+2 and ones in the other rows: ``alpha_2 = 1 / (B + sum C)``, ``alpha_i = C_i alpha_2``, ``alpha_1 = 1 - sum alpha_i``).
+So it goes on for any depth; each layer costs a digit or two of float precision, since the set where all units are
+active shrinks (they last for 8 to 16 layers). The paper takes unit 2 as a margin minus unit 1, slightly perturbed: a
+perturbation that is small enough for the whole image gets smaller from layer to layer, and here none is needed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+
+from fiberscope.errors import InputError, NotGenericError, TooLargeError
+from fiberscope.geometry.complex import Complex
+from fiberscope.geometry.domains import Box, Domain
+from fiberscope.geometry.folds.dependency import dependency_graph, longest_chains
+from fiberscope.geometry.folds.fold_set import truncated_fold_sets
+from fiberscope.geometry.folds.genericity import genericity
+from fiberscope.geometry.folds.hyperplanes import layer_slices
+from fiberscope.geometry.regions import regions
+from fiberscope.network.network import Network
+from fiberscope.numerics.cutoffs import CLEAR
+from fiberscope.numerics.floats import FloatArray
+from fiberscope.results import Result, hidden
+
+SMALL_INPUTS = 3
+"""Inputs up to which the complex is built and everything is checked on it."""
+
+SMALL_NEURONS = 12
+"""Hidden neurons up to which that is done."""
+
+_TRIES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Chains(Result):
+    """What the dependency graph of the network from ``layer`` on shows.
+
+    Parameters
+    ----------
+    layer
+        The first layer that is left, from 1.
+    needed
+        Length of the chains that the lemma asks for: hidden layers after it.
+    units
+        Units of the layer, from 0, that make a whole piece from which a chain of that length starts.
+    starts
+        Pieces from which such a chain starts.
+    width
+        Units of the layer.
+    """
+
+    layer: int
+    needed: int
+    units: tuple[int, ...]
+    starts: int
+    width: int
+
+    told = ("enough",)
+
+    @property
+    def enough(self) -> bool:
+        """Whether every unit of the layer starts a chain and no other piece does."""
+        return len(self.units) == self.width == self.starts
+
+
+@dataclass(frozen=True, eq=False)
+class Construction(Result):
+    """A network made by :func:`identifiable_construction`, and what was proven of it.
+
+    Parameters
+    ----------
+    network, domain
+        The network, and the box on which its function determines it.
+    witnesses
+        For every hidden layer ``l`` one input per unit, ``(n_l, n_0)``: the unit vanishes there, up to rounding, all
+        others of layers up to ``l`` are positive, and unit 0 of the next layer vanishes. So that unit bends there.
+    margin
+        Smallest positive preactivation that the witnesses need, over the largest error of a zero; far above 1.
+    chains
+        One entry per hidden layer if the complex was built, else None.
+    general, transparent
+        True where decided exactly on the complex (see :func:`fiberscope.genericity` for what that covers). Where it was
+        not built, ``general`` is None; ``transparent`` is proven by the signs of the first two rows of every layer.
+    seed, tries
+        The seed, and how many draws were needed.
+    """
+
+    network: Network = field(metadata=hidden())
+    domain: Box
+    witnesses: tuple[FloatArray, ...] = field(metadata=hidden())
+    margin: float
+    chains: tuple[Chains, ...] | None
+    general: bool | None
+    transparent: bool
+    seed: int
+    tries: int
+
+    told = ("network=network.architecture", "checked")
+
+    @property
+    def checked(self) -> bool:
+        """Whether the dependency graphs were computed; if not, the chains rest on the witnesses alone."""
+        return self.chains is not None
+
+    def __repr__(self) -> str:
+        how = "dependency graphs computed" if self.checked else "chains by witnesses, graphs not computed"
+        return f"Construction({self.network.architecture} on {self.domain}: {how}; general={self.general})"
+
+
+def identifiable_network(widths: Sequence[int], domain: Domain, seed: int = 0) -> Network:
+    """A network that every general network of its architecture with its function equals up to ``~``.
+
+    Above 3 inputs or 12 hidden neurons this rests on the construction: the network itself is not checked to be general,
+    nor are its dependency graphs computed. :func:`identifiable_construction` says what was proven.
+
+    Parameters
+    ----------
+    widths
+        ``(d_0, ..., d_{L-1}, 1)`` with ``d_0 >= d_1 >= ... >= d_{L-1} >= 2``.
+    domain
+        A box.
+    seed
+        The free choices of the construction.
+
+    Examples
+    --------
+    >>> net = identifiable_network((3, 3, 2, 1), Box.cube(3), seed=0)
+    >>> net.widths
+    (3, 3, 2, 1)
+
+    The same with the evidence:
+
+    >>> identifiable_construction((3, 3, 2, 1), Box.cube(3), seed=0)
+    Construction(3-3-2-1 on Box([-1, 1] x [-1, 1] x [-1, 1]): dependency graphs computed; general=True)
+    """
+    return identifiable_construction(widths, domain, seed).network
+
+
+def identifiable_construction(widths: Sequence[int], domain: Domain, seed: int = 0) -> Construction:
+    """As :func:`identifiable_network`, with what was proven.
+
+    Up to 3 inputs and 12 hidden neurons the complex is built, and generality, transparency and the dependency graph of
+    every truncated network are decided on it; a draw that fails is drawn again. Above that the answer says that the
+    graphs were not computed; transparency and the bends at the witnesses are checked in any size.
+
+    >>> identifiable_construction((2, 2, 2, 2, 1), Box.cube(2), seed=0).chains[0]
+    Chains(layer=1, needed=2, units=(0, 1), starts=2, width=2)
+    """
+    sizes, box = _checked_input(widths, domain)
+    reason = None
+    for attempt in range(_TRIES):
+        rng = np.random.default_rng([seed, attempt])
+        net, witnesses = _draw(sizes, box, rng)
+        margin = _margin(net, witnesses)
+        if not margin >= CLEAR or not _covers(net, box):
+            continue
+        if sizes[0] > SMALL_INPUTS or net.num_hidden > SMALL_NEURONS:
+            return Construction(net, box, witnesses, margin, None, None, True, seed, attempt + 1)
+        complex = regions(net, box)
+        found = genericity(complex)
+        chains = chains_of(complex)
+        if found.general and found.transparent and all(chain.enough for chain in chains):
+            return Construction(net, box, witnesses, margin, chains, True, True, seed, attempt + 1)
+        reason = "; ".join(found.reasons) or f"chains {[chain.to_dict() for chain in chains if not chain.enough]}"
+    if reason is None:
+        raise TooLargeError(
+            f"identifiable network: expected widths whose witnesses floats can tell apart, got {sizes}: "
+            f"{len(sizes) - 2} hidden layers are too many, or the box is too thin for its place"
+        )
+    raise NotGenericError(f"identifiable network: expected one of {_TRIES} draws to pass, the last failed: {reason}")
+
+
+def chains_of(complex: Complex) -> tuple[Chains, ...]:
+    """For every hidden layer the chains of bends in the dependency graph of the network from there on.
+
+    Where the interior of the image has several parts, that one is taken in which most units start a chain; they do not
+    add up, since the images may overlap.
+
+    >>> weights = [[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [-1.0, -1.0]], [[1.0, 2.0]]]
+    >>> net = Network(weights, [[0.0, 0.0], [-0.5, 0.75], [0.0]])
+    >>> chains_of(regions(net, Box.cube(2)))[0]
+    Chains(layer=1, needed=1, units=(0, 1), starts=2, width=2)
+    """
+    found = []
+    slices = layer_slices(complex.net)
+    for layer, part in enumerate(slices, start=1):
+        needed, width = len(slices) - layer, part.stop - part.start
+        best = Chains(layer, needed, (), 0, width)
+        for folds in truncated_fold_sets(complex, layer).parts:
+            length = longest_chains(dependency_graph(folds))
+            starts = [piece for piece in folds.pieces if length[piece.index] >= needed]
+            own = {n - part.start for piece in starts for n in piece.whole if part.start <= n < part.stop}
+            if len(own) > len(best.units):
+                best = Chains(layer, needed, tuple(sorted(own)), len(starts), width)
+        found.append(best)
+    return tuple(found)
+
+
+# -- the draw ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Simplex:
+    """Apex and points ``p_j``, ``(d + 1, d)``, in the space that a layer sees, and inputs that reach them."""
+
+    vertices: FloatArray
+    inputs: FloatArray
+
+
+def _checked_input(widths: Sequence[int], domain: Domain) -> tuple[tuple[int, ...], Box]:
+    shape = "d_0 >= d_1 >= ... >= d_{L-1} >= 2 and an output of 1, at least one hidden layer"
+    if len(widths) < 3 or any(isinstance(n, bool) or int(n) != n for n in widths):
+        raise InputError(f"widths: expected integers {shape}, got {tuple(widths)}")
+    sizes = tuple(int(n) for n in widths)
+    if sizes[-1] != 1 or sizes[-2] < 2 or any(a < b for a, b in itertools.pairwise(sizes[:-1])):
+        raise InputError(f"widths: expected {shape}, got {sizes}")
+    if not isinstance(domain, Box):
+        raise InputError(f"domain: expected a box, got {domain}")
+    if domain.dimension != sizes[0]:
+        raise InputError(f"domain: expected a box in {sizes[0]} dimensions, got {domain}")
+    return sizes, domain
+
+
+def _draw(sizes: tuple[int, ...], box: Box, rng: np.random.Generator) -> tuple[Network, tuple[FloatArray, ...]]:
+    """One network, and the witnesses of every hidden layer but the last, which needs none."""
+    simplex = _first_simplex(box, rng)
+    weights, biases, witnesses = [], [], []
+    for width in sizes[1:-1]:
+        weight, bias, simplex = _layer(simplex, width, rng)
+        weights.append(weight)
+        biases.append(bias)
+        witnesses.append(simplex.inputs[1:])
+    span = box.high - box.low
+    biases[0] = biases[0] - (weights[0] / span) @ box.low
+    weights[0] = weights[0] / span
+    weights.append(rng.uniform(0.5, 1.5, (1, sizes[-2])) * rng.choice([-1.0, 1.0], (1, sizes[-2])))
+    biases.append(rng.normal(size=1))
+    return Network(weights, biases), tuple(witnesses)
+
+
+def _first_simplex(box: Box, rng: np.random.Generator) -> _Simplex:
+    """Inside of the unit cube, which the box becomes: the apex far from the origin, ``p_j`` near the side j."""
+    d = box.dimension
+    apex = rng.uniform(0.7, 0.9, d)
+    points = apex - np.diag(apex - rng.uniform(0.1, 0.2, d))
+    vertices = np.vstack([apex, points])
+    return _Simplex(vertices, box.low + vertices * (box.high - box.low))
+
+
+def _layer(simplex: _Simplex, width: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray, _Simplex]:
+    """Weights and biases of a layer, and the simplex that the next one sees."""
+    vertices = simplex.vertices
+    d = vertices.shape[1]
+    alpha = np.linalg.solve(vertices[1:], np.ones(d))
+    new = _new_points(d, width, rng)  # barycentric coordinates: a point where all units are active, then one for each
+    points = new @ vertices
+    barycentric = np.linalg.inv(np.column_stack([vertices, np.ones(d + 1)]))  # (z, 1) -> weights of the vertices
+    rows = np.zeros((width, d + 1))
+    rows[0] = [*alpha, -1.0]
+    # beta = alpha (1 - s): s is largest at coordinate 1, which vanishes at p_1, so that the unit vanishes near it.
+    height = alpha @ points[2] - 1.0
+    lean = np.asarray(rng.uniform(0.9, 1.1, d))
+    lean[1] += 2.0 / (alpha[1] * points[1, 1])
+    scale = height / ((alpha * lean) @ points[2])
+    rows[1] = [*(alpha * (scale * lean - 1.0)), 1.0]
+    for unit in range(2, width):
+        mixture = rng.uniform(0.0, 0.05, d + 1)
+        mixture[unit + 1] = 1.0
+        rows[unit] = -barycentric @ mixture
+        rows[unit, -1] -= rows[unit] @ [*points[unit + 1], 1.0]
+    values = points @ rows[:, :-1].T + rows[:, -1]
+    size = values[1:].sum(axis=0) / (width - 1) * rng.uniform(0.8, 1.25, width)
+    values[np.arange(1, width + 1), np.arange(width)] = 0.0
+    return rows[:, :-1] / size[:, None], rows[:, -1] / size, _Simplex(values / size, new @ simplex.inputs)
+
+
+def _new_points(d: int, width: int, rng: np.random.Generator) -> FloatArray:
+    """Weights of apex and ``p`` for the points of the next layer: all but that of unit 0 at one height."""
+    height, lean = rng.uniform(0.25, 0.35), rng.uniform(0.8, 0.9)
+    base = rng.uniform(0.8, 1.2, d)
+    base /= base.sum()
+    found = np.zeros((width + 1, d + 1))
+    found[:, 0], found[:, 1:] = height, (1 - height) * base
+    found[1, 0] = 0.0
+    found[1, 1] += height
+    for unit in range(1, width):
+        found[unit + 1, 1:] = (1 - height) * ((1 - lean) * base + lean * np.eye(d)[unit])
+    return found
+
+
+# -- the checks that work in any size --------------------------------------------------------------------------------
+
+
+def _margin(net: Network, witnesses: tuple[FloatArray, ...]) -> float:
+    """How clearly the witnesses are what they should be: smallest positive value over largest error of a zero."""
+    smallest, error = float(np.inf), float(np.finfo(float).eps)
+    for layer, inputs in enumerate(witnesses):
+        values = net.preactivations(inputs)
+        own = np.eye(len(inputs), dtype=bool)
+        error = max(error, float(np.abs(values[layer][own]).max()))
+        positive = [*(block.min() for block in values[:layer]), values[layer][~own].min()]
+        smallest = min(smallest, *(float(value) for value in positive))
+        if layer + 1 < len(witnesses):
+            error = max(error, float(np.abs(values[layer + 1][:, 0]).max()))
+    return smallest / error
+
+
+def _covers(net: Network, box: Box) -> bool:
+    """Whether in every hidden layer units 0 and 1 are never negative together, in exact arithmetic.
+
+    A layer sees ``z >= 0``, the first one ``x - low``. Where ``w_0 > 0`` and ``b_0 < 0``, unit 0 is not positive on the
+    simplex of the origin and the points ``-b_0 / w_0[i] e_i`` at most: unit 1 must be positive at these.
+    """
+    start = [Fraction(x) for x in box.low.tolist()]
+    for layer, (weight, bias) in enumerate(zip(net.weights[:-1], net.biases[:-1], strict=True)):
+        one, two = ([Fraction(x) for x in row] for row in weight[:2].tolist())
+        b, c = (Fraction(x) for x in bias[:2].tolist())
+        if layer == 0:
+            b += sum((w * x for w, x in zip(one, start, strict=True)), Fraction(0))
+            c += sum((w * x for w, x in zip(two, start, strict=True)), Fraction(0))
+        if b >= 0 or c <= 0 or any(w <= 0 or c * w <= b * v for w, v in zip(one, two, strict=True)):
+            return False
+    return True

@@ -1,0 +1,1 @@
+"""Networks as sums of ReLUs of sums of ReLUs, exactly, and their comparison."""

@@ -1,0 +1,392 @@
+"""A network as sums of ReLUs of sums of ReLUs, exactly, with every hyperplane named once.
+
+Every output of a program is ``c + sum_k a_k x_k + sum_h v_h relu(p_h)``, where ``p_h`` is such a sum again. Three
+identities bring it into a normal form: ``relu(t p) = t relu(p)`` for ``t > 0`` makes ``p`` a primitive integer row,
+``relu(-p) = relu(p) - p`` gives a hyperplane one orientation, and what is of one sign is dead or linear. Two programs
+that are written over one table of hyperplanes and come out the same are the same real function. Numbers are dyadic
+rationals: no step divides, none rounds.
+
+For one hidden layer the converse holds as well: on a domain with an interior, the functions ``relu(p_h)`` of different
+hyperplanes that meet the interior, the coordinates and the constant are linearly independent. This is the hyperplane
+representation of the fiber paper. For deeper networks different forms prove nothing.
+
+A table with ``ulps > 0`` takes for equal what agrees within so many units of rounding: every coefficient carries the
+sum of the absolute values it was added up from, and this sum times ``unit`` (``2^-53``, or that of the precision in
+which the numbers were stored) is its unit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from fiberscope.errors import TooLargeError
+from fiberscope.network.network import Network
+from fiberscope.network.operators import Operator
+from fiberscope.network.walk import output
+from fiberscope.numerics.algebra.base import LinearMap
+from fiberscope.numerics.floats import FloatArray, IntArray, U
+from fiberscope.numerics.points import to_dyadic
+
+ONE = 0
+"""The atom that stands for the constant 1; atoms 1 to n are the inputs, the others are ReLUs."""
+
+_WORK = 30_000_000
+"""Products of integers after which the form is given up as too large."""
+
+
+@dataclass(slots=True)
+class Row:
+    """``2^exponent * sum_k terms[k] * atom_k``; ``sizes`` are the sums of absolute values (None: of one term each)."""
+
+    terms: dict[int, int]
+    exponent: int = 0
+    sizes: dict[int, int] | None = None
+
+    def magnitude(self, atom: int) -> int:
+        return abs(self.terms.get(atom, 0)) if self.sizes is None else self.sizes.get(atom, 0)
+
+
+Near = dict[tuple[int, ...], list[tuple[int, FloatArray, FloatArray]]]
+"""By the atoms of a row: names with rows of largest entry 1 and the sums of absolute values behind their entries."""
+
+
+@dataclass(slots=True, eq=False)
+class Table:
+    """The hyperplanes found so far, by their primitive rows; shared by the networks that are compared.
+
+    ``nonnegative`` marks inputs that are never negative on the domain; ``facts`` are the signs that were proven on it.
+    """
+
+    inputs: int
+    nonnegative: Sequence[bool] = ()
+    ulps: int = 0
+    deadline: float = float("inf")
+    unit: float = U
+    rows: list[tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)
+    depths: list[int] = field(default_factory=list)
+    residual: float = 0.0
+    facts: dict[Any, int] = field(default_factory=dict)
+    _ids: dict[Any, int] = field(default_factory=dict)
+    _near: Near = field(default_factory=dict)
+    _near_facts: Near = field(default_factory=dict)
+    _spent: int = 0
+
+    @property
+    def depth(self) -> int:
+        """Largest number of ReLUs within each other."""
+        return max(self.depths, default=0)
+
+    def spend(self, work: int) -> None:
+        """Count integer products; raises :class:`TooLargeError` beyond the budget or the deadline."""
+        self._spent += work
+        if self._spent > _WORK or time.monotonic() > self.deadline:
+            raise TooLargeError(f"normal form: more than {_WORK} products of integers, or out of time")
+
+    def sign_of(self, row: Row) -> int | None:
+        """1 if the row is nowhere negative, -1 if nowhere positive, 0 if zero, None if its terms do not tell."""
+        low = high = False
+        for atom, c in row.terms.items():
+            if 1 <= atom <= self.inputs and not (self.nonnegative and self.nonnegative[atom - 1]):
+                return None
+            low, high = low or c < 0, high or c > 0
+        if low and high:
+            return None
+        return int(high) - int(low)
+
+    def remember(self, row: Row, sign: int) -> None:
+        """A sign that was proven; a multiple of the row has it as well."""
+        if row.terms:
+            atoms, primitive, _ = _primitive(row)
+            self.facts[(atoms, primitive)] = sign
+            if self.ulps:
+                self._near_facts.setdefault(atoms, []).append((sign, *_unit(row, atoms)))
+
+    def recall(self, row: Row) -> int | None:
+        """The sign that was proven of a multiple of this row."""
+        if not self.facts or not row.terms:
+            return None
+        atoms, primitive, _ = _primitive(row)
+        sign = self.facts.get((atoms, primitive))
+        if sign is None:
+            opposite = self.facts.get((atoms, tuple(-v for v in primitive)))
+            sign = None if opposite is None else -opposite
+        if sign is None and self.ulps:
+            found = self._closest(row, atoms, self._near_facts)
+            sign = None if found is None else found[0] * found[1]
+        return sign
+
+    def relu(self, row: Row) -> Row:
+        """``relu(row)`` for a row of no known sign."""
+        atoms, primitive, content = _primitive(row)
+        values = [v * content for v in primitive]
+        key, opposite = (atoms, primitive), (atoms, tuple(-v for v in primitive))
+        if key in self._ids:
+            return self._monomial(self._ids[key], content, row.exponent)
+        if opposite in self._ids:
+            return self._flipped(row, self._monomial(self._ids[opposite], content, row.exponent))
+        if self.ulps:
+            found = self._nearby(atoms, values, row)
+            if found is not None:
+                return found
+        number = self.inputs + 1 + len(self.rows)
+        self._ids[key] = number
+        self.rows.append(key)
+        below = [self.depths[k - self.inputs - 1] for k in atoms if k > self.inputs]
+        self.depths.append(1 + max(below, default=0))
+        return self._monomial(number, content, row.exponent)
+
+    def _monomial(self, atom: int, content: int, exponent: int) -> Row:
+        return Row({atom: content}, exponent)
+
+    def _flipped(self, row: Row, unit: Row) -> Row:
+        """``relu(e) = e + relu(-e)``."""
+        return combine([(1, 0, row), (1, 0, unit)], bool(self.ulps))
+
+    def _nearby(self, atoms: tuple[int, ...], values: list[int], row: Row) -> Row | None:
+        """A hyperplane known already, up to rounding; otherwise this one is remembered."""
+        found = self._closest(row, atoms, self._near)
+        if found is None:
+            number = self.inputs + 1 + len(self.rows)
+            self._near.setdefault(atoms, []).append((number, *_unit(row, atoms)))
+            return None
+        atom, sign = found
+        known = self.rows[atom - self.inputs - 1][1]
+        m, e = _rounded_ratio(max(map(abs, values)), max(map(abs, known)))
+        monomial = self._monomial(atom, m, e + row.exponent)
+        return monomial if sign > 0 else self._flipped(row, monomial)
+
+    def _closest(self, row: Row, atoms: tuple[int, ...], among: Near) -> tuple[int, int] | None:
+        """The entry that is a multiple of the row up to rounding, and the sign of the factor."""
+        if atoms not in among:
+            return None
+        unit, size = _unit(row, atoms)
+        for name, other, other_size in among[atoms]:
+            room = (size + other_size) * self.unit
+            if not (np.isfinite(room) & (room > 0)).all():  # beyond the range of floats: not known to be near
+                continue
+            for sign in (1, -1):
+                worst = float((np.abs(unit - sign * other) / room).max())
+                if worst <= self.ulps:
+                    self.residual = max(self.residual, worst)
+                    return name, sign
+        return None
+
+    def same(self, a: Row, b: Row) -> bool:
+        """Whether two rows agree: exactly, or up to rounding if the table allows that."""
+        gap = combine([(1, 0, a), (-1, 0, b)], bool(self.ulps))
+        if not gap.terms or not self.ulps:
+            return not gap.terms
+        off = max(abs(c) / gap.magnitude(k) for k, c in gap.terms.items()) / self.unit
+        self.residual = max(self.residual, off)
+        return off <= self.ulps
+
+
+def _primitive(row: Row) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """The atoms of a row in order, its coefficients divided by their greatest common divisor, and that divisor."""
+    items = sorted(row.terms.items())
+    content = gcd(*(v for _, v in items))
+    return tuple(k for k, _ in items), tuple(v // content for _, v in items), content
+
+
+def _unit(row: Row, atoms: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
+    """The row divided by its largest entry, in floats, and what its entries were added up from."""
+    pivot = max(abs(c) for c in row.terms.values())
+    unit = np.array([row.terms[k] / pivot for k in atoms])
+    return unit, np.array([_quotient(row.magnitude(k), pivot) for k in atoms]) + np.abs(unit)
+
+
+def _quotient(a: int, b: int) -> float:
+    """``a / b`` of positive integers, infinite beyond the floats."""
+    try:
+        return a / b
+    except OverflowError:
+        return float("inf")
+
+
+def _rounded_ratio(a: int, b: int) -> tuple[int, int]:
+    """``a / b`` to 53 bits as ``m * 2^e``, however large or small it is.
+
+    >>> _rounded_ratio(3 << 4000, 1), _rounded_ratio(1, 1 << 4000)
+    ((3, 4000), (1, -4000))
+    """
+    shift = a.bit_length() - b.bit_length()
+    m, e = _dyadic(float(Fraction(a, b) / Fraction(2) ** shift))
+    lowest = (m & -m).bit_length() - 1
+    return m >> lowest, e + shift + lowest
+
+
+def combine(parts: Sequence[tuple[int, int, Row]], sizes: bool) -> Row:
+    """``sum factor * 2^shift * row``."""
+    parts = [part for part in parts if part[0] and part[2].terms]
+    if not parts:
+        return Row({})
+    exponent = min(shift + row.exponent for _, shift, row in parts)
+    terms: dict[int, int] = {}
+    total: dict[int, int] = {}
+    for factor, shift, row in parts:
+        scaled = factor << (shift + row.exponent - exponent)
+        for atom, c in row.terms.items():
+            terms[atom] = terms.get(atom, 0) + scaled * c
+        if sizes:
+            for atom in row.terms if row.sizes is None else row.sizes:
+                total[atom] = total.get(atom, 0) + abs(scaled) * row.magnitude(atom)
+    return Row({k: c for k, c in terms.items() if c}, exponent, total if sizes else None)
+
+
+def _dyadic(value: float) -> tuple[int, int]:
+    numerator, denominator = value.as_integer_ratio()
+    return numerator, 1 - denominator.bit_length()
+
+
+class FormArithmetic:
+    """The arithmetic in which a program computes its own normal form; values are lists of rows.
+
+    ``signs`` has for every entry of the sign vector 1 (proven nowhere negative on the domain), -1 (nowhere positive)
+    or 0 (not known); the activations use it up in order.
+    """
+
+    def __init__(self, table: Table, signs: IntArray | None = None) -> None:
+        self.table, self.signs, self.start = table, signs, 0
+
+    def affine(self, operator: LinearMap, bias: FloatArray | None, value: list[Row]) -> list[Row]:
+        stages = operator.stages()
+        for index, stage in enumerate(stages):
+            assert isinstance(stage, Operator)
+            value = self._linear(stage, value, bias if index + 1 == len(stages) else None)
+        return value
+
+    def _linear(self, stage: Operator, value: list[Row], bias: FloatArray | None) -> list[Row]:
+        matrix = stage.sparse()
+        offset = np.zeros(stage.out_size) if bias is None else bias
+        numbers, exponent = to_dyadic(np.concatenate([matrix.data, offset]))
+        numbers = numbers.tolist()
+        # a row that cancelled to nothing still has sizes
+        lowest = min([row.exponent for row in value if row.terms or row.sizes], default=0)
+        lowest = min(lowest, 0) if bias is not None else lowest
+        known = [
+            None if not row.terms else [(k, c << (row.exponent - lowest)) for k, c in row.terms.items()]
+            for row in value
+        ]
+        single = [None if k is None or len(k) > 1 else k[0] for k in known]
+        shift = -lowest
+        pointers, columns = matrix.indptr.tolist(), matrix.indices.tolist()
+        result = []
+        for i, (first, last) in enumerate(itertools.pairwise(pointers)):
+            terms: dict[int, int] = {}
+            constant = numbers[len(matrix.data) + i] << shift if bias is not None else 0
+            work = last - first
+            for place in range(first, last):
+                j = columns[place]
+                one = single[j]
+                if one is not None:
+                    k, c = one
+                    terms[k] = terms.get(k, 0) + numbers[place] * c
+                    continue
+                many = known[j]
+                if many is None:
+                    continue
+                w = numbers[place]
+                work += len(many)
+                for k, c in many:
+                    terms[k] = terms.get(k, 0) + w * c
+            if constant:
+                terms[ONE] = terms.get(ONE, 0) + constant
+            self.table.spend(work)
+            sizes = None
+            if self.table.ulps:
+                sizes = self._sizes(value, columns[first:last], numbers[first:last], lowest)
+                sizes[ONE] = sizes.get(ONE, 0) + abs(constant)
+            result.append(self._cleaned(Row(terms, exponent + lowest, sizes)))
+        return result
+
+    def _sizes(self, value: list[Row], columns: list[int], numbers: list[int], lowest: int) -> dict[int, int]:
+        sizes: dict[int, int] = {}
+        for j, w in zip(columns, numbers, strict=True):
+            row = value[j]
+            for k in row.terms if row.sizes is None else row.sizes:
+                sizes[k] = sizes.get(k, 0) + (abs(w) * row.magnitude(k) << (row.exponent - lowest))
+        return sizes
+
+    def _cleaned(self, row: Row) -> Row:
+        """Without zeros; where rounding is allowed, without what it may have left of a zero."""
+        if row.sizes is None:
+            row.terms = {k: c for k, c in row.terms.items() if c}
+            return row
+        for k, c in list(row.terms.items()):
+            off = abs(c) / row.sizes[k] / self.table.unit if c else 0.0
+            if off <= self.table.ulps:
+                self.table.residual = max(self.table.residual, off)
+                del row.terms[k]
+        return row
+
+    def piecewise(self, value: list[Row], slopes: FloatArray) -> list[Row]:
+        signs = np.zeros(len(value), dtype=np.int64)
+        if self.signs is not None:
+            signs = self.signs[self.start : self.start + len(value)]
+        self.start += len(value)
+        return [self._switch(row, float(s), int(sign)) for row, s, sign in zip(value, slopes, signs, strict=True)]
+
+    def _switch(self, row: Row, slope: float, sign: int) -> Row:
+        if sign:
+            self.table.remember(row, sign)
+            known: int | None = sign
+        else:
+            known = self.table.sign_of(row)
+            known = self.table.recall(row) if known is None else known
+        if slope == 1 or known == 1:
+            return row
+        m, e = _dyadic(slope)
+        if known is not None:
+            return combine([(m, e, row)], bool(self.table.ulps))
+        m1, e1 = _dyadic_difference(slope)
+        return combine([(m, e, row), (m1, e1, self.table.relu(row))], bool(self.table.ulps))
+
+    def add(self, values: Sequence[list[Row]]) -> list[Row]:
+        return [combine([(1, 0, row) for row in rows], bool(self.table.ulps)) for rows in zip(*values, strict=True)]
+
+    def concat(self, values: Sequence[list[Row]], order: IntArray | None) -> list[Row]:
+        joined = [row for value in values for row in value]
+        return joined if order is None else [joined[i] for i in order]
+
+    def window_max(self, value: list[Row], windows: IntArray) -> list[Row]:
+        self.start += windows.size
+        sizes = bool(self.table.ulps)
+        result = []
+        for window in windows:
+            players = [value[i] for i in window if i >= 0]
+            while len(players) > 1:  # the tournament that the dense view plays, so that the two come out the same
+                winners = []
+                for a, b in zip(players[::2], players[1::2], strict=False):
+                    lead = self._switch(combine([(1, 0, a), (-1, 0, b)], sizes), 0.0, 0)
+                    winners.append(combine([(1, 0, b), (1, 0, lead)], sizes))
+                players = winners + players[len(players) - len(players) % 2 :]
+            result.append(players[0])
+        return result
+
+    def window_margins(self, value: list[Row], windows: IntArray) -> list[Row]:
+        raise NotImplementedError("a normal form has no margins")
+
+
+def _dyadic_difference(slope: float) -> tuple[int, int]:
+    m, e = _dyadic(slope)
+    return ((1 << -e) - m, e) if e <= 0 else (1 - (m << e), 0)
+
+
+def normal_form(net: Network, table: Table, signs: IntArray | None = None) -> list[Row]:
+    """The outputs of a network as rows over the table.
+
+    >>> table = Table(inputs=1)
+    >>> net = Network([[[2.0], [-4.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]])  # 2 relu(x) + 4 relu(-x)
+    >>> normal_form(net, table)[0].terms == {1: -4, 2: 6}, table.rows  # 6 relu(x) - 4 x
+    (True, [((1,), (1,))])
+    """
+    inputs = [Row({k: 1}) for k in range(1, net.in_size + 1)]
+    return output(net.layout, inputs, FormArithmetic(table, signs))

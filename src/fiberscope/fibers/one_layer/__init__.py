@@ -1,0 +1,1 @@
+"""One hidden layer: its hyperplanes, and all the ways to realise them."""

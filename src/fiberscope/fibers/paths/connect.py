@@ -1,0 +1,158 @@
+"""Paths inside a fiber between two of its members, up to the order of neurons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from fiberscope.fibers.canonical.matching import match_chains
+from fiberscope.fibers.components import Connection, FiberPath
+from fiberscope.fibers.hidden_hyperplanes import lower_bound
+from fiberscope.fibers.one_layer.layer import DEAD, OneLayer
+from fiberscope.fibers.paths.layer_paths import Core, join_layers
+from fiberscope.fibers.theorems import Setting
+from fiberscope.network.action.chain import Symmetry
+from fiberscope.network.chains import rows_of, split, with_arrays
+from fiberscope.network.network import Network
+from fiberscope.numerics.cutoffs import SAME_ROWS
+from fiberscope.numerics.floats import FloatArray, IntArray
+
+Move = Callable[[float], Network]
+"""A part of a path, from 0 to 1: a chain each."""
+
+
+def connect(setting: Setting, other: Network) -> Connection:
+    """A path from the network of ``setting`` to a member of its fiber, whose neurons are put into an order for it.
+
+    Rescalings are joined through powers of the scales, translations of hidden hyperplanes through shorter ones, the
+    last hidden layer as :mod:`~fiberscope.fibers.paths.layer_paths` says. Members of different components are not
+    joined, nor are those of networks that no theorem covers, but for rescalings.
+    """
+    chain, tail = setting.chain, split(other).tail
+    match = match_chains(chain, tail)
+    if match.symmetry is not None:
+        return _rescaled(setting, tail, match.symmetry)
+    if setting.kind not in ("one layer", "bottleneck"):
+        return Connection(None, None, "no theorem covers the network, and the members are not rescaled copies")
+    with np.errstate(over="ignore", invalid="ignore"):  # what leaves the range of floats agrees with nothing
+        return _one_layer(setting, tail) if setting.kind == "one layer" else _bottleneck(setting, tail)
+
+
+def _path(setting: Setting, moves: Sequence[Move], tail: Network, orders: Sequence[IntArray], text: str) -> Connection:
+    """The moves one after the other; the ends are the two members themselves."""
+    last = Symmetry(orders, [np.ones(len(p)) for p in orders])(tail)
+    count = len(moves)
+
+    def at(s: float) -> Network:
+        if s in (0.0, 1.0):
+            return setting.parts.joined(last if s else setting.chain)
+        k = min(int(s * count), count - 1)
+        return setting.parts.joined(moves[k](s * count - k))
+
+    moved = any((p != np.arange(len(p))).any() for p in orders)
+    reason = f"joined by {text}" + (", up to a permutation of neurons" if moved else "")
+    return Connection(True, FiberPath(at, text, tuple(orders)), reason)
+
+
+def _rescaled(setting: Setting, tail: Network, element: Symmetry) -> Connection:
+    chain = setting.chain
+    orders = [np.argsort(p) for p in element.permutations]
+    scales = [s[p] for s, p in zip(element.scales, orders, strict=True)]
+
+    def move(s: float) -> Network:
+        return Symmetry([np.arange(len(p)) for p in orders], [scale**s for scale in scales])(chain)
+
+    return _path(setting, [move], tail, orders, "rescaling of neurons")
+
+
+def _one_layer(setting: Setting, tail: Network) -> Connection:
+    found = join_layers(setting.layer, OneLayer.of(tail, False))
+    if isinstance(found, str):
+        return Connection(None, None, f"no path is known: {found}")
+    first = setting.chain
+    moves = [_behind(first, part) for part in (found.gather, found.move, found.spread)]
+    return _path(setting, moves, tail, [found.order], "sharing of weights and free rows")
+
+
+def _behind(chain: Network, part: Callable[[float], OneLayer]) -> Move:
+    """The chain with another last hidden layer."""
+
+    def move(s: float) -> Network:
+        layer = part(s)
+        weights, biases = [*chain.weights[:-2], layer.W, layer.V], [*chain.biases[:-2], layer.b, layer.c]
+        return with_arrays(chain, weights, biases)
+
+    return move
+
+
+def _bottleneck(setting: Setting, tail: Network) -> Connection:
+    """Weights are gathered, the first layer is brought to that of the other member, and then the layers behind."""
+    chain, layer = setting.chain, setting.layer
+    free = np.arange(layer.d), np.ones(layer.d), np.zeros(layer.d)
+    found = _first_layer(setting, tail) if setting.alive else free
+    if isinstance(found, str):
+        return Connection(None, None, f"no path is known: {found}")
+    order, scale, shift = found
+    core = Core(layer)  # dead neurons must not be read while the first layer moves
+    theirs = OneLayer(tail.weights[1][:, order], tail.biases[1], tail.weights[2], tail.biases[2], True)
+    joined = join_layers(_carried(core.gathered, scale, shift), theirs)
+    if isinstance(joined, str):
+        return Connection(None, None, f"no path is known: {joined}")
+    start, goal = rows_of(chain)[0], rows_of(tail)[0][order]
+
+    def first(s: float) -> Network:
+        now = start.copy()
+        now[:, -1] += s * shift
+        now = now * (scale**s)[:, None] if setting.alive else (1 - s) * start + s * goal
+        behind = _carried(core.gathered, scale**s, s * shift)
+        return with_arrays(chain, [now[:, :-1], behind.W, behind.V], [now[:, -1], behind.b, behind.c])
+
+    there = with_arrays(chain, [goal[:, :-1], *chain.weights[1:]], [goal[:, -1], *chain.biases[1:]])
+    moves = [_behind(chain, core.gathering), first, _behind(there, joined.move), _behind(there, joined.spread)]
+    text = "translation of hidden hyperplanes, then " if shift.any() else ""
+    return _path(setting, moves, tail, [order, joined.order], f"{text}rescaling and mixing of neurons")
+
+
+def _carried(layer: OneLayer, scale: FloatArray, shift: FloatArray) -> OneLayer:
+    """The layer behind first-layer neurons whose biases grew by ``shift`` and whose rows were then scaled."""
+    return OneLayer(layer.W / scale, layer.b - layer.W @ shift, layer.V, layer.c, True)
+
+
+def _first_layer(setting: Setting, tail: Network) -> tuple[IntArray, FloatArray, FloatArray] | str:
+    """The order of the other first layer, its scales, and how far hyperplanes moved; or why they cannot be matched.
+
+    Rows of a matrix of full rank are not parallel, so weights alone tell which neuron is which.
+    """
+    (mine, bias), (theirs, other) = ((n.weights[0], n.biases[0]) for n in (setting.chain, tail))
+    size, their_size = (np.abs(w).max(axis=1) for w in (mine, theirs))
+    units, their_units = mine / size[:, None], theirs / their_size[:, None]
+    gaps = {sign: np.abs(their_units[:, None] - sign * units[None]).max(axis=2) for sign in (1.0, -1.0)}
+    back = gaps[-1.0].min(axis=1) <= SAME_ROWS
+    if back.any():
+        turned = int(gaps[-1.0][int(np.flatnonzero(back)[0])].argmin())
+        return f"neuron {turned} of layer 1 is reflected: that is another component"
+    if not (gaps[1.0].min(axis=1) <= SAME_ROWS).all():
+        return "the first layers do not match"
+    order = np.argsort(gaps[1.0].argmin(axis=1))
+    scale = their_size[order] / size
+    shift = other[order] / scale - bias
+    small = np.abs(shift) <= SAME_ROWS * np.maximum(np.abs(bias), size)
+    shift = np.where(small, 0.0, shift)
+    for k in np.flatnonzero(~small).tolist():
+        if not any(i == k and low < shift[k] < high for i, low, high in _movable(setting)):
+            return f"the hyperplane of neuron {k} of layer 1 lies elsewhere, and is not known to be movable to there"
+    layer = setting.layer
+    read = (layer.W[:, ~small] != 0).any(axis=1) & (layer.roles != DEAD)
+    if (np.sign(layer.b - layer.W @ shift) != np.sign(layer.b))[read].any():
+        return "hyperplanes of layer 1 that can be moved one by one do not move together"
+    return order, scale, shift
+
+
+def _movable(setting: Setting) -> list[tuple[int, float, float]]:
+    """First-layer hyperplanes that can be translated, and how far."""
+    found = list(setting.cancelled)
+    if setting.hidden is not None:
+        layer, alive = setting.layer, setting.alive
+        found.append((setting.hidden, lower_bound(layer.W[alive], layer.b[alive], setting.hidden), np.inf))
+    return found

@@ -1,0 +1,1 @@
+"""A smaller network with the same function."""

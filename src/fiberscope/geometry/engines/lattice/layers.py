@@ -1,0 +1,275 @@
+"""What the lattice and the skeleton share: a walk through the layers, with values and signs at the vertices."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from fiberscope.geometry.engines.lattice import kernels
+from fiberscope.geometry.engines.lattice.exact import ExactVertices, exact_signs, rounded
+from fiberscope.geometry.engines.lattice.start import Start
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
+from fiberscope.network.operators import Dense
+from fiberscope.network.walk import step
+from fiberscope.numerics.algebra.bounded import Bounded, BoundedAlgebra
+from fiberscope.numerics.floats import FloatArray, IntArray, gamma, round_up
+from fiberscope.numerics.rows import proportional_rows
+from fiberscope.run import ENDLESS, STOPPED, Run
+
+PATIENCE = 0.25
+"""Seconds of exact arithmetic after which it is asked whether to go on."""
+
+BLOCK = 32
+"""Neurons whose signs are kept in one machine word."""
+
+T = -1
+"""Key of the homogeneous coordinate among the live values."""
+
+
+def grown(array: Any, size: int) -> Any:
+    """A larger array with the same beginning, with room to grow: to copy costs time, untouched room costs nothing."""
+    try:
+        larger = np.empty((3 * size, *array.shape[1:]), dtype=array.dtype)
+    except MemoryError:
+        larger = np.empty((size, *array.shape[1:]), dtype=array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One activation: its node, the value it acts on, its columns of the sign table, where live values stand in the
+    float table, and neurons that are multiples of earlier ones (neuron -> (earlier neuron, sign))."""
+
+    index: int
+    source: int
+    begin: int
+    end: int
+    slices: dict[int, slice]
+    copies: dict[int, tuple[int, int]]
+
+
+def proportional(net: Network, node: PiecewiseLinear) -> dict[int, tuple[int, int]]:
+    """Neurons of a dense layer whose row is a multiple of an earlier one: they vanish together, so one is enough."""
+    affine = net.nodes[node.source - 1] if node.source else None
+    if not (isinstance(affine, Affine) and isinstance(affine.operator, Dense)):
+        return {}
+    bias = np.zeros(affine.operator.out_size) if affine.offset is None else affine.offset
+    rows = np.concatenate([affine.operator.coefficients, bias[:, None]], axis=1)
+    rows[node.linear] = 0.0
+    leads = np.sign(rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)]).astype(np.int64)
+    return {
+        copy: (group[0], int(leads[copy] * leads[group[0]])) for group in proportional_rows(rows) for copy in group[1:]
+    }
+
+
+class Stopped(Exception):
+    """Exact decisions were given up, because somebody asked for it."""
+
+
+class HomogeneousBounds(BoundedAlgebra):
+    """Bounded floats on homogeneous coordinates: biases are multiplied by the last coordinate, t, ``(points, 1)``."""
+
+    def __init__(self, t: Bounded) -> None:
+        super().__init__()
+        self.t = t
+
+    def shift(self, value: Bounded, offset: FloatArray) -> Bounded:
+        shift = self.t.value * offset
+        # A product of zero proves nothing: it may have underflowed.
+        exact = (offset == 0) | ((self.t.error == 0) & ((self.t.value == 0) | (self.t.value == 1)))
+        slip = round_up(gamma(1) * np.abs(shift) + np.abs(offset) * self.t.error, 4)
+        return self.add([value, Bounded(shift, np.where(exact, 0.0, slip))])
+
+
+class LayerWalk(ABC):
+    """Vertices under construction, layer by layer.
+
+    ``table`` and ``error`` hold, for every vertex, float values of all live values of the program and bounds of their
+    errors; ``signs`` holds certified signs, those of the domain's sides first and then the network's.
+    """
+
+    def __init__(self, net: Network, start: Start) -> None:
+        self.net = net
+        self.inputs, self.t = start.coordinates()
+        self.sides = start.domain_signs.shape[1]
+        self.num_vertices = len(start.points)
+        self.signs = np.zeros((len(start.points), self.sides + net.num_signs), dtype=np.int8)
+        self.signs[:, : self.sides] = start.domain_signs
+        self.parents = np.full((len(start.points), 3), -1, dtype=np.int32)
+        self.table = self.error = np.zeros((0, 0))
+        self.exact = ExactVertices(net, start.points, self._parents_of)
+        self.exact_decisions = self.float_decisions = 0
+        self.complete, self.reached = True, self.signs.shape[1]
+        self.run = ENDLESS
+        self.paused: Callable[[], bool] = lambda: False
+        self.last_use = [
+            max((i for i, n in enumerate(net.nodes) if k in n.sources), default=-1) for k in range(len(net.nodes) + 1)
+        ]
+
+    @property
+    def vertices(self) -> tuple[Any, ...]:
+        """The tables that kernels fill, one row for each vertex."""
+        return self.table, self.error, self.signs, self.parents
+
+    @property
+    def room(self) -> int:
+        """How many vertices fit."""
+        return min(map(len, self.vertices))
+
+    def reserve_rows(self, count: int) -> None:
+        """Room for so many vertices."""
+        if count > self.room:
+            for name in ("table", "error", "signs", "parents"):
+                setattr(self, name, grown(getattr(self, name)[: self.num_vertices], count))
+
+    def _parents_of(self, vertex: int) -> tuple[int, int, int]:
+        u, v, column = self.parents[vertex]
+        return int(u), int(v), int(column) - self.sides
+
+    @property
+    @abstractmethod
+    def status(self) -> str:
+        """How far the work is, in words."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """What a limit is compared with."""
+
+    @abstractmethod
+    def split_layer(self, layer: Layer) -> Iterator[int]:
+        """Split by the neurons of a layer; yields each column of the sign table that is done."""
+
+    @abstractmethod
+    def reset_carriers(self) -> None:
+        """Values of the new layer are affine on edges: every edge is its own carrier again."""
+
+    def walk(self, run: Run, interrupted: Callable[[], bool]) -> None:
+        """Split by all neurons in order, or by as many as can be before an interruption or the deadline.
+
+        The run's progress is told of every neuron that is done.
+        """
+        values: dict[int, Bounded] = {0: self.inputs}
+        done, total = 0, self.net.num_signs
+        self.run, self.paused = run, lambda: self._stops(done, total, interrupted)
+        for index, node in enumerate(self.net.nodes):
+            if done == total:
+                break
+            if isinstance(node, PiecewiseLinear):
+                try:
+                    layer = self._begin_layer(index, node, values, self.sides + done)
+                except Stopped:
+                    LayerWalk.drop_from(self, self.sides + done)  # nothing is split by this layer yet
+                    return
+                for column in self.split_layer(layer):
+                    if self._stops(column - self.sides + 1, total, interrupted, run.limit):
+                        self.drop_from(column + 1)
+                        break
+                self._end_layer(layer, node, values)
+                if not self.complete:
+                    return
+                done += node.num_signs
+            else:
+                if isinstance(node, MaxPool):  # its inputs have been compared before, see pools.py
+                    self.signs[: self.num_vertices, self.sides + done : self.sides + done + node.num_signs] = 0
+                    done += node.num_signs
+                arithmetic = BoundedAlgebra() if self.t is None else HomogeneousBounds(self.t)
+                with np.errstate(over="ignore", invalid="ignore"):
+                    values[index + 1] = step(node, values, arithmetic)
+            for key in [k for k in values if k and self.last_use[k] <= index]:
+                del values[key]
+
+    def _stops(self, done: int, total: int, interrupted: Callable[[], bool], limit: int | None = None) -> bool:
+        try:
+            self.run.step(done, total, self.status)
+        except STOPPED:
+            return done < total
+        return done < total and (interrupted() or (limit is not None and self.size > limit))
+
+    def drop_from(self, column: int) -> None:
+        """The complex is that of the neurons before this column."""
+        self.complete, self.reached = False, column
+        self.signs[:, column:] = 0
+
+    def _begin_layer(self, index: int, node: PiecewiseLinear, values: dict[int, Bounded], begin: int) -> Layer:
+        """Lay out the table for this layer and certify the signs of its neurons at the vertices there are."""
+        count = self.num_vertices
+        keys = [k for k in sorted(values) if k in (0, node.source) or self.last_use[k] > index]
+        parts = [values[k] for k in keys]
+        if self.t is not None:
+            keys, parts = [*keys, T], [*parts, self.t]
+        self.table = np.concatenate([p.value for p in parts], axis=1)
+        self.error = np.concatenate([p.error for p in parts], axis=1)
+        ends = np.cumsum([p.value.shape[1] for p in parts])
+        slices = {k: slice(int(e) - p.value.shape[1], int(e)) for k, p, e in zip(keys, parts, ends, strict=True)}
+        copies = proportional(self.net, node)
+        layer = Layer(index, node.source, begin, begin + node.num_signs, slices, copies)
+        own = Bounded(self.table[:, slices[node.source]], self.error[:, slices[node.source]])
+        signs = np.where(own.decided, np.sign(own.value), kernels.UNKNOWN).astype(np.int8)
+        signs[:, node.linear] = 1
+        signs[:, list(copies)] = 1  # set right at the end of the layer
+        self.signs[:count, begin : layer.end] = signs
+        self.float_decisions += int((signs != kernels.UNKNOWN).sum())
+        self.exact_decisions += self.decide(np.flatnonzero((signs == kernels.UNKNOWN).any(axis=1)), layer, PATIENCE)
+        self.reset_carriers()
+        return layer
+
+    def decide(self, vertices: IntArray, layer: Layer, patience: float = np.inf) -> int:
+        """Decide open signs exactly; the floats of these vertices become as good as floats can be. Returns how many.
+
+        Raises :class:`Stopped` if somebody asks for it, which is looked for after so many seconds.
+        """
+        decided, soon = 0, monotonic() + patience
+        for some in np.array_split(vertices, len(vertices) // 64 + 1):
+            if not len(some):
+                continue
+            if monotonic() > soon:
+                soon = monotonic() + patience
+                if self.paused():
+                    raise Stopped
+            values = self.exact.values(some, layer.source)
+            signs = exact_signs(values[layer.source])
+            own = self.signs[some, layer.begin : layer.end]
+            decided += int((own == kernels.UNKNOWN).sum())
+            self.signs[some, layer.begin : layer.end] = np.where(own == kernels.UNKNOWN, signs, own)
+            scales = self.exact.scales(some)
+            for key, columns in layer.slices.items():
+                if key == T:
+                    t = np.array([float(self.exact.point(int(v))[-1] > 0) for v in some])
+                    self.table[some, columns], self.error[some, columns] = t[:, None], 0.0
+                else:
+                    self.table[some, columns], self.error[some, columns] = rounded(values[key], scales)
+        return decided
+
+    def _end_layer(self, layer: Layer, node: PiecewiseLinear, values: dict[int, Bounded]) -> None:
+        """Hand the values at all vertices, old and new, to the program, and apply the activation."""
+        count = self.num_vertices
+        signs = self.signs[:count, layer.begin : layer.end]
+        for copy, (original, sign) in layer.copies.items():
+            signs[:, copy] = sign * signs[:, original]
+        for key, columns in layer.slices.items():
+            part = Bounded(self.table[:count, columns], self.error[:count, columns])
+            if key == T:
+                self.t = part
+            else:
+                values[key] = part
+        self.inputs = values[0]
+        self.exact.forget()
+        if layer.end == self.sides + self.net.num_signs or not self.complete:
+            return  # the last activation: nobody asks for its values
+        source = values[layer.source]
+        slopes = np.where(signs > 0, 1.0, node.slopes)
+        zero = (signs == 0) | (slopes == 0)
+        with np.errstate(over="ignore", invalid="ignore"):  # zero times infinity, where zero is meant
+            bound = np.where(slopes == 1, source.error, round_up(np.abs(slopes) * source.error, 2))
+            rounding = np.where(slopes == 1, 0.0, gamma(1) * np.abs(slopes * source.value))
+            values[layer.index + 1] = Bounded(
+                np.where(zero, 0.0, slopes * source.value), np.where(zero, 0.0, round_up(bound + rounding, 2))
+            )

@@ -1,0 +1,1 @@
+"""Regions in two dimensions: a mesh of convex polygons, cut by one switch after the other."""

@@ -1,0 +1,367 @@
+"""All decisions about one switch on a mesh: signs at vertices, points on edges, crossings inside polygons.
+
+Floats with error bounds decide first, then pairs of floats for the few that these leave open (counted with the floats);
+what is open still is asked of the exact oracle. What comes out is integers: from these alone
+:mod:`fiberscope.geometry.engines.planar.build` makes the finer mesh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fiberscope.geometry.engines.planar import kernels
+from fiberscope.geometry.engines.planar.exact import Oracle, Stage, Triple, dot, ranks_between, sign
+from fiberscope.geometry.engines.planar.faces import count_inside
+from fiberscope.geometry.engines.planar.mesh import Mesh
+from fiberscope.geometry.engines.planar.tracked import Tracked
+from fiberscope.geometry.engines.planar.twofold import SharpOracle, Unclear
+from fiberscope.numerics.floats import ENTRY_FLOOR, FloatArray, IntArray, SignArray, U
+from fiberscope.run import ENDLESS, Run
+
+
+@dataclass(slots=True, eq=False)
+class Crossings:
+    """Points on the edges: those of edge ``e`` are numbered from ``point_ptr[e]`` on, in order from end to end.
+
+    ``label[ptr[e]:ptr[e + 1]]`` are the functionals that cross the edge and ``rank`` which of its points each one
+    passes. ``points`` is ``(edge, functional, t, error of t)``, one entry for every point.
+    """
+
+    ptr: IntArray
+    label: IntArray
+    rank: IntArray
+    point_ptr: IntArray
+    points: tuple[IntArray, IntArray, FloatArray, FloatArray]
+
+
+@dataclass(slots=True, eq=False)
+class Meetings:
+    """Chords of the polygons, and the crossings on every chord in order; see :mod:`.kernels` for the terms.
+
+    ``chords`` is ``(fun, p, q, lo, hi, num)``; chord ``k`` is met by the chords ``other[ptr[k]:ptr[k + 1]]``, at its
+    point ``rank``, which is number ``seen`` of the ``inside`` points of the polygon.
+    """
+
+    slot_ptr: IntArray
+    chords: tuple[IntArray, ...]
+    ptr: IntArray
+    other: IntArray
+    rank: IntArray
+    t: FloatArray
+    d: FloatArray
+    seen: IntArray
+    inside: IntArray
+    segments: IntArray
+
+
+@dataclass(slots=True, eq=False)
+class Arrangement:
+    """The decisions for one switch; ``meetings`` is None if no polygon is cut.
+
+    The vertices at the positions of polygon ``f`` are ``at[at_ptr[f]:at_ptr[f + 1]]``; ``piece`` are the pieces of
+    edges that begin there.
+    """
+
+    first: int
+    signs: SignArray
+    crossings: Crossings
+    meetings: Meetings | None
+    at: IntArray
+    at_ptr: IntArray
+    piece: IntArray
+
+
+class Arranger:
+    """Makes the decisions, and keeps the stages that the vertices of a mesh refer to; ``run`` may stop it."""
+
+    run: Run = ENDLESS
+
+    def __init__(self, oracle: Oracle, start: Stage) -> None:
+        self.oracle = oracle
+        self.sharp = SharpOracle.of(oracle)
+        self.stages = [start]
+        self.by_float = 0
+        self.by_exact = 0
+
+    def fork(self, oracle: Oracle) -> Arranger:
+        """Another one that knows the same stages, for a thread of its own."""
+        other = Arranger(oracle, self.stages[0])
+        other.stages = list(self.stages)
+        return other
+
+    def arrange(self, mesh: Mesh, value: Tracked, stage: Stage, first: int, known: Known) -> Arrangement:
+        """Decide everything about the functionals ``value`` (numbered from ``first`` on) on a mesh.
+
+        ``known`` may put in signs that need no decision, before the exact ones are asked for.
+        """
+        self.stages.append(stage)
+        signs = self._signs(mesh, value, stage, first, known)
+        crossings = self._cross_edges(mesh, value, signs, stage, first)
+        at, piece, at_ptr = _positions(mesh, crossings.point_ptr)
+        rough = Arrangement(first, signs, crossings, None, at, at_ptr, piece)
+        rough.meetings = self._cross_chords(mesh, value, stage, rough)
+        return rough
+
+    def _signs(self, mesh: Mesh, value: Tracked, stage: Stage, first: int, known: Known) -> SignArray:
+        V, n = value.z.shape
+        signs = np.ones((V, -(-n // 8) * 8), dtype=np.int8)
+        undecided = kernels.float_signs(value.z, value.c, value.r, ENTRY_FLOOR, signs)
+        known(signs, undecided)
+        self.by_float += V * n
+        if undecided:
+            self._decide(mesh, signs, stage, first)
+        return signs
+
+    def _decide(self, mesh: Mesh, signs: SignArray, stage: Stage, first: int) -> None:
+        """Exact signs where the float bound left them open."""
+        vertices, columns = np.nonzero(signs == 2)
+        polygon = np.zeros(mesh.num_vertices, dtype=np.int64)
+        polygon[mesh.loop_v] = mesh.owners
+        for v, j in zip(vertices.tolist(), columns.tolist(), strict=True):
+            self.run.check()
+            signs[v, j] = self._sign(mesh, v, stage, int(polygon[v]), first + j)
+
+    def _sign(self, mesh: Mesh, vertex: int, stage: Stage, polygon: int, number: int) -> int:
+        """Sign of a functional at a vertex of a polygon."""
+        chart = stage.chart(polygon)
+        if self.sharp is not None:
+            try:
+                line = self.sharp.line(stage, polygon, number)
+                return self.sharp.sign_at(line, self._point(self.sharp, mesh, vertex, chart))
+            except Unclear:
+                pass
+        self._note(1)
+        return sign(dot(self.oracle.line(stage, polygon, number), self._point(self.oracle, mesh, vertex, chart)))
+
+    def _note(self, exact: int) -> None:
+        self.by_exact += exact
+        self.by_float -= exact
+
+    def _point(self, oracle: Oracle, mesh: Mesh, vertex: int, chart: int) -> Triple:
+        number, polygon, first, second = mesh.defined[vertex].tolist()
+        stage = self.stages[number]
+        return oracle.seen_from(chart, oracle.point(stage, polygon, first, second), stage.chart(polygon))
+
+    # -- edges ---------------------------------------------------------------------------------------------------
+
+    def _cross_edges(self, mesh: Mesh, value: Tracked, signs: SignArray, stage: Stage, first: int) -> Crossings:
+        words = signs.view(np.uint64)
+        counts, none = np.zeros(len(mesh.ends), dtype=np.int64), np.zeros(0, dtype=np.int64)
+        kernels.list_crossings(mesh.ends, words, counts, none)
+        ptr = pointers(counts)
+        label, t, d = np.empty(ptr[-1], dtype=np.int64), np.empty(ptr[-1]), np.empty(ptr[-1])
+        sure = np.ones(len(counts), dtype=bool)
+        rank = np.arange(ptr[-1]) - np.repeat(ptr[:-1], counts)
+        kernels.list_crossings(mesh.ends, words, ptr[:-1].copy(), label)
+        kernels.order_crossings(
+            mesh.ends, ptr, label, np.arange(signs.shape[1]), rank.copy(), value.z, value.c, value.r, ENTRY_FLOOR,
+            mesh.ends, none, t[:0], t[:0], t, d, sure,
+        )  # fmt: skip
+        self.by_float += int(ptr[-1])
+        for e in np.flatnonzero(~sure).tolist():
+            here = slice(int(ptr[e]), int(ptr[e + 1]))
+            self._order(here, rank, (label, t, d), self._edge_ranks(mesh, e, label[here], stage, first), (t, d))
+        edge = np.repeat(np.arange(len(counts)), counts)
+        counts[counts > 0] = rank[ptr[1:][counts > 0] - 1] + 1
+        point_ptr = pointers(counts)
+        points = (edge, label, t, d)
+        if len(edge) > point_ptr[-1]:  # of equal crossings the best known one speaks
+            number = point_ptr[edge] + rank
+            order = np.lexsort((d, number))
+            best = order[np.searchsorted(number[order], np.arange(point_ptr[-1]))]
+            points = (edge[best], label[best], t[best], d[best])
+        return Crossings(ptr, label, rank, point_ptr, points)
+
+    def _order(
+        self,
+        here: slice,
+        rank: IntArray,
+        arrays: Sequence[Any],
+        found: tuple[list[int], list[float]],
+        floats: tuple[FloatArray, FloatArray],
+    ) -> None:
+        """Put exact ranks and parameters in place and bring the arrays in their order."""
+        ranks, where = found
+        t, d = floats
+        t[here], d[here] = where, 2 * U
+        order = np.argsort(ranks, kind="stable")
+        rank[here] = np.asarray(ranks)[order]
+        for array in arrays:
+            array[here] = array[here][order]
+
+    def _ranks(
+        self, stage: Stage, polygon: int, numbers: Sequence[int], ends: Callable[[Oracle], tuple[Triple, Triple]]
+    ) -> tuple[list[int], list[float]]:
+        """Order of functionals of a polygon between two points, and where they vanish; see :func:`ranks_between`."""
+        if self.sharp is not None:
+            try:
+                return self.sharp.ranks([self.sharp.line(stage, polygon, j) for j in numbers], *ends(self.sharp))
+            except Unclear:
+                pass
+        self.run.check()
+        self._note(len(numbers))
+        return ranks_between([self.oracle.line(stage, polygon, j) for j in numbers], *ends(self.oracle))
+
+    def _edge_ranks(
+        self, mesh: Mesh, edge: int, label: IntArray, stage: Stage, first: int
+    ) -> tuple[list[int], list[float]]:
+        polygon = int(mesh.polygon_of_edge[edge])
+        a, b = mesh.ends[edge].tolist()
+        chart = stage.chart(polygon)
+
+        def ends(oracle: Oracle) -> tuple[Triple, Triple]:
+            return self._point(oracle, mesh, a, chart), self._point(oracle, mesh, b, chart)
+
+        return self._ranks(stage, polygon, [first + j for j in label.tolist()], ends)
+
+    # -- polygons ------------------------------------------------------------------------------------------------
+
+    def _cross_chords(self, mesh: Mesh, value: Tracked, stage: Stage, known: Arrangement) -> Meetings | None:
+        crossings, signs = known.crossings, known.signs
+        corner_ptr, corner_j = _corners(mesh, signs)
+        counts = np.diff(crossings.ptr)[mesh.loop_e] + np.diff(corner_ptr)
+        counts = np.add.reduceat(counts, mesh.indptr[:-1]) // 2
+        slot_ptr = pointers(counts)
+        N = int(slot_ptr[-1])
+        if N == 0:
+            return None
+        fun, p, q = (np.zeros(N, dtype=np.int64) for _ in range(3))
+        loops = (mesh.indptr, mesh.loop_v, mesh.loop_e, mesh.ends)
+        edges = (crossings.ptr, crossings.label, crossings.rank, crossings.point_ptr)
+        first = np.full(signs.shape[1], -1)
+        assure(kernels.fill_chords(*loops, *edges, corner_ptr, corner_j, slot_ptr, fun, p, q, first))
+        polygon = np.repeat(np.arange(mesh.num_polygons), counts)
+        lo = np.arange(N)
+        hi = lo + 1
+        if ((p[1:] == p[:-1]) & (polygon[1:] == polygon[:-1])).any():
+            kernels.group_chords(slot_ptr, fun, p, q, lo, hi, counts)
+        meet, none = np.zeros(N, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        kernels.list_meetings(slot_ptr, counts, p, q, meet, none, none)
+        ptr = pointers(meet)
+        other, pair = np.empty(ptr[-1], dtype=np.int64), np.empty(ptr[-1], dtype=np.int64)
+        kernels.list_meetings(slot_ptr, counts, p, q, ptr[:-1].copy(), other, pair)
+        t, d, sure = np.empty(ptr[-1]), np.empty(ptr[-1]), np.ones(N, dtype=bool)
+        edge, _, edge_t, edge_d = crossings.points
+        corner = known.at_ptr[polygon]
+        segments = np.stack([known.at[corner + p], known.at[corner + q]], axis=1)
+        kernels.order_crossings(
+            segments, ptr, other, fun[lo], pair, value.z, value.c, value.r, ENTRY_FLOOR,
+            mesh.ends, edge, edge_t, edge_d, t, d, sure,
+        )  # fmt: skip
+        rank = np.arange(ptr[-1]) - np.repeat(ptr[:-1], meet)
+        self.by_float += int(ptr[-1])
+        # in general position every crossing is a point of its own
+        total = ptr[slot_ptr[1:]] - ptr[slot_ptr[:-1]]
+        chords = (fun, p, q, lo, hi, counts)
+        found = Meetings(slot_ptr, chords, ptr, other, rank, t, d, pair, total // 2, counts + total)
+        if self._order_chords(mesh, np.flatnonzero(~sure), polygon, stage, known, found):
+            found.seen = np.empty_like(pair)
+            sizes = (found.inside, found.segments)
+            count_inside(slot_ptr, counts, ptr, rank, pair, found.seen, *sizes, np.empty_like(pair))
+        return found
+
+    def _order_chords(
+        self, mesh: Mesh, slots: IntArray, polygon: IntArray, stage: Stage, known: Arrangement, found: Meetings
+    ) -> bool:
+        """Exact order of the crossings on those chords where the bounds left it open; whether some coincide."""
+        fun, p, q, lo, _, _ = found.chords
+        tied, last = False, -1
+        for slot, f in zip(slots.tolist(), polygon[slots].tolist(), strict=True):
+            if f != last:
+                point, last = self._boundary_points(mesh, f, stage, known), f
+            here = slice(int(found.ptr[slot]), int(found.ptr[slot + 1]))
+            others = [known.first + j for j in fun[lo[found.other[here]]].tolist()]
+            ranks = self._ranks(stage, f, others, partial(_both, point, int(p[slot]), int(q[slot])))
+            arrays = (found.other, found.t, found.d, found.seen)
+            self._order(here, found.rank, arrays, ranks, (found.t, found.d))
+            tied |= len(set(ranks[0])) < len(ranks[0])
+        return tied
+
+    def _boundary_points(self, mesh: Mesh, f: int, stage: Stage, known: Arrangement) -> PointAt:
+        """The point at every position of a polygon, as an oracle knows it."""
+        places: list[tuple[int, int]] = []
+        ptr = known.crossings.point_ptr
+        for i in range(int(mesh.indptr[f]), int(mesh.indptr[f + 1])):
+            v, e = int(mesh.loop_v[i]), int(mesh.loop_e[i])
+            places.append((v, -1))
+            on = range(int(ptr[e]), int(ptr[e + 1]))
+            places += [(e, k) for k in (on if mesh.ends[e, 0] == v else reversed(on))]
+
+        def point(oracle: Oracle, position: int) -> Triple:
+            index, k = places[position]
+            if k < 0:
+                return self._point(oracle, mesh, index, stage.chart(f))
+            line = known.first + int(known.crossings.points[1][k])
+            return oracle.point(stage, f, int(mesh.line[index]), line)
+
+        return point
+
+
+PointAt = Callable[[Oracle, int], Triple]
+
+
+def _both(point: PointAt, a: int, b: int, oracle: Oracle) -> tuple[Triple, Triple]:
+    return point(oracle, a), point(oracle, b)
+
+
+Known = Callable[[SignArray, int], None]
+"""Called with the signs (2 where open) and how many are open; may replace some of them."""
+
+
+def _positions(mesh: Mesh, point_ptr: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Vertex at every position of the polygons, the piece of an edge that begins there, where each polygon begins."""
+    edge = mesh.loop_e
+    forward = mesh.ends[edge, 0] == mesh.loop_v
+    begin, end = point_ptr[edge], point_ptr[edge + 1]
+    sizes = end - begin + 1
+    start = pointers(sizes)
+    step = np.where(forward, 1, -1)
+    piece = np.repeat(np.where(forward, begin, end) - step * start[:-1], sizes)
+    steps = np.repeat(step, sizes)
+    piece += steps * np.arange(start[-1])
+    at = piece + mesh.num_vertices
+    at -= steps > 0
+    at[start[:-1]] = mesh.loop_v
+    piece += np.repeat(edge, sizes)
+    return at, piece, start[mesh.indptr]
+
+
+def _corners(mesh: Mesh, signs: SignArray) -> tuple[IntArray, IntArray]:
+    """For every loop entry the functionals that vanish at its vertex and change their sign inside the polygon."""
+    entries = len(mesh.loop_v)
+    if np.count_nonzero(signs) == signs.size:  # in general position; much faster than to look for them
+        return np.zeros(entries + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    vertex, label = np.nonzero(signs == 0)
+    ptr = pointers(np.bincount(vertex, minlength=len(signs)))
+    entry, which = _stretches(ptr[mesh.loop_v], ptr[mesh.loop_v + 1])
+    functional, polygon = label[which], mesh.owners[entry]
+    pair, i = _stretches(mesh.indptr[polygon], mesh.indptr[polygon + 1])
+    around = signs[mesh.loop_v[i], functional[pair]]
+    low = np.bincount(pair, weights=around < 0, minlength=len(entry))
+    high = np.bincount(pair, weights=around > 0, minlength=len(entry))
+    mixed = (low > 0) & (high > 0)
+    return pointers(np.bincount(entry[mixed], minlength=entries)), functional[mixed]
+
+
+def _stretches(lo: IntArray, hi: IntArray) -> tuple[IntArray, IntArray]:
+    """All pairs ``(k, i)`` with ``lo[k] <= i < hi[k]``, in order."""
+    ptr = pointers(hi - lo)
+    return np.repeat(np.arange(len(lo)), hi - lo), np.arange(ptr[-1]) + np.repeat(lo - ptr[:-1], hi - lo)
+
+
+def pointers(counts: IntArray) -> IntArray:
+    """Where each stretch begins when stretches of the given lengths are laid end to end, and where the last ends."""
+    result = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=result[1:])
+    return result
+
+
+def assure(closed: bool) -> None:
+    """All decisions are certified, so the combinatorics closes; if it does not, there is a bug, not a bad input."""
+    if not closed:  # pragma: no cover - a bug by definition
+        raise ArithmeticError("planar complex: certified decisions contradict each other; please report this network")

@@ -1,0 +1,387 @@
+"""Regions of a network on a polygon of the plane, or on a planar slice of its input space, exactly and fast.
+
+The complex is split switch by switch. On a polygon of the complex so far every preactivation is affine, so everything
+about the next layer follows from three kinds of decisions: the signs at the vertices; the order in which lines cross
+an edge; the order in which they cross each other's chords inside a polygon. Each decision is made by floats with a
+rigorous error bound, and by integers where the bound does not suffice. Which chords cross, which faces there are and
+which signs they have is then combinatorics of positions on the boundary. A max pooling is split by the differences of
+its windows' inputs, and faces with equal winners are joined again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from fiberscope.errors import InputError, TooLargeError
+from fiberscope.geometry.cells import Cells, Incidence, pool_layout
+from fiberscope.geometry.domains import Box, Plane, Polytope
+from fiberscope.geometry.engines.limits import MEMORY
+from fiberscope.geometry.engines.planar import tracked as track
+from fiberscope.geometry.engines.planar.arrange import Arrangement, Arranger
+from fiberscope.geometry.engines.planar.blas_threads import single_blas
+from fiberscope.geometry.engines.planar.build import build
+from fiberscope.geometry.engines.planar.exact import Oracle, Stage, pool_signs, window_pairs
+from fiberscope.geometry.engines.planar.mesh import Mesh, corner_values, first_mesh, merged, winner_signs
+from fiberscope.geometry.engines.planar.tracked import Tracked
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear, Switch
+from fiberscope.network.operators import Dense
+from fiberscope.numerics.floats import FloatArray, SignArray
+from fiberscope.results import Result
+from fiberscope.run import ENDLESS, STOPPED, Run
+
+PlanarDomain = Box | Plane | Polytope
+
+_CHUNK_BYTES = 1 << 25
+"""Counting goes on in pieces when the values of all vertices would need more than this."""
+
+_WORTH_THREADS = 1 << 14
+"""With fewer polygons than that a mesh is not shared out among threads."""
+
+XY = -1
+"""Key of the coordinates among the values of a mesh."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanarCount(Result):
+    """How many regions there are, and how the decisions were made.
+
+    Not ``complete`` when interrupted: then there are *at least* so many.
+    """
+
+    num_regions: int
+    exact_decisions: int
+    float_decisions: int
+    complete: bool = True
+
+    def __int__(self) -> int:
+        return self.num_regions
+
+    __index__ = __int__
+
+
+def planar_cells(net: Network, domain: PlanarDomain, run: Run = ENDLESS) -> Cells:
+    """The canonical complex of ``net`` on a two-dimensional domain: vertices, edges, polygons, certified signs.
+
+    Parameters
+    ----------
+    net
+        Any network; two inputs for a box or polytope, ``plane.ambient`` inputs for a plane.
+    domain
+        A box in two dimensions, a bounded two-dimensional polytope, or a :class:`Plane`.
+    run
+        Told after every switch how many are done. With a limit the work stops when there are more regions than that,
+        or when memory would not hold the next layer, which is an error without. Then, or when interrupted or out of
+        time, the result is not ``complete``: it is the complex of the switches that were reached, and the signs of the
+        others are given as 0.
+
+    Examples
+    --------
+    The four quadrants:
+
+    >>> net = Network([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]])
+    >>> cells = planar_cells(net, Box.cube(2))
+    >>> [cells.count(k) for k in range(3)]
+    [9, 12, 4]
+    >>> sorted(map(tuple, cells.top_signs.tolist()))
+    [(-1, -1), (-1, 1), (1, -1), (1, 1)]
+    """
+    engine = Engine.on(net, domain)
+    return engine.cells(*engine.run(engine.start(), run))
+
+
+def planar_count(net: Network, domain: PlanarDomain, run: Run = ENDLESS, *, threads: int = 1) -> PlanarCount:
+    """The number of regions alone: the last layer is counted without being built.
+
+    Large complexes are counted piece by piece, so memory stays bounded; ``threads`` pieces are counted at a time. When
+    interrupted, what was not counted yet goes in as the polygons that were reached, each of which holds a region.
+
+    >>> net = Network([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [[1.0, 1.0, 1.0]]], [[0.0, 0.0, 0.0], [0.0]])
+    >>> int(planar_count(net, Box.cube(2)))  # three lines through one point
+    6
+    """
+    if threads < 1:
+        raise InputError(f"threads: expected at least one, got {threads}")
+    engine = Engine.on(net, domain)
+    found = engine.count(engine.start(), 0, 0, run, threads)
+    return PlanarCount(found, engine.arranger.by_exact, engine.arranger.by_float, not engine.interrupted)
+
+
+class Engine:
+    """One run: the program on the plane, evaluated at the vertices of meshes that its switches cut.
+
+    ``sides`` are rows ``(a, b, c)`` with ``a x + b y + c <= 0`` on the domain; ``on_plane`` says that the program
+    begins with a plane through a larger space.
+    """
+
+    def __init__(self, nodes: Sequence[Node], sides: FloatArray, on_plane: bool = False) -> None:
+        self.nodes, self.sides, self.on_plane = tuple(nodes), sides, on_plane
+        self.switch_nodes = [k for k, x in enumerate(self.nodes) if isinstance(x, PiecewiseLinear | MaxPool)]
+        self.switches = [x for x in self.nodes if isinstance(x, PiecewiseLinear | MaxPool)]
+        self.pairs = [window_pairs(x) if isinstance(x, MaxPool) else None for x in self.switches]
+        sizes = [x.num_signs if p is None else len(p) for x, p in zip(self.switches, self.pairs, strict=True)]
+        self.offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        self.interrupted = False
+
+    @classmethod
+    def on(cls, net: Network, domain: PlanarDomain) -> Engine:
+        """The engine of a network on a domain."""
+        return cls(*_setting(net, domain), isinstance(domain, Plane))
+
+    def start(self) -> Mesh:
+        """The domain as one polygon, with values at its corners."""
+        mesh, points = first_mesh(self.sides)
+        mesh.values = {XY: Tracked.exact(points), 0: corner_values(mesh, points, self.sides)}
+        oracle = Oracle(self.nodes_before_output, self.sides, self.offsets)
+        self.arranger = Arranger(oracle, Stage(mesh.indptr, mesh.loop_v, [], []))
+        return mesh
+
+    def run(self, mesh: Mesh, run: Run) -> tuple[Mesh, int]:
+        """The mesh cut by one switch after the other, and how many of them were reached.
+
+        Raises :class:`TooLargeError` if the next mesh would not fit into memory, unless there is a limit.
+        """
+        node, total, reached = 0, len(self.switches), 0
+        self.arranger.run = run
+        try:
+            while reached < total and (run.limit is None or mesh.num_polygons <= run.limit):
+                with np.errstate(all="ignore"):  # what overflows is left to exact arithmetic
+                    node = self.advance(mesh, node)
+                    mesh = self.split(mesh, reached, node, MEMORY)
+                node, reached = node + 1, reached + 1
+                run.step(reached, total, f"{mesh.num_polygons} polygons")
+        except STOPPED:
+            pass  # what was found so far is the answer, marked as incomplete
+        except TooLargeError:
+            if run.limit is None:
+                raise
+        return mesh, reached
+
+    # -- the program at the vertices -----------------------------------------------------------------------------
+
+    @property
+    def nodes_before_output(self) -> tuple[Node, ...]:
+        """The program up to the last switch: all that regions depend on."""
+        return self.nodes[: self.switch_nodes[-1] + 1] if self.switch_nodes else ()
+
+    @cached_property
+    def last_use(self) -> list[int]:
+        """Index of the last node that reads each value, as far as regions depend on it."""
+        last = [-1] * (len(self.nodes) + 1)
+        for index, node in enumerate(self.nodes_before_output):
+            for source in node.sources:
+                last[source] = index
+        return last
+
+    @property
+    def composes(self) -> bool:
+        """Whether the program begins with a plane and a dense layer behind it, and nothing else reads the plane."""
+        chain = all(isinstance(x, Affine) and isinstance(x.operator, Dense) for x in self.nodes[:2])
+        return self.on_plane and chain and self.last_use[1] == 1
+
+    def advance(self, mesh: Mesh, node: int) -> int:
+        """Evaluate the program up to the next switch; the index of that node."""
+        values = mesh.values
+        while node not in self.switch_nodes:
+            step = self.nodes[node]
+            if node == 0 and self.composes:
+                values[2] = track.lifted(step, self.nodes[1], values[0])  # type: ignore[arg-type]  # both are affine here
+                node, step = 1, self.nodes[1]
+                del values[0]
+            elif isinstance(step, Affine):
+                # spectral norms serve the layers behind the next switch
+                values[node + 1] = track.affine(step, values[step.source], sum(k > node for k in self.switch_nodes) > 1)
+            elif isinstance(step, Add):
+                values[node + 1] = track.add([values[s] for s in step.sources])
+            elif isinstance(step, Concat):
+                values[node + 1] = track.concat([values[s] for s in step.sources], step.order)
+            for source in step.sources:
+                if self.last_use[source] == node:
+                    values.pop(source, None)
+            node += 1
+        return node
+
+    def split(self, mesh: Mesh, switch: int, node: int, memory: int | None = None) -> Mesh:
+        """The mesh cut by one switch, with the switch's own value at its vertices; of at most ``memory`` bytes."""
+        found = self.arrange(mesh, switch)
+        if memory is not None:
+            self._check_memory(mesh, switch, found, memory)
+        step, last = self.switches[switch], switch == len(self.switches) - 1
+        live = {key: value for key, value in mesh.values.items() if key == XY or not last}
+        finer = build(mesh, found, len(self.arranger.stages) - 1, self.switches[:switch], live)
+        if isinstance(step, MaxPool):
+            finer.signs[-1] = pool_signs(step, finer.signs[-1])
+            finer = merged(finer, mesh.num_vertices)
+        if last:
+            return finer
+        source, over = finer.values[step.source], self.last_use[step.source] == node
+        if isinstance(step, MaxPool):
+            finer.values[node + 1] = track.pool(step, source)
+        else:
+            own = over and found.meetings is not None  # an uncut mesh shares its arrays with the one before
+            pools = any(isinstance(x, MaxPool) for x in self.switches[switch + 1 :])
+            finer.values[node + 1] = track.activate(step, source, finer.signs[-1], own, pools)
+        if over:
+            del finer.values[step.source]
+        return finer
+
+    def _check_memory(self, mesh: Mesh, switch: int, found: Arrangement, memory: int) -> None:
+        """Refuse a mesh that would be too large: how many vertices and polygons it has is known before it is built."""
+        if found.meetings is None:
+            return
+        inside, segments = int(found.meetings.inside.sum()), int(found.meetings.segments.sum())
+        vertices = mesh.num_vertices + len(found.crossings.points[0]) + inside
+        polygons = mesh.num_polygons + segments - inside
+        sizes = np.diff(self.offsets)
+        last = switch == len(self.switches) - 1
+        # signs of all switches so far, values before and behind the next one, and some twenty integers
+        per_vertex = int(sizes[: switch + 1].sum()) + (0 if last else 8 * int(sizes[switch] + sizes[switch + 1])) + 160
+        if vertices * per_vertex > memory:
+            raise TooLargeError(
+                f"layer {switch + 1} of {len(self.switches)} makes {polygons:,} polygons and needs about "
+                f"{vertices * per_vertex / 2**30:.2g} GB, the limit of memory is {memory / 2**30:.2g} GB; "
+                "give limit=, a smaller domain, or count only"
+            )
+
+    def arrange(self, mesh: Mesh, switch: int) -> Arrangement:
+        """All decisions about one switch."""
+        step, pairs = self.switches[switch], self.pairs[switch]
+        source = mesh.values[step.source]
+        value = source if pairs is None else track.differences(source, pairs)
+        stage = Stage(mesh.indptr, mesh.loop_v, mesh.signs, [_part(s) for s in self.switches[:switch]], mesh.root)
+
+        def known(signs: SignArray, undecided: int) -> None:
+            if isinstance(step, PiecewiseLinear):
+                signs[:, np.flatnonzero(step.linear)] = 1
+            elif undecided and source.zeros is not None and pairs is not None:
+                # two dead inputs tie exactly
+                signs[:, : len(pairs)][source.zeros[:, pairs[:, 0]] & source.zeros[:, pairs[:, 1]]] = 0
+
+        return self.arranger.arrange(mesh, value, stage, int(self.offsets[switch]), known)
+
+    # -- results -------------------------------------------------------------------------------------------------
+
+    def count(self, mesh: Mesh, switch: int, node: int, run: Run, threads: int = 1) -> int:
+        """Regions inside the polygons of a mesh, in pieces of bounded memory."""
+        if switch == len(self.switches):
+            return mesh.num_polygons
+        width = int(np.diff(self.offsets)[switch:].max())
+        pieces = min(mesh.num_polygons, -(-8 * width * mesh.num_vertices // _CHUNK_BYTES))
+        if threads > 1 and mesh.num_polygons >= _WORTH_THREADS:
+            pieces = max(pieces, 8 * threads)  # more pieces than threads: they differ in what is inside
+        if pieces <= 1:
+            return self._count_piece(mesh, switch, node, run, threads)
+        cuts = list(pairwise(np.linspace(0, mesh.num_polygons, pieces + 1).astype(np.int64).tolist()))
+        total, done = 0, 0
+        with closing(self._counts(mesh, cuts, switch, node, run.quietly(), threads)) as counts:
+            try:
+                for (_, hi), found in zip(cuts, counts, strict=True):
+                    total, done = total + found, hi
+                    if self.interrupted:
+                        break
+                    run.step(hi, mesh.num_polygons, f"{total} regions")
+            except STOPPED:
+                self.interrupted = True
+        return total + mesh.num_polygons - done
+
+    def _counts(
+        self, mesh: Mesh, cuts: list[tuple[int, int]], switch: int, node: int, run: Run, threads: int
+    ) -> Generator[int, None, None]:
+        """The counts of the pieces of a mesh, in order."""
+        if threads == 1:
+            yield from (self._count_piece(mesh.part(lo, hi), switch, node, run) for lo, hi in cuts)
+            return
+
+        def piece(bounds: tuple[int, int]) -> tuple[int, Arranger]:
+            worker = copy(self)
+            worker.arranger = self.arranger.fork(Oracle(self.nodes_before_output, self.sides, self.offsets))
+            return worker._count_piece(mesh.part(*bounds), switch, node, run), worker.arranger
+
+        pool = ThreadPoolExecutor(threads)
+        with single_blas():
+            try:
+                for found, arranger in pool.map(piece, cuts):
+                    self.arranger.by_float += arranger.by_float
+                    self.arranger.by_exact += arranger.by_exact
+                    yield found
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    def _count_piece(self, mesh: Mesh, switch: int, node: int, run: Run, threads: int = 1) -> int:
+        self.arranger.run = run
+        try:
+            run.check()
+            with np.errstate(all="ignore"):  # what overflows is left to exact arithmetic
+                node = self.advance(mesh, node)
+                if switch < len(self.switches) - 1 or self.pairs[switch] is not None:
+                    finer = self.split(mesh, switch, node)
+                    run.step(switch + 1, len(self.switches), f"{finer.num_polygons} polygons")
+                    found = self.count(finer, switch + 1, node + 1, run, threads)
+                else:
+                    meetings = self.arrange(mesh, switch).meetings
+                    # Euler: every segment of a chord adds a face, every point inside takes one back
+                    found = 0 if meetings is None else int(meetings.segments.sum() - meetings.inside.sum())
+                    found += mesh.num_polygons
+        except STOPPED:
+            self.interrupted = True
+            return mesh.num_polygons
+        self.arranger.stages.pop()
+        return found
+
+    def cells(self, mesh: Mesh, reached: int) -> Cells:
+        """The mesh as cells; switches that were not reached have zeros for signs."""
+        parts = [rows[:, : step.num_signs] for rows, step in zip(mesh.signs, self.switches, strict=False)][:reached]
+        parts += [np.zeros((mesh.num_vertices, x.num_signs), dtype=np.int8) for x in self.switches[reached:]]
+        signs = np.concatenate(parts, axis=1) if parts else np.zeros((mesh.num_vertices, 0), dtype=np.int8)
+        edges = Incidence(np.arange(0, 2 * len(mesh.ends) + 1, 2), mesh.ends.reshape(-1))
+        return Cells(
+            mesh.values[XY].z,
+            signs,
+            (edges, Incidence(mesh.indptr, mesh.loop_e)),
+            exact_decisions=self.arranger.by_exact,
+            float_decisions=self.arranger.by_float,
+            domain_signs=mesh.sides,
+            pools=pool_layout(self.switches),
+            complete=reached == len(self.switches),
+        )
+
+
+def _setting(net: Network, domain: PlanarDomain) -> tuple[tuple[Node, ...], FloatArray]:
+    """The program on two coordinates, and the sides of the domain as rows ``(a, b, c)`` with ``a x + b y + c <= 0``."""
+    if isinstance(domain, Plane):
+        if domain.ambient != net.in_size:
+            raise InputError(f"plane: expected one in R^{net.in_size} for this network, got R^{domain.ambient}")
+        lift = Affine(0, Dense(np.stack([domain.u, domain.v], axis=1)), domain.origin)
+        A, b = domain.box.halfspaces()
+        return (lift, *(_moved(node) for node in net.nodes)), np.column_stack([A, -b])
+    if domain.dimension != 2 or net.in_size != 2:
+        raise InputError(
+            f"domain: expected two dimensions and a network of two inputs (or a Plane), "
+            f"got {domain} and {net.in_size} inputs"
+        )
+    A, b = domain.halfspaces()
+    return net.nodes, np.column_stack([A, -b])
+
+
+def _moved(node: Node) -> Node:
+    """The node behind one more value."""
+    if isinstance(node, Add | Concat):
+        return replace(node, sources=tuple(s + 1 for s in node.sources))
+    if isinstance(node, PiecewiseLinear):
+        return PiecewiseLinear(node.source + 1, node.slopes.reshape(node.shape), node.shape)
+    return replace(node, source=node.source + 1)
+
+
+def _part(node: Switch) -> Callable[[SignArray], SignArray]:
+    """How the signs of a polygon follow from those at its vertices."""
+    if isinstance(node, MaxPool):
+        return lambda rows: np.asarray(winner_signs(node, (rows.min(axis=0) < 0).reshape(1, -1))[0])
+    return lambda rows: np.asarray((rows.max(axis=0) + rows.min(axis=0))[: node.num_signs])

@@ -1,0 +1,289 @@
+"""Values of a program at many points, with error bounds that cost no second matrix product.
+
+The error of entry ``j`` at point ``v`` is bounded by ``c[v] * r[j]``, and the Euclidean norm of the errors at ``v`` by
+``e2[v]``. By Cauchy and Schwarz an affine map with rows ``W_j`` turns ``e2`` into ``c[v] = e2[v] + gamma |a_v|`` and
+``r[j] = |W_j|``; where all inputs are exactly zero, the outputs are exact. Non-negative factors are rounded up by a
+relative ``2**-30``, which covers the rounding of norms of up to a million entries.
+A bound that overflows is infinite or NaN and decides nothing; so ``c == 0``, which says that a row is exact, and
+``r == 0``, which says that a column is zero everywhere, are tested as such and never as the opposite of being positive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fiberscope.geometry.engines.planar.faces import join_values, rectify
+from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
+from fiberscope.network.operators import Dense, Operator, Scale
+from fiberscope.numerics.compensated import accurate_product
+from fiberscope.numerics.floats import ENTRY_FLOOR, TINY, BoolArray, FloatArray, IntArray, SignArray, U, gamma
+
+_UP = 1 + 2.0**-30
+
+SMALL = 2.0**-400
+"""Numbers between this and its inverse can be squared and summed without leaving the range of floats."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tracked:
+    """Values ``z`` of shape ``(points, n)``; ``|z - true| <= c r + ENTRY_FLOOR`` and ``norm(z - true) <= e2`` for each.
+
+    ``zeros`` are entries that certified signs prove to be zero, where somebody asked for them; a float 0.0 proves
+    nothing, it may be a rounded positive number. ``norm`` is the Euclidean norm of each row of ``z`` where it is
+    already known, rounded up.
+    """
+
+    z: FloatArray
+    c: FloatArray
+    e2: FloatArray
+    r: FloatArray
+    zeros: BoolArray | None = None
+    norm: FloatArray | None = None
+
+    @classmethod
+    def exact(cls, z: FloatArray) -> Tracked:
+        """Values without error."""
+        zero = np.zeros(len(z))
+        return cls(z, zero, zero.copy(), np.ones(z.shape[1]))
+
+    def rows(self, index: IntArray) -> Tracked:
+        """The values at some of the points."""
+        norm = None if self.norm is None else self.norm[index]
+        zeros = None if self.zeros is None else self.zeros[index]
+        return replace(self, z=self.z[index], c=self.c[index], e2=self.e2[index], zeros=zeros, norm=norm)
+
+    def extended(self, blocks: Sequence[tuple[IntArray, IntArray, FloatArray, FloatArray]]) -> Tracked:
+        """With points ``A + t (B - A)`` appended, from blocks ``(A, B, t, error of t)``; later ones may use earlier."""
+        old, new = len(self.z), sum(len(block[0]) for block in blocks)
+        z = np.empty((old + new, self.z.shape[1]))
+        c, e2 = np.empty(old + new), np.empty(old + new)
+        z[:old], c[:old], e2[:old] = self.z, self.c, self.e2
+        first = old
+        r = _normal(self.r)
+        inverse = np.divide(1.0, r, out=np.zeros_like(r), where=r != 0)
+        zeros = self.zeros
+        for A, B, t, d in blocks:
+            join_values(z, c, e2, inverse, A, B, t, d, first)
+            first += len(A)
+            # between two points of one polygon a value is affine: it vanishes if it does at both
+            zeros = None if zeros is None else np.concatenate([zeros, zeros[A] & zeros[B]])
+        return Tracked(z, c, e2, r, zeros)
+
+
+def affine(node: Affine, value: Tracked, tight: bool) -> Tracked:
+    """The node's values; ``tight`` also bounds spectral norms, which pays where more layers follow."""
+    *before, last = node.operator.stages()
+    for stage in before:
+        value = _linear(stage, value, None, tight)
+    return _linear(last, value, node.offset, tight)
+
+
+def lifted(plane: Affine, node: Affine, points: Tracked) -> Tracked:
+    """Two affine maps in a row, a plane and a dense layer, composed almost exactly before they meet the points.
+
+    Through the large space in between, rounding would count its dimension.
+    """
+    assert isinstance(plane.operator, Dense) and isinstance(node.operator, Dense) and plane.offset is not None
+    rows = np.column_stack([plane.operator.matrix, plane.offset])
+    start = np.zeros((node.operator.out_size, 3))
+    if node.offset is not None:
+        start[:, 2] = node.offset
+    F, error = accurate_product(node.operator.matrix, rows, start)
+    r = (np.hypot.reduce(F, axis=1) + np.hypot.reduce(error, axis=1) / U) * _UP
+    size = np.hypot(_norms(points.z), 1.0) * _UP
+    c = (points.e2 + gamma(8) * size) * _UP
+    return Tracked(points.z @ F[:, :2].T + F[:, 2], c, c * _length(r) * _UP + len(r) * ENTRY_FLOOR, r)
+
+
+def _norms(z: FloatArray) -> FloatArray:
+    norm = np.sqrt(np.einsum("ij,ij->i", z, z)) * _UP
+    small = np.flatnonzero(norm < SMALL)
+    if len(small):  # squares may have vanished
+        norm[small] = np.where((z[small] != 0).any(axis=1), SMALL, 0.0)
+    return np.asarray(norm)
+
+
+def _positive(r: FloatArray) -> FloatArray:
+    """Factors whose squares do not vanish, not below the given ones."""
+    return np.where(r == 0, 0.0, np.maximum(r, SMALL))
+
+
+def _normal(r: FloatArray) -> FloatArray:
+    """Factors not below the given ones whose inverses are finite; zero stays zero."""
+    return np.where(r == 0, 0.0, np.maximum(r, TINY))
+
+
+def _length(r: FloatArray) -> float:
+    return float(np.sqrt((_positive(r) ** 2).sum())) * _UP
+
+
+def _row_norms(stage: Operator) -> FloatArray:
+    """Not below the Euclidean norms of the rows; sums of absolute values where squares would leave the range."""
+    if isinstance(stage, Dense):
+        squares = np.einsum("ij,ij->i", stage.matrix, stage.matrix)
+        if ((squares > SMALL) & (squares < 1 / SMALL)).all():  # what vanished is far below the rest
+            return np.asarray(np.sqrt(squares) * _UP)
+    ones = np.ones((1, stage.in_size))
+    total = stage.apply_abs(ones)[0] * _UP
+    squares = stage.with_coefficients(np.clip(stage.coefficients, -1 / SMALL, 1 / SMALL) ** 2).apply(ones)[0]
+    return np.asarray(np.where((total > SMALL) & (total < 1 / SMALL), np.sqrt(squares) * _UP, total))
+
+
+def _linear(stage: Operator, value: Tracked, offset: FloatArray | None, tight: bool) -> Tracked:
+    result = stage.apply(value.z)
+    if offset is not None:
+        result += offset
+    if isinstance(stage, Scale):
+        return _scaled(stage, value, result, offset)
+    rows = _row_norms(stage)
+    r = rows if offset is None else np.hypot(rows, offset) * _UP
+    # |W_j a + b_j| <= r_j |(a, 1)|, so rounding is in proportion to r_j as well. Rows without input stay exact.
+    norm = _norms(value.z) if value.norm is None else value.norm
+    size = norm if offset is None else np.where((norm == 0) & (value.e2 == 0), 0.0, np.hypot(norm, 1.0))
+    rounding = gamma(stage.fan_in + 6) * size * _UP
+    c = (value.e2 + rounding) * _UP
+    frobenius = _length(r)
+    e2 = c * frobenius
+    if tight and isinstance(stage, Dense):
+        e2 = np.minimum(e2, value.e2 * min(frobenius, spectral_bound(stage.matrix)) + rounding * frobenius)
+    return Tracked(result, c, np.where(c == 0, 0.0, e2 * _UP + len(r) * ENTRY_FLOOR), r)
+
+
+def _scaled(stage: Scale, value: Tracked, result: FloatArray, offset: FloatArray | None) -> Tracked:
+    """A diagonal map keeps errors entry by entry."""
+    factors = np.abs(stage.apply(np.ones((1, stage.in_size)))[0])
+    # a factor that is not zero leaves a column that is not zero, also where the product underflows
+    r = np.where((value.r == 0) | (factors == 0), 0.0, np.maximum(value.r * factors * _UP, TINY))
+    scaled = Tracked(result, _inexact(value.c, value.z), value.e2 * factors.max(initial=0.0) * _UP, r)
+    once = _rounded(scaled)
+    if offset is None:
+        return once
+    # A factor of zero leaves the offset alone, which is no smaller than its own rounding.
+    wide = replace(once, z=np.abs(result) + np.abs(offset), r=np.maximum(once.r, np.abs(offset)))
+    return _rounded(wide, result)
+
+
+def _inexact(c: FloatArray, z: FloatArray) -> FloatArray:
+    """The bound of rows that are multiplied entry by entry: only a row of zeros stays exact, others may underflow."""
+    return np.where((z == 0).all(axis=1), c, np.maximum(c, TINY))
+
+
+def _relative(z: FloatArray, r: FloatArray) -> FloatArray:
+    """``max_j |z_j| / r_j`` over the entries with ``r_j != 0``, per row."""
+    inverse = np.divide(1.0, r, out=np.zeros_like(r), where=r != 0)
+    return np.asarray(np.abs(z * inverse).max(axis=1, initial=0.0) * _UP)
+
+
+def _rounded(value: Tracked, result: FloatArray | None = None) -> Tracked:
+    """The same value (or ``result`` of at most its size) after one more rounding of every entry."""
+    r = _normal(np.maximum(value.r, value.r.max(initial=0.0) * 2.0**-40))
+    c = (value.c + gamma(2) * _relative(value.z, r)) * _UP
+    e2 = (value.e2 + gamma(2) * _norms(value.z)) * _UP + np.where(c == 0, 0.0, len(r) * ENTRY_FLOOR)
+    return Tracked(value.z if result is None else result, c, e2, r)
+
+
+def activate(node: PiecewiseLinear, value: Tracked, signs: SignArray, reuse: bool, mark: bool = False) -> Tracked:
+    """The activation, by certified signs: what is not positive is multiplied by its slope, a zero is exactly zero.
+
+    With ``reuse`` the array of ``value`` is overwritten; ``mark`` keeps which entries are zero.
+    """
+    own = signs[:, : node.slopes.size]
+    zeros = np.asarray((own == 0) | ((own < 0) & (node.slopes == 0))) if mark else None
+    if not node.slopes.any():
+        out = value.z if reuse else np.empty_like(value.z)
+        size, live = np.empty(len(out)), np.empty(len(out))
+        rectify(value.z, signs, _positive(value.r) ** 2, out, size, live)
+        # a row is exact where all are dead; a live neuron may be 0.0 by rounding and has an error all the same
+        e2 = np.minimum(value.e2, np.sqrt(live) * value.c * _UP + len(value.r) * ENTRY_FLOOR)
+        e2 = np.where(live == 0, 0.0, e2)
+        norm = np.where(live == 0, 0.0, np.maximum(np.sqrt(size) * _UP, SMALL))
+        return Tracked(out, value.c, e2, value.r, zeros, norm)
+    z = np.where(own > 0, value.z, np.where(own == 0, 0.0, node.slopes * value.z))
+    steep = np.maximum(1.0, np.abs(node.slopes))
+    c = _inexact(value.c, value.z)
+    found = _rounded(Tracked(z, c, value.e2 * steep.max() * _UP, value.r * steep * _UP))
+    return replace(found, zeros=zeros)
+
+
+def pool(node: MaxPool, value: Tracked) -> Tracked:
+    """The maximum over every window."""
+    windows, absent = node.windows, node.windows < 0
+    z = np.where(absent[None], -np.inf, value.z[:, windows]).max(axis=2)
+    r = np.where(absent, 0.0, value.r[windows]).max(axis=1)
+    # An entry can be the maximum of several windows: bound the norm of the errors by their entries.
+    e2 = value.c * _length(r) * _UP
+    zeros = None if value.zeros is None else np.asarray((value.zeros[:, windows] | absent[None]).all(axis=2))
+    return Tracked(z, value.c, e2, r, zeros)
+
+
+def add(values: Sequence[Tracked]) -> Tracked:
+    """The sum."""
+    zeros = _each_zero(values)
+    total = values[0]
+    for value in values[1:]:
+        summed = Tracked(
+            total.z + value.z, np.maximum(total.c, value.c), total.e2 + value.e2, (total.r + value.r) * _UP
+        )
+        total = _rounded(summed)
+    return replace(total, zeros=None if zeros is None else np.logical_and.reduce(zeros))
+
+
+def concat(values: Sequence[Tracked], order: IntArray | None) -> Tracked:
+    """The values side by side."""
+    z = np.concatenate([v.z for v in values], axis=1)
+    r = np.concatenate([v.r for v in values])
+    if order is not None:
+        z, r = z[:, order], r[order]
+    c = np.max([v.c for v in values], axis=0)
+    e2 = np.hypot.reduce([v.e2 for v in values], axis=0) * _UP  # squares of small errors would vanish
+    marks = _each_zero(values)
+    zeros = None if marks is None else np.concatenate(marks, axis=1)
+    return Tracked(z, c, e2, r, zeros if zeros is None or order is None else zeros[:, order])
+
+
+def _each_zero(values: Sequence[Tracked]) -> list[BoolArray] | None:
+    """The known zeros of every value, none where it knows of none; None if all do."""
+    if all(v.zeros is None for v in values):
+        return None
+    return [np.zeros(v.z.shape, dtype=bool) if v.zeros is None else v.zeros for v in values]
+
+
+def differences(value: Tracked, pairs: IntArray) -> Tracked:
+    """``x_i - x_j`` for the pairs ``(count, 2)``."""
+    i, j = pairs.T
+    z = value.z[:, i] - value.z[:, j]
+    return _rounded(Tracked(z, value.c, value.c * 0.0, (value.r[i] + value.r[j]) * _UP))
+
+
+def spectral_bound(matrix: FloatArray) -> float:
+    """A number not below the spectral norm, usually within 10 %: guessed by iteration, proven by a factorisation;
+    infinite where squares leave the range of floats.
+
+    If the Cholesky factorisation of ``(b I - G)`` succeeds in floats, for the Gram matrix ``G``, then its smallest
+    eigenvalue is above ``-n (n + 2) u * trace``, which the shift covers (S. M. Rump, BIT 46, 2006).
+    """
+    small = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
+    gram = small @ small.T
+    n, trace = len(gram), float(np.trace(gram))
+    if not SMALL < trace < 1 / SMALL:
+        return float("inf")
+    ceiling = np.sqrt(trace) * _UP
+    vector = np.ones(n)
+    for _ in range(12):
+        vector = gram @ vector
+        norm = float(np.linalg.norm(vector))
+        if not 0 < norm < np.inf:
+            return float(ceiling)
+        vector /= norm
+    guess = 1.15 * norm
+    shift = 16.0 * (n + 2) * (n + matrix.size / n) * 2.0**-53 * trace
+    while guess < trace:
+        try:
+            np.linalg.cholesky((guess - shift) * np.eye(n) - gram)
+            return float(np.sqrt(guess) * _UP)
+        except np.linalg.LinAlgError:
+            guess *= 1.2
+    return float(ceiling)

@@ -1,0 +1,1 @@
+"""What neurons do on a domain: ranges of their values, and their roles."""

@@ -1,0 +1,160 @@
+"""Elements applied to tensors by name: parameters and buffers of live modules, or the entries of a state dict.
+
+An :class:`Axis` says where the members of a part stand in one tensor. The usual case is a whole axis. A head is a block
+of an axis, a layer that reads a concatenation has several parts in one axis, and a grouped convolution has its copies
+on one axis and their members on another: all are *loops*, a start, a count and a stride on an axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fiberscope.errors import InputError
+from fiberscope.network.action.element import Monomial, random_scales
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Places ``start, start + stride, ...`` on an axis, ``count`` of them; loops on one axis add up."""
+
+    axis: int
+    count: int
+    stride: int = 1
+    start: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Where a part acts on a tensor: its members stand on ``axis``, ``stride`` apart from ``start`` on.
+
+    ``copies`` are the loops over the copies, the parent's first; ``rest`` those over what moves along with a member on
+    the axes that are named. Axes that are not named move along whole. A factor acts by its ``power``: 1 where neurons
+    are made, -1 where they are read.
+    """
+
+    tensor: str
+    axis: int
+    start: int = 0
+    stride: int = 1
+    copies: tuple[Loop, ...] = ()
+    rest: tuple[Loop, ...] = ()
+    power: int = 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; of a whole axis, its tensor and number."""
+        found: dict[str, Any] = {"tensor": self.tensor, "axis": self.axis}
+        for key, usual in (("start", 0), ("stride", 1), ("power", 1)):
+            if getattr(self, key) != usual:
+                found[key] = getattr(self, key)
+        for key in ("copies", "rest"):
+            if getattr(self, key):
+                found[key] = [[loop.axis, loop.count, loop.stride, loop.start] for loop in getattr(self, key)]
+        return found
+
+
+PERMUTATION, SCALING = "permutation", "scaling"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Neurons that move together: how many, the axes they move, and the layers whose *inputs* are their activations.
+
+    A group inside others, its ``parents``, has one copy for every member of the last of them. ``kind`` says which
+    group acts.
+    """
+
+    name: str
+    size: int
+    axes: tuple[Axis, ...]
+    readers: tuple[str, ...] = ()
+    copies: int = 1
+    parents: tuple[str, ...] = ()
+    kind: str = PERMUTATION
+
+    def random(self, rng: np.random.Generator) -> Monomial:
+        """A uniform permutation of every copy; of a scaling, powers of two."""
+        if self.kind == SCALING:
+            scales = random_scales(rng, (self.copies, self.size), 2, True)
+            return Monomial(self.identity().orders, scales, self.parents)
+        return Monomial([rng.permutation(self.size) for _ in range(self.copies)], None, self.parents)
+
+    def identity(self) -> Monomial:
+        return Monomial.identity(self.size, self.copies, self.parents)
+
+    def generic(self, rng: np.random.Generator) -> Monomial:
+        """An element that moves every neuron, and not the same way in all copies: what is wrong shows on it.
+
+        A random cycle through all neurons; two of them change places in every second copy. Of a scaling, any factors.
+        """
+        if self.kind == SCALING:
+            scales = random_scales(rng, (self.copies, self.size), 1, False)
+            return Monomial(self.identity().orders, scales, self.parents)
+        orders = np.tile(np.arange(self.size), (self.copies, 1))
+        for c in range(0, self.copies, 2 if self.size == 2 else 1):
+            cycle = rng.permutation(self.size)
+            orders[c, cycle] = np.roll(cycle, 1)
+        return Monomial(orders, None, self.parents)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "size": self.size,
+            "copies": self.copies,
+            "parents": list(self.parents),
+            "axes": [axis.to_dict() for axis in self.axes],
+            "readers": list(self.readers),
+        }
+
+
+def act(part: Monomial, axes: Iterable[Axis], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors that a part changes, new ones, by name.
+
+    >>> swap, weight = Monomial.single([1, 0]), torch.tensor([1.0, 2.0, 3.0, 4.0])
+    >>> act(swap, [Axis("w", 0, stride=2, rest=(Loop(0, 2),))], {"w": weight})["w"]
+    tensor([3., 4., 1., 2.])
+    """
+    changed: dict[str, Tensor] = {}
+    for axis in axes:
+        if axis.tensor not in tensors:
+            raise InputError(f"layer {axis.tensor}: the module has no such tensor; is it parametrised?")
+        changed[axis.tensor] = _moved(changed.get(axis.tensor, tensors[axis.tensor]), axis, part)
+    return changed
+
+
+def _moved(tensor: Tensor, axis: Axis, part: Monomial) -> Tensor:
+    old = tensor.detach().contiguous()
+    new = old.clone()
+    source, target = (_members(value, axis, part) for value in (old, new))
+    rows = source.reshape(part.copies, part.size, -1)
+    orders = torch.from_numpy(np.array(part.orders)).to(old.device)
+    found = torch.take_along_dim(rows, orders[:, :, None], dim=1)
+    if not (part.scales == 1).all():
+        factors = torch.from_numpy(part.scales**axis.power).to(device=old.device)
+        found = (found.to(torch.float64) * factors[:, :, None]).to(old.dtype)
+    target.copy_(found.reshape(target.shape))
+    return new
+
+
+def _members(tensor: Tensor, axis: Axis, part: Monomial) -> Tensor:
+    """The tensor seen as ``(copies..., members, what moves along...)``, sharing its memory."""
+    members = Loop(axis.axis, part.size, axis.stride, axis.start)
+    loops = [*axis.copies, members, *axis.rest]
+    named = {loop.axis for loop in loops}
+    for k in named:
+        mine = [loop for loop in loops if loop.axis == k]
+        last = sum(loop.start + (loop.count - 1) * loop.stride for loop in mine)
+        if k >= tensor.dim() or last >= tensor.shape[k]:
+            raise InputError(f"layer {axis.tensor}: expected {last + 1} places on axis {k}, got {tuple(tensor.shape)}")
+    if int(np.prod([loop.count for loop in axis.copies])) != part.copies:
+        raise InputError(f"layer {axis.tensor}: expected a permutation for each of its copies, got {part.copies}")
+    whole = [Loop(k, tensor.shape[k]) for k in range(tensor.dim()) if k not in named]
+    loops += whole
+    offset = sum(loop.start * tensor.stride(loop.axis) for loop in loops)
+    strides = [loop.stride * tensor.stride(loop.axis) for loop in loops]
+    return tensor.as_strided([loop.count for loop in loops], strides, tensor.storage_offset() + offset)

@@ -1,0 +1,230 @@
+"""From a trace to groups: every atom that is not pinned, where it stands in parameters, and what it sits in."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fiberscope.modules.action import SCALING, Axis, Group, Loop
+from fiberscope.modules.calls import Inputs, Selector, call, meant, tensors
+from fiberscope.modules.derivatives import evaluating
+from fiberscope.modules.tracing import contractions, pointwise, reductions, shapes
+from fiberscope.modules.tracing.axes import Atom, leaves, normal, pin, settle
+from fiberscope.modules.tracing.places import Occurrence, occurrences
+from fiberscope.modules.tracing.tracer import RULES, Trace
+
+FAMILIES = (contractions, pointwise, reductions, shapes)
+"""The files of rules; importing one lists its rules in ``RULES``."""
+assert RULES
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """Neurons on an axis of a tensor that have to stay, and why."""
+
+    tensor: str
+    axis: int
+    size: int
+    reason: str
+
+
+def traced(module: nn.Module, inputs: Inputs, output: Selector = None) -> Trace:
+    """Run a module once and follow the axes of its tensors; what it gives, and is given, is pinned."""
+    named, fixed = own_tensors(module)
+    trace = Trace(named, fixed, list(tensors(inputs)))
+    with ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(torch.random.fork_rng(devices=[]))
+        stack.enter_context(evaluating(module))
+        stack.enter_context(_plain_kernels(module))
+        stack.enter_context(_followed(module, trace))
+        stack.enter_context(trace)
+        found = meant(call(module, inputs), output)  # a selector may compute, too
+    for tensor in found:
+        trace.degrees.flat((trace.numbers[tensor], k) for k in range(tensor.dim()))
+        for e in trace.axes(tensor):
+            pin(e, "an output of the module")
+    return trace
+
+
+def own_tensors(module: nn.Module) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Parameters and buffers, each once under its first name; and why some of them cannot be moved."""
+    named: dict[str, Tensor] = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    stored = module.state_dict(keep_vars=True).keys()
+    fixed = {name: f"{name}: a buffer that is not stored" for name in named if name not in stored}
+    whole = {name: f"{name}: whole numbers" for name, value in named.items() if not value.is_floating_point()}
+    return named, fixed | whole
+
+
+@contextmanager
+def _plain_kernels(module: nn.Module) -> Iterator[None]:
+    """Attention and recurrent layers as the operations they are made of, not as one that nobody sees into."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with ExitStack() as stack:
+            if any(isinstance(part, nn.RNNBase) for part in module.modules()):
+                stack.enter_context(warnings.catch_warnings())
+                warnings.simplefilter("ignore")  # it speaks of devices that are not there
+                stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+@contextmanager
+def _followed(module: nn.Module, trace: Trace) -> Iterator[None]:
+    """While it lasts, the trace knows which layer runs."""
+    with ExitStack() as stack:
+        for name, part in module.named_modules():
+
+            def enter(part: nn.Module, inputs: Any, options: Any, name: str = name) -> None:
+                trace.layers.append(name)
+                first = next(tensors([inputs, options]), None)
+                trace.dims[name] = 0 if first is None else first.dim()
+
+            def leave(part: nn.Module, inputs: Any, options: Any, output: Any) -> None:
+                trace.layers.pop()
+
+            stack.callback(part.register_forward_pre_hook(enter, with_kwargs=True).remove)
+            stack.callback(part.register_forward_hook(leave, with_kwargs=True, always_call=True).remove)
+        yield
+
+
+def groups_of(trace: Trace) -> tuple[Group, ...]:
+    """The permutation groups of a trace, parents before what is inside them."""
+    for axes in trace.named.values():
+        settle(axes)
+    places: dict[Atom, list[tuple[str, Occurrence]]] = {}
+    for name, axes in trace.named.items():
+        for one in occurrences(axes):
+            if one.atom.pin is None:
+                places.setdefault(one.atom, []).append((name, one))
+    free = dict(places)
+    beside = trace.mates()
+    chains: dict[Atom, tuple[Atom, ...]] = {}
+    for atom in free:
+        _chain(atom, beside, free, chains, ())
+    names = _names(trace, free)
+    readers = _readers(trace)
+    found = []
+    for atom in sorted(free, key=lambda one: len([p for p in chains[one] if p.pin is None])):
+        chain = chains[atom]
+        moved = tuple(dict.fromkeys(_axis(name, one, chain) for name, one in free[atom]))
+        parents = tuple(names[p] for p in chain if p.pin is None)
+        copies = prod(p.size for p in chain)
+        found.append(Group(names[atom], atom.size, moved, readers.get(atom, ()), copies, parents))
+    return tuple(found) + _scalings(trace, chains, beside, names)
+
+
+def _scalings(
+    trace: Trace,
+    chains: dict[Atom, tuple[Atom, ...]],
+    beside: dict[Atom, set[Atom]],
+    names: dict[Atom, str],
+) -> tuple[Group, ...]:
+    """Positive factors: one for every neuron, so a part with one member, and a copy for each of the neurons."""
+    solved = trace.degrees.solved()
+    numbers = {number: name for name, number in trace.named_numbers.items()}
+    found: list[Group] = []
+    for atom, basis in solved.items():
+        chain = chains.get(atom, tuple(p for p in beside.get(atom, ()) if p.pin is not None))
+        for powers in basis:
+            mine = {(numbers[t], k): power for (t, k), power in powers.items() if t in numbers}
+            axes = tuple(
+                replace(_axis(name, one, chain, inside=True), power=mine[name, one.loop.axis])
+                for name in dict.fromkeys(name for name, _ in mine)
+                for one in occurrences(trace.named[name])
+                if one.atom is atom and (name, one.loop.axis) in mine
+            )
+            if axes and atom.size > 1:
+                parents = tuple(names[p] for p in (*chain, atom) if p.pin is None)
+                name = f"{axes[0].tensor.rpartition('.')[0] or axes[0].tensor}*"
+                while any(group.name == name for group in found):
+                    name += "'"
+                copies = prod(p.size for p in chain) * atom.size
+                found.append(Group(name, 1, axes, (), copies, parents, SCALING))
+    return tuple(found)
+
+
+def pinned_of(trace: Trace) -> tuple[Pinned, ...]:
+    """What stays on the axes of parameters and buffers, with reasons."""
+    return tuple(
+        Pinned(name, k, leaf.size, leaf.pin)
+        for name, axes in trace.named.items()
+        for k, e in enumerate(axes)
+        for leaf in dict.fromkeys(leaves(e))
+        if leaf.pin is not None
+    )
+
+
+def _chain(
+    atom: Atom,
+    beside: dict[Atom, set[Atom]],
+    free: dict[Atom, Any],
+    chains: dict[Atom, tuple[Atom, ...]],
+    above: tuple[Atom, ...],
+) -> tuple[Atom, ...]:
+    """The longest chain of atoms that an atom sits in, each in those before it."""
+    if atom in chains:
+        return chains[atom]
+    mates = beside.get(atom, set())
+    best: tuple[Atom, ...] = ()
+    rank = {one: k for k, one in enumerate(free)}
+    for p in (p for p in free if p in mates and p not in above):
+        if atom in beside[p] and rank[p] > rank[atom]:
+            continue  # either may sit in the other: the one that comes first, and runs slower, is outside
+        around = _chain(p, beside, free, chains, (*above, atom))
+        if atom not in around and set(around) <= mates and len(around) + 1 > len(best):
+            best = (*around, p)
+    if not best:  # indices whose members stay: an order for each of them
+        best = tuple(p for p in mates if p.pin is not None and p.size > 1)
+    if not above:
+        chains[atom] = best
+    return best
+
+
+def _axis(tensor: str, one: Occurrence, chain: Sequence[Atom], inside: bool = False) -> Axis:
+    """Where an atom acts; ``inside``: where each of its members is a copy, with one member of its own."""
+    loops = {atom: loop for atom, loop in one.around if atom is not None}
+    copies = tuple(loops[p] for p in chain)
+    if inside:
+        copies = (*copies, replace(one.loop, start=0))
+    picks = {loop.axis for atom, loop in one.around if atom is None and loop.count == 1}
+    named = {one.loop.axis, *(loop.axis for loop in copies), *picks}
+    rest = tuple(loop for atom, loop in one.around if loop.axis in named and not (atom is not None and loop in copies))
+    return Axis(tensor, one.loop.axis, one.loop.start, one.loop.stride, copies, rest)
+
+
+def _names(trace: Trace, free: dict[Atom, list[tuple[str, Occurrence]]]) -> dict[Atom, str]:
+    """After the layer where an atom stands first; with its place where it is a part of the axis."""
+    found: dict[Atom, str] = {}
+    for atom, places in free.items():
+        tensor, one = places[0]
+        name = tensor.rpartition(".")[0] or tensor
+        inside = list(leaves(trace.named[tensor][one.loop.axis]))
+        if len(inside) > 1:
+            name = f"{name}:{inside.index(atom) if atom in inside else len(found)}"
+        while name in found.values():
+            name += "'"
+        found[atom] = name
+    return found
+
+
+def _readers(trace: Trace) -> dict[Atom, tuple[str, ...]]:
+    found: dict[Atom, dict[str, None]] = {}
+    for read in trace.reads:
+        e = normal(read.features)
+        if isinstance(e, Atom):
+            found.setdefault(e, {})[read.layer] = None
+    return {atom: tuple(layers) for atom, layers in found.items()}
+
+
+__all__ = ["Loop", "Pinned", "groups_of", "own_tensors", "pinned_of", "traced"]

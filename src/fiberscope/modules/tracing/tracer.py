@@ -1,0 +1,254 @@
+"""The trace: every operation that a module runs is seen on its way to the kernels, and its rule applied to axes.
+
+A rule is a function ``rule(trace, arguments, output)`` that says which index sets the axes of the output have, and
+unifies or pins those of the inputs on the way. Rules are listed by the operation's name in :data:`RULES`, one file per
+family of operations. An operation without a rule pins every axis that reaches it, and is remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from fiberscope.modules.calls import tensors
+from fiberscope.modules.tracing.axes import (
+    ONE,
+    Atom,
+    Expr,
+    collapse,
+    fresh,
+    is_pinned,
+    leaves,
+    normal,
+    pin,
+    settle,
+    size_of,
+    unify,
+)
+from fiberscope.modules.tracing.degrees import Degrees, Place
+from fiberscope.modules.tracing.places import Alone, Axes, mates
+
+Arguments = dict[str, Any]
+Rule = Callable[["Trace", Arguments, Any], Any]
+
+RULES: dict[str, Rule] = {}
+"""By the name of the operation, without ``aten::``."""
+
+POINTWISE = torch.Tag.pointwise
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """List a rule under these names."""
+
+    def register(function: Rule) -> Rule:
+        RULES.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
+
+class UnknownUse(Exception):
+    """A rule meets a use of its operation that it does not cover; its axes are pinned, nobody else sees this."""
+
+
+class Read:
+    """A layer contracts its input with a weight: where the activations of an index set can be seen."""
+
+    def __init__(self, layer: str, features: Expr) -> None:
+        self.layer, self.features = layer, features
+
+
+class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Axes of all tensors that come by while it is active."""
+
+    def __init__(self, named: dict[str, Tensor], fixed: dict[str, str], inputs: Sequence[Tensor]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.known: Any = WeakTensorKeyDictionary()
+        self.weights: Any = WeakTensorKeyDictionary()
+        """Weights and their transposes: the name of the tensor."""
+        self.seen: dict[Axes, None] = {}
+        self.alone_records: list[Alone] = []
+        self.unknown: dict[str, str] = {}
+        """Operations without a rule, and where each was first met."""
+        self.reads: list[Read] = []
+        self.layers: list[str] = []
+        """The modules that are running, the innermost last."""
+        self.dims: dict[str, int] = {}
+        """Axes of what a layer was last given."""
+        self.operation = ""
+        self.degrees = Degrees()
+        self.numbers: Any = WeakTensorKeyDictionary()
+        """Tensors by their numbers in ``degrees``."""
+        self.linked: set[Place] = set()
+        """Axes of which the rule that runs says what becomes of their degrees; those of all others are zero."""
+        self.named: dict[str, Axes] = {}
+        self.named_numbers: dict[str, int] = {}
+        for name, tensor in named.items():
+            if tensor not in self.known:
+                self.named[name] = self._register(tensor, fixed.get(name), name in fixed)
+                self.weights[tensor] = name
+                self.named_numbers[name] = self.numbers[tensor]
+        for tensor in inputs:
+            self._register(tensor, "an input of the module")
+
+    # -- what rules use ------------------------------------------------------------------------------------------------
+
+    def axes(self, tensor: Tensor) -> Axes:
+        """The index sets of a tensor; what nobody has seen before is a constant, whose places are all different."""
+        found = self.known.get(tensor)
+        if found is None:
+            return self._register(tensor, self.why("a constant tensor"))
+        return found  # type: ignore[no-any-return]
+
+    def why(self, text: str) -> str:
+        where = self.layers[-1] if self.layers else ""
+        return f"{where or 'module'}: {text}"
+
+    def unify(self, x: Expr, y: Expr) -> None:
+        unify(x, y, self.why(f"{self.operation} asks for another grouping"))
+
+    def pin(self, text: str, *exprs: Expr) -> None:
+        for e in exprs:
+            pin(e, self.why(text))
+
+    def pinned(self, size: int, text: str) -> Expr:
+        return fresh(size, self.why(text))
+
+    def alone(self, kept: Sequence[Expr], mixed: Sequence[Expr]) -> None:
+        """The kept axes are treated alike all along the mixed ones."""
+        along = {leaf for e in mixed for leaf in leaves(e)}
+        for e in kept:
+            collapse(e, lambda index: index not in along)
+        self.alone_records.append((tuple(kept), tuple(mixed)))
+
+    def mates(self) -> dict[Atom, set[Atom]]:
+        """See :func:`fiberscope.modules.tracing.places.mates`."""
+        return mates(self.seen, self.alone_records)
+
+    def place(self, tensor: Tensor | int, axis: int) -> Place:
+        """An axis of an argument, or of an output by its number."""
+        known = isinstance(tensor, Tensor)
+        found = (
+            (self.numbers[tensor], axis % max(1, tensor.dim())) if known else (len(self.degrees.tensors) + tensor, axis)
+        )
+        self.linked.add(found)
+        return found
+
+    def balance(self, *terms: tuple[int, Tensor | int, int]) -> None:
+        """Degrees on these axes, with coefficients, add up to zero."""
+        self.degrees.balances.append(tuple((c, self.place(tensor, axis)) for c, tensor, axis in terms))
+
+    def passed(self, out: int, axes: Iterable[int], tensor: Tensor, others: Iterable[int]) -> None:
+        """What stands on axes of an output and of an argument keeps its degree."""
+        left = tuple(self.place(out, k) for k in axes)
+        self.degrees.passes.append((left, tuple(self.place(tensor, k) for k in others)))
+
+    def follow(self, out: int, tensor: Tensor, mapping: Sequence[int | None]) -> None:
+        """Axis ``j`` of an output is axis ``mapping[j]`` of an argument; None where it is the same all along."""
+        for j, k in enumerate(mapping):
+            self.balance((1, out, j), *([] if k is None else [(-1, tensor, k)]))
+
+    def level(self, tensor: Tensor | int, axes: Iterable[int]) -> None:
+        """No scaling on these axes."""
+        for k in axes:
+            self.balance((1, tensor, k))
+
+    def read(self, weight: Tensor, features: Expr, second: bool) -> None:
+        """The axis that is contracted: the second of what the layer was given, or the last."""
+        name = self.weights.get(weight)
+        layer = self.layers[-1] if self.layers else ""
+        # recording takes features from axis 1 of images, and from the last axis of anything else
+        if name is not None and name.rpartition(".")[0] == layer and (self.dims.get(layer, 0) >= 4) == second:
+            self.reads.append(Read(layer, features))
+
+    # -- the dispatch --------------------------------------------------------------------------------------------------
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = func._schema.name.removeprefix("aten::")
+        arguments = {a.name: value for a, value in zip(func._schema.arguments, args, strict=False)} | kwargs
+        # what is given is looked up before the operation runs: it may write into its arguments
+        given = list(flat(arguments.values()))
+        for tensor in given:
+            self.axes(tensor)
+        output = func(*args, **kwargs)
+        self.operation = name
+        out = list(flat([output]))
+        self.linked = set()
+        ruled = self._ruled(func, name, arguments, output, given, out)
+        told = [(self.numbers[t], j) for t in given for j in range(len(self.axes(t)))]
+        told += [(len(self.degrees.tensors) + k, j) for k, tensor in enumerate(out) for j in range(tensor.dim())]
+        self.degrees.flat(place for place in told if place not in self.linked)
+        for k, tensor in enumerate(out):
+            if any(tensor is one for one in given):  # written in place: views of it must go on to be true
+                old = self.numbers[tensor]
+                both = min(tensor.dim(), len(self.degrees.tensors[old]))
+                self.degrees.balances += [((1, self.place(k, j)), (-1, (old, j))) for j in range(both)]
+        self._record(out, ruled)
+        return output
+
+    def _ruled(
+        self, func: Any, name: str, arguments: Arguments, output: Any, given: list[Tensor], out: list[Tensor]
+    ) -> list[Axes]:
+        if not any(tensor.numel() for tensor in out):  # nothing can be learned from it
+            return [tuple(fresh(n, "an empty tensor") for n in tensor.shape) for tensor in out]
+        found = RULES.get(name) or RULES.get(name.removesuffix("_"))
+        if found is None and POINTWISE in func.tags:
+            found = RULES["pointwise"]
+        if found is not None:
+            try:
+                axes = found(self, arguments, output)
+                answer = [tuple(axes)] if isinstance(output, Tensor) else [tuple(one) for one in axes]
+                sizes = [tuple(size_of(e) for e in one) for one in answer]
+                if sizes == [tuple(tensor.shape) for tensor in out]:
+                    return answer
+            except UnknownUse:
+                pass
+        self.linked = set()
+        if any(not is_pinned(e) for tensor in given for e in self.axes(tensor)):
+            self.unknown.setdefault(name, self.layers[-1] if self.layers else "")
+        for tensor in given:
+            self.pin(f"{name}, which has no rule for this use", *self.axes(tensor))
+        return [tuple(self.pinned(n, f"a result of {name}") for n in tensor.shape) for tensor in out]
+
+    def _record(self, out: list[Tensor], axes: list[Axes]) -> None:
+        for tensor, found in zip(out, axes, strict=True):
+            settle(found)
+            self.known[tensor] = found
+            self.numbers[tensor] = self.degrees.number(found)
+            self.seen[found] = None
+
+    def _register(self, tensor: Tensor, reason: str | None, fixed: bool = True) -> Axes:
+        axes = tuple(fresh(size, reason) for size in tensor.shape)
+        self._record([tensor], [axes])
+        if fixed:
+            self.degrees.flat((self.numbers[tensor], k) for k in range(len(axes)))
+        return axes
+
+
+def flat(values: Any) -> Any:
+    """All tensors in arguments or results."""
+    for value in values:
+        yield from tensors(value)
+
+
+def broadcast(trace: Trace, given: Sequence[Tensor], shape: Sequence[int]) -> list[Expr]:
+    """The axes of what several tensors give entry by entry."""
+    found: list[Expr] = [ONE] * len(shape)
+    for tensor in given:
+        for back, e in enumerate(reversed(trace.axes(tensor)), start=1):
+            if tensor.shape[-back] == 1:
+                continue
+            if normal(found[-back]) == ONE:
+                found[-back] = e
+            else:
+                trace.unify(found[-back], e)
+    for k, size in enumerate(shape):
+        if size != 1 and normal(found[k]) == ONE:
+            found[k] = fresh(size)  # the same numbers all along the axis
+    return found

@@ -1,0 +1,287 @@
+"""The one walk over a program, forward and backward, in every algebra.
+
+Values stand in a dictionary under their numbers, the input under 0. Forward, a switch either lets the values decide, as
+evaluation does, or does what it is told: *choices* say for every switch which piece is taken, the active neurons of an
+activation, the winner of every pooling window. They come from sign vectors, one for all or one for each of the first
+rows of the batch, so that a point, a batch of points and the affine maps of many cells are the same walk. Backward goes
+from derivatives with respect to any values to derivatives with respect to those before.
+
+Whoever has something to do in between follows the walk node by node; see :func:`walk`. A kind of node that is forgotten
+here is a type error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from math import prod
+from typing import Any, Generic, NamedTuple, TypeVar, assert_never
+
+import numpy as np
+
+from fiberscope.network.layout import Layout
+from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear, Smooth, Switch
+from fiberscope.numerics.algebra.ball import EXACT_ROWS, nearest_floats
+from fiberscope.numerics.algebra.base import Algebra, Evaluation
+from fiberscope.numerics.algebra.floating import FLOAT_ROWS
+from fiberscope.numerics.floats import FloatArray, SignArray
+
+V = TypeVar("V")
+
+Choices = Mapping[int, Any]
+"""For switches, by their numbers among the nodes, which piece is taken: see ``chosen`` of the nodes."""
+
+
+def choices_of(layout: Layout, signs: SignArray) -> Choices:
+    """What all switches do under sign vectors ``(..., num_signs)``; a zero takes the negative side, as torch does."""
+    return {place.index: place.node.chosen(signs[..., place.columns]) for place in layout.places}
+
+
+# -- forward -----------------------------------------------------------------------------------------------------------
+
+
+def walk(
+    layout: Layout,
+    values: dict[int, V],
+    algebra: Evaluation[V],
+    choices: Choices | None = None,
+    *,
+    first: int = 0,
+    keep: bool = False,
+) -> Iterator[int]:
+    """Fill in the values from node ``first`` on; gives the number of every node *before* its value is computed.
+
+    There the caller may look at the values, refine all of them, add choices, or put the value of the node in place by
+    itself; it may also stop and go on later from the same node. A value is let go after its last use unless ``keep``.
+
+    >>> from fiberscope.network.network import Network
+    >>> from fiberscope.numerics.algebra.floating import FLOAT
+    >>> net = Network([[[1.0], [-1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]])
+    >>> values = {0: np.array([[-3.0]])}
+    >>> next(index for index in walk(net.layout, values, FLOAT) if index in net.layout.of_node)
+    1
+    >>> values  # in front of the first switch
+    {1: array([[-3.,  3.]])}
+    """
+    for index in range(first, len(layout.nodes)):
+        yield index
+        node = layout.nodes[index]
+        if index + 1 not in values:
+            values[index + 1] = step(node, values, algebra, None if choices is None else choices.get(index))
+        if not keep:
+            for value in layout.released[index]:
+                values.pop(value, None)
+
+
+def step(node: Node, values: Mapping[int, V] | Sequence[V], algebra: Evaluation[V], choice: Any = None) -> V:
+    """The value of one node; a switch does what ``choice`` says, or lets the value decide where it is None."""
+    if isinstance(node, Switch):
+        return cross(node, values[node.source], algebra, choice)
+    return smooth(node, values, algebra)
+
+
+def smooth(node: Smooth, values: Mapping[int, V] | Sequence[V], algebra: Evaluation[V]) -> V:
+    """The value of a node without a kink."""
+    match node:
+        case Affine():
+            return algebra.affine(node.operator, node.offset, values[node.source])
+        case Add():
+            return algebra.add([values[s] for s in node.sources])
+        case Concat():
+            return algebra.concat([values[s] for s in node.sources], node.order)
+        case _:
+            assert_never(node)
+
+
+def cross(node: Switch, value: V, algebra: Evaluation[V], choice: Any = None) -> V:
+    """The value behind a switch."""
+    if choice is not None:
+        assert isinstance(algebra, Algebra)
+        passed: V = _passed(node, value, algebra, choice)
+        return passed
+    match node:
+        case PiecewiseLinear():
+            return algebra.piecewise(value, node.slopes)
+        case MaxPool():
+            return algebra.window_max(value, node.windows)
+        case _:
+            assert_never(node)
+
+
+def _passed(node: Switch, value: V, algebra: Algebra[V], choice: Any) -> V:
+    match node:
+        case PiecewiseLinear():
+            return algebra.gate(value, choice, node.leak)
+        case MaxPool():
+            return algebra.pick(value, choice)
+        case _:
+            assert_never(node)
+
+
+def compared(node: Switch, value: V, algebra: Algebra[V]) -> V:
+    """What the signs of a switch are those of: preactivations; for pooling the margin of every input of a window."""
+    match node:
+        case PiecewiseLinear():
+            return value
+        case MaxPool():
+            return algebra.window_margins(value, node.windows)
+        case _:
+            assert_never(node)
+
+
+def decided(node: Switch, value: V, algebra: Algebra[V]) -> Any:
+    """What a switch does when the value in front of it decides, as :meth:`chosen` says it."""
+    match node:
+        case PiecewiseLinear():
+            return algebra.active(value)
+        case MaxPool():
+            return algebra.winners(value, node.windows)
+        case _:
+            assert_never(node)
+
+
+def output(layout: Layout, start: V, algebra: Evaluation[V], choices: Choices | None = None) -> V:
+    """The output alone; every value is let go after its last use, so that deep networks need little memory."""
+    values = {0: start}
+    for _ in walk(layout, values, algebra, choices):
+        pass
+    return values[len(layout.nodes)]
+
+
+def all_values(layout: Layout, start: V, algebra: Evaluation[V], choices: Choices | None = None) -> list[V]:
+    """All values in order, the input first."""
+    values = {0: start}
+    for _ in walk(layout, values, algebra, choices, keep=True):
+        pass
+    return [values[k] for k in range(len(values))]
+
+
+def switch_values(layout: Layout, start: V, algebra: Algebra[V]) -> list[V]:
+    """What the signs of all switches are those of, in order; see :func:`compared`."""
+    values = {0: start}
+    reached = (layout.of_node[index] for index in walk(layout, values, algebra) if index in layout.of_node)
+    # Not further than to the last switch: signs do not depend on what comes behind.
+    return [compared(place.node, values[place.source], algebra) for place in islice(reached, len(layout.places))]
+
+
+def affine_values(layout: Layout, size: int, signs: SignArray, algebra: Algebra[V]) -> list[V]:
+    """Every value as an affine function of the input of ``size`` entries, with the signs held fixed.
+
+    In an algebra of rows (``FLOAT_ROWS``, ``BOUNDED_ROWS``, ``EXACT_ROWS``). For one sign vector value ``k`` comes as
+    ``(size + 1, features)``, a row for each input coordinate and last the constant term; for ``(cells, num_signs)`` as
+    ``(cells, size + 1, features)``, where one block stands for all cells in front of the first switch.
+    """
+    unit = np.eye(size + 1, size)
+    start = algebra.take(unit if signs.ndim == 1 else unit[None])
+    return all_values(layout, start, algebra, choices_of(layout, signs))
+
+
+def affine_output(layout: Layout, size: int, signs: SignArray) -> FloatArray:
+    """The output for one sign vector as in :func:`affine_values`, ``(size + 1, out)``, in float64.
+
+    Where a number on the way leaves the range of floats, it is computed exactly and rounded once: a coefficient is
+    infinite only if it is itself beyond that range, and never NaN.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        rows: FloatArray = affine_values(layout, size, signs, FLOAT_ROWS)[-1]
+    if np.isfinite(rows).all():
+        return rows
+    with EXACT_ROWS.working():
+        return nearest_floats(np.asarray(affine_values(layout, size, signs, EXACT_ROWS)[-1]))
+
+
+# -- a record of the way, and the way back -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace(Generic[V]):
+    """A walk with all that derivatives need: values, the input of every stage of affine nodes, what switches did."""
+
+    values: dict[int, V]
+    inputs: dict[int, list[V]]
+    choices: Choices
+
+
+def traced(layout: Layout, start: V, algebra: Algebra[V], choices: Choices | None = None) -> Trace[V]:
+    """The walk with its record; without choices the values decide, which only algebras with an order can."""
+    values = {0: start}
+    inputs: dict[int, list[V]] = {}
+    taken: dict[int, Any] = dict(choices or {})
+    for index in walk(layout, values, algebra, taken, keep=True):
+        node = layout.nodes[index]
+        if isinstance(node, Affine):
+            inputs[index] = []
+            value = values[node.source]
+            for stage in node.operator.stages():
+                inputs[index].append(value)
+                value = algebra.apply(stage, value)
+            values[index + 1] = value if node.offset is None else algebra.shift(value, node.offset)
+        elif isinstance(node, Switch) and index not in taken:
+            taken[index] = decided(node, values[node.source], algebra)
+    return Trace(values, inputs, taken)
+
+
+class Behind(NamedTuple, Generic[V]):
+    """A derivative with respect to a value; for the values of affine nodes also behind each of their stages."""
+
+    value: int
+    stage: int
+    delta: V
+
+
+def backward(
+    layout: Layout, choices: Choices, deltas: Mapping[int, V], algebra: Algebra[V], first: int = 0
+) -> Iterator[Behind[V]]:
+    """Derivatives with respect to all values from ``first`` on, the last value first, each when it is complete.
+
+    ``deltas`` are those of functions with respect to some values, ``(..., features)``, from which all others follow.
+    Values that no function depends on do not occur. Of an affine node the derivative behind its last stage is the one
+    with respect to its value; those behind the stages before it follow.
+
+    >>> from fiberscope.network.network import Network
+    >>> from fiberscope.numerics.algebra.floating import FLOAT
+    >>> net = Network([[[1.0], [-2.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]])
+    >>> choices = choices_of(net.layout, np.array([1, 1]))
+    >>> [(at.value, at.delta.tolist()) for at in backward(net.layout, choices, {3: np.eye(1)}, FLOAT)]
+    [(3, [[1.0]]), (2, [[1.0, 1.0]]), (1, [[1.0, 1.0]]), (0, [[-1.0]])]
+    """
+    waiting: dict[int, list[V]] = {value: [delta] for value, delta in deltas.items()}
+    for value in range(len(layout.nodes), first - 1, -1):
+        parts = waiting.pop(value, None)
+        if parts is None:
+            continue
+        delta = parts[0] if len(parts) == 1 else algebra.add(parts)
+        if value == 0:
+            yield Behind(0, 0, delta)
+            return
+        node = layout.nodes[value - 1]
+        back: list[V]
+        if isinstance(node, Affine):
+            stages = node.operator.stages()
+            for k in range(len(stages) - 1, -1, -1):
+                yield Behind(value, k, delta)
+                if k > 0 or node.source >= first:
+                    delta = algebra.adjoint(stages[k], delta)
+            back = [delta]
+        else:
+            yield Behind(value, 0, delta)
+            back = _before(node, choices.get(value - 1), delta, algebra)
+        for source, part in zip(node.sources, back, strict=True):
+            if source >= first:
+                waiting.setdefault(source, []).append(part)
+
+
+def _before(node: Switch | Add | Concat, choice: Any, delta: V, algebra: Algebra[V]) -> list[V]:
+    """Derivatives with respect to the sources of a node that is not affine."""
+    match node:
+        case PiecewiseLinear():
+            return [algebra.gate(delta, choice, node.leak)]
+        case MaxPool():
+            return [algebra.scatter(delta, choice, prod(node.in_shape))]
+        case Add():
+            return [delta] * len(node.sources)
+        case Concat():
+            return algebra.split(delta, node.order, [prod(shape) for shape in node.shapes])
+        case _:
+            assert_never(node)

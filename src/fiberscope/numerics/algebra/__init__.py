@@ -1,0 +1,1 @@
+"""What a walk over a program computes in: floats, floats with bounds, balls, residues, bits."""

@@ -1,0 +1,1 @@
+"""Linear programs with verdicts that are proven."""

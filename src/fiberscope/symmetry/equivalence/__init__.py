@@ -1,1 +1,0 @@
-"""Deciding whether two networks are one function: a ladder of methods, each with its evidence."""

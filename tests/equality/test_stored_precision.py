@@ -1,0 +1,255 @@
+"""Equality up to the rounding of the precision in which parameters are stored."""
+
+from __future__ import annotations
+
+import warnings
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
+
+import fiberscope as fs
+from fiberscope.equality.rounding import deviation
+from fiberscope.equality.rungs.structure import LayerOrder
+from fiberscope.equality.verdict import Verdict
+from fiberscope.network.action.chain import Symmetry
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
+from fiberscope.network.source import Source
+from fiberscope.numerics.ulps import ROUNDINGS
+from fiberscope.testing import fraction_values
+from fiberscope.testing.hostile import TAME, programs
+
+SHAPE = (3, 8, 8)
+
+
+def trained(module: nn.Module, seed: int = 0) -> nn.Module:
+    """Batch normalisation with statistics as after training; some channels hardly vary."""
+    torch.manual_seed(seed)
+    for part in module.modules():
+        if isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d):
+            part.running_mean.normal_(0, 2)
+            part.running_var.uniform_(0.05, 3)
+            part.running_var[0] = 1e-3
+            nn.init.normal_(part.weight)
+            nn.init.normal_(part.bias)
+    return module.eval()
+
+
+class Residual(nn.Module):
+    """Normalisation behind, in front of and beside convolutions; a sum, a concatenation, both kinds of pooling."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter, self.first = nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.one, self.norm = nn.Conv2d(4, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4)
+        self.wide, self.after = nn.Conv2d(4, 4, 1, groups=2), nn.BatchNorm2d(4)
+        self.last, self.end = nn.Linear(8, 6), nn.BatchNorm1d(6)
+        self.out = nn.Linear(6, 3)
+
+    def forward(self, x):
+        x = nn.functional.max_pool2d(torch.relu(self.first(self.enter(x))), 2)
+        y = torch.relu(self.norm(self.one(x)) + x)
+        z = nn.functional.leaky_relu(self.after(self.wide(y)), 0.1)
+        z = torch.cat([y, z], dim=1).mean(dim=(2, 3))
+        return self.out(torch.relu(self.end(self.last(z))))
+
+
+class Folded(nn.Module):
+    def __init__(self, r: Residual) -> None:
+        super().__init__()
+        self.enter = fuse_conv_bn_eval(r.enter, r.first)
+        self.one, self.wide = fuse_conv_bn_eval(r.one, r.norm), fuse_conv_bn_eval(r.wide, r.after)
+        self.last, self.out = fuse_linear_bn_eval(r.last, r.end), r.out
+
+    def forward(self, x):
+        x = nn.functional.max_pool2d(torch.relu(self.enter(x)), 2)
+        y = torch.relu(self.one(x) + x)
+        z = nn.functional.leaky_relu(self.wide(y), 0.1)
+        z = nn.functional.adaptive_avg_pool2d(torch.cat([y, z], dim=1), 1).flatten(1)
+        return self.out(torch.relu(self.last(z)))
+
+
+def sequential() -> tuple[nn.Module, nn.Module]:
+    parts = [nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Conv2d(4, 5, 2), nn.BatchNorm2d(5), nn.Linear(20, 7)]
+    parts = [*parts, nn.BatchNorm1d(7), nn.Linear(7, 2)]
+    whole = trained(nn.ModuleList(parts))
+    a, p, b, q, c, r, d = whole
+    middle = lambda: [nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]  # noqa: E731
+    plain = nn.Sequential(a, p, nn.ReLU(), b, q, *middle(), c, r, nn.LeakyReLU(), d).eval()
+    folded = [fuse_conv_bn_eval(a, p), nn.ReLU(), fuse_conv_bn_eval(b, q), *middle(), fuse_linear_bn_eval(c, r)]
+    return plain, nn.Sequential(*folded, nn.LeakyReLU(), d).eval()
+
+
+def residual() -> tuple[nn.Module, nn.Module]:
+    made = trained(Residual())
+    return made, Folded(made).eval()
+
+
+MODELS = {"sequential": sequential, "residual": residual}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("where", ["space", "box"])
+def test_folded_batch_normalisation_is_equal_up_to_float32(name, where, tmp_path):
+    a, b = (fs.load(m, SHAPE) for m in MODELS[name]())
+    box = fs.Box.cube(a.in_size, 0, 1) if where == "box" else None
+    verdict = fs.equivalent(a, b, box)
+    assert verdict.equal is True, verdict.reason
+    assert verdict.precision == "float32" and verdict.kind == "up to float32 rounding"
+    assert 0 < verdict.residual <= 8
+    verdict.save(tmp_path / "p.json")
+    assert fs.verify(tmp_path / "p.json", a, b).ok
+    if box is None:
+        assert verdict.bound is None
+        return
+    assert 0 < verdict.bound < 1e-2
+    x = np.random.default_rng(0).uniform(size=(200, a.in_size))
+    assert np.abs(a(x) - b(x)).max() <= verdict.bound
+    assert fs.equivalent(a, b, box, tolerance=verdict.bound).equal is True
+    assert fs.equivalent(a, b, box, tolerance=0).equal is False
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_changed_weight_is_more_than_rounding(name):
+    plain, folded = MODELS[name]()
+    a = fs.load(plain, SHAPE)
+    with torch.no_grad():
+        next(folded.parameters())[1, 0, 0, 0] += 1e-2
+    b = fs.load(folded, SHAPE)
+    verdict = fs.equivalent(a, b, fs.Box.cube(a.in_size, 0, 1))
+    assert verdict.equal is False
+    assert verdict.counterexample.difference > verdict.counterexample.allowed
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_half_precision_copies(kind, tmp_path):
+    _, folded = sequential()
+    a = fs.load(folded, SHAPE)
+    b = fs.load(folded.to(kind), SHAPE)
+    verdict = fs.equivalent(a, b, fs.Box.cube(a.in_size, 0, 1))
+    assert verdict.equal is True and verdict.precision == str(kind).removeprefix("torch.")
+    assert verdict.residual <= 1.01 and verdict.bound > 0
+    verdict.save(tmp_path / "p.json")
+    assert fs.verify(tmp_path / "p.json").ok
+    # as float32 models they are different
+    both = [net.with_source(Source("float32")) for net in (a, b)]
+    assert fs.equivalent(*both, fs.Box.cube(a.in_size, 0, 1)).equal is False
+
+
+def test_the_exporter_folds(tmp_path):
+    plain, _ = sequential()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(plain, (torch.zeros(1, *SHAPE),), tmp_path / "m.onnx", dynamo=False)
+    a, b = fs.load(plain, SHAPE), fs.load(tmp_path / "m.onnx")
+    assert len(b.nodes) < len(a.nodes)  # it did fold
+    assert fs.equivalent(a, b).equal is True
+
+
+def test_slopes_and_scales_are_stored_too():
+    """A slope of 0.01 in float32, and a permuted, rescaled copy that was stored in float32."""
+    net = Network.random((3, 5, 4, 2), 0)
+    leaky = [Network(net.weights, net.biases, "leaky_relu", slope=s) for s in (0.01, float(np.float32(0.01)))]
+    a, b = (n.with_source(Source("float32")) for n in leaky)
+    assert fs.equivalent(a, b).equal is True
+    assert fs.equivalent(*leaky).equal is False
+    moved = Symmetry.random(net.widths, 1, dyadic=False)(net)
+    stored = Network([w.astype(np.float32) for w in moved.weights], [b.astype(np.float32) for b in moved.biases])
+    verdict = fs.equivalent(net, stored, fs.Box.cube(3))
+    assert verdict.equal is True and verdict.method == "symmetry" and verdict.precision == "float32"
+    assert verdict.bound > 0
+
+
+def test_the_same_layers_in_another_layout_are_the_same_real_function():
+    torch.manual_seed(0)
+    layer = nn.Linear(6, 4)
+    a = fs.load(nn.Sequential(layer, nn.ReLU(), nn.Linear(4, 1)), (6,))
+    kernel = nn.Conv1d(6, 4, 1)
+    with torch.no_grad():
+        kernel.weight.copy_(layer.weight[:, :, None])
+        kernel.bias.copy_(layer.bias)
+    last = nn.Linear(4, 1)
+    with torch.no_grad():
+        last.weight.copy_(torch.tensor(a.weights[1].tolist()))
+        last.bias.copy_(torch.tensor(a.biases[1].tolist()))
+    b = fs.load(nn.Sequential(kernel, nn.ReLU(), nn.Flatten(), last), (6, 1))
+    verdict = fs.equivalent(a, b, tolerance=0)
+    assert verdict.equal is True and verdict.exact and verdict.method == "layers"
+
+
+# -- laws --------------------------------------------------------------------------------------------------------------
+
+
+def perturbed(net: Network, share: float, least: float, rng: np.random.Generator) -> Network:
+    """Every number off by at most ``share`` of itself, or of the smallest normal number."""
+
+    def near(x):
+        return x + share * np.maximum(np.abs(x), least) * rng.uniform(-0.99, 0.99, x.shape)
+
+    nodes = []
+    for node in net.nodes:
+        if isinstance(node, Affine):
+            operator = node.operator.with_coefficients(near(node.operator.coefficients))
+            nodes.append(Affine(node.source, operator, None if node.bias is None else near(node.bias)))
+        elif isinstance(node, PiecewiseLinear):
+            slopes = np.where((node.slopes == 0) | (node.slopes == 1), node.slopes, near(node.slopes))
+            nodes.append(PiecewiseLinear(node.source, slopes, node.shape))
+        else:
+            nodes.append(node)
+    return Network.from_nodes(nodes, net.input_shape, net.source)
+
+
+@settings(max_examples=60)
+@given(programs(styles=TAME), st.sampled_from(sorted(ROUNDINGS)), st.integers(0, 2**32 - 1))
+def test_rounding_is_never_called_a_difference(net, precision, seed):
+    rng = np.random.default_rng(seed)
+    rounding = ROUNDINGS[precision]
+    net = net.with_source(Source(precision))
+    other = perturbed(net, rounding.share, rounding.least, rng)
+    verdict = fs.equivalent(net, other, time_limit=10)
+    assert verdict.equal is True and verdict.precision == precision
+    x = rng.normal(size=net.in_size)
+    bound = deviation(net, x, rounding)
+    exact = zip(fraction_values(net, x)[-1], fraction_values(other, x)[-1], bound, strict=True)
+    assert all(abs(p - q) <= Fraction(float(e)) for p, q, e in exact)
+
+
+@settings(max_examples=60)
+@given(programs(styles=TAME), st.sampled_from(sorted(ROUNDINGS)), st.integers(0, 2**32 - 1), st.floats(0.0, 4.0))
+def test_bounds_of_layers_hold(net, precision, seed, times):
+    """Equal within the proven bound, also where the layers are further apart than rounding."""
+    rng = np.random.default_rng(seed)
+    rounding = ROUNDINGS[precision]
+    net = net.with_source(Source(precision))
+    other = perturbed(net, 10.0**times * rounding.unit, rounding.least, rng)
+    box = fs.Box.cube(net.in_size, -1, 2)
+    verdict = fs.equivalent(net, other, box, time_limit=10)
+    assume(verdict.equal is True and verdict.bound is not None)
+    for _ in range(3):
+        x = rng.uniform(-1, 2, net.in_size)
+        exact = zip(fraction_values(net, x)[-1], fraction_values(other, x)[-1], strict=True)
+        assert max(abs(p - q) for p, q in exact) <= Fraction(verdict.bound)
+
+
+@settings(max_examples=40)
+@given(programs(styles=TAME), st.integers(0, 2**32 - 1), st.floats(-17.0, 0.0), st.sampled_from([None, 0.0, 1e-3]))
+def test_forged_layers_are_refused(tmp_path_factory, a, seed, size, tolerance):
+    """What verifies holds at points, in fractions, whatever order of layers is claimed of whatever copy."""
+    rng = np.random.default_rng(seed)
+    b = perturbed(a, 10.0**size, 0.0, rng)
+    path = tmp_path_factory.mktemp("forged") / "p.json"
+    count = sum(isinstance(node, PiecewiseLinear | MaxPool) for node in a.nodes)
+    x = rng.uniform(-1, 1, a.in_size)
+    exact = [abs(p - q) for p, q in zip(fraction_values(a, x)[-1], fraction_values(b, x)[-1], strict=True)]
+    room = deviation(a, x, ROUNDINGS["float64"], 2) + deviation(b, x, ROUNDINGS["float64"], 2)
+    allowed = [Fraction(float(e)) if tolerance is None else Fraction(tolerance) for e in room]
+    for order in (range(count), range(1), (0, 0), (-1,), range(count)[::-1]):
+        Verdict(True, "layers", fs.Box.cube(a.in_size), tolerance, LayerOrder(tuple(order)), networks=(a, b)).save(path)
+        if fs.verify(path).ok:
+            assert all(gap <= most for gap, most in zip(exact, allowed, strict=True))
