@@ -100,7 +100,7 @@ def match_case(widths: tuple[int, ...], count: int, quick: bool) -> Case:
 
     a = mlp(widths, 0)
     X, _ = points(count, widths[0], 2)
-    structure = permutation_structure(a, torch.as_tensor(X[:10]))
+    structure = permutation_structure(a, torch.as_tensor(X[:10])).only("permutation")
     b = structure.apply(a, structure.random(1))
     return Case(
         method=f"planted permutation from {count} activations",

@@ -97,6 +97,7 @@ LIVE: dict[str, Call] = {
 OTHERS = {
     "break_symmetry": "a module that is changed",
     "coherence": "a basis",
+    "decision_boundary": "a complex",
     "dependency_graph": "a fold-set",
     "distance_along": "regions along a curve",
     "drift_order": "drifts",

@@ -263,7 +263,7 @@ class FixedType(nn.Module):
 
 
 def test_modules_that_do_not_run_in_float64_are_checked_in_their_own_type() -> None:
-    structure = permutation_structure(FixedType(), torch.from_numpy(X).float())
+    structure = permutation_structure(FixedType(), torch.from_numpy(X).float()).only("permutation")
     assert [group.readers for group in structure.groups] == [("last",)]
 
 
@@ -286,7 +286,7 @@ class Heads(nn.Module):
 def test_two_readers_of_one_layer_are_both_found(hidden: int, left: int, right: int) -> None:
     net = Heads(hidden, left, right)
     nn.init.normal_(net.norm.weight)
-    structure = permutation_structure(net, torch.from_numpy(X).float())
+    structure = permutation_structure(net, torch.from_numpy(X).float()).only("permutation")
     (group,) = structure.groups
     assert group.name == "body" and group.readers == ("left", "right") and group.size == hidden
     moved = structure.apply(net, structure.random(3))
@@ -299,7 +299,11 @@ def test_two_readers_of_one_layer_are_both_found(hidden: int, left: int, right: 
 
 def test_what_is_shown_stays() -> None:
     x = torch.from_numpy(X).float()
-    assert not permutation_structure(Heads(4, 4, 2, skip=True), x).groups  # the skip ties it to an output
-    assert not permutation_structure(Heads(4, 3, 2, show=True), x).groups  # the neurons themselves are shown
-    kept = permutation_structure(Heads(4, 3, 2, show=True), x, output="right")
+    assert (
+        not permutation_structure(Heads(4, 4, 2, skip=True), x).only("permutation").groups
+    )  # the skip ties it to an output
+    assert (
+        not permutation_structure(Heads(4, 3, 2, show=True), x).only("permutation").groups
+    )  # the neurons themselves are shown
+    kept = permutation_structure(Heads(4, 3, 2, show=True), x, output="right").only("permutation")
     assert [(group.name, group.readers) for group in kept.groups] == [("body", ("left", "right")), ("left", ())]

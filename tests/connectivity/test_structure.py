@@ -38,8 +38,8 @@ def sizes(structure: Structure) -> Counter[tuple[int, int]]:
     return Counter((group.size, group.copies) for group in permutations(structure))
 
 
-def permutations(structure: Structure) -> list[Group]:
-    return [group for group in structure.groups if group.kind == PERMUTATION]
+def permutations(structure: Structure) -> tuple[Group, ...]:
+    return structure.only(PERMUTATION).groups
 
 
 def refused(structure: Structure) -> set[str]:
@@ -251,8 +251,8 @@ class Escapes(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         h = self.a(x)
-        order = np.argsort(np.abs(h.detach().numpy()).sum(axis=0))
-        return self.b(h) + float(order[0])
+        sizes = np.abs(h.detach().numpy()).sum(axis=0)
+        return self.b(h) + float(sizes[0])
 
 
 def test_what_no_rule_sees_the_self_check_does() -> None:
@@ -368,9 +368,7 @@ def test_networks_are_modules_too() -> None:
 
 def powers(structure: Structure) -> list[dict[str, int]]:
     return [
-        {f"{axis.tensor}:{axis.axis}": axis.power for axis in group.axes}
-        for group in structure.groups
-        if group.kind == SCALING
+        {f"{axis.tensor}:{axis.axis}": axis.power for axis in group.axes} for group in structure.only(SCALING).groups
     ]
 
 

@@ -16,7 +16,6 @@ from fiberscope.equality.rungs.symmetry import Carried, difference_bound
 from fiberscope.equality.verdict import Verdict
 from fiberscope.fibers.canonical.matching import carries, residual_of
 from fiberscope.geometry.ranges.intervals import ranges
-from fiberscope.geometry.samples import inside, sample
 from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.testing import fraction_values
@@ -231,7 +230,7 @@ def test_inputs_improved_along_gradients_are_points_of_the_domain(pair, kind, se
         "space": fs.Space(n),
     }[kind]
     question = Question.of(a, b, domain, seed=seed)
-    for x in sample(domain, 4, question.rng)[:4]:
+    for x in domain.sample(4, question.rng)[:4]:
         found = climb(question, x)
         assert np.isfinite(found).all()
-        assert inside(domain, found[None])[0]
+        assert domain.contains(found[None])[0]

@@ -79,7 +79,8 @@ def test_exact_balls_are_the_fractions_and_bounds_contain_them(question):
     for row, x in enumerate(X):
         for value, ball, floats, truth in zip(bounded, found, plain, fraction_values(net, x), strict=True):
             assert [exact(b) for b in ball[row]] == truth
-            assert np.array_equal(value.value[row], floats[row], equal_nan=True)
+            known = np.isfinite(floats[row])  # behind an overflow the bounded value may know more
+            assert np.array_equal(value.value[row][known], floats[row][known])
             for v, e, t in zip(value.value[row], value.error[row], truth, strict=True):
                 assert not np.isfinite(e) or abs(Fraction(float(v)) - t) <= Fraction(float(e))
 

@@ -155,7 +155,7 @@ def match(
     if structure is None:
         first, data = _first(data)
         structure = permutation_structure(left, first, output=output)
-    groups = [group for group in structure.groups if group.readers and group.copies == 1 and group.kind == PERMUTATION]
+    groups = [group for group in structure.only(PERMUTATION).groups if group.readers and group.copies == 1]
     if not groups:
         raise UnsupportedModelError("module: expected a hidden layer whose neurons can be permuted, found none")
     readers = {group.name: group.readers for group in groups}

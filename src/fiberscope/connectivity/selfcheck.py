@@ -22,10 +22,11 @@ from fiberscope.modules.calls import Inputs, Selector, call, meant, moved, tenso
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.numerics.drift import allowed_drift, relative_drift
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.results import Result
 
 
 @dataclass(frozen=True, slots=True)
-class Drift:
+class Drift(Result):
     """How much an element of a group changes the outputs, relative to their size, and how much may be rounding."""
 
     group: str
@@ -35,6 +36,10 @@ class Drift:
     @property
     def ok(self) -> bool:
         return self.value <= self.allowed  # never for NaN
+
+    @property
+    def text(self) -> str:
+        return f"moves the outputs by {self.value:.1e}"
 
 
 class Precisions(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -119,7 +124,7 @@ def draw(module: nn.Module, seed: int) -> None:
     source = torch.Generator().manual_seed(seed)
 
     def normal(like: Tensor) -> Tensor:
-        return torch.randn(like.shape, generator=source, dtype=torch.float64).to(like)
+        return torch.randn(like.shape, generator=source).to(like)
 
     with torch.no_grad():
         for value in module.parameters():

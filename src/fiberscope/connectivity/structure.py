@@ -1,4 +1,4 @@
-"""The permutations that leave a module's function alone: groups of neurons, and the tensors that each group moves.
+"""The symmetries that leave a module's function alone: groups of neurons, and the tensors that each group moves.
 
 A :class:`Structure` is plain data: for each group of neurons its size, the places in tensors on which it acts, and the
 layers at which its activations can be read. Applying an element knows nothing of architectures. What finds the groups
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from fiberscope.connectivity.selfcheck import Drift, Probe
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.modules.action import Group, act
 from fiberscope.modules.batches import batches
 from fiberscope.modules.calls import Inputs, Selector
@@ -25,19 +25,19 @@ from fiberscope.modules.parametrisations import plain
 from fiberscope.modules.tracing.groups import Pinned, groups_of, own_tensors, pinned_of, traced
 from fiberscope.network.action.element import Element
 from fiberscope.network.io import as_torch
-from fiberscope.results import Result
+from fiberscope.results import Result, hidden
 
 Moves = Element | Mapping[str, Any]
 """An element, or one permutation per group: new neuron ``i`` is old neuron ``p[i]``, as in :func:`fiberscope.permute`.
 """
 
-POINTS = 4
-"""Points of an example that are run."""
+POINTS = 8
+"""Points of an example that are run, at most."""
 
 
 @dataclass(frozen=True)
 class Structure(Result):
-    """Groups of interchangeable neurons of one architecture; ``pinned`` is what stays on its axes, with reasons.
+    """Groups of neurons that may be permuted, or scaled, together; ``pinned`` is what stays on its axes, with reasons.
 
     >>> from fiberscope.modules.action import Axis
     >>> chain = Structure((Group("h", 2, (Axis("0.weight", 0), Axis("0.bias", 0), Axis("2.weight", 1)), ("2",)),))
@@ -51,11 +51,17 @@ class Structure(Result):
     pinned: tuple[Pinned, ...] = field(default=(), repr=False)
     unknown: tuple[str, ...] = ()
     """Operations that no rule covers, and that therefore pin what reaches them."""
-    source: tuple[nn.Module, Inputs, Selector] | None = field(default=None, repr=False, compare=False)
+    source: tuple[nn.Module, Inputs, Selector] | None = field(
+        default=None, repr=False, compare=False, metadata=hidden()
+    )
     """What it was found on, for :meth:`check`."""
 
+    def only(self, kind: str) -> Structure:
+        """The groups of one kind: ``"permutation"``, or ``"scaling"`` by positive factors."""
+        return replace(self, groups=tuple(group for group in self.groups if group.kind == kind))
+
     def random(self, seed: int | np.random.Generator) -> Element:
-        """A random element, uniform in every group."""
+        """A random element: uniform permutations, and factors that are powers of two."""
         rng = np.random.default_rng(seed)
         return Element({group.name: group.random(rng) for group in self.groups})
 
@@ -97,16 +103,9 @@ class Structure(Result):
         probe = Probe(*self.source)
         return (*(_tried(self, probe, group, seed) for group in self.groups), _tried(self, probe, None, seed))
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "groups": {group.name: group.to_dict() for group in self.groups},
-            "pinned": [[one.tensor, one.axis, one.size, one.reason] for one in self.pinned],
-            "unknown": list(self.unknown),
-        }
-
 
 def permutation_structure(module: Any, example: Any, *, output: Selector = None, seed: int = 0) -> Structure:
-    """The permutations of neurons that leave the function of a module alone, whatever its parameters are.
+    """The permutations and scalings of neurons that leave the function of a module alone, whatever its parameters are.
 
     The module is run once, and the axes of its tensors are followed through every operation: axes that meet are one
     group of neurons, axes whose members an operation tells apart stay. An operation that is not known pins what reaches
@@ -129,8 +128,10 @@ def permutation_structure(module: Any, example: Any, *, output: Selector = None,
     --------
     >>> net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16, 3))
     >>> found = permutation_structure(net, torch.zeros(1, 1, 4, 4))
-    >>> [(group.name, group.size) for group in found.groups], all(drift.ok for drift in found.check())
-    ([('0', 4)], True)
+    >>> [(group.name, group.kind, group.size, group.copies) for group in found.groups]
+    [('0', 'permutation', 4, 1), ('0*', 'scaling', 1, 4)]
+    >>> all(drift.ok for drift in found.check())
+    True
     """
     given = plain(as_torch(module, "module"))
     inputs = next(batches(example, given, POINTS, name="example"))[0]
@@ -139,18 +140,36 @@ def permutation_structure(module: Any, example: Any, *, output: Selector = None,
         trace = traced(probe.module, probe.inputs, output)
     except (RuntimeError, TypeError, ValueError, LookupError, AssertionError) as error:
         raise InputError(f"module: it does not run on the example: {str(error).splitlines()[0][:120]}") from error
-    found = Structure(groups_of(trace), (), tuple(trace.unknown))
-    kept, refused = [], []
-    for group in found.groups:
-        drift = _tried(found, probe, group, seed)
-        if drift.ok:
-            kept.append(group)
-        else:
-            reason = f"self-check: a random element of {group.name} moves the outputs by {drift.value:.1e}"
-            refused += [Pinned(axis.tensor, axis.axis, group.size, reason) for axis in group.axes]
-    names = {group.name for group in kept}
-    groups = tuple(replace(group, parents=tuple(p for p in group.parents if p in names)) for group in kept)
+    groups, refused = _trusted(groups_of(trace), probe, seed)
     return Structure(groups, (*pinned_of(trace), *refused), tuple(trace.unknown), (given, inputs, output))
+
+
+def _trusted(groups: tuple[Group, ...], probe: Probe, seed: int) -> tuple[tuple[Group, ...], list[Pinned]]:
+    """The groups that pass the self-check, and what the others leave where it is.
+
+    Groups act independently and a right one changes nothing at any parameter, so a wrong one shows among right ones as
+    it does by itself. Only if something shows is every group tried alone, to name it.
+    """
+    found = Structure(groups)
+    if all(_tried(found, probe, None, seed + k).ok for k in range(2)):
+        return groups, []
+    drifts = [_tried(found, probe, group, seed) for group in groups]
+    names = {drift.group for drift in drifts if drift.ok}
+    refused = [
+        Pinned(axis.tensor, axis.axis, group.size, f"self-check: a random element of {group.name} {drift.text}")
+        for group, drift in zip(groups, drifts, strict=True)
+        for axis in group.axes
+        if not drift.ok
+    ]
+    kept = tuple(
+        replace(group, parents=tuple(p for p in group.parents if p in names)) for group in groups if group.name in names
+    )
+    if len(kept) == len(groups):
+        raise UnsupportedModelError(
+            "module: its groups keep the outputs one by one and not together; is its function the same in every call?"
+        )
+    trusted, rest = _trusted(kept, probe, seed)
+    return trusted, refused + rest
 
 
 def _tried(structure: Structure, probe: Probe, group: Group | None, seed: int) -> Drift:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fiberscope.errors import InputError
 from fiberscope.network.action.element import Monomial, random_scales
+from fiberscope.results import Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ PERMUTATION, SCALING = "permutation", "scaling"
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class Group(Result):
     """Neurons that move together: how many, the axes they move, and the layers whose *inputs* are their activations.
 
     A group inside others, its ``parents``, has one copy for every member of the last of them. ``kind`` says which
@@ -101,16 +102,6 @@ class Group:
             orders[c, cycle] = np.roll(cycle, 1)
         return Monomial(orders, None, self.parents)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "size": self.size,
-            "copies": self.copies,
-            "parents": list(self.parents),
-            "axes": [axis.to_dict() for axis in self.axes],
-            "readers": list(self.readers),
-        }
-
 
 def act(part: Monomial, axes: Iterable[Axis], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors that a part changes, new ones, by name.
@@ -128,16 +119,18 @@ def act(part: Monomial, axes: Iterable[Axis], tensors: Mapping[str, Tensor]) -> 
 
 
 def _moved(tensor: Tensor, axis: Axis, part: Monomial) -> Tensor:
-    old = tensor.detach().contiguous()
-    new = old.clone()
-    source, target = (_members(value, axis, part) for value in (old, new))
-    rows = source.reshape(part.copies, part.size, -1)
-    orders = torch.from_numpy(np.array(part.orders)).to(old.device)
-    found = torch.take_along_dim(rows, orders[:, :, None], dim=1)
+    new = tensor.detach().clone(memory_format=torch.contiguous_format)
+    target = _members(new, axis, part)
+    places = part.places()
+    if (places != np.arange(len(places))).any():
+        rows = target.reshape(len(places), -1)
+        rows = rows.clone() if rows.data_ptr() == target.data_ptr() else rows  # read before it is written
+        target.copy_(rows.index_select(0, torch.from_numpy(places).to(new.device)).reshape(target.shape))
     if not (part.scales == 1).all():
-        factors = torch.from_numpy(part.scales**axis.power).to(device=old.device)
-        found = (found.to(torch.float64) * factors[:, :, None]).to(old.dtype)
-    target.copy_(found.reshape(target.shape))
+        ahead = len(axis.copies) + 1
+        factors = torch.from_numpy(part.scales**axis.power).to(new.device)
+        factors = factors.reshape(*target.shape[:ahead], *(1 for _ in target.shape[ahead:]))
+        target.copy_(target.to(torch.float64) * factors)  # rounded once, to the type that it has
     return new
 
 

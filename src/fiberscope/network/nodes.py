@@ -1,4 +1,4 @@
-"""The five kinds of nodes a network program is made of.
+"""The five kinds of nodes a network program is made of, and those that stand for several of them.
 
 A program is a list of nodes. Value 0 is the input, node ``k`` makes value ``k + 1``, and the last value is the output.
 A node names its sources by their value numbers, all of them smaller than its own.
@@ -6,6 +6,8 @@ A node names its sources by their value numbers, all of them smaller than its ow
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -15,6 +17,7 @@ import numpy as np
 
 from fiberscope.errors import InputError
 from fiberscope.network.operators import Operator, Shape
+from fiberscope.numerics.algebra.base import Algebra
 from fiberscope.numerics.arrays import frozen, real_array
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 
@@ -241,3 +244,41 @@ Switch = PiecewiseLinear | MaxPool
 """Nodes that make a network nonlinear; their values have signs."""
 Smooth = Affine | Add | Concat
 """The others."""
+
+
+class Composite(ABC):
+    """A kind of node that stands for several plain ones, of which exactly the same function is made.
+
+    A network keeps it as the model gave it (``net.program``), for evaluation, files and torch. Everybody else sees what
+    it means (``net.nodes``), so that a new kind asks nothing of the engines. A subclass is a dataclass of ``source``,
+    arrays that have a number for every entry, and ``shape``; it is listed in :data:`COMPOSITES`.
+    """
+
+    source: int
+    shape: Shape
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        return (self.source,)
+
+    @abstractmethod
+    def meaning(self) -> tuple[Node, ...]:
+        """The plain nodes; value 0 is the one that is read, and the last one is the result."""
+
+    @abstractmethod
+    def arrays(self) -> dict[str, FloatArray]:
+        """The numbers, by the names of the fields."""
+
+    @abstractmethod
+    def direct(self, value: Any, algebra: Algebra[Any], choices: Sequence[Any] | None) -> Any:
+        """The result without the detour over plain nodes, or None where the algebra has no better way.
+
+        ``choices`` says what every switch of the meaning does; None lets the value decide.
+        """
+
+
+COMPOSITES: dict[str, type[Composite]] = {}
+"""The kinds that stand for others, by the names that they have in files."""
+
+Given = Node | Composite
+"""What a model can be made of."""

@@ -54,6 +54,7 @@ def walk(
 
     There the caller may look at the values, refine all of them, add choices, or put the value of the node in place by
     itself; it may also stop and go on later from the same node. A value is let go after its last use unless ``keep``.
+    The result of a composite node is computed directly where that is possible, and its parts all the same.
 
     >>> from fiberscope.network.network import Network
     >>> from fiberscope.numerics.algebra.floating import FLOAT
@@ -66,12 +67,29 @@ def walk(
     """
     for index in range(first, len(layout.nodes)):
         yield index
+        if index in layout.detours and isinstance(algebra, Algebra):
+            _shorten(layout, values, algebra, choices, index)
         node = layout.nodes[index]
         if index + 1 not in values:
             values[index + 1] = step(node, values, algebra, None if choices is None else choices.get(index))
         if not keep:
             for value in layout.released[index]:
                 values.pop(value, None)
+
+
+def _shorten(
+    layout: Layout, values: dict[int, Any], algebra: Algebra[Any], choices: Choices | None, index: int
+) -> None:
+    """Put the result of a composite node in place where it is known what its switches do, or the values decide."""
+    detour = layout.detours[index]
+    taken = None
+    if choices is not None:
+        taken = [choices.get(k) for k in range(index, detour.last + 1) if k in layout.of_node]
+        if any(choice is None for choice in taken):
+            return  # to be said on the way
+    result = detour.node.direct(values[detour.source], algebra, taken)
+    if result is not None:
+        values[detour.last + 1] = result
 
 
 def step(node: Node, values: Mapping[int, V] | Sequence[V], algebra: Evaluation[V], choice: Any = None) -> V:

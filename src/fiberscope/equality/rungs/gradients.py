@@ -9,7 +9,6 @@ from fiberscope.equality.question import Question
 from fiberscope.equality.refutation import CONFIRM, POINTS, difference, promising, refuted
 from fiberscope.equality.verdict import Rung, Verdict
 from fiberscope.geometry.domains import Box, Orthant, Polytope, Space
-from fiberscope.geometry.samples import inside, sample
 from fiberscope.network.network import Network
 from fiberscope.network.walk import affine_values
 from fiberscope.numerics.algebra.floating import FLOAT_ROWS
@@ -21,7 +20,7 @@ _STEPS = (0.5, 0.25, 0.1, 0.05, 0.02, 0.01, 0.003, 0.001)
 
 def by_gradients(question: Question) -> Verdict | None:
     """The search, from the best random inputs."""
-    points = sample(question.place, 4 * POINTS, question.rng)
+    points = question.place.sample(4 * POINTS, question.rng)
     best = points[promising(difference(question, points), CONFIRM)[:CONFIRM]]
     improved = [climb(question, x) for x in best if question.seconds_left > 0]
     return refuted(question, np.array(improved), "inputs improved along gradients") if improved else None
@@ -66,7 +65,7 @@ def _moved(place: Box | Orthant | Space | Polytope, x: FloatArray, gradient: Flo
             reach = max(1.0, float(np.abs(x).max()))
             found = np.array([x + step * reach * gradient / size, x + 4 * step * reach * gradient / size])
             found = np.maximum(found, 0.0) if isinstance(place, Orthant) else found
-    kept = found[inside(place, found)]
+    kept = found[place.contains(found)]
     return kept if len(kept) else x[None]
 
 

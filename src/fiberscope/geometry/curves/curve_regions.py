@@ -14,7 +14,7 @@ from fiberscope.geometry.affine_forms import jumps, output_forms
 from fiberscope.geometry.curves.breakpoints import Breaks
 from fiberscope.geometry.curves.curve import Path
 from fiberscope.geometry.curves.normals import crossing_gradients
-from fiberscope.geometry.facets import bends_across, pooled, unit
+from fiberscope.geometry.facets import bends_across, unit
 from fiberscope.network.network import AffineMap, Network
 from fiberscope.network.walk import affine_output
 from fiberscope.numerics.algebra.bounded import Bounded
@@ -176,7 +176,7 @@ class CurveRegions(Tabular, Pictured):
         with np.errstate(over="ignore", invalid="ignore"):  # a weight beyond the floats says so itself
             gradient = crossing_gradients(self.net, one, two, entry)
             turn = np.where(two[rows, entry].astype(np.int64) < one[rows, entry], -1.0, 1.0)
-            pools = pooled(self.net)[entry] if len(entry) else np.zeros(0, dtype=bool)
+            pools = self.net.layout.pooled[entry] if len(entry) else np.zeros(0, dtype=bool)
             normal = unit(gradient) * np.where(pools, 1.0, turn)[:, None]
             jump = jumps(self.net, one, two, normal)
         # Where neurons with other normals vanish too, a jump of zero along the first one's says nothing of theirs;

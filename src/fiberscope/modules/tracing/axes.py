@@ -14,7 +14,7 @@ the first index has heads and dims of its own for each pick, not one that serves
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import prod
@@ -31,6 +31,8 @@ class Atom:
     """An atom with a pinned index, and what this atom is for each value of it."""
     indexed: list[Atom] = field(default_factory=list)
     """The atoms whose family this one indexes."""
+    parts_of: list[Atom] = field(default_factory=list)
+    """The atoms that turned out to be expressions with this one in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +208,7 @@ def _bind(atom: Atom, e: Expr) -> None:
     if any(leaf is atom for leaf in leaves(e)):  # an index set that contains itself
         pin(e, "it would be a part of itself")
         return
-    atom.up = e
-    if atom.pin is not None:
-        pin(e, atom.pin)
+    _become(atom, e)
 
 
 def settle(axes: Sequence[Expr]) -> None:
@@ -232,12 +232,30 @@ def _collapsed(atom: Atom) -> bool:
     if atom.family is None or atom.up is not None:
         return False
     (_, members), atom.family = atom.family, None
-    atom.up = members[0]
+    _become(atom, members[0])
     for member in members[1:]:
         unify(members[0], member, "it is used for all picks of a fused layer at once")
-    if atom.pin is not None:
-        pin(atom, atom.pin)
     return True
+
+
+def _become(atom: Atom, e: Expr) -> None:
+    atom.up = e
+    for leaf in leaves(e):
+        leaf.parts_of.append(atom)
+    if atom.pin is not None:
+        pin(e, atom.pin)
+
+
+def holders(atoms: Iterable[Atom]) -> set[Atom]:
+    """These atoms and all that turned out to be made of them."""
+    found: set[Atom] = set()
+    stack = list(atoms)
+    while stack:
+        atom = stack.pop()
+        if atom not in found:
+            found.add(atom)
+            stack += atom.parts_of
+    return found
 
 
 def factor(e: Expr, inner: int) -> tuple[Expr, Expr] | None:

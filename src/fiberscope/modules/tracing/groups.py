@@ -19,6 +19,7 @@ from fiberscope.modules.tracing import contractions, pointwise, reductions, shap
 from fiberscope.modules.tracing.axes import Atom, leaves, normal, pin, settle
 from fiberscope.modules.tracing.places import Occurrence, occurrences
 from fiberscope.modules.tracing.tracer import RULES, Trace
+from fiberscope.results import Result
 
 FAMILIES = (contractions, pointwise, reductions, shapes)
 """The files of rules; importing one lists its rules in ``RULES``."""
@@ -26,7 +27,7 @@ assert RULES
 
 
 @dataclass(frozen=True, slots=True)
-class Pinned:
+class Pinned(Result):
     """Neurons on an axis of a tensor that have to stay, and why."""
 
     tensor: str

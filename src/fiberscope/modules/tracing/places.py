@@ -120,8 +120,6 @@ def mates(tensors: Iterable[Axes], alone: Iterable[Alone]) -> dict[Atom, set[Ato
             others = one.mates()
             found[one.atom] = found[one.atom] & others if one.atom in found else others
     for kept, mixed in alone:
-        along = {leaf for e in mixed for leaf in leaves(e)}
-        for leaf in {leaf for e in kept for leaf in leaves(e)}:
-            if leaf in found:
-                found[leaf] -= along
+        for leaf in {leaf for e in kept for leaf in leaves(e) if found.get(leaf)}:
+            found[leaf] -= {other for e in mixed for other in leaves(e)}
     return found

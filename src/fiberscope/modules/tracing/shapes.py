@@ -23,7 +23,6 @@ from fiberscope.modules.tracing.axes import (
     size_of,
     split,
 )
-from fiberscope.modules.tracing.places import outside
 from fiberscope.modules.tracing.pointwise import aligned
 from fiberscope.modules.tracing.tracer import Arguments, Trace, UnknownUse, rule
 
@@ -224,11 +223,10 @@ def _pick(trace: Trace, axes: list[Expr], dim: int, i: int) -> list[Expr]:
         trace.pin(PICKED, index)
         return rest
     if not index.indexed and index.pin is None:
-        beside = trace.mates()
-        for leaf in {leaf for e in rest for leaf in leaves(e)} - outside(index, trace.seen):
-            if leaf.pin is None and leaf.family is None and index in beside.get(leaf, ()):
-                leaf.family = index, tuple(fresh(leaf.size) for _ in range(index.size))
-                index.indexed.append(leaf)
+        beside = {leaf for e in rest for leaf in leaves(e) if leaf.pin is None and leaf.family is None}
+        for leaf in trace.dependents(index, beside):
+            leaf.family = index, tuple(fresh(leaf.size) for _ in range(index.size))
+            index.indexed.append(leaf)
     trace.pin(PICKED, index)
     return [at(e, index, i) for e in rest]
 

@@ -22,6 +22,7 @@ from fiberscope.modules.tracing.axes import (
     Expr,
     collapse,
     fresh,
+    holders,
     is_pinned,
     leaves,
     normal,
@@ -31,7 +32,7 @@ from fiberscope.modules.tracing.axes import (
     unify,
 )
 from fiberscope.modules.tracing.degrees import Degrees, Place
-from fiberscope.modules.tracing.places import Alone, Axes, mates
+from fiberscope.modules.tracing.places import Alone, Axes, mates, outside
 
 Arguments = dict[str, Any]
 Rule = Callable[["Trace", Arguments, Any], Any]
@@ -72,6 +73,8 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.weights: Any = WeakTensorKeyDictionary()
         """Weights and their transposes: the name of the tensor."""
         self.seen: dict[Axes, None] = {}
+        self.where: dict[Atom, dict[Axes, None]] = {}
+        """The tensors on whose axes an atom stood when they were seen."""
         self.alone_records: list[Alone] = []
         self.unknown: dict[str, str] = {}
         """Operations without a rule, and where each was first met."""
@@ -130,12 +133,24 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """See :func:`fiberscope.modules.tracing.places.mates`."""
         return mates(self.seen, self.alone_records)
 
+    def dependents(self, index: Atom, atoms: Iterable[Atom]) -> list[Atom]:
+        """Those of these atoms that may have an order for each member of an index, as far as has been seen."""
+        found = []
+        beyond = outside(index, self._holding([index]))
+        for atom in atoms:
+            if atom not in beyond and index in mates(self._holding([atom]), self.alone_records).get(atom, ()):
+                found.append(atom)
+        return found
+
+    def _holding(self, atoms: Iterable[Atom]) -> list[Axes]:
+        return list(dict.fromkeys(axes for atom in holders(atoms) for axes in self.where.get(atom, ())))
+
     def place(self, tensor: Tensor | int, axis: int) -> Place:
         """An axis of an argument, or of an output by its number."""
-        known = isinstance(tensor, Tensor)
-        found = (
-            (self.numbers[tensor], axis % max(1, tensor.dim())) if known else (len(self.degrees.tensors) + tensor, axis)
-        )
+        if isinstance(tensor, Tensor):
+            found = (int(self.numbers[tensor]), axis % max(1, tensor.dim()))
+        else:
+            found = (len(self.degrees.tensors) + tensor, axis)
         self.linked.add(found)
         return found
 
@@ -221,7 +236,10 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
             settle(found)
             self.known[tensor] = found
             self.numbers[tensor] = self.degrees.number(found)
-            self.seen[found] = None
+            if found not in self.seen:
+                self.seen[found] = None
+                for leaf in {leaf for e in found for leaf in leaves(e)}:
+                    self.where.setdefault(leaf, {})[found] = None
 
     def _register(self, tensor: Tensor, reason: str | None, fixed: bool = True) -> Axes:
         axes = tuple(fresh(size, reason) for size in tensor.shape)

@@ -21,8 +21,8 @@ from fiberscope.numerics.arrays import frozen, real_array
 from fiberscope.numerics.floats import FloatArray, IntArray
 
 
-def is_permutation(value: Any, size: int) -> bool:
-    """Whether these are the integers from 0 to ``size - 1``, each once.
+def is_permutation(value: Any, size: int, copies: int | None = None) -> bool:
+    """Whether these are the integers from 0 to ``size - 1``, each once; with ``copies``, in each of that many rows.
 
     >>> is_permutation([1, 0], 2), is_permutation([1.0, 0.0], 2), is_permutation([1, 1], 2)
     (True, False, False)
@@ -31,27 +31,28 @@ def is_permutation(value: Any, size: int) -> bool:
         order = np.asarray(value)
     except ValueError:  # ragged
         return False
+    shape = (size,) if copies is None else (copies, size)
     integral = order.dtype.kind in "iu" or order.size == 0
-    return order.shape == (size,) and integral and bool((np.sort(order) == np.arange(size)).all())
+    return order.shape == shape and integral and bool((np.sort(order) == np.arange(size)).all())
 
 
-def permutation(value: Any, size: int, name: str) -> IntArray:
-    """A permutation of ``0, ..., size - 1`` as integers; :class:`InputError` for anything else.
+def permutation(value: Any, size: int, name: str, copies: int | None = None) -> IntArray:
+    """A permutation of ``0, ..., size - 1`` as integers, or rows of them; :class:`InputError` for anything else.
 
     >>> permutation([1, 0, 2], 2, "order")
     Traceback (most recent call last):
     fiberscope.errors.InputError: order: expected a permutation of 0 to 1, got [1, 0, 2]
     """
-    if not is_permutation(value, size):
+    if not is_permutation(value, size, copies):
         short = repr(value.tolist() if isinstance(value, np.ndarray) else value)
         raise InputError(f"{name}: expected a permutation of 0 to {size - 1}, got {short[:60]}")
     return np.asarray(value, dtype=np.int64)
 
 
-def positive(value: Any, size: int, name: str) -> FloatArray:
-    """That many positive finite numbers; :class:`InputError` for anything else."""
+def positive(value: Any, size: int, name: str, copies: int | None = None) -> FloatArray:
+    """That many positive finite numbers, or rows of them; :class:`InputError` for anything else."""
     factors = real_array(value, name)
-    if factors.shape != (size,) or not (factors > 0).all():
+    if factors.shape != ((size,) if copies is None else (copies, size)) or not (factors > 0).all():
         raise InputError(f"{name}: expected {size} positive numbers, got {str(factors.tolist())[:60]}")
     return factors
 
@@ -74,14 +75,13 @@ class Monomial:
 
     def __init__(self, orders: Any, scales: Any = None, parents: Any = (), name: str = "element") -> None:
         copies, n = len(orders), len(orders[0]) if len(orders) else 0
-        rows = [permutation(row, n, f"{name}: permutation") for row in orders]
-        factors = [np.ones(n)] * copies if scales is None else [positive(s, n, f"{name}: scales") for s in scales]
-        if len(factors) != copies:
-            raise InputError(f"{name}: expected as many scales as permutations, got {len(factors)}")
-        order = np.array(rows, dtype=np.int64).reshape(copies, n)
+        order = np.array(permutation(orders, n, f"{name}: permutation", copies))
+        if scales is not None and len(scales) != copies:
+            raise InputError(f"{name}: expected as many scales as permutations, got {len(scales)}")
+        factors = np.ones((copies, n)) if scales is None else positive(scales, n, f"{name}: scales", copies)
         order.setflags(write=False)
         object.__setattr__(self, "orders", order)
-        object.__setattr__(self, "scales", frozen(np.array(factors).reshape(copies, n)))
+        object.__setattr__(self, "scales", frozen(factors))
         object.__setattr__(self, "parents", tuple(parents))
 
     @classmethod

@@ -18,7 +18,7 @@ from fiberscope.errors import TooLargeError
 from fiberscope.network.convolutions import Convolution, Convolving, TransposedConvolution
 from fiberscope.network.formats.onnx_graph import METADATA
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
+from fiberscope.network.nodes import Add, Affine, Concat, Given, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Composition, Dense, Gather, Operator, Scale, Shape, Sparse
 from fiberscope.network.source import Interface
 from fiberscope.numerics.floats import FloatArray
@@ -63,7 +63,7 @@ class _Writer:
         self.values: list[tuple[str, Shape]] = [self.begin()]
 
     def model(self) -> Any:
-        for node in self.net.nodes:
+        for node in self.net.program:
             self.values.append(self.write(node))
         self.end()
         face = self.face
@@ -163,7 +163,7 @@ class _Writer:
 
     # -- nodes -------------------------------------------------------------------------------------------------
 
-    def write(self, node: Node) -> tuple[str, Shape]:
+    def write(self, node: Given) -> tuple[str, Shape]:
         match node:
             case Affine():
                 return self.affine(node)
@@ -184,6 +184,8 @@ class _Writer:
                     options |= {"dilations": node.dilation, "ceil_mode": int(ceil)}
                     self.opset = max(self.opset, 10)
                 return self.emit("MaxPool", [image], pads=pads, **options), node.shape
+            case _:
+                raise TypeError(f"no ONNX form of {node}")  # pragma: no cover
 
     def activation(self, node: PiecewiseLinear) -> str:
         value = self.shaped(self.values[node.source], node.shape)
