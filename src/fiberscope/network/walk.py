@@ -214,7 +214,7 @@ def affine_output(layout: Layout, size: int, signs: SignArray) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trace(Generic[V]):
+class Journey(Generic[V]):
     """A walk with all that derivatives need: values, the input of every stage of affine nodes, what switches did."""
 
     values: dict[int, V]
@@ -222,7 +222,7 @@ class Trace(Generic[V]):
     choices: Choices
 
 
-def traced(layout: Layout, start: V, algebra: Algebra[V], choices: Choices | None = None) -> Trace[V]:
+def traced(layout: Layout, start: V, algebra: Algebra[V], choices: Choices | None = None) -> Journey[V]:
     """The walk with its record; without choices the values decide, which only algebras with an order can."""
     values = {0: start}
     inputs: dict[int, list[V]] = {}
@@ -238,7 +238,7 @@ def traced(layout: Layout, start: V, algebra: Algebra[V], choices: Choices | Non
             values[index + 1] = value if node.offset is None else algebra.shift(value, node.offset)
         elif isinstance(node, Switch) and index not in taken:
             taken[index] = decided(node, values[node.source], algebra)
-    return Trace(values, inputs, taken)
+    return Journey(values, inputs, taken)
 
 
 class Behind(NamedTuple, Generic[V]):
