@@ -16,7 +16,7 @@ from math import gcd, lcm
 from typing import Any, assert_never
 
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear, Smooth, Switch
+from fiberscope.network.nodes import Add, Affine, Composite, Concat, MaxPool, Node, PiecewiseLinear, Smooth, Switch
 from fiberscope.numerics.arrays import real_array
 
 Form = tuple[Fraction, ...]
@@ -157,6 +157,11 @@ def _signs(
 def _pieces(node: PiecewiseLinear, forms: Sequence[Form], signs: Sequence[int]) -> list[Form]:
     slopes = [Fraction(1) if s > 0 else Fraction(float(k)) for s, k in zip(signs, node.slopes, strict=True)]
     return [_times(slope, form) for slope, form in zip(slopes, forms, strict=True)]
+
+
+def composite_value(node: Composite, value: Sequence[Fraction]) -> list[Fraction]:
+    """The value of a composite node at a point, by definition."""
+    raise TypeError(f"no definition of {node}")
 
 
 def _best(node: MaxPool, forms: Sequence[Form], margins: Sequence[Sequence[int]]) -> list[Form]:

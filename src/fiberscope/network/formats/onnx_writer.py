@@ -53,7 +53,8 @@ class _Writer:
         self.taken: set[str] = set(net.parameters)
         self.nodes: list[Any] = []
         self.tensors: dict[str, Any] = {}
-        self.notes: dict[str, Any] = {"constants": [], "names": {}, "shapes": {}, "compositions": [], "padded": []}
+        self.notes: dict[str, Any] = {key: [] for key in ("constants", "compositions", "joined")}
+        self.notes |= {"names": {}, "shapes": {}}
         self.notes["precision"] = net.source.precision
         self.stored: dict[str, tuple[str, bytes, Shape]] = {}
         self.reshapes: dict[tuple[str, Shape], str] = {}
@@ -281,11 +282,11 @@ class _Writer:
         if absent.any():
             self.opset = max(self.opset, 11)
             vector = self.emit("Pad", [vector, self.integers([0, 0, 0, 1], "pads")])
-            self.notes["padded"].append(vector)
+            self.notes["joined"].append(vector)
         name = self.emit("Gather", [vector, self.integers(np.where(absent, operator.in_size, operator.index), "index")],
                          axis=1)  # fmt: skip
         if absent.any():
-            self.notes["padded"].append(name)
+            self.notes["joined"].append(name)
         return name
 
     def channel_bias(self, node: Affine) -> str | None:
