@@ -18,7 +18,7 @@ from fiberscope.errors import TooLargeError
 from fiberscope.network.convolutions import Convolution, Convolving, TransposedConvolution
 from fiberscope.network.formats.onnx_graph import METADATA
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, Concat, Given, MaxPool, PiecewiseLinear
+from fiberscope.network.nodes import Add, Affine, Clip, Concat, Given, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Composition, Dense, Gather, Operator, Scale, Shape, Sparse
 from fiberscope.network.source import Interface
 from fiberscope.numerics.floats import FloatArray
@@ -185,6 +185,8 @@ class _Writer:
                     options |= {"dilations": node.dilation, "ceil_mode": int(ceil)}
                     self.opset = max(self.opset, 10)
                 return self.emit("MaxPool", [image], pads=pads, **options), node.shape
+            case Clip():
+                return self.clip(node), node.shape
             case _:
                 raise TypeError(f"no ONNX form of {node}")  # pragma: no cover
 
@@ -205,6 +207,18 @@ class _Writer:
             return self.emit("LeakyRelu", [value], alpha=float(slope[0]))
         # The attribute of LeakyRelu is a float32 even where tensors are float64.
         return self.emit("PRelu", [value, self.tensor(slope, None, "slope")])
+
+    def clip(self, node: Clip) -> str:
+        """Clip with bounds that are the same for all neurons; else Max and Min, which read back as one."""
+        value, bounds = self.shaped(self.values[node.source], node.shape), list(node.arrays().values())
+        self.opset = max(self.opset, 12)
+        if all((bound == bound[0]).all() for bound in bounds):
+            numbers = [self.tensor(bound[0], None, "bound") if np.isfinite(bound[0]) else "" for bound in bounds]
+            return self.emit("Clip", [value, *numbers])
+        for kind, bound in zip(("Max", "Min"), bounds, strict=True):
+            value = self.emit(kind, [value, self.tensor(bound.reshape(node.shape), None, "bound")])
+        self.notes["joined"].append(value)
+        return value
 
     def affine(self, node: Affine) -> tuple[str, Shape]:
         parts = node.operator.stages() if isinstance(node.operator, Composition) else (node.operator,)
