@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from fiberscope.network.network import Network, Seed
 from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense
 from fiberscope.numerics.floats import TINY, FloatArray, IntArray
-from fiberscope.results import Result
+from fiberscope.results import Result, hidden
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,9 @@ class Symmetry(Result):
            [4.]]), array([[4.  , 0.25]]))
     """
 
-    layers: tuple[Monomial, ...]
+    layers: tuple[Monomial, ...] = field(metadata=hidden())
+
+    told = ("permutations", "scales")
 
     def __init__(self, permutations: Sequence[Any], scales: Sequence[Any]) -> None:
         if len(permutations) != len(scales):
@@ -105,13 +107,6 @@ class Symmetry(Result):
 
     def __eq__(self, other: object) -> bool:
         return self.layers == other.layers if isinstance(other, Symmetry) else NotImplemented
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "permutations": [p.tolist() for p in self.permutations],
-            "scales": [s.tolist() for s in self.scales],
-        }
 
     @classmethod
     def from_dict(cls, found: Any) -> Symmetry:
