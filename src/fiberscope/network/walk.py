@@ -22,8 +22,10 @@ import numpy as np
 
 from fiberscope.network.layout import Layout
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear, Smooth, Switch
+from fiberscope.numerics.algebra.ball import EXACT_ROWS, nearest_floats
 from fiberscope.numerics.algebra.base import Algebra, Evaluation
-from fiberscope.numerics.floats import SignArray
+from fiberscope.numerics.algebra.floating import FLOAT_ROWS
+from fiberscope.numerics.floats import FloatArray, SignArray
 
 V = TypeVar("V")
 
@@ -192,6 +194,20 @@ def affine_values(layout: Layout, size: int, signs: SignArray, algebra: Algebra[
     unit = np.eye(size + 1, size)
     start = algebra.take(unit if signs.ndim == 1 else unit[None])
     return all_values(layout, start, algebra, choices_of(layout, signs))
+
+
+def affine_output(layout: Layout, size: int, signs: SignArray) -> FloatArray:
+    """The output for one sign vector as in :func:`affine_values`, ``(size + 1, out)``, in float64.
+
+    Where a number on the way leaves the range of floats, it is computed exactly and rounded once: a coefficient is
+    infinite only if it is itself beyond that range, and never NaN.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        rows: FloatArray = affine_values(layout, size, signs, FLOAT_ROWS)[-1]
+    if np.isfinite(rows).all():
+        return rows
+    with EXACT_ROWS.working():
+        return nearest_floats(np.asarray(affine_values(layout, size, signs, EXACT_ROWS)[-1]))
 
 
 # -- a record of the way, and the way back -----------------------------------------------------------------------------
