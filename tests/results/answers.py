@@ -234,7 +234,7 @@ ANSWERS: dict[str, Maker] = {
     "ProjectedGradients": lambda: fs.projected_gradients(NET, fs.Circle(), places=3),
     "RankFailure": lambda: RankFailure(0, 1, ((0,), (1, 2)), 1, 2),
     "Refinement": lambda: smooth().refinement[0],
-    "Region": lambda: next(iter(fs.traverse(NET, BOX))),
+    "VisitedRegion": lambda: next(iter(fs.traverse(NET, BOX))),
     "Region of a complex": lambda: complex_().region(0),
     "RegionCount": lambda: fs.count_by_traversal(NET, BOX),
     "RegionEstimate": estimate,
