@@ -33,7 +33,9 @@ def state_of(net: Network) -> State:
         (HIDDEN, False, 1, {"dead": 0, "linear": 0, "hidden": 0.5, "rigid": 0.5}),
     ],
 )
-def test_kinds_of_neurons_by_hand(net: Network, answer: bool, dimension: int | None, kinds: dict[str, float | None]) -> None:
+def test_kinds_of_neurons_by_hand(
+    net: Network, answer: bool, dimension: int | None, kinds: dict[str, float | None]
+) -> None:
     state = state_of(net)
     assert identifiable(state) is answer
     assert fiber_dimension(state) == dimension
