@@ -19,6 +19,7 @@ from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Box
 from fiberscope.geometry.engines.lattice.engine import lattice_cells
 from fiberscope.geometry.engines.lattice.skeleton import skeleton
+from fiberscope.geometry.engines.lattice.start import box_start
 from fiberscope.network.network import Network
 from harness import Case
 from reference_edges import edge_subdivision
@@ -46,7 +47,7 @@ def counts(found: Any) -> tuple[int, int]:
 def case(widths: tuple[int, ...], method: str, quick: bool) -> Case:
     net, box = random_network(widths), Box.cube(widths[0])
     ask = {
-        "vertices and edges": lambda: skeleton(net, box),
+        "vertices and edges": lambda: skeleton(net, box_start(box)),
         "all faces": lambda: lattice_cells(net, box),
         "all faces, two threads": lambda: lattice_cells(net, box, threads=2),
     }[method]
@@ -84,9 +85,9 @@ def memory(widths: tuple[int, ...]) -> str:
 def first_calls() -> str:
     """CPU seconds of the first questions in a process that finds nothing compiled."""
     net, box, seconds = random_network((3, 4, 4, 1)), Box.cube(3), []
-    for question in (lattice_cells, skeleton):
+    for question in (lambda: lattice_cells(net, box), lambda: skeleton(net, box_start(box))):
         begin = time.process_time()
-        question(net, box)
+        question()
         seconds.append(time.process_time() - begin)
     return f"first calls: all faces {seconds[0]:.1f} s, then vertices and edges {seconds[1]:.1f} s"
 

@@ -90,6 +90,7 @@ LIVE: dict[str, Call] = {
     "kernel_spectrum": lambda net: fs.kernel_spectrum(net, X, count=2),
     "match": lambda net: fs.match(net, net, data=X).permutations,
     "ntk": lambda net: np.asarray(fs.ntk(net, X)),
+    "permutation_structure": lambda net: [group.size for group in fs.permutation_structure(net, X).groups],
     "track": lambda net: fs.track(net, X, quantities=["regions_sampled"])(0).values,
 }
 
@@ -97,6 +98,7 @@ LIVE: dict[str, Call] = {
 OTHERS = {
     "break_symmetry": "a module that is changed",
     "coherence": "a basis",
+    "decision_boundary": "a complex",
     "dependency_graph": "a fold-set",
     "distance_along": "regions along a curve",
     "drift_order": "drifts",

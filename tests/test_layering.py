@@ -1,18 +1,23 @@
 """The house's layers, checked over the syntax trees: who may import whom, and where an import may stand.
 
 The checker is a plain function from a source tree to a list of violations. It runs on the package, and on
-small fake trees that break one rule each, so that it is seen to fail.
+small fake trees that break one rule each, so that it is seen to fail. The house as a whole is measured too: how deep
+its imports are, which of them run in circles, how full its folders are, and which names mean several things. Numbers
+and lists of what is not yet as it should be are ratchets: they only get smaller.
 """
 
 from __future__ import annotations
 
 import ast
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from textwrap import dedent
 
+import networkx as nx
 import pytest
 
 PACKAGE = "fiberscope"
@@ -79,8 +84,8 @@ LAZY: dict[tuple[str, str], str] = {
     ("fibers/fiber.py", "fiberscope.equality.membership"): "Fiber.contains asks whether two networks are equal",
     ("fibers/simplify/simplify.py", "fiberscope.equality.simplified"): "Simplified.verdict and .stored answer for it",
     ("network/formats/state_dict.py", "fiberscope.network.formats.torch_state"): "brings torch",
-    ("cli/regions.py", "fiberscope.geometry.engines.compiled"): "brings numba",
-    ("geometry/generators.py", "fiberscope.geometry.torch_generator"): "brings torch",
+    ("cli/regions.py", "fiberscope.geometry.engines.*"): "brings numba",
+    ("geometry/generators.py", "torch"): "brings torch",
     ("cli/tour.py", "fiberscope.reporting.*"): "brings torch and matplotlib",
     ("cli/reproduce.py", "fiberscope.studies.lab.*"): "brings joblib and every study",
     ("cli/reproduce.py", "fiberscope.reporting.*"): "brings matplotlib",
@@ -130,6 +135,12 @@ class Import:
     names: tuple[str, ...]
     node: ast.AST
     inside_function: bool
+    for_types: bool = False
+
+    @property
+    def by_name(self) -> bool:
+        """Whether it is a call of ``import_module``."""
+        return isinstance(self.node, ast.Call)
 
 
 def layer_of(file: Path, root: Path) -> str:
@@ -183,22 +194,23 @@ def imports_of(tree: ast.Module, file: Path, root: Path) -> Iterator[Import]:
     package = ".".join((PACKAGE, *file.relative_to(root).parent.parts))
     constants = constants_of(tree) | {"__package__": package}
 
-    def walk(node: ast.AST, inside: bool) -> Iterator[Import]:
+    def walk(node: ast.AST, inside: bool, types: bool) -> Iterator[Import]:
         for child in ast.iter_child_nodes(node):
             deeper = inside or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
             if isinstance(child, ast.Import):
                 for alias in child.names:
-                    yield Import(alias.name, (), child, inside)
+                    yield Import(alias.name, (), child, inside, types)
             elif isinstance(child, ast.ImportFrom):
                 module = resolve(child.module, child.level, file, root)
-                yield Import(module, tuple(alias.name for alias in child.names), child, inside)
+                yield Import(module, tuple(alias.name for alias in child.names), child, inside, types)
             elif isinstance(child, ast.Call) and is_import_module(child) and child.args:
                 name = text_of(child.args[0], constants)
                 dots = len(name) - len(name.lstrip("."))
-                yield Import(resolve(name[dots:], dots, file, root), (), child, inside)
-            yield from walk(child, deeper)
+                yield Import(resolve(name[dots:], dots, file, root), (), child, inside, types)
+            only = isinstance(child, ast.If) and getattr(child.test, "id", "") == "TYPE_CHECKING"
+            yield from walk(child, deeper, types or only)
 
-    yield from walk(tree, False)
+    yield from walk(tree, False, False)
 
 
 def targets(found: Import, entries: frozenset[str]) -> list[str]:
@@ -465,3 +477,160 @@ def test_every_rule_is_seen_to_fail() -> None:
 
 def test_violation_says_where() -> None:
     assert str(Violation("top", "a.py", 3, "text")) == "a.py:3: top: text"
+
+
+# --- the house as a whole ------------------------------------------------------------------------------------------
+
+DEPTH, DEPTH_BY_NAME = 21, 29
+"""Modules on the longest chain of import statements, those inside functions included; and with those that are loaded by
+name as well, as the formats are by ``network.io``. The aim is 14."""
+
+CYCLES: tuple[frozenset[str], ...] = (
+    frozenset({"network.compose", "network.mlp", "network.network", "network.to_torch"}),
+    frozenset({"equality.encoding", "equality.verdict"}),
+    frozenset({"fibers.components", "fibers.one_layer"}),
+)
+"""Modules and folders, side by side in one folder, that import each other, for types included. The aim is none."""
+
+MOST_MODULES = 20
+FULL = {"network/formats": 27}
+"""Folders that hold more, besides the studies, which are one file each."""
+
+VAGUE = {
+    "arrays", "cells", "decide", "deep", "forms", "found", "hidden", "many", "result", "sampling", "setting", "sharp",
+    "values",
+}  # fmt: skip
+"""Names of modules that say little, or mean another thing in every package."""
+
+REPEATED = {"arrays": 3}
+"""Such names that three packages use."""
+
+SHARED_CLASSES: dict[str, int] = {}
+"""Public classes that three modules define under one name."""
+
+
+def module_name(file: Path, root: Path) -> str:
+    """The dotted name of a file inside the package; a package itself has the name of its folder."""
+    return ".".join(file.relative_to(root).with_suffix("").parts).removesuffix("__init__").removesuffix(".")
+
+
+@cache
+def imports_in(file: Path, root: Path) -> tuple[Import, ...]:
+    """Every import of a file, which is read once."""
+    return tuple(imports_of(ast.parse(file.read_text(encoding="utf-8")), file, root))
+
+
+@cache
+def import_graph(root: Path, for_types: bool, by_name: bool) -> nx.DiGraph[str]:
+    """An edge from every module to those that it imports, at the top or inside a function.
+
+    The lazy root, which reaches everything by name, is left out, and so are the thin methods of UPWARD and TYPES.
+    """
+    files = {module_name(file, root): file for file in sorted(root.rglob("*.py"))}
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    for name, file in files.items():
+        if not name:
+            continue
+        graph.add_node(name)
+        for found in imports_in(file, root):
+            if (found.for_types and not for_types) or (found.by_name and not by_name):
+                continue
+            if (file.relative_to(root).as_posix(), found.module) in UPWARD | TYPES:
+                continue
+            module = found.module.removeprefix(f"{PACKAGE}.")
+            inner = [f"{module}.{part}" for part in found.names]
+            # of `from package import module` the module is what is imported
+            reached = [target for target in inner if target in files] or [module]
+            graph.add_edges_from((name, target) for target in reached if target in files and target not in {"", name})
+    return graph
+
+
+def depth(root: Path, by_name: bool) -> tuple[str, ...]:
+    """The longest chain of imports; modules that import each other count as one."""
+    parts = nx.condensation(import_graph(root, False, by_name))
+    return tuple(min(parts.nodes[part]["members"]) for part in nx.dag_longest_path(parts))
+
+
+def cycles(root: Path) -> list[frozenset[str]]:
+    """Circles among the modules and folders of one folder, each folder taken as one."""
+    graph = import_graph(root, True, True)
+    folders = {".".join(name.split(".")[:k]) for name in graph for k in range(name.count(".") + 1)}
+    found = []
+    for folder in sorted(folders):
+        level, begin = (folder.count(".") + 2, f"{folder}.") if folder else (1, "")
+        side: nx.DiGraph[str] = nx.DiGraph()
+        for edge in graph.edges:
+            if all(name.startswith(begin) for name in edge):
+                one, two = (".".join(name.split(".")[:level]) for name in edge)
+                side.add_edges_from([(one, two)] if one != two else [])
+        found += [frozenset(part) for part in nx.strongly_connected_components(side) if len(part) > 1]
+    return found
+
+
+def crowded(root: Path) -> dict[str, int]:
+    """Folders of more than so many modules."""
+    counts = Counter(file.parent.relative_to(root).as_posix() for file in root.rglob("*.py") if file.stem != "__init__")
+    return {folder: count for folder, count in counts.items() if count > MOST_MODULES}
+
+
+def repeated(root: Path) -> dict[str, int]:
+    """Vague names that modules of three packages have."""
+    homes = defaultdict(set)
+    for file in root.rglob("*.py"):
+        if file.stem in VAGUE:
+            homes[file.stem].add(file.parent)
+    return {name: len(places) for name, places in homes.items() if len(places) > 2}
+
+
+def shared_classes(root: Path) -> dict[str, int]:
+    """Names of public classes that three modules define."""
+    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in root.rglob("*.py")]
+    names = Counter(node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))
+    return {name: count for name, count in names.items() if count > 2 and not name.startswith("_")}
+
+
+@pytest.mark.parametrize(("by_name", "most"), [(False, DEPTH), (True, DEPTH_BY_NAME)])
+def test_imports_are_not_deeper_than_they_were(by_name: bool, most: int) -> None:
+    chain = depth(SOURCE, by_name)
+    assert len(chain) <= most, "\n" + "\n".join(chain)
+
+
+def test_no_new_circles() -> None:
+    new = [sorted(circle) for circle in cycles(SOURCE) if not any(circle <= known for known in CYCLES)]
+    assert not new, new
+
+
+def test_folders_are_not_fuller_and_names_not_vaguer() -> None:
+    assert {f: n for f, n in crowded(SOURCE).items() if n > FULL.get(f, MOST_MODULES) and f != "studies"} == {}
+    assert {name: n for name, n in repeated(SOURCE).items() if n > REPEATED.get(name, 2)} == {}
+    assert {name: n for name, n in shared_classes(SOURCE).items() if n > SHARED_CLASSES.get(name, 2)} == {}
+
+
+HOUSE = {
+    "errors.py": "class Form: ...",
+    "a/__init__.py": "",
+    "a/cells.py": "import fiberscope.errors\nfrom fiberscope.b import deep\nclass Form: ...",
+    "b/__init__.py": "",
+    "b/cells.py": "from ..errors import Form",
+    "b/deep.py": "def f():\n    from .cells import x\nclass Form: ...",
+    "c/cells.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from fiberscope.a.cells import y",
+    "c/d/e.py": "import importlib\nx = importlib.import_module('fiberscope.c.cells')",
+    "c/f.py": "from .d.e import z\nfrom .d import g",
+    "c/d/g.py": "from ..f import w",
+}
+
+
+def test_the_house_is_measured(tmp_path: Path) -> None:
+    root = tmp_path / PACKAGE
+    for name, text in HOUSE.items() | {(f"full/m{i}.py", "") for i in range(MOST_MODULES + 1)}:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
+    assert depth(root, by_name=False) == ("a.cells", "b.deep", "b.cells", "errors")
+    assert ("c.cells", "a.cells") in import_graph(root, True, False).edges
+    assert ("c.cells", "a.cells") not in import_graph(root, False, True).edges
+    assert ("c.d.e", "c.cells") in import_graph(root, False, True).edges
+    assert ("c.d.e", "c.cells") not in import_graph(root, False, False).edges
+    assert cycles(root) == [frozenset({"c.d", "c.f"})]
+    assert crowded(root) == {"full": MOST_MODULES + 1}
+    assert repeated(root) == {"cells": 3}
+    assert shared_classes(root) == {"Form": 3}

@@ -64,6 +64,8 @@ from .geometry.curves.curve import Segment as Segment
 from .geometry.curves.curve import Tractrix as Tractrix
 from .geometry.curves.curve_regions import CurveRegions as CurveRegions
 from .geometry.curves.ensembles import count_along as count_along
+from .geometry.curves.generated import GeneratorCurve as GeneratorCurve
+from .geometry.decision import decision_boundary as decision_boundary
 from .geometry.distances.along_curve import CurveDistance as CurveDistance
 from .geometry.distances.along_curve import distance_along as distance_along
 from .geometry.distances.distance import BoundaryDistance as BoundaryDistance
@@ -92,12 +94,11 @@ from .geometry.folds.dependency import first_layer as first_layer
 from .geometry.folds.fold_set import fold_set as fold_set
 from .geometry.folds.genericity import genericity as genericity
 from .geometry.function import function_from as function_from
-from .geometry.generators import GeneratorCurve as GeneratorCurve
-from .geometry.generators import GeneratorSurface as GeneratorSurface
 from .geometry.ranges.domain_roles import domain_roles as domain_roles
 from .geometry.ranges.domain_roles import roles as roles
 from .geometry.regions import count_regions as count_regions
 from .geometry.regions import regions as regions
+from .geometry.surfaces.generated import GeneratorSurface as GeneratorSurface
 from .geometry.surfaces.regions_on import regions_on as regions_on
 from .geometry.surfaces.shapes import Mesh as Mesh
 from .geometry.surfaces.shapes import Sphere as Sphere

@@ -67,7 +67,7 @@ def test_a_limit_gives_a_lower_bound_and_exit_code_three(run, models):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["flat.npz", "--box", 1, -1], "expected low < high"),
+        (["flat.npz", "--box", 1, -1], "expected low <= high"),
         (["flat.npz", "--axes", 0, 0], "two different coordinates"),
         (["flat.npz", "--axes", 0, 1, "--plane", "zero.npy", "zero.npy", "zero.npy"], "expected one of them"),
         (["cnn.npz", "--plane", "zero.npy", "missing.npy", "zero.npy"], "cannot be read"),

@@ -12,12 +12,13 @@ from plant import add_dead, arrays, build, duplicate, flip, identity_layer
 
 import fiberscope as fs
 from fiberscope.equality.ladder import equivalent
+from fiberscope.fibers.canonical.matching import match_chains
 from fiberscope.fibers.normal_form.table import Table, normal_form
-from fiberscope.geometry.samples import sample
 from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.chains import split, with_arrays
 from fiberscope.network.network import Network
 from fiberscope.network.source import MEMORY
+from fiberscope.run import Run
 from fiberscope.testing import CASES, case, fraction_values
 from fiberscope.testing.strategies import chains
 
@@ -68,7 +69,7 @@ def test_two_networks_are_judged_as_points_judge_them(a, b, tolerance, boxed):
     domain = fs.Box.cube(a.in_size) if boxed else None
     verdict = equivalent(a, b, domain, tolerance, time_limit=5)
     place = domain or fs.Space(a.in_size)
-    gaps = [exact_gap(a, b, x) for x in sample(place, 12, np.random.default_rng(0))]
+    gaps = [exact_gap(a, b, x) for x in place.sample(12, 0)]
     if verdict.equal is True and verdict.exact:
         assert not any(gaps)
     elif verdict.equal is False:
@@ -94,7 +95,7 @@ def test_one_ulp_makes_another_real_function(net, seed, boxed):
         check_counterexample(net, other, verdict)
     if layer == len(weights) - 1:
         assert verdict.equal is False
-    points = sample(domain or fs.Space(2), 40, rng)
+    points = (domain or fs.Space(2)).sample(40, rng)
     if verdict.equal is True:
         assert not any(exact_gap(net, other, x) for x in points)
     if boxed:
@@ -215,6 +216,28 @@ def test_on_a_plane():
     assert across.equal is False and across.counterexample.x.shape == (2,)
 
 
+def test_on_a_box_with_fixed_coordinates(tmp_path):
+    """A change of one column that the bias makes up for at one value of its coordinate."""
+    rng = np.random.default_rng(0)
+    weights = [rng.integers(-8, 9, shape) / 4 for shape in ((6, 4), (2, 6))]
+    biases = [rng.integers(-8, 9, 6) / 8, [0.0, 1.0]]
+    a = Network(weights, biases)
+    changed = weights[0].copy()
+    changed[:, 2] += 1.0
+    b = Network([changed, weights[1]], [biases[0] - 0.25, biases[1]])
+    flat, thick = fs.Box([-1, -1, 0.25, -1], [1, 1, 0.25, 1]), fs.Box([-1, -1, 0.25, -1], [1, 1, 0.5, 1])
+    same = equivalent(a, b, flat, tolerance=0)
+    assert same.exact
+    same.save(tmp_path / "same.json")
+    assert fs.verify(tmp_path / "same.json", a, b)
+    assert equivalent(a, b, flat).equal and equivalent(a, b, flat, tolerance=0.5).equal
+    assert equivalent(a, b, thick, tolerance=0).equal is False
+    other = equivalent(a, b, fs.Box([-1, -1, 0.5, -1], [1, 1, 0.5, 1]), tolerance=0)
+    assert other.equal is False and other.counterexample.x.shape == (3,)
+    other.save(tmp_path / "other.json")
+    assert fs.verify(tmp_path / "other.json", a, b)
+
+
 def test_on_a_polytope_and_an_orthant():
     a = Network([[[1.0, 1.0]], [[1.0]]], [[1.0], [0.0]])
     line = Network([[[1.0, 1.0]]], [[1.0]])
@@ -238,8 +261,8 @@ def test_bad_input():
     for wrong in (-1.0, np.nan, np.inf):
         with pytest.raises(fs.InputError, match="tolerance"):
             equivalent(a, a, tolerance=wrong)
-    with pytest.raises(fs.InputError, match="low < high"):
-        equivalent(a, a, fs.Box([1, 1], [1, 2]))
+    with pytest.raises(fs.InputError, match="low <= high"):
+        equivalent(a, a, fs.Box([2, 1], [1, 2]))
     with pytest.raises(fs.InputError, match="dimension"):
         equivalent(a, a, fs.Box.cube(3))
     with pytest.raises(fs.InputError, match="time_limit"):
@@ -287,3 +310,28 @@ def test_the_deadline_reaches_every_loop(widths):
     for tolerance in (None, 1e-6):
         verdict = equivalent(a, b, tolerance=tolerance, time_limit=1)
         assert verdict.equal is not False and verdict.seconds < 6, verdict
+
+
+def near_copy(widths):
+    """A copy with other weights in its first layer: every row has to be compared with all others."""
+    net = Network.random(widths, 0)
+    moved = Symmetry.random(widths, 1)(net)
+    weights = [w.copy() for w in moved.weights]
+    weights[0] += 0.01
+    return net, Network(weights, moved.biases)
+
+
+@pytest.mark.parametrize("loose", [False, True])
+@pytest.mark.parametrize("pair", [near_copy((2, 4, 3, 1)), (Network.random((2, 3, 1), 0),) * 2])
+def test_a_match_looks_at_the_clock(pair, loose):
+    match_chains(*pair, loose=loose)
+    with pytest.raises(fs.OutOfTimeError):
+        match_chains(*pair, loose=loose, run=Run(deadline=0.0))
+
+
+def test_the_match_of_wide_layers_keeps_the_time_limit():
+    equivalent(*near_copy((2, 4, 3, 1)), fs.Box.cube(2), tolerance=1e-3)  # what is compiled is compiled now
+    a, b = near_copy((4, 1000, 1000, 1))
+    begin = time.process_time()
+    equivalent(a, b, fs.Box.cube(4), tolerance=1e-3, time_limit=0.2)
+    assert time.process_time() - begin < 2.0  # it took nine

@@ -12,7 +12,6 @@ from fiberscope.fibers import construction
 from fiberscope.fibers.construction import chains_of, identifiable_construction, identifiable_network
 from fiberscope.geometry.domains import Box, Orthant
 from fiberscope.geometry.folds.genericity import genericity
-from fiberscope.geometry.folds.hyperplanes import layer_slices
 from fiberscope.geometry.regions import regions
 from fiberscope.network.network import Network
 
@@ -63,7 +62,7 @@ def test_witnesses_and_covering_in_any_size(widths: tuple[int, ...], seed: int, 
                 assert abs(values[layer + 1][0]) < 1e-3 * values[layer].max()
     assert construction._covers(net, box)
     signs = net.signs(np.random.default_rng(seed).uniform(box.low, box.high, (500, box.dimension))).signs
-    for part in layer_slices(net):
+    for part in [place.columns for place in net.layout.places]:
         assert (signs[:, part][:, :2] >= 0).any(axis=1).all()
 
 

@@ -14,7 +14,6 @@ import fiberscope as fs
 from fiberscope.equality.question import Question
 from fiberscope.equality.rungs.simplification import by_simplification
 from fiberscope.fibers.simplify.simplify import simplify
-from fiberscope.geometry.samples import sample
 from fiberscope.network.network import Network
 from fiberscope.testing import CASES, case, fraction_values
 from fiberscope.testing.strategies import chains
@@ -27,7 +26,7 @@ def check(net, result, domain, points=4, seed=0):
     assert result.verdict.equal is True, result.verdict
     if result.verdict.tolerance == 0:  # nothing was rounded
         assert result.exact
-    for x in sample(domain, points, np.random.default_rng(seed)):
+    for x in domain.sample(points, seed):
         a, b = fraction_values(net, x)[-1], fraction_values(result.network, x)[-1]
         if result.exact:
             assert a == b

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from fiberscope.errors import TooLargeError, UnsupportedModelError
 from fiberscope.geometry.complex import Complex
-from fiberscope.geometry.decision import difference_network
+from fiberscope.geometry.decision import decision_boundary, difference_network
 from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Space
 from fiberscope.geometry.engines.lattice.engine import lattice_cells
 from fiberscope.geometry.facets import to_scale, unit
+from fiberscope.geometry.folds.conditions import cancels_nothing, is_honest
 from fiberscope.geometry.function import function_from
 from fiberscope.geometry.regions import regions
 from fiberscope.network.action.chain import permute, rescale
@@ -48,7 +49,7 @@ def test_neurons_that_share_a_hyperplane_add_their_weights() -> None:
     hidden = Network((*net.weights[:1], np.array([[1.0, 1.0, -4.0]])), net.biases)
     facets = regions(hidden, Box.cube(2)).facets
     assert not facets.visible.any()  # 1 + 1 - 4 / 2 = 0: a cancellation
-    assert not regions(hidden, Box.cube(2)).cancellation_free
+    assert not cancels_nothing(regions(hidden, Box.cube(2))).holds
 
 
 def test_weights_of_a_deep_network() -> None:
@@ -77,7 +78,7 @@ def test_visibility_is_exact() -> None:
     dead = regions(degenerate("dead_layer"), Box.cube(2))
     assert (~dead.facets.boundary).any()
     assert not dead.facets.visible.any()
-    assert dead.cancellation_free  # no active path, so no cancellation
+    assert cancels_nothing(dead).holds  # no active path, so no cancellation
     # a weight of one unit in the last place is visible
     tiny = Network([[[1.0], [1.0]], [[1.0, -np.nextafter(1, 0)]]], [[0.0, 0.0], [0.0]])
     assert regions(tiny, Box([-1], [1])).breakpoint_complex.size == 1
@@ -217,13 +218,13 @@ def test_only_the_interaction_of_two_layers_bends() -> None:
     flat = regions(Network.random((3, 6, 1), 0), Box.cube(3))
     assert len(flat.ridges) > 5
     assert not flat.bending.any()
-    assert flat.honest
+    assert is_honest(flat).holds
     deep = regions(Network.random((3, 6, 6, 1), 0), Box.cube(3))
     zero = deep.structure.signs(1)[deep.ridges.cell] == 0
     first, second = zero[:, :6].sum(axis=1), zero[:, 6:].sum(axis=1)
     assert (deep.bending == ((first == 1) & (second == 1))).all()
-    assert deep.honest
-    assert deep.cancellation_free
+    assert is_honest(deep).holds
+    assert cancels_nothing(deep).holds
 
 
 def test_a_bend_that_vanishes_makes_a_network_dishonest() -> None:
@@ -233,7 +234,7 @@ def test_a_bend_that_vanishes_makes_a_network_dishonest() -> None:
     crossing = len(complex.ridges)
     assert crossing == 1
     assert not complex.bending.any()
-    assert not complex.honest
+    assert not is_honest(complex).holds
 
 
 @pytest.mark.parametrize("name", ["chain", "deep", "residual", "leaky", "integer", "through_origin", "zero_rows"])
@@ -276,7 +277,7 @@ def test_ridges_of_degenerate_networks(net: Network) -> None:
 def test_decision_boundary_of_three_classes() -> None:
     net = Network.random((2, 6, 5, 3), 5)
     complex = regions(net, Box.cube(2))
-    boundary = complex.decision_boundary()
+    boundary = decision_boundary(complex)
     refined = boundary.complex
     X = np.random.default_rng(0).uniform(-1, 1, (2000, 2))
     assert set(net(X).argmax(axis=1)) <= set(boundary.labels)
@@ -294,7 +295,7 @@ def test_decision_boundary_of_one_output() -> None:
     # |x| + |y| = 1/2: a diamond of four edges, in one piece
     weights = [[[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]], [[1.0, 1.0, 1.0, 1.0]]]
     net = Network(weights, [[0.0] * 4, [-0.5]])
-    boundary = regions(net, Box.cube(2)).decision_boundary()
+    boundary = decision_boundary(regions(net, Box.cube(2)))
     assert boundary.num_facets == 4
     assert boundary.num_components == 1
     assert boundary.area == pytest.approx(4 * np.sqrt(0.5))
@@ -303,7 +304,7 @@ def test_decision_boundary_of_one_output() -> None:
 
 def test_decision_boundary_where_classes_tie_everywhere() -> None:
     net = Network([[[1.0]], [[1.0], [1.0]]], [[0.0], [0.0, 0.0]])
-    boundary = regions(net, Box([-1], [1])).decision_boundary()
+    boundary = decision_boundary(regions(net, Box([-1], [1])))
     assert (boundary.labels == -1).all()
     with pytest.raises(TooLargeError, match="classes"):
         difference_network(Network.random((2, 50), 0))
@@ -314,7 +315,7 @@ def test_decision_boundary_where_classes_tie_everywhere() -> None:
 def test_decision_boundary_of_an_unbounded_domain(domain: Domain, classes: int) -> None:
     found = []
     for seed in range(4):
-        boundary = regions(Network.random((2, 4, classes), seed), domain).decision_boundary()
+        boundary = decision_boundary(regions(Network.random((2, 4, classes), seed), domain))
         found.append(boundary.area)
         assert boundary.to_dict()["components"] == boundary.num_components <= boundary.num_facets
         assert (boundary.num_components > 0) == (boundary.num_facets > 0)
@@ -327,7 +328,7 @@ def test_pieces_that_meet_only_at_infinity_are_two() -> None:
     net = Network([[[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0, 0.0]]], [[-2.0, 2.0, 0.0], [-1.0]])
     cases: list[tuple[Domain, int]] = [(Space(2), 4), (Orthant(2), 2)]
     for domain, facets in cases:
-        boundary = regions(net, domain).decision_boundary()
+        boundary = decision_boundary(regions(net, domain))
         assert boundary.num_facets == facets
         assert boundary.num_components == 2
 
@@ -335,7 +336,7 @@ def test_pieces_that_meet_only_at_infinity_are_two() -> None:
 def test_ties_that_change_no_decision_are_on_the_boundary() -> None:
     # the outputs |x| and 0 touch at 0, where the first is the larger one on both sides
     net = Network([[[1.0], [-1.0]], [[1.0, 1.0], [0.0, 0.0]]], [[0.0, 0.0], [0.0, 0.0]])
-    boundary = regions(net, Box([-1], [1])).decision_boundary()
+    boundary = decision_boundary(regions(net, Box([-1], [1])))
     assert boundary.labels.tolist() == [0, 0]
     assert boundary.num_facets == boundary.num_components == 1
 

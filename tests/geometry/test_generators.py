@@ -15,9 +15,11 @@ from torch import nn
 from fiberscope.errors import InputError
 from fiberscope.geometry.curves.along import regions_along
 from fiberscope.geometry.curves.curve import Polyline, Segment
+from fiberscope.geometry.curves.generated import GeneratorCurve
 from fiberscope.geometry.domains import Box, Plane
-from fiberscope.geometry.generators import GeneratorCurve, GeneratorSurface, composition
+from fiberscope.geometry.generators import composition
 from fiberscope.geometry.regions import count_regions
+from fiberscope.geometry.surfaces.generated import GeneratorSurface
 from fiberscope.geometry.surfaces.regions_on import regions_on
 from fiberscope.geometry.surfaces.shapes import Mesh
 from fiberscope.network.io import load

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from fiberscope.errors import InputError, NotGenericError, UnsupportedModelError
 from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
-from fiberscope.geometry.engines.lattice.engine import lattice_cells
+from fiberscope.geometry.engines.lattice.engine import lattice_cells, start_cells
 from fiberscope.geometry.engines.lattice.skeleton import count_by_skeleton
-from fiberscope.geometry.engines.lattice.start import on_slice
 from fiberscope.geometry.engines.planar.engine import planar_cells, planar_count
 from fiberscope.geometry.engines.traversal.engine import count_by_traversal, traverse
 from fiberscope.geometry.engines.traversal.estimate import estimate_regions
@@ -167,7 +166,7 @@ def by_lattice(net: Network, domain: Domain) -> Found:
 
 
 def by_skeleton(net: Network, domain: Domain) -> Found:
-    return count_by_skeleton(net, domain)
+    return count_by_skeleton(net, start_cells(net, domain))
 
 
 def by_traversal(net: Network, domain: Domain) -> Found:
@@ -282,8 +281,8 @@ def test_slices_through_pooling_networks_with_twins(data: st.DataObject) -> None
     net = data.draw(programs(st.just(4), max_width=3, max_blocks=2, styles=TAME, blocks=blocks))
     corners = [np.array(data.draw(st.lists(st.integers(-20, 20), min_size=4, max_size=4))) / 10 for _ in range(3)]
     plane = Plane.through(*corners)
-    view, box = on_slice(net, plane)
-    truth = fraction_regions(view, *box.halfspaces())
+    view = plane.view(net)
+    truth = fraction_regions(view.net, *plane.box.halfspaces())
     agrees((int(count_regions(net, plane)), True), truth)
     complex = regions(net, plane)
     assert labels(complex.sign_vectors) == truth

@@ -20,6 +20,7 @@ from fiberscope.errors import InputError, OutOfTimeError, TooLargeError
 from fiberscope.geometry.domains import Box, Orthant, Polytope, Space
 from fiberscope.geometry.engines.lattice.engine import lattice_cells
 from fiberscope.geometry.engines.lattice.skeleton import count_by_skeleton
+from fiberscope.geometry.engines.lattice.start import box_start
 from fiberscope.geometry.engines.planar.engine import planar_cells, planar_count
 from fiberscope.geometry.engines.traversal.engine import count_by_traversal, traverse
 from fiberscope.geometry.engines.traversal.estimate import estimate_regions
@@ -73,7 +74,7 @@ NET = Network.random((3, 12, 12, 1), 0)
         lambda: lattice_cells(NET, Box.cube(3), OVER).complete,
         lambda: planar_cells(Network.random((2, 20, 20, 1), 0), Box.cube(2), OVER).complete,
         lambda: planar_count(Network.random((2, 20, 20, 1), 0), Box.cube(2), OVER).complete,
-        lambda: count_by_skeleton(NET, Box.cube(3), OVER)[1],
+        lambda: count_by_skeleton(NET, box_start(Box.cube(3)), OVER)[1],
         lambda: count_by_traversal(NET, Box.cube(3), time_limit=1e-9).complete,
         lambda: regions(NET, Box.cube(3)).verify(time_limit=1e-9).ok,
     ],

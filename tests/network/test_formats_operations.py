@@ -31,7 +31,6 @@ from fiberscope.dimension.functional import functional_dimension
 from fiberscope.dimension.jacobian import jacobian
 from fiberscope.errors import InputError, TooLargeError, UnsupportedModelError
 from fiberscope.geometry.domains import Plane
-from fiberscope.geometry.engines.lattice.start import on_slice
 from fiberscope.geometry.regions import count_regions
 from fiberscope.network.comparison import identical
 from fiberscope.network.io import load, save
@@ -546,8 +545,7 @@ def small(kind: str) -> tuple[nn.Module, Network]:
 def test_regions_of_a_slice_and_their_maps_are_those_of_fractions(kind: str) -> None:
     _, net = small(kind)
     plane = Plane.through(*np.array([[0.0, 0.5, 1.0], [4.0, -3.0, 0.0], [-3.0, -4.0, 1.5]]))
-    view, box = on_slice(net, plane)
-    truth = fraction_regions(view, *box.halfspaces())
+    truth = fraction_regions(plane.view(net).net, *plane.box.halfspaces())
     assert int(count_regions(net, plane)) == len(truth) > 4
     points = np.random.default_rng(0).integers(-64, 64, (12, 3)) / 32
     found = net.signs(points)

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.geometry.generators import GeneratorCurve, GeneratorSurface, regions_over, regions_through
+from fiberscope.geometry.curves.generated import GeneratorCurve, regions_through
+from fiberscope.geometry.surfaces.generated import GeneratorSurface, regions_over
 from fiberscope.network.network import Network
 from fiberscope.training.datasets.loading import load_dataset
 from fiberscope.training.generators import load_generator, train_generator

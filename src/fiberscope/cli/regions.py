@@ -21,7 +21,6 @@ from fiberscope.cli.curves import curve_of, show_curve
 from fiberscope.cli.models import Loader, ModelFile, reads_models
 from fiberscope.cli.surfaces import show_surface, slice_through, surface_of
 from fiberscope.errors import InputError
-from fiberscope.geometry.engines.limits import FACES
 
 COLORS = ("mosaic", "value", "slope")
 
@@ -38,24 +37,37 @@ _MISFITS = {
 """Options that would be without effect, by what is asked; the last for a box or a plane."""
 
 
+_BOX, _ELSEWHERE = "On a box, or on a slice of it", "On a surface or along a curve, instead of a box"
+_WORK, _OUT = "How much work", "What comes out"
+"""Panels of the help: where the regions are asked for, then how much of them, then what is shown and kept."""
+
+
 @reads_models
 def regions(
     ctx: typer.Context,
     model: ModelFile,
     load: Loader,
     box: Annotated[
-        tuple[float, float], typer.Option(help="Lower and upper bound of every coordinate (of the plane).")
+        tuple[float, float],
+        typer.Option(help="Lower and upper bound of every coordinate (of the slice).", rich_help_panel=_BOX),
     ] = (-1.0, 1.0),
     plane: Annotated[
         tuple[Path, Path, Path] | None,
-        typer.Option(help="Three points as .npy files; the slice through them.", show_default=False),
+        typer.Option(
+            help="Three points as .npy files; the slice through them.", show_default=False, rich_help_panel=_BOX
+        ),
     ] = None,
     axes: Annotated[
         tuple[int, int] | None,
-        typer.Option(help="Two input coordinates; the slice that they span through --at.", show_default=False),
+        typer.Option(
+            help="Two input coordinates; the slice that they span through --at.",
+            show_default=False,
+            rich_help_panel=_BOX,
+        ),
     ] = None,
     at: Annotated[
-        Path | None, typer.Option(help="A point as .npy for --axes; zeros otherwise.", show_default=False)
+        Path | None,
+        typer.Option(help="A point as .npy for --axes; zeros otherwise.", show_default=False, rich_help_panel=_BOX),
     ] = None,
     cut: Annotated[
         tuple[str, str, str] | None,
@@ -63,30 +75,57 @@ def regions(
             "--slice",
             help="Three points; the slice through them with a margin. Each an .npy file or DATASET:INDEX.",
             show_default=False,
+            rich_help_panel=_BOX,
         ),
     ] = None,
-    on: Annotated[str | None, typer.Option(help="A surface: sphere or torus.", show_default=False)] = None,
-    resolution: Annotated[
-        int | None, typer.Option(help="How often the triangles of --on are cut into four.", show_default=False)
+    on: Annotated[
+        str | None,
+        typer.Option(help="A surface: sphere or torus.", show_default=False, rich_help_panel=_ELSEWHERE),
     ] = None,
-    along: Annotated[str | None, typer.Option(help="A curve: circle or tractrix.", show_default=False)] = None,
+    resolution: Annotated[
+        int | None,
+        typer.Option(
+            help="How often the triangles of --on are cut into four.", show_default=False, rich_help_panel=_ELSEWHERE
+        ),
+    ] = None,
+    along: Annotated[
+        str | None,
+        typer.Option(help="A curve: circle or tractrix.", show_default=False, rich_help_panel=_ELSEWHERE),
+    ] = None,
     segment: Annotated[
         tuple[Path, Path] | None,
-        typer.Option(help="Two points as .npy files; the straight way between them.", show_default=False),
+        typer.Option(
+            help="Two points as .npy files; the straight way between them.",
+            show_default=False,
+            rich_help_panel=_ELSEWHERE,
+        ),
     ] = None,
-    radius: Annotated[float, typer.Option(help="Of the surface of --on or the curve of --along.")] = 1.0,
+    radius: Annotated[
+        float, typer.Option(help="Of the surface of --on or the curve of --along.", rich_help_panel=_ELSEWHERE)
+    ] = 1.0,
     center: Annotated[
         Path | None,
         typer.Option(
-            help="Of the surface of --on or the curve of --along, as .npy; zeros otherwise.", show_default=False
+            help="Of the surface of --on or the curve of --along, as .npy; zeros otherwise.",
+            show_default=False,
+            rich_help_panel=_ELSEWHERE,
         ),
     ] = None,
-    count: Annotated[bool, typer.Option("--count", help="Count only: no structure, no certificate.")] = False,
-    limit: Annotated[int | None, typer.Option(help="Stop at so many regions.", min=1, show_default=False)] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw a picture (.png).", show_default=False)] = None,
-    color: Annotated[str, typer.Option(help="mosaic, value or slope.")] = "mosaic",
-    save: Annotated[Path | None, typer.Option(help="Keep the complex (.npz).", show_default=False)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    count: Annotated[
+        bool, typer.Option("--count", help="Count only: no structure, no certificate.", rich_help_panel=_WORK)
+    ] = False,
+    limit: Annotated[
+        int | None,
+        typer.Option(help="Stop at so many regions.", min=1, show_default=False, rich_help_panel=_WORK),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw a picture (.png).", show_default=False, rich_help_panel=_OUT)
+    ] = None,
+    color: Annotated[str, typer.Option(help="mosaic, value or slope.", rich_help_panel=_OUT)] = "mosaic",
+    save: Annotated[
+        Path | None, typer.Option(help="Keep the complex (.npz).", show_default=False, rich_help_panel=_OUT)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.", rich_help_panel=_OUT)] = False,
 ) -> None:
     """Exact linear regions on a box, on a plane through a large input space, on a surface or along a curve.
 
@@ -129,6 +168,7 @@ def regions(
     domain = _domain(net, box, plane, axes, at) if cut is None else slice_through(net, cut, plane or axes or at)
     _check_options(domain, count, plot, color, save)
     compiling = import_module("fiberscope.geometry.engines.compiled").compile_times
+    has_faces = import_module("fiberscope.geometry.engines.choose").has_faces
     console = Console(stderr=as_json)
     result: dict[str, Any] = {"model": str(model), "domain": repr(domain)}
     with Progress(
@@ -140,7 +180,7 @@ def regions(
             bar.update(task, completed=done, total=total, description=text)
 
         with compiling() as times:
-            if count or domain.dimension > FACES:
+            if count or not has_faces(domain):
                 steps = _counted(fs.count_regions, net, domain, limit, progress)
             else:
                 steps = _built(fs.regions, net, domain, limit, progress, plot, color, save)

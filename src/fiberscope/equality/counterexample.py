@@ -11,8 +11,7 @@ import numpy as np
 from fiberscope.equality.evidence import Check, Evidence
 from fiberscope.equality.question import Question
 from fiberscope.equality.rounding import deviation, exact_deviation
-from fiberscope.geometry.domains import Box, Orthant, Polytope, Space
-from fiberscope.geometry.samples import check_point
+from fiberscope.errors import InputError
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine
 from fiberscope.network.walk import output
@@ -28,8 +27,8 @@ from fiberscope.numerics.ulps import DOUBLE, FEW
 class Counterexample(Evidence):
     """An input at which two networks differ: ``x`` exactly as given, ``a`` and ``b`` rounded from the exact outputs.
 
-    On a plane ``x`` has the two coordinates of the slice. ``difference`` is the largest difference of an output,
-    rounded; ``allowed`` is what the kind of equality allows there.
+    On a plane, and on a flat box, ``x`` has the coordinates of the slice. ``difference`` is the largest difference of
+    an output, rounded; ``allowed`` is what the kind of equality allows there.
     """
 
     kind: ClassVar[str] = "counterexample"
@@ -42,8 +41,10 @@ class Counterexample(Evidence):
     allowed: float
 
     def check(self, question: Question) -> Check:
-        x = check_point(self.x, question.a.in_size)
-        if not exactly_inside(question.place, x):
+        x = real_array(self.x, "x").reshape(-1)
+        if x.size != question.a.in_size:
+            raise InputError(f"x: expected {question.a.in_size} coordinates, got {x.size}")
+        if not question.place.contains(x[None])[0]:
             return Check(False, "the input is outside the domain")
         example = confirmed(question, x)
         if example is None:
@@ -55,18 +56,6 @@ class Counterexample(Evidence):
     def from_dict(cls, found: dict[str, Any]) -> Counterexample:
         # the input is all that counts: what is said about the outputs there is computed again
         return cls(real_array(found["x"], "x"), np.zeros(0), np.zeros(0), np.nan, np.nan)
-
-
-def exactly_inside(domain: Box | Orthant | Space | Polytope, x: Any) -> bool:
-    """Whether a point is in a domain, in rational arithmetic."""
-    if isinstance(domain, Box):
-        return bool(((x >= domain.low) & (x <= domain.high)).all())
-    A, b = domain.halfspaces()
-    point = [Fraction(float(v)) for v in x]
-    return all(
-        sum((Fraction(float(w)) * v for w, v in zip(row, point, strict=True)), Fraction(0)) <= Fraction(float(c))
-        for row, c in zip(A, b, strict=True)
-    )
 
 
 def exact_outputs(net: Network, x: FloatArray) -> list[Fraction]:

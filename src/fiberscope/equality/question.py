@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.geometry.domains import Box, Domain, Orthant, Polytope, Space
+from fiberscope.geometry.domains import Domain, Solid, domain_of
 from fiberscope.geometry.ranges.domain_roles import DomainRoles, domain_roles
-from fiberscope.geometry.samples import domain_of, sliced
 from fiberscope.network.network import Network
 from fiberscope.network.source import coarsest
 from fiberscope.numerics.arrays import real_array
@@ -21,14 +20,15 @@ DEFAULT_SECONDS = 60.0
 
 @dataclass(slots=True, eq=False)
 class Question:
-    """Are ``a`` and ``b`` equal on ``place``? ``domain`` is what was asked about: a plane, where ``place`` is its box.
+    """Are ``a`` and ``b`` equal on ``place``? ``domain`` is what was asked about, and ``place`` its view: the box of a
+    plane, or a flat box in its free coordinates.
 
     ``tolerance`` is the kind of equality, ``rounding`` what it allows where it is None, ``run`` says when to give up.
     """
 
     a: Network
     b: Network
-    place: Box | Orthant | Space | Polytope
+    place: Solid
     domain: Domain
     tolerance: float | None
     rounding: Rounding
@@ -60,12 +60,11 @@ class Question:
         if tolerance is not None and not float(real_array(tolerance, "tolerance", ndim=0)) >= 0:
             raise InputError(f"tolerance: expected None, 0 or a positive number, got {tolerance}")
         where = domain_of(a, domain)
-        left, place = sliced(a, where)
-        right, _ = sliced(b, where)
+        left, right = where.view(a), where.view(b)
         allowed = None if tolerance is None else float(tolerance)
         run = Run.begin(time_limit=DEFAULT_SECONDS if time_limit is None else time_limit)
         rounding = ROUNDINGS[precision or coarsest([a.source.precision, b.source.precision])]
-        return cls(left, right, place, where, allowed, rounding, run, np.random.default_rng(seed))
+        return cls(left.net, right.net, left.domain, where, allowed, rounding, run, np.random.default_rng(seed))
 
     @property
     def seconds_left(self) -> float:

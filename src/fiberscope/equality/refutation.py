@@ -8,7 +8,6 @@ from fiberscope.equality.counterexample import Counterexample, confirmed
 from fiberscope.equality.evidence import Check
 from fiberscope.equality.question import Question
 from fiberscope.equality.verdict import Verdict, answered
-from fiberscope.geometry.samples import inside
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.numerics.floats import FloatArray
@@ -36,7 +35,7 @@ def different(question: Question, method: str, example: Counterexample, reason: 
 
 def refuted(question: Question, points: FloatArray, method: str) -> Verdict | None:
     """The verdict at one of the points at which the two differ most, if it is confirmed."""
-    points = points[inside(question.place, points)]
+    points = points[question.place.contains(points)]
     if not len(points):
         return None
     gaps = difference(question, points)

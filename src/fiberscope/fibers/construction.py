@@ -36,7 +36,6 @@ from fiberscope.geometry.domains import Box, Domain
 from fiberscope.geometry.folds.dependency import dependency_graph, longest_chains
 from fiberscope.geometry.folds.fold_set import truncated_fold_sets
 from fiberscope.geometry.folds.genericity import genericity
-from fiberscope.geometry.folds.hyperplanes import layer_slices
 from fiberscope.geometry.regions import regions
 from fiberscope.network.network import Network
 from fiberscope.numerics.cutoffs import CLEAR
@@ -203,7 +202,7 @@ def chains_of(complex: Complex) -> tuple[Chains, ...]:
     Chains(layer=1, needed=1, units=(0, 1), starts=2, width=2)
     """
     found = []
-    slices = layer_slices(complex.net)
+    slices = [place.columns for place in complex.net.layout.places]
     for layer, part in enumerate(slices, start=1):
         needed, width = len(slices) - layer, part.stop - part.start
         best = Chains(layer, needed, (), 0, width)

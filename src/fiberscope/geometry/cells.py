@@ -17,7 +17,7 @@ import numba
 import numpy as np
 
 from fiberscope.network.nodes import MaxPool, Switch
-from fiberscope.numerics.floats import FloatArray, IntArray, SignArray
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 
 Pools = tuple[tuple[int, int, int], ...]
 """Where the pooling windows stand in a sign vector: ``(first entry, windows, inputs per window)``."""
@@ -77,7 +77,7 @@ class Cells:
     points: FloatArray
     vertex_signs: SignArray
     boundary: tuple[Incidence, ...]
-    rays: np.ndarray | None = None
+    rays: BoolArray | None = None
     exact_decisions: int = 0
     float_decisions: int = 0
     domain_signs: SignArray | None = None
@@ -94,6 +94,19 @@ class Cells:
     def count(self, k: int) -> int:
         """Number of ``k``-cells."""
         return len(self.points) if k == 0 else len(self.boundary[k - 1])
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of points, signs and boundaries."""
+        lists = sum(inside.indptr.nbytes + inside.indices.nbytes for inside in self.boundary)
+        return self.points.nbytes + self.vertex_signs.nbytes + lists
+
+    def at_infinity(self, k: int) -> BoolArray:
+        """Mask of the ``k``-cells all of whose vertices are directions; they close the complex at infinity."""
+        if self.rays is None:
+            return np.zeros(self.count(k), dtype=bool)
+        inside = self.vertices_of(k)
+        return np.asarray(np.logical_and.reduceat(self.rays[inside.indices], inside.indptr[:-1]))
 
     def vertices_of(self, k: int) -> Incidence:
         """Vertices of every ``k``-cell, each listed once; in cyclic order for polygons of a planar complex."""

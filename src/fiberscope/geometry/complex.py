@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -13,17 +12,13 @@ import numpy as np
 from fiberscope.errors import InputError, NotGenericError
 from fiberscope.geometry.affine_forms import output_forms
 from fiberscope.geometry.cells import Cells, Incidence
-from fiberscope.geometry.decision import DecisionBoundary, decision_boundary, difference_network
-from fiberscope.geometry.domains import Domain, Plane
-from fiberscope.geometry.engines.choose import cells_on
-from fiberscope.geometry.engines.lattice.start import on_slice
+from fiberscope.geometry.domains import Domain, View
 from fiberscope.geometry.facets import Facets, find_facets, sides_of
 from fiberscope.geometry.measures import Metrics, metrics
 from fiberscope.geometry.ridges import Balance, Ridges, balance, find_ridges, straight_facets
 from fiberscope.geometry.storage import read_complex, save_complex
 from fiberscope.geometry.verify import Certificate, verify
 from fiberscope.network.network import AffineMap, Network
-from fiberscope.network.nodes import Switch
 from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.results import Pictured, Result, hidden
@@ -67,7 +62,7 @@ class Region(Result):
 
     @property
     def lipschitz(self) -> float:
-        return float(np.linalg.norm(self.affine.matrix, 2))
+        return float(_norms(self.affine.matrix[None])[0])
 
     def __repr__(self) -> str:
         return f"Region({self.index}: {len(self.b)} sides, {len(self.vertices)} vertices, volume {self.volume:.4g})"
@@ -78,8 +73,9 @@ class Complex(Pictured):
     """The canonical polyhedral complex of a network on a domain; made by :func:`fiberscope.regions`.
 
     A region is a maximal connected open set on which the sign of every neuron is constant, zero allowed. On a
-    :class:`Plane` all coordinates, normals, volumes and maps are those of the slice. On unbounded domains ``rays``
-    marks vertices that stand for directions; cells that lie at infinity are not counted.
+    :class:`Plane`, or a box that is flat in some coordinates, all coordinates, normals, volumes and maps are those of
+    the slice, and ``view.lift`` leads back. On unbounded domains ``rays`` marks vertices that stand for directions;
+    cells that lie at infinity are not counted.
 
     >>> net = Network([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]])
     >>> from fiberscope.geometry.domains import Box
@@ -125,7 +121,7 @@ class Complex(Pictured):
     @cached_property
     def f_vector(self) -> tuple[int, ...]:
         """Number of cells of every dimension."""
-        return tuple(int((~self.at_infinity(k)).sum()) for k in range(self.dimension + 1))
+        return tuple(int((~self.structure.at_infinity(k)).sum()) for k in range(self.dimension + 1))
 
     @property
     def euler_characteristic(self) -> int:
@@ -135,9 +131,7 @@ class Complex(Pictured):
     @property
     def bytes_per_region(self) -> float:
         """Memory of the whole structure, divided by the number of regions."""
-        s = self.structure
-        arrays: list[Any] = [s.points, s.vertex_signs, *(x for i in s.boundary for x in (i.indptr, i.indices))]
-        return float(sum(a.nbytes for a in arrays)) / self.num_regions
+        return self.structure.nbytes / self.num_regions
 
     # -- cells -------------------------------------------------------------------------------------------------
 
@@ -149,21 +143,13 @@ class Complex(Pictured):
     @property
     def rays(self) -> BoolArray:
         """Which vertices stand for directions at infinity."""
-        rays = self.structure.rays
-        return np.zeros(len(self.vertices), dtype=bool) if rays is None else rays
-
-    def at_infinity(self, k: int) -> BoolArray:
-        """Mask of the ``k``-cells all of whose vertices are directions; they close the complex at infinity."""
-        if self.structure.rays is None:
-            return np.zeros(self.structure.count(k), dtype=bool)
-        inside = self.structure.vertices_of(k)
-        return np.asarray(np.logical_and.reduceat(self.rays[inside.indices], inside.indptr[:-1]))
+        return self.structure.at_infinity(0)
 
     def cells(self, dim: int) -> CellSet:
         """The cells of one dimension, those at infinity left out."""
         if not 0 <= dim <= self.dimension:
             raise InputError(f"dim: expected 0 to {self.dimension}, got {dim}")
-        index = np.flatnonzero(~self.at_infinity(dim))
+        index = np.flatnonzero(~self.structure.at_infinity(dim))
         return self._cell_set(dim, index)
 
     def _cell_set(self, dim: int, index: IntArray) -> CellSet:
@@ -182,16 +168,16 @@ class Complex(Pictured):
             raise InputError(f"neuron: expected 0 to {self.net.num_signs - 1}, got {neuron}")
         sets = []
         for k in range(self.dimension + 1):
-            zero = (self.structure.signs(k)[:, neuron] == 0) & ~self.at_infinity(k)
+            zero = (self.structure.signs(k)[:, neuron] == 0) & ~self.structure.at_infinity(k)
             sets.append(self._cell_set(k, np.flatnonzero(zero)))
         return tuple(sets)
 
     # -- sizes and maps ----------------------------------------------------------------------------------------
 
     @cached_property
-    def view(self) -> Network:
-        """The network in the coordinates of the complex: itself, or its restriction to a plane."""
-        return on_slice(self.net, self.domain)[0] if isinstance(self.domain, Plane) else self.net
+    def view(self) -> View:
+        """Network and domain in the coordinates of the complex, and the way back to the input space."""
+        return self.domain.view(self.net)
 
     @cached_property
     def _metrics(self) -> dict[int, Metrics]:
@@ -216,7 +202,7 @@ class Complex(Pictured):
     def bounded_maps(self) -> Bounded:
         """Affine maps ``(regions, out, d + 1)``, the constant term last, with bounds of their errors."""
         self._require_complete("affine maps")
-        return output_forms(self.view, self.sign_vectors)
+        return output_forms(self.view.net, self.sign_vectors)
 
     def _require_complete(self, what: str) -> None:
         if not self.complete:
@@ -224,13 +210,16 @@ class Complex(Pictured):
 
     @property
     def affine_maps(self) -> tuple[FloatArray, FloatArray]:
-        """Matrices ``(regions, out, d)`` and offsets ``(regions, out)``."""
+        """Matrices ``(regions, out, d)`` and offsets ``(regions, out)``, infinite beyond the range of floats."""
         return self.bounded_maps.value[:, :, :-1], self.bounded_maps.value[:, :, -1]
 
     @cached_property
     def lipschitz(self) -> FloatArray:
-        """Spectral norm of every region's matrix; the largest is the Lipschitz constant on the domain."""
-        return np.asarray(np.linalg.norm(self.affine_maps[0], 2, axis=(1, 2)))
+        """Spectral norm of every region's matrix; the largest is the Lipschitz constant on the domain.
+
+        Infinite beyond the range of floats.
+        """
+        return _norms(self.affine_maps[0])
 
     def region(self, index: int) -> Region:
         """One region with its half-spaces, vertices, volume and affine map."""
@@ -258,9 +247,11 @@ class Complex(Pictured):
     def facets(self) -> Facets:
         """Every facet with its neurons, normal, weight, and whether it is visible."""
         d = self.dimension
-        flat = self.at_infinity(d - 1)
+        flat = self.structure.at_infinity(d - 1)
         self._require_complete("facets")
-        return find_facets(self.view, self.domain, self.structure, self._metrics[d], self._metrics[d - 1], flat)
+        return find_facets(
+            self.view.net, self.view.domain, self.structure, self._metrics[d], self._metrics[d - 1], flat
+        )
 
     @cached_property
     def sides(self) -> IntArray:
@@ -298,12 +289,12 @@ class Complex(Pictured):
         """Inner cells of codimension two, with the facets around them."""
         d = self.dimension
         deep = self._metrics[max(0, d - 2)]
-        return find_ridges(self.view, self.structure, self.facets, deep, self._metrics[d - 1])
+        return find_ridges(self.view.net, self.structure, self.facets, deep, self._metrics[d - 1])
 
     @cached_property
     def bending(self) -> BoolArray:
         """Which of the :attr:`ridges` have a facet without a straight continuation; decided exactly."""
-        straight, _ = straight_facets(self.view, self.structure, self.facets, self.ridges)
+        straight, _ = straight_facets(self.view.net, self.structure, self.facets, self.ridges)
         if not len(self.ridges):
             return np.zeros(0, dtype=bool)
         return ~np.logical_and.reduceat(straight, self.ridges.facets.indptr[:-1])
@@ -311,24 +302,6 @@ class Complex(Pictured):
     def balance(self) -> Balance:
         """The balancing condition around every inner ridge, with its error."""
         return balance(self.facets, self.ridges)
-
-    @cached_property
-    def honest(self) -> bool:
-        """Whether every ridge that does not bend lies on bent hyperplanes of a single layer."""
-        layer = np.repeat(np.arange(len(self.net.switches)), [_size(node) for node in self.net.switches])
-        signs = self.structure.signs(max(0, self.dimension - 2))
-        for row in np.flatnonzero(~self.bending):
-            facets = self.ridges.facets[int(row)]
-            makers = np.concatenate([self.facets.neurons[int(f)] for f in facets])
-            on = makers[signs[self.ridges.cell[row], makers] == 0]
-            if len(np.unique(layer[on])) > 1:
-                return False
-        return True
-
-    @cached_property
-    def cancellation_free(self) -> bool:
-        """Whether a facet's weight vanishes only where no active path leads from its neuron to the output."""
-        return not (self.facets.path & ~self.facets.visible).any()
 
     # -- questions ---------------------------------------------------------------------------------------------
 
@@ -338,17 +311,12 @@ class Complex(Pictured):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the complex with its network and domain to a ``.npz`` file, which :meth:`load` reads."""
-        save_complex(self, path)
+        save_complex(path, self.net, self.domain, self.structure)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Complex:
         """Read a complex from a ``.npz`` file."""
         return cls(*read_complex(path))
-
-    def decision_boundary(self) -> DecisionBoundary:
-        """Where the largest output changes; the complex is built anew, cut by the differences of the outputs."""
-        extended = difference_network(self.net)
-        return decision_boundary(Complex(extended, self.domain, cells_on(extended, self.domain)), self.net.out_size)
 
     def __repr__(self) -> str:
         least = "" if self.complete else "at least "
@@ -358,5 +326,8 @@ class Complex(Pictured):
         return f"Complex({least}{self.num_regions} regions of {text} on {self.domain}; f-vector {counts})"
 
 
-def _size(node: Switch) -> int:
-    return node.num_signs
+def _norms(matrices: FloatArray) -> FloatArray:
+    """Spectral norms; infinite where an entry is."""
+    norms, finite = np.full(len(matrices), np.inf), np.isfinite(matrices).all(axis=(1, 2))
+    norms[finite] = np.linalg.norm(matrices[finite], 2, axis=(1, 2))
+    return norms

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from fiberscope.errors import TooLargeError
+from fiberscope.geometry.complex import Complex
+from fiberscope.geometry.engines.choose import cells_on
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense
 from fiberscope.numerics.floats import BoolArray, IntArray, SignArray
 from fiberscope.results import Result, hidden, named
-
-if TYPE_CHECKING:
-    from fiberscope.geometry.complex import Complex
 
 MAX_CLASSES = 40
 """Above, the differences of all pairs of outputs are too many to cut by."""
@@ -102,14 +100,21 @@ def winners_of(signs: SignArray, classes: int) -> BoolArray:
     return best
 
 
-def decision_boundary(refined: Complex, classes: int) -> DecisionBoundary:
-    """The boundary among the cells of the complex of :func:`difference_network`."""
-    structure = refined.structure
+def decision_boundary(complex: Complex) -> DecisionBoundary:
+    """Where the largest output changes; the complex is built anew, cut by the differences of the outputs.
+
+    >>> from fiberscope.geometry.domains import Box
+    >>> from fiberscope.geometry.regions import regions
+    >>> decision_boundary(regions(Network([np.eye(2)], [np.zeros(2)]), Box.cube(2)))  # the diagonal of a square
+    DecisionBoundary(1 facets in 1 pieces)
+    """
+    net, classes = difference_network(complex.net), complex.net.out_size
+    structure = cells_on(complex.domain.view(net))
     count = max(1, classes * (classes - 1) // 2)
     found = []
-    for k in range(refined.dimension + 1):
+    for k in range(structure.dimension + 1):
         tied = winners_of(structure.signs(k)[:, -count:], classes).sum(axis=1) > 1
-        found.append(np.flatnonzero(tied & ~refined.at_infinity(k)))
+        found.append(np.flatnonzero(tied & ~structure.at_infinity(k)))
     best = winners_of(structure.top_signs[:, -count:], classes)
     labels = np.where(best.sum(axis=1) == 1, best.argmax(axis=1), -1)
-    return DecisionBoundary(refined, tuple(found), labels)
+    return DecisionBoundary(Complex(net, complex.domain, structure), tuple(found), labels)

@@ -14,10 +14,10 @@ import numpy as np
 
 from fiberscope.geometry.affine_forms import batches, exact_neuron, exact_output, influence, jumps, neuron_forms
 from fiberscope.geometry.cells import Cells, Incidence
-from fiberscope.geometry.domains import Domain, Plane
+from fiberscope.geometry.domains import Solid
 from fiberscope.geometry.measures import Metrics
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import MaxPool, PiecewiseLinear
+from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.numerics.algebra.ball import EXACT
 from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import INFLATE, BoolArray, FloatArray, IntArray, SignArray, gamma, round_up
@@ -106,7 +106,7 @@ def sides_of(incidence: Incidence, count: int) -> IntArray:
     return sides
 
 
-def find_facets(net: Network, domain: Domain, cells: Cells, solid: Metrics, flat: Metrics, far: BoolArray) -> Facets:
+def find_facets(net: Network, domain: Solid, cells: Cells, solid: Metrics, flat: Metrics, far: BoolArray) -> Facets:
     """The facets of a complex.
 
     ``net`` is the network in the coordinates of the complex, ``solid`` and ``flat`` are the metrics of regions and
@@ -215,7 +215,7 @@ def _telling(net: Network, top: SignArray, regions: IntArray, neurons: Incidence
     region: a neuron that is not zero there, or an input that loses its window there.
     """
     owner, entry = np.repeat(np.arange(len(neurons)), np.diff(neurons.indptr)), neurons.indices
-    pool = pooled(net)[entry]
+    pool = net.layout.pooled[entry]
     here, there = (np.where(pool, top[side, entry] < 0, top[side, entry] != 0) for side in regions[owner].T)
     fit = np.flatnonzero(here | there)
     facet, at = np.unique(owner[fit], return_index=True)
@@ -269,10 +269,9 @@ def _exact_plane(net: Network, signs: SignArray, entry: int, direction: int, fac
         planes.error[facet], planes.slip[facet] = gamma(2 * len(plane) + 8), gamma(8) * abs(plane[-1])
 
 
-def _from_sides(domain: Domain, cells: Cells, cell: IntArray, border: IntArray, planes: _Planes) -> None:
+def _from_sides(domain: Solid, cells: Cells, cell: IntArray, border: IntArray, planes: _Planes) -> None:
     """On the border of the domain the normal is that of the side on which all vertices of the facet lie."""
-    box = domain.box if isinstance(domain, Plane) else domain
-    A, b = box.halfspaces()
+    A, b = domain.halfspaces()
     if cells.domain_signs is None or not len(A):
         return
     inside = cells.vertices_of(cells.dimension - 1)
@@ -331,15 +330,9 @@ def _equal_maps(net: Network, one: SignArray, two: SignArray) -> BoolArray:
     return equal
 
 
-def pooled(net: Network) -> BoolArray:
-    """Which entries of the sign vector belong to pooling windows and not to neurons."""
-    parts = [np.full(node.num_signs, isinstance(node, MaxPool)) for node in net.switches]
-    return np.concatenate(parts) if parts else np.zeros(0, dtype=bool)
-
-
 def switched(net: Network, one: SignArray, two: SignArray) -> BoolArray:
     """Which neurons use another slope under the second signs than under the first, or pooling windows other inputs."""
-    return np.asarray(np.where(pooled(net), one != two, (one > 0) != (two > 0)))
+    return np.asarray(np.where(net.layout.pooled, one != two, (one > 0) != (two > 0)))
 
 
 def passes(net: Network, signs: SignArray) -> BoolArray:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.complex import Complex
-from fiberscope.geometry.domains import Box, Orthant, Plane, Polytope, Space
+from fiberscope.geometry.domains import Solid
 from fiberscope.geometry.engines.compiled import kernel
 from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.floats import INFLATE, TINY, FloatArray, IntArray, U, gamma
@@ -35,7 +35,7 @@ class FacetFunction:
     normals: FloatArray
     offsets: FloatArray
     weights: FloatArray
-    domain: Box | Orthant | Space | Polytope
+    domain: Solid
     bounds: Bounds
 
     def __call__(self, X: Any) -> FloatArray:
@@ -153,12 +153,12 @@ def function_from(complex: Complex, region: int | None = None) -> FacetFunction:
         normals=facets.normal,
         offsets=facets.offset,
         weights=facets.weight,
-        domain=complex.domain.box if isinstance(complex.domain, Plane) else complex.domain,
+        domain=complex.view.domain,
         bounds=Bounds.of(complex, region),
     )
 
 
-def _outside(domain: Box | Orthant | Space | Polytope, points: FloatArray) -> IntArray:
+def _outside(domain: Solid, points: FloatArray) -> IntArray:
     """Points that are outside for certain."""
     A, b = domain.halfspaces()
     if not len(A):

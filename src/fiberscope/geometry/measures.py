@@ -2,6 +2,11 @@
 
 The volume of a k-cell is the sum over its facets of ``distance(inner point, facet) * volume(facet) / k``, so that every
 face is measured once and shared by the cells around it.
+
+``_measure`` goes from facets to cells: ``facet_points (facets, n)``, ``facet_bases (facets, k - 1, n)`` orthonormal,
+``facet_volumes``, ``facet_far`` (at infinity) give ``points``, ``bases (cells, k, n)``, ``volumes``, ``far`` of the
+k-cells, whose facets are ``indices[indptr[c]:indptr[c + 1]]``. The basis of a cell is that of one facet and one
+direction more.
 """
 
 from __future__ import annotations

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from math import comb, prod
 
-from fiberscope.errors import InputError, NotGenericError, TooLargeError
+from fiberscope.errors import InputError, TooLargeError
 from fiberscope.geometry.complex import Complex
-from fiberscope.geometry.domains import Box, Domain, Plane
-from fiberscope.geometry.engines.choose import cells_on, check_dimension
-from fiberscope.geometry.engines.lattice.skeleton import count_by_skeleton
-from fiberscope.geometry.engines.limits import FACES, MEMORY, MOST_FACES
-from fiberscope.geometry.engines.planar.engine import planar_count
-from fiberscope.geometry.engines.traversal.engine import visit
+from fiberscope.geometry.domains import Domain, View, view_of
+from fiberscope.geometry.engines.choose import NumRegions, cells_on, count_on, engine_for
+from fiberscope.geometry.engines.limits import MEMORY, MOST_FACES
 from fiberscope.geometry.engines.traversal.estimate import estimate
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.mlp import without_pooling
-from fiberscope.network.network import Network, Seed
+from fiberscope.network.network import Seed
 from fiberscope.network.nodes import MaxPool
 from fiberscope.run import Progress, Run
 
@@ -53,30 +50,29 @@ def regions(
     --------
     Three lines in general position cut the plane into seven regions:
 
-    >>> net = Network([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [[1.0, 1.0, 1.0]]], [[0.0, 0.0, -1.0], [0.0]])
     >>> from fiberscope.geometry.domains import Space
+    >>> from fiberscope.network.network import Network
+    >>> net = Network([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [[1.0, 1.0, 1.0]]], [[0.0, 0.0, -1.0], [0.0]])
     >>> regions(net, Space(2)).f_vector
     (3, 9, 7)
     """
     net = as_network(net)
-    run = _begin(net, domain, progress, limit, time_limit, threads)
+    view = view_of(net, domain)
+    run = _begin(progress, limit, time_limit, threads)
     if limit is None:
-        _check_size(net, domain, run)
-    return Complex(net, domain, cells_on(net, domain, run, threads=threads))
+        _check_size(view, run)
+    return Complex(net, domain, cells_on(view, run, threads=threads))
 
 
-def _begin(
-    net: Network, domain: Domain, progress: Progress | None, limit: int | None, time_limit: float | None, threads: int
-) -> Run:
-    check_dimension(net, domain)
+def _begin(progress: Progress | None, limit: int | None, time_limit: float | None, threads: int) -> Run:
     if threads < 1:
         raise InputError(f"threads: expected at least one, got {threads}")
     return Run.begin(progress, time_limit, limit)
 
 
-def _check_size(net: Network, domain: Domain, run: Run) -> None:
+def _check_size(view: View, run: Run) -> None:
     """Refuse what would not fit into memory, with an estimate; what surely fits is not estimated."""
-    n = domain.dimension
+    net, domain, n = view.net, view.domain, view.domain.dimension
     if not 2 < n <= MOST_FACES:
         return  # in the plane the engine knows, above it says no
     if any(isinstance(node, MaxPool) for node in net.switches):
@@ -84,29 +80,12 @@ def _check_size(net: Network, domain: Domain, run: Run) -> None:
     most = MEMORY // _BYTES_PER_REGION.get(n, 2**n * 50)
     if prod(sum(comb(node.num_signs, i) for i in range(n + 1)) for node in net.switches) <= most:
         return
-    guess = estimate(net, domain, run.quietly(), samples=200, runs=3, points=100, chords=1)
+    guess = estimate(View(net, domain), run.quietly(), samples=200, runs=3, points=100, chords=1)
     if guess.interval[0] > most:
         raise TooLargeError(
             f"about {guess.value:.2g} regions (estimate, {guess.interval[0]:.2g} to {guess.interval[1]:.2g}) on "
             f"{domain}, the limit of memory is {most:.2g}; give limit=, a smaller domain, or a Plane"
         )
-
-
-class NumRegions(int):
-    """A number of regions; ``complete`` is False when there are *at least* so many, ``method`` names the engine."""
-
-    complete: bool
-    method: str
-
-    def __new__(cls, count: int, complete: bool, method: str) -> NumRegions:
-        made = super().__new__(cls, count)
-        made.complete, made.method = complete, method
-        return made
-
-    def __repr__(self) -> str:
-        return f"{int(self)}" if self.complete else f"at least {int(self)}"
-
-    __str__ = __repr__
 
 
 def count_regions(
@@ -129,32 +108,14 @@ def count_regions(
     pieces are counted at a time, and faces above the plane are shared out among ``threads``; visits, and vertices and
     edges alone, take one thread.
 
+    >>> from fiberscope.geometry.domains import Box
+    >>> from fiberscope.network.network import Network
     >>> count_regions(Network([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]]), Box.cube(2))
     4
     """
     net = as_network(net)
-    run = _begin(net, domain, progress, limit, time_limit, threads)
-    if limit is None and domain.dimension <= FACES:
-        _check_size(net, domain, run)
-    planar = isinstance(domain, Box | Plane) and domain.dimension == 2
-    if planar and limit is None:
-        found = planar_count(net, domain, run, threads=threads)  # type: ignore[arg-type]
-        return NumRegions(int(found), found.complete, "planar")
-    if domain.dimension > FACES:
-        return _traversed(net, domain, seed, run)
-    if limit is None and isinstance(domain, Box):
-        try:
-            count, complete = count_by_skeleton(net, domain, run)
-            return NumRegions(count, complete, "skeleton")
-        except NotGenericError:
-            pass
-    try:
-        cells = cells_on(net, domain, run, threads=threads)
-    except NotGenericError:  # regions without vertices, on an unbounded domain
-        return _traversed(net, domain, seed, run)
-    return NumRegions(cells.count(cells.dimension), cells.complete, "lattice")
-
-
-def _traversed(net: Network, domain: Domain, seed: Seed, run: Run) -> NumRegions:
-    found = visit(net, domain, seed, run)
-    return NumRegions(found.count, found.complete, "traversal")
+    view = view_of(net, domain)
+    run = _begin(progress, limit, time_limit, threads)
+    if limit is None and engine_for(view.domain) != "traversal":
+        _check_size(view, run)
+    return count_on(view, seed, run, threads=threads)

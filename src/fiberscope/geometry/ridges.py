@@ -10,7 +10,7 @@ import numpy as np
 from fiberscope.errors import UnsupportedModelError
 from fiberscope.geometry.affine_forms import batches, exact_neuron, influence, neuron_forms
 from fiberscope.geometry.cells import Cells, Incidence
-from fiberscope.geometry.facets import Facets, passes, pooled, switched, to_scale, unit
+from fiberscope.geometry.facets import Facets, passes, switched, to_scale, unit
 from fiberscope.geometry.measures import Metrics
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool
@@ -87,7 +87,7 @@ def _from_neurons(
     of its gradient beside the facet's normal is the direction, and its sign on the facet tells which way.
     """
     low, high = cells.signs(cells.dimension - 2), cells.signs(cells.dimension - 1)
-    pool = pooled(net)
+    pool = net.layout.pooled
     for some in batches(net, len(index)):
         f = index[some]
         signs = high[facets.cell[f]]

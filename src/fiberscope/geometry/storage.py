@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,20 +17,16 @@ from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, S
 from fiberscope.network.formats.program import describe, restore
 from fiberscope.network.network import Network
 
-if TYPE_CHECKING:
-    from fiberscope.geometry.complex import Complex
-
 VERSION = 1
 
 
-def save_complex(complex: Complex, path: str | os.PathLike[str]) -> None:
+def save_complex(path: str | os.PathLike[str], net: Network, domain: Domain, cells: Cells) -> None:
     """Write a complex to a ``.npz`` file; a file that was there is replaced only by a whole new one."""
     target = Path(os.fspath(path))
     if target.suffix != ".npz":
         raise InputError(f"{target}: expected a name that ends in .npz")
-    cells = complex.structure
-    made = describe(complex.net, "float64")
-    kind, sides = _describe_domain(complex.domain)
+    made = describe(net, "float64")
+    kind, sides = _describe_domain(domain)
     header = {
         "format": "fiberscope.complex",
         "version": VERSION,

@@ -10,19 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import flint
 import numpy as np
 
 from fiberscope.errors import NotGenericError, OutOfTimeError
 from fiberscope.geometry.affine_forms import exact_neuron, exact_output
-from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
+from fiberscope.geometry.cells import Cells
+from fiberscope.geometry.domains import Box, View
 from fiberscope.geometry.engines.lattice.engine import lattice_cells
 from fiberscope.geometry.engines.lattice.exact import HomogeneousBalls, Integers, exact_signs, integers, reduced
-from fiberscope.geometry.engines.traversal.rows import Sides
-from fiberscope.geometry.facets import pooled
+from fiberscope.geometry.facets import Facets
 from fiberscope.geometry.measures import metrics
+from fiberscope.geometry.ridges import Balance
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool
 from fiberscope.network.walk import switch_values
@@ -32,11 +33,28 @@ from fiberscope.numerics.points import integer_rows
 from fiberscope.results import Result, Tabular, hidden
 from fiberscope.run import STOPPED, Progress, Run
 
-if TYPE_CHECKING:
-    from fiberscope.geometry.complex import Complex
-
 _CHUNK = 1 << 22
 """Numbers in one batch of witness points."""
+
+
+class Subject(Protocol):
+    """What is checked: the parts of a :class:`~fiberscope.Complex` that a certificate speaks of."""
+
+    @property
+    def view(self) -> View: ...
+    @property
+    def structure(self) -> Cells: ...
+    @property
+    def points(self) -> FloatArray: ...
+    @property
+    def volumes(self) -> FloatArray: ...
+    @property
+    def wall_sizes(self) -> FloatArray: ...
+    @property
+    def facets(self) -> Facets: ...
+    @property
+    def euler_characteristic(self) -> int: ...
+    def balance(self) -> Balance: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +118,7 @@ class Certificate(Tabular):
         return "\n".join([f"Certificate({words[self.ok]})", *lines, f"  {self.claim}"])
 
 
-def verify(complex: Complex, progress: Progress | None = None, time_limit: float | None = None) -> Certificate:
+def verify(complex: Subject, progress: Progress | None = None, time_limit: float | None = None) -> Certificate:
     """Check a complex: witnesses, labels, closed walls, Euler characteristic, facets, volumes, balance.
 
     Witnesses and labels are an independent proof of *at least* so many regions. The others read what the engine stored:
@@ -116,7 +134,7 @@ def verify(complex: Complex, progress: Progress | None = None, time_limit: float
     >>> [check.name for check in found.checks if check.independent]
     ['witnesses', 'labels']
     """
-    names = [name for name, (_, partial) in _CHECKS.items() if partial or complex.complete]
+    names = [name for name, (_, partial) in _CHECKS.items() if partial or complex.structure.complete]
     run = Run.begin(progress, time_limit)
     checks: list[Check] = []
     try:
@@ -127,18 +145,22 @@ def verify(complex: Complex, progress: Progress | None = None, time_limit: float
         text = f"{'out of time' if isinstance(reason, OutOfTimeError) else 'interrupted'} before it was decided"
         rest = names[len(checks) :]
         checks += [Check(name, None, None, None, text, name in ("witnesses", "labels")) for name in rest]
-    return Certificate(tuple(checks), complex.num_regions)
+    return Certificate(tuple(checks), len(complex.structure.top_signs))
 
 
-def _complete(complex: Complex, run: Run) -> Check:
-    text = "all neurons were reached" if complex.complete else "the work was interrupted"
-    return Check("complete", complex.complete, float(complex.complete), 1.0, text)
+def _complete(complex: Subject, run: Run) -> Check:
+    text = "all neurons were reached" if complex.structure.complete else "the work was interrupted"
+    return Check("complete", complex.structure.complete, float(complex.structure.complete), 1.0, text)
 
 
-def _witnesses(complex: Complex, run: Run) -> Check:
+def _witnesses(complex: Subject, run: Run) -> Check:
     """Every region has a point of the domain whose exact sign vector is its label."""
-    net, points, labels = complex.view, complex.points, complex.sign_vectors
-    reached = np.arange(labels.shape[1]) if complex.complete else np.flatnonzero(complex.structure.vertex_signs.any(0))
+    net, points, labels = complex.view.net, complex.points, complex.structure.top_signs
+    reached = (
+        np.arange(labels.shape[1])
+        if complex.structure.complete
+        else np.flatnonzero(complex.structure.vertex_signs.any(0))
+    )
     step = max(1, _CHUNK // max(int(np.prod(shape)) for shape in net.shapes))
     missing = ~_within(complex, points)  # beyond the floats, or so thin that rounding moved it out
     for start in range(0, len(points), step):
@@ -156,13 +178,13 @@ def _witnesses(complex: Complex, run: Run) -> Check:
     return Check("witnesses", False if wrong else None if vague else True, float(wrong), 0.0, text, True)
 
 
-def _exact_witness(complex: Complex, region: int, reached: IntArray, run: Run) -> bool | None:
+def _exact_witness(complex: Subject, region: int, reached: IntArray, run: Run) -> bool | None:
     """Whether an exact mean of the region's vertices has its signs: for regions thinner than floats can tell.
 
     None where the vertices do not follow from their signs.
     """
     run.check()
-    cells, net = complex.structure, complex.view
+    cells, net = complex.structure, complex.view.net
     if cells.domain_signs is None:
         return None
     own = cells.vertices_of(cells.dimension)[region]
@@ -174,26 +196,17 @@ def _exact_witness(complex: Complex, region: int, reached: IntArray, run: Run) -
     inside = reduced(tuple(sum(column) for column in zip(*points, strict=True)))
     if not inside[-1] > 0 or any(_dot(side, inside) > 0 for side in _sides(complex)):
         return False
-    return bool((exact_point_signs(net, inside)[reached] == complex.sign_vectors[region][reached]).all())
+    return bool((exact_point_signs(net, inside)[reached] == complex.structure.top_signs[region][reached]).all())
 
 
-def _within(complex: Complex, points: FloatArray) -> BoolArray:
+def _within(complex: Subject, points: FloatArray) -> BoolArray:
     """Which points are certainly inside of the domain."""
-    A, b = _flat(complex.domain).halfspaces()
-    free = np.full(points.shape[1], np.inf)
-    with np.errstate(over="ignore", invalid="ignore"):
-        inside = Sides(np.column_stack([-A, b]), -free, free).contain(points)
-    return np.asarray(np.isfinite(points).all(axis=1) & inside)
+    return np.asarray(np.isfinite(points).all(axis=1) & complex.view.domain.surely_inside(points))
 
 
-def _flat(domain: Domain) -> Box | Orthant | Space | Polytope:
-    """The domain in the coordinates of its complex."""
-    return domain.box if isinstance(domain, Plane) else domain
-
-
-def _sides(complex: Complex) -> list[list[int]]:
+def _sides(complex: Subject) -> list[list[int]]:
     """Rows ``(a, -b)`` of the domain's half-spaces, in integers up to positive factors."""
-    A, b = _flat(complex.domain).halfspaces()
+    A, b = complex.view.domain.halfspaces()
     return integer_rows(np.concatenate([A, -b[:, None]], axis=1)).tolist() if len(A) else []
 
 
@@ -201,20 +214,20 @@ def _dot(row: Sequence[int], point: Integers) -> int:
     return sum(int(a) * x for a, x in zip(row, point, strict=True))
 
 
-def _exact_vertices(complex: Complex, vertices: IntArray, region: int) -> list[Integers]:
+def _exact_vertices(complex: Subject, vertices: IntArray, region: int) -> list[Integers]:
     """Vertices ``(X, t)`` of a region from their equations: neurons that vanish there and not on the region, inputs of
     pooling windows that tie there and lose on the region, sides, and infinity.
     """
-    cells, net = complex.structure, complex.view
+    cells, net = complex.structure, complex.view.net
     assert cells.domain_signs is not None
-    n, label = cells.dimension, complex.sign_vectors[region]
-    pool = pooled(net)
+    n, label = cells.dimension, complex.structure.top_signs[region]
+    pool = net.layout.pooled
     entries = np.flatnonzero(np.where(pool, (label < 0) & ~_padding(net), label != 0))
     forms = [list(integers(exact_neuron(net, label, int(j)))) for j in entries]
     rows = [*_sides(complex), *forms, [0] * n + [1]]
     at = cells.vertex_signs[vertices][:, entries]
     at = np.where(pool[entries], np.minimum(at, 0), at)
-    far = complex.rays[vertices]
+    far = complex.structure.at_infinity(0)[vertices]
     signs = np.concatenate([cells.domain_signs[vertices], at, ~far[:, None]], axis=1).astype(int)
     return [_exact_vertex(rows, own.tolist(), n) for own in signs]
 
@@ -251,29 +264,29 @@ def exact_point_signs(net: Network, point: Integers) -> SignArray:
     return np.where(net.linear_entries, np.int8(1), signs).astype(np.int8)
 
 
-def _labels(complex: Complex, run: Run) -> Check:
+def _labels(complex: Subject, run: Run) -> Check:
     """No two regions have one sign vector: the points with one sign vector form a convex set."""
-    labels = complex.sign_vectors
+    labels = complex.structure.top_signs
     distinct = len(np.unique(labels, axis=0)) if labels.shape[1] else 1
     text = f"{distinct} sign vectors for {len(labels)} regions"
     return Check("labels", distinct == len(labels), float(len(labels) - distinct), 0.0, text, True)
 
 
-def _closed(complex: Complex, run: Run) -> Check:
+def _closed(complex: Subject, run: Run) -> Check:
     """Every facet bounds one or two regions, and one only on the border of the domain or at infinity."""
-    d, cells = complex.dimension, complex.structure
+    d, cells = complex.structure.dimension, complex.structure
     number = np.bincount(cells.boundary[d - 1].indices, minlength=cells.count(d - 1))
     wrong = int(((number < 1) | (number > 2)).sum())
     if cells.domain_signs is not None and d >= 1:
         inside = cells.vertices_of(d - 1)
         on = np.logical_and.reduceat(cells.domain_signs[inside.indices] == 0, inside.indptr[:-1], axis=0).any(axis=1)
-        wrong += int(((number == 1) != (on | complex.at_infinity(d - 1))).sum())
+        wrong += int(((number == 1) != (on | complex.structure.at_infinity(d - 1))).sum())
     return Check(
         "walls", wrong == 0, float(wrong), 0.0, f"{wrong} of {len(number)} facets bound a wrong number of regions"
     )
 
 
-def _euler(complex: Complex, run: Run) -> Check:
+def _euler(complex: Subject, run: Run) -> Check:
     """Closed at infinity, the complex is a ball."""
     cells = complex.structure
     value = sum((-1) ** k * cells.count(k) for k in range(cells.dimension + 1))
@@ -281,14 +294,14 @@ def _euler(complex: Complex, run: Run) -> Check:
     return Check("Euler characteristic", value == 1, float(value), 1.0, text)
 
 
-def _facets(complex: Complex, run: Run) -> Check:
+def _facets(complex: Subject, run: Run) -> Check:
     """Normals have length 1 up to rounding, offsets are finite, and a facet is visible if and only if it has a weight.
 
     A weight beyond the largest float may be infinite or NaN. A visible facet may have the weight zero where underflow
     or rounding took it: then the exact weight must keep within the stated error. A facet whose normal says itself that
     nothing is known of it is undecided.
     """
-    facets, d = complex.facets, complex.dimension
+    facets, d = complex.facets, complex.structure.dimension
     # the roundings of the normal's entries, and those of this sum of squares
     allowed = gamma(4 * d + 16)
     length = np.abs(np.einsum("fn,fn->f", facets.normal, facets.normal) - 1)
@@ -308,20 +321,20 @@ def _facets(complex: Complex, run: Run) -> Check:
     return Check("facets", False if wrong else None if unknown else True, measured, allowed, text)
 
 
-def _exact_weight(complex: Complex, row: int) -> float:
+def _exact_weight(complex: Subject, row: int) -> float:
     """Largest entry of the jump along the stated normal, from exact maps."""
-    facets, net = complex.facets, complex.view
-    one, two = (exact_output(net, complex.sign_vectors[r])[:-1] for r in facets.regions[row])
+    facets, net = complex.facets, complex.view.net
+    one, two = (exact_output(net, complex.structure.top_signs[r])[:-1] for r in facets.regions[row])
     with flint.ctx.workprec(EXACT):
         normal = np.array([flint.arb(float(x)) for x in facets.normal[row]], dtype=object)
         return max((abs(float(w.mid())) for w in normal @ (two - one)), default=0.0)
 
 
-def _volumes(complex: Complex, run: Run) -> Check:
-    if complex.rays.any():
+def _volumes(complex: Subject, run: Run) -> Check:
+    if complex.structure.at_infinity(0).any():
         return Check("volumes", True, 0.0, 0.0, "the domain is unbounded")
     total = float(complex.volumes.sum())
-    domain = _flat(complex.domain)
+    domain = complex.view.domain
     if isinstance(domain, Box):
         wanted = domain.volume
     else:
@@ -329,10 +342,10 @@ def _volumes(complex: Complex, run: Run) -> Check:
         wanted = float(metrics(lattice_cells(empty, domain), domain.dimension)[domain.dimension].volumes.sum())
     # A vertex that is a little off moves the walls around it; what that adds on one side it takes on the other,
     # except in cells so thin that they turn over.
-    reach = float(np.abs(complex.vertices).max(initial=1.0))
-    slip = np.full(complex.structure.count(complex.dimension - 1), gamma(1024) * reach)
+    reach = float(np.abs(complex.structure.points).max(initial=1.0))
+    slip = np.full(complex.structure.count(complex.structure.dimension - 1), gamma(1024) * reach)
     if complex.structure.point_errors is not None:
-        inside = complex.structure.vertices_of(complex.dimension - 1)
+        inside = complex.structure.vertices_of(complex.structure.dimension - 1)
         slip += 4 * np.maximum.reduceat(complex.structure.point_errors[inside.indices], inside.indptr[:-1])
     allowed = gamma(1024) * wanted + float(slip @ complex.wall_sizes)
     difference = abs(total - wanted)
@@ -342,7 +355,7 @@ def _volumes(complex: Complex, run: Run) -> Check:
     return Check("volumes", difference <= allowed, difference, allowed, text)
 
 
-def _balance(complex: Complex, run: Run) -> Check:
+def _balance(complex: Subject, run: Run) -> Check:
     found = complex.balance()
     text = (
         f"{found.ridges} inner ridges, largest sum {found.residual:.1e}, {found.excess:.1e} of what rounding explains"
@@ -351,7 +364,7 @@ def _balance(complex: Complex, run: Run) -> Check:
     return Check("balance", None if found.ok and found.unchecked else found.ok, found.excess, 1.0, text)
 
 
-_CHECKS: dict[str, tuple[Callable[[Complex, Run], Check], bool]] = {
+_CHECKS: dict[str, tuple[Callable[[Subject, Run], Check], bool]] = {
     "complete": (_complete, True),
     "witnesses": (_witnesses, True),
     "labels": (_labels, True),

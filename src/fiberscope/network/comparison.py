@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, assert_never
 
 from fiberscope.network.io import NetworkLike, as_network
-from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
+from fiberscope.network.nodes import Add, Affine, Composite, Concat, Given, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense, Operator
 
 
@@ -18,9 +18,9 @@ def identical(a: NetworkLike, b: NetworkLike) -> bool:
     (True, False)
     """
     a, b = as_network(a, "a"), as_network(b, "b")
-    if a.input_shape != b.input_shape or len(a.nodes) != len(b.nodes):
+    if a.input_shape != b.input_shape or len(a.program) != len(b.program):
         return False
-    for p, q in zip(a.nodes, b.nodes, strict=True):
+    for p, q in zip(a.program, b.program, strict=True):
         if type(p) is not type(q) or p.sources != q.sources or p.shape != q.shape:
             return False
         if not _same_node(p, q):
@@ -34,7 +34,7 @@ def _same(x: Any, y: Any) -> bool:
     return bool(x.shape == y.shape and x.tobytes() == y.tobytes())
 
 
-def _same_node(p: Node, q: Any) -> bool:
+def _same_node(p: Given, q: Any) -> bool:
     """Two nodes of one kind that read the same values and have one shape."""
     match p:
         case Affine():
@@ -48,6 +48,9 @@ def _same_node(p: Node, q: Any) -> bool:
             return (p.shapes, p.axis) == (q.shapes, q.axis)
         case Add():
             return True
+        case Composite():
+            theirs = q.arrays()
+            return all(_same(array, theirs[name]) for name, array in p.arrays().items())
         case _:
             assert_never(p)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
+from fiberscope.network.nodes import Add, Affine, Composite, Concat, Given, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense, Shape
 from fiberscope.network.roles import Roles, roles, structural_roles
 from fiberscope.numerics.rows import proportional_rows
@@ -92,7 +92,7 @@ def inspect(net: NetworkLike, points: int = 1000, seed: int = 0) -> Inspection:
         net.output_shape,
         net.num_parameters,
         net.num_hidden,
-        tuple(_summary(node) for node in net.nodes),
+        tuple(_summary(node) for node in net.program),
         structural_roles(net.composed),
         sampled,
         f"{points} points of N(0, 1)",
@@ -102,7 +102,7 @@ def inspect(net: NetworkLike, points: int = 1000, seed: int = 0) -> Inspection:
     )
 
 
-def _summary(node: Node) -> LayerSummary:
+def _summary(node: Given) -> LayerSummary:
     match node:
         case Affine():
             return _affine_summary(node)
@@ -110,7 +110,7 @@ def _summary(node: Node) -> LayerSummary:
             kind = "relu" if node.leak is None else "piecewise linear"
         case MaxPool():
             kind = "max pool"
-        case Add() | Concat():
+        case Add() | Concat() | Composite():
             kind = type(node).__name__.lower()
         case _:
             assert_never(node)

@@ -312,7 +312,7 @@ def _with_input_shape(net: Network, shape: tuple[int, ...] | None) -> Network:
         return net
     if prod(shape) != net.in_size:
         raise InputError(f"input_shape: expected {net.input_shape} or as many entries, got {shape}")
-    return Network.from_nodes(net.nodes, shape, net.source)
+    return Network.from_nodes(net.program, shape, net.source)
 
 
 def _sha256(path: Path) -> str:

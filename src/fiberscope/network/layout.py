@@ -6,13 +6,14 @@ of every pooling window. Who needs to know where a layer stands asks here; nobod
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from fiberscope.network.nodes import MaxPool, Node, PiecewiseLinear, Switch
+from fiberscope.network.nodes import Composite, MaxPool, Node, PiecewiseLinear, Switch
 from fiberscope.numerics.floats import BoolArray, IntArray
 
 
@@ -39,6 +40,14 @@ class Place:
         return self.node.source
 
 
+class Detour(NamedTuple):
+    """Nodes in a row that one composite node stands for: the value that they read, and the number of the last one."""
+
+    node: Composite
+    source: int
+    last: int
+
+
 class Layout:
     """Where everything stands in the sign vector of a program, and how long its values are needed.
 
@@ -50,9 +59,11 @@ class Layout:
     (3, 7)
     """
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
+    def __init__(self, nodes: Sequence[Node], detours: Mapping[int, Detour] | None = None) -> None:
         self.nodes = tuple(nodes)
         """The program."""
+        self.detours = detours or {}
+        """The plain nodes that composite ones stand for, by the number of the first of them."""
         places: list[Place] = []
         for index, node in enumerate(nodes):
             if isinstance(node, Switch):

@@ -14,11 +14,12 @@ import numpy as np
 
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.layout import Layout
-from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear, Switch
+from fiberscope.network.nodes import Add, Affine, Composite, Concat, Given, MaxPool, Node, PiecewiseLinear, Switch
 from fiberscope.network.operators import Dense, Shape
+from fiberscope.network.rewire import expanded
 from fiberscope.network.source import MEMORY, Source, coarsest, precision_of
-from fiberscope.network.walk import affine_values, output, switch_values
-from fiberscope.numerics.algebra.floating import FLOAT, FLOAT_ROWS
+from fiberscope.network.walk import affine_output, output, switch_values
+from fiberscope.numerics.algebra.floating import FLOAT
 from fiberscope.numerics.arrays import batch, frozen, real_array
 from fiberscope.numerics.floats import BoolArray, FloatArray
 from fiberscope.numerics.signs import CertifiedSigns, certified_signs
@@ -54,7 +55,8 @@ class Network:
 
     ``Network(weights, biases)`` is the chain ``z_l = W_l a_{l-1} + b_l``, ``a_l = relu(z_l)``, with no activation on
     the last layer; :meth:`from_nodes` builds any program. A network never changes: its arrays are read-only copies,
-    and every operation on it gives a new one.
+    and every operation on it gives a new one. ``program`` is what the model was made of, ``nodes`` what it means in
+    plain nodes; they differ only where there are composite ones.
 
     Parameters
     ----------
@@ -93,7 +95,7 @@ class Network:
         self._set(nodes, nodes[0].operator.in_shape if isinstance(nodes[0], Affine) else (0,), source)
 
     @classmethod
-    def from_nodes(cls, nodes: Sequence[Node], input_shape: Sequence[int], source: Source = MEMORY) -> Network:
+    def from_nodes(cls, nodes: Sequence[Given], input_shape: Sequence[int], source: Source = MEMORY) -> Network:
         """A network from a program; ``input_shape`` is without the batch axis, ``source`` says where it came from."""
         net = cls.__new__(cls)
         net._set(tuple(nodes), tuple(int(n) for n in input_shape), source)
@@ -101,7 +103,7 @@ class Network:
 
     def with_source(self, source: Source) -> Network:
         """The same program that says to have come from somewhere else."""
-        return Network.from_nodes(self.nodes, self.input_shape, source)
+        return Network.from_nodes(self.program, self.input_shape, source)
 
     @classmethod
     def random(cls, widths: Sequence[int], seed: Seed, init: str = "he") -> Network:
@@ -124,16 +126,18 @@ class Network:
         drawn = [_INITS[init](rng, n, m) for m, n in itertools.pairwise(widths)]
         return cls([w for w, _ in drawn], [b for _, b in drawn])
 
-    def _set(self, nodes: tuple[Node, ...], input_shape: Shape, source: Source = MEMORY) -> None:
-        if not nodes:
+    def _set(self, program: tuple[Given, ...], input_shape: Shape, source: Source = MEMORY) -> None:
+        if not program:
             raise InputError("network: expected at least one node, got none")
+        for index, given in enumerate(program):
+            if not given.sources or max(given.sources) > index or min(given.sources) < 0:
+                raise InputError(f"node {index}: expected sources among values 0 to {index}, got {given.sources}")
+        self.program = program
+        self.nodes, self._detours = expanded(program)
         shapes: list[Shape] = [input_shape]
-        for index, node in enumerate(nodes):
-            if not node.sources or max(node.sources) > index or min(node.sources) < 0:
-                raise InputError(f"node {index}: expected sources among values 0 to {index}, got {node.sources}")
+        for node in self.nodes:
             node.check(shapes)
             shapes.append(node.shape)
-        self.nodes = nodes
         self.input_shape = input_shape
         self.source = source
         self.shapes = tuple(shapes)
@@ -180,8 +184,8 @@ class Network:
         if unknown:
             raise InputError(f"parameter {unknown[0]}: expected one of {', '.join(self.parameters)}")
         new = {name: self._fitting(name, value) for name, value in parameters.items()}
-        nodes: list[Node] = []
-        for node in self.nodes:
+        nodes: list[Given] = []
+        for node in self.program:
             if isinstance(node, Affine):
                 operator, bias = node.operator, node.bias
                 if node.weight_name in new:
@@ -214,7 +218,7 @@ class Network:
     @cached_property
     def layout(self) -> Layout:
         """Which entries of a sign vector belong to which switch."""
-        return Layout(self.nodes)
+        return Layout(self.nodes, self._detours)
 
     @property
     def num_hidden(self) -> int:
@@ -276,7 +280,7 @@ class Network:
             widths = (self.in_size, *(node.operator.out_size for node in self.nodes[::2]))  # type: ignore[union-attr]
             return "-".join(map(str, widths))
         shape = "x".join(map(str, self.input_shape))
-        names = [_describe(node) for node in self.nodes]
+        names = [_describe(node) for node in self.program]
         return " ".join([shape, *names])
 
     def __repr__(self) -> str:
@@ -322,6 +326,8 @@ class Network:
     def affine_at(self, x: Any) -> AffineMap:
         """The affine map that the network is on the region of the point ``x``, a vector of ``in_size`` entries.
 
+        The signs are certified, the coefficients rounded to float64: one beyond its range is infinite, none is NaN.
+
         >>> net = Network([[[1.0], [-1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]])
         >>> matrix, offset = net.affine_at([-3.0])
         >>> matrix, offset
@@ -331,7 +337,7 @@ class Network:
         if point.size != self.in_size:
             raise InputError(f"x: expected one point of {self.in_size} coordinates, got shape {point.shape}")
         signs = self.signs(point.reshape(1, -1)).signs[0]
-        rows = affine_values(self.layout, self.in_size, signs, FLOAT_ROWS)[-1]
+        rows = affine_output(self.layout, self.in_size, signs)
         zeros = np.flatnonzero(signs == 0)
         return AffineMap(rows[:-1].T.copy(), rows[-1].copy(), tuple(zeros.tolist()))
 
@@ -397,7 +403,7 @@ def _mask(mask: Any, size: int) -> BoolArray:
     return array
 
 
-def _describe(node: Node) -> str:
+def _describe(node: Given) -> str:
     match node:
         case Affine():
             return f"{type(node.operator).__name__.lower()}({'x'.join(map(str, node.shape))})"
@@ -409,6 +415,8 @@ def _describe(node: Node) -> str:
             return "concat"
         case MaxPool():
             return f"maxpool({'x'.join(map(str, node.shape))})"
+        case Composite():
+            return type(node).__name__.lower()
         case _:
             assert_never(node)
 

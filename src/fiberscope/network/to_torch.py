@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from fiberscope.network.convolutions import Convolution, TransposedConvolution
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
+from fiberscope.network.nodes import Add, Affine, Clip, Composite, Concat, Given, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Composition, Dense, Gather, Operator, Scale, Shape, Sparse
 from fiberscope.numerics.floats import FloatArray
 
@@ -92,7 +92,7 @@ class Program(nn.Module):
         super().__init__()
         self.network = net
         self._paths = {name: _register(self, name, array) for name, array in net.parameters.items()}
-        for index, node in enumerate(net.nodes):
+        for index, node in enumerate(net.program):
             for key, array in _constants(node).items():
                 self.register_buffer(f"_constant_{index}_{key}", torch.from_numpy(array.copy()), persistent=False)
 
@@ -110,11 +110,11 @@ class Program(nn.Module):
         them.
         """
         values = [x.flatten(1)]
-        for index, node in enumerate(self.network.nodes):
+        for index, node in enumerate(self.network.program):
             values.append(self._step(index, node, values))
         return values[-1]
 
-    def _step(self, index: int, node: Node, values: list[Tensor]) -> Tensor:
+    def _step(self, index: int, node: Given, values: list[Tensor]) -> Tensor:
         match node:
             case Affine():
                 weight = self._number(index, "weight", node.weight_name)
@@ -132,6 +132,11 @@ class Program(nn.Module):
                 return torch.cat(parts, node.axis + 1).flatten(1)
             case MaxPool():
                 return _max_pool(node, values[node.source])
+            case Clip():
+                low, high = (self._number(index, name, None) for name in node.arrays())
+                return torch.clamp(values[node.source], low, high)
+            case Composite():
+                raise NotImplementedError(f"no torch form of {node}")  # pragma: no cover
             case _:
                 assert_never(node)
 
@@ -149,13 +154,15 @@ class Program(nn.Module):
         }
 
 
-def _constants(node: Node) -> dict[str, Any]:
+def _constants(node: Given) -> dict[str, Any]:
     """Arrays of a node that are not parameters: constant numbers, and the indices of sparse maps."""
     match node:
         case Affine():
             return _affine_constants(node)
         case PiecewiseLinear():
             return {"slopes": node.slopes}
+        case Composite():
+            return dict(node.arrays())
         case Add() | Concat() | MaxPool():
             return {}
         case _:

@@ -74,6 +74,16 @@ def frozen(array: FloatArray) -> FloatArray:
     return copy
 
 
+def grown(array: Any, size: int) -> Any:
+    """A larger array with the same beginning, with room to grow: to copy costs time, untouched room costs nothing."""
+    try:
+        larger = np.empty((3 * size, *array.shape[1:]), dtype=array.dtype)
+    except MemoryError:
+        larger = np.empty((size, *array.shape[1:]), dtype=array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
 def row_lengths(vectors: FloatArray) -> FloatArray:
     """Euclidean lengths of the rows of ``(rows, n)``, also where their squares leave the range of floats.
 

@@ -388,3 +388,26 @@ def signs_at_points(
             raise NotGenericError(f"point {i}: {error}") from error
         signs[i, which] = [sign_at(row, point) for row in asked]
     return PointSigns(signs, int((~decided).sum()), len(open_points))
+
+
+# --- points and lines of the plane ------------------------------------------------------------------------------
+
+Triple = tuple[Any, Any, Any]
+
+
+def cross(a: Triple, b: Triple) -> Triple:
+    """The point where two lines meet, or the line through two points, scaled to a non-negative last entry."""
+    x = a[1] * b[2] - a[2] * b[1]
+    y = a[2] * b[0] - a[0] * b[2]
+    w = a[0] * b[1] - a[1] * b[0]
+    return (-x, -y, -w) if w < 0 else (x, y, w)
+
+
+def dot(a: Triple, b: Triple) -> Any:
+    """Value of a line's functional at a homogeneous point, up to the point's positive last entry."""
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+
+
+def sign(x: Any) -> int:
+    """-1, 0 or 1."""
+    return int(x > 0) - int(x < 0)

@@ -4,7 +4,7 @@ The paper on data geometry takes curves of images from a generator, trains a 256
 that the density of regions falls while the network memorises, and is lower on the manifold than on "a straight line off
 the manifold", without saying which; two kinds of lines are followed here. Its generator and its data cannot be had
 everywhere, so the generator is a small one trained here; any other one can be followed with
-:class:`fiberscope.geometry.generators.GeneratorCurve`.
+:class:`fiberscope.GeneratorCurve`.
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ def test_bad_input() -> None:
         estimate_regions(net, Box.cube(2), runs=1)
     with pytest.raises(InputError, match="dimension"):
         estimate_regions(net, Box.cube(3))
-    with pytest.raises(InputError, match="Plane"):
-        estimate_regions(net, Plane([0, 0], [1, 0], [0, 1]))
+    with pytest.raises(InputError, match="dimension"):
+        estimate_regions(net, Plane([0, 0, 0], [1, 0, 0], [0, 1, 0]))
     with pytest.raises(UnsupportedModelError, match="max pooling"):
         estimate_regions(convolutional(), Box.cube(72))

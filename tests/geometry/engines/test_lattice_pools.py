@@ -16,6 +16,7 @@ from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, S
 from fiberscope.geometry.engines.lattice.engine import lattice_cells
 from fiberscope.geometry.engines.lattice.pools import compared
 from fiberscope.geometry.engines.lattice.skeleton import skeleton
+from fiberscope.geometry.engines.lattice.start import box_start
 from fiberscope.geometry.engines.planar.engine import planar_cells
 from fiberscope.geometry.function import function_from
 from fiberscope.geometry.regions import count_regions, regions
@@ -124,7 +125,8 @@ def test_pools_behind_pools_on_a_slice() -> None:
         MaxPool(3, (1, 2, 2), (2, 2), (1, 1)),
     ]
     net, plane = Network.from_nodes(nodes, (4,)), Plane(np.zeros(4), *rng.normal(size=(2, 4)))
-    assert all_signs(lattice_cells(net, plane)) == all_signs(planar_cells(net, plane))
+    view = plane.view(net)
+    assert all_signs(lattice_cells(view.net, view.domain)) == all_signs(planar_cells(view.net, view.domain))
 
 
 def test_an_interrupted_pool_leaves_the_complex_before_it() -> None:
@@ -159,4 +161,4 @@ def test_what_memory_does_not_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -
 
 def test_no_skeleton_with_pools() -> None:
     with pytest.raises(NotGenericError, match="max pooling"):
-        skeleton(pooled(3, 0), Box.cube(3))
+        skeleton(pooled(3, 0), box_start(Box.cube(3)))

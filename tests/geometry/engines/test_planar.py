@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.geometry.cells import Cells
-from fiberscope.geometry.domains import Box, Plane, Polytope
-from fiberscope.geometry.engines.planar import blas_threads
+from fiberscope.geometry.domains import Box, Plane, Polytope, view_of
+from fiberscope.geometry.engines import watched
 from fiberscope.geometry.engines.planar import engine as planar
 from fiberscope.geometry.engines.planar.engine import planar_cells, planar_count
 from fiberscope.geometry.engines.planar.tracked import Tracked, affine, spectral_bound
-from fiberscope.geometry.engines.planar.twofold import SharpOracle
+from fiberscope.geometry.engines.planar.twofold import TwofoldOracle
 from fiberscope.geometry.regions import count_regions
 from fiberscope.network.convolutions import Convolution
 from fiberscope.network.io import load
@@ -162,7 +162,7 @@ def check(net: Network, domain, cells: Cells, total: float) -> None:
     witness /= np.diff(inside.indptr)[:, None]
     fat = sizes > 1e-9  # the mean of rounded vertices of a sliver may lie outside it
     if isinstance(domain, Plane):  # lifting a point rounds it; the network on the plane does not
-        net = Network.from_nodes(planar._setting(net, domain)[0], (2,))
+        net = Network.from_nodes(domain.view(net).net.nodes, (2,))
     if fat.any():
         np.testing.assert_array_equal(net.signs(witness[fat]).signs, labels[fat])
 
@@ -288,7 +288,8 @@ def test_slice_of_a_wide_network():
     net = from_facts(784, 256, 64, 1)
     u, v = np.random.default_rng(10000).normal(size=(2, 784)).astype(np.float32).astype(np.float64)
     plane = Plane(np.zeros(784), u, v)
-    assert int(planar_count(net, plane)) == 50124
+    view = plane.view(net)
+    assert int(planar_count(view.net, view.domain)) == 50124
 
 
 @pytest.mark.parametrize("widths", [(2, 1, 1), (2, 5, 1), (2, 4, 4, 1), (2, 3, 3, 3, 1)])
@@ -320,14 +321,15 @@ def test_pooling_against_the_oracle(after, seed, stride, integers):
     net = pooled(draw(1, 1, 3, 3), draw(1), draw(3, 5), stride, padding, after, size=(1, 3, 3))
     origin, u, v = draw(3, 9)
     plane = Plane(origin, u, v)
-    cells = planar_cells(net, plane)
+    view = plane.view(net)
+    cells = planar_cells(view.net, view.domain)
     rows = [tuple(Fraction(float(x)) for x in row) for row in zip(u, v, origin, strict=True)]
     expected = oracle(net, [(-1, -1), (1, -1), (1, 1), (-1, 1)], rows)
     found = dict(zip(map(tuple, cells.top_signs.tolist()), areas(cells).tolist(), strict=True))
     assert set(found) == set(expected)
     for label, size in expected.items():
         assert found[label] == pytest.approx(float(size), rel=1e-6, abs=1e-12)
-    assert int(planar_count(net, plane)) == len(expected)
+    assert int(planar_count(view.net, view.domain)) == len(expected)
     check(net, plane, cells, 4.0)
     assert_no_straight_inner_vertices(cells)
 
@@ -420,7 +422,7 @@ def test_deep_networks_need_no_exact_decisions(monkeypatch):
     net = Network.random((2, *[10] * 25, 1), seed=3)
     sharp = planar_count(net, SQUARE)
     assert sharp.exact_decisions == 0
-    monkeypatch.setattr(SharpOracle, "of", lambda oracle: None)
+    monkeypatch.setattr(TwofoldOracle, "of", lambda oracle: None)
     plain = planar_count(net, SQUARE)
     assert plain.exact_decisions > 1000
     assert int(plain) == int(sharp)
@@ -489,8 +491,8 @@ def test_bad_polytopes(A, b, word):
 def test_bad_dimensions():
     with pytest.raises(InputError, match="two dimensions"):
         planar_count(from_facts(3, 3, 1), Box.cube(3))
-    with pytest.raises(InputError, match=r"R\^3"):
-        planar_cells(from_facts(3, 3, 1), Plane(np.zeros(4), np.ones(4), np.arange(4.0)))
+    with pytest.raises(InputError, match="expected dimension 3"):
+        view_of(from_facts(3, 3, 1), Plane(np.zeros(4), np.ones(4), np.arange(4.0)))
 
 
 def test_networks_without_kinks():
@@ -506,7 +508,8 @@ def test_flat_plane_is_allowed():
     """A plane whose two directions agree: every line is parallel to one, and the count is that along a segment."""
     net = from_facts(3, 8, 8, 1)
     u = np.array([1.0, -0.5, 0.25])
-    cells = planar_cells(net, Plane(np.zeros(3), u, u))
+    view = Plane(np.zeros(3), u, u).view(net)
+    cells = planar_cells(view.net, view.domain)
     check(net, Plane(np.zeros(3), u, u), cells, 4.0)
 
 
@@ -535,15 +538,15 @@ def test_pieces_of_bounded_memory(monkeypatch):
 
 
 def test_blas_has_one_thread_inside_and_as_many_as_before_outside():
-    library = blas_threads._blas()
+    library = watched._blas()
     if library is None:
         pytest.skip("this NumPy has another BLAS than the one of its wheels")
     threads, before = library.scipy_openblas_get_num_threads64_, library.scipy_openblas_get_num_threads64_()
     library.scipy_openblas_set_num_threads64_(2)
     outside = threads()  # 1 where OpenBLAS was built or told to have no more
     try:
-        with blas_threads.single_blas():
-            with blas_threads.single_blas():
+        with watched.single_blas():
+            with watched.single_blas():
                 assert threads() == 1
             assert threads() == 1
         assert threads() == outside
@@ -564,7 +567,7 @@ def test_useless_error_bounds_give_the_same(monkeypatch, sharp):
 
     monkeypatch.setattr(planar.track, "affine", vague)
     if not sharp:
-        monkeypatch.setattr(SharpOracle, "of", lambda oracle: None)
+        monkeypatch.setattr(TwofoldOracle, "of", lambda oracle: None)
     found = planar_cells(net, SQUARE)
     assert found.exact_decisions == 0 if sharp else found.exact_decisions > expected.float_decisions / 2
     assert {tuple(r) for r in found.top_signs.tolist()} == {tuple(r) for r in expected.top_signs.tolist()}

@@ -14,9 +14,9 @@ from fiberscope.errors import InputError, NotGenericError, UnsupportedModelError
 from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
 from fiberscope.geometry.engines.lattice.engine import lattice_cells
 from fiberscope.geometry.engines.traversal import kernels
-from fiberscope.geometry.engines.traversal.engine import Region, count_by_traversal, traverse
+from fiberscope.geometry.engines.traversal.engine import VisitedRegion, count_by_traversal, traverse
 from fiberscope.geometry.engines.traversal.exact import ExactCell, fraction
-from fiberscope.geometry.engines.traversal.inner_points import deep_points, points_behind
+from fiberscope.geometry.engines.traversal.facet_tests import deep_points, points_behind
 from fiberscope.geometry.engines.traversal.labels import Labels, pack, unpack
 from fiberscope.geometry.engines.traversal.rows import copies, exact_functionals, functionals, is_open
 from fiberscope.network.action.chain import permute, rescale
@@ -174,7 +174,7 @@ def test_witness_and_map_of_every_region(name: str) -> None:
         assert region.to_dict()["signs"] == region.signs.tolist()
 
 
-def essential_rows(net: Network, region: Region, box: Box) -> set[tuple[str, int]]:
+def essential_rows(net: Network, region: VisitedRegion, box: Box) -> set[tuple[str, int]]:
     """Facets by dropping one hyperplane at a time; rows of one class are asked once."""
     signs = region.signs
     rows = [[int(s) * v for v in f] for f, s in zip(exact_functionals(net, signs), signs, strict=True)]
@@ -301,8 +301,8 @@ def test_bad_input() -> None:
     net = Network.random((2, 3, 1), 0)
     with pytest.raises(InputError, match="expected dimension 2"):
         count_by_traversal(net, Box.cube(3))
-    with pytest.raises(InputError, match="Plane"):
-        count_by_traversal(net, Plane([0, 0], [1, 0], [0, 1]))
+    with pytest.raises(InputError, match="expected dimension 2"):
+        count_by_traversal(net, Plane([0, 0, 0], [1, 0, 0], [0, 1, 0]))
     with pytest.raises(InputError, match="limit"):
         count_by_traversal(net, Box.cube(2), limit=0)
     with pytest.raises(InputError, match="interior"):
@@ -379,7 +379,7 @@ def test_kernel_decides_like_the_exact_cell(seed: int, bounded: bool) -> None:
     kinds = np.full((1, len(every)), kernels.WANTED, np.int8)
     state, beyond = np.empty((1, len(every)), np.int8), np.empty((1, len(every), 2 * n))
     none, origin = np.zeros_like(every)[None], np.zeros((1, n))
-    kernels.cells(every[None], none, kinds, origin, low, high, bounded, state, beyond, GO)
+    kernels.prove_cells(every[None], none, kinds, origin, low, high, bounded, state, beyond, GO)
     exact = ExactCell([[fraction(v) for v in row] for row in every], np.zeros(n))
     truth = [kernels.ABSENT if exact.beyond(k) is None else kernels.FACET for k in range(len(every))]
     assert state[0].tolist() == truth
@@ -392,7 +392,7 @@ def test_kernel_leaves_a_touching_row_open() -> None:
     kinds = np.full((1, 5), kernels.WANTED, np.int8)
     state, beyond = np.empty((1, 5), np.int8), np.empty((1, 5, 4))
     box = np.full(2, -1.0), np.full(2, 1.0)
-    kernels.cells(rows[None], errors[None], kinds, np.zeros((1, 2)), *box, True, state, beyond, GO)
+    kernels.prove_cells(rows[None], errors[None], kinds, np.zeros((1, 2)), *box, True, state, beyond, GO)
     assert state[0].tolist() == [kernels.FACET] * 4 + [kernels.OPEN]
     cell = ExactCell([[fraction(v) for v in row] for row in rows], [0.0, 0.0])
     assert cell.beyond(4) is None
@@ -407,5 +407,5 @@ def test_kernel_respects_errors_of_coefficients() -> None:
         errors[4] = error
         state, beyond = np.empty((1, 5), np.int8), np.empty((1, 5, 4))
         kinds = np.full((1, 5), kernels.WANTED, np.int8)
-        kernels.cells(rows[None], errors[None], kinds, np.zeros((1, 2)), *box, True, state, beyond, GO)
+        kernels.prove_cells(rows[None], errors[None], kinds, np.zeros((1, 2)), *box, True, state, beyond, GO)
         assert state[0, 4] == expected

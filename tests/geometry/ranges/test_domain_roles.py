@@ -13,7 +13,6 @@ import fiberscope as fs
 from fiberscope.geometry.ranges.domain_roles import domain_roles, roles
 from fiberscope.geometry.ranges.intervals import ranges
 from fiberscope.geometry.regions import regions
-from fiberscope.geometry.samples import inside, sample
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.testing import CASES, case, fraction_values
@@ -33,8 +32,8 @@ def test_no_point_contradicts_a_role(net, domain, seed):
     found = domain_roles(net, domain, time_limit=1.0)
     masks = np.stack([found.dead, found.linear, found.switching, found.undecided])
     assert (masks.sum(axis=0) == 1).all()
-    points = sample(domain, 64, np.random.default_rng(seed))
-    assert inside(domain, points).all()
+    points = domain.sample(64, seed)
+    assert domain.contains(points).all()
     signs = net.signs(points).signs
     assert not (signs[:, found.nonnegative & ~net.linear_entries] < 0).any()
     assert not (signs[:, found.nonpositive & ~net.linear_entries] > 0).any()
@@ -78,7 +77,7 @@ def test_ranges_hold(name):
     net = case(name)
     box = fs.Box.cube(net.in_size)
     found = ranges(net, box)
-    for x in sample(box, 3, np.random.default_rng(0)):
+    for x in box.sample(3, 0):
         for value, bound in zip(fraction_values(net, x), found, strict=True):
             assert all(low <= v <= high for v, low, high in zip(value, bound.low, bound.high, strict=True))
 

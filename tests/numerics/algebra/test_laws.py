@@ -154,6 +154,14 @@ def test_a_flat_piece_is_flat_behind_an_overflow():
         assert found.value.tolist() == found.error.tolist() == [0.0, 0.0]
 
 
+def test_no_coefficient_makes_zero_of_an_overflow():
+    wide = Bounded(np.array([[np.inf, 1.0]]), np.array([[np.inf, 0.0]]))
+    with np.errstate(all="ignore"):
+        found = BOUNDED.apply(Dense(np.array([[0.0, 0.0], [0.0, 2.0], [1.0, 0.0]])), wide)
+    assert found.value[0, 0] == found.error[0, 0] == 0.0
+    assert not found.decided[0, 1:].any()
+
+
 def test_bits_follow_coefficients_that_are_not_zero():
     bits = BitAlgebra()
     tiny = np.nextafter(0, 1)

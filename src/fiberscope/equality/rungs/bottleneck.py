@@ -23,7 +23,6 @@ from fiberscope.equality.verdict import Rung, Verdict, answered
 from fiberscope.errors import InputError
 from fiberscope.fibers.canonical.matching import same_prefix
 from fiberscope.geometry.domains import Space
-from fiberscope.geometry.samples import inside
 from fiberscope.network.chains import Split, slopes_of, try_split
 from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import real_array
@@ -167,7 +166,7 @@ def by_bottleneck(question: Question) -> Verdict | None:
 
 def _refuted(question: Question, pair: tuple[Split, Split]) -> Verdict | None:
     points = np.concatenate([kink_points(part.tail, question.rng) for part in pair])
-    points = points[inside(question.place, points)]
+    points = points[question.place.contains(points)]
     if not len(points):
         return None
     question.run.check()

@@ -16,7 +16,6 @@ from fiberscope.errors import InputError, TooLargeError
 from fiberscope.fibers.normal_form.compare import Agreement, Signs, agreement_of, entries_of, forms_agree, table_for
 from fiberscope.fibers.normal_form.table import ONE, Row, Table
 from fiberscope.geometry.ranges.domain_roles import DomainRoles, domain_roles
-from fiberscope.geometry.samples import inside, sample
 from fiberscope.numerics.floats import FloatArray, IntArray
 
 
@@ -151,7 +150,7 @@ def _differ(question: Question, table: Table, gaps: list[Row]) -> Verdict | None
 
 def near_gaps(question: Question, table: Table, gaps: list[Row], count: int = 8) -> FloatArray:
     """Points of the domain on both sides of hyperplanes of the first layer whose weights differ, and random ones."""
-    base = sample(question.place, 4 * count, question.rng)
+    base = question.place.sample(4 * count, question.rng)
     found = [base]
     atoms = sorted({atom for gap in gaps for atom in gap.terms if atom > table.inputs})
     for atom in atoms[:8]:
@@ -172,7 +171,7 @@ def near_gaps(question: Question, table: Table, gaps: list[Row], count: int = 8)
                 found.append(base - ((base @ w + c)[:, None] / norm + shift) * w)
     points = np.concatenate(found)
     points = points[np.isfinite(points).all(axis=1)]
-    points = points[inside(question.place, points)]
+    points = points[question.place.contains(points)]
     return np.asarray(points[np.argsort(-difference(question, points))[: 2 * count]])
 
 

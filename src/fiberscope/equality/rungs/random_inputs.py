@@ -6,12 +6,11 @@ from fiberscope.equality.counterexample import Counterexample
 from fiberscope.equality.question import Question
 from fiberscope.equality.refutation import POINTS, refuted
 from fiberscope.equality.verdict import Rung, Verdict
-from fiberscope.geometry.samples import sample
 
 
 def by_samples(question: Question) -> Verdict | None:
     """The search."""
-    return refuted(question, sample(question.place, POINTS, question.rng), "random inputs")
+    return refuted(question, question.place.sample(POINTS, question.rng), "random inputs")
 
 
 RUNG = Rung(by_samples, (Counterexample,))

@@ -16,7 +16,6 @@ from fiberscope.errors import FiberscopeError
 from fiberscope.geometry.affine_forms import exact_output, output_forms
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.regions import regions
-from fiberscope.geometry.samples import inside
 from fiberscope.network.chains import nameless
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Concat, Node, PiecewiseLinear
@@ -156,7 +155,7 @@ def _different(question: Question, found: Complex, cells: IntArray) -> Verdict |
     """A region on which the maps differ gives an input at which the networks do."""
     for cell in cells[:8]:
         for x in _inner_points(found, int(cell)):
-            if not inside(question.place, x[None])[0]:
+            if not question.place.contains(x[None])[0]:
                 continue
             example = confirmed(question, x)
             if example is not None:

@@ -12,9 +12,8 @@ import numpy as np
 from fiberscope.errors import UnsupportedModelError
 from fiberscope.fibers.normal_form.compare import compare_forms
 from fiberscope.fibers.simplify.reductions import Layers, Neuron
-from fiberscope.geometry.domains import Domain
+from fiberscope.geometry.domains import Domain, domain_of
 from fiberscope.geometry.ranges.domain_roles import DomainRoles, domain_roles
-from fiberscope.geometry.samples import domain_of
 from fiberscope.network.chains import slopes_of, split, try_split
 from fiberscope.network.convolutions import Convolving
 from fiberscope.network.io import NetworkLike, as_network

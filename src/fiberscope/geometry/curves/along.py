@@ -6,9 +6,9 @@ from fiberscope.errors import InputError
 from fiberscope.geometry.curves.chain import polyline_breaks
 from fiberscope.geometry.curves.curve import Curve, Path, Planar, Polyline
 from fiberscope.geometry.curves.curve_regions import CurveRegions
+from fiberscope.geometry.curves.generated import GeneratorCurve, regions_through
 from fiberscope.geometry.curves.planar_curves import planar_breaks
 from fiberscope.geometry.curves.smooth import smooth_breaks
-from fiberscope.geometry.generators import GeneratorCurve, regions_through
 from fiberscope.network.io import NetworkLike, as_network
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import flint
 import numpy as np
 
-from fiberscope.geometry.engines.planar.exact import sign
+from fiberscope.numerics.points import sign
 
 Row = tuple[Any, Any, Any]
 
@@ -55,7 +55,7 @@ class Mark:
 class Zero:
     """Zero number ``index`` of a function on a curve."""
 
-    form: Form
+    form: CurveForm
     index: int
 
     def ball(self) -> Any:
@@ -66,7 +66,7 @@ class Zero:
 Number = Mark | Zero
 
 
-class Form(ABC):
+class CurveForm(ABC):
     """``A x(t) + B y(t) + C`` with integers on a curve; not all of them zero."""
 
     def __init__(self, row: Row) -> None:
@@ -105,7 +105,7 @@ class Form(ABC):
         )  # pragma: no cover - they differ, as is known before
 
 
-class CircleForm(Form):
+class CircleForm(CurveForm):
     """On the unit circle; zeros are listed once for every turn that touches ``[-5 pi, 5 pi]``."""
 
     TURNS = (-2, -1, 0, 1, 2)
@@ -176,7 +176,7 @@ class Angle:
         return bool((cos * self.w).overlaps(flint.arb(self.x)) and (sin * self.w).overlaps(flint.arb(self.y)))
 
 
-class TractrixForm(Form):
+class TractrixForm(CurveForm):
     """On the unit tractrix between two floats; zeros are found between the critical points."""
 
     def __init__(self, row: Row, interval: tuple[float, float]) -> None:

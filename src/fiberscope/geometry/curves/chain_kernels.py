@@ -3,6 +3,16 @@
 The points of the chain are rows in their order. Bounds are those of
 :mod:`fiberscope.geometry.engines.planar.tracked`: the error of ``z[v, j]`` is at most ``c[v] r[j]``, the Euclidean norm
 of the errors behind the activation at most ``e2[v]``.
+
+Arrays, for ``V`` points so far and ``w`` neurons: ``z (V, w)`` preactivations; ``c (V,)``, ``e2 (V,)`` error factors
+and ``norm (V,)`` the norms of the activations before; ``r (w,)`` row factors and ``inverse`` their inverses; ``counts
+(V - 1,)`` zeros between neighbours. ``t``, ``error``, ``maker`` ``(V,)`` are a point's parameter, the bound of its
+error, and the entry of the sign vector that made it (-1 for the ends). ``local``, ``d``, ``label``, ``room`` hold the
+zeros of one gap. Everything with ``new_`` and ``out``, ``e2``, ``norm`` of :func:`cut` has one row for every old *and*
+new point.
+
+Invariants: rows are in the order of the chain and parameters increase strictly; every sign is certain before anything
+is cut; between neighbours each neuron has at most one zero, since it is affine there.
 """
 
 from __future__ import annotations

@@ -14,11 +14,10 @@ from fiberscope.geometry.affine_forms import jumps, output_forms
 from fiberscope.geometry.curves.breakpoints import Breaks
 from fiberscope.geometry.curves.curve import Path
 from fiberscope.geometry.curves.normals import crossing_gradients
-from fiberscope.geometry.facets import bends_across, pooled, unit
+from fiberscope.geometry.facets import bends_across, unit
 from fiberscope.network.network import AffineMap, Network
-from fiberscope.network.walk import affine_values
+from fiberscope.network.walk import affine_output
 from fiberscope.numerics.algebra.bounded import Bounded
-from fiberscope.numerics.algebra.floating import FLOAT_ROWS
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.results import Pictured, Tabular, hidden
 
@@ -177,7 +176,7 @@ class CurveRegions(Tabular, Pictured):
         with np.errstate(over="ignore", invalid="ignore"):  # a weight beyond the floats says so itself
             gradient = crossing_gradients(self.net, one, two, entry)
             turn = np.where(two[rows, entry].astype(np.int64) < one[rows, entry], -1.0, 1.0)
-            pools = pooled(self.net)[entry] if len(entry) else np.zeros(0, dtype=bool)
+            pools = self.net.layout.pooled[entry] if len(entry) else np.zeros(0, dtype=bool)
             normal = unit(gradient) * np.where(pools, 1.0, turn)[:, None]
             jump = jumps(self.net, one, two, normal)
         # Where neurons with other normals vanish too, a jump of zero along the first one's says nothing of theirs;
@@ -222,12 +221,12 @@ class CurveRegions(Tabular, Pictured):
         """The network on one region."""
         if not 0 <= region < self.num_regions:
             raise InputError(f"region: expected 0 to {self.num_regions - 1}, got {region}")
-        rows = affine_values(self.net.layout, self.net.in_size, self.signs[region], FLOAT_ROWS)[-1]
+        rows = affine_output(self.net.layout, self.net.in_size, self.signs[region])
         return AffineMap(rows[:-1].T.copy(), rows[-1].copy())
 
     @cached_property
     def affine_maps(self) -> tuple[FloatArray, FloatArray]:
-        """Matrices ``(R, out, n)`` and offsets ``(R, out)`` of the network on every region."""
+        """Matrices ``(R, out, n)`` and offsets ``(R, out)`` of the network on every region, infinite beyond floats."""
         forms = output_forms(self.net, self.signs).value
         return forms[:, :, :-1], forms[:, :, -1]
 

@@ -1,4 +1,16 @@
-"""Compiled counting of regions on circle and tractrix for one chain of dense layers after the other."""
+"""Compiled counting of regions on circle and tractrix for one chain of dense layers after the other.
+
+A curve is cut into pieces, layer by layer. On piece ``q`` the value ``i`` of a layer is ``A x(t) + B y(t) + C``:
+``form[q, :, i]`` are A, B, C and ``error[q, :, i]`` bounds of their errors. ``points[:, q]`` is where piece q begins:
+a place and an enclosure (low, high); one more column holds the end of the curve. ``out``, ``slip`` ``(3, width)`` are
+form and error of the next preactivations on one piece, ``zeros (3, most)`` places and enclosures of their zeros there,
+``new_form``, ``new_error``, ``new_points`` the next layer's arrays, copied over when it is done. ``W`` holds weights
+(by rows) and then biases, layer by layer; ``widths`` are all widths, input and output included; ``rows (3, n)`` are
+the two directions and the origin of the curve.
+
+Invariants: pieces are in the order of the parameter, enclosures do not overlap, and every sign exceeds its bound.
+Whatever cannot keep them, for want of precision or of room, gives OPEN, and another engine counts.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import flint
 import numpy as np
 
 from fiberscope.geometry.curves.breakpoints import Breaks
-from fiberscope.geometry.curves.certify import CircleForm, Form, Mark, Number, TractrixForm, Zero, compare
+from fiberscope.geometry.curves.certify import CircleForm, CurveForm, Mark, Number, TractrixForm, Zero, compare
 from fiberscope.geometry.curves.curve import Circle, Planar
 from fiberscope.geometry.curves.follower import Follower, Found, Touched
 from fiberscope.geometry.curves.root_kernels import CIRCLE, TRACTRIX, find_zeros
@@ -182,7 +182,7 @@ class _PlanarFollower(Follower):
             piece = int(cut.parent[piece])
         return parts[::-1]
 
-    def _form(self, stage: int, piece: int, label: int) -> Form | None:
+    def _form(self, stage: int, piece: int, label: int) -> CurveForm | None:
         """A functional in integers; None if it is zero."""
         column = self.program.functionals(self._prefix(stage, piece))[stage][:, label]
         row = (column[0], column[1], column[2])

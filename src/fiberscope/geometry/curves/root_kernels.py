@@ -5,6 +5,12 @@ angle of ``(A, B)`` and its opposite on the circle, 0 and ``arsinh(B / A)`` on t
 a piece and at the critical points inside tell how many zeros there are. Every sign must exceed a bound of all errors:
 those of the coefficients, of the ends (known up to an enclosure) and of rounding. Otherwise the function is reported as
 open on that piece, and exact numbers decide.
+
+Arrays, for P pieces and w functionals: ``value``, ``error`` ``(P, 3, w)`` are A, B, C and bounds of their errors;
+``ends (P, 4)`` enclosures of the left and the right end; ``at (P, 4)`` the coordinates x, y of the middles of these;
+``skip (w,)`` functionals that are not asked. Zeros come out in the order of pieces as ``piece``, ``label``, ``t``,
+``lo``, ``hi``, with ``lo <= zero <= hi`` and the function of certain sign at both; ``open_piece``, ``open_label`` are
+left to others.
 """
 
 from __future__ import annotations

@@ -3,6 +3,12 @@
 Where a series is above its error it has a certain sign. The rest of an interval are *bands*: whatever the function
 within the error, its zeros lie there. A band on which the series is monotone, and that is left with the other sign,
 holds just one zero of the series.
+
+Arrays: ``series (pieces, n, functionals)`` are coefficients of ``T_0, ..., T_{n-1}`` on [-1, 1]; ``error (pieces,
+functionals)`` bounds the distance of the true function; ``ends (pieces, 2)`` are the ends that are asked about. ``work
+(3, n)`` takes a series and its two derivatives, ``stack (DEPTH, 2)`` the intervals that wait, ``room (3,)`` one band.
+A band is ``(place, low, high, proven)``; bands of a functional are disjoint and in order, and outside of them the
+function has the sign of the series. A place of 2.0, outside of [-1, 1], stands for none yet.
 """
 
 from __future__ import annotations

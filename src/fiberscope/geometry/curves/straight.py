@@ -22,22 +22,20 @@ from fiberscope.geometry.curves.breakpoints import Breaks, changing, chosen, clo
 from fiberscope.geometry.curves.curve import Polyline
 from fiberscope.geometry.engines.planar import faces as kernels
 from fiberscope.geometry.engines.planar import tracked as track
-from fiberscope.geometry.engines.planar.arrange import Arranger, Crossings
+from fiberscope.geometry.engines.planar.arrange import Arranger
 from fiberscope.geometry.engines.planar.exact import (
     Dyadic,
     ExactProgram,
-    Triple,
-    dot,
     pool_signs,
     ranks_between,
-    sign,
     window_pairs,
 )
-from fiberscope.geometry.engines.planar.mesh import winner_signs
+from fiberscope.geometry.engines.planar.mesh import Crossings, winner_signs
 from fiberscope.geometry.engines.planar.tracked import Tracked
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear, Switch
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, U
+from fiberscope.numerics.points import Triple, dot, sign
 
 MANY = 64
 """So many open signs in one layer are worth tighter bounds, which cost a factorisation of every matrix."""
@@ -224,7 +222,7 @@ class _Cutter(Arranger):
     def program(self) -> ChainProgram:
         return ChainProgram(self.nodes, self.chain.points)
 
-    def _decide(self, mesh: Any, signs: SignArray, stage: Any, first: int) -> None:
+    def _decide_exactly(self, mesh: Any, signs: SignArray, stage: Any, first: int) -> None:
         points, columns = np.nonzero(signs == 2)
         if not self.tight and len(points) > MANY:
             raise _Loose

@@ -27,7 +27,7 @@ from fiberscope.geometry.distances.gradients import (
     switch_margins,
 )
 from fiberscope.geometry.distances.ties import ExactFoot, is_affordable
-from fiberscope.geometry.facets import bends_across, pooled
+from fiberscope.geometry.facets import bends_across
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool
@@ -343,7 +343,7 @@ def _visible(
         for row in hard[~decided[hard]].tolist():
             foot = feet.get(row) or ExactFoot(net, X[row], signs[row], [int(neuron[row])])
             sides = foot.sides()
-            if _open(net, sides, np.broadcast_to(~pooled(net), sides.shape)):
+            if _open(net, sides, np.broadcast_to(~net.layout.pooled, sides.shape)):
                 one[row], two[row] = sides
                 decided[row] = True
     known = np.flatnonzero(decided & (neuron >= 0))
@@ -416,7 +416,7 @@ def _across(
     that is no boundary.
     """
     signs, tied, normal, point, distance = at
-    neurons = tied & ~pooled(net)
+    neurons = tied & ~net.layout.pooled
     size = np.maximum(np.maximum(np.abs(point[rows]).max(axis=1, initial=0.0), distance[rows]), 2.0**-200)
     for shift in 0.5 ** np.arange(8, 50, 3):
         if not len(rows):

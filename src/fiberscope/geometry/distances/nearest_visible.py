@@ -133,7 +133,7 @@ def visible_boundary_distance(
     hidden = np.flatnonzero((nearest.neuron >= 0) & ~(nearest.visible & nearest.decided))
     for done, row in enumerate(hidden):
         run.report(done, len(hidden), "points")
-        found = _Search(net, points[row], nearest.signs[row]).find(limit, run)
+        found = _VisibleSearch(net, points[row], nearest.signs[row]).find(limit, run)
         distance[row], neuron[row], point[row] = found.distance, found.neuron, found.point
         complete[row], ended[row], searched[row], count[row] = False, found.ended, found.searched, found.regions
     return VisibleDistance(distance, lower, neuron, point, complete, ended, searched, count, nearest)
@@ -149,7 +149,7 @@ class _Found:
     regions: int
 
 
-class _Search:
+class _VisibleSearch:
     """Best-first search over the regions around one point."""
 
     def __init__(self, net: Network, x: FloatArray, signs: SignArray) -> None:
@@ -182,7 +182,7 @@ class _Search:
         return best
 
     def _explore(self, signs: SignArray) -> None:
-        cell = Cell.of(self.net, signs)
+        cell = AffineCell.of(self.net, signs)
         height = np.abs(cell.rows[:, :-1] @ self.x + cell.rows[:, -1])
         asked = np.unique(cell.rows, axis=0, return_index=True)[1]  # copies of one hyperplane are asked about once
         for k in asked[np.argsort(height[asked], kind="stable")]:  # no facet is nearer than its hyperplane
@@ -197,7 +197,7 @@ class _Search:
                     self.open = min(self.open, float(height[k]))
                 self._cross(cell, int(k), foot, distance)
 
-    def _cross(self, cell: Cell, k: int, foot: FloatArray, distance: float) -> None:
+    def _cross(self, cell: AffineCell, k: int, foot: FloatArray, distance: float) -> None:
         """Go through a facet: a kink, or the way to another region."""
         behind = cell.behind(self.net, k, foot)
         if isinstance(behind, bool):
@@ -218,7 +218,7 @@ class _Search:
             self.seen.add(other.tobytes())
             heapq.heappush(self.heap, (distance, len(self.seen), other))
 
-    def _one_hyperplane(self, cell: Cell, k: int, changed: list[int]) -> bool:
+    def _one_hyperplane(self, cell: AffineCell, k: int, changed: list[int]) -> bool:
         """Whether neurons that change together vanish on one hyperplane exactly, and not on two that are near."""
         if changed == [int(cell.entries[k])]:
             return True
@@ -237,7 +237,7 @@ def unit_row(form: ObjectArray) -> tuple[FloatArray, float]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cell:
+class AffineCell:
     """A region as ``rows (x, 1) >= 0``, with gradients of length 1, and which entries of the sign vector they are."""
 
     signs: SignArray
@@ -245,7 +245,7 @@ class Cell:
     entries: IntArray
 
     @classmethod
-    def of(cls, net: Network, signs: SignArray) -> Cell:
+    def of(cls, net: Network, signs: SignArray) -> AffineCell:
         with np.errstate(over="ignore", invalid="ignore"):
             rows = switch_rows(net, signs)
             length = row_lengths(rows[:, :-1])

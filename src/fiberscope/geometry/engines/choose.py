@@ -1,39 +1,100 @@
-"""Which engine builds the cells of a complex: the planar one in two dimensions, the lattice in all others."""
+"""Which engine answers: the only place where one is chosen, from the dimension and the kind of a view's domain.
+
+- ``planar``: polygons, in a two-dimensional box;
+- ``lattice``: faces of every dimension, or for a count alone, in general position, vertices and edges (the skeleton);
+- ``traversal``: regions one by one, where faces are too many.
+"""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import flint
 import numpy as np
 
-from fiberscope.errors import InputError, NotGenericError, TooLargeError
+from fiberscope.errors import NotGenericError, TooLargeError
 from fiberscope.geometry.cells import Cells
-from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
+from fiberscope.geometry.domains import Box, Domain, Solid, View
 from fiberscope.geometry.engines.lattice.engine import lattice_cells
-from fiberscope.geometry.engines.limits import ADVICE, MOST_FACES
-from fiberscope.geometry.engines.planar.engine import planar_cells
+from fiberscope.geometry.engines.lattice.skeleton import count_by_skeleton
+from fiberscope.geometry.engines.lattice.start import box_start
+from fiberscope.geometry.engines.limits import ADVICE, FACES, MOST_FACES
+from fiberscope.geometry.engines.planar.engine import planar_cells, planar_count
+from fiberscope.geometry.engines.traversal.engine import visit
 from fiberscope.geometry.engines.traversal.exact import fraction
 from fiberscope.geometry.engines.traversal.rows import exact_functionals
-from fiberscope.network.network import Network
+from fiberscope.network.network import Network, Seed
 from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.run import ENDLESS, Run
 
 
-def cells_on(net: Network, domain: Domain, run: Run = ENDLESS, *, threads: int = 1) -> Cells:
-    """The cells of the canonical complex of ``net`` on ``domain``; the lattice shares them out among ``threads``."""
-    check_dimension(net, domain)
-    if isinstance(domain, Box | Plane) and domain.dimension == 2:
-        return planar_cells(net, domain, run)
+def engine_for(domain: Solid) -> Literal["planar", "lattice", "traversal"]:
+    """The engine that is fastest to a count of regions; what needs faces takes the lattice instead of a traversal."""
+    if isinstance(domain, Box) and domain.dimension == 2:
+        return "planar"
+    return "lattice" if has_faces(domain) else "traversal"
+
+
+def has_faces(domain: Domain) -> bool:
+    """Whether the complex of a domain of this dimension is built with its faces as a matter of course."""
+    return domain.dimension <= FACES
+
+
+class NumRegions(int):
+    """A number of regions; ``complete`` is False when there are *at least* so many, ``method`` names the engine."""
+
+    complete: bool
+    method: str
+
+    def __new__(cls, count: int, complete: bool, method: str) -> NumRegions:
+        made = super().__new__(cls, count)
+        made.complete, made.method = complete, method
+        return made
+
+    def __repr__(self) -> str:
+        return f"{int(self)}" if self.complete else f"at least {int(self)}"
+
+    __str__ = __repr__
+
+
+def cells_on(view: View, run: Run = ENDLESS, *, threads: int = 1) -> Cells:
+    """The cells of the canonical complex of a view; the lattice shares them out among ``threads``."""
+    net, domain = view.net, view.domain
+    if engine_for(domain) == "planar":
+        return planar_cells(net, domain, run)  # type: ignore[arg-type]  # it is a box
     if domain.dimension > MOST_FACES:
         raise TooLargeError(
             f"regions with all their faces: expected at most {MOST_FACES} dimensions, got {domain.dimension}; "
             f"{ADVICE}, or visit regions one by one (traverse)"
         )
-    if not isinstance(domain, Box | Plane):
+    if not isinstance(domain, Box):
         _check_vertices(net, domain)
     return lattice_cells(net, domain, run, threads=threads)
 
 
-def _check_vertices(net: Network, domain: Orthant | Space | Polytope) -> None:
+def count_on(view: View, seed: Seed, run: Run, *, threads: int = 1) -> NumRegions:
+    """The number of regions of a view; with a limit no shortcut is taken that would have to reach all of them."""
+    net, domain, engine = view.net, view.domain, engine_for(view.domain)
+    if engine == "planar" and run.limit is None:
+        found = planar_count(net, domain, run, threads=threads)  # type: ignore[arg-type]  # it is a box
+        return NumRegions(int(found), found.complete, "planar")
+    if engine == "lattice" and run.limit is None and isinstance(domain, Box):
+        try:
+            count, complete = count_by_skeleton(net, box_start(domain), run)
+            return NumRegions(count, complete, "skeleton")
+        except NotGenericError:
+            pass  # all faces tell it
+    if engine != "traversal":
+        try:
+            cells = cells_on(view, run, threads=threads)
+            return NumRegions(cells.count(cells.dimension), cells.complete, engine)
+        except NotGenericError:
+            pass  # regions without vertices, on an unbounded domain
+    visited = visit(view, seed, run)
+    return NumRegions(visited.count, visited.complete, "traversal")
+
+
+def _check_vertices(net: Network, domain: Solid) -> None:
     """Raise :class:`NotGenericError` if the first layer and the domain leave a direction free: no cell has a vertex."""
     if not all(isinstance(node, PiecewiseLinear) for node in net.switches):
         return  # the engine says what it does not take
@@ -52,12 +113,3 @@ def _check_vertices(net: Network, domain: Orthant | Space | Polytope) -> None:
             f"depends on {[x / scale + 0.0 for x in direction]}, so that no cell has a vertex; ask on a Box or "
             "a Plane, or count_regions, which visits regions one by one"
         )
-
-
-def check_dimension(net: Network, domain: Domain) -> None:
-    """Raise :class:`InputError` unless the domain lies in the network's input space."""
-    if not isinstance(domain, Box | Orthant | Space | Polytope | Plane):
-        raise InputError(f"domain: expected a Box, Plane, Polytope, Orthant or Space, got {type(domain).__name__}")
-    size = domain.ambient if isinstance(domain, Plane) else domain.dimension
-    if size != net.in_size:
-        raise InputError(f"domain: expected dimension {net.in_size}, the network's input, got {domain}")

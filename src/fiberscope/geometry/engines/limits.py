@@ -18,5 +18,8 @@ FEW_NEURONS = 10
 ADVICE = "take a slice (fs.Plane, --slice), a line (regions_along, --segment) or an estimate (estimate_regions)"
 """What to do instead, for the end of a sentence."""
 
+PATIENCE = 0.25
+"""Seconds of exact arithmetic after which it is asked whether to go on."""
+
 MEMORY = 1 << 32
 """Bytes of the arrays of a complex that is built without a limit; while building, the peak is a few times that."""

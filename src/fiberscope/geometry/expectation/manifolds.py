@@ -39,7 +39,7 @@ def dimension_of(manifold: Manifold) -> int:
 
 def ambient_of(manifold: Manifold) -> int:
     """The dimension n of the space around."""
-    return manifold.dimension if isinstance(manifold, Box) else manifold.ambient
+    return manifold.ambient
 
 
 def volume_of(manifold: Manifold) -> float:
@@ -58,9 +58,9 @@ def tangent_sample(manifold: Manifold, rng: np.random.Generator, count: int) -> 
     (array([[0.6, 0.8]]), array([5., 5.]))
     """
     if isinstance(manifold, Box):
-        n = manifold.dimension
-        points = manifold.low + rng.random((count, n)) * (manifold.high - manifold.low)
-        return TangentSample(points, np.broadcast_to(np.eye(n), (count, n, n)), np.full(count, manifold.volume))
+        frame = np.eye(manifold.ambient)[manifold.free]
+        points = manifold.draw(rng, count)
+        return TangentSample(points, np.broadcast_to(frame, (count, *frame.shape)), np.full(count, manifold.volume))
     if isinstance(manifold, Path):
         low, high = manifold.interval
         t = rng.uniform(low, high, count)

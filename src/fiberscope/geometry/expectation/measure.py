@@ -31,13 +31,13 @@ def boundary_volume(net: Network, manifold: Manifold, k: int = 1) -> float:
         found = regions(net, manifold)
         return float(found.wall_sizes[found.facets.cell[found.facets.visible]].sum())
     if isinstance(manifold, Box) and manifold.dimension == 2 and k == 2:
-        return float(_corners(regions(net, manifold), manifold))
+        return float(_corners(regions(net, manifold)))
     if not isinstance(manifold, Box | Path) and k == 1:
         return float(regions_on(net, manifold).visible_length)
     raise InputError(f"k: exact volumes are computed for k = 1, and k = 2 in a two-dimensional box, got {k}")
 
 
-def _corners(found: Complex, box: Box) -> int:
+def _corners(found: Complex) -> int:
     """Vertices inside of the box where the folds of at least two neurons are seen."""
     facets = found.facets
     seen = np.flatnonzero(facets.visible)
@@ -45,5 +45,7 @@ def _corners(found: Complex, box: Box) -> int:
     vertex, neuron = ends.reshape(-1), np.repeat(facets.neuron[seen], 2)
     pairs = np.unique(np.stack([vertex, neuron], axis=1), axis=0)
     number = np.bincount(pairs[:, 0], minlength=len(found.vertices))
+    box = found.view.domain
+    assert isinstance(box, Box)
     inside = ((found.vertices > box.low) & (found.vertices < box.high)).all(axis=1)
     return int((inside & (number >= 2)).sum())

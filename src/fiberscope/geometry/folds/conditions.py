@@ -9,7 +9,7 @@ from itertools import pairwise, product
 import numpy as np
 
 from fiberscope.geometry.complex import Complex
-from fiberscope.geometry.folds.hyperplanes import form_classes, layer_slices, neuron_name
+from fiberscope.geometry.folds.hyperplanes import form_classes, neuron_name
 from fiberscope.geometry.folds.masked_ranks import masked_ranks
 from fiberscope.geometry.stars import star_signs
 from fiberscope.network.network import Network
@@ -52,7 +52,7 @@ def _names(net: Network, entries: Iterable[int]) -> str:
     if len(wanted) < _SHOWN:
         return " and ".join(neuron_name(net, entry) for entry in wanted)
     texts = []
-    for layer, part in enumerate(layer_slices(net), start=1):
+    for layer, part in enumerate([place.columns for place in net.layout.places], start=1):
         own = [entry - part.start for entry in wanted if part.start <= entry < part.stop]
         if own:
             more = "" if len(own) <= _SHOWN else f" and {len(own) - _SHOWN} more"
@@ -82,7 +82,7 @@ def is_supertransversal(complex: Complex) -> Condition:
     count = 0
     for k, _, _, outer in star_signs(complex):
         zero = (complex.structure.signs(k) == 0) & kinked
-        inner = ~outer & ~complex.at_infinity(k)
+        inner = ~outer & ~complex.structure.at_infinity(k)
         count += int(inner.sum())
         for cell in np.flatnonzero(inner & (zero.sum(axis=1) != d - k)).tolist():
             makers = tuple(np.flatnonzero(zero[cell]).tolist())
@@ -104,7 +104,7 @@ def no_zero_optimum(complex: Complex) -> Condition:
     found: dict[int, str] = {}
     count = 0
     for k, positive, negative, outer in star_signs(complex):
-        inner = ~outer & ~complex.at_infinity(k)
+        inner = ~outer & ~complex.structure.at_infinity(k)
         count += int(inner.sum())
         bad = (complex.structure.signs(k) == 0) & kinked & inner[:, None] & ~(positive & negative)
         for cell, entry in np.argwhere(bad).tolist():
@@ -118,19 +118,19 @@ def no_zero_optimum(complex: Complex) -> Condition:
 
 def is_honest(complex: Complex) -> Condition:
     """Every ridge that does not bend lies on bent hyperplanes of a single layer."""
-    reason = "a ridge that does not bend lies on bent hyperplanes of different layers"
+    reason = _dishonest(complex)
     coverage = f"all {len(complex.ridges)} ridges inside of {complex.domain}"
-    return _judge([] if complex.honest else [_dishonest(complex) or reason], coverage, exhaustive=True)
+    return _judge([] if reason is None else [reason], coverage, exhaustive=True)
 
 
 def _dishonest(complex: Complex) -> str | None:
-    net, parts = complex.net, layer_slices(complex.net)
+    net, switch = complex.net, complex.net.layout.switch
     signs = complex.structure.signs(max(0, complex.dimension - 2))
     for row in np.flatnonzero(~complex.bending).tolist():
         makers = np.unique(np.concatenate([complex.facets.neurons[int(f)] for f in complex.ridges.facets[row]]))
         cell = int(complex.ridges.cell[row])
         on = makers[signs[cell, makers] == 0]
-        if sum(bool(((on >= part.start) & (on < part.stop)).any()) for part in parts) > 1:
+        if len(np.unique(switch[on])) > 1:
             return f"{_names(net, on)} cross without bending near {_near(complex, complex.dimension - 2, cell)}"
     return None
 
@@ -156,7 +156,9 @@ def is_transparent(net: Network, signs: SignArray, where: str, *, exhaustive: bo
     Regions are enough: where all units of a layer are negative they are so on a neighbourhood, hence on a region.
     """
     reasons = []
-    for layer, (node, part) in enumerate(zip(net.switches, layer_slices(net), strict=True), start=1):
+    for layer, (node, part) in enumerate(
+        zip(net.switches, [place.columns for place in net.layout.places], strict=True), start=1
+    ):
         assert isinstance(node, PiecewiseLinear)
         blocked = (signs[:, part] < 0).all(axis=1) if not node.slopes.any() else np.zeros(len(signs), dtype=bool)
         if blocked.any():
@@ -184,7 +186,7 @@ def _every_pattern(net: Network) -> BoolArray | None:
 
 def _single_units(net: Network) -> BoolArray:
     """Patterns that single out one unit in each of two layers in a row: their products are zero where a weight is."""
-    parts = layer_slices(net)
+    parts = [place.columns for place in net.layout.places]
     rows = []
     for before, after in pairwise(parts):
         for i, j in product(range(before.start, before.stop), range(after.start, after.stop)):
@@ -254,7 +256,7 @@ def _pairs(extended: Network, patterns: BoolArray) -> tuple[SignArray, IntArray]
     """All units, each under every activity of the layers before it in which every layer has a passing unit."""
     rows, entries = [], []
     passing = np.ones(len(patterns), dtype=bool)
-    for node, part in zip(extended.switches, layer_slices(extended), strict=True):
+    for node, part in zip(extended.switches, [place.columns for place in extended.layout.places], strict=True):
         assert isinstance(node, PiecewiseLinear)
         before = np.unique(patterns[passing, : part.start], axis=0)
         block = np.zeros((len(before), extended.num_signs), dtype=np.int8)
@@ -272,6 +274,6 @@ def _unit(net: Network, entry: int) -> str:
 
 def _passing(extended: Network, signs: SignArray, entry: int) -> str:
     """Which units are active before a unit, in words."""
-    parts = [part for part in layer_slices(extended) if part.stop <= entry]
+    parts = [part for part in [place.columns for place in extended.layout.places] if part.stop <= entry]
     texts = [f"{np.flatnonzero(signs[part] > 0).tolist()} of layer {k}" for k, part in enumerate(parts, start=1)]
     return " and ".join(texts) + " are active" if texts else "any are active"

@@ -26,9 +26,9 @@ from scipy.sparse.csgraph import connected_components
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.complex import Complex
-from fiberscope.geometry.domains import Domain, Plane
+from fiberscope.geometry.domains import Domain
 from fiberscope.geometry.facets import switched
-from fiberscope.geometry.folds.hyperplanes import form_classes, layer_of_entry, layer_slices, refuse_pooling
+from fiberscope.geometry.folds.hyperplanes import form_classes, refuse_pooling
 from fiberscope.geometry.folds.masked_ranks import product_rank
 from fiberscope.geometry.regions import regions
 from fiberscope.geometry.stars import Level, inner_facets, levels
@@ -202,7 +202,7 @@ def _fold_set(complex: Complex, surface: Surface, inside: BoolArray | None) -> F
     one, two = facets.regions[rows].T
     # A neuron may vanish on one side as a whole; its hyperplane is that of the other.
     side = np.where(top[one, entry] != 0, one, two) if len(rows) else one
-    classes = form_classes(complex.view, top[side], entry)
+    classes = form_classes(complex.view.net, top[side], entry)
     order, group = _layers(complex, rows, classes.label, inside)
     pieces = _pieces(complex, rows, classes.label, order, group)
     return FoldSet(complex, surface, pieces, rows, order, classes.label, inside, classes.exact_decisions)
@@ -339,13 +339,13 @@ def truncated_fold_sets(complex: Complex, layer: int) -> Truncation:
     FoldSet(function of 2-2-2-1: pieces by order 2)
     """
     net = complex.net
-    if isinstance(complex.domain, Plane):
-        raise InputError("truncated network: expected a domain in the input space, got a plane through it")
+    if complex.view.frame is not None:
+        raise InputError(f"truncated network: expected a domain with interior points, got {complex.domain}")
     if not 1 <= layer <= len(net.widths) - 1:
         raise InputError(f"layer: expected 1 to {len(net.widths) - 1}, got {layer}")
     if layer == 1:
         return Truncation(1, (_fold_set(complex, "function", None),), "the whole domain")
-    front = layer_slices(net)[: layer - 1]
+    front = [place.columns for place in net.layout.places][: layer - 1]
     active = complex.sign_vectors[:, : front[-1].stop] > 0
     patterns, owner = np.unique(active, axis=0, return_inverse=True)
     slopes = [np.asarray(node.slopes) for node in net.switches[: layer - 1]]  # type: ignore[union-attr]  # a chain
@@ -361,5 +361,5 @@ def truncated_fold_sets(complex: Complex, layer: int) -> Truncation:
 
 def layers_of(fold_set: FoldSet, piece: Piece) -> tuple[int, ...]:
     """The layers, from 1, of the neurons that make the whole piece; of all its neurons if none makes the whole."""
-    layer = layer_of_entry(fold_set.complex.net)
-    return tuple(sorted({int(layer[n]) for n in (piece.whole or piece.neurons)}))
+    switch = fold_set.complex.net.layout.switch
+    return tuple(sorted({int(switch[n]) + 1 for n in (piece.whole or piece.neurons)}))

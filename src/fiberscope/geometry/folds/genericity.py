@@ -147,7 +147,7 @@ def genericity(source: NetworkLike | Complex, domain: Domain | None = None) -> G
         "supertransversal": is_supertransversal(complex),
         "masked_ranks": ranks_are_maximal(net, passing_patterns(net, signs), "occur in the complex"),
         "no_zero_optimum": no_zero_optimum(complex),
-        "distinct_functions": distinct_functions(complex.view, signs),
+        "distinct_functions": distinct_functions(complex.view.net, signs),
         "transparent": is_transparent(net, signs, f"all {len(signs)} regions", exhaustive=True),
         "honest": is_honest(complex),
         "cancellation_free": cancels_nothing(complex),
@@ -168,8 +168,7 @@ _NAMES = (
 
 def _sampled(net: Network, box: Box, why: str) -> Genericity:
     """What certified signs at random points can say."""
-    rng = np.random.default_rng(0)
-    points = rng.uniform(box.low, box.high, (SAMPLES, box.dimension))
+    points = box.draw(np.random.default_rng(0), SAMPLES)
     signs: SignArray = np.unique(net.signs(points).signs, axis=0)
     text = f"{SAMPLES} random points, which meet {len(signs)} sign vectors ({why})"
     found = dict.fromkeys(_NAMES, Condition(None, f"not decided: {why}"))

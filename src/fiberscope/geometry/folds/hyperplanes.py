@@ -7,7 +7,6 @@ multiples of each other. Floats with error bounds tell almost all apart; exact m
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import flint
 import numpy as np
@@ -35,23 +34,10 @@ class FormClasses:
     exact_decisions: int
 
 
-def layer_of_entry(net: Network) -> IntArray:
-    """The layer, counted from 1, of every entry of the sign vector."""
-    return np.repeat(np.arange(1, len(net.switches) + 1), [node.num_signs for node in net.switches])
-
-
-def layer_slices(net: Network) -> list[slice]:
-    """Where every layer stands in the sign vector."""
-    ends = np.cumsum([0, *(node.num_signs for node in net.switches)]).tolist()
-    return [slice(a, b) for a, b in pairwise(ends)]
-
-
 def neuron_name(net: Network, entry: int) -> str:
     """How a neuron is called in sentences: layers count from 1, neurons from 0."""
-    for layer, part in enumerate(layer_slices(net), start=1):
-        if entry < part.stop:
-            return f"neuron {entry - part.start} of layer {layer}"
-    raise IndexError(entry)
+    place = net.layout.at(entry)
+    return f"neuron {entry - place.start} of layer {net.layout.places.index(place) + 1}"
 
 
 def refuse_pooling(net: Network, question: str) -> None:
@@ -83,7 +69,7 @@ def form_classes(net: Network, signs: SignArray, entries: IntArray) -> FormClass
     refuse_pooling(net, "hyperplanes")
     if not len(entries):
         return FormClasses(np.zeros(0, np.int64), np.zeros(0, np.int64), 0)
-    before = layer_of_entry(net)
+    before = net.layout.switch
     active = (signs > 0) & (before[None, :] < before[entries][:, None])
     keys = np.concatenate([entries[:, None].astype(">i8").view(np.uint8), np.packbits(active, axis=1)], axis=1)
     _, first, distinct = np.unique(keys, axis=0, return_index=True, return_inverse=True)

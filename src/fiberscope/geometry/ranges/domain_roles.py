@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import FiberscopeError
-from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
+from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Solid, Space, domain_of
 from fiberscope.geometry.ranges.intervals import ranges
 from fiberscope.geometry.ranges.relaxation import BRANCHES, Relaxation
 from fiberscope.geometry.regions import regions
-from fiberscope.geometry.samples import domain_of, inside, sample, sliced
 from fiberscope.network.chains import try_split
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
@@ -105,14 +104,15 @@ def domain_roles(
     """
     net = as_network(net)
     where = domain_of(net, domain)
-    view, place = sliced(net.composed, where)
+    seen = where.view(net)
+    view, place = seen.net.composed, seen.domain
     run = run.within(time_limit)
     state = _State(view, place)
     state.by_structure()
     if isinstance(place, Box):
         state.by_ranges(place)
     if state.open.any():
-        points = sample(place, SAMPLES, np.random.default_rng(seed))
+        points = place.sample(SAMPLES, seed)
         for part in np.array_split(points, 16):
             state.by_samples(part)
             if run.is_over:
@@ -127,7 +127,7 @@ def domain_roles(
 class _State:
     """What is known of every entry of the sign vector so far."""
 
-    def __init__(self, net: Network, domain: Box | Orthant | Space | Polytope) -> None:
+    def __init__(self, net: Network, domain: Solid) -> None:
         self.net, self.domain = net, domain
         size = net.num_signs
         self.nonnegative, self.nonpositive = net.linear_entries.copy() & False, np.zeros(size, dtype=bool)
@@ -179,7 +179,7 @@ class _State:
 
     def by_samples(self, points: FloatArray) -> None:
         """Certified signs at points; one that rounding put outside of the domain shows nothing."""
-        kept = points[inside(self.domain, points)]
+        kept = points[self.domain.contains(points)]
         if not len(kept):
             return
         signs = self.net.signs(kept).signs

@@ -14,13 +14,17 @@ import numpy as np
 
 from fiberscope.geometry.engines.planar.arrange import Arranger
 from fiberscope.geometry.engines.planar.engine import XY, Engine
-from fiberscope.geometry.engines.planar.exact import Dyadic, ExactProgram, Oracle, Stage, Triple
-from fiberscope.geometry.engines.planar.mesh import Mesh as Polygons
+from fiberscope.geometry.engines.planar.exact import Dyadic, ExactProgram, Oracle, Stage
+from fiberscope.geometry.engines.planar.mesh import Polygons
 from fiberscope.geometry.engines.planar.tracked import Tracked
-from fiberscope.geometry.surfaces.shapes import Mesh
+from fiberscope.geometry.surfaces.shapes import Mesh, Surface
+from fiberscope.geometry.surfaces.surface_regions import SurfaceRegions
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Node
 from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.numerics.points import Triple
+from fiberscope.numerics.rank import rank_cutoff
+from fiberscope.run import Run
 
 _SIDES: tuple[Triple, ...] = ((-1, -1, 1), (1, 0, 0), (0, 1, 0))
 """Edge ``i`` of a triangle as a line of its chart: where the weight of the opposite corner vanishes."""
@@ -93,3 +97,26 @@ class SurfaceEngine(Engine):
         oracle = ChartOracle(self.nodes_before_output, surface, self.offsets)
         self.arranger = Arranger(oracle, Stage(mesh.indptr, mesh.loop_v, [], [], mesh.root))
         return mesh
+
+
+def cut_surface(net: Network, surface: Surface, run: Run) -> SurfaceRegions:
+    """The regions on a surface that lies in the network's input space."""
+    origin, basis = affine_span(surface.mesh.vertices)
+    engine = SurfaceEngine(net, surface.mesh, (surface.mesh.vertices - origin) @ basis.T)
+    mesh, reached = engine.run(engine.start(), run)
+    assert mesh.root is not None
+    return SurfaceRegions(net, surface, engine.cells(mesh, reached), mesh.root, origin, basis)
+
+
+def affine_span(points: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """An origin and an orthonormal basis of the affine span of points ``(count, n)``.
+
+    Positions serve for sizes and pictures; no decision depends on them.
+    """
+    count, n = points.shape
+    if n <= 3:
+        return np.zeros(n), np.eye(n)
+    origin = points.mean(axis=0)
+    values, rows = np.linalg.svd(points - origin, full_matrices=False)[1:]
+    rank = int((values > rank_cutoff((count, n), float(values[0]), np.dtype(np.float64))).sum())
+    return origin, np.asarray(rows[: max(rank, 2)])

@@ -1,4 +1,8 @@
-"""Areas of convex polygons that lie in a space of any dimension."""
+"""Areas of convex polygons that lie in a space of any dimension.
+
+Polygon f has the vertices ``indices[indptr[f]:indptr[f + 1]]``, rows of ``points (vertices, n)``; ``room (3, n)`` is
+an orthonormal basis of its plane in the first two rows, and a vector at work.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from scipy import sparse as sp
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.convolutions import Convolution, TransposedConvolution
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
+from fiberscope.network.nodes import Add, Affine, Clip, Concat, Given, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Composition, Dense, Gather, Operator, Scale, Shape, Sparse
 from fiberscope.network.rewire import moved
 from fiberscope.network.source import Source, coarsest
@@ -83,13 +83,14 @@ class Builder:
 
     def __init__(self, input_shape: Sequence[int], batched: bool = True) -> None:
         self.input = Value(0, tuple(input_shape), batched)
-        self.nodes: list[Node] = []
+        self.nodes: list[Given] = []
         self.compositions: list[tuple[list[int], str | None]] = []
         self.precisions: set[str] = set()
         self._first: dict[str, FloatArray] = {}
         self._dropped: set[str] = set()
 
-    def _push(self, node: Node, shape: Shape, batched: bool) -> Value:
+    def push(self, node: Given, shape: Shape, batched: bool) -> Value:
+        """One node more, and its value in the shape that the graph gives it."""
         self.nodes.append(node)
         return Value(len(self.nodes), shape, batched)
 
@@ -116,7 +117,7 @@ class Builder:
         self._use(names[0], operator.coefficients)
         if node.bias is not None:
             self._use(names[1], node.bias)
-        return self._push(node, operator.out_shape if shape is None else shape, value.batched)
+        return self.push(node, operator.out_shape if shape is None else shape, value.batched)
 
     # -- dense maps and convolutions ---------------------------------------------------------------------------
 
@@ -235,7 +236,30 @@ class Builder:
     def activation(self, value: Value, slopes: FloatArray | float, name: str | None = None) -> Value:
         """``max(x, 0) + slope min(x, 0)``; the slopes broadcast to the value's shape and may be a parameter."""
         node = PiecewiseLinear(value.index, np.asarray(slopes, dtype=np.float64), value.shape, name)
-        return self._push(node, value.shape, value.batched)
+        return self.push(node, value.shape, value.batched)
+
+    def clip(self, value: Value, low: FloatArray | float, high: FloatArray | float, join: bool = True) -> Value:
+        """``min(max(x, low), high)``; bounds broadcast and may be infinite. What was just clipped is clipped once more.
+
+        Where ``low >= high`` the result is the constant ``high``. A bound of zero alone is an activation.
+        """
+        value = self.broadcast(value, _common(_common(value.shape, np.shape(low)), np.shape(high)))
+        low, high = (np.broadcast_to(np.asarray(b, dtype=np.float64), value.shape) for b in (low, high))
+        before = self.nodes[value.index - 1] if value.index and join else None
+        if isinstance(before, Clip):
+            own = before.low.reshape(value.shape), before.high.reshape(value.shape)
+            first, last = (np.minimum(np.maximum(b, low), high) for b in own)  # clipping keeps order
+            if (first < last).all():
+                return self.clip(Value(before.source, value.shape, value.batched), first, last, join=False)
+        flat = low >= high
+        if flat.any():
+            value = self.affine(value, Scale(np.where(flat, 0.0, 1.0), value.shape), np.where(flat, high, 0.0))
+            low, high = np.where(flat, -np.inf, low), np.where(flat, np.inf, high)
+        if join and np.isinf(low).all() and np.isinf(high).all():
+            return value
+        if join and not low.any() and np.isinf(high).all():
+            return self.activation(value, 0.0)
+        return self.push(Clip(value.index, low, high, value.shape), value.shape, value.batched)
 
     def gather(self, value: Value, index: IntArray, bias: FloatArray | None = None, join: bool = True) -> Value:
         """Entries of the value by their places in it, -1 for a zero, in the shape of ``index``.
@@ -279,7 +303,7 @@ class Builder:
         for value in values[1:]:
             shape = _common(shape, value.shape)
         values = [self.broadcast(value, shape) for value in values]
-        return self._push(Add(tuple(v.index for v in values), shape), shape, values[0].batched)
+        return self.push(Add(tuple(v.index for v in values), shape), shape, values[0].batched)
 
     def subtract(self, a: Value, b: Value) -> Value:
         """``a - b``: the sum with the value scaled by the constant -1."""
@@ -291,14 +315,14 @@ class Builder:
         if len(ranks) != 1 or not 0 <= axis < min(ranks) or len({v.batched for v in values}) != 1:
             raise InputError(f"cannot join {[v.shape for v in values]} along axis {axis}")
         node = Concat(tuple(v.index for v in values), tuple(v.shape for v in values), axis)
-        return self._push(node, node.shape, values[0].batched)
+        return self.push(node, node.shape, values[0].batched)
 
     # -- pooling -----------------------------------------------------------------------------------------------
 
     def max_pool(self, value: Value, window: Window) -> Value:
         """Maximum over windows along one or two axes."""
         node = self._pool(value, window)
-        return self._push(node, _pooled(value, node), value.batched)
+        return self.push(node, _pooled(value, node), value.batched)
 
     def mean_pool(self, value: Value, window: Window, count_padding: bool) -> Value:
         """Mean over windows: a constant depthwise convolution, or a sparse map where windows differ in size.
@@ -353,7 +377,7 @@ class Builder:
         """The program that computes ``result``: nodes it does not need are left out."""
         if result.index == 0:
             raise InputError("expected a model that computes something, got one that returns its input")
-        nodes: dict[int, Node] = {i + 1: self._renamed(node) for i, node in enumerate(self.nodes)}
+        nodes: dict[int, Given] = {i + 1: self._renamed(node) for i, node in enumerate(self.nodes)}
         for group, name in self.compositions:
             _merge(nodes, group, name)
         needed, queue = {0}, [result.index]
@@ -366,7 +390,7 @@ class Builder:
         kept = [moved(nodes[old], tuple(order[s] for s in nodes[old].sources)) for old in sorted(needed - {0})]
         return Network.from_nodes(kept, self.input.shape, Source(coarsest(self.precisions)))
 
-    def _renamed(self, node: Node) -> Node:
+    def _renamed(self, node: Given) -> Given:
         if not isinstance(node, Affine) or not {node.weight_name, node.bias_name} & self._dropped:
             return node
         weight = None if node.weight_name in self._dropped else node.weight_name
@@ -374,7 +398,7 @@ class Builder:
         return replace(node, weight_name=weight, bias_name=bias)
 
 
-def _merge(nodes: dict[int, Node], group: list[int], name: str | None) -> None:
+def _merge(nodes: dict[int, Given], group: list[int], name: str | None) -> None:
     """Join a run of affine maps into one composition; only the last may have a bias."""
     parts = [nodes[index] for index in group]
     affine = [part for part in parts if isinstance(part, Affine)]

@@ -76,7 +76,7 @@ def _network(graph: Graph) -> Network:
     precision = net.source.precision if graph.notes.precision is None else graph.notes.precision.precision
     net = net.with_source(Source(precision, interface=graph.interface()))
     shape = graph.notes.input_shape
-    return net if shape is None or prod(shape) != net.in_size else Network.from_nodes(net.nodes, shape, net.source)
+    return net if shape is None or prod(shape) != net.in_size else Network.from_nodes(net.program, shape, net.source)
 
 
 def _step(graph: Graph, node: Any) -> None:

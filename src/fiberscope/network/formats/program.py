@@ -19,7 +19,7 @@ from fiberscope.errors import InputError, TooLargeError
 from fiberscope.files import unpack_limit
 from fiberscope.network.convolutions import Convolution, Convolving, TransposedConvolution
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
+from fiberscope.network.nodes import COMPOSITES, Add, Affine, Composite, Concat, Given, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Composition, Dense, Gather, Operator, Scale, Sparse
 from fiberscope.network.source import Source, precision_of
 
@@ -62,7 +62,7 @@ def describe(net: Network, dtype: str) -> Described:
         made.constants[key] = stored
         return key
 
-    nodes = [_describe_node(node, put) for node in net.nodes]
+    nodes = [_describe_node(node, put) for node in net.program]
     content = {
         "format": KEY,
         "version": VERSION,
@@ -78,7 +78,7 @@ def _keys() -> Iterator[str]:
     return (f"constant.{index}" for index in range(1 << 62))
 
 
-def _describe_node(node: Node, put: Any) -> dict[str, Any]:
+def _describe_node(node: Given, put: Any) -> dict[str, Any]:
     match node:
         case Affine():
             names = {"weight_name": node.weight_name, "bias_name": node.bias_name}
@@ -107,6 +107,10 @@ def _describe_node(node: Node, put: Any) -> dict[str, Any]:
                 "dilation": list(node.dilation),
                 "ceil": node.ceil,
             }
+        case Composite():
+            kind = next(name for name, known in COMPOSITES.items() if known is type(node))
+            arrays = {name: put(array, None) for name, array in node.arrays().items()}
+            return {"kind": kind, "source": node.source, "arrays": arrays, "shape": list(node.shape)}
 
 
 def _describe_operator(operator: Operator, name: str | None, put: Any) -> dict[str, Any]:
@@ -172,7 +176,12 @@ def _name(value: Any) -> str | None:
     return value
 
 
-def _restore_node(entry: Any, arrays: Mapping[str, Any]) -> Node:
+def _restore_node(entry: Any, arrays: Mapping[str, Any]) -> Given:
+    if entry["kind"] in COMPOSITES:
+        made: Any = COMPOSITES[entry["kind"]]
+        numbers = {name: np.asarray(arrays[key]) for name, key in entry["arrays"].items()}
+        composite: Composite = made(source=int(entry["source"]), shape=_integers(entry["shape"]), **numbers)
+        return composite
     match entry["kind"]:
         case "affine":
             bias = None if entry["bias"] is None else arrays[entry["bias"]]

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import assert_never
+from typing import Any, assert_never
 
 import numpy as np
 
 from fiberscope.errors import InputError
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
+from fiberscope.network.nodes import Add, Affine, Composite, Concat, Given, MaxPool, PiecewiseLinear
 from fiberscope.network.source import coarsest
 from fiberscope.numerics.floats import FloatArray
 
 
 def numbers(net: Network) -> Iterator[FloatArray]:
-    """Every array of numbers in a network: coefficients, biases, slopes."""
-    for node in net.nodes:
+    """Every array of numbers in a network: coefficients, biases, slopes, bounds."""
+    for node in net.program:
         match node:
             case Affine():
                 yield node.operator.coefficients
@@ -25,6 +25,8 @@ def numbers(net: Network) -> Iterator[FloatArray]:
                     yield node.bias
             case PiecewiseLinear():
                 yield node.slopes
+            case Composite():
+                yield from node.arrays().values()
             case Add() | Concat() | MaxPool():
                 pass
             case _:
@@ -53,18 +55,21 @@ def rounded(net: Network, dtype: str = "float32") -> Network:
     def near(array: FloatArray) -> FloatArray:
         with np.errstate(over="ignore", under="ignore"):
             result = array.astype(dtype).astype(np.float64)
-        if not np.isfinite(result).all():
+        if (np.isinf(result) > np.isinf(array)).any():
             raise InputError(f"dtype: expected numbers within the range of {dtype}, got {np.abs(array).max():g}")
         return result
 
-    nodes: list[Node] = []
-    for node in net.nodes:
+    nodes: list[Given] = []
+    for node in net.program:
         match node:
             case Affine():
                 operator = node.operator.with_coefficients(near(node.operator.coefficients))
                 nodes.append(replace(node, operator=operator, bias=None if node.bias is None else near(node.bias)))
             case PiecewiseLinear():
                 nodes.append(replace(node, slopes=near(node.slopes).reshape(node.shape)))
+            case Composite():
+                arrays: Any = {name: near(array) for name, array in node.arrays().items()}
+                nodes.append(replace(node, **arrays))  # type: ignore[type-var]  # every kind is a dataclass
             case Add() | Concat() | MaxPool():
                 nodes.append(node)
             case _:

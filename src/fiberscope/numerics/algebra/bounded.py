@@ -53,11 +53,12 @@ class BoundedAlgebra(Algebra[Bounded]):
         bound = round_up(error + n * TINY, n + 3)
         # A product that overflowed says nothing, whatever the bound.
         bound = np.where(np.isfinite(result), bound, np.inf)
-        if not error.all():
+        if not (error > 0).all():
             # No term at all (a row of zeros, or only dead inputs) is an exact zero; seen from which coefficients meet
             # an input that can be non-zero, because the bound itself might have underflowed.
             touched = on_rows(stage.apply_abs, ((value.value != 0) | (value.error != 0)).astype(np.float64))
-            bound = np.where(touched == 0, 0.0, bound)
+            # The zero is put in place: no coefficient at all times an overflow would be NaN.
+            result, bound = np.where(touched == 0, 0.0, result), np.where(touched == 0, 0.0, bound)
         return Bounded(result, bound)
 
     def shift(self, value: Bounded, offset: FloatArray) -> Bounded:

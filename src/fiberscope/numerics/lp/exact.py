@@ -11,7 +11,7 @@ constraints, and every check recomputes it with fractions:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from fractions import Fraction
@@ -27,6 +27,10 @@ from fiberscope.numerics.points import ExactPoint, exact_rows, integer_rows
 Status = Literal["optimal", "infeasible", "unbounded", "undecided"]
 
 _PIVOT_PRIME = 2**61 - 1  # independent modulo a prime is independent; any prime will do
+
+
+CAP = (-1, 0)
+"""Key of the constraint ``t <= 1`` on the depth."""
 
 
 class Sense(IntEnum):
@@ -73,6 +77,17 @@ class Constraints:
 
 
 # --- checks ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Proposal:
+    """What the solver said, in the scale of the rows given: nothing of it is trusted."""
+
+    optimal: bool
+    x: FloatArray
+    y: FloatArray
+    tight: Callable[[], list[tuple[int, int]]]
+    """The rows of its basis as ``(origin, sign)`` of :meth:`Constraints.oriented`; asked for only at need."""
 
 
 def _fractions(values: Any) -> list[Fraction]:

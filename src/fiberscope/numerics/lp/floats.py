@@ -8,8 +8,6 @@ Safe bounds in linear and mixed-integer linear programming, Math. Program. 99, 2
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -19,10 +17,7 @@ import numba
 import numpy as np
 
 from fiberscope.numerics.floats import TINY, FloatArray, SignArray
-from fiberscope.numerics.lp.exact import Constraints, Sense
-
-CAP = (-1, 0)
-"""Key of the constraint ``t <= 1`` on the depth."""
+from fiberscope.numerics.lp.exact import CAP, Constraints, Proposal, Sense
 
 _PULLS = 0.5 ** np.array([44.0, 36.0, 28.0, 20.0, 12.0, 6.0])
 """How far a vertex is pulled towards an inner point to become feasible; the first that works is taken."""
@@ -122,17 +117,6 @@ def directed(value: Fraction) -> tuple[float, float]:
 
 
 # --- the solver --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Proposal:
-    """What the solver said, in the scale of the rows given: nothing of it is trusted."""
-
-    optimal: bool
-    x: FloatArray
-    y: FloatArray
-    tight: Callable[[], list[tuple[int, int]]]
-    """The rows of its basis as ``(origin, sign)`` of :meth:`Constraints.oriented`; asked for only at need."""
 
 
 class DualModel:

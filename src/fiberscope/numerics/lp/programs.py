@@ -17,17 +17,17 @@ from fiberscope.errors import InputError
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray, gamma
 from fiberscope.numerics.lp.exact import (
+    CAP,
     Constraints,
     ExactOutcome,
+    Proposal,
     Sense,
     Status,
     check_point,
     exact_simplex,
 )
 from fiberscope.numerics.lp.floats import (
-    CAP,
     DualModel,
-    Proposal,
     directed,
     inside,
     pull_inside,

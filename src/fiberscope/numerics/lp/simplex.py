@@ -15,8 +15,7 @@ import numba
 import numpy as np
 
 from fiberscope.numerics.floats import FloatArray, IntArray, SignArray
-from fiberscope.numerics.lp.exact import Constraints
-from fiberscope.numerics.lp.floats import CAP, Proposal
+from fiberscope.numerics.lp.exact import CAP, Constraints, Proposal
 
 OPTIMAL, INFEASIBLE, UNBOUNDED, FAILED = 0, 1, 2, 3
 

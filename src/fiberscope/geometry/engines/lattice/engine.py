@@ -11,10 +11,7 @@ subdivision*, 2023, which keeps vertices and edges alone and needs generic param
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from typing import Any
 
 import flint
@@ -22,11 +19,12 @@ import numpy as np
 
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.geometry.cells import Cells
-from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
+from fiberscope.geometry.domains import Box, Orthant, Solid, Space
 from fiberscope.geometry.engines.lattice import kernels
-from fiberscope.geometry.engines.lattice.layers import BLOCK, Layer, LayerWalk
+from fiberscope.geometry.engines.lattice.exact import Start
+from fiberscope.geometry.engines.lattice.layers import LayerStep, LayerWalk, deferred_interrupt
 from fiberscope.geometry.engines.lattice.pools import coarsened, compared
-from fiberscope.geometry.engines.lattice.start import Start, box_start, fan_start, on_slice, sides_network
+from fiberscope.geometry.engines.lattice.start import box_start, fan_start, sides_network
 from fiberscope.geometry.engines.lattice.tree import Tree
 from fiberscope.geometry.engines.lattice.workers import Splitter
 from fiberscope.network.network import Network
@@ -36,7 +34,7 @@ from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, U
 from fiberscope.run import ENDLESS, Run
 
 
-def lattice_cells(net: Network, domain: Domain, run: Run = ENDLESS, *, threads: int = 1) -> Cells:
+def lattice_cells(net: Network, domain: Solid, run: Run = ENDLESS, *, threads: int = 1) -> Cells:
     """All cells of the canonical complex of ``net`` on ``domain``, of every dimension.
 
     The result is not ``complete`` when interrupted or out of time, or when there are more regions than the limit of
@@ -51,9 +49,6 @@ def lattice_cells(net: Network, domain: Domain, run: Run = ENDLESS, *, threads: 
     """
     if threads < 1:
         raise InputError(f"threads: expected at least one, got {threads}")
-    if isinstance(domain, Plane):
-        net, domain = on_slice(net, domain)
-    check_domain(net, domain)
     fine, pools = compared(net)
     start = None if pools and isinstance(domain, Orthant | Space) else start_cells(fine, domain)
     if start is None or (pools and not start.bounded):
@@ -65,13 +60,7 @@ def lattice_cells(net: Network, domain: Domain, run: Run = ENDLESS, *, threads: 
     return coarsened(cells, net, pools, builder.reached - builder.sides) if pools else cells
 
 
-def check_domain(net: Network, domain: Domain) -> None:
-    """Raise unless the domain lies in the network's input space."""
-    if net.in_size != domain.dimension:
-        raise InputError(f"domain: expected dimension {net.in_size}, the network's input, got {domain}")
-
-
-def start_cells(net: Network, domain: Box | Orthant | Space | Polytope) -> Start:
+def start_cells(net: Network, domain: Solid) -> Start:
     if isinstance(domain, Box):
         return box_start(domain)
     start = fan_start(net, domain)
@@ -82,7 +71,7 @@ def start_cells(net: Network, domain: Box | Orthant | Space | Polytope) -> Start
     return _inside(sides, domain)
 
 
-def _inside(sides: LatticeBuilder, domain: Domain) -> Start:
+def _inside(sides: LatticeBuilder, domain: Solid) -> Start:
     """What is left of a fan where no side of the domain is positive."""
     cells = sides.cells()
     keep: list[BoolArray] = [np.asarray(~(cells.signs(k) > 0).any(axis=1)) for k in range(cells.dimension + 1)]
@@ -107,26 +96,12 @@ def _inside(sides: LatticeBuilder, domain: Domain) -> Start:
     return Start(points, boundary, cells.vertex_signs[vertices])
 
 
-@contextmanager
-def deferred_interrupt() -> Iterator[Callable[[], bool]]:
-    """Hold Ctrl-C back until a neuron is done, because in between the lattice is torn."""
-    asked: list[bool] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    before = signal.signal(signal.SIGINT, lambda *_: asked.append(True))
-    try:
-        yield lambda: bool(asked)
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 class LatticeBuilder(LayerWalk):
     """The lattice under construction."""
 
     def __init__(self, net: Network, start: Start, threads: int = 1) -> None:
         super().__init__(net, start)
-        self.tree = Tree.of(start)
+        self.tree = Tree.of(len(start.points), start.boundary)
         self.dimension = len(start.boundary)
         self.regions = len(start.boundary[-1])
         self.threads = threads
@@ -145,7 +120,7 @@ class LatticeBuilder(LayerWalk):
 
     # -- neurons -----------------------------------------------------------------------------------------------
 
-    def split_layer(self, layer: Layer) -> Iterator[int]:
+    def split_layer(self, layer: LayerStep) -> Iterator[int]:
         """Split block by block; the neurons of a block are done together, and reported one by one."""
         signs = self.signs[: self.num_vertices, layer.begin : layer.end]
         # A neuron with one sign at all vertices of the complex has it everywhere.
@@ -153,14 +128,14 @@ class LatticeBuilder(LayerWalk):
         while len(rest):
             # A neuron at most doubles the regions: no block but one of a single neuron exceeds the limit.
             limit = self.run.limit
-            room = BLOCK if limit is None else max(1, (limit // self.regions).bit_length() - 1)
-            block, rest = rest[: min(room, BLOCK)], rest[min(room, BLOCK) :]
+            room = kernels.BLOCK if limit is None else max(1, (limit // self.regions).bit_length() - 1)
+            block, rest = rest[: min(room, kernels.BLOCK)], rest[min(room, kernels.BLOCK) :]
             if not self._split_block(block, layer):
                 self.drop_from(int(block[0]))
                 return
             yield from block.tolist()
 
-    def _split_block(self, block: IntArray, layer: Layer) -> bool:
+    def _split_block(self, block: IntArray, layer: LayerStep) -> bool:
         """Split every cell that a neuron of the block crosses; False if interrupted, and then nothing is split."""
         tree, before = self.tree, (self.num_vertices, self.regions)
         self._base, self._block = tree.count, block

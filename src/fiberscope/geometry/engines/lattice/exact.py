@@ -8,7 +8,8 @@ in ``(x, t)`` once their biases are multiplied by t, so integers serve everywher
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import gcd
+from dataclasses import dataclass
+from math import gcd, isfinite
 from typing import Any
 
 import flint
@@ -18,7 +19,9 @@ from fiberscope.network.layout import Layout
 from fiberscope.network.network import Network
 from fiberscope.network.walk import all_values
 from fiberscope.numerics.algebra.ball import EXACT, BallAlgebra, ball_signs, balls
+from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import TINY, FloatArray, IntArray, ObjectArray, SignArray, U
+from fiberscope.numerics.points import quotient
 
 Integers = tuple[int, ...]
 
@@ -45,15 +48,14 @@ class ExactVertices:
         self._points: dict[int, Integers] = dict(enumerate(points))
         self._parents = parents
         self._values: dict[tuple[int, int], ObjectArray] = {}
-        self._entries = _entries(net)
         self.evaluated = 0
 
     def point(self, vertex: int) -> Integers:
         """Homogeneous integers ``(X, t)`` of a vertex, without common factor."""
         if vertex not in self._points:
             u, v, entry = self._parents(vertex)
-            switch, neuron = self._entries[entry]
-            pair = np.array([self._value(w, switch)[neuron] for w in (u, v)], dtype=object)
+            place = self.net.layout.at(entry)
+            pair = np.array([self._value(w, place.index)[entry - place.start] for w in (u, v)], dtype=object)
             a, b = (abs(z) for z in integers(pair))
             combined = (b * x + a * y for x, y in zip(self.point(u), self.point(v), strict=True))
             self._points[vertex] = reduced(tuple(combined))
@@ -95,6 +97,46 @@ class ExactVertices:
         return [p[-1] if p[-1] else max(abs(x) for x in p) for p in points]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Start:
+    """Cells to begin with.
+
+    ``points`` are homogeneous integers ``(X, t)``; ``boundary[k - 1]`` lists the facets of the k-cells;
+    ``domain_signs`` are the signs of ``A x - b`` at the vertices (0 on a side of the domain, else -1).
+    """
+
+    points: tuple[Integers, ...]
+    boundary: tuple[tuple[tuple[int, ...], ...], ...]
+    domain_signs: SignArray
+
+    @property
+    def bounded(self) -> bool:
+        return all(p[-1] > 0 for p in self.points)
+
+    def coordinates(self) -> tuple[Bounded, Bounded | None]:
+        """Float coordinates of the vertices with their errors, and t where there are directions at infinity.
+
+        A coordinate beyond the floats is infinite, with an infinite error: then exact arithmetic decides.
+        """
+        scales = [p[-1] or max(map(abs, p)) for p in self.points]
+        rows = [[quotient(x, scale) for x in p] for p, scale in zip(self.points, scales, strict=True)]
+        exact = [
+            [_is_quotient(f, x, scale) for f, x in zip(row, p, strict=True)]
+            for row, p, scale in zip(rows, self.points, scales, strict=True)
+        ]
+        value = np.array(rows, dtype=np.float64)
+        error = np.where(np.array(exact), 0.0, 4 * U * np.abs(value) + TINY)
+        inputs = Bounded(value[:, :-1], error[:, :-1])
+        return inputs, None if self.bounded else Bounded(value[:, -1:], error[:, -1:])
+
+
+def _is_quotient(value: float, numerator: int, denominator: int) -> bool:
+    if not isfinite(value):
+        return False
+    n, d = value.as_integer_ratio()
+    return n * denominator == numerator * d
+
+
 def exact_signs(values: ObjectArray) -> SignArray:
     """Signs of exact numbers."""
     return np.asarray(ball_signs(values), dtype=np.int8)
@@ -123,15 +165,6 @@ def reduced(row: Integers) -> Integers:
     """The row without its common factor."""
     factor = gcd(*row)
     return tuple(x // factor for x in row) if factor > 1 else row
-
-
-def _entries(net: Network) -> list[tuple[int, int]]:
-    """For every entry of a sign vector its node and its place in the node."""
-    found = []
-    for index, node in enumerate(net.nodes):
-        if node in net.switches:
-            found += [(index, j) for j in range(node.num_signs)]
-    return found
 
 
 def _exact_ball(value: Any) -> Any:

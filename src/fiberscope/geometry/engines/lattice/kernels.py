@@ -21,6 +21,9 @@ import numpy as np
 from fiberscope.geometry.engines.compiled import inner, kernel
 from fiberscope.numerics.floats import TINY, U
 
+BLOCK = 32
+"""Neurons that are done together: each is one bit of the masks."""
+
 UNKNOWN = 2
 """Sign of a neuron at a vertex that the float bound leaves open."""
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -11,39 +14,24 @@ from typing import Any
 import numpy as np
 
 from fiberscope.geometry.engines.lattice import kernels
-from fiberscope.geometry.engines.lattice.exact import ExactVertices, exact_signs, rounded
-from fiberscope.geometry.engines.lattice.start import Start
+from fiberscope.geometry.engines.lattice.exact import ExactVertices, Start, exact_signs, rounded
+from fiberscope.geometry.engines.limits import PATIENCE
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense
 from fiberscope.network.walk import step
 from fiberscope.numerics.algebra.bounded import Bounded, BoundedAlgebra
+from fiberscope.numerics.arrays import grown
 from fiberscope.numerics.floats import FloatArray, IntArray, gamma, round_up
 from fiberscope.numerics.rows import proportional_rows
 from fiberscope.run import ENDLESS, STOPPED, Run
-
-PATIENCE = 0.25
-"""Seconds of exact arithmetic after which it is asked whether to go on."""
-
-BLOCK = 32
-"""Neurons whose signs are kept in one machine word."""
 
 T = -1
 """Key of the homogeneous coordinate among the live values."""
 
 
-def grown(array: Any, size: int) -> Any:
-    """A larger array with the same beginning, with room to grow: to copy costs time, untouched room costs nothing."""
-    try:
-        larger = np.empty((3 * size, *array.shape[1:]), dtype=array.dtype)
-    except MemoryError:
-        larger = np.empty((size, *array.shape[1:]), dtype=array.dtype)
-    larger[: len(array)] = array
-    return larger
-
-
 @dataclass(frozen=True, slots=True)
-class Layer:
+class LayerStep:
     """One activation: its node, the value it acts on, its columns of the sign table, where live values stand in the
     float table, and neurons that are multiples of earlier ones (neuron -> (earlier neuron, sign))."""
 
@@ -88,6 +76,20 @@ class HomogeneousBounds(BoundedAlgebra):
         return self.add([value, Bounded(shift, np.where(exact, 0.0, slip))])
 
 
+@contextmanager
+def deferred_interrupt() -> Iterator[Callable[[], bool]]:
+    """Hold Ctrl-C back until a neuron is done, because in between the lattice is torn."""
+    asked: list[bool] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: asked.append(True))
+    try:
+        yield lambda: bool(asked)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 class LayerWalk(ABC):
     """Vertices under construction, layer by layer.
 
@@ -109,9 +111,6 @@ class LayerWalk(ABC):
         self.complete, self.reached = True, self.signs.shape[1]
         self.run = ENDLESS
         self.paused: Callable[[], bool] = lambda: False
-        self.last_use = [
-            max((i for i, n in enumerate(net.nodes) if k in n.sources), default=-1) for k in range(len(net.nodes) + 1)
-        ]
 
     @property
     def vertices(self) -> tuple[Any, ...]:
@@ -144,7 +143,7 @@ class LayerWalk(ABC):
         """What a limit is compared with."""
 
     @abstractmethod
-    def split_layer(self, layer: Layer) -> Iterator[int]:
+    def split_layer(self, layer: LayerStep) -> Iterator[int]:
         """Split by the neurons of a layer; yields each column of the sign table that is done."""
 
     @abstractmethod
@@ -183,7 +182,7 @@ class LayerWalk(ABC):
                 arithmetic = BoundedAlgebra() if self.t is None else HomogeneousBounds(self.t)
                 with np.errstate(over="ignore", invalid="ignore"):
                     values[index + 1] = step(node, values, arithmetic)
-            for key in [k for k in values if k and self.last_use[k] <= index]:
+            for key in [k for k in values if k and self.net.layout.last_use[k] <= index]:
                 del values[key]
 
     def _stops(self, done: int, total: int, interrupted: Callable[[], bool], limit: int | None = None) -> bool:
@@ -198,10 +197,10 @@ class LayerWalk(ABC):
         self.complete, self.reached = False, column
         self.signs[:, column:] = 0
 
-    def _begin_layer(self, index: int, node: PiecewiseLinear, values: dict[int, Bounded], begin: int) -> Layer:
+    def _begin_layer(self, index: int, node: PiecewiseLinear, values: dict[int, Bounded], begin: int) -> LayerStep:
         """Lay out the table for this layer and certify the signs of its neurons at the vertices there are."""
         count = self.num_vertices
-        keys = [k for k in sorted(values) if k in (0, node.source) or self.last_use[k] > index]
+        keys = [k for k in sorted(values) if k in (0, node.source) or self.net.layout.last_use[k] > index]
         parts = [values[k] for k in keys]
         if self.t is not None:
             keys, parts = [*keys, T], [*parts, self.t]
@@ -210,18 +209,20 @@ class LayerWalk(ABC):
         ends = np.cumsum([p.value.shape[1] for p in parts])
         slices = {k: slice(int(e) - p.value.shape[1], int(e)) for k, p, e in zip(keys, parts, ends, strict=True)}
         copies = proportional(self.net, node)
-        layer = Layer(index, node.source, begin, begin + node.num_signs, slices, copies)
+        layer = LayerStep(index, node.source, begin, begin + node.num_signs, slices, copies)
         own = Bounded(self.table[:, slices[node.source]], self.error[:, slices[node.source]])
         signs = np.where(own.decided, np.sign(own.value), kernels.UNKNOWN).astype(np.int8)
         signs[:, node.linear] = 1
         signs[:, list(copies)] = 1  # set right at the end of the layer
         self.signs[:count, begin : layer.end] = signs
         self.float_decisions += int((signs != kernels.UNKNOWN).sum())
-        self.exact_decisions += self.decide(np.flatnonzero((signs == kernels.UNKNOWN).any(axis=1)), layer, PATIENCE)
+        self.exact_decisions += self.decide_signs(
+            np.flatnonzero((signs == kernels.UNKNOWN).any(axis=1)), layer, PATIENCE
+        )
         self.reset_carriers()
         return layer
 
-    def decide(self, vertices: IntArray, layer: Layer, patience: float = np.inf) -> int:
+    def decide_signs(self, vertices: IntArray, layer: LayerStep, patience: float = np.inf) -> int:
         """Decide open signs exactly; the floats of these vertices become as good as floats can be. Returns how many.
 
         Raises :class:`Stopped` if somebody asks for it, which is looked for after so many seconds.
@@ -248,7 +249,7 @@ class LayerWalk(ABC):
                     self.table[some, columns], self.error[some, columns] = rounded(values[key], scales)
         return decided
 
-    def _end_layer(self, layer: Layer, node: PiecewiseLinear, values: dict[int, Bounded]) -> None:
+    def _end_layer(self, layer: LayerStep, node: PiecewiseLinear, values: dict[int, Bounded]) -> None:
         """Hand the values at all vertices, old and new, to the program, and apply the activation."""
         count = self.num_vertices
         signs = self.signs[:count, layer.begin : layer.end]

@@ -16,14 +16,13 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError, NotGenericError, TooLargeError
-from fiberscope.geometry.domains import Domain, Plane
 from fiberscope.geometry.engines.compiled import kernel
 from fiberscope.geometry.engines.lattice import kernels
-from fiberscope.geometry.engines.lattice.engine import check_domain, deferred_interrupt, start_cells
-from fiberscope.geometry.engines.lattice.layers import BLOCK, Layer, LayerWalk, grown
-from fiberscope.geometry.engines.lattice.start import Start, on_slice
+from fiberscope.geometry.engines.lattice.exact import Start
+from fiberscope.geometry.engines.lattice.layers import LayerStep, LayerWalk, deferred_interrupt
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool
+from fiberscope.numerics.arrays import grown
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma, round_up
 from fiberscope.numerics.points import to_dyadic
 from fiberscope.run import ENDLESS, Run
@@ -50,17 +49,18 @@ class Skeleton:
         return f"Skeleton({len(self.points)} vertices, {len(self.edges)} edges)"
 
 
-def skeleton(net: Network, domain: Domain) -> Skeleton:
-    """Vertices and edges of the complex of ``net`` on a bounded domain.
+def skeleton(net: Network, start: Start) -> Skeleton:
+    """Vertices and edges of the complex of ``net`` on the bounded domain that it starts with.
 
     Raises :class:`NotGenericError` where a vertex lies on more than n hyperplanes, and where inputs are pooled;
     :func:`fiberscope.regions` builds the whole complex there.
 
     >>> from fiberscope.geometry.domains import Box
-    >>> skeleton(Network([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]]), Box.cube(2))
+    >>> from fiberscope.geometry.engines.lattice.start import box_start
+    >>> skeleton(Network([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]]), box_start(Box.cube(2)))
     Skeleton(9 vertices, 12 edges)
     """
-    builder = _built(net, domain, ENDLESS)
+    builder = _built(net, start, ENDLESS)
     return Skeleton(
         points=builder.inputs.value,
         edges=builder.ends.copy(),
@@ -69,7 +69,7 @@ def skeleton(net: Network, domain: Domain) -> Skeleton:
     )
 
 
-def count_by_skeleton(net: Network, domain: Domain, run: Run = ENDLESS) -> tuple[int, bool]:
+def count_by_skeleton(net: Network, start: Start, run: Run = ENDLESS) -> tuple[int, bool]:
     """The number of regions on a bounded domain, from vertices and edges alone, and whether all neurons were reached.
 
     Every region has one lowest vertex in the direction of a linear function that is constant on no edge. At a vertex in
@@ -77,10 +77,11 @@ def count_by_skeleton(net: Network, domain: Domain, run: Run = ENDLESS) -> tuple
     edges rise. So the number of regions is the sum over the vertices of the products of the numbers of rising edges.
 
     >>> from fiberscope.geometry.domains import Box
-    >>> count_by_skeleton(Network([np.eye(3), np.ones((1, 3))], [np.zeros(3), np.zeros(1)]), Box.cube(3))
+    >>> from fiberscope.geometry.engines.lattice.start import box_start
+    >>> count_by_skeleton(Network([np.eye(3), np.ones((1, 3))], [np.zeros(3), np.zeros(1)]), box_start(Box.cube(3)))
     (8, True)
     """
-    builder = _built(net, domain, run)
+    builder = _built(net, start, run)
     ends = builder.ends
     rises = _rises(builder, ends)
     signs = builder.signs[: builder.num_vertices, : builder.reached]
@@ -91,15 +92,11 @@ def count_by_skeleton(net: Network, domain: Domain, run: Run = ENDLESS) -> tuple
     return int(rising.prod(axis=1).sum()), builder.complete
 
 
-def _built(net: Network, domain: Domain, run: Run) -> _SkeletonBuilder:
-    if isinstance(domain, Plane):
-        net, domain = on_slice(net, domain)
-    check_domain(net, domain)
+def _built(net: Network, start: Start, run: Run) -> _SkeletonBuilder:
     if any(isinstance(node, MaxPool) for node in net.switches):
         raise NotGenericError("skeleton: expected activations only, got max pooling, whose walls end on each other")
-    start = start_cells(net, domain)
     if not start.bounded:
-        raise InputError(f"skeleton: expected a bounded domain, got {domain}")
+        raise InputError("skeleton: expected a bounded domain, got one with directions at infinity")
     builder = _SkeletonBuilder(net, start)
     with deferred_interrupt() as interrupted:
         builder.walk(replace(run, limit=None), interrupted)
@@ -160,19 +157,19 @@ class _SkeletonBuilder(LayerWalk):
     def reset_carriers(self) -> None:
         self.carrier[: self.num_edges] = self.ends
 
-    def split_layer(self, layer: Layer) -> Iterator[int]:
+    def split_layer(self, layer: LayerStep) -> Iterator[int]:
         """Split by one neuron after the other, 32 of them at work at a time."""
         signs = self.signs[: self.num_vertices, layer.begin : layer.end]
         both = np.flatnonzero((signs > 0).any(axis=0) & (signs < 0).any(axis=0)) + layer.begin
-        for first in range(0, len(both), BLOCK):
-            block = both[first : first + BLOCK]
-            heads = np.full((2, BLOCK), kernels.END, dtype=np.uint32)
+        for first in range(0, len(both), kernels.BLOCK):
+            block = both[first : first + kernels.BLOCK]
+            heads = np.full((2, kernels.BLOCK), kernels.END, dtype=np.uint32)
             self._enlist(0, np.arange(self.num_edges, dtype=np.int32), block, heads)
             for bit, column in enumerate(block.tolist()):
                 self._split(bit, column, block, heads, layer)
                 yield column
 
-    def _split(self, bit: int, column: int, block: IntArray, heads: Any, layer: Layer) -> None:
+    def _split(self, bit: int, column: int, block: IntArray, heads: Any, layer: LayerStep) -> None:
         """Cut the edges that the neuron crosses, and join the new vertices that share a polygon."""
         crossed = np.empty(self.num_edges, dtype=np.int32)
         crossed = crossed[: _listed(heads[1, bit], self.masks, crossed)]
@@ -186,7 +183,7 @@ class _SkeletonBuilder(LayerWalk):
         self.float_decisions += count
         if _cut_edges(ends, self.carrier[crossed], first, column, where, *self.vertices):
             unsure = (self.signs[first : first + count, : layer.end] == kernels.UNKNOWN).any(axis=1)
-            self.exact_decisions += self.decide(first + np.flatnonzero(unsure), layer)
+            self.exact_decisions += self.decide_signs(first + np.flatnonzero(unsure), layer)
         made = self.num_edges
         self._halve(crossed, ends, column)
         self._join(ends, column)

@@ -8,66 +8,21 @@ fan is a union of cells of the complex and no wall is invented.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations, product
-from math import isfinite
 
 import flint
 import numpy as np
 
-from fiberscope.errors import InputError, NotGenericError
-from fiberscope.geometry.domains import Box, Orthant, Plane, Polytope, Space
-from fiberscope.geometry.engines.lattice.exact import Integers, integers
+from fiberscope.errors import NotGenericError
+from fiberscope.geometry.domains import Box, Orthant, Polytope, Space
+from fiberscope.geometry.engines.lattice.exact import Integers, Start, integers
 from fiberscope.network.layout import Layout
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
-from fiberscope.network.operators import Dense
-from fiberscope.network.rewire import later
+from fiberscope.network.nodes import MaxPool, PiecewiseLinear
 from fiberscope.network.walk import affine_values
 from fiberscope.numerics.algebra.ball import EXACT, EXACT_ROWS
-from fiberscope.numerics.algebra.bounded import Bounded
-from fiberscope.numerics.floats import TINY, SignArray, U
-from fiberscope.numerics.points import integer_rows, quotient, solve_point, to_dyadic
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Start:
-    """Cells to begin with.
-
-    ``points`` are homogeneous integers ``(X, t)``; ``boundary[k - 1]`` lists the facets of the k-cells;
-    ``domain_signs`` are the signs of ``A x - b`` at the vertices (0 on a side of the domain, else -1).
-    """
-
-    points: tuple[Integers, ...]
-    boundary: tuple[tuple[tuple[int, ...], ...], ...]
-    domain_signs: SignArray
-
-    @property
-    def bounded(self) -> bool:
-        return all(p[-1] > 0 for p in self.points)
-
-    def coordinates(self) -> tuple[Bounded, Bounded | None]:
-        """Float coordinates of the vertices with their errors, and t where there are directions at infinity.
-
-        A coordinate beyond the floats is infinite, with an infinite error: then exact arithmetic decides.
-        """
-        scales = [p[-1] or max(map(abs, p)) for p in self.points]
-        rows = [[quotient(x, scale) for x in p] for p, scale in zip(self.points, scales, strict=True)]
-        exact = [
-            [_is_quotient(f, x, scale) for f, x in zip(row, p, strict=True)]
-            for row, p, scale in zip(rows, self.points, scales, strict=True)
-        ]
-        value = np.array(rows, dtype=np.float64)
-        error = np.where(np.array(exact), 0.0, 4 * U * np.abs(value) + TINY)
-        inputs = Bounded(value[:, :-1], error[:, :-1])
-        return inputs, None if self.bounded else Bounded(value[:, -1:], error[:, -1:])
-
-
-def _is_quotient(value: float, numerator: int, denominator: int) -> bool:
-    if not isfinite(value):
-        return False
-    n, d = value.as_integer_ratio()
-    return n * denominator == numerator * d
+from fiberscope.numerics.floats import SignArray
+from fiberscope.numerics.points import integer_rows, solve_point, to_dyadic
 
 
 def box_start(box: Box) -> Start:
@@ -188,11 +143,3 @@ def sides_network(domain: Orthant | Space | Polytope) -> Network:
     """One hidden neuron ``A_i x - b_i`` for every side: positive outside of the domain."""
     A, b = domain.halfspaces()
     return Network([A, np.zeros((1, len(A)))], [-b, np.zeros(1)])
-
-
-def on_slice(net: Network, plane: Plane) -> tuple[Network, Box]:
-    """The network as a function of the two coordinates of a slice."""
-    if net.in_size != plane.ambient:
-        raise InputError(f"plane: expected an input space of {net.in_size} dimensions, got {plane.ambient}")
-    lift = Affine(0, Dense(np.stack([plane.u, plane.v], axis=1)), plane.origin)
-    return Network.from_nodes([lift, *(later(node) for node in net.nodes)], (2,)), plane.box

@@ -1,7 +1,14 @@
-"""The cells of the lattice engine, of every dimension, and what they were split from: arrays that grow."""
+"""The cells of the lattice engine, of every dimension, and what they were split from: arrays that grow.
+
+``start (nodes + 1,)``, ``pool``, ``dim (nodes,)`` and ``masks (nodes, 4)`` are longer than what is used: ``count``
+nodes and ``used`` entries of the pool count, the rest is room. All numbers are 32 bits, half the memory of 64: a
+complex beyond them is refused. Invariant: a node's facets have smaller numbers than it has, so one pass in order
+suffices for whatever goes from facets to cells, and cutting back to a number leaves a whole tree.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +17,7 @@ import numpy as np
 from fiberscope.errors import TooLargeError
 from fiberscope.geometry.cells import Incidence
 from fiberscope.geometry.engines.lattice import kernels
-from fiberscope.geometry.engines.lattice.layers import grown
-from fiberscope.geometry.engines.lattice.start import Start
+from fiberscope.numerics.arrays import grown
 from fiberscope.numerics.floats import IntArray
 
 _MOST_CELLS, _MOST_ENTRIES = (1 << 31) - 8, (1 << 32) - 1
@@ -29,12 +35,12 @@ class Tree:
     used: int
 
     @classmethod
-    def of(cls, start: Start) -> Tree:
-        """The cells of a beginning, all of them whole."""
-        lists: list[list[int]] = [[row] for row in range(len(start.points))]
-        sizes = [len(lists), *(len(cells) for cells in start.boundary)]
+    def of(cls, vertices: int, boundary: Sequence[Sequence[Sequence[int]]]) -> Tree:
+        """The cells of a beginning, all of them whole; ``boundary[k - 1]`` lists the facets of the k-cells."""
+        lists: list[list[int]] = [[row] for row in range(vertices)]
+        sizes = [len(lists), *(len(cells) for cells in boundary)]
         before = 0
-        for k, cells in enumerate(start.boundary):
+        for k, cells in enumerate(boundary):
             lists += [[before + f for f in facets] + ([0, 0] if k == 0 else []) for facets in cells]
             before += sizes[k]
         begin = np.zeros(len(lists) + 1, dtype=np.uint32)

@@ -10,14 +10,17 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fiberscope.geometry.engines.lattice import kernels
-from fiberscope.geometry.engines.lattice.layers import BLOCK, PATIENCE, Layer, LayerWalk
 from fiberscope.geometry.engines.lattice.tree import Tree
+from fiberscope.geometry.engines.limits import PATIENCE
 from fiberscope.numerics.floats import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from fiberscope.geometry.engines.lattice.layers import LayerStep, LayerWalk
 
 _PAUSE = 1 << 20
 """New cells after which a single worker looks for an interruption."""
@@ -40,7 +43,7 @@ class Worker:
         self.at[_USED] = *begin, 0
         self.at[kernels.NODE_END : kernels.ROW_END + 1] = end
         self.begin = begin
-        self.heads = np.full((dimension + 1, BLOCK), kernels.END, dtype=np.uint32)
+        self.heads = np.full((dimension + 1, kernels.BLOCK), kernels.END, dtype=np.uint32)
         self.decided: list[tuple[int, int]] = []  # rows, and how many signs were decided exactly there
         self.result = kernels.PAUSED
 
@@ -61,7 +64,7 @@ class Worker:
 class Splitter:
     """The roots of one block and the neurons that split them."""
 
-    def __init__(self, walk: LayerWalk, tree: Tree, dimension: int, block: IntArray, layer: Layer) -> None:
+    def __init__(self, walk: LayerWalk, tree: Tree, dimension: int, block: IntArray, layer: LayerStep) -> None:
         self.walk, self.tree, self.dimension, self.block, self.layer = walk, tree, dimension, block, layer
         self.where = (layer.begin, layer.end, layer.slices[layer.source].start)
         self.stop = np.zeros(1, dtype=np.bool_)
@@ -122,7 +125,7 @@ class Splitter:
             first, last = int(at[kernels.FIRST]), int(at[kernels.ROWS])
             unsure = (walk.signs[first:last, : self.layer.end] == kernels.UNKNOWN).any(axis=1)
             with self.lock:
-                worker.decided.append((first, walk.decide(first + np.flatnonzero(unsure), self.layer)))
+                worker.decided.append((first, walk.decide_signs(first + np.flatnonzero(unsure), self.layer)))
             if self.stop[0] or monotonic() > soon:
                 worker.result = kernels.PAUSED
                 break

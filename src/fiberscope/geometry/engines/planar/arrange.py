@@ -3,77 +3,30 @@
 Floats with error bounds decide first, then pairs of floats for the few that these leave open (counted with the floats);
 what is open still is asked of the exact oracle. What comes out is integers: from these alone
 :mod:`fiberscope.geometry.engines.planar.build` makes the finer mesh.
+
+Three kinds of arrays meet here. Over vertices: values and ``signs (V, functionals)``. Over edges, cut by ``ptr``: the
+functionals that cross an edge, by rank (:class:`.mesh.Crossings`). Over chords, cut by ``slot_ptr`` and ``ptr``: where
+they begin and end, and who meets them, by rank (:class:`.mesh.Meetings`). Equal ranks are one point. Functional j of
+this switch is number ``first + j`` of the whole network; sides of the domain have negative numbers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fiberscope.geometry.engines.planar import kernels
-from fiberscope.geometry.engines.planar.exact import Oracle, Stage, Triple, dot, ranks_between, sign
+from fiberscope.geometry.engines.planar.exact import Oracle, Stage, ranks_between
 from fiberscope.geometry.engines.planar.faces import count_inside
-from fiberscope.geometry.engines.planar.mesh import Mesh
+from fiberscope.geometry.engines.planar.mesh import Arrangement, Crossings, Meetings, Polygons, assure, pointers
 from fiberscope.geometry.engines.planar.tracked import Tracked
-from fiberscope.geometry.engines.planar.twofold import SharpOracle, Unclear
+from fiberscope.geometry.engines.planar.twofold import TwofoldOracle, Unclear
 from fiberscope.numerics.floats import ENTRY_FLOOR, FloatArray, IntArray, SignArray, U
+from fiberscope.numerics.points import Triple, dot, sign
 from fiberscope.run import ENDLESS, Run
-
-
-@dataclass(slots=True, eq=False)
-class Crossings:
-    """Points on the edges: those of edge ``e`` are numbered from ``point_ptr[e]`` on, in order from end to end.
-
-    ``label[ptr[e]:ptr[e + 1]]`` are the functionals that cross the edge and ``rank`` which of its points each one
-    passes. ``points`` is ``(edge, functional, t, error of t)``, one entry for every point.
-    """
-
-    ptr: IntArray
-    label: IntArray
-    rank: IntArray
-    point_ptr: IntArray
-    points: tuple[IntArray, IntArray, FloatArray, FloatArray]
-
-
-@dataclass(slots=True, eq=False)
-class Meetings:
-    """Chords of the polygons, and the crossings on every chord in order; see :mod:`.kernels` for the terms.
-
-    ``chords`` is ``(fun, p, q, lo, hi, num)``; chord ``k`` is met by the chords ``other[ptr[k]:ptr[k + 1]]``, at its
-    point ``rank``, which is number ``seen`` of the ``inside`` points of the polygon.
-    """
-
-    slot_ptr: IntArray
-    chords: tuple[IntArray, ...]
-    ptr: IntArray
-    other: IntArray
-    rank: IntArray
-    t: FloatArray
-    d: FloatArray
-    seen: IntArray
-    inside: IntArray
-    segments: IntArray
-
-
-@dataclass(slots=True, eq=False)
-class Arrangement:
-    """The decisions for one switch; ``meetings`` is None if no polygon is cut.
-
-    The vertices at the positions of polygon ``f`` are ``at[at_ptr[f]:at_ptr[f + 1]]``; ``piece`` are the pieces of
-    edges that begin there.
-    """
-
-    first: int
-    signs: SignArray
-    crossings: Crossings
-    meetings: Meetings | None
-    at: IntArray
-    at_ptr: IntArray
-    piece: IntArray
 
 
 class Arranger:
@@ -83,7 +36,7 @@ class Arranger:
 
     def __init__(self, oracle: Oracle, start: Stage) -> None:
         self.oracle = oracle
-        self.sharp = SharpOracle.of(oracle)
+        self.twofold = TwofoldOracle.of(oracle)
         self.stages = [start]
         self.by_float = 0
         self.by_exact = 0
@@ -94,7 +47,7 @@ class Arranger:
         other.stages = list(self.stages)
         return other
 
-    def arrange(self, mesh: Mesh, value: Tracked, stage: Stage, first: int, known: Known) -> Arrangement:
+    def arrange(self, mesh: Polygons, value: Tracked, stage: Stage, first: int, known: Known) -> Arrangement:
         """Decide everything about the functionals ``value`` (numbered from ``first`` on) on a mesh.
 
         ``known`` may put in signs that need no decision, before the exact ones are asked for.
@@ -107,17 +60,17 @@ class Arranger:
         rough.meetings = self._cross_chords(mesh, value, stage, rough)
         return rough
 
-    def _signs(self, mesh: Mesh, value: Tracked, stage: Stage, first: int, known: Known) -> SignArray:
+    def _signs(self, mesh: Polygons, value: Tracked, stage: Stage, first: int, known: Known) -> SignArray:
         V, n = value.z.shape
         signs = np.ones((V, -(-n // 8) * 8), dtype=np.int8)
         undecided = kernels.float_signs(value.z, value.c, value.r, ENTRY_FLOOR, signs)
         known(signs, undecided)
         self.by_float += V * n
         if undecided:
-            self._decide(mesh, signs, stage, first)
+            self._decide_exactly(mesh, signs, stage, first)
         return signs
 
-    def _decide(self, mesh: Mesh, signs: SignArray, stage: Stage, first: int) -> None:
+    def _decide_exactly(self, mesh: Polygons, signs: SignArray, stage: Stage, first: int) -> None:
         """Exact signs where the float bound left them open."""
         vertices, columns = np.nonzero(signs == 2)
         polygon = np.zeros(mesh.num_vertices, dtype=np.int64)
@@ -126,13 +79,13 @@ class Arranger:
             self.run.check()
             signs[v, j] = self._sign(mesh, v, stage, int(polygon[v]), first + j)
 
-    def _sign(self, mesh: Mesh, vertex: int, stage: Stage, polygon: int, number: int) -> int:
+    def _sign(self, mesh: Polygons, vertex: int, stage: Stage, polygon: int, number: int) -> int:
         """Sign of a functional at a vertex of a polygon."""
         chart = stage.chart(polygon)
-        if self.sharp is not None:
+        if self.twofold is not None:
             try:
-                line = self.sharp.line(stage, polygon, number)
-                return self.sharp.sign_at(line, self._point(self.sharp, mesh, vertex, chart))
+                line = self.twofold.line(stage, polygon, number)
+                return self.twofold.sign_at(line, self._point(self.twofold, mesh, vertex, chart))
             except Unclear:
                 pass
         self._note(1)
@@ -142,14 +95,14 @@ class Arranger:
         self.by_exact += exact
         self.by_float -= exact
 
-    def _point(self, oracle: Oracle, mesh: Mesh, vertex: int, chart: int) -> Triple:
+    def _point(self, oracle: Oracle, mesh: Polygons, vertex: int, chart: int) -> Triple:
         number, polygon, first, second = mesh.defined[vertex].tolist()
         stage = self.stages[number]
         return oracle.seen_from(chart, oracle.point(stage, polygon, first, second), stage.chart(polygon))
 
     # -- edges ---------------------------------------------------------------------------------------------------
 
-    def _cross_edges(self, mesh: Mesh, value: Tracked, signs: SignArray, stage: Stage, first: int) -> Crossings:
+    def _cross_edges(self, mesh: Polygons, value: Tracked, signs: SignArray, stage: Stage, first: int) -> Crossings:
         words = signs.view(np.uint64)
         counts, none = np.zeros(len(mesh.ends), dtype=np.int64), np.zeros(0, dtype=np.int64)
         kernels.list_crossings(mesh.ends, words, counts, none)
@@ -198,9 +151,9 @@ class Arranger:
         self, stage: Stage, polygon: int, numbers: Sequence[int], ends: Callable[[Oracle], tuple[Triple, Triple]]
     ) -> tuple[list[int], list[float]]:
         """Order of functionals of a polygon between two points, and where they vanish; see :func:`ranks_between`."""
-        if self.sharp is not None:
+        if self.twofold is not None:
             try:
-                return self.sharp.ranks([self.sharp.line(stage, polygon, j) for j in numbers], *ends(self.sharp))
+                return self.twofold.ranks([self.twofold.line(stage, polygon, j) for j in numbers], *ends(self.twofold))
             except Unclear:
                 pass
         self.run.check()
@@ -208,7 +161,7 @@ class Arranger:
         return ranks_between([self.oracle.line(stage, polygon, j) for j in numbers], *ends(self.oracle))
 
     def _edge_ranks(
-        self, mesh: Mesh, edge: int, label: IntArray, stage: Stage, first: int
+        self, mesh: Polygons, edge: int, label: IntArray, stage: Stage, first: int
     ) -> tuple[list[int], list[float]]:
         polygon = int(mesh.polygon_of_edge[edge])
         a, b = mesh.ends[edge].tolist()
@@ -221,7 +174,7 @@ class Arranger:
 
     # -- polygons ------------------------------------------------------------------------------------------------
 
-    def _cross_chords(self, mesh: Mesh, value: Tracked, stage: Stage, known: Arrangement) -> Meetings | None:
+    def _cross_chords(self, mesh: Polygons, value: Tracked, stage: Stage, known: Arrangement) -> Meetings | None:
         crossings, signs = known.crossings, known.signs
         corner_ptr, corner_j = _corners(mesh, signs)
         counts = np.diff(crossings.ptr)[mesh.loop_e] + np.diff(corner_ptr)
@@ -266,7 +219,7 @@ class Arranger:
         return found
 
     def _order_chords(
-        self, mesh: Mesh, slots: IntArray, polygon: IntArray, stage: Stage, known: Arrangement, found: Meetings
+        self, mesh: Polygons, slots: IntArray, polygon: IntArray, stage: Stage, known: Arrangement, found: Meetings
     ) -> bool:
         """Exact order of the crossings on those chords where the bounds left it open; whether some coincide."""
         fun, p, q, lo, _, _ = found.chords
@@ -282,7 +235,7 @@ class Arranger:
             tied |= len(set(ranks[0])) < len(ranks[0])
         return tied
 
-    def _boundary_points(self, mesh: Mesh, f: int, stage: Stage, known: Arrangement) -> PointAt:
+    def _boundary_points(self, mesh: Polygons, f: int, stage: Stage, known: Arrangement) -> PointAt:
         """The point at every position of a polygon, as an oracle knows it."""
         places: list[tuple[int, int]] = []
         ptr = known.crossings.point_ptr
@@ -313,7 +266,7 @@ Known = Callable[[SignArray, int], None]
 """Called with the signs (2 where open) and how many are open; may replace some of them."""
 
 
-def _positions(mesh: Mesh, point_ptr: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+def _positions(mesh: Polygons, point_ptr: IntArray) -> tuple[IntArray, IntArray, IntArray]:
     """Vertex at every position of the polygons, the piece of an edge that begins there, where each polygon begins."""
     edge = mesh.loop_e
     forward = mesh.ends[edge, 0] == mesh.loop_v
@@ -331,7 +284,7 @@ def _positions(mesh: Mesh, point_ptr: IntArray) -> tuple[IntArray, IntArray, Int
     return at, piece, start[mesh.indptr]
 
 
-def _corners(mesh: Mesh, signs: SignArray) -> tuple[IntArray, IntArray]:
+def _corners(mesh: Polygons, signs: SignArray) -> tuple[IntArray, IntArray]:
     """For every loop entry the functionals that vanish at its vertex and change their sign inside the polygon."""
     entries = len(mesh.loop_v)
     if np.count_nonzero(signs) == signs.size:  # in general position; much faster than to look for them
@@ -352,16 +305,3 @@ def _stretches(lo: IntArray, hi: IntArray) -> tuple[IntArray, IntArray]:
     """All pairs ``(k, i)`` with ``lo[k] <= i < hi[k]``, in order."""
     ptr = pointers(hi - lo)
     return np.repeat(np.arange(len(lo)), hi - lo), np.arange(ptr[-1]) + np.repeat(lo - ptr[:-1], hi - lo)
-
-
-def pointers(counts: IntArray) -> IntArray:
-    """Where each stretch begins when stretches of the given lengths are laid end to end, and where the last ends."""
-    result = np.zeros(len(counts) + 1, dtype=np.int64)
-    np.cumsum(counts, out=result[1:])
-    return result
-
-
-def assure(closed: bool) -> None:
-    """All decisions are certified, so the combinatorics closes; if it does not, there is a bug, not a bad input."""
-    if not closed:  # pragma: no cover - a bug by definition
-        raise ArithmeticError("planar complex: certified decisions contradict each other; please report this network")

@@ -1,4 +1,9 @@
-"""The finer mesh that follows from the decisions about one switch: combinatorics, then values at the new vertices."""
+"""The finer mesh that follows from the decisions about one switch: combinatorics, then values at the new vertices.
+
+New numbers follow the old ones: vertices 0 to V - 1 stay, then the P points on edges, then the points inside polygons,
+polygon by polygon; edges are the pieces of the old ones, in their order, then the segments of chords. ``bases (4,
+polygons + 1)`` says where each polygon's new vertices, edges, faces and loop entries begin.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +12,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from fiberscope.geometry.engines.planar import faces as kernels
-from fiberscope.geometry.engines.planar.arrange import Arrangement, Crossings, Meetings, assure, pointers
-from fiberscope.geometry.engines.planar.mesh import Mesh, winner_signs
+from fiberscope.geometry.engines.planar.mesh import (
+    Arrangement,
+    Crossings,
+    Meetings,
+    Polygons,
+    assure,
+    pointers,
+    winner_signs,
+)
 from fiberscope.geometry.engines.planar.tracked import Tracked
 from fiberscope.network.nodes import MaxPool, Switch
 from fiberscope.numerics.floats import FloatArray, IntArray, SignArray
@@ -17,7 +29,9 @@ Block = tuple[IntArray, IntArray, FloatArray, FloatArray]
 """New vertices ``A + t (B - A)``: the arrays A, B, t and the error of t."""
 
 
-def build(mesh: Mesh, found: Arrangement, stage: int, switches: Sequence[Switch], values: dict[int, Tracked]) -> Mesh:
+def build(
+    mesh: Polygons, found: Arrangement, stage: int, switches: Sequence[Switch], values: dict[int, Tracked]
+) -> Polygons:
     """The mesh cut along the chords, with ``values`` and all signs at the old and new vertices.
 
     ``stage`` numbers the stage of this switch, the one after ``switches``; the last of ``signs`` are its own.
@@ -52,7 +66,7 @@ def build(mesh: Mesh, found: Arrangement, stage: int, switches: Sequence[Switch]
         (edge_ends[:, 0].copy(), edge_ends[:, 1].copy(), crossings.points[2], crossings.points[3]),
         (found.at[corner + p[slot]], found.at[corner + q[slot]], meetings.t[meeting], best),
     ]
-    return Mesh(
+    return Polygons(
         ends,
         line,
         indptr,
@@ -82,7 +96,7 @@ def _polygons(inside: IntArray) -> IntArray:
 
 
 def _definitions(
-    mesh: Mesh, found: Arrangement, meetings: Meetings, stage: int, slot: IntArray, meeting: IntArray
+    mesh: Polygons, found: Arrangement, meetings: Meetings, stage: int, slot: IntArray, meeting: IntArray
 ) -> IntArray:
     """By which two lines, on which polygon of which stage, every vertex is defined."""
     target = found.first + meetings.chords[0][meetings.chords[3]]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
@@ -22,15 +22,22 @@ import numpy as np
 
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.geometry.cells import Cells, Incidence, pool_layout
-from fiberscope.geometry.domains import Box, Plane, Polytope
+from fiberscope.geometry.domains import Box, Polytope
 from fiberscope.geometry.engines.limits import MEMORY
 from fiberscope.geometry.engines.planar import tracked as track
-from fiberscope.geometry.engines.planar.arrange import Arrangement, Arranger
-from fiberscope.geometry.engines.planar.blas_threads import single_blas
+from fiberscope.geometry.engines.planar.arrange import Arranger
 from fiberscope.geometry.engines.planar.build import build
 from fiberscope.geometry.engines.planar.exact import Oracle, Stage, pool_signs, window_pairs
-from fiberscope.geometry.engines.planar.mesh import Mesh, corner_values, first_mesh, merged, winner_signs
+from fiberscope.geometry.engines.planar.mesh import (
+    Arrangement,
+    Polygons,
+    corner_values,
+    first_mesh,
+    merged,
+    winner_signs,
+)
 from fiberscope.geometry.engines.planar.tracked import Tracked
+from fiberscope.geometry.engines.watched import single_blas
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear, Switch
 from fiberscope.network.operators import Dense
@@ -38,7 +45,7 @@ from fiberscope.numerics.floats import FloatArray, SignArray
 from fiberscope.results import Result
 from fiberscope.run import ENDLESS, STOPPED, Run
 
-PlanarDomain = Box | Plane | Polytope
+PlanarDomain = Box | Polytope
 
 _CHUNK_BYTES = 1 << 25
 """Counting goes on in pieces when the values of all vertices would need more than this."""
@@ -74,9 +81,9 @@ def planar_cells(net: Network, domain: PlanarDomain, run: Run = ENDLESS) -> Cell
     Parameters
     ----------
     net
-        Any network; two inputs for a box or polytope, ``plane.ambient`` inputs for a plane.
+        Any network of two inputs; on a slice of a larger space its program begins with the map of the slice.
     domain
-        A box in two dimensions, a bounded two-dimensional polytope, or a :class:`Plane`.
+        A box in two dimensions, or a bounded two-dimensional polytope.
     run
         Told after every switch how many are done. With a limit the work stops when there are more regions than that,
         or when memory would not hold the next layer, which is an error without. Then, or when interrupted or out of
@@ -118,12 +125,11 @@ def planar_count(net: Network, domain: PlanarDomain, run: Run = ENDLESS, *, thre
 class Engine:
     """One run: the program on the plane, evaluated at the vertices of meshes that its switches cut.
 
-    ``sides`` are rows ``(a, b, c)`` with ``a x + b y + c <= 0`` on the domain; ``on_plane`` says that the program
-    begins with a plane through a larger space.
+    ``sides`` are rows ``(a, b, c)`` with ``a x + b y + c <= 0`` on the domain.
     """
 
-    def __init__(self, nodes: Sequence[Node], sides: FloatArray, on_plane: bool = False) -> None:
-        self.nodes, self.sides, self.on_plane = tuple(nodes), sides, on_plane
+    def __init__(self, nodes: Sequence[Node], sides: FloatArray) -> None:
+        self.nodes, self.sides = tuple(nodes), sides
         self.switch_nodes = [k for k, x in enumerate(self.nodes) if isinstance(x, PiecewiseLinear | MaxPool)]
         self.switches = [x for x in self.nodes if isinstance(x, PiecewiseLinear | MaxPool)]
         self.pairs = [window_pairs(x) if isinstance(x, MaxPool) else None for x in self.switches]
@@ -134,9 +140,12 @@ class Engine:
     @classmethod
     def on(cls, net: Network, domain: PlanarDomain) -> Engine:
         """The engine of a network on a domain."""
-        return cls(*_setting(net, domain), isinstance(domain, Plane))
+        if domain.dimension != 2 or net.in_size != 2:
+            raise InputError(f"domain: expected two dimensions and two inputs, got {domain} and {net.in_size} inputs")
+        A, b = domain.halfspaces()
+        return cls(net.nodes, np.column_stack([A, -b]))
 
-    def start(self) -> Mesh:
+    def start(self) -> Polygons:
         """The domain as one polygon, with values at its corners."""
         mesh, points = first_mesh(self.sides)
         mesh.values = {XY: Tracked.exact(points), 0: corner_values(mesh, points, self.sides)}
@@ -144,7 +153,7 @@ class Engine:
         self.arranger = Arranger(oracle, Stage(mesh.indptr, mesh.loop_v, [], []))
         return mesh
 
-    def run(self, mesh: Mesh, run: Run) -> tuple[Mesh, int]:
+    def run(self, mesh: Polygons, run: Run) -> tuple[Polygons, int]:
         """The mesh cut by one switch after the other, and how many of them were reached.
 
         Raises :class:`TooLargeError` if the next mesh would not fit into memory, unless there is a limit.
@@ -183,11 +192,11 @@ class Engine:
 
     @property
     def composes(self) -> bool:
-        """Whether the program begins with a plane and a dense layer behind it, and nothing else reads the plane."""
+        """Whether it begins with a map of the plane (a slice of a large space) that one dense layer alone reads."""
         chain = all(isinstance(x, Affine) and isinstance(x.operator, Dense) for x in self.nodes[:2])
-        return self.on_plane and chain and self.last_use[1] == 1
+        return chain and self.last_use[:2] == [0, 1] and self.nodes[0].operator.in_size == 2  # type: ignore[union-attr]
 
-    def advance(self, mesh: Mesh, node: int) -> int:
+    def advance(self, mesh: Polygons, node: int) -> int:
         """Evaluate the program up to the next switch; the index of that node."""
         values = mesh.values
         while node not in self.switch_nodes:
@@ -209,7 +218,7 @@ class Engine:
             node += 1
         return node
 
-    def split(self, mesh: Mesh, switch: int, node: int, memory: int | None = None) -> Mesh:
+    def split(self, mesh: Polygons, switch: int, node: int, memory: int | None = None) -> Polygons:
         """The mesh cut by one switch, with the switch's own value at its vertices; of at most ``memory`` bytes."""
         found = self.arrange(mesh, switch)
         if memory is not None:
@@ -233,7 +242,7 @@ class Engine:
             del finer.values[step.source]
         return finer
 
-    def _check_memory(self, mesh: Mesh, switch: int, found: Arrangement, memory: int) -> None:
+    def _check_memory(self, mesh: Polygons, switch: int, found: Arrangement, memory: int) -> None:
         """Refuse a mesh that would be too large: how many vertices and polygons it has is known before it is built."""
         if found.meetings is None:
             return
@@ -251,7 +260,7 @@ class Engine:
                 "give limit=, a smaller domain, or count only"
             )
 
-    def arrange(self, mesh: Mesh, switch: int) -> Arrangement:
+    def arrange(self, mesh: Polygons, switch: int) -> Arrangement:
         """All decisions about one switch."""
         step, pairs = self.switches[switch], self.pairs[switch]
         source = mesh.values[step.source]
@@ -269,7 +278,7 @@ class Engine:
 
     # -- results -------------------------------------------------------------------------------------------------
 
-    def count(self, mesh: Mesh, switch: int, node: int, run: Run, threads: int = 1) -> int:
+    def count(self, mesh: Polygons, switch: int, node: int, run: Run, threads: int = 1) -> int:
         """Regions inside the polygons of a mesh, in pieces of bounded memory."""
         if switch == len(self.switches):
             return mesh.num_polygons
@@ -293,7 +302,7 @@ class Engine:
         return total + mesh.num_polygons - done
 
     def _counts(
-        self, mesh: Mesh, cuts: list[tuple[int, int]], switch: int, node: int, run: Run, threads: int
+        self, mesh: Polygons, cuts: list[tuple[int, int]], switch: int, node: int, run: Run, threads: int
     ) -> Generator[int, None, None]:
         """The counts of the pieces of a mesh, in order."""
         if threads == 1:
@@ -315,7 +324,7 @@ class Engine:
             finally:
                 pool.shutdown(cancel_futures=True)
 
-    def _count_piece(self, mesh: Mesh, switch: int, node: int, run: Run, threads: int = 1) -> int:
+    def _count_piece(self, mesh: Polygons, switch: int, node: int, run: Run, threads: int = 1) -> int:
         self.arranger.run = run
         try:
             run.check()
@@ -336,7 +345,7 @@ class Engine:
         self.arranger.stages.pop()
         return found
 
-    def cells(self, mesh: Mesh, reached: int) -> Cells:
+    def cells(self, mesh: Polygons, reached: int) -> Cells:
         """The mesh as cells; switches that were not reached have zeros for signs."""
         parts = [rows[:, : step.num_signs] for rows, step in zip(mesh.signs, self.switches, strict=False)][:reached]
         parts += [np.zeros((mesh.num_vertices, x.num_signs), dtype=np.int8) for x in self.switches[reached:]]
@@ -352,32 +361,6 @@ class Engine:
             pools=pool_layout(self.switches),
             complete=reached == len(self.switches),
         )
-
-
-def _setting(net: Network, domain: PlanarDomain) -> tuple[tuple[Node, ...], FloatArray]:
-    """The program on two coordinates, and the sides of the domain as rows ``(a, b, c)`` with ``a x + b y + c <= 0``."""
-    if isinstance(domain, Plane):
-        if domain.ambient != net.in_size:
-            raise InputError(f"plane: expected one in R^{net.in_size} for this network, got R^{domain.ambient}")
-        lift = Affine(0, Dense(np.stack([domain.u, domain.v], axis=1)), domain.origin)
-        A, b = domain.box.halfspaces()
-        return (lift, *(_moved(node) for node in net.nodes)), np.column_stack([A, -b])
-    if domain.dimension != 2 or net.in_size != 2:
-        raise InputError(
-            f"domain: expected two dimensions and a network of two inputs (or a Plane), "
-            f"got {domain} and {net.in_size} inputs"
-        )
-    A, b = domain.halfspaces()
-    return net.nodes, np.column_stack([A, -b])
-
-
-def _moved(node: Node) -> Node:
-    """The node behind one more value."""
-    if isinstance(node, Add | Concat):
-        return replace(node, sources=tuple(s + 1 for s in node.sources))
-    if isinstance(node, PiecewiseLinear):
-        return PiecewiseLinear(node.source + 1, node.slopes.reshape(node.shape), node.shape)
-    return replace(node, source=node.source + 1)
 
 
 def _part(node: Switch) -> Callable[[SignArray], SignArray]:

@@ -20,9 +20,7 @@ from fiberscope.geometry.engines.planar.faces import compare_windows
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense, Operator
 from fiberscope.numerics.floats import FloatArray, IntArray, ObjectArray, SignArray
-from fiberscope.numerics.points import integer_rows, to_dyadic
-
-Triple = tuple[Any, Any, Any]
+from fiberscope.numerics.points import Triple, cross, dot, integer_rows, to_dyadic
 
 _fmpz = np.frompyfunc(flint.fmpz, 1, 1)
 
@@ -217,24 +215,6 @@ def pool_signs(node: MaxPool, pair_signs: SignArray) -> SignArray:
     return result
 
 
-def cross(a: Triple, b: Triple) -> Triple:
-    """The point where two lines meet, or the line through two points, scaled to a non-negative last entry."""
-    x = a[1] * b[2] - a[2] * b[1]
-    y = a[2] * b[0] - a[0] * b[2]
-    w = a[0] * b[1] - a[1] * b[0]
-    return (-x, -y, -w) if w < 0 else (x, y, w)
-
-
-def dot(a: Triple, b: Triple) -> Any:
-    """Value of a line's functional at a homogeneous point, up to the point's positive last entry."""
-    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
-
-
-def sign(x: Any) -> int:
-    """-1, 0 or 1."""
-    return int(x > 0) - int(x < 0)
-
-
 def ranks_between(lines: Sequence[Triple], a: Triple, b: Triple) -> tuple[list[int], list[float]]:
     """Order in which lines are met on the way from point ``a`` to point ``b``, equal ranks for a common point, and
     where on the way that is, between 0 and 1, rounded to floats.
@@ -263,8 +243,8 @@ class Stage:
     root: IntArray | None = None
     rows: dict[int, list[ObjectArray]] = field(default_factory=dict)
     points: dict[tuple[int, int, int], Triple] = field(default_factory=dict)
-    sharp_rows: dict[int, list[Any]] = field(default_factory=dict)
-    sharp_points: dict[tuple[int, int, int], Triple] = field(default_factory=dict)
+    twofold_rows: dict[int, list[Any]] = field(default_factory=dict)
+    twofold_points: dict[tuple[int, int, int], Triple] = field(default_factory=dict)
 
     def chart(self, polygon: int) -> int:
         """The chart of a polygon."""

@@ -1,6 +1,17 @@
 """Compiled building of the planar engine: faces traced from positions and ranks, signs and values at new vertices.
 
 See :mod:`fiberscope.geometry.engines.planar.kernels` for the terms. Only integers decide here.
+
+Arrays of :func:`trace_faces`: ``at`` are the vertices at the positions of a polygon and ``piece`` the pieces of edges
+that begin there, both cut by ``at_ptr``; chords ``p``, ``q``, ``target`` (the line) by ``slot_ptr`` and ``num``;
+meetings ``d``, ``seen`` by ``meet_ptr``, sorted along each chord. A half-edge h is ``half[:, h]``: the half-edge that
+follows in its face, the vertex it leaves, its edge. Half-edges 0 to M - 1 run along the boundary; those of a chord
+follow in pairs, h towards ``q`` and h + 1 back. Out come ``new_ends``, ``new_line`` of edges and ``new_indptr``,
+``new_v``, ``new_e`` of faces. Invariants: every half-edge has one follower and lies in one face; their number is known
+beforehand by Euler's formula, so a face too many or too few is noticed.
+
+The other kernels have one row for every vertex: ``rows`` of signs, values ``z`` with bounds ``c``, ``e2``; a new
+vertex is ``A + t (B - A)`` with rows A and B already there, so new rows only read older ones.
 """
 
 from __future__ import annotations

@@ -8,6 +8,13 @@ Conventions. Polygons are convex loops in counter-clockwise order: edge ``i`` of
 eight of them are compared as one word. Points on edges follow the ``V`` vertices in number. A *position* is an
 index into a polygon's loop after its edges were subdivided; a *chord* is the pair of positions ``p < q`` where a
 functional vanishes on the boundary. A *slot* is a chord's place in the arrays over all polygons.
+
+Arrays, for V vertices, E edges and w functionals of one switch: ``z (V, w)`` values with ``|z - true| <= c[v] r[j] +
+floor``; ``s (V, w)`` signs, 2 for open; ``words`` the same bytes as machine words; ``ends (E, 2)``; polygon f is
+``loop_v, loop_e[indptr[f]:indptr[f + 1]]``. Lists of varying length stand end to end, cut by an array named ``..ptr``,
+``..place`` while it is filled: crossings of edges ``label``, ``rank``; chords ``fun``, ``p``, ``q`` by ``slot_ptr``,
+of which polygon f uses the first ``num[f]``; meetings of chords ``other``, ``pair``. ``t``, ``d`` are a parameter on a
+segment and the bound of its error. Invariant: an order that is not proven strict is never used, ``sure`` says so.
 """
 
 from __future__ import annotations

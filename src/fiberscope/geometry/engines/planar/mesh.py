@@ -1,4 +1,9 @@
-"""The mesh of the planar engine: shared vertices, edges and convex polygons, and how pooled faces are joined."""
+"""The mesh of the planar engine: shared vertices, edges and convex polygons, and how pooled faces are joined.
+
+:class:`Polygons` is what a switch cuts; :class:`Arrangement`, with :class:`Crossings` and :class:`Meetings`, is what
+was decided about it: integers, and parameters with bounds for the values at new vertices. Polygons are convex loops,
+counter-clockwise; every edge has one or two polygons beside it, which run along it in opposite directions.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +18,15 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from fiberscope.errors import InputError
-from fiberscope.geometry.engines.planar.exact import Triple, cross, dot, sign
 from fiberscope.geometry.engines.planar.faces import lowest_signs, same_losers
 from fiberscope.geometry.engines.planar.tracked import Tracked
 from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, U
-from fiberscope.numerics.points import integer_rows, quotient
+from fiberscope.numerics.points import Triple, cross, dot, integer_rows, quotient, sign
 
 
 @dataclass(slots=True, eq=False)
-class Mesh:
+class Polygons:
     """Convex polygons with shared edges and vertices.
 
     Edge ``loop_e[i]`` of a polygon joins ``loop_v[i]`` with the next vertex of its loop, counter-clockwise. ``line``
@@ -67,18 +71,18 @@ class Mesh:
             self._polygon_of_edge = found
         return self._polygon_of_edge
 
-    def copy(self, values: dict[int, Tracked]) -> Mesh:
+    def copy(self, values: dict[int, Tracked]) -> Polygons:
         """The same mesh with other values."""
         return replace(self, values=values, num_refined=len(self.ends))
 
-    def part(self, lo: int, hi: int) -> Mesh:
+    def part(self, lo: int, hi: int) -> Polygons:
         """The mesh of the polygons ``lo`` to ``hi - 1`` alone."""
         here = slice(int(self.indptr[lo]), int(self.indptr[hi]))
         vertices, loop_v = np.unique(self.loop_v[here], return_inverse=True)
         edges, loop_e = np.unique(self.loop_e[here], return_inverse=True)
         number = np.empty(self.num_vertices, dtype=np.int64)
         number[vertices] = np.arange(len(vertices))
-        return Mesh(
+        return Polygons(
             number[self.ends[edges]],
             self.line[edges],
             self.indptr[lo : hi + 1] - self.indptr[lo],
@@ -109,7 +113,72 @@ class Mesh:
 # --- the first polygon ------------------------------------------------------------------------------------------
 
 
-def first_mesh(sides: FloatArray) -> tuple[Mesh, FloatArray]:
+@dataclass(slots=True, eq=False)
+class Crossings:
+    """Points on the edges: those of edge ``e`` are numbered from ``point_ptr[e]`` on, in order from end to end.
+
+    ``label[ptr[e]:ptr[e + 1]]`` are the functionals that cross the edge and ``rank`` which of its points each one
+    passes. ``points`` is ``(edge, functional, t, error of t)``, one entry for every point.
+    """
+
+    ptr: IntArray
+    label: IntArray
+    rank: IntArray
+    point_ptr: IntArray
+    points: tuple[IntArray, IntArray, FloatArray, FloatArray]
+
+
+@dataclass(slots=True, eq=False)
+class Meetings:
+    """Chords of the polygons, and the crossings on every chord in order; see :mod:`.kernels` for the terms.
+
+    ``chords`` is ``(fun, p, q, lo, hi, num)``; chord ``k`` is met by the chords ``other[ptr[k]:ptr[k + 1]]``, at its
+    point ``rank``, which is number ``seen`` of the ``inside`` points of the polygon.
+    """
+
+    slot_ptr: IntArray
+    chords: tuple[IntArray, ...]
+    ptr: IntArray
+    other: IntArray
+    rank: IntArray
+    t: FloatArray
+    d: FloatArray
+    seen: IntArray
+    inside: IntArray
+    segments: IntArray
+
+
+@dataclass(slots=True, eq=False)
+class Arrangement:
+    """The decisions for one switch; ``meetings`` is None if no polygon is cut.
+
+    The vertices at the positions of polygon ``f`` are ``at[at_ptr[f]:at_ptr[f + 1]]``; ``piece`` are the pieces of
+    edges that begin there.
+    """
+
+    first: int
+    signs: SignArray
+    crossings: Crossings
+    meetings: Meetings | None
+    at: IntArray
+    at_ptr: IntArray
+    piece: IntArray
+
+
+def pointers(counts: IntArray) -> IntArray:
+    """Where each stretch begins when stretches of the given lengths are laid end to end, and where the last ends."""
+    result = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=result[1:])
+    return result
+
+
+def assure(closed: bool) -> None:
+    """All decisions are certified, so the combinatorics closes; if it does not, there is a bug, not a bad input."""
+    if not closed:  # pragma: no cover - a bug by definition
+        raise ArithmeticError("planar complex: certified decisions contradict each other; please report this network")
+
+
+def first_mesh(sides: FloatArray) -> tuple[Polygons, FloatArray]:
     """The polygon ``a x + b y + c <= 0`` for rows ``(a, b, c)``, and its corners rounded to floats.
 
     Raises :class:`InputError` if it is empty, flat or unbounded. Redundant sides are left out.
@@ -130,7 +199,7 @@ def first_mesh(sides: FloatArray) -> tuple[Mesh, FloatArray]:
         edge_lines.append(next(i for i in lines if dot(rows[i], a) == 0 and dot(rows[i], b) == 0))
     defined = [[0, 0, -1 - edge_lines[k - 1], -1 - edge_lines[k]] for k in range(count)]
     order = np.arange(count)
-    mesh = Mesh(
+    mesh = Polygons(
         np.stack([order, (order + 1) % count], axis=1),
         -1 - np.array(edge_lines, dtype=np.int64),
         np.array([0, count]),
@@ -175,7 +244,7 @@ def _clockwise(x0: Any, y0: Any) -> Any:
     return compare
 
 
-def corner_values(mesh: Mesh, points: FloatArray, sides: FloatArray) -> Tracked:
+def corner_values(mesh: Polygons, points: FloatArray, sides: FloatArray) -> Tracked:
     """The corners as values of the program: exact where they are floats, else rounded once."""
     rows = integer_rows(sides)
     exact = []
@@ -200,7 +269,7 @@ def winner_signs(node: MaxPool, lost: BoolArray) -> SignArray:
     return np.where(shaped, -1, single).astype(np.int8).reshape(lost.shape)
 
 
-def merged(mesh: Mesh, old_vertices: int) -> Mesh:
+def merged(mesh: Polygons, old_vertices: int) -> Polygons:
     """Join faces across new edges on whose two sides every window has the same winners.
 
     ``mesh.signs[-1]`` are the signs of the window entries at the vertices. The set where a window's winners are given
@@ -221,7 +290,7 @@ def merged(mesh: Mesh, old_vertices: int) -> Mesh:
     return _compressed(mesh, entries, indptr, spurious, straight, degree > 0)
 
 
-def _twins(mesh: Mesh) -> tuple[IntArray, IntArray]:
+def _twins(mesh: Polygons) -> tuple[IntArray, IntArray]:
     """The other loop entry of the same edge (or -1), and the polygons on the two sides of every edge."""
     order = np.argsort(mesh.loop_e, kind="stable")
     sorted_edges = mesh.loop_e[order]
@@ -254,8 +323,8 @@ def _outlines(edge: Any, following: Any, twin: Any, spurious: Any) -> tuple[Any,
 
 
 def _compressed(
-    mesh: Mesh, entries: IntArray, indptr: IntArray, spurious: BoolArray, straight: BoolArray, used: BoolArray
-) -> Mesh:
+    mesh: Polygons, entries: IntArray, indptr: IntArray, spurious: BoolArray, straight: BoolArray, used: BoolArray
+) -> Polygons:
     """The mesh of the given loops without straight vertices; pieces of a line that they joined become one edge."""
     pieces = np.flatnonzero(~spurious)
     at = np.concatenate([mesh.ends[pieces, 0], mesh.ends[pieces, 1]])
@@ -275,7 +344,7 @@ def _compressed(
     number = np.full(mesh.num_vertices, -1)
     number[vertices] = np.arange(len(vertices))
     ends = number[np.stack([loop_v[representative], loop_v[after[representative]]], axis=1)]
-    return Mesh(
+    return Polygons(
         ends,
         mesh.line[mesh.loop_e[entries[keep]][representative]],
         new_indptr,

@@ -86,8 +86,11 @@ def lifted(plane: Affine, node: Affine, points: Tracked) -> Tracked:
 
     Through the large space in between, rounding would count its dimension.
     """
-    assert isinstance(plane.operator, Dense) and isinstance(node.operator, Dense) and plane.offset is not None
-    rows = np.column_stack([plane.operator.matrix, plane.offset])
+    assert isinstance(plane.operator, Dense) and isinstance(node.operator, Dense)
+    rows = np.zeros((plane.operator.out_size, 3))
+    rows[:, :2] = plane.operator.matrix
+    if plane.offset is not None:
+        rows[:, 2] = plane.offset
     start = np.zeros((node.operator.out_size, 3))
     if node.offset is not None:
         start[:, 2] = node.offset

@@ -15,10 +15,11 @@ from typing import Any
 import flint
 import numpy as np
 
-from fiberscope.geometry.engines.planar.exact import FixedProgram, Oracle, Stage, Triple, cross, dot, sign
+from fiberscope.geometry.engines.planar.exact import FixedProgram, Oracle, Stage
 from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear
 from fiberscope.numerics.compensated import Twofold
 from fiberscope.numerics.floats import FloatArray, SignArray, U
+from fiberscope.numerics.points import Triple, cross, dot, sign
 
 _BITS = 128
 
@@ -30,7 +31,7 @@ class Unclear(Exception):
     """A ball contains zero, or two overlap."""
 
 
-class SharpProgram(FixedProgram):
+class TwofoldProgram(FixedProgram):
     """The program with all signs fixed, in pairs of floats; for :func:`is_plain` programs."""
 
     def start(self, chart: int) -> Twofold:
@@ -67,39 +68,39 @@ def is_plain(nodes: Sequence[Node]) -> bool:
     )
 
 
-class SharpOracle(Oracle):
+class TwofoldOracle(Oracle):
     """Answers about the vertices of a complex in balls; raises :class:`Unclear` where they do not tell."""
 
     def __init__(self, exact: Oracle) -> None:
-        self.program: FixedProgram = SharpProgram(exact.program.nodes)
+        self.program: FixedProgram = TwofoldProgram(exact.program.nodes)
         self.offsets = exact.offsets
         with flint.ctx.workprec(_BITS):
             self.sides = [(flint.arb(a), flint.arb(b), flint.arb(c)) for a, b, c in exact.sides]
 
     @classmethod
-    def of(cls, exact: Oracle) -> SharpOracle | None:
+    def of(cls, exact: Oracle) -> TwofoldOracle | None:
         """The filter in front of an exact oracle, where there is one: in the plane, not in charts."""
         return cls(exact) if type(exact) is Oracle and is_plain(exact.program.nodes) else None
 
     def line(self, stage: Stage, polygon: int, number: int) -> Triple:
         if number < 0:
             return self.sides[-1 - number]
-        if polygon not in stage.sharp_rows:
-            stage.sharp_rows[polygon] = self.program.functionals(stage.prefix(polygon))
+        if polygon not in stage.twofold_rows:
+            stage.twofold_rows[polygon] = self.program.functionals(stage.prefix(polygon))
         switch = int(np.searchsorted(self.offsets, number, side="right")) - 1
-        rows, j = stage.sharp_rows[polygon][switch], number - int(self.offsets[switch])
+        rows, j = stage.twofold_rows[polygon][switch], number - int(self.offsets[switch])
         a, b, c = (_ball(rows, i, j) for i in range(3))
         return a, b, c
 
     def point(self, stage: Stage, polygon: int, first: int, second: int) -> Triple:
         key = (polygon, first, second)
-        if key not in stage.sharp_points:
+        if key not in stage.twofold_points:
             with flint.ctx.workprec(_BITS):
                 found = cross(self.line(stage, polygon, first), self.line(stage, polygon, second))
             if not found[2] > 0:
                 raise Unclear
-            stage.sharp_points[key] = found
-        return stage.sharp_points[key]
+            stage.twofold_points[key] = found
+        return stage.twofold_points[key]
 
     def sign_at(self, line: Triple, point: Triple) -> int:
         """The sign of a line's functional at a point, never 0."""

@@ -23,12 +23,11 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import OutOfTimeError, TooLargeError
-from fiberscope.geometry.domains import Domain
+from fiberscope.geometry.domains import Domain, Solid, View, view_of
 from fiberscope.geometry.engines.limits import ADVICE, FEW_NEURONS, MOST_VISITED
 from fiberscope.geometry.engines.traversal import kernels
 from fiberscope.geometry.engines.traversal.exact import ExactCell, fraction, towards
-from fiberscope.geometry.engines.traversal.facet_tests import Batch, decide
-from fiberscope.geometry.engines.traversal.inner_points import points_behind
+from fiberscope.geometry.engines.traversal.facet_tests import Batch, points_behind, row_states
 from fiberscope.geometry.engines.traversal.labels import Labels, Words, distinct, known_neighbours, pack, unpack
 from fiberscope.geometry.engines.traversal.rows import Sides, check, copies, exact_functionals, functionals, start
 from fiberscope.geometry.engines.watched import Workers
@@ -56,7 +55,7 @@ class Facet(Result):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Region(Result):
+class VisitedRegion(Result):
     """A linear region, proven to exist by its ``witness``: the certified signs at this point are ``signs``.
 
     ``facets`` are proven as well. The label is kept in two bits per neuron.
@@ -82,7 +81,7 @@ class Region(Result):
     def __repr__(self) -> str:
         text = "".join("-0+"[s + 1] for s in self.signs)
         text = text if len(text) <= 40 else f"{text[:37]}..."
-        return f"Region({text}, {len(self.facets)} facets)"
+        return f"VisitedRegion({text}, {len(self.facets)} facets)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +133,8 @@ def traverse(
     Parameters
     ----------
     domain
-        A box, a polytope (bounded or not), an orthant or the whole space, of dimension ``net.in_size``.
+        A box, a polytope (bounded or not), an orthant, the whole space, or a plane; on a plane, and on a box that is
+        flat in some coordinates, witnesses are given in the coordinates of the slice.
     limit, time_limit
         Stop after so many regions, or seconds; then the ``summary`` is not complete.
     seed
@@ -150,7 +150,7 @@ def traverse(
     >>> stream.summary
     RegionCount(4 regions)
     """
-    return Traversal(as_network(net), domain, seed, Run.begin(progress, time_limit, limit))
+    return Traversal(view_of(as_network(net), domain), seed, Run.begin(progress, time_limit, limit))
 
 
 def count_by_traversal(
@@ -171,15 +171,14 @@ def count_by_traversal(
     >>> count_by_traversal(Network.random((3, 6, 1), seed=0), Space(3))  # 1 + 6 + 15 + 20
     RegionCount(42 regions)
     """
-    return visit(as_network(net), domain, seed, Run.begin(progress, time_limit, limit))
+    return visit(view_of(as_network(net), domain), seed, Run.begin(progress, time_limit, limit))
 
 
-def visit(net: Network, domain: Domain, seed: Seed, run: Run) -> RegionCount:
+def visit(view: View, seed: Seed, run: Run) -> RegionCount:
     """As :func:`count_by_traversal`, within a run."""
-    check(net, domain)
     if run.limit is None and isinf(run.deadline):
-        _check_visits(net, domain)
-    search = _Search(net, domain, seed, run, facets=False)
+        _check_visits(view.net, view.domain)
+    search = _Search(view, seed, run, facets=False)
     try:
         for _ in search.chunks():
             run.step(search.explored, len(search.seen), f"{len(search.seen)} regions")
@@ -188,8 +187,9 @@ def visit(net: Network, domain: Domain, seed: Seed, run: Run) -> RegionCount:
     return search.summary()
 
 
-def _check_visits(net: Network, domain: Domain) -> None:
+def _check_visits(net: Network, domain: Solid) -> None:
     """Refuse what nobody waits for: many dimensions and many neurons."""
+    check(net)
     neurons = int((~net.linear_entries).sum())
     if domain.dimension > MOST_VISITED and neurons > FEW_NEURONS:
         raise TooLargeError(
@@ -206,18 +206,18 @@ def _why(reason: BaseException) -> str:
 class Traversal:
     """An iterator over regions that knows how far it is; see :func:`traverse`."""
 
-    def __init__(self, net: Network, domain: Domain, seed: Seed, run: Run) -> None:
-        self._search = _Search(net, domain, seed, run, facets=True)
+    def __init__(self, view: View, seed: Seed, run: Run) -> None:
+        self._search = _Search(view, seed, run, facets=True)
         self._regions = self._stream()
         self._given = 0
 
-    def __iter__(self) -> Iterator[Region]:
+    def __iter__(self) -> Iterator[VisitedRegion]:
         return self
 
-    def __next__(self) -> Region:
+    def __next__(self) -> VisitedRegion:
         return next(self._regions)
 
-    def _stream(self) -> Iterator[Region]:
+    def _stream(self) -> Iterator[VisitedRegion]:
         search = self._search
         try:
             for words, X, facets in search.chunks():
@@ -225,7 +225,7 @@ class Traversal:
                     if search.limit is not None and self._given == search.limit:
                         return
                     self._given += 1
-                    yield Region(search.net, label.copy(), x.copy(), own)
+                    yield VisitedRegion(search.net, label.copy(), x.copy(), own)
                 search.run.step(search.explored, len(search.seen), f"{len(search.seen)} regions")
         except OutOfTimeError as reason:  # the stream ends here; an interruption is the caller's
             search.stopped = _why(reason)
@@ -239,11 +239,12 @@ class Traversal:
 class _Search:
     """Breadth-first search over labels; every label that is seen has been proven by a point."""
 
-    def __init__(self, net: Network, domain: Domain, seed: Seed, run: Run, facets: bool) -> None:
-        check(net, domain)
+    def __init__(self, view: View, seed: Seed, run: Run, facets: bool) -> None:
+        net, domain = view.net, view.domain
+        check(net)
         self.net, self.run, self.limit, self.facets = net, run, run.limit, facets
         self.stopped: str | None = None
-        self.sides = Sides.of(domain)
+        self.domain, self.sides = domain, Sides.of(domain)
         self.first = copies(net)
         self.classes = [np.flatnonzero(self.first == k) for k in range(net.num_signs)]
         rows = net.num_signs + len(self.sides.rows)
@@ -251,7 +252,7 @@ class _Search:
         for k, members in enumerate(self.classes):
             flips[k, members] = 1
         self.flips = pack(flips) ^ pack(np.zeros_like(flips) - 1)  # the bits of positive signs alone
-        point, signs = start(net, domain, self.sides, seed)
+        point, signs = start(net, domain, seed)
         self.seen = Labels(self.flips.shape[1])
         self.queue: deque[tuple[Words, FloatArray]] = deque()
         self._add(signs[None], point[None])
@@ -309,7 +310,7 @@ class _Search:
         if not self.facets:
             known_neighbours(words, self.flips[: self.net.num_signs], kinds, *self.seen.arrays)
         batch = Batch(self.net, self.sides, signs, H, E, kinds, X)
-        state, beyond = decide(batch, workers)
+        state, beyond = row_states(batch, workers)
         left = self._cross(signs, np.argwhere(state[:, : self.net.num_signs] == kernels.FACET), beyond)
         if len(left):
             beyond[left[:, 0], left[:, 1]] = points_behind(H, kinds, X, left, self.run)
@@ -370,7 +371,7 @@ class _Search:
         """Which points are inside the domain and have the expected signs, where ``loose`` any sign; and their signs."""
         finite = np.asarray(np.isfinite(points).all(axis=1))  # kinks may lie beyond the floats
         found = self.net.signs(np.where(finite[:, None], points, 0.0)).signs
-        return finite & self.sides.contain(points) & ((found == expected) | loose).all(axis=1), found
+        return finite & self.domain.surely_inside(points) & ((found == expected) | loose).all(axis=1), found
 
     # -- exact fallback ----------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ import numpy as np
 from scipy.stats import t as student
 
 from fiberscope.errors import InputError
-from fiberscope.geometry.domains import Box, Domain
+from fiberscope.geometry.domains import Box, Domain, View, view_of
 from fiberscope.geometry.engines.lattice.engine import lattice_cells
 from fiberscope.geometry.engines.traversal.estimate_kernels import split
 from fiberscope.geometry.engines.traversal.exact import ExactCell, fraction, towards
@@ -44,9 +44,6 @@ from fiberscope.geometry.engines.traversal.rows import (
 from fiberscope.geometry.engines.watched import Workers
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network, Seed
-from fiberscope.network.nodes import Affine
-from fiberscope.network.operators import Dense
-from fiberscope.network.rewire import later
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.results import Result
 from fiberscope.run import Progress, Run
@@ -154,20 +151,22 @@ def estimate_regions(
     (True, True, True)
     """
     run = Run.begin(progress, time_limit)
-    return estimate(as_network(net), domain, run, samples=samples, runs=runs, points=points, chords=chords, seed=seed)
+    view = view_of(as_network(net), domain)
+    return estimate(view, run, samples=samples, runs=runs, points=points, chords=chords, seed=seed)
 
 
 def estimate(
-    net: Network, domain: Domain, run: Run, *, samples: int, runs: int, points: int, chords: int, seed: Seed = 0
+    view: View, run: Run, *, samples: int, runs: int, points: int, chords: int, seed: Seed = 0
 ) -> RegionEstimate:
     """As :func:`estimate_regions`, within a run."""
-    check(net, domain)
+    net, domain = view.net, view.domain
+    check(net)
     if runs < 2 or samples < runs or points < 0 or chords < 0:
         got = f"{samples}, {runs}, {points}, {chords}"
         raise InputError(f"expected samples >= runs >= 2 and points, chords >= 0, got {got}")
     rng = np.random.default_rng(seed)
     labels = Labels(pack(np.zeros((1, net.num_signs), dtype=np.int8)).shape[1])
-    tree = _Population(net, domain, rng, runs, samples // runs)
+    tree = _Population(view, rng, runs, samples // runs)
     with Workers(run) as workers:
         logs = tree.follow(labels, workers)
     values = np.exp(logs)
@@ -199,13 +198,14 @@ def estimate(
 class _Population:
     """Cells of several independent runs, side by side; ``run_of[r]`` is the run of cell r."""
 
-    def __init__(self, net: Network, domain: Domain, rng: np.random.Generator, runs: int, size: int) -> None:
+    def __init__(self, view: View, rng: np.random.Generator, runs: int, size: int) -> None:
+        net, domain = view.net, view.domain
         self.net, self.rng, self.runs, self.size = net, rng, runs, size
-        self.sides = Sides.of(domain)
+        self.domain, self.sides = domain, Sides.of(domain)
         first = copies(net)
         self.copy = first != np.arange(len(first))
         self.undecided, self.dropped = 0, False
-        point, _ = start(net, domain, self.sides, rng)
+        point, _ = start(net, domain, rng)
         sides = len(self.sides.rows)
         self.H = np.zeros((runs, sides + 1, net.in_size + 1))
         self.H[:, :sides] = self.sides.rows
@@ -318,7 +318,9 @@ class _Population:
         """Find a target in cell r where neuron k has the given sign, and put it in ``out``."""
         targets = targets[np.isfinite(targets).all(axis=1)]  # kinks may lie beyond the floats
         found = self.net.signs(targets).signs if len(targets) else np.zeros((0, self.net.num_signs), dtype=np.int8)
-        good = self.sides.contain(targets) & (found[:, :k] == self.signs[r, :k]).all(axis=1) & (found[:, k] == sign)
+        good = (
+            self.domain.surely_inside(targets) & (found[:, :k] == self.signs[r, :k]).all(axis=1) & (found[:, k] == sign)
+        )
         if not good.any():
             self.undecided += 1
             return ABSENT
@@ -380,16 +382,11 @@ def _chord_density(net: Network, box: Box, chords: int, rng: np.random.Generator
         with np.errstate(divide="ignore"):
             ends = np.stack([(box.low - x) / direction, (box.high - x) / direction])
         begin, end = float(ends.min(axis=0).max()), float(ends.max(axis=0).min())
-        cells = lattice_cells(_along(net, x, direction), Box([begin], [end]))
+        line = View.through(net, Box([begin], [end]), direction[:, None], x)
+        cells = lattice_cells(line.net, line.domain)
         crossings += cells.count(1) - 1
         densities.append((cells.count(1) - 1) / (end - begin))
     mean = float(np.mean(densities))
     error = float(np.std(densities, ddof=1)) / sqrt(chords) if chords > 1 else float("inf")
     kappa = gamma(n / 2) / (sqrt(pi) * gamma((n + 1) / 2))  # mean of |cos| over the sphere
     return ChordDensity(chords, crossings, mean, error, mean / kappa)
-
-
-def _along(net: Network, x: FloatArray, direction: FloatArray) -> Network:
-    """The network along the line ``x + t direction``."""
-    lift = Affine(0, Dense(direction[:, None]), x)
-    return Network.from_nodes([lift, *(later(node) for node in net.nodes)], (1,))

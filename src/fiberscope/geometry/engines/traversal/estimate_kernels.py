@@ -2,6 +2,11 @@
 
 A cell is kept as the rows that bound it and a point that is certainly inside. A neuron with a certain sign at that
 point splits the cell iff its row would be a facet there, which is the question of the traversal's kernel.
+
+Arrays, for a population of cells: ``H``, ``E`` ``(cells, room, n + 1)`` and ``count (cells,)``: the first ``count[r]``
+rows bound cell r, oriented to be positive inside, and row ``count[r]`` is always free for the neuron that is asked;
+``X (cells, n)`` inner points; ``F``, ``G`` ``(origins, n + 1)`` the neuron as an affine function, which children share
+with their ``origin``. Invariant: ``X[r]`` is strictly inside, certainly.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fiberscope.geometry.engines.compiled import inner, kernel
-from fiberscope.geometry.engines.traversal.kernels import ABSENT, FACET, OPEN, UNASKED, by_box, decide
+from fiberscope.geometry.engines.traversal.kernels import ABSENT, FACET, OPEN, UNASKED, by_box, prove_rows
 from fiberscope.numerics.cutoffs import NOISE
 from fiberscope.numerics.floats import TINY, U
 
@@ -86,7 +91,7 @@ def split(
             state[k] = UNASKED
         state[last] = OPEN
         rows, errors = H[r][: last + 1], E[r][: last + 1]
-        decide(rows, errors, X[r], low, high, bounded, NOISE * reach, beyond, state, centre, stop)
+        prove_rows(rows, errors, X[r], low, high, bounded, NOISE * reach, beyond, state, centre, stop)
         answer[r] = state[last]
         if answer[r] == FACET:
             for c in range(n):

@@ -9,6 +9,16 @@ coefficients of ``h_i`` are multipliers ``y >= 0`` with ``h_i = const + sum y_k 
 
 Floats only propose. A facet is accepted if the point beyond it violates row i and no other row, a non-facet if the
 multipliers prove it, with every rounding error and every error of the coefficients accounted for; all else is OPEN.
+
+Arrays of one cell, m rows in n dimensions: ``H``, ``E`` ``(m, n + 1)`` are the rows, oriented so that they are
+positive inside, the constant last, and bounds of their errors. ``M (2 n + 4, m + n)`` begins with the dictionary by
+columns: ``M[j, k]`` is the coefficient of the free quantity j in row k (k < m) or in coordinate k - m, and ``M[n, k]``
+their value at the present vertex; behind it come a row to work with, the norms of the rows, and n + 1 rows for a
+proof. ``free (n,)`` are the rows that are free, -1 for a coordinate, and ``place[0, k]`` is the column in which row k
+is free, or -1: one is the inverse of the other. ``place[1]`` marks rows that were asked, ``place[2]`` their numbers
+among all rows of the cell. ``y (n,)`` are multipliers. Out come ``state (m,)`` and ``beyond (m, 2 n)``: for a facet a
+point behind it and the point where it was crossed. Invariant: ``M[n, :m] >= 0`` up to rounding, so the vertex is
+feasible; ``centre`` adds up vertices, and their mean is a deeper point.
 """
 
 from __future__ import annotations
@@ -264,7 +274,7 @@ def _nearest(M: Any, free: Any, place: Any, m: int, state: Any) -> int:
 
 
 @once
-def _decide(
+def _prove_rows(
     H: Any,
     E: Any,
     m: int,
@@ -341,7 +351,7 @@ def _pull(H: Any, E: Any, m: int, i: int, centre: Any, beyond: Any) -> bool:
 
 
 @inner
-def decide(
+def prove_rows(
     H: Any, E: Any, x: Any, low: Any, high: Any, bounded: bool, noise: float, beyond: Any, state: Any, centre: Any,
     stop: Any,
 ) -> None:  # fmt: skip
@@ -350,11 +360,11 @@ def decide(
     for c in range(n):
         centre[c] = x[c]
     M, free, y, place = np.empty((2 * n + 4, m + n)), np.empty(n, np.int64), np.empty(n), np.empty((2, m), np.int64)
-    _decide(H, E, m, low, high, bounded, noise, beyond, state, centre, M, free, y, place, stop)
+    _prove_rows(H, E, m, low, high, bounded, noise, beyond, state, centre, M, free, y, place, stop)
 
 
 @kernel
-def _cells(
+def _prove_cells(
     H: Any,
     E: Any,
     kinds: Any,
@@ -376,7 +386,7 @@ def _cells(
     place: Any,
     stop: Any,
 ) -> int:
-    """The loop of :func:`cells`; what follows ``beyond`` is room, and a flag."""
+    """The loop of :func:`prove_cells`; what follows ``beyond`` is room, and a flag."""
     n, pivots = free.size, 0
     for r in range(H.shape[0]):
         rows = np.int64(0)  # a literal would be a type of its own, and compile all that follows twice
@@ -398,7 +408,7 @@ def _cells(
                 continue
             place[2, rows], some[rows] = k, state[r, k]
             rows += 1
-        _decide(h, e, rows, low, high, bounded, NOISE * reach, behind, some, centre, M, free, y, place, stop)
+        _prove_rows(h, e, rows, low, high, bounded, NOISE * reach, behind, some, centre, M, free, y, place, stop)
         for i in range(rows):
             k = place[2, i]
             state[r, k] = some[i]
@@ -409,7 +419,7 @@ def _cells(
     return pivots
 
 
-def cells(
+def prove_cells(
     H: FloatArray,
     E: FloatArray,
     kinds: SignArray,
@@ -433,4 +443,4 @@ def cells(
     reach = float(max(np.abs(low).max(), np.abs(high).max())) if n else 0.0
     rows = (np.empty((m, n + 1)), np.empty((m, n + 1)), np.empty((m, 2 * n)), np.empty(m, np.int8), np.empty(n + 1))
     room = (np.empty((2 * n + 4, m + n)), np.empty(n, np.int64), np.zeros(n), np.empty((3, m), np.int64))
-    return int(_cells(H, E, kinds, X, low, high, bounded, reach, state, beyond, *rows, *room, stop))
+    return int(_prove_cells(H, E, kinds, X, low, high, bounded, reach, state, beyond, *rows, *room, stop))

@@ -1,6 +1,11 @@
 """Sign vectors as labels of two bits per neuron, and the set of the labels seen, which is most of a traversal's memory.
 
 Labels are kept in full and compared in full: two regions are never mistaken for one.
+
+A label is a row of ``words`` 64-bit words: first the bits of the positive entries, then those of the zeros, then
+nothing. The set is ``table (size, words)`` with ``used (size,)``, its size a power of two, at most 60 % full; a label
+stands at the slot of its hash or, where others stand there, at the next free one, so a search ends at the first slot
+not used.
 """
 
 from __future__ import annotations

@@ -9,21 +9,22 @@ so sign vectors (zeros included) and regions correspond one to one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import flint
 import numpy as np
 
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.geometry.domains import Box, Domain, Plane, Polytope
 from fiberscope.network.network import Network, Seed
 from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear
 from fiberscope.network.walk import affine_values, step
 from fiberscope.numerics.algebra.ball import EXACT, EXACT_ROWS
 from fiberscope.numerics.algebra.bounded import Bounded, BoundedAlgebra
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma, round_up
-from fiberscope.numerics.lp.programs import Polyhedron
 from fiberscope.numerics.rows import proportional_rows
+
+if TYPE_CHECKING:
+    from fiberscope.geometry.domains import Solid
 
 _DENSE = 1 << 22
 """Entries of a matrix up to which copies are looked for; without, coincident neurons are found cell by cell."""
@@ -32,12 +33,8 @@ _TRIES = 200
 """Random points tried before a start is given up."""
 
 
-def check(net: Network, domain: Domain) -> None:
-    """Raise unless the regions of ``net`` on ``domain`` can be traversed."""
-    if isinstance(domain, Plane):
-        raise InputError("domain: expected a full-dimensional one, got a Plane; use fs.regions for slices")
-    if net.in_size != domain.dimension:
-        raise InputError(f"domain: expected dimension {net.in_size}, the network's input, got {domain}")
+def check(net: Network) -> None:
+    """Raise unless the regions of ``net`` can be traversed."""
     pool = next((index for index, node in enumerate(net.nodes) if isinstance(node, MaxPool)), None)
     if pool is not None:
         raise UnsupportedModelError(
@@ -172,70 +169,28 @@ class Sides:
     rows: FloatArray
     low: FloatArray
     high: FloatArray
-    box: bool = False
 
     @classmethod
-    def of(cls, domain: Domain) -> Sides:
-        A, b = domain.halfspaces()  # type: ignore[union-attr]  # a Plane was refused
-        n = domain.dimension
-        low, high = np.full(n, -np.inf), np.full(n, np.inf)
-        if isinstance(domain, Box):
-            low, high = domain.low, domain.high
-        elif isinstance(domain, Polytope):
-            low, high = _bounds(A, b)
-        return cls(np.column_stack([-A, b]), np.array(low), np.array(high), isinstance(domain, Box))
+    def of(cls, domain: Solid) -> Sides:
+        A, b = domain.halfspaces()
+        low, high = domain.bounds()
+        return cls(np.column_stack([-A, b]), np.array(low), np.array(high))
 
     @property
     def bounded(self) -> bool:
         """Whether the box is finite."""
         return bool(np.isfinite(self.low).all() and np.isfinite(self.high).all())
 
-    def contain(self, X: FloatArray) -> BoolArray:
-        """Which points are certainly strictly inside; rounding can only say no."""
-        if self.box:
-            return np.asarray(((self.low < X) & (self.high > X)).all(axis=1))
-        A, b = self.rows[:, :-1], self.rows[:, -1]
-        with np.errstate(over="ignore", invalid="ignore"):  # NaN is not inside
-            value = X @ A.T + b
-            size = np.abs(X) @ np.abs(A).T + np.abs(b)
-            error = round_up(gamma(X.shape[1] + 2) * size, X.shape[1] + 4)
-        return np.asarray((value > error).all(axis=1))
 
-
-def _bounds(A: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Proven bounds of the coordinates on a polytope, infinite where it has none."""
-    body = Polyhedron(A, b)
-    n = A.shape[1]
-    high = np.array([body.maximize(np.eye(n)[j]).upper for j in range(n)])
-    low = np.array([-body.maximize(-np.eye(n)[j]).upper for j in range(n)])
-    return low, high
-
-
-def start(net: Network, domain: Domain, sides: Sides, seed: Seed) -> tuple[FloatArray, SignArray]:
+def start(net: Network, domain: Solid, seed: Seed) -> tuple[FloatArray, SignArray]:
     """An inner point of the domain in an open region, with its sign vector."""
     rng = np.random.default_rng(seed)
     for _ in range(_TRIES):
-        X = _inner_points(domain, rng)
-        X = X[sides.contain(X)]
+        X = domain.sample(8, rng)
+        X = X[domain.surely_inside(X)]
         if len(X):
             signs = net.signs(X).signs
             good = np.flatnonzero(is_open(net, signs))
             if len(good):
                 return X[good[0]], signs[good[0]]
     raise InputError(f"domain: expected a set with interior points, none found in {domain}")
-
-
-def _inner_points(domain: Domain, rng: np.random.Generator, count: int = 4) -> FloatArray:
-    n = domain.dimension
-    if isinstance(domain, Box):
-        return domain.draw(rng, count)
-    if isinstance(domain, Polytope) and len(domain.A):
-        inner = Polyhedron(domain.A, domain.b).interior()
-        if inner.answer is not True or inner.point is None:
-            raise InputError(f"domain: expected a set with interior points, got {domain}, which has none")
-        norms = np.linalg.norm(domain.A, axis=1)
-        rooms = (domain.b - domain.A @ inner.point) / np.where(norms > 0, norms, 1.0)
-        room = min(1.0, float(np.where(norms > 0, rooms, 1.0).min()))
-        return np.asarray(inner.point + room / np.sqrt(n) * rng.uniform(-1, 1, (count, n)))
-    X = rng.normal(size=(count, n))
-    return X if domain.halfspaces()[0].size == 0 else np.abs(X)  # type: ignore[union-attr]

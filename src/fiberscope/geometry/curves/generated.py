@@ -1,0 +1,188 @@
+"""Curves through the latent space of a generator, and the regions of a network along them; see :mod:`..generators`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fiberscope.errors import InputError
+from fiberscope.geometry.curves.breakpoints import Breaks, chosen
+from fiberscope.geometry.curves.curve import Path, Polyline, Segment
+from fiberscope.geometry.curves.curve_regions import CurveRegions
+from fiberscope.geometry.curves.straight import straight_breaks
+from fiberscope.geometry.generators import (
+    Refinement,
+    as_generator,
+    checked_points,
+    composition,
+    counts_of,
+    has_settled,
+    latent_points,
+)
+from fiberscope.network.network import Network
+from fiberscope.numerics.floats import FloatArray
+
+MOST_CURVE_POINTS = 1 << 15
+"""Polygonal curves are not refined beyond this, unless told otherwise."""
+
+
+class GeneratorCurve(Path):
+    """The image of the latent segment ``(1 - t) z0 + t z1``, ``t`` from 0 to 1, under a generator.
+
+    Parameters
+    ----------
+    module
+        A torch module, a :class:`Network`, or a function of batches.
+    z0, z1
+        Latent points of one shape, without the batch axis.
+    points
+        How many points of the curve the first polygon has, if the generator is not piecewise linear.
+    most
+        How many the last one may have.
+
+    Examples
+    --------
+    >>> fold = Network([[[1.0], [-1.0]], [[1.0, 1.0], [1.0, -1.0]]], [[0.0, 0.0], [0.0, 0.0]])
+    >>> curve = GeneratorCurve(fold, [-1.0], [1.0])
+    >>> curve, curve([0.25])
+    (GeneratorCurve(piecewise linear, R^1 to R^2), array([[ 0.5, -0.5]]))
+    """
+
+    def __init__(self, module: Any, z0: Any, z1: Any, points: int = 100, most: int | None = None) -> None:
+        shape, (self.z0, self.z1) = latent_points("curve", [z0, z1])
+        if (self.z0 == self.z1).all():
+            raise InputError("curve: expected two different latent points, got equal ones")
+        self.points = int(points)
+        self.most = checked_points(points, most, 2, MOST_CURVE_POINTS)
+        self.generator = as_generator(module, shape)
+        self.interval = (0.0, 1.0)
+
+    @property
+    def exact(self) -> bool:
+        """Whether the generator is piecewise linear."""
+        return self.generator.network is not None
+
+    @cached_property
+    def ambient(self) -> int:
+        return int(self.generator(self.z0[None]).shape[1])
+
+    def latent(self, t: Any) -> FloatArray:
+        """Latent points ``(len(t), k)``."""
+        t = self.parameters(t)[:, None]
+        return np.asarray((1 - t) * self.z0 + t * self.z1)
+
+    def __call__(self, t: Any) -> FloatArray:
+        return self.generator(self.latent(t))
+
+    @cached_property
+    def _chain(self) -> tuple[FloatArray, FloatArray]:
+        """Parameters and points of the polygon that stands for the curve: all of it if it is piecewise linear."""
+        if self.generator.network is None:
+            t = np.linspace(0, 1, self.points)
+        else:
+            t = np.concatenate([[0.0], straight_breaks(self.generator.network, Segment(self.z0, self.z1)).t, [1.0]])
+        return t, self(t)
+
+    def derivative(self, t: Any) -> FloatArray:
+        """``gamma'(t)``; of the polygon through ``points`` if the generator is not piecewise linear."""
+        marks, points = self._chain
+        i = np.clip(np.searchsorted(marks, self.parameters(t), side="right") - 1, 0, len(marks) - 2)
+        return np.asarray((points[i + 1] - points[i]) / (marks[i + 1] - marks[i])[:, None])
+
+    def arc_length(self, t: Any) -> FloatArray:
+        """Length from the start, of the polygon through ``points`` if the generator is not piecewise linear."""
+        marks, points = self._chain
+        sides = np.linalg.norm(np.diff(points, axis=0), axis=1)
+        return np.asarray(np.interp(self.parameters(t), marks, np.concatenate([[0.0], np.cumsum(sides)])))
+
+    def __repr__(self) -> str:
+        kind = "piecewise linear" if self.exact else f"from {self.points} points"
+        return f"GeneratorCurve({kind}, R^{self.z0.size} to R^{self.ambient})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GeneratorCurveRegions(CurveRegions):
+    """The regions of a network along the image of a latent segment; ``num_regions`` are those of the network alone.
+
+    ``latent_regions`` counts the intervals on which neither the generator nor the network switches (None if the
+    generator is not piecewise linear). ``refinement`` is the table of counts, ``settled`` whether its last three agree.
+    """
+
+    latent_regions: int | None = None
+    refinement: tuple[Refinement, ...] = ()
+    settled: bool = True
+
+    def __repr__(self) -> str:
+        return f"GeneratorCurveRegions({self.num_regions} regions of the network along {self.curve}; {counts_of(self)})"
+
+
+def regions_through(net: Network, curve: GeneratorCurve) -> GeneratorCurveRegions:
+    """The regions of a network along the image of a latent segment.
+
+    Examples
+    --------
+    The generator folds the line at 0 to an angle; the network switches where the first coordinate is 1/2:
+
+    >>> fold = Network([[[1.0], [-1.0]], [[1.0, 1.0], [1.0, -1.0]]], [[0.0, 0.0], [0.0, 0.0]])
+    >>> net = Network([[[1.0, 0.0]], [[1.0]]], [[-0.5], [0.0]])
+    >>> found = regions_through(net, GeneratorCurve(fold, [-1.0], [1.0]))
+    >>> found.num_regions, found.latent_regions, found.breakpoints
+    (3, 4, array([0.25, 0.75]))
+    """
+    if curve.ambient != net.in_size:
+        raise InputError(f"curve: expected one in R^{net.in_size} for this network, got R^{curve.ambient}")
+    inner = curve.generator.network
+    if inner is not None:
+        both = straight_breaks(composition(net, inner), Segment(curve.z0, curve.z1))
+        return GeneratorCurveRegions(net, curve, _of_network(both, inner.num_signs), latent_regions=len(both.t) + 1)
+    table: list[Refinement] = []
+    points = curve.points
+    while True:
+        found = _along_polygon(net, curve, points)
+        table.append(Refinement(points, len(found.t) + 1))
+        settled = has_settled(table)
+        if settled or 2 * points - 1 > curve.most:
+            return GeneratorCurveRegions(net, curve, found, refinement=tuple(table), settled=settled)
+        points = 2 * points - 1  # the points before, and one between any two
+
+
+def _of_network(both: Breaks, first: int) -> Breaks:
+    """The breakpoints at which an entry of the sign vector from ``first`` on vanishes, with these entries alone."""
+    owner = np.repeat(np.arange(len(both.t)), np.diff(both.neurons.indptr))
+    own = both.neurons.indices >= first
+    keep = np.unique(owner[own])
+    counts = np.bincount(owner[own], minlength=len(both.t))
+    makers = replace(
+        both.neurons, indptr=np.concatenate([[0], np.cumsum(counts)]), indices=both.neurons.indices[own] - first
+    )
+    exact = both.exact
+    return replace(
+        both,
+        t=both.t[keep],
+        lower=both.lower[keep],
+        upper=both.upper[keep],
+        neurons=chosen(makers, keep),
+        signs=lambda: both.signs()[np.concatenate([[0], keep + 1])][:, first:],
+        exact=None if exact is None else lambda i: exact(int(keep[i])),
+    )
+
+
+def _along_polygon(net: Network, curve: GeneratorCurve, points: int) -> Breaks:
+    """Breakpoints on the polygon through so many points of the curve, in the curve's parameter."""
+    t = np.linspace(0, 1, points)
+    corners = curve(t)
+    middle = curve((t[1:] + t[:-1]) / 2)
+    residual = float(np.linalg.norm(middle - (corners[1:] + corners[:-1]) / 2, axis=1).max())
+    new = np.concatenate([[True], (corners[1:] != corners[:-1]).any(axis=1)])  # where it stands still, one point stands
+    if new.sum() < 2:
+        raise InputError("curve: expected a generator that moves, got one point for all latent points")
+    found = straight_breaks(net, Polyline(corners[new]))
+    marks = np.arange(float(new.sum()))
+    ends = t[new]
+    where, low, high = (np.interp(x, marks, ends) for x in (found.t, found.lower, found.upper))
+    low, high = (np.clip(np.nextafter(x, to), 0, 1) for x, to in ((low, -1.0), (high, 2.0)))
+    # what stands for the curve is never the curve itself, so its count is not certified
+    return replace(found, t=where, lower=low, upper=high, exact=None, residual=max(residual, np.finfo(float).tiny))
