@@ -26,6 +26,8 @@ class Atom:
 
     size: int
     pin: str | None = None
+    rigid: bool = False
+    """Whether it was compared with an index set of other places: then not even factors may differ along it."""
     up: Expr | None = None
     family: tuple[Atom, tuple[Expr, ...]] | None = None
     """An atom with a pinned index, and what this atom is for each value of it."""
@@ -141,6 +143,16 @@ def pin(e: Expr, reason: str) -> None:
                 pin(member, reason)
 
 
+def stiffen(e: Expr, reason: str) -> None:
+    """Neither a permutation nor different factors from now on."""
+    pin(e, reason)
+    for leaf in leaves(e):
+        leaf.rigid = True
+        if leaf.family is not None:
+            for member in leaf.family[1]:
+                stiffen(member, reason)
+
+
 def is_pinned(e: Expr) -> bool:
     return all(leaf.pin is not None for leaf in leaves(e))
 
@@ -165,8 +177,8 @@ def unify(x: Expr, y: Expr, reason: str) -> None:
     x, y = normal(x), normal(y)
     done = size_of(x) == size_of(y) and _unified(x, y, reason)
     if not done:
-        pin(x, reason)
-        pin(y, reason)
+        stiffen(x, reason)
+        stiffen(y, reason)
 
 
 def _unified(x: Expr, y: Expr, reason: str) -> bool:
@@ -243,7 +255,7 @@ def _become(atom: Atom, e: Expr) -> None:
     for leaf in leaves(e):
         leaf.parts_of.append(atom)
     if atom.pin is not None:
-        pin(e, atom.pin)
+        (stiffen if atom.rigid else pin)(e, atom.pin)
 
 
 def holders(atoms: Iterable[Atom]) -> set[Atom]:

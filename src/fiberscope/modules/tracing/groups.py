@@ -133,7 +133,7 @@ def _scalings(
     solved = trace.degrees.solved()
     numbers = {number: name for name, number in trace.named_numbers.items()}
     found: list[Group] = []
-    for atom, basis in solved.items():
+    for atom, basis in ((atom, basis) for atom, basis in solved.items() if not atom.rigid):
         chain = chains.get(atom, tuple(p for p in beside.get(atom, ()) if p.pin is not None))
         for powers in basis:
             mine = {(numbers[t], k): power for (t, k), power in powers.items() if t in numbers}

@@ -42,6 +42,9 @@ RULES: dict[str, Rule] = {}
 
 POINTWISE = torch.Tag.pointwise
 
+MISFITS = (ArithmeticError, AssertionError, AttributeError, LookupError, StopIteration, TypeError, ValueError)
+"""What a rule raises on arguments that it was not written for: its operation is then an unknown one."""
+
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
     """List a rule under these names."""
@@ -234,7 +237,7 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 sizes = [tuple(size_of(e) for e in one) for one in answer]
                 if sizes == [tuple(tensor.shape) for tensor in out]:
                     return answer
-            except UnknownUse:
+            except (UnknownUse, *MISFITS):
                 pass
         self.linked = set()
         if any(not is_pinned(e) for tensor in given for e in self.axes(tensor)):
