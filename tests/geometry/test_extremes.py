@@ -129,6 +129,28 @@ def test_bounds_that_overflowed_decide_nothing(bad: float) -> None:
             assert decided(track.differences(layer.extended([block]), np.array([[0, 0]]))) == [2]
 
 
+@pytest.mark.parametrize("far", [1e300, -1e300])
+def test_sums_that_overflow_on_the_wrong_side_decide_nothing(far: float) -> None:
+    """``2e310 - 6e310 max(0, -x)`` in floats: infinity plus whatever comes behind it, with a bound that is finite."""
+    behind = [Affine(2, Dense(far * np.array([[1.0, -3.0]])), np.zeros(1)), PiecewiseLinear(3, np.zeros(1), (1,))]
+    start: list[Node] = [
+        Affine(0, Dense(np.array([[0.0, 0.0], [-2e10, 0.0]])), np.array([2e10, 0.0])),
+        PiecewiseLinear(1, np.zeros(2), (2,)),
+    ]
+    net = Network.from_nodes([*start, *behind], (2,))
+    pooled = [
+        Affine(2, Dense(np.array([[far, -3 * far], [0.0, 0.0]])), np.array([0.0, 3.0])),
+        MaxPool(3, (1, 1, 2), (1, 2), (1, 2)),
+        Affine(4, Dense(np.ones((1, 1))), np.array([-5.0])),
+        PiecewiseLinear(5, np.zeros(1), (1,)),
+    ]
+    for other in (net, Network.from_nodes([*start, *pooled], (2,))):
+        complex = regions(other, Box.cube(2))
+        assert set(map(tuple, complex.sign_vectors.tolist())) == fraction_regions(other, *Box.cube(2).halfspaces())
+        assert int(count_regions(other, Box.cube(2))) == complex.num_regions
+        assert complex.verify().ok
+
+
 def test_products_that_underflow_are_not_exact() -> None:
     """A row of exact numbers times a small factor is zero in floats and not in truth."""
     exact = Tracked.exact(np.array([[TINY, 1e-320]]))

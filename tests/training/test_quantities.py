@@ -27,12 +27,13 @@ def state_of(net: Network) -> State:
     ("net", "answer", "dimension", "kinds"),
     [
         (RIGID, True, 0, {"dead": 0, "linear": 0, "hidden": 0, "rigid": 1}),
-        (DEAD, False, 3, {"dead": 0.25, "linear": 0, "hidden": 0, "rigid": 1}),
+        # the dead neuron can lend itself: relu(x) = relu(x + t) + relu(t - relu(x + t)) - t moves a hyperplane
+        (DEAD, False, None, {"dead": 0.25, "linear": 0, "hidden": 0, "rigid": 0}),
         (LINEAR, False, 1, {"dead": 0, "linear": 0.25, "hidden": 0, "rigid": 1}),
         (HIDDEN, False, 1, {"dead": 0, "linear": 0, "hidden": 0.5, "rigid": 0.5}),
     ],
 )
-def test_kinds_of_neurons_by_hand(net: Network, answer: bool, dimension: int, kinds: dict[str, float]) -> None:
+def test_kinds_of_neurons_by_hand(net: Network, answer: bool, dimension: int | None, kinds: dict[str, float]) -> None:
     state = state_of(net)
     assert identifiable(state) is answer
     assert fiber_dimension(state) == dimension

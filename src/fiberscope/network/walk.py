@@ -22,8 +22,10 @@ import numpy as np
 
 from fiberscope.network.layout import Layout
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear, Smooth, Switch
+from fiberscope.numerics.algebra.ball import EXACT_ROWS, nearest_floats
 from fiberscope.numerics.algebra.base import Algebra, Evaluation
-from fiberscope.numerics.floats import SignArray
+from fiberscope.numerics.algebra.floating import FLOAT_ROWS
+from fiberscope.numerics.floats import FloatArray, SignArray
 
 V = TypeVar("V")
 
@@ -194,11 +196,25 @@ def affine_values(layout: Layout, size: int, signs: SignArray, algebra: Algebra[
     return all_values(layout, start, algebra, choices_of(layout, signs))
 
 
+def affine_output(layout: Layout, size: int, signs: SignArray) -> FloatArray:
+    """The output for one sign vector as in :func:`affine_values`, ``(size + 1, out)``, in float64.
+
+    Where a number on the way leaves the range of floats, it is computed exactly and rounded once: a coefficient is
+    infinite only if it is itself beyond that range, and never NaN.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        rows: FloatArray = affine_values(layout, size, signs, FLOAT_ROWS)[-1]
+    if np.isfinite(rows).all():
+        return rows
+    with EXACT_ROWS.working():
+        return nearest_floats(np.asarray(affine_values(layout, size, signs, EXACT_ROWS)[-1]))
+
+
 # -- a record of the way, and the way back -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trace(Generic[V]):
+class Journey(Generic[V]):
     """A walk with all that derivatives need: values, the input of every stage of affine nodes, what switches did."""
 
     values: dict[int, V]
@@ -206,7 +222,7 @@ class Trace(Generic[V]):
     choices: Choices
 
 
-def traced(layout: Layout, start: V, algebra: Algebra[V], choices: Choices | None = None) -> Trace[V]:
+def traced(layout: Layout, start: V, algebra: Algebra[V], choices: Choices | None = None) -> Journey[V]:
     """The walk with its record; without choices the values decide, which only algebras with an order can."""
     values = {0: start}
     inputs: dict[int, list[V]] = {}
@@ -222,7 +238,7 @@ def traced(layout: Layout, start: V, algebra: Algebra[V], choices: Choices | Non
             values[index + 1] = value if node.offset is None else algebra.shift(value, node.offset)
         elif isinstance(node, Switch) and index not in taken:
             taken[index] = decided(node, values[node.source], algebra)
-    return Trace(values, inputs, taken)
+    return Journey(values, inputs, taken)
 
 
 class Behind(NamedTuple, Generic[V]):
