@@ -64,7 +64,8 @@ class TangentMap:
             if node.weight_name is not None:
                 own = self._part(node.weight_name, start, stage.coefficients.shape, w)
                 moved = value @ own.T if isinstance(stage, Dense) else stage.with_coefficients(own).apply(value)
-                change = change + moved
+                moved += change  # an array of its own, with all points
+                change = moved
             start += stage.coefficients.size
         if node.bias is not None and node.bias_name is not None:
             own = self._part(node.bias_name, 0, node.bias.shape, w)
