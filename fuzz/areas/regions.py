@@ -10,7 +10,8 @@ from typing import Any
 
 import fiberscope as fs
 from fuzz import bridge, draw
-from fuzz.case import Area, Skipped, Undecided, expect
+from fuzz.areas.points import LARGEST
+from fuzz.case import Area, Skipped, Undecided, expect, float_of
 from fuzz.oracle.cells import Domain, regions, start_of
 from fuzz.oracle.parameters import root_bounds
 from fuzz.oracle.program import Program
@@ -25,6 +26,19 @@ def compare(found: Any, wanted: Maps) -> None:
     signs = set(map(tuple, found.sign_vectors.tolist()))
     expect(found.num_regions == len(wanted), f"{found.num_regions} regions, exactly {len(wanted)}")
     expect(signs == set(wanted), f"other sign vectors: {sorted(signs ^ set(wanted))}")
+
+
+def check_maps(found: Any, wanted: Maps) -> None:
+    """The affine maps lie within their bounds, are never NaN, and infinite only beyond the floats."""
+    forms = found.bounded_maps
+    for signs, values, errors in zip(found.sign_vectors.tolist(), forms.value, forms.error, strict=True):
+        exact = [x for row in wanted[tuple(signs)] for x in row]
+        for got, error, truth in zip(values.ravel().tolist(), errors.ravel().tolist(), exact, strict=True):
+            text = f"a coefficient is {got} with error {error}, exactly {float_of(truth)}"
+            if math.isfinite(got):
+                expect(error == math.inf or abs(Fraction(got) - truth) <= Fraction(error), text)
+            else:
+                expect(abs(truth) > LARGEST and (got > 0) == (truth > 0), text)
 
 
 def count(net: Any, domain: Any, wanted: Maps) -> None:
@@ -52,6 +66,7 @@ def check_planar(program: Program, domain: Domain, certificate: bool) -> None:
     compare(found, wanted)
     expect(found.euler_characteristic == 1, f"Euler characteristic {found.euler_characteristic}")
     count(net, place, wanted)
+    check_maps(found, wanted)
     if certificate:
         proof = found.verify()
         failed = [c.name for c in proof.checks if c.ok is False]
@@ -125,6 +140,7 @@ def check_facets(program: Program, domain: Domain) -> None:
     maps = regions(program, domain)
     found = fs.regions(net, place)
     compare(found, maps)
+    check_maps(found, maps)
     facets = found.facets
     signs = [tuple(s) for s in found.sign_vectors.tolist()]
     for k, (a, b) in enumerate(facets.regions.tolist()):

@@ -28,6 +28,9 @@ from fiberscope.testing.hostile import NUMBERS, TAME, programs
 
 Engine = Callable[[Network, Box], int]
 
+BEYOND = ("integer", "grown", "huge")
+"""Numbers whose products overflow while bounds of their errors do not."""
+
 ENGINES: dict[str, Engine] = {
     "planar count": lambda net, box: int(planar_count(net, box)),
     "planar count, two threads": lambda net, box: int(planar_count(net, box, threads=2)),
@@ -227,7 +230,7 @@ def agrees(found: Found, truth: set[tuple[int, ...]]) -> None:
         assert what == len(truth) if complete else what <= len(truth)
 
 
-@pytest.mark.parametrize("styles", [TAME, tuple(NUMBERS)], ids=["tame", "wild"])
+@pytest.mark.parametrize("styles", [TAME, tuple(NUMBERS), BEYOND], ids=["tame", "wild", "beyond"])
 @given(data=st.data())
 @settings(max_examples=MANY * 6 // 10)
 def test_every_engine_agrees_with_fractions(styles: tuple[str, ...], data: st.DataObject) -> None:

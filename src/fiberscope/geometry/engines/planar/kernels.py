@@ -36,14 +36,17 @@ _ONES = np.uint64(0x0101010101010101)
 
 @kernel
 def float_signs(z: Any, c: Any, r: Any, floor: float, s: Any) -> int:
-    """Signs of ``z`` where ``|z[v, j]| > c[v] r[j] + floor`` proves them, 2 elsewhere; how many 2 there are."""
+    """Signs of ``z`` where ``|z[v, j]| > c[v] r[j] + floor`` proves them, 2 elsewhere; how many 2 there are.
+
+    A value that overflowed proves nothing, whatever its bound: a sum may leave the range of floats on the wrong side.
+    """
     count = 0
     for v in range(z.shape[0]):
         exact, open_here = c[v] == 0.0, 0
-        scale, least = c[v] * _GROW, 0.0 if exact else floor
+        scale = c[v] * _GROW
         for j in range(z.shape[1]):
-            bound = scale * r[j] + least
-            sign = (z[v, j] > bound) - (z[v, j] < -bound)
+            bound = 0.0 if exact else scale * r[j] + floor  # zero times an infinite r would be NaN
+            sign = (bound < z[v, j] < np.inf) - (-np.inf < z[v, j] < -bound)
             s[v, j] = sign
             open_here += sign == 0
         if open_here and not exact:

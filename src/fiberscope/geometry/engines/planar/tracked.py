@@ -4,8 +4,9 @@ The error of entry ``j`` at point ``v`` is bounded by ``c[v] * r[j]``, and the E
 ``e2[v]``. By Cauchy and Schwarz an affine map with rows ``W_j`` turns ``e2`` into ``c[v] = e2[v] + gamma |a_v|`` and
 ``r[j] = |W_j|``; where all inputs are exactly zero, the outputs are exact. Non-negative factors are rounded up by a
 relative ``2**-30``, which covers the rounding of norms of up to a million entries.
-A bound that overflows is infinite or NaN and decides nothing; so ``c == 0``, which says that a row is exact, and
-``r == 0``, which says that a column is zero everywhere, are tested as such and never as the opposite of being positive.
+A value or a bound that overflows is infinite or NaN and decides nothing; so ``c == 0``, which says that a row is exact,
+and ``r == 0``, which says that a column is zero everywhere, are tested as such and never as the opposite of being
+positive.
 """
 
 from __future__ import annotations
@@ -214,7 +215,9 @@ def activate(node: PiecewiseLinear, value: Tracked, signs: SignArray, reuse: boo
 def pool(node: MaxPool, value: Tracked) -> Tracked:
     """The maximum over every window."""
     windows, absent = node.windows, node.windows < 0
-    z = np.where(absent[None], -np.inf, value.z[:, windows]).max(axis=2)
+    # A sum that left the range of floats, perhaps on the wrong side, must not win or lose: NaN stays NaN.
+    known = np.where(np.isfinite(value.z), value.z, np.nan)
+    z = np.where(absent[None], -np.inf, known[:, windows]).max(axis=2)
     r = np.where(absent, 0.0, value.r[windows]).max(axis=1)
     # An entry can be the maximum of several windows: bound the norm of the errors by their entries.
     e2 = value.c * _length(r) * _UP
