@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.affine_forms import jumps, neuron_forms, output_forms
@@ -27,11 +29,12 @@ from fiberscope.geometry.folds.hyperplanes import form_classes
 from fiberscope.geometry.function import function_from
 from fiberscope.geometry.regions import count_regions, regions
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear
+from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense, Scale
 from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import ENTRY_FLOOR
 from fiberscope.testing import fraction_map, fraction_regions
+from fiberscope.testing.hostile import programs
 
 TINY = 5e-324
 HUGE = 1.7e308
@@ -129,26 +132,51 @@ def test_bounds_that_overflowed_decide_nothing(bad: float) -> None:
             assert decided(track.differences(layer.extended([block]), np.array([[0, 0]]))) == [2]
 
 
-@pytest.mark.parametrize("far", [1e300, -1e300])
-def test_sums_that_overflow_on_the_wrong_side_decide_nothing(far: float) -> None:
-    """``2e310 - 6e310 max(0, -x)`` in floats: infinity plus whatever comes behind it, with a bound that is finite."""
-    behind = [Affine(2, Dense(far * np.array([[1.0, -3.0]])), np.zeros(1)), PiecewiseLinear(3, np.zeros(1), (1,))]
-    start: list[Node] = [
-        Affine(0, Dense(np.array([[0.0, 0.0], [-2e10, 0.0]])), np.array([2e10, 0.0])),
-        PiecewiseLinear(1, np.zeros(2), (2,)),
+@pytest.mark.parametrize("far", [np.inf, -np.inf])
+def test_values_that_overflowed_decide_nothing(far: float) -> None:
+    """Infinity plus whatever comes behind it, with a bound that is finite: the true sum may be on the other side."""
+    value = Tracked(np.array([[far, 3.0]]), np.full(1, 1e-5), np.full(1, 1e290), np.array([1e300, 1.0]))
+    assert decided(value) == [2, 1]
+    assert np.isnan(track.pool(MaxPool(0, (1, 1, 2), (1, 2), (1, 2)), value).z).all()
+
+
+def test_a_sum_that_overflows_on_the_wrong_side() -> None:
+    """``3e300 * 8e9 - 5e300 * max(0, -17e9 x)``: a fused product adds what is larger to an infinity."""
+    nodes: list[Node] = [
+        Affine(0, Dense(np.array([[0.0, 0.0], [-(2.0**34), 0.0], [0.0, 0.0]])), np.array([2.0**33, 0.0, 0.0])),
+        PiecewiseLinear(1, np.zeros(3), (3,)),
+        Affine(2, Dense(np.array([[0.0, 0.0, 0.0], [3e300, -5e300, 0.0]])), np.zeros(2)),
+        PiecewiseLinear(3, np.zeros(2), (2,)),
     ]
-    net = Network.from_nodes([*start, *behind], (2,))
-    pooled = [
-        Affine(2, Dense(np.array([[far, -3 * far], [0.0, 0.0]])), np.array([0.0, 3.0])),
-        MaxPool(3, (1, 1, 2), (1, 2), (1, 2)),
-        Affine(4, Dense(np.ones((1, 1))), np.array([-5.0])),
-        PiecewiseLinear(5, np.zeros(1), (1,)),
-    ]
-    for other in (net, Network.from_nodes([*start, *pooled], (2,))):
-        complex = regions(other, Box.cube(2))
-        assert set(map(tuple, complex.sign_vectors.tolist())) == fraction_regions(other, *Box.cube(2).halfspaces())
-        assert int(count_regions(other, Box.cube(2))) == complex.num_regions
-        assert complex.verify().ok
+    net = Network.from_nodes(nodes, (2,))
+    complex = regions(net, Box.cube(2))
+    assert set(map(tuple, complex.sign_vectors.tolist())) == fraction_regions(net, *Box.cube(2).halfspaces())
+    assert complex.verify().ok
+
+
+@given(programs(st.just(2), styles=("integer", "decimal", "grown", "huge", "root")), st.integers(0, 2**32 - 1))
+def test_signs_that_tracked_bounds_prove_are_the_exact_ones(net: Network, seed: int) -> None:
+    X = np.random.default_rng(seed).integers(-8, 9, (4, 2)) / 8
+    exact = net.signs(X).signs
+    values = [Tracked.exact(X)]
+    with np.errstate(all="ignore"):
+        for index, node in enumerate(net.nodes):
+            if isinstance(node, Affine):
+                values.append(track.affine(node, values[node.source], True))
+            elif isinstance(node, Add):
+                values.append(track.add([values[k] for k in node.sources]))
+            elif isinstance(node, Concat):
+                values.append(track.concat([values[k] for k in node.sources], node.order))
+            else:
+                own = exact[:, net.layout.of_node[index].columns]
+                source = values[node.source]
+                if isinstance(node, MaxPool):
+                    values.append(track.pool(node, source))
+                    continue
+                found = np.zeros(source.z.shape, dtype=np.int8)
+                float_signs(source.z, source.c, source.r, ENTRY_FLOOR, found)
+                assert ((found == 2) | (found == own) | (node.slopes == 1)).all()
+                values.append(track.activate(node, source, np.ascontiguousarray(own), False))
 
 
 def test_products_that_underflow_are_not_exact() -> None:

@@ -43,9 +43,9 @@ def float_signs(z: Any, c: Any, r: Any, floor: float, s: Any) -> int:
     count = 0
     for v in range(z.shape[0]):
         exact, open_here = c[v] == 0.0, 0
-        scale, least = c[v] * _GROW, 0.0 if exact else floor
+        scale = c[v] * _GROW
         for j in range(z.shape[1]):
-            bound = scale * r[j] + least
+            bound = 0.0 if exact else scale * r[j] + floor  # zero times an infinite r would be NaN
             sign = (bound < z[v, j] < np.inf) - (-np.inf < z[v, j] < -bound)
             s[v, j] = sign
             open_here += sign == 0
