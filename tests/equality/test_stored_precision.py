@@ -19,11 +19,12 @@ from fiberscope.equality.rungs.structure import LayerOrder
 from fiberscope.equality.verdict import Verdict
 from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
+from fiberscope.network.nodes import Affine, Concat, MaxPool, PiecewiseLinear
+from fiberscope.network.operators import Dense, Gather
 from fiberscope.network.source import Source
 from fiberscope.numerics.ulps import ROUNDINGS
 from fiberscope.testing import fraction_values
-from fiberscope.testing.hostile import TAME, programs
+from fiberscope.testing.hostile import BLOCKS, TAME, programs
 
 SHAPE = (3, 8, 8)
 
@@ -187,14 +188,14 @@ def test_the_same_layers_in_another_layout_are_the_same_real_function():
 
 
 def perturbed(net: Network, share: float, least: float, rng: np.random.Generator) -> Network:
-    """Every number off by at most ``share`` of itself, or of the smallest normal number."""
+    """Every stored number off by at most ``share`` of itself, or of the smallest normal one; a gather stores none."""
 
     def near(x):
         return x + share * np.maximum(np.abs(x), least) * rng.uniform(-0.99, 0.99, x.shape)
 
     nodes = []
     for node in net.nodes:
-        if isinstance(node, Affine):
+        if isinstance(node, Affine) and not isinstance(node.operator, Gather):
             operator = node.operator.with_coefficients(near(node.operator.coefficients))
             nodes.append(Affine(node.source, operator, None if node.bias is None else near(node.bias)))
         elif isinstance(node, PiecewiseLinear):
@@ -205,8 +206,62 @@ def perturbed(net: Network, share: float, least: float, rng: np.random.Generator
     return Network.from_nodes(nodes, net.input_shape, net.source)
 
 
+def test_zeros_that_rounding_made_subnormal_are_compared_behind_a_concatenation():
+    """Between two activations a concatenation multiplies by ones, which loses nothing."""
+
+    def program(tiny):
+        nodes = [
+            Affine(0, Dense(np.eye(2))),
+            PiecewiseLinear(1, np.zeros(2), (2,)),
+            Concat((2, 2), ((2,), (2,))),
+            Affine(3, Dense(np.array([[1.0, tiny, -3.0, tiny]])), np.ones(1)),
+            PiecewiseLinear(4, np.zeros(1), (1,)),
+            Affine(5, Dense(np.ones((1, 1)))),
+        ]
+        return Network.from_nodes(nodes, (2,))
+
+    verdict = fs.equivalent(program(0.0), program(5e-324))
+    assert verdict.equal is True and verdict.method == "layers"
+    assert fs.equivalent(program(0.0), program(1e-3)).equal is False
+
+
+def test_products_that_vanish_in_floats_are_no_proof(tmp_path):
+    """1e-200 * 1e-200 is not zero: a bias that underflows behind two affine maps makes another real function."""
+
+    def program(bias):
+        nodes = [
+            Affine(0, Dense(np.zeros((1, 1))), np.array([bias])),
+            Affine(1, Dense(np.array([[1e-200]]))),
+            PiecewiseLinear(2, np.zeros(1), (1,)),
+            Affine(3, Dense(np.ones((1, 1)))),
+        ]
+        return Network.from_nodes(nodes, (1,))
+
+    a, b = program(1e-200), program(0.0)
+    assert fraction_values(a, np.zeros(1))[-1] != fraction_values(b, np.zeros(1))[-1]
+    assert fs.equivalent(a, b, tolerance=0).equal is False
+    forged = Verdict(True, "layers", fs.Space(1), 0.0, LayerOrder((0,)), networks=(a, b))
+    forged.save(tmp_path / "proof.json")
+    assert not fs.verify(tmp_path / "proof.json").ok
+
+
+ALONE = [block for block in BLOCKS if block != "spread"]
+"""Blocks with one stored map between two switches. Two in a row are off by twice as much as a number may be."""
+
+
+@settings(max_examples=20)
+@given(programs(styles=TAME, blocks=["spread"]), st.sampled_from(sorted(ROUNDINGS)), st.integers(0, 2**32 - 1))
+def test_rounding_of_two_maps_in_a_row_is_no_difference_either(net, precision, seed):
+    rounding = ROUNDINGS[precision]
+    net = net.with_source(Source(precision))
+    rng = np.random.default_rng(seed)
+    assert fs.equivalent(net, perturbed(net, rounding.share, rounding.least, rng), time_limit=2).equal is not False
+    nearer = perturbed(net, rounding.share / 4, rounding.least, rng)
+    assert fs.equivalent(net, nearer, time_limit=10).equal is True
+
+
 @settings(max_examples=60)
-@given(programs(styles=TAME), st.sampled_from(sorted(ROUNDINGS)), st.integers(0, 2**32 - 1))
+@given(programs(styles=TAME, blocks=ALONE), st.sampled_from(sorted(ROUNDINGS)), st.integers(0, 2**32 - 1))
 def test_rounding_is_never_called_a_difference(net, precision, seed):
     rng = np.random.default_rng(seed)
     rounding = ROUNDINGS[precision]

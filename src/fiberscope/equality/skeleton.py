@@ -21,7 +21,7 @@ from fiberscope.network.convolutions import Convolution, Convolving
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense, Operator, Scale, Sparse
-from fiberscope.numerics.floats import FloatArray, IntArray, gamma
+from fiberscope.numerics.floats import INFLATE, FloatArray, IntArray, gamma
 from fiberscope.numerics.ulps import Rounding
 from fiberscope.run import ENDLESS, Run
 
@@ -29,7 +29,10 @@ _ENTRIES = 20_000_000
 """Entries of a composed sparse matrix above which a comparison is given up."""
 
 _LOWEST = -900
-"""Exponent of the smallest product that may occur: what is above is not touched by underflow."""
+"""Exponent of the smallest product that is not touched by underflow, however it is added up."""
+
+_LOST = 2.0**-1074
+"""Smallest subnormal number: more than a product below the normal ones loses."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,13 +51,15 @@ class Piece:
 class ComposedMap:
     """``sum pieces[k](value k) + offset``; value 0 is the input, value ``k`` the output of switch ``k``.
 
-    Every coefficient is off by at most ``gamma(roundings)`` times its size; 0 says that none was rounded.
+    Every coefficient is off by at most ``gamma(roundings)`` times its size; 0 says that none was rounded. Where
+    products are below the normal numbers, it may be off by ``lost`` besides.
     """
 
     pieces: dict[int, Piece]
     offset: FloatArray
     offset_sizes: FloatArray
     roundings: int = 0
+    lost: float = 0.0
 
     @property
     def error(self) -> float:
@@ -126,27 +131,33 @@ def _applied(stage: Operator, form: ComposedMap, rounding: Rounding) -> Composed
         return form
     sizes = sizes_of(stage, rounding)
     rounded = 0
+    low = False
     pieces = {}
     for name, piece in form.pieces.items():
         if piece.is_identity:
             pieces[name] = Piece(stage, sizes)
         else:
-            _check_range(stage, piece.values)
+            low = low or _may_underflow(stage.coefficients, piece.values.coefficients)
             pieces[name] = composed(stage, sizes, piece)
             rounded = stage.fan_in + 1
     offset, offset_sizes = form.offset, form.offset_sizes
     if offset.any() or offset_sizes.any():
         rounded = max(rounded, stage.fan_in + 1)
+        low = low or _may_underflow(stage.coefficients, offset)
         offset, offset_sizes = stage.apply(offset[None])[0], sizes.apply(offset_sizes[None])[0]
     else:
         offset, offset_sizes = np.zeros(stage.out_size), np.zeros(stage.out_size)
-    return ComposedMap(pieces, offset, offset_sizes, form.roundings + rounded)
+    lost = (stage.fan_in + 1) * _LOST if low else 0.0
+    if form.lost:
+        reach = float(stage.apply_abs(np.ones((1, stage.in_size))).max(initial=1.0))
+        lost += reach * form.lost * INFLATE + _LOST
+    return ComposedMap(pieces, offset, offset_sizes, form.roundings + rounded, lost)
 
 
 def _shifted(form: ComposedMap, bias: FloatArray, rounding: Rounding) -> ComposedMap:
     sizes = form.offset_sizes + np.maximum(np.abs(bias), rounding.least)
     fresh = not form.offset_sizes.any()
-    return ComposedMap(form.pieces, form.offset + bias, sizes, form.roundings + (0 if fresh else 1))
+    return ComposedMap(form.pieces, form.offset + bias, sizes, form.roundings + (0 if fresh else 1), form.lost)
 
 
 def _summed(forms: list[ComposedMap]) -> ComposedMap:
@@ -162,7 +173,8 @@ def _summed(forms: list[ComposedMap]) -> ComposedMap:
                 pieces[name] = piece
     filled = sum(bool(form.offset_sizes.any()) for form in forms)
     offset, sizes = (np.sum([getattr(f, name) for f in forms], axis=0) for name in ("offset", "offset_sizes"))
-    return ComposedMap(pieces, offset, sizes, max(f.roundings for f in forms) + rounded + max(0, filled - 1))
+    roundings = max(f.roundings for f in forms) + rounded + max(0, filled - 1)
+    return ComposedMap(pieces, offset, sizes, roundings, sum(f.lost for f in forms))
 
 
 def _joined(forms: list[ComposedMap], node: Concat, rounding: Rounding) -> ComposedMap:
@@ -181,7 +193,7 @@ def _joined(forms: list[ComposedMap], node: Concat, rounding: Rounding) -> Compo
             pieces[name] = Piece(spread, spread) if piece.is_identity else composed(spread, spread, piece)
         offset, sizes = np.zeros(total), np.zeros(total)
         offset[rows], sizes[rows] = form.offset, form.offset_sizes
-        parts.append(ComposedMap(pieces, offset, sizes, form.roundings))
+        parts.append(ComposedMap(pieces, offset, sizes, form.roundings, form.lost))
     return _summed(parts)
 
 
@@ -244,15 +256,16 @@ def _check_size(operator: Operator) -> None:
         raise TooLargeError(f"composed maps: a matrix of more than {_ENTRIES} entries")
 
 
-def _check_range(outer: Operator, inner: Operator) -> None:
-    """No product may underflow; overflow shows in the result."""
+def _may_underflow(*factors: FloatArray) -> bool:
+    """Whether a product of two numbers may be below the normal ones; overflow shows in the result."""
     lowest = 0
-    for operator in (outer, inner):
-        entries = np.abs(operator.coefficients)
-        entries = entries[entries > 0]
-        lowest += int(np.frexp(entries.min())[1]) if entries.size else 0
-    if lowest < _LOWEST:
-        raise TooLargeError("composed maps: products below the range of floats")
+    for numbers in factors:
+        mantissas, exponents = np.frexp(np.abs(numbers[numbers != 0]))
+        least = int(exponents.min(initial=1))
+        if least > 0 and (mantissas == 0.5).all():  # products with 1, 2, 4, ... are exact: sums, concatenations
+            return False
+        lowest += least
+    return lowest < _LOWEST
 
 
 def _added(a: Piece, b: Piece) -> Piece:

@@ -189,15 +189,15 @@ def _compare(a: ComposedMap, b: ComposedMap, names: dict[int, int], rounding: Ro
     for name in {**a.pieces, **other}:
         pair = _layout(a.pieces.get(name), other.get(name))
         (p, size_p), (q, size_q) = ((v.coefficients, s.coefficients) for v, s in pair)
-        slack = a.error * size_p + b.error * size_q
+        slack = a.error * size_p + a.lost + b.error * size_q + b.lost
         gap = np.abs(p - q) + slack
         same = bool((gap == 0).all())
         exact = exact and same
         residual = max(residual, 0.0 if same else _units(gap, size_p + size_q, rounding))
         layout = pair[0][0]
-        left[name] = layout.with_coefficients(_up(np.abs(p) + a.error * size_p))
+        left[name] = layout.with_coefficients(_up(np.abs(p) + a.error * size_p + a.lost))
         gaps[name] = layout.with_coefficients(np.zeros_like(gap) if same else _up(gap))
-    offset = np.abs(a.offset - b.offset) + a.error * a.offset_sizes + b.error * b.offset_sizes
+    offset = np.abs(a.offset - b.offset) + a.error * a.offset_sizes + b.error * b.offset_sizes + a.lost + b.lost
     if (offset != 0).any():
         exact = False
         residual = max(residual, _units(offset, a.offset_sizes + b.offset_sizes, rounding))
@@ -211,9 +211,12 @@ def _up(values: FloatArray) -> FloatArray:
 
 
 def _units(gap: FloatArray, size: FloatArray, rounding: Rounding) -> float:
-    """The largest quotient in units of rounding, rounded up; infinite where it is not a number."""
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        units = np.where(gap == 0, 0.0, gap / (size * rounding.unit)) * INFLATE
+    """The largest quotient in units of rounding, rounded up; infinite where it is not a number.
+
+    Numbers below the smallest normal one are rounded like that one, also those that no network stores.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        units = gap / np.maximum(size, TINY) / rounding.unit * INFLATE
     worst = float(units.max(initial=0.0))
     return worst if worst >= 0 else np.inf
 
