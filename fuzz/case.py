@@ -21,6 +21,10 @@ class Skipped(Exception):
     """The judge cannot tell, or the case makes no sense; it is not counted."""
 
 
+class TooSlow(BaseException):
+    """A case takes too long. Not an ``Exception``, so that nobody on the way takes it for his own."""
+
+
 @dataclass(frozen=True)
 class Area:
     """``make`` draws the arguments of one case, ``check`` judges them: it returns, or raises one of the above.

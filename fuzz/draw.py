@@ -20,6 +20,17 @@ def single(x: float) -> float:
     return float(struct.unpack("f", struct.pack("f", x))[0])
 
 
+def singles(program: Program) -> Program:
+    """The program with the numbers of its affine maps rounded to float32."""
+    nodes = [
+        ("affine", node[1], tuple(tuple(map(single, row)) for row in node[2]), tuple(map(single, node[3])))
+        if node[0] == "affine"
+        else node
+        for node in program.nodes
+    ]
+    return Program(program.inputs, tuple(nodes))
+
+
 NUMBERS: dict[str, Number] = {
     "integer": lambda rng: float(rng.randint(-2, 2)),
     "wide integer": lambda rng: float(rng.randint(-9, 9)),

@@ -21,7 +21,7 @@ from typing import Any
 import fiberscope as fs
 
 from .areas import AREAS
-from .case import Area, Disagreement, Skipped, Undecided, case
+from .case import Area, Disagreement, Skipped, TooSlow, Undecided, case
 from .oracle.cells import TooMany
 from .shrink import shrunk
 
@@ -36,10 +36,6 @@ GRACE = 10.0
 
 SHRINK_SECONDS = 15.0
 CHUNK_SECONDS = 0.5
-
-
-class TooSlow(BaseException):
-    """Not an ``Exception``, so that nobody on the way takes it for his own."""
 
 
 @dataclass(frozen=True)

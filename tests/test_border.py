@@ -90,6 +90,7 @@ LIVE: dict[str, Call] = {
     "kernel_spectrum": lambda net: fs.kernel_spectrum(net, X, count=2),
     "match": lambda net: fs.match(net, net, data=X).permutations,
     "ntk": lambda net: np.asarray(fs.ntk(net, X)),
+    "permutation_structure": lambda net: [group.size for group in fs.permutation_structure(net, X).groups],
     "track": lambda net: fs.track(net, X, quantities=["regions_sampled"])(0).values,
 }
 

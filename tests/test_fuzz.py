@@ -14,8 +14,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from fuzz import draw, runner  # noqa: E402
-from fuzz.areas import AREAS  # noqa: E402
-from fuzz.case import Area, expect  # noqa: E402
+from fuzz.areas import AREAS, equality  # noqa: E402
+from fuzz.case import Area, Disagreement, expect  # noqa: E402
 from fuzz.oracle import cells, parameters  # noqa: E402
 from fuzz.oracle.program import Program, at  # noqa: E402
 
@@ -60,6 +60,15 @@ def test_the_judge_knows_known_answers():
     assert cells.largest_difference(cross, chain(([[1.0, 1.0]], [0.0])), ("box", (-1.0, -1.0), (1.0, 1.0))) == 2
     assert cells.largest_difference(cross, chain(([[1.0, 1.0]], [0.0])), ("space", 2)) is None
     assert cells.same_function(cross, chain(([[1.0, 1.0]], [0.0])), ("orthant", 2))
+
+
+def test_the_judge_of_equality_up_to_rounding_looks_at_the_domain_only():
+    zero = chain(([[0.0]], [0.0]), ([[1.0]], [0.0]))
+    left = chain(([[-1.0]], [0.0]), ([[1.0]], [0.0]))
+    equality.judge(zero, left, ("orthant", 1), None, True, "somebody says True")
+    for domain in (("space", 1), ("box", (-1.0,), (1.0,))):
+        with pytest.raises(Disagreement, match="more than a rounding"):
+            equality.judge(zero, left, domain, None, True, "somebody says True")
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -63,16 +63,11 @@ def _damaged(content: bytes, kind: int, place: float, byte: int) -> bytes:
 
 
 def make_onnx(rng: Random) -> tuple[Any, ...]:
-    program = draw.program(rng, rng.randint(1, 3), kinds="cprt", extreme=0.0)
-    nodes = []
-    for node in program.nodes:
-        if node[0] == "affine":
-            rows = tuple(tuple(map(draw.single, row)) for row in node[2])
-            nodes.append(("affine", node[1], rows, tuple(map(draw.single, node[3]))))
-        elif node[0] == "relu":
-            nodes.append(("relu", node[1], (rng.choice((0.0, 0.0, 0.5)),) * len(node[2])))
-        else:
-            nodes.append(node)
+    program = draw.singles(draw.program(rng, rng.randint(1, 3), kinds="cprt", extreme=0.0))
+    nodes = [
+        ("relu", node[1], (rng.choice((0.0, 0.0, 0.5)),) * len(node[2])) if node[0] == "relu" else node
+        for node in program.nodes
+    ]
     return (
         Program(program.inputs, tuple(nodes)),
         rng.randrange(1 << 30),

@@ -12,11 +12,13 @@ from plant import add_dead, arrays, build, duplicate, flip, identity_layer
 
 import fiberscope as fs
 from fiberscope.equality.ladder import equivalent
+from fiberscope.fibers.canonical.matching import match_chains
 from fiberscope.fibers.normal_form.table import Table, normal_form
 from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.chains import split, with_arrays
 from fiberscope.network.network import Network
 from fiberscope.network.source import MEMORY
+from fiberscope.run import Run
 from fiberscope.testing import CASES, case, fraction_values
 from fiberscope.testing.strategies import chains
 
@@ -308,3 +310,28 @@ def test_the_deadline_reaches_every_loop(widths):
     for tolerance in (None, 1e-6):
         verdict = equivalent(a, b, tolerance=tolerance, time_limit=1)
         assert verdict.equal is not False and verdict.seconds < 6, verdict
+
+
+def near_copy(widths):
+    """A copy with other weights in its first layer: every row has to be compared with all others."""
+    net = Network.random(widths, 0)
+    moved = Symmetry.random(widths, 1)(net)
+    weights = [w.copy() for w in moved.weights]
+    weights[0] += 0.01
+    return net, Network(weights, moved.biases)
+
+
+@pytest.mark.parametrize("loose", [False, True])
+@pytest.mark.parametrize("pair", [near_copy((2, 4, 3, 1)), (Network.random((2, 3, 1), 0),) * 2])
+def test_a_match_looks_at_the_clock(pair, loose):
+    match_chains(*pair, loose=loose)
+    with pytest.raises(fs.OutOfTimeError):
+        match_chains(*pair, loose=loose, run=Run(deadline=0.0))
+
+
+def test_the_match_of_wide_layers_keeps_the_time_limit():
+    equivalent(*near_copy((2, 4, 3, 1)), fs.Box.cube(2), tolerance=1e-3)  # what is compiled is compiled now
+    a, b = near_copy((4, 1000, 1000, 1))
+    begin = time.process_time()
+    equivalent(a, b, fs.Box.cube(4), tolerance=1e-3, time_limit=0.2)
+    assert time.process_time() - begin < 2.0  # it took nine

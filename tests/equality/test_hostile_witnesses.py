@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fiberscope as fs
+from fiberscope.equality.question import Question
+from fiberscope.equality.rungs.gradients import climb
 from fiberscope.equality.rungs.symmetry import Carried, difference_bound
 from fiberscope.equality.verdict import Verdict
 from fiberscope.fibers.canonical.matching import carries, residual_of
@@ -206,3 +208,29 @@ def test_verdicts_on_hostile_pairs(a, b, tolerance, boxed_in, twin):
             gap = max(abs(p - q) for p, q in zip(fraction_values(a, x)[-1], fraction_values(b, x)[-1], strict=True))
             assert gap <= Fraction(tolerance)
             assert verdict.bound is None or gap <= Fraction(verdict.bound)
+
+
+@st.composite
+def hostile_pairs(draw):
+    """Two programs with the same numbers of inputs and outputs, or one twice."""
+    a, b = draw(programs()), draw(programs())
+    return (a, b) if (a.in_size, a.out_size) == (b.in_size, b.out_size) else (a, a)
+
+
+@pytest.mark.filterwarnings("error")
+@given(hostile_pairs(), st.sampled_from(["box", "wide", "orthant", "space"]), st.integers(0, 2**32 - 1))
+def test_inputs_improved_along_gradients_are_points_of_the_domain(pair, kind, seed):
+    """Slopes and steps beyond the floats show no way, and are no reason to refuse the question."""
+    a, b = pair
+    n = a.in_size
+    domain = {
+        "box": fs.Box.cube(n),
+        "wide": fs.Box.cube(n, -1.7e308, 1.7e308),
+        "orthant": fs.Orthant(n),
+        "space": fs.Space(n),
+    }[kind]
+    question = Question.of(a, b, domain, seed=seed)
+    for x in domain.sample(4, question.rng)[:4]:
+        found = climb(question, x)
+        assert np.isfinite(found).all()
+        assert domain.contains(found[None])[0]

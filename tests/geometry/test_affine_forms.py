@@ -6,10 +6,16 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from fiberscope.geometry.affine_forms import jumps
+from fiberscope.geometry.affine_forms import jumps, output_forms
+from fiberscope.geometry.domains import Box
+from fiberscope.geometry.regions import regions
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import PiecewiseLinear
+from fiberscope.testing import fraction_map
+from fiberscope.testing.hostile import hostile_batches, programs
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.1, 0.3, 0.7, 1e-20, 1.0, -0.1])
@@ -21,3 +27,28 @@ def test_the_jump_of_a_leaky_neuron_lies_within_its_bound(slope: float) -> None:
         found = jumps(neuron, down, up, np.array([[weight]]))
         truth = (1 - Fraction(slope)) * Fraction(weight)
         assert abs(Fraction(float(found.value[0, 0])) - truth) <= Fraction(float(found.error[0, 0]))
+
+
+@pytest.mark.filterwarnings("error")
+@given(st.data())
+def test_affine_maps_lie_within_their_bounds_and_are_infinite_only_beyond_the_floats(data: st.DataObject) -> None:
+    net = data.draw(programs())
+    signs = net.signs(data.draw(hostile_batches(net))).signs
+    found = output_forms(net, signs)
+    for row, value, error in zip(signs.tolist(), found.value, found.error, strict=True):
+        exact = [x for form in fraction_map(net, row) for x in form]
+        for got, bound, truth in zip(value.ravel().tolist(), error.ravel().tolist(), exact, strict=True):
+            if np.isfinite(got):
+                assert bound == np.inf or abs(Fraction(got) - truth) <= Fraction(bound)
+            else:
+                assert abs(truth) > np.finfo(float).max and (got > 0) == (truth > 0)
+
+
+@pytest.mark.filterwarnings("error")
+def test_maps_and_slopes_of_a_complex_that_overflows() -> None:
+    net = Network([[[1e200]], [[1e200]], [[1e-300]]], [[0.0], [0.0], [3.0]])
+    found = regions(net, Box([-1.0], [1.0]))
+    matrix, offset = found.affine_maps
+    assert sorted(matrix.ravel()) == sorted(found.lipschitz) == [0.0, 1e100] and (offset == 3.0).all()
+    beyond = regions(Network([[[1e200]], [[1e200]]], [[0.0], [0.0]]), Box([-1.0], [1.0]))
+    assert sorted(beyond.lipschitz) == sorted(beyond.region(k).lipschitz for k in (0, 1)) == [0.0, np.inf]

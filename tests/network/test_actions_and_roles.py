@@ -159,6 +159,12 @@ def test_what_the_weights_of_programs_prove_holds_at_every_point(data):
     assert ((kept >= 0).all(axis=0) | (kept <= 0).all(axis=0)).all()
 
 
+def test_a_leaky_neuron_hands_negative_values_on():
+    net = fs.Network([[[1.0]], [[1.0]], [[1.0]]], [[0.0], [0.0], [0.0]], "leaky_relu", slope=0.5)
+    assert fs.structural_roles(net).switching.all()
+    assert not fs.structural_roles(net).linear.any()
+
+
 def test_a_negative_slope_makes_a_negative_value_positive():
     nodes = [
         Affine(0, Dense(np.zeros((1, 1))), np.array([-1.0])),

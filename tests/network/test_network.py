@@ -11,7 +11,8 @@ import fiberscope as fs
 from fiberscope.network.mlp import without_pooling
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense
-from fiberscope.testing import CASES, case, fraction_values
+from fiberscope.testing import CASES, case, fraction_map, fraction_values
+from fiberscope.testing.hostile import hostile_batches, programs
 from fiberscope.testing.strategies import batches, chains
 
 
@@ -36,6 +37,30 @@ def test_affine_map_is_the_network_near_the_point(name):
         scale = 1 + np.abs(net(near)).max()
         assert np.abs(near @ matrix.T + offset - net(near)).max() <= 1e-12 * scale
         assert net.affine_at(x).boundary == tuple(np.flatnonzero(net.signs(x[None]).signs[0] == 0))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("last", "slope"),
+    # what overflows on the way vanishes behind a zero weight, comes back into range, or is itself beyond it
+    [(0.0, 0.0), (1e-300, 1e100), (1.0, np.inf), (-1.0, -np.inf)],
+)
+def test_affine_map_of_a_network_that_overflows_on_the_way(last, slope):
+    net = fs.Network([[[1e200]], [[1e200]], [[last]]], [[0.0], [0.0], [3.0]])
+    matrix, offset = net.affine_at([1.0])
+    assert (matrix.tolist(), offset.tolist()) == ([[slope]], [3.0])
+
+
+@pytest.mark.filterwarnings("error")
+@given(st.data())
+def test_affine_maps_are_numbers_and_infinite_only_beyond_the_floats(data):
+    net = data.draw(programs())
+    for x in data.draw(hostile_batches(net, max_points=2)):
+        signs = net.signs(x[None]).signs[0]
+        matrix, offset = net.affine_at(x)
+        for row, shift, form in zip(matrix, offset, fraction_map(net, signs.tolist()), strict=True):
+            for got, exact in zip([*row, shift], form, strict=True):
+                assert np.isfinite(got) or (abs(exact) > np.finfo(float).max and (got > 0) == (exact > 0))
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -15,7 +15,7 @@ import fiberscope as fs
 from fiberscope.dimension.spans import Spans
 from fiberscope.network.layout import Layout
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear
-from fiberscope.network.operators import Dense
+from fiberscope.network.operators import Composition, Dense
 from fiberscope.network.walk import (
     affine_values,
     all_values,
@@ -265,6 +265,13 @@ def at_point(forms, x):
     return [sum(a * b for a, b in zip(form, point, strict=True)) for form in forms]
 
 
+def test_between_the_stages_of_a_first_layer_there_is_a_derivative_too():
+    parts = [Dense(np.array([[1.0, 2.0]])), Dense(np.array([[3.0], [5.0]]))]
+    net = fs.Network.from_nodes([Affine(0, Composition(parts))], (2,))
+    found = [(at.value, at.stage, at.delta.tolist()) for at in backward(net.layout, {}, {1: np.eye(2)}, FLOAT, first=1)]
+    assert found == [(1, 1, [[1.0, 0.0], [0.0, 1.0]]), (1, 0, [[3.0], [5.0]])]
+
+
 @pytest.mark.parametrize("name", ["convolutional", "residual", "leaky"])
 def test_floats_go_back_as_residues_do(name):
     net = CASES[name]()
@@ -340,9 +347,9 @@ def test_only_live_values_are_held():
     values = {0: np.zeros((1, 3))}
     assert max(len(values) for _ in walk(net.layout, values, FLOAT)) == 1
     kept = {0: np.zeros((1, 3))}
-    for _ in walk(net.layout, kept, FLOAT, keep=True):
+    for _ in walk(net.layout, kept, FLOAT, keep={0, 3}):
         pass
-    assert sorted(kept) == list(range(len(net.nodes) + 1))
+    assert sorted(kept) == [0, 3, len(net.nodes)]
 
 
 def test_derivatives_have_no_biases():

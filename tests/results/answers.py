@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 import fiberscope as fs
+from fiberscope.connectivity.selfcheck import Drift as OutputDrift
 from fiberscope.dimension.functional import functional_dimension
 from fiberscope.equality.bottlenecks.transport import Transport
 from fiberscope.equality.rungs.bottleneck import TailsDiffer, Transported
@@ -29,12 +30,16 @@ from fiberscope.fibers.construction import Chains
 from fiberscope.fibers.one_layer.layer import Hyperplane, OneLayer
 from fiberscope.fibers.one_layer.realisations import cells
 from fiberscope.fibers.theorems import KnownSymmetry
+from fiberscope.geometry.decision import decision_boundary
 from fiberscope.geometry.distances.geodesics import geodesic_distance
 from fiberscope.geometry.engines.planar.engine import planar_count
 from fiberscope.geometry.folds.conditions import Condition
 from fiberscope.geometry.folds.fold_set import truncated_fold_sets
 from fiberscope.geometry.folds.masked_ranks import MaskedRanks, RankFailure
+from fiberscope.modules.action import Axis, Loop
 from fiberscope.modules.recording import record_inputs
+from fiberscope.modules.tracing.groups import Pinned
+from fiberscope.network.action.element import Monomial
 from fiberscope.network.source import Source
 from fiberscope.neurons.classes import NeuronClasses
 from fiberscope.neurons.exactness import exactness
@@ -194,6 +199,11 @@ ANSWERS: dict[str, Maker] = {
     "Source": lambda: Source("float32", Path("a") / "b.onnx", "0" * 64),
     # modules
     "Moments": lambda: record_inputs(LINE.to_torch(), None, X)["0"],
+    "Axis": lambda: matching().structure.groups[0].axes[0],
+    "Axis of copies": lambda: Axis("weight", 0, 4, copies=(Loop(1, 3),), power=-1),
+    "Group": lambda: matching().structure.groups[0],
+    "Monomial": lambda: Monomial([[1, 0]], [[2.0, 4.0]], ["heads"]),
+    "Pinned": lambda: Pinned("linear.weight", 0, 3, "it is <read>"),
     # geometry
     "Balance": lambda: complex_().balance(),
     "BoundaryDistance": lambda: fs.boundary_distance(NET, X),
@@ -206,7 +216,7 @@ ANSWERS: dict[str, Maker] = {
     "CurveCounts": lambda: fs.count_along([NET], fs.Circle()),
     "CurveDistance": lambda: fs.distance_along(fs.regions_along(NET, fs.Circle()), [0.5, 1.0]),
     "CurveRegions": lambda: fs.regions_along(NET, fs.Circle()),
-    "DecisionBoundary": lambda: complex_().decision_boundary(),
+    "DecisionBoundary": lambda: decision_boundary(complex_()),
     "Ensemble": lambda: theory().ensemble,
     "ExpectedVolume": lambda: theory().expected,
     "Facet": lambda: next(iter(fs.traverse(NET, BOX))).facets[0],
@@ -224,7 +234,7 @@ ANSWERS: dict[str, Maker] = {
     "ProjectedGradients": lambda: fs.projected_gradients(NET, fs.Circle(), places=3),
     "RankFailure": lambda: RankFailure(0, 1, ((0,), (1, 2)), 1, 2),
     "Refinement": lambda: smooth().refinement[0],
-    "Region": lambda: next(iter(fs.traverse(NET, BOX))),
+    "VisitedRegion": lambda: next(iter(fs.traverse(NET, BOX))),
     "Region of a complex": lambda: complex_().region(0),
     "RegionCount": lambda: fs.count_by_traversal(NET, BOX),
     "RegionEstimate": estimate,
@@ -297,6 +307,7 @@ ANSWERS: dict[str, Maker] = {
     # connectivity
     "Barrier": barrier,
     "ChordDeviation": chords,
+    "Drift of outputs": lambda: OutputDrift("linear0", NAN, 1e-6),
     "GroupObjective": lambda: matching().objectives[0],
     "Matching": matching,
     "PathValues": lambda: barrier().loss,

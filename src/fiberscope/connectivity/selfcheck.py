@@ -37,10 +37,6 @@ class Drift(Result):
     def ok(self) -> bool:
         return self.value <= self.allowed  # never for NaN
 
-    @property
-    def text(self) -> str:
-        return f"moves the outputs by {self.value:.1e}"
-
 
 class Precisions(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """While it is active, notes the coarsest floating-point type that any operation gives.

@@ -153,22 +153,21 @@ def _trusted(groups: tuple[Group, ...], probe: Probe, seed: int) -> tuple[tuple[
     found = Structure(groups)
     if all(_tried(found, probe, None, seed + k).ok for k in range(2)):
         return groups, []
-    drifts = [_tried(found, probe, group, seed) for group in groups]
-    names = {drift.group for drift in drifts if drift.ok}
-    refused = [
-        Pinned(axis.tensor, axis.axis, group.size, f"self-check: a random element of {group.name} {drift.text}")
-        for group, drift in zip(groups, drifts, strict=True)
-        for axis in group.axes
-        if not drift.ok
-    ]
-    kept = tuple(
-        replace(group, parents=tuple(p for p in group.parents if p in names)) for group in groups if group.name in names
-    )
+    wrong = {group.name: drift for group in groups if not (drift := _tried(found, probe, group, seed)).ok}
+    kept, refused = [], []
+    for group in groups:
+        # what sits in a wrong group goes with it: it has an order for every member of what is no index set
+        name = next((name for name in (group.name, *group.parents) if name in wrong), None)
+        if name is None:
+            kept.append(group)
+        else:
+            reason = f"self-check: a random element of {name} moves the outputs by {wrong[name].value:.1e}"
+            refused += [Pinned(axis.tensor, axis.axis, group.size, reason) for axis in group.axes]
     if len(kept) == len(groups):
         raise UnsupportedModelError(
             "module: its groups keep the outputs one by one and not together; is its function the same in every call?"
         )
-    trusted, rest = _trusted(kept, probe, seed)
+    trusted, rest = _trusted(tuple(kept), probe, seed)
     return trusted, refused + rest
 
 

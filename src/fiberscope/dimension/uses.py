@@ -15,7 +15,7 @@ import numpy as np
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.network.operators import Operator, Shape
-from fiberscope.network.walk import Trace, backward, choices_of, traced
+from fiberscope.network.walk import Journey, backward, choices_of, traced
 from fiberscope.numerics.algebra.base import Ring
 from fiberscope.numerics.floats import SignArray
 
@@ -48,7 +48,7 @@ def uses(net: Network, X: Any, ring: Ring, signs: SignArray | None = None) -> li
     return uses_behind(net, trace, ring, ring.take(np.eye(net.out_size))[None])
 
 
-def uses_behind(net: Network, trace: Trace[Any], ring: Ring, delta: Any) -> list[Use]:
+def uses_behind(net: Network, trace: Journey[Any], ring: Ring, delta: Any) -> list[Use]:
     """The uses of all parameters, last node first, for functions of the outputs with derivatives ``delta``.
 
     ``delta`` is ``(points or 1, functions, out_size)``; the identity asks for every output.

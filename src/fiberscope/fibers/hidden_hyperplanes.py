@@ -51,9 +51,8 @@ def cancelled_hyperplanes(W: FloatArray, b: FloatArray, V: FloatArray) -> list[t
     [(0, -1.0, inf)]
     """
     found = []
-    dead = (W <= 0).all(axis=1) & (b <= 0)
     for i in range(W.shape[1]):
-        read = np.flatnonzero((W[:, i] != 0) & V.any(axis=0) & ~dead)
+        read = readers(W, b, V, i)
         others = np.delete(W[read], i, axis=1)
         on, off = (others >= 0).all(axis=1) & (b[read] > 0), (others <= 0).all(axis=1) & (b[read] < 0)
         if not len(read) or not (on | off).all() or _sum_of_paths(W, V, read[on], i):
@@ -66,6 +65,12 @@ def cancelled_hyperplanes(W: FloatArray, b: FloatArray, V: FloatArray) -> list[t
     return found
 
 
+def readers(W: FloatArray, b: FloatArray, V: FloatArray, i: int) -> IntArray:
+    """The second-layer neurons through which hyperplane ``i`` may be seen: not dead, and with outgoing weights."""
+    dead = (W <= 0).all(axis=1) & (b <= 0)
+    return np.flatnonzero((W[:, i] != 0) & V.any(axis=0) & ~dead)
+
+
 def _sum_of_paths(W: FloatArray, V: FloatArray, active: IntArray, i: int) -> bool:
     """Whether the weights through the active neurons do not add up to zero."""
     return bool(product(V[:, active], W[active][:, [i]]).any())
@@ -74,10 +79,15 @@ def _sum_of_paths(W: FloatArray, V: FloatArray, active: IntArray, i: int) -> boo
 def translate(
     weights: Sequence[FloatArray], biases: Sequence[FloatArray], layer: int, i: int, t: float
 ) -> tuple[list[FloatArray], list[FloatArray]]:
-    """Move hidden hyperplane ``i`` of hidden layer ``layer`` (from 0): ``b_1[i] += t``, ``b_2 -= W_2[:, i] t``."""
+    """Move hidden hyperplane ``i`` of hidden layer ``layer`` (from 0): ``b_1[i] += t``, ``b_2 -= W_2[:, i] t``.
+
+    Only the neurons that read it follow. A dead one would wake up, and one without outgoing weights would change from
+    linear to bent or back, so that what was planned for the layer no longer fits; both stay as they are.
+    """
     changed = [np.array(b) for b in biases]
+    W, follow = weights[layer + 1], readers(weights[layer + 1], biases[layer + 1], weights[layer + 2], i)
     changed[layer][i] += t
-    changed[layer + 1] = changed[layer + 1] - weights[layer + 1][:, i] * t
+    changed[layer + 1][follow] -= W[follow, i] * t
     return [np.array(w) for w in weights], changed
 
 

@@ -44,7 +44,7 @@ class Identifiability(Result):
     ``fiber_dimension`` is the dimension, modulo rescaling, of the known part of the fiber at the parameter, None where
     no theorem applies; ``dimension_exact`` says whether nothing else meets there, otherwise the fiber may be larger.
     ``rigid`` tells for every first-layer neuron whether its hyperplane is the same along the fiber (True), or not shown
-    to be (False). ``assumptions`` says among which parameters the answer holds; ``symmetries`` lists what is known.
+    to be (False). ``assumptions`` says among which parameters both hold; ``symmetries`` lists what is known.
     """
 
     identifiable: bool | None

@@ -8,19 +8,17 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError
+from fiberscope.fibers.canonical.form import balancing
 from fiberscope.fibers.components import Component
-from fiberscope.fibers.hidden_hyperplanes import cancelled_hyperplanes, flip, lower_bound, translate
-from fiberscope.fibers.one_layer.factorisations import first_factors, snapped, walk
-from fiberscope.fibers.one_layer.layer import DEAD, LINEAR, OneLayer, rational_rank
+from fiberscope.fibers.hidden_hyperplanes import cancelled_hyperplanes, flip, hidden_hyperplane, lower_bound, translate
+from fiberscope.fibers.one_layer.factorisations import random_factors
+from fiberscope.fibers.one_layer.layer import DEAD, LINEAR, OneLayer
 from fiberscope.fibers.theorems import Setting
 from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.chains import with_arrays
 from fiberscope.network.network import Network
 from fiberscope.numerics.exact_arrays import nearest
 from fiberscope.numerics.floats import FloatArray
-
-STEPS = 60
-"""Steps of the walk over factorisations for one member."""
 
 Arrays = tuple[list[FloatArray], list[FloatArray]]
 
@@ -40,18 +38,22 @@ def _member(setting: Setting, component: Component, rng: np.random.Generator) ->
         W, b, V, c = (nearest(x) for x in component.cell.member(rng))
         drawn: Arrays = ([*chain.weights[:-2], W, V], [*chain.biases[:-2], b, c])
         return _shuffled(setting, drawn if _finite(drawn) else (list(chain.weights), list(chain.biases)), rng)
-    arrays: Arrays = ([np.array(w) for w in chain.weights], [np.array(b) for b in chain.biases])
+    even = balancing(chain)(
+        chain
+    )  # what is drawn then stands beside numbers of its size, and nothing large must cancel
+    arrays = start = list(even.weights), list(even.biases)
     if component.kind == "translation":
-        arrays = _moved(setting, arrays, component.flipped, rng)
+        arrays = _moved(arrays, 0, component.flipped, rng)
     elif component.kind == "reflection":
         arrays = reflected(arrays, setting.alive)
     elif component.kind == "constant":
         # no living neuron reads the first layer
-        arrays[0][0], arrays[1][0] = rng.normal(size=arrays[0][0].shape), rng.normal(size=arrays[1][0].shape)
+        (W, *rest), (b, *others) = arrays
+        arrays = [rng.normal(size=W.shape), *rest], [rng.normal(size=b.shape), *others]
     elif component.kind == "known":
         arrays = _known(setting, arrays, rng)
     if not _finite(arrays):
-        arrays = (list(chain.weights), list(chain.biases))
+        arrays = start
     if component.kind in ("orbit", "orientation"):
         for i, _, _ in setting.cancelled:
             arrays = _slid(arrays, 0, i, rng)
@@ -75,19 +77,6 @@ def _finite(arrays: Arrays) -> bool:
     return all(bool(np.isfinite(x).all()) for part in arrays for x in part)
 
 
-def _moved(setting: Setting, arrays: Arrays, flipped: tuple[int, ...], rng: np.random.Generator) -> Arrays:
-    """Reflections of visible hyperplanes, and a random translation of the hidden one."""
-    i, alive = setting.hidden, setting.alive
-    assert i is not None
-    if flipped:
-        arrays = flip(*arrays, 0, i, flipped, alive[0])
-    bound = lower_bound(arrays[0][1][alive], arrays[1][1][alive], i)
-    moved = translate(*arrays, 0, i, _above(bound, rng))
-    dead = [j for j in range(len(arrays[1][1])) if j not in alive]
-    moved[1][1][dead] = arrays[1][1][dead]
-    return moved
-
-
 def _above(bound: float, rng: np.random.Generator) -> float:
     """A random translation above a negative bound, of few bits so that moving a bias by it rounds little or nothing."""
     t = bound - bound * max(float(rng.exponential(1.0)), 2.0**-10)
@@ -98,15 +87,18 @@ def _above(bound: float, rng: np.random.Generator) -> float:
 
 
 def _between(low: float, high: float, rng: np.random.Generator) -> float:
-    """A random translation well inside of its bounds, of few bits."""
-    end = low if rng.random() < 0.5 else high
-    t = float(np.sign(end)) * float(rng.exponential(1.0)) if np.isinf(end) else 0.75 * end * rng.random()
+    """A random translation well inside of its bounds, of few bits; beyond an open end on the scale of the other one."""
+    end, other = (low, high) if rng.random() < 0.5 else (high, low)
+    if np.isfinite(end):
+        t = 0.75 * end * rng.random()
+    else:
+        t = -other * float(rng.exponential(1.0)) if np.isfinite(other) else 0.0
     m, e = np.frexp(t)
     return float(np.ldexp(np.round(m * 256), int(e) - 8))
 
 
 def _slid(arrays: Arrays, layer: int, i: int, rng: np.random.Generator) -> Arrays:
-    """Move a hyperplane of hidden layer ``layer`` (from 0) whose readers cancel; dead neurons stay as they are.
+    """Move a hyperplane of hidden layer ``layer`` (from 0) whose readers cancel.
 
     How far it may go is asked anew: other hyperplanes may have moved the biases of its readers.
     """
@@ -115,8 +107,6 @@ def _slid(arrays: Arrays, layer: int, i: int, rng: np.random.Generator) -> Array
     if i not in bounds:
         return arrays
     moved = translate(*arrays, layer, i, _between(*bounds[i], rng))
-    dead = (W <= 0).all(axis=1) & (b <= 0)
-    moved[1][layer + 1][dead] = b[dead]
     return moved if _finite(moved) else arrays
 
 
@@ -143,33 +133,38 @@ def reflected(arrays: Arrays, alive: list[int]) -> Arrays:
 
 
 def in_layer(arrays: Arrays, place: int, orthant: bool, flipped: tuple[int, ...], rng: np.random.Generator) -> Arrays:
-    """Another member of the set of Definition 22 for hidden layer ``place`` (from 0), the given neurons reversed."""
-    weights, biases = [np.array(w) for w in arrays[0]], [np.array(b) for b in arrays[1]]
-    layer = OneLayer(weights[place], biases[place], weights[place + 1], biases[place + 1], orthant)
+    """Another member of the set of Definition 22 for hidden layer ``place`` (from 0), the given neurons reversed.
+
+    Reversed neurons leave linear functions over. Where the linear neurons of the layer cannot make up for them, there
+    is no such member, and the arrays come back as they are.
+    """
+    layer, T = _layer(arrays, place, orthant), list(flipped)
     W, b, V, c = (np.array(x) for x in (layer.W, layer.b, layer.V, layer.c))
-    linear = layer.where(LINEAR)
-    T = list(flipped)
+    linear, A = layer.where(LINEAR), layer.linear_part(T)
+    c = c + V[:, T] @ b[T] + V[:, linear] @ b[linear]
     if orthant and linear:
-        A = layer.linear_part(T)
-        if not np.isfinite(nearest(A)).all():
+        used = [*linear, *T]
+        size = float((np.abs(V[:, used]) @ np.abs(W[used])).max(initial=0.0))
+        found = random_factors(A, size, len(linear), None if T else (V[:, linear], W[linear]), rng)
+        if found is not None:
+            V[:, linear], W[linear] = found
+        elif T:
             return arrays
-        start = (V[:, linear], W[linear])
-        if T:
-            start = first_factors(nearest(A), len(linear), rational_rank(A))
-        new_V, new_W = snapped(A, *walk(*start, STEPS * len(linear), rng))
-        new_b = rng.exponential(1.0, len(linear))
-        c = c + V[:, linear] @ b[linear] - new_V @ new_b
-        V[:, linear], W[linear], b[linear] = new_V, new_W, new_b
-    elif linear:  # constants
-        new_b = rng.exponential(1.0, len(linear))
-        c = c + V[:, linear] @ (b[linear] - new_b)
-        b[linear] = new_b
-    c = c + V[:, T] @ b[T]
+    elif A.any():
+        return arrays
+    b[linear] = _offsets(layer, V[:, linear], W[linear], b[linear]) * rng.exponential(1.0, len(linear))
+    c = c - V[:, linear] @ b[linear]
     W[T], b[T] = -W[T], -b[T]
     _free_dead(layer, W, b, V, rng)
     _free_shares(layer, T, (W, b, V), rng)
+    weights, biases = list(arrays[0]), list(arrays[1])
     weights[place], biases[place], weights[place + 1], biases[place + 1] = W, b, V, c
     return (weights, biases) if _finite((weights, biases)) else arrays
+
+
+def _layer(arrays: Arrays, place: int, orthant: bool) -> OneLayer:
+    weights, biases = arrays
+    return OneLayer(weights[place], biases[place], weights[place + 1], biases[place + 1], orthant)
 
 
 def _free_dead(layer: OneLayer, W: Any, b: Any, V: Any, rng: np.random.Generator) -> None:
@@ -187,24 +182,41 @@ def _free_shares(layer: OneLayer, turned: list[int], free: tuple[Any, Any, Any],
     weight cannot move without changing the linear part, nor can a hyperplane that only some of its neurons left.
     """
     W, b, V = free
+    sizes = np.abs(layer.rows).max(axis=1)
     for plane in layer.hyperplanes:
-        reversed_ones = {i in turned for i in plane.neurons}
+        first, on_it = plane.neurons[0], list(plane.neurons)
+        k = int(np.abs(layer.rows[first]).argmax())
+        reversed_ones = {i in turned for i in on_it}
+        most = float((np.abs(layer.V[:, on_it]).max(axis=0) * sizes[on_it]).max())
         if not plane.visible and not plane.mixed and len(reversed_ones) == 1:
-            row = rng.normal(size=layer.d + 1)
+            row = rng.normal(size=layer.d + 1) * _power(sizes[first])
+            if most:  # what cancels stays as large as it is
+                row[-1] *= _power(abs(layer.b[first]) / sizes[first])
             row[0], row[-1] = abs(row[0]), -abs(row[-1])  # stays nonlinear
             row = -row if True in reversed_ones else row
-            k = int(np.abs(layer.rows[plane.neurons[0]]).argmax())
-            for i in plane.neurons:
-                ratio = layer.rows[i, k] / layer.rows[plane.neurons[0], k]
+            for i in on_it:
+                ratio = layer.rows[i, k] / layer.rows[first, k]
                 W[i], b[i] = ratio * row[:-1], ratio * row[-1]
         for side in (True, False):
             same = [i for i, along in zip(plane.neurons, plane.along, strict=True) if (along is side) != (i in turned)]
             for i, j in itertools.pairwise(same):
-                k = int(np.abs(layer.rows[i]).argmax())
-                ratio = abs(layer.rows[i, k] / layer.rows[j, k])
-                change = np.round(rng.normal(size=layer.m) * 16) / 16
+                change = np.round(rng.normal(size=layer.m) * 16) / 16 * _power(most / sizes[i])
                 V[:, i] += change
-                V[:, j] -= change * ratio
+                V[:, j] -= change * abs(layer.rows[i, k] / layer.rows[j, k])
+
+
+def _offsets(layer: OneLayer, V: FloatArray, W: FloatArray, b: FloatArray) -> FloatArray:
+    """Sizes for biases of linear neurons, whose constants are not larger than those that the layer adds up to."""
+    there = np.abs(layer.V) @ np.where(layer.roles == DEAD, 0.0, np.abs(layer.b)) + np.abs(layer.c)
+    with np.errstate(divide="ignore"):
+        room = np.where(V != 0, there[:, None] / np.abs(V), np.inf).min(axis=0, initial=np.inf)
+    return np.asarray(np.where(np.isfinite(room), room, np.maximum(W.sum(axis=1), b)))
+
+
+def _power(size: float) -> float:
+    """The power of two above a positive number, since products with it round nothing; 0 for 0."""
+    part, exponent = np.frexp(size)
+    return float(np.ldexp(np.ceil(part), exponent))
 
 
 def _known(setting: Setting, arrays: Arrays, rng: np.random.Generator) -> Arrays:
@@ -218,7 +230,7 @@ def _known(setting: Setting, arrays: Arrays, rng: np.random.Generator) -> Arrays
     for found in setting.symmetries:
         layer, i = found.layer - 1, found.neurons[0]
         if found.kind == "hidden":
-            moved = _moved_within(arrays, layer, i, rng)
+            moved = _moved(arrays, layer, None, rng)
             arrays = moved if _finite(moved) else arrays
         elif found.kind == "cancelled":
             arrays = _slid(arrays, layer, i, rng)
@@ -229,23 +241,17 @@ def _known(setting: Setting, arrays: Arrays, rng: np.random.Generator) -> Arrays
     return arrays
 
 
-def _moved_within(arrays: Arrays, layer: int, i: int, rng: np.random.Generator) -> Arrays:
-    """Reflections, where a single living neuron reads the layer, and a translation of its hidden hyperplane."""
-    weights, biases = arrays
-    view = OneLayer(weights[layer + 1], biases[layer + 1], weights[layer + 2], biases[layer + 2], True)
+def _moved(arrays: Arrays, layer: int, flipped: tuple[int, ...] | None, rng: np.random.Generator) -> Arrays:
+    """Reflections of visible hyperplanes, and a random translation of the one that all living readers hide.
+
+    None reflects at random, where a single living neuron reads the layer.
+    """
+    view = _layer(arrays, layer + 1, True)
     alive = [j for j in range(view.n) if view.roles[j] != DEAD]
-    if not alive or not _hides(view, alive, i):
+    i = hidden_hyperplane(view.W[alive], view.b[alive])
+    if i is None:
         return arrays
-    if len(alive) == 1:
-        flipped = [k for k in range(view.d) if k != i and rng.random() < 0.5]
-        weights, biases = flip(weights, biases, layer, i, flipped, alive[0])
-    bound = lower_bound(view.W[alive], view.b[alive], i)
-    moved = translate(weights, biases, layer, i, _above(bound, rng))
-    dead = [j for j in range(view.n) if j not in alive]
-    moved[1][layer + 1][dead] = biases[layer + 1][dead]
-    return moved
-
-
-def _hides(view: OneLayer, alive: list[int], i: int) -> bool:
-    others = np.delete(view.W[alive], i, axis=1)
-    return bool((view.W[alive, i] > 0).all() and (others < 0).all() and (view.b[alive] < 0).all())
+    if flipped is None:
+        flipped = tuple(k for k in range(view.d) if len(alive) == 1 and k != i and rng.random() < 0.5)
+    turned = flip(*arrays, layer, i, flipped, alive[0]) if flipped else arrays
+    return translate(*turned, layer, i, _above(lower_bound(view.W[alive], view.b[alive], i), rng))

@@ -66,9 +66,12 @@ class Setting:
 
     @cached_property
     def generic(self) -> Generic:
-        """Whether the layers behind the first one are generic, as the theorem assumes; dead neurons come off first."""
-        layer, alive = self.layer, self.alive
-        return bottleneck_genericity(OneLayer(layer.W[alive], layer.b[alive], layer.V[:, alive], layer.c, True))
+        """Whether the layers behind the first one are generic, as the theorem assumes.
+
+        Dead neurons are looked at as well. One whose row has a zero can wake up along the fiber and make up for a
+        hyperplane that moves, as ``relu(x) = relu(x + t) + relu(t - relu(x + t)) - t`` does.
+        """
+        return bottleneck_genericity(self.layer)
 
     @cached_property
     def cancelled(self) -> list[tuple[int, float, float]]:

@@ -18,7 +18,7 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
 from fiberscope.network.operators import Operator
 from fiberscope.network.walk import affine_values
-from fiberscope.numerics.algebra.ball import EXACT, EXACT_ROWS
+from fiberscope.numerics.algebra.ball import EXACT, EXACT_ROWS, nearest_floats
 from fiberscope.numerics.algebra.bounded import Bounded, BoundedAlgebra
 from fiberscope.numerics.algebra.floating import FloatAlgebra
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, ObjectArray, SignArray, gamma, round_up
@@ -35,12 +35,20 @@ def batches(net: Network, count: int, rows: int | None = None) -> Iterator[slice
 
 
 def output_forms(net: Network, signs: SignArray) -> Bounded:
-    """The network on every cell, ``(cells, out, n + 1)``: gradients, and the constant term last."""
+    """The network on every cell, ``(cells, out, n + 1)``: gradients, and the constant term last.
+
+    Cells on which a number on the way overflows are computed exactly and rounded once: a coefficient is infinite only
+    if it is beyond the range of floats, and never NaN.
+    """
     shape = (len(signs), net.out_size, net.in_size + 1)
     result = Bounded(np.empty(shape), np.empty(shape))
     for rows in batches(net, len(signs)):
-        last = _forms(net.nodes, net.in_size, signs[rows])[-1]
+        with np.errstate(over="ignore", invalid="ignore"):
+            last = _forms(net.nodes, net.in_size, signs[rows])[-1]
         result.value[rows], result.error[rows] = last.value.swapaxes(1, 2), last.error.swapaxes(1, 2)
+    for cell in np.flatnonzero(~np.isfinite(result.value).all(axis=(1, 2))):
+        value = nearest_floats(exact_output(net, signs[cell]).T)
+        result.value[cell], result.error[cell] = value, round_up(gamma(1) * np.abs(value), 1)
     return result
 
 

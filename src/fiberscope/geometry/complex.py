@@ -62,7 +62,7 @@ class Region(Result):
 
     @property
     def lipschitz(self) -> float:
-        return float(np.linalg.norm(self.affine.matrix, 2))
+        return float(_norms(self.affine.matrix[None])[0])
 
     def __repr__(self) -> str:
         return f"Region({self.index}: {len(self.b)} sides, {len(self.vertices)} vertices, volume {self.volume:.4g})"
@@ -210,13 +210,16 @@ class Complex(Pictured):
 
     @property
     def affine_maps(self) -> tuple[FloatArray, FloatArray]:
-        """Matrices ``(regions, out, d)`` and offsets ``(regions, out)``."""
+        """Matrices ``(regions, out, d)`` and offsets ``(regions, out)``, infinite beyond the range of floats."""
         return self.bounded_maps.value[:, :, :-1], self.bounded_maps.value[:, :, -1]
 
     @cached_property
     def lipschitz(self) -> FloatArray:
-        """Spectral norm of every region's matrix; the largest is the Lipschitz constant on the domain."""
-        return np.asarray(np.linalg.norm(self.affine_maps[0], 2, axis=(1, 2)))
+        """Spectral norm of every region's matrix; the largest is the Lipschitz constant on the domain.
+
+        Infinite beyond the range of floats.
+        """
+        return _norms(self.affine_maps[0])
 
     def region(self, index: int) -> Region:
         """One region with its half-spaces, vertices, volume and affine map."""
@@ -321,3 +324,10 @@ class Complex(Pictured):
         text = self.net.architecture
         text = text if len(text) <= 60 else text[:57] + "..."
         return f"Complex({least}{self.num_regions} regions of {text} on {self.domain}; f-vector {counts})"
+
+
+def _norms(matrices: FloatArray) -> FloatArray:
+    """Spectral norms; infinite where an entry is."""
+    norms, finite = np.full(len(matrices), np.inf), np.isfinite(matrices).all(axis=(1, 2))
+    norms[finite] = np.linalg.norm(matrices[finite], 2, axis=(1, 2))
+    return norms

@@ -7,7 +7,7 @@ on one axis and their members on another: all are *loops*, a start, a count and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,7 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(Result):
     """Where a part acts on a tensor: its members stand on ``axis``, ``stride`` apart from ``start`` on.
 
     ``copies`` are the loops over the copies, the parent's first; ``rest`` those over what moves along with a member on
@@ -47,16 +47,15 @@ class Axis:
     rest: tuple[Loop, ...] = ()
     power: int = 1
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; of a whole axis, its tensor and number."""
-        found: dict[str, Any] = {"tensor": self.tensor, "axis": self.axis}
+    def _answer(self) -> Iterator[tuple[str, Any]]:
+        """Of a whole axis, its tensor and number alone."""
+        yield from (("tensor", self.tensor), ("axis", self.axis))
         for key, usual in (("start", 0), ("stride", 1), ("power", 1)):
             if getattr(self, key) != usual:
-                found[key] = getattr(self, key)
+                yield key, getattr(self, key)
         for key in ("copies", "rest"):
             if getattr(self, key):
-                found[key] = [[loop.axis, loop.count, loop.stride, loop.start] for loop in getattr(self, key)]
-        return found
+                yield key, [(loop.axis, loop.count, loop.stride, loop.start) for loop in getattr(self, key)]
 
 
 PERMUTATION, SCALING = "permutation", "scaling"

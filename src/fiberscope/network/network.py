@@ -18,8 +18,8 @@ from fiberscope.network.nodes import Add, Affine, Composite, Concat, Given, MaxP
 from fiberscope.network.operators import Dense, Shape
 from fiberscope.network.rewire import expanded
 from fiberscope.network.source import MEMORY, Source, coarsest, precision_of
-from fiberscope.network.walk import affine_values, output, switch_values
-from fiberscope.numerics.algebra.floating import FLOAT, FLOAT_ROWS
+from fiberscope.network.walk import affine_output, output, switch_values
+from fiberscope.numerics.algebra.floating import FLOAT
 from fiberscope.numerics.arrays import batch, frozen, real_array
 from fiberscope.numerics.floats import BoolArray, FloatArray
 from fiberscope.numerics.signs import CertifiedSigns, certified_signs
@@ -326,6 +326,8 @@ class Network:
     def affine_at(self, x: Any) -> AffineMap:
         """The affine map that the network is on the region of the point ``x``, a vector of ``in_size`` entries.
 
+        The signs are certified, the coefficients rounded to float64: one beyond its range is infinite, none is NaN.
+
         >>> net = Network([[[1.0], [-1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]])
         >>> matrix, offset = net.affine_at([-3.0])
         >>> matrix, offset
@@ -335,7 +337,7 @@ class Network:
         if point.size != self.in_size:
             raise InputError(f"x: expected one point of {self.in_size} coordinates, got shape {point.shape}")
         signs = self.signs(point.reshape(1, -1)).signs[0]
-        rows = affine_values(self.layout, self.in_size, signs, FLOAT_ROWS)[-1]
+        rows = affine_output(self.layout, self.in_size, signs)
         zeros = np.flatnonzero(signs == 0)
         return AffineMap(rows[:-1].T.copy(), rows[-1].copy(), tuple(zeros.tolist()))
 

@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.network.operators import Operator, Shape
+from fiberscope.network.operators import Operator, Scale, Shape
 from fiberscope.numerics.algebra.base import Algebra
+from fiberscope.numerics.algebra.bounded import Bounded, BoundedAlgebra
+from fiberscope.numerics.algebra.floating import FloatAlgebra
 from fiberscope.numerics.arrays import frozen, real_array
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 
@@ -277,7 +279,69 @@ class Composite(ABC):
         """
 
 
-COMPOSITES: dict[str, type[Composite]] = {}
+@dataclass(frozen=True, eq=False)
+class Clip(Composite):
+    """``min(max(x, low), high)`` per neuron, where ``low < high``; a bound may be infinite.
+
+    Its part of a sign vector has the signs of ``x - low`` for all neurons and then those of ``high - x``; +1 for bounds
+    that are infinite, since there is no kink. It means ``high - relu((high - low) - relu(x - low))``, where the
+    difference of the bounds is left to two affine maps, since it may not be a float.
+
+    >>> from fiberscope.numerics.algebra.floating import FLOAT
+    >>> Clip(0, 0.0, 6.0, (1,)).direct(np.array([[-1.0], [5.0], [7.0]]), FLOAT, None).ravel()
+    array([0., 5., 6.])
+    """
+
+    source: int
+    low: FloatArray
+    high: FloatArray
+    shape: Shape
+
+    def __post_init__(self) -> None:
+        for name in ("low", "high"):
+            bound = np.asarray(getattr(self, name), dtype=np.float64)
+            try:
+                full = np.broadcast_to(
+                    bound if bound.size < prod(self.shape) else bound.reshape(self.shape), self.shape
+                )
+            except ValueError as error:
+                raise InputError(f"{name}: expected shape {self.shape}, got {bound.shape}") from error
+            object.__setattr__(self, name, frozen(full.reshape(-1)))
+        if not ((self.low < self.high) & (self.low < np.inf) & (self.high > -np.inf)).all():
+            raise InputError("low, high: expected low < high for every neuron, got other bounds or NaN")
+
+    def arrays(self) -> dict[str, FloatArray]:
+        return {"low": self.low, "high": self.high}
+
+    def meaning(self) -> tuple[Node, ...]:
+        bounds = (self.low, self.high)
+        low, high = (np.where(np.isinf(bound), 0.0, bound).reshape(self.shape) for bound in bounds)
+        bends = [np.isinf(bound).astype(np.float64) for bound in bounds]  # without a bound there is a linear neuron
+        forth, back = Scale(1.0, self.shape), Scale(-1.0, self.shape)
+        return (
+            Affine(0, forth, 0.0 - low),
+            PiecewiseLinear(1, bends[0], self.shape),
+            Affine(2, back, high),
+            Affine(3, forth, 0.0 - low),
+            PiecewiseLinear(4, bends[1], self.shape),
+            Affine(5, back, high),
+        )
+
+    def direct(self, value: Any, algebra: Algebra[Any], choices: Sequence[Any] | None) -> Any:
+        if choices is not None:
+            above_low, below_high = (c | np.isinf(b) for c, b in zip(choices, (self.low, self.high), strict=True))
+            bound = np.where(above_low, np.where(below_high, 0.0, self.high), self.low)
+            return algebra.shift(algebra.gate(value, above_low & below_high, None), bound)
+        if isinstance(algebra, FloatAlgebra):
+            return np.clip(value, algebra.take(self.low), algebra.take(self.high))
+        if isinstance(algebra, BoundedAlgebra):
+            # Nothing is rounded and nothing grows; what is certainly beyond a bound is the bound.
+            beyond = (value.value + value.error < self.low) | (value.value - value.error > self.high)
+            return Bounded(np.clip(value.value, self.low, self.high), np.where(beyond, 0.0, value.error))
+        return None
+
+
+COMPOSITES: dict[str, type[Composite]] = {"clip": Clip}
 """The kinds that stand for others, by the names that they have in files."""
 
 Given = Node | Composite

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from fiberscope.network.convolutions import Convolution, TransposedConvolution
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, Composite, Concat, Given, MaxPool, PiecewiseLinear
+from fiberscope.network.nodes import Add, Affine, Clip, Composite, Concat, Given, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Composition, Dense, Gather, Operator, Scale, Shape, Sparse
 from fiberscope.numerics.floats import FloatArray
 
@@ -132,6 +132,9 @@ class Program(nn.Module):
                 return torch.cat(parts, node.axis + 1).flatten(1)
             case MaxPool():
                 return _max_pool(node, values[node.source])
+            case Clip():
+                low, high = (self._number(index, name, None) for name in node.arrays())
+                return torch.clamp(values[node.source], low, high)
             case Composite():
                 raise NotImplementedError(f"no torch form of {node}")  # pragma: no cover
             case _:

@@ -12,7 +12,7 @@ here is a type error.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import prod
@@ -22,8 +22,10 @@ import numpy as np
 
 from fiberscope.network.layout import Layout
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear, Smooth, Switch
+from fiberscope.numerics.algebra.ball import EXACT_ROWS, nearest_floats
 from fiberscope.numerics.algebra.base import Algebra, Evaluation
-from fiberscope.numerics.floats import SignArray
+from fiberscope.numerics.algebra.floating import FLOAT_ROWS
+from fiberscope.numerics.floats import FloatArray, SignArray
 
 V = TypeVar("V")
 
@@ -46,12 +48,13 @@ def walk(
     choices: Choices | None = None,
     *,
     first: int = 0,
-    keep: bool = False,
+    keep: Container[int] = (),
 ) -> Iterator[int]:
     """Fill in the values from node ``first`` on; gives the number of every node *before* its value is computed.
 
     There the caller may look at the values, refine all of them, add choices, or put the value of the node in place by
-    itself; it may also stop and go on later from the same node. A value is let go after its last use unless ``keep``.
+    itself; it may also stop and go on later from the same node. A value is let go after its last use, but for those to
+    ``keep``.
     The result of a composite node is computed directly where that is possible, and its parts all the same.
 
     >>> from fiberscope.network.network import Network
@@ -70,8 +73,8 @@ def walk(
         node = layout.nodes[index]
         if index + 1 not in values:
             values[index + 1] = step(node, values, algebra, None if choices is None else choices.get(index))
-        if not keep:
-            for value in layout.released[index]:
+        for value in layout.released[index]:
+            if value not in keep:
                 values.pop(value, None)
 
 
@@ -168,7 +171,7 @@ def output(layout: Layout, start: V, algebra: Evaluation[V], choices: Choices | 
 def all_values(layout: Layout, start: V, algebra: Evaluation[V], choices: Choices | None = None) -> list[V]:
     """All values in order, the input first."""
     values = {0: start}
-    for _ in walk(layout, values, algebra, choices, keep=True):
+    for _ in walk(layout, values, algebra, choices, keep=range(len(layout.nodes))):
         pass
     return [values[k] for k in range(len(values))]
 
@@ -193,11 +196,25 @@ def affine_values(layout: Layout, size: int, signs: SignArray, algebra: Algebra[
     return all_values(layout, start, algebra, choices_of(layout, signs))
 
 
+def affine_output(layout: Layout, size: int, signs: SignArray) -> FloatArray:
+    """The output for one sign vector as in :func:`affine_values`, ``(size + 1, out)``, in float64.
+
+    Where a number on the way leaves the range of floats, it is computed exactly and rounded once: a coefficient is
+    infinite only if it is itself beyond that range, and never NaN.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        rows: FloatArray = affine_values(layout, size, signs, FLOAT_ROWS)[-1]
+    if np.isfinite(rows).all():
+        return rows
+    with EXACT_ROWS.working():
+        return nearest_floats(np.asarray(affine_values(layout, size, signs, EXACT_ROWS)[-1]))
+
+
 # -- a record of the way, and the way back -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trace(Generic[V]):
+class Journey(Generic[V]):
     """A walk with all that derivatives need: values, the input of every stage of affine nodes, what switches did."""
 
     values: dict[int, V]
@@ -205,12 +222,12 @@ class Trace(Generic[V]):
     choices: Choices
 
 
-def traced(layout: Layout, start: V, algebra: Algebra[V], choices: Choices | None = None) -> Trace[V]:
+def traced(layout: Layout, start: V, algebra: Algebra[V], choices: Choices | None = None) -> Journey[V]:
     """The walk with its record; without choices the values decide, which only algebras with an order can."""
     values = {0: start}
     inputs: dict[int, list[V]] = {}
     taken: dict[int, Any] = dict(choices or {})
-    for index in walk(layout, values, algebra, taken, keep=True):
+    for index in walk(layout, values, algebra, taken, keep=range(len(layout.nodes))):
         node = layout.nodes[index]
         if isinstance(node, Affine):
             inputs[index] = []
@@ -221,7 +238,7 @@ def traced(layout: Layout, start: V, algebra: Algebra[V], choices: Choices | Non
             values[index + 1] = value if node.offset is None else algebra.shift(value, node.offset)
         elif isinstance(node, Switch) and index not in taken:
             taken[index] = decided(node, values[node.source], algebra)
-    return Trace(values, inputs, taken)
+    return Journey(values, inputs, taken)
 
 
 class Behind(NamedTuple, Generic[V]):

@@ -40,6 +40,16 @@ def positive(rng: np.random.Generator) -> Fraction:
     return Fraction(int(rng.integers(1, 65)), 16)
 
 
+def power(values: Any) -> Fraction:
+    """A power of two near the largest absolute value, or 1 where all are zero: the scale of what is drawn beside them.
+
+    >>> power([Fraction(-9), Fraction(1, 2)]), power([])
+    (Fraction(8, 1), Fraction(1, 1))
+    """
+    most = max((abs(Fraction(v)) for v in values), default=Fraction(0))
+    return Fraction(2) ** (most.numerator.bit_length() - most.denominator.bit_length()) if most else Fraction(1)
+
+
 def random_vector(rng: np.random.Generator, n: int) -> ObjectArray:
     """Random numbers of few bits."""
     return column_of([Fraction(int(v), 16) for v in rng.integers(-48, 49, n)])
@@ -96,8 +106,8 @@ def kernel_of(matrix: ObjectArray) -> ObjectArray:
     return found
 
 
-def random_solution(rows: ObjectArray, wanted: ObjectArray, rng: np.random.Generator) -> ObjectArray:
-    """A random ``X`` with ``X rows = wanted``, which must have a solution."""
+def random_solution(rows: ObjectArray, wanted: ObjectArray, scale: Fraction, rng: np.random.Generator) -> ObjectArray:
+    """A random ``X`` with ``X rows = wanted``, which must have a solution; what is free is on the given scale."""
     n, m = len(rows), len(wanted)
     if not n:
         return matrix_of([[]] * m, 0)
@@ -110,7 +120,7 @@ def random_solution(rows: ObjectArray, wanted: ObjectArray, rng: np.random.Gener
         X[:, pivot] = row[n:]
     kernel = kernel_of(rows.T)
     for i in range(m):
-        X[i] = X[i] + column_of(combined(kernel, rng))
+        X[i] = X[i] + scale * column_of(combined(kernel, rng))
     return X
 
 

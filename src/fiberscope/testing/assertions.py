@@ -11,13 +11,17 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
 from fiberscope.numerics.arrays import batch, real_array
 from fiberscope.numerics.floats import SignArray
+from fiberscope.testing.rational import composite_value
 
 
 def fraction_values(net: Network, x: Any) -> list[list[Fraction]]:
     """All values of the program at one point, in Python fractions, by definition: the oracle of every evaluation."""
     values = [[Fraction(float(v)) for v in real_array(x, "x").reshape(-1)]]
-    for node in net.nodes:
+    detours = {detour.last: detour for detour in net.layout.detours.values()}
+    for index, node in enumerate(net.nodes):
         values.append(_value(node, values))
+        if index in detours:  # by definition, and not by what it means in plain nodes
+            values[-1] = composite_value(detours[index].node, values[detours[index].source])
     return values
 
 

@@ -12,11 +12,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, product
-from math import gcd, lcm
+from math import gcd, isinf, lcm
 from typing import Any, assert_never
 
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear, Smooth, Switch
+from fiberscope.network.nodes import (
+    Add,
+    Affine,
+    Clip,
+    Composite,
+    Concat,
+    Given,
+    MaxPool,
+    PiecewiseLinear,
+    Smooth,
+    Switch,
+)
 from fiberscope.numerics.arrays import real_array
 
 Form = tuple[Fraction, ...]
@@ -42,7 +53,7 @@ def fraction_regions(net: Network, A: Any, b: Any) -> set[tuple[int, ...]]:
         for side in sides:
             inside = None if inside is None else inside.part(side, 1)
         if inside is not None:
-            found |= set(_signs(net.nodes, inside, [_coordinates(net.in_size)], ()))
+            found |= set(_signs(net.program, inside, [_coordinates(net.in_size)], ()))
     return found
 
 
@@ -54,8 +65,12 @@ def fraction_map(net: Network, signs: Sequence[int]) -> list[Form]:
     [(Fraction(-1, 1), Fraction(1, 2))]
     """
     values, rest = [_coordinates(net.in_size)], list(signs)
-    for node in net.nodes:
+    for node in net.program:
         match node:
+            case Clip():
+                size = len(node.low)
+                own, rest = rest[: 2 * size], rest[2 * size :]
+                values.append(_clipped(node, values[node.source], own))
             case PiecewiseLinear():
                 own, rest = rest[: node.num_signs], rest[node.num_signs :]
                 values.append(_pieces(node, values[node.source], own))
@@ -64,6 +79,8 @@ def fraction_map(net: Network, signs: Sequence[int]) -> list[Form]:
                 size = node.windows.shape[1]
                 margins = [own[k : k + size] for k in range(0, len(own), size)]
                 values.append(_best(node, values[node.source], margins))
+            case Composite():
+                raise TypeError(f"no definition of {node}")
             case _:
                 values.append(_plain(node, values))
     return values[-1]
@@ -127,19 +144,27 @@ def _reduced(ray: Ray) -> Ray:
 
 
 def _signs(
-    nodes: Sequence[Node], cell: _Cell, values: list[list[Form]], signs: tuple[int, ...]
+    nodes: Sequence[Given], cell: _Cell, values: list[list[Form]], signs: tuple[int, ...]
 ) -> Iterator[tuple[int, ...]]:
     """Sign vectors inside a cell, where ``values`` are the affine pieces of the program so far."""
     index = len(values) - 1
-    while index < len(nodes) and not isinstance(node := nodes[index], Switch):
+    while index < len(nodes) and not isinstance(node := nodes[index], Switch | Composite):
         values = [*values, _plain(node, values)]
         index += 1
     if index == len(nodes):
         yield signs
         return
     node = nodes[index]
-    assert isinstance(node, Switch)
+    assert isinstance(node, Switch | Clip)
     forms = values[node.source]
+    if isinstance(node, Clip):
+        beyond = [*(_lowered(f, a) for f, a in zip(forms, node.low, strict=True))]
+        beyond += [_lowered(_times(Fraction(-1), f), -b) for f, b in zip(forms, node.high, strict=True)]
+        for part, own in _cut(cell, [form for form in beyond if form is not None]):
+            rest = iter(own)
+            here = [1 if form is None else next(rest) for form in beyond]
+            yield from _signs(nodes, part, [*values, _clipped(node, forms, here)], (*signs, *here))
+        return
     if isinstance(node, PiecewiseLinear):
         for part, own in _cut(cell, [f for f, s in zip(forms, node.slopes, strict=True) if s != 1]):
             rest = iter(own)
@@ -157,6 +182,28 @@ def _signs(
 def _pieces(node: PiecewiseLinear, forms: Sequence[Form], signs: Sequence[int]) -> list[Form]:
     slopes = [Fraction(1) if s > 0 else Fraction(float(k)) for s, k in zip(signs, node.slopes, strict=True)]
     return [_times(slope, form) for slope, form in zip(slopes, forms, strict=True)]
+
+
+def _lowered(form: Form, bound: float) -> Form | None:
+    """The form minus a bound, None if that is infinite."""
+    return None if isinf(bound) else (*form[:-1], form[-1] - Fraction(float(bound)))
+
+
+def composite_value(node: Composite, value: Sequence[Fraction]) -> list[Fraction]:
+    """The value of a composite node at a point, by definition."""
+    assert isinstance(node, Clip)
+    low = [v if isinf(a) else max(v, Fraction(float(a))) for v, a in zip(value, node.low, strict=True)]
+    return [v if isinf(b) else min(v, Fraction(float(b))) for v, b in zip(low, node.high, strict=True)]
+
+
+def _clipped(node: Clip, forms: Sequence[Form], signs: Sequence[int]) -> list[Form]:
+    """A bound where it is reached, else the form."""
+    flat = (Fraction(0),) * (len(forms[0]) - 1)
+    result = []
+    for i, form in enumerate(forms):
+        bound = node.low[i] if signs[i] <= 0 else node.high[i] if signs[len(forms) + i] <= 0 else None
+        result.append(form if bound is None else (*flat, Fraction(float(bound))))
+    return result
 
 
 def _best(node: MaxPool, forms: Sequence[Form], margins: Sequence[Sequence[int]]) -> list[Form]:

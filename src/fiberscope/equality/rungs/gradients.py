@@ -34,11 +34,9 @@ def climb(question: Question, x: FloatArray) -> FloatArray:
             break
         with np.errstate(over="ignore", invalid="ignore"):
             gap = (question.a(best[None]) - question.b(best[None]))[0]
-        k = int(np.abs(gap).argmax())
-        gradient = (_gradient(question.a, best, k) - _gradient(question.b, best, k)) * (1.0 if gap[k] >= 0 else -1.0)
-        tried = _moved(question.place, best, gradient, step)
-        if not len(tried):
-            break
+            k = int(np.abs(gap).argmax())
+            slopes = _gradient(question.a, best, k) - _gradient(question.b, best, k)
+        tried = _moved(question.place, best, slopes * (1.0 if gap[k] >= 0 else -1.0), step)
         values = difference(question, tried)
         if values.max() > value:
             best, value = tried[values.argmax()], float(values.max())
@@ -54,18 +52,19 @@ def _gradient(net: Network, x: FloatArray, k: int) -> FloatArray:
 
 
 def _moved(place: Box | Orthant | Space | Polytope, x: FloatArray, gradient: FloatArray, step: float) -> FloatArray:
+    """Points of the domain along a gradient; ``x`` itself where there is none, as with slopes beyond the floats."""
     size = float(np.abs(gradient).max())
     if size == 0:
         return x[None]
-    if isinstance(place, Box):
-        width = place.high - place.low
-        tries = [x + step * width * np.sign(gradient), x + step * width * gradient / size]
-        return np.clip(np.array(tries), place.low, place.high)
-    reach = max(1.0, float(np.abs(x).max()))
-    tries = [x + step * reach * gradient / size, x + 4 * step * reach * gradient / size]
-    if isinstance(place, Orthant):
-        tries = [np.maximum(t, 0.0) for t in tries]
-    found = np.array(tries)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if isinstance(place, Box):
+            width = place.high - place.low
+            tries = [x + step * width * np.sign(gradient), x + step * width * gradient / size]
+            found = np.clip(np.array(tries), place.low, place.high)
+        else:
+            reach = max(1.0, float(np.abs(x).max()))
+            found = np.array([x + step * reach * gradient / size, x + 4 * step * reach * gradient / size])
+            found = np.maximum(found, 0.0) if isinstance(place, Orthant) else found
     kept = found[place.contains(found)]
     return kept if len(kept) else x[None]
 

@@ -89,12 +89,12 @@ def by_symmetry(question: Question) -> Verdict | None:
 
 def _matches(question: Question, a: Network, b: Network) -> Iterator[tuple[Match, Rounding]]:
     """Ways to match the neurons, each with the rounding that its residual counts."""
-    match = match_chains(a, b)
+    match = match_chains(a, b, run=question.run)
     yield match, DOUBLE
     if not match and question.tolerance is None and question.rounding is not DOUBLE:
-        yield match_chains(a, b, rounding=question.rounding), question.rounding
+        yield match_chains(a, b, rounding=question.rounding, run=question.run), question.rounding
     elif question.tolerance and isinstance(question.place, Box):
-        yield match_chains(a, b, loose=True), DOUBLE
+        yield match_chains(a, b, loose=True, run=question.run), DOUBLE
 
 
 def judged(question: Question, match: Match, pair: tuple[Split, Split], rounding: Rounding) -> Check:

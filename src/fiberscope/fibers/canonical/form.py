@@ -8,6 +8,7 @@ import numpy as np
 
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.fibers.canonical.labelling import WORK, labelling
+from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.chains import slopes_of, split, with_arrays
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
@@ -102,6 +103,34 @@ def normalised(chain: Network) -> Normalised:
     for layer, table in enumerate(rows):
         _check_range(weights[layer], table[:, :-1], layer + 1)
     return Normalised(rows, scales, slopes_of(chain))
+
+
+@np.errstate(over="ignore", under="ignore")
+def balancing(chain: Network) -> Symmetry:
+    """The rescaling of hidden neurons by powers of two to rows of largest entry about 1, as :func:`normalised` does.
+
+    It changes no bit of the function. Inputs are measured by how far from the origin the hyperplanes of the first layer
+    lie. The identity where numbers would not be normal floats, or are none.
+
+    >>> balancing(Network([[[3.0]], [[8.0]]], [[0.0], [0.0]])).scales
+    (array([0.25]),)
+    """
+    size, offset = np.abs(chain.weights[0]).max(axis=1), np.abs(chain.biases[0])
+    apart = (size > 0) & (offset > 0)
+    reach = np.ldexp(1.0, int(np.median(np.frexp(offset[apart])[1] - np.frexp(size[apart])[1]))) if apart.any() else 1.0
+    try:
+        wide = with_arrays(chain, [chain.weights[0] * reach, *chain.weights[1:]], chain.biases)
+        found = [np.ldexp(1.0, -np.frexp(s)[1]) for s in normalised(wide).scales]
+        element = Symmetry([np.arange(len(s)) for s in found], found)
+        kept = is_normal(chain) and is_normal(element(chain))
+    except InputError:
+        kept = False
+    return element if kept else Symmetry.identity(chain.widths)
+
+
+def is_normal(chain: Network) -> bool:
+    """Whether no number lies between zero and the normal floats, where a product loses digits."""
+    return all(bool(((x == 0) | (np.abs(x) >= TINY)).all()) for x in (*chain.weights, *chain.biases))
 
 
 def _scale_idle(rows: list[FloatArray], scales: list[FloatArray], idle: list[BoolArray]) -> None:

@@ -21,6 +21,7 @@ from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.numerics.ulps import DOUBLE, GRID, ROWS, Rounding
 from fiberscope.numerics.wide import Wide, same_products, ulps_apart
 from fiberscope.results import Result, named
+from fiberscope.run import ENDLESS, Run
 
 _SHIFTS = (0.0, 0.37)
 """Entries of normalised rows are rounded to a grid twice: what lies on an edge of one is inside of another."""
@@ -103,25 +104,28 @@ def same_prefix(a: Split, b: Split) -> bool:
     return True
 
 
-def match_chains(a: Network, b: Network, loose: bool = False, rounding: Rounding = DOUBLE) -> Match:
+def match_chains(a: Network, b: Network, loose: bool = False, rounding: Rounding = DOUBLE, run: Run = ENDLESS) -> Match:
     """The match of two chains of the same widths; ``loose`` assigns nearest rows however far apart they are.
 
-    ``rounding`` says how far apart entries may be. The residual counts ulps of its precision.
+    ``rounding`` says how far apart entries may be. The residual counts ulps of its precision. Behind the deadline of
+    the ``run``, :class:`OutOfTimeError` is raised.
     """
     try:
         left, right = normalised(a), normalised(b)
     except ValueError as error:
         return Match(None, reason=str(error))
-    orders, reason, open_ties = _assigned(left, right, loose, ROWS * rounding.steps)
+    run.check()
+    orders, reason, open_ties = _assigned(left, right, loose, ROWS * rounding.steps, run)
     match = Match(False, reason=reason)
     if orders is not None:
-        match = _weighed(a, b, orders, left.scales, right.scales, loose, rounding)
+        match = _weighed(a, b, orders, left.scales, right.scales, loose, rounding, run)
     if match.same is not False or not open_ties:
         return match
     # equal neurons: the refinement of the canonical form tells apart what a row and its readers do not
     for shift in _SHIFTS:
+        run.check()
         orders = _relabelled(left, right, shift, max(4.0, GRID / rounding.steps))
-        match = _weighed(a, b, orders, left.scales, right.scales, loose, rounding)
+        match = _weighed(a, b, orders, left.scales, right.scales, loose, rounding, run)
         if match.same is not False:
             return match
     return Match(None, reason="equal neurons leave several assignments open, and those tried do not fit")
@@ -135,7 +139,9 @@ def _relabelled(left: Normalised, right: Normalised, shift: float, grid: float) 
     return [p[np.argsort(q)] for p, q in zip(*pairs, strict=True)]
 
 
-def _assigned(left: Normalised, right: Normalised, loose: bool, near: float) -> tuple[list[IntArray] | None, str, bool]:
+def _assigned(
+    left: Normalised, right: Normalised, loose: bool, near: float, run: Run
+) -> tuple[list[IntArray] | None, str, bool]:
     """Layer by layer the neuron of the left for each of the right; why not; and whether equal rows left a choice."""
     orders: list[IntArray] = []
     open_ties = False
@@ -147,7 +153,7 @@ def _assigned(left: Normalised, right: Normalised, loose: bool, near: float) -> 
         theirs = np.column_stack([theirs, right.slopes[layer]])
         last = layer + 1 == len(left.scales)
         readers = (partial(_outgoing, left.rows[layer + 1], last), partial(_outgoing, right.rows[layer + 1], last))
-        order, ties = _assign(mine, theirs, readers, loose, near)
+        order, ties = _assign(mine, theirs, readers, loose, near, run)
         open_ties |= ties
         if order is None:
             return None, f"layer {layer + 1}: no assignment of its rows agrees up to rounding", open_ties
@@ -163,26 +169,27 @@ def _weighed(
     theirs: list[FloatArray],
     loose: bool,
     rounding: Rounding,
+    run: Run,
 ) -> Match:
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         scales = [t / s[order] for order, s, t in zip(orders, mine, theirs, strict=True)]
     if not all(np.isfinite(s).all() and (s > 0).all() for s in scales):
         return Match(None, reason="a scale is beyond the range of float64")
     element = Symmetry(orders, scales)
-    residual = residual_of(element, a, b) / rounding.steps
+    residual = residual_of(element, a, b, run) / rounding.steps
     if residual <= rounding.few:
-        return Match(True, element, residual, exact=carries(element, a, b))
+        return Match(True, element, residual, exact=carries(element, a, b, run))
     return Match(False, element if loose else None, residual, f"an entry is {residual:.3g} ulps off")
 
 
-def residual_of(element: Symmetry, a: Network, b: Network) -> float:
+def residual_of(element: Symmetry, a: Network, b: Network, run: Run = ENDLESS) -> float:
     """Largest distance in ulps of an entry of ``element(a)`` from that of ``b``; both are chains.
 
     What the element gives is computed with free exponents: in float64 a scale can take a weight out of the range and
     the next one back. Two roundings of an entry are part of the distance, so 0 proves nothing: see :func:`carries`.
     """
     worst = 0.0
-    for moved, other in _images(element, a, b):
+    for moved, other in _images(element, a, b, run):
         if moved is None:
             return np.inf
         weight, scale, divisor = (Wide.of(x) for x in moved)
@@ -193,7 +200,7 @@ def residual_of(element: Symmetry, a: Network, b: Network) -> float:
     return worst
 
 
-def carries(element: Symmetry, a: Network, b: Network) -> bool:
+def carries(element: Symmetry, a: Network, b: Network, run: Run = ENDLESS) -> bool:
     """Whether ``element(a)`` is ``b`` in exact arithmetic; both are chains.
 
     Every entry is a quotient ``w s / t``, compared as ``w s = v t`` without rounding, whatever the scales are.
@@ -204,18 +211,19 @@ def carries(element: Symmetry, a: Network, b: Network) -> bool:
     """
     return all(
         moved is not None and bool(same_products(moved[0], moved[1], other, moved[2]).all())
-        for moved, other in _images(element, a, b)
+        for moved, other in _images(element, a, b, run)
     )
 
 
 def _images(
-    element: Symmetry, a: Network, b: Network
+    element: Symmetry, a: Network, b: Network, run: Run
 ) -> Iterator[tuple[tuple[FloatArray, FloatArray, FloatArray] | None, FloatArray]]:
     """Entries ``w``, factors ``s`` and divisors ``t`` with ``w s / t`` the entries of ``element(a)``, beside those of
     ``b``: weights and biases in turn, None where the activations do not fit."""
     slopes = (slopes_of(a), slopes_of(b))
     order, divisor = np.arange(a.in_size), np.ones(a.in_size)
     for layer, (w, bias) in enumerate(zip(a.weights, a.biases, strict=True)):
+        run.check()
         rows, scale = np.arange(len(bias)), np.ones(len(bias))
         if layer < len(element.scales):
             rows, scale = element.permutations[layer], element.scales[layer]
@@ -233,7 +241,7 @@ def _outgoing(rows: FloatArray, last: bool, which: IntArray) -> FloatArray:
 
 
 def _assign(
-    mine: FloatArray, theirs: FloatArray, readers: tuple[Readers, Readers], loose: bool, near: float
+    mine: FloatArray, theirs: FloatArray, readers: tuple[Readers, Readers], loose: bool, near: float, run: Run
 ) -> tuple[IntArray | None, bool]:
     """For each row of ``theirs`` the row of ``mine``, or None; and whether equal rows left a choice."""
     n = len(mine)
@@ -262,10 +270,10 @@ def _assign(
             rest_mine += own.tolist()
             rest_theirs += other.tolist()
             continue
-        cost = _distances(mine[own], theirs[other])
+        cost = _distances(mine[own], theirs[other], run)
         beyond = ~(cost <= near)
         if len(own) > 1:
-            spread = _distances(readers[0](own), readers[1](other))
+            spread = _distances(readers[0](own), readers[1](other), run)
             ties |= bool((~beyond).sum() > len(own))
             cost = np.where(beyond, 1e6 + cost, np.minimum(spread, 1e3))
         chosen, places = linear_sum_assignment(cost)
@@ -277,14 +285,16 @@ def _assign(
             continue
         result[other[places]] = own[chosen]
     if rest_mine:
-        cost = _distances(mine[rest_mine], theirs[rest_theirs])
+        cost = _distances(mine[rest_mine], theirs[rest_theirs], run)
         chosen, places = linear_sum_assignment(cost)
         result[np.array(rest_theirs)[places]] = np.array(rest_mine)[chosen]
     return result, ties
 
 
-def _distances(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Largest difference of two rows, for all pairs; row by row, to keep memory small."""
-    if not a.shape[1]:
-        return np.zeros((len(a), len(b)))
-    return np.stack([np.abs(b - row).max(axis=1) for row in a])
+def _distances(a: FloatArray, b: FloatArray, run: Run) -> FloatArray:
+    """Largest difference of two rows, for all pairs; row by row, to keep memory small and to look at the clock."""
+    found = np.zeros((len(a), len(b)))
+    for k, row in enumerate(a):
+        run.check()
+        found[k] = np.abs(b - row).max(axis=1, initial=0.0)
+    return found

@@ -5,17 +5,53 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 
 from fiberscope.errors import InputError
 from fiberscope.fibers.one_layer.layer import rational_rank
 from fiberscope.numerics.cutoffs import CONDITION
-from fiberscope.numerics.exact_arrays import fractions, nearest
-from fiberscope.numerics.exact_linear import reduced, solved
-from fiberscope.numerics.floats import FloatArray
+from fiberscope.numerics.exact_arrays import fractions, nearest, product
+from fiberscope.numerics.exact_linear import basis, reduced, solved
+from fiberscope.numerics.floats import FloatArray, U
 from fiberscope.numerics.lp.programs import Polyhedron
+
+STEPS = 60
+"""Steps of a walk for every inner neuron."""
 
 _SNAPPED = 2500
 """Entries of a factor up to which the end of a walk is corrected in rational arithmetic."""
+
+Factors = tuple[FloatArray, FloatArray]
+"""``V (m, inner)`` and ``W (inner, d) >= 0``."""
+
+
+def random_factors(A: Any, size: float, inner: int, start: Factors | None, rng: np.random.Generator) -> Factors | None:
+    """Random ``V`` and ``W >= 0`` of ``inner`` rows with ``V W = A``, an exact matrix, up to rounding.
+
+    ``size`` is the largest sum of absolute values that made an entry of ``A``: entries come back up to its rounding.
+    ``start`` are factors to walk from, which are returned where no step is possible. None where no factors are found.
+    """
+    if not np.isfinite(size):
+        return start
+    if start is None:
+        try:
+            V, W = first_factors(nearest(A), inner, rational_rank(A))
+        except InputError:  # what holds for the exact matrix may fail for the rounded one
+            return None
+    else:
+        V, W = start
+    moved = walk(V, W, STEPS * inner, rng)
+    if start is not None and moved[1] is W:
+        return start
+    found = snapped(A, *moved) if max(V.size, W.size) <= _SNAPPED else moved
+    return found if found is not None and realises(A, *found, size) else None
+
+
+def realises(A: Any, V: FloatArray, W: FloatArray, size: float) -> bool:
+    """Whether ``V W`` is ``A`` up to the rounding of ``size``, and sums of no much larger terms; false for NaN."""
+    off = np.abs(nearest(fractions(product(V, W)) - fractions(A))).max(initial=0.0)
+    terms = (np.abs(V) @ np.abs(W)).max(initial=0.0)
+    return bool(terms / CONDITION <= size and off / CONDITION <= U * size)
 
 
 def first_factors(A: FloatArray, inner: int, rank: int | None = None) -> tuple[FloatArray, FloatArray]:
@@ -41,7 +77,7 @@ def first_factors(A: FloatArray, inner: int, rank: int | None = None) -> tuple[F
     if inner >= d:
         V, W = A, np.eye(d)
     elif inner > m:
-        scale = max(float(np.abs(A).max(initial=0.0)), 1.0)
+        scale = float(np.abs(A).max())
         lift = np.maximum(0.0, -A.min(axis=0, initial=0.0))
         # a multiple of ones that varies between the columns keeps W of full rank
         lift = lift + scale * np.linspace(0.5, 1.0, d)
@@ -81,17 +117,18 @@ def walk(V: FloatArray, W: FloatArray, steps: int, rng: np.random.Generator) -> 
     """Hit and run over ``{(V, W): V W = A, W >= 0}``, rows of ``W`` up to positive factors, from one of them.
 
     A row moves within the row space of ``W`` (another basis of the same space), or, where the columns of ``V`` are
-    dependent, all rows move along a null vector of ``V``. Each step is uniform on the segment that is allowed.
+    dependent, all rows move along a null vector of ``V``. Each step is uniform on the segment that is allowed. Where
+    none can be taken, the factors come back as they are.
 
     >>> V, W = walk(np.array([[1.0, 2.0], [0.0, 1.0]]), np.eye(2), 50, np.random.default_rng(0))
     >>> bool((W >= 0).all()), bool(np.abs(V @ W - [[1, 2], [0, 1]]).max() < 1e-12)
     (True, True)
     """
-    A = V @ W
-    inner = len(W)
+    A, start = V @ W, (V, W)
+    inner, taken = len(W), 0
     sizes = W.sum(axis=1)
     if inner == 0 or not (sizes > 0).all():
-        return V, W
+        return start
     V, W = V * sizes, W / sizes[:, None]
     for _ in range(steps):
         i = int(rng.integers(inner))
@@ -101,30 +138,46 @@ def walk(V: FloatArray, W: FloatArray, steps: int, rng: np.random.Generator) -> 
             continue
         W = moved / moved.sum(axis=1, keepdims=True)
         V = np.asarray(np.linalg.lstsq(W.T, A.T, rcond=None)[0].T, dtype=np.float64)
-    return V, W
+        taken += 1
+    return (V, W) if taken else start
 
 
-def snapped(A: Any, V: FloatArray, W: FloatArray) -> tuple[FloatArray, FloatArray]:
+def snapped(A: Any, V: FloatArray, W: FloatArray) -> Factors | None:
     """Factors near ``V`` and ``W >= 0`` with ``V W = A`` up to one rounding of each number, for an exact matrix ``A``.
 
-    A walk in floats drifts off by its rounding errors, times the condition of the factors. With ``A = B R`` for a basis
-    ``B`` of columns, ``V = B V'`` and ``W + V'^T (V' V'^T)^{-1} (R - V' W)`` are factors exactly, over the rationals.
+    A walk in floats drifts off by its rounding errors, and does not see what a nearly dependent row of ``A`` adds. So
+    the rows of ``W`` are put into a space that holds those of ``A``, and then ``V`` is solved for, over the rationals.
+    With an echelon basis ``E`` of that space, ``W = N E`` where ``N`` are the columns of ``W`` at its pivots, and
+    ``V N = A`` there. None where a row of that space is not ``>= 0``.
 
     >>> V, W = snapped(np.array([[3.0, 1.0]]), np.array([[1.0, 1.0]]), np.array([[1.0, 0.5], [2.0, 0.5 + 1e-9]]))
     >>> bool(abs(V @ W - [[3.0, 1.0]]).max() < 1e-15)
     True
     """
     exact = fractions(A)
-    rows, pivots = reduced(exact)
-    if not pivots or max(V.size, W.size) > _SNAPPED:
-        return V, W
-    columns = exact[:, pivots]
-    small = fractions(np.asarray(np.linalg.lstsq(nearest(columns), V, rcond=None)[0]))
-    gram = small @ small.T
+    order = scipy.linalg.qr(W, mode="r", pivoting=True)[1]  # well-conditioned columns first
+    rows, pivots = reduced(_space(exact, W)[:, order])
+    N, rest = fractions(W[:, order[pivots]]), exact[:, order[pivots]]
+    gram = N.T @ N
     if rational_rank(gram) < len(gram):
-        return V, W
-    moved = fractions(W) + small.T @ solved(gram, rows - small @ fractions(W))
-    return nearest(columns @ small), np.maximum(nearest(moved), 0.0)
+        return None
+    inside = N @ rows
+    if not (inside >= 0).all():
+        return None
+    back = np.argsort(order)
+    return nearest(fractions(V) + (rest - fractions(V) @ N) @ solved(gram, N.T)), nearest(inside[:, back])
+
+
+def _space(A: Any, W: FloatArray) -> Any:
+    """Rows of ``A`` that are independent, and as many of ``W`` as its rank is larger, those farthest from them."""
+    rows = basis(A)
+    more = min(W.shape) - len(rows)
+    if more <= 0:
+        return rows
+    flat = nearest(rows)
+    away = W - W @ np.linalg.pinv(flat) @ flat if len(flat) else W
+    far = scipy.linalg.qr(away.T, mode="r", pivoting=True)[1][:more]
+    return np.concatenate([rows, fractions(W[far])])
 
 
 def _segment(W: FloatArray, direction: FloatArray) -> tuple[float, float]:

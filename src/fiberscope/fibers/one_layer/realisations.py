@@ -40,6 +40,7 @@ from fiberscope.numerics.exact_linear import (
     extreme_rays,
     matrix_of,
     positive,
+    power,
     random_solution,
     random_vector,
     unit,
@@ -193,6 +194,20 @@ class Cell(Result):
         return tuple(found)
 
     # -- members -------------------------------------------------------------------------------------------------------
+    # what is drawn is on the scale of the function: members are rounded to floats, and larger terms would not cancel
+
+    @cached_property
+    def _scales(self) -> tuple[Fraction, Fraction]:
+        """Sizes of the slopes and of the constants of the function, powers of two; one stands in for the other."""
+        lines = [*self.form.affine, *([v * w for w in row] for row, weight in self.form.planes.items() for v in weight)]
+        slopes, levels = [w for line in lines for w in line[:-1]], [line[-1] for line in lines]
+        return power(slopes if any(slopes) else levels), power(levels if any(levels) else slopes)
+
+    @property
+    def _reach(self) -> Fraction:
+        """How far from the origin things happen."""
+        slope, level = self._scales
+        return level / slope
 
     def member(self, seed: int | np.random.Generator = 0) -> Exact:
         """A random parameter of the set as fractions, neurons in the order of the assignment; exactly the function.
@@ -223,8 +238,8 @@ class Cell(Result):
             self._share(rows, out, self._group_row(w, rng), (u, -u), (p, q), rng)
         for j in range(self.assignment.linear):
             w = W[j] if self.orthant else column_of([0] * self.d)
-            rows.append([*w, positive(rng)])
-            out.append(X[:, j] if self.orthant else random_vector(rng, self.m))
+            rows.append([*w, positive(rng) * (self._reach if self.orthant else 1)])
+            out.append(X[:, j] if self.orthant else self._scales[1] * random_vector(rng, self.m))
         for _ in range(self.assignment.dead):
             w = [-positive(rng) for _ in range(self.d)] if self.orthant else [Fraction(0)] * self.d
             rows.append([*w, -positive(rng)])
@@ -260,7 +275,7 @@ class Cell(Result):
             G = matrix_of([self._nonzero(whole, rng) for _ in range(groups)], self.d)
             rows = np.concatenate([W, G, fixed])
             if rational_rank(rows) == rational_rank(fixed) + rank:  # almost every draw
-                return W, G, random_solution(rows, self.wanted, rng)
+                return W, G, random_solution(rows, self.wanted, self._scales[0], rng)
         raise AssertionError(f"{_TRIES} draws of rows in a row span too little")
 
     def _nonnegative(self, whole: ObjectArray, extra: ObjectArray, rng: np.random.Generator) -> list[Fraction]:
@@ -288,7 +303,7 @@ class Cell(Result):
     def _group_row(self, w: ObjectArray, rng: np.random.Generator) -> list[Fraction]:
         """A hyperplane with the normal ``w`` that meets the inside of the domain and is no visible one."""
         for _ in range(64):
-            offset = positive(rng) * int(rng.choice([-1, 1]))
+            offset = positive(rng) * self._reach * int(rng.choice([-1, 1]))
             if self.orthant and all(v >= 0 for v in w):
                 offset = -abs(offset)
             elif self.orthant and all(v <= 0 for v in w):
@@ -309,11 +324,11 @@ class Cell(Result):
     ) -> None:
         """Neurons on both sides of one hyperplane, whose outgoing weights add up to the totals."""
         size = max(abs(v) for v in row)
-        unit = [v / size for v in row]
+        unit, scale = [v / size for v in row], power([v * size for total in totals for v in total])
         for total, count, sign in zip(totals, counts, (1, -1), strict=True):
             if not count:
                 continue
-            parts = [random_vector(rng, self.m) for _ in range(count - 1)]
+            parts = [scale * random_vector(rng, self.m) for _ in range(count - 1)]
             parts.append(total * size - sum(parts, start=0 * total))
             rows.extend([sign * v for v in unit] for _ in parts)
             out.extend(parts)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fiberscope.fibers.canonical.form import balancing, is_normal
 from fiberscope.fibers.canonical.matching import match_chains
 from fiberscope.fibers.components import Connection, FiberPath
 from fiberscope.fibers.hidden_hyperplanes import lower_bound
@@ -15,8 +17,8 @@ from fiberscope.fibers.theorems import Setting
 from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.chains import rows_of, split, with_arrays
 from fiberscope.network.network import Network
-from fiberscope.numerics.cutoffs import SAME_ROWS
 from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.numerics.ulps import ROWS
 
 Move = Callable[[float], Network]
 """A part of a path, from 0 to 1: a chain each."""
@@ -32,47 +34,64 @@ def connect(setting: Setting, other: Network) -> Connection:
     chain, tail = setting.chain, split(other).tail
     match = match_chains(chain, tail)
     if match.symmetry is not None:
-        return _rescaled(setting, tail, match.symmetry)
+        orders = [np.argsort(p) for p in match.symmetry.permutations]
+        scales = [s[p] for s, p in zip(match.symmetry.scales, orders, strict=True)]
+        if not (is_normal(chain) and is_normal(tail)) and not all((x == 1).all() for x in scales):
+            return Connection(None, None, "no path is known: numbers between would lose digits below the normal floats")
+        return _path(setting, [_rescaling(chain, scales)], tail, orders, "rescaling of neurons")
     if setting.kind not in ("one layer", "bottleneck"):
         return Connection(None, None, "no theorem covers the network, and the members are not rescaled copies")
+    mine, theirs = balancing(chain), balancing(tail)
+    even = Setting(replace(setting.parts, tail=mine(chain)), setting.kind)
     with np.errstate(over="ignore", invalid="ignore"):  # what leaves the range of floats agrees with nothing
-        return _one_layer(setting, tail) if setting.kind == "one layer" else _bottleneck(setting, tail)
+        found = (_one_layer if setting.kind == "one layer" else _bottleneck)(even, theirs(tail))
+    if isinstance(found, str):
+        return Connection(None, None, f"no path is known: {found}")
+    # rows of one size are joined: a mean of a small and of a large number forgets the small one
+    there, back = (_rescaling(net, element.scales) for net, element in ((chain, mine), (tail, theirs)))
+    turned = _ordered(lambda s: back(1 - s), found.orders)
+    return _path(setting, [there, *found.moves, turned], tail, found.orders, found.text)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joined:
+    """Moves one after the other, the order of the other's neurons at the end, and what the moves are."""
+
+    moves: list[Move]
+    orders: list[IntArray]
+    text: str
+
+
+def _ordered(move: Move, orders: Sequence[IntArray]) -> Move:
+    element = Symmetry(orders, [np.ones(len(p)) for p in orders])
+    return lambda s: element(move(s))
 
 
 def _path(setting: Setting, moves: Sequence[Move], tail: Network, orders: Sequence[IntArray], text: str) -> Connection:
     """The moves one after the other; the ends are the two members themselves."""
-    last = Symmetry(orders, [np.ones(len(p)) for p in orders])(tail)
+    ends = _ordered(lambda s: tail, orders), lambda s: setting.chain
     count = len(moves)
 
     def at(s: float) -> Network:
-        if s in (0.0, 1.0):
-            return setting.parts.joined(last if s else setting.chain)
         k = min(int(s * count), count - 1)
-        return setting.parts.joined(moves[k](s * count - k))
+        move = ends[0] if s == 1 else ends[1] if s == 0 else moves[k]
+        return setting.parts.joined(move(s * count - k))
 
     moved = any((p != np.arange(len(p))).any() for p in orders)
     reason = f"joined by {text}" + (", up to a permutation of neurons" if moved else "")
     return Connection(True, FiberPath(at, text, tuple(orders)), reason)
 
 
-def _rescaled(setting: Setting, tail: Network, element: Symmetry) -> Connection:
-    chain = setting.chain
-    orders = [np.argsort(p) for p in element.permutations]
-    scales = [s[p] for s, p in zip(element.scales, orders, strict=True)]
-
-    def move(s: float) -> Network:
-        return Symmetry([np.arange(len(p)) for p in orders], [scale**s for scale in scales])(chain)
-
-    return _path(setting, [move], tail, orders, "rescaling of neurons")
+def _rescaling(chain: Network, scales: Sequence[FloatArray]) -> Move:
+    return lambda s: Symmetry([np.arange(len(x)) for x in scales], [x**s for x in scales])(chain)
 
 
-def _one_layer(setting: Setting, tail: Network) -> Connection:
+def _one_layer(setting: Setting, tail: Network) -> Joined | str:
     found = join_layers(setting.layer, OneLayer.of(tail, False))
     if isinstance(found, str):
-        return Connection(None, None, f"no path is known: {found}")
-    first = setting.chain
-    moves = [_behind(first, part) for part in (found.gather, found.move, found.spread)]
-    return _path(setting, moves, tail, [found.order], "sharing of weights and free rows")
+        return found
+    moves = [_behind(setting.chain, part) for part in (found.gather, found.move, found.spread)]
+    return Joined(moves, [found.order], "sharing of weights and free rows")
 
 
 def _behind(chain: Network, part: Callable[[float], OneLayer]) -> Move:
@@ -86,19 +105,19 @@ def _behind(chain: Network, part: Callable[[float], OneLayer]) -> Move:
     return move
 
 
-def _bottleneck(setting: Setting, tail: Network) -> Connection:
+def _bottleneck(setting: Setting, tail: Network) -> Joined | str:
     """Weights are gathered, the first layer is brought to that of the other member, and then the layers behind."""
     chain, layer = setting.chain, setting.layer
     free = np.arange(layer.d), np.ones(layer.d), np.zeros(layer.d)
     found = _first_layer(setting, tail) if setting.alive else free
     if isinstance(found, str):
-        return Connection(None, None, f"no path is known: {found}")
+        return found
     order, scale, shift = found
     core = Core(layer)  # dead neurons must not be read while the first layer moves
     theirs = OneLayer(tail.weights[1][:, order], tail.biases[1], tail.weights[2], tail.biases[2], True)
     joined = join_layers(_carried(core.gathered, scale, shift), theirs)
     if isinstance(joined, str):
-        return Connection(None, None, f"no path is known: {joined}")
+        return joined
     start, goal = rows_of(chain)[0], rows_of(tail)[0][order]
 
     def first(s: float) -> Network:
@@ -111,12 +130,17 @@ def _bottleneck(setting: Setting, tail: Network) -> Connection:
     there = with_arrays(chain, [goal[:, :-1], *chain.weights[1:]], [goal[:, -1], *chain.biases[1:]])
     moves = [_behind(chain, core.gathering), first, _behind(there, joined.move), _behind(there, joined.spread)]
     text = "translation of hidden hyperplanes, then " if shift.any() else ""
-    return _path(setting, moves, tail, [order, joined.order], f"{text}rescaling and mixing of neurons")
+    return Joined(moves, [order, joined.order], f"{text}rescaling and mixing of neurons")
 
 
 def _carried(layer: OneLayer, scale: FloatArray, shift: FloatArray) -> OneLayer:
-    """The layer behind first-layer neurons whose biases grew by ``shift`` and whose rows were then scaled."""
-    return OneLayer(layer.W / scale, layer.b - layer.W @ shift, layer.V, layer.c, True)
+    """The layer behind first-layer neurons whose biases grew by ``shift`` and whose rows were then scaled.
+
+    Neurons without outgoing weights do not follow: they keep their role.
+    """
+    return OneLayer(
+        layer.W / scale, layer.b - np.where(layer.V.any(axis=0), layer.W @ shift, 0.0), layer.V, layer.c, True
+    )
 
 
 def _first_layer(setting: Setting, tail: Network) -> tuple[IntArray, FloatArray, FloatArray] | str:
@@ -128,22 +152,22 @@ def _first_layer(setting: Setting, tail: Network) -> tuple[IntArray, FloatArray,
     size, their_size = (np.abs(w).max(axis=1) for w in (mine, theirs))
     units, their_units = mine / size[:, None], theirs / their_size[:, None]
     gaps = {sign: np.abs(their_units[:, None] - sign * units[None]).max(axis=2) for sign in (1.0, -1.0)}
-    back = gaps[-1.0].min(axis=1) <= SAME_ROWS
+    back = gaps[-1.0].min(axis=1) <= ROWS
     if back.any():
         turned = int(gaps[-1.0][int(np.flatnonzero(back)[0])].argmin())
         return f"neuron {turned} of layer 1 is reflected: that is another component"
-    if not (gaps[1.0].min(axis=1) <= SAME_ROWS).all():
+    if not (gaps[1.0].min(axis=1) <= ROWS).all():
         return "the first layers do not match"
     order = np.argsort(gaps[1.0].argmin(axis=1))
     scale = their_size[order] / size
     shift = other[order] / scale - bias
-    small = np.abs(shift) <= SAME_ROWS * np.maximum(np.abs(bias), size)
+    small = np.abs(shift) <= ROWS * np.abs(bias)
     shift = np.where(small, 0.0, shift)
     for k in np.flatnonzero(~small).tolist():
         if not any(i == k and low < shift[k] < high for i, low, high in _movable(setting)):
             return f"the hyperplane of neuron {k} of layer 1 lies elsewhere, and is not known to be movable to there"
     layer = setting.layer
-    read = (layer.W[:, ~small] != 0).any(axis=1) & (layer.roles != DEAD)
+    read = (layer.W[:, ~small] != 0).any(axis=1) & (layer.roles != DEAD) & layer.V.any(axis=0)
     if (np.sign(layer.b - layer.W @ shift) != np.sign(layer.b))[read].any():
         return "hyperplanes of layer 1 that can be moved one by one do not move together"
     return order, scale, shift

@@ -14,10 +14,15 @@ from functools import cached_property
 
 import numpy as np
 
+from fiberscope.fibers.one_layer.factorisations import realises
 from fiberscope.fibers.one_layer.layer import LINEAR, NONLINEAR, OneLayer
 from fiberscope.fibers.paths.block_paths import BlockPath, join_factors
 from fiberscope.numerics.cutoffs import SAME_ROWS
 from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.numerics.ulps import ROWS
+
+_PLACES = 17
+"""Where a path between linear neurons is looked at."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,15 +49,21 @@ class Core:
 
     @cached_property
     def groups(self) -> list[list[int]]:
-        """Nonlinear neurons of one hyperplane and orientation."""
-        units = self.units[0]
+        """Nonlinear neurons of one hyperplane and orientation.
+
+        A neuron joins a group if its weight on the row of the first one changes no coefficient of the layer beyond the
+        rounding of the terms that it is a sum of.
+        """
+        (units, size), V = self.units, np.abs(self.layer.V)
+        allowed = ROWS * (V @ np.abs(self.layer.rows))
         found: list[list[int]] = []
         for i in self.layer.where(NONLINEAR):
-            same = next((g for g in found if np.abs(units[g[0]] - units[i]).max() <= SAME_ROWS), None)
-            if same is None:
-                found.append([i])
+            away = [np.outer(V[:, i] * size[i], np.abs(units[g[0]] - units[i])) for g in found]
+            near = [k for k, off in enumerate(away) if (off <= allowed).all() and units[found[k][0]] @ units[i] > 0]
+            if near:
+                found[near[0]].append(i)
             else:
-                same.append(i)
+                found.append([i])
         return found
 
     @cached_property
@@ -62,7 +73,7 @@ class Core:
         for group in self.groups:
             parts = V[:, group] * size[group]
             total = parts.sum(axis=1)
-            if np.abs(total).max() > SAME_ROWS * np.abs(parts).max(initial=0.0):
+            if (np.abs(total) > ROWS * np.abs(parts).sum(axis=1)).any():
                 first = group[int(np.abs(parts).max(axis=0).argmax())]
                 found[first] = (total, group)
         return found
@@ -108,6 +119,8 @@ def join_layers(first: OneLayer, second: OneLayer) -> LayerPath | str:
     )  # fmt: skip
     if isinstance(block, str):
         return block
+    if not _holds(block, first, a.linear):
+        return "the linear neurons are joined through terms whose rounding shows"
     order = np.empty(first.n, dtype=np.int64)
     for i, j in pairs.items():
         order[i] = j
@@ -118,6 +131,13 @@ def join_layers(first: OneLayer, second: OneLayer) -> LayerPath | str:
     if not _close(move(1.0), end):
         return "the members differ otherwise"
     return LayerPath(a.gathering, move, lambda s: _ordered(b.gathering(1 - s), order), order)
+
+
+def _holds(block: BlockPath, layer: OneLayer, linear: list[int]) -> bool:
+    """Whether the linear neurons realise their map, up to rounding, at places along the path."""
+    exact = layer.linear_part([])
+    size = max(float((np.abs(V) @ np.abs(W)).max(initial=0.0)) for V, W in (block.at(0.0), block.at(1.0)))
+    return not linear or all(realises(exact, *block.at(s), size) for s in np.linspace(0.0, 1.0, _PLACES))
 
 
 def _ordered(layer: OneLayer, order: IntArray) -> OneLayer:
@@ -151,6 +171,7 @@ def _moving(a: Core, end: OneLayer, bent: list[int], block: BlockPath) -> Callab
     ratio = np.ones(start.n)
     ratio[bent] = sizes[bent] / a.units[1][bent]
     constant = start.c + start.V[:, a.linear] @ start.b[a.linear]
+    ends = [_offsets(layer, a.linear) for layer in (start, end)]
 
     def at(s: float) -> OneLayer:
         W, b, V = start.W.copy(), start.b.copy(), start.V.copy()
@@ -160,14 +181,24 @@ def _moving(a: Core, end: OneLayer, bent: list[int], block: BlockPath) -> Callab
             W[i], b[i] = (1 - s) * start.W[i] + s * end.W[i], (1 - s) * start.b[i] + s * end.b[i]
         if a.linear:
             V[:, a.linear], W[a.linear] = block.at(s)
-            b[a.linear] = (1 - s) * start.b[a.linear] + s * end.b[a.linear]
+            b[a.linear] = _sums(W[a.linear]) * ((1 - s) * ends[0] + s * ends[1])
         return OneLayer(W, b, V, constant - V[:, a.linear] @ b[a.linear], start.orthant)
 
     return at
 
 
+def _offsets(layer: OneLayer, linear: list[int]) -> FloatArray:
+    """Biases of linear neurons for rows of sum 1: those that grow with their rows stay beside them."""
+    return np.asarray(layer.b[linear] / _sums(layer.W[linear]))
+
+
+def _sums(W: FloatArray) -> FloatArray:
+    sums = W.sum(axis=1)
+    return np.where(sums > 0, sums, 1.0)
+
+
 def _close(a: OneLayer, b: OneLayer) -> bool:
     pairs = ((a.W, b.W), (a.b, b.b), (a.V, b.V))
-    same = all(np.abs(x - y).max(initial=0.0) <= SAME_ROWS * max(1.0, np.abs(y).max(initial=0.0)) for x, y in pairs)
-    scale = 1.0 + np.abs(a.c).max() + np.abs(a.V) @ np.abs(a.b)
+    same = all(np.abs(x - y).max(initial=0.0) <= SAME_ROWS * np.abs(y).max(initial=0.0) for x, y in pairs)
+    scale = np.abs(a.c) + np.abs(a.V) @ np.abs(a.b)
     return bool(same and (np.abs(a.c - b.c) <= SAME_ROWS * scale).all())

@@ -16,9 +16,8 @@ from fiberscope.geometry.curves.curve import Path
 from fiberscope.geometry.curves.normals import crossing_gradients
 from fiberscope.geometry.facets import bends_across, unit
 from fiberscope.network.network import AffineMap, Network
-from fiberscope.network.walk import affine_values
+from fiberscope.network.walk import affine_output
 from fiberscope.numerics.algebra.bounded import Bounded
-from fiberscope.numerics.algebra.floating import FLOAT_ROWS
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.results import Pictured, Tabular, hidden
 
@@ -222,12 +221,12 @@ class CurveRegions(Tabular, Pictured):
         """The network on one region."""
         if not 0 <= region < self.num_regions:
             raise InputError(f"region: expected 0 to {self.num_regions - 1}, got {region}")
-        rows = affine_values(self.net.layout, self.net.in_size, self.signs[region], FLOAT_ROWS)[-1]
+        rows = affine_output(self.net.layout, self.net.in_size, self.signs[region])
         return AffineMap(rows[:-1].T.copy(), rows[-1].copy())
 
     @cached_property
     def affine_maps(self) -> tuple[FloatArray, FloatArray]:
-        """Matrices ``(R, out, n)`` and offsets ``(R, out)`` of the network on every region."""
+        """Matrices ``(R, out, n)`` and offsets ``(R, out)`` of the network on every region, infinite beyond floats."""
         forms = output_forms(self.net, self.signs).value
         return forms[:, :, :-1], forms[:, :, -1]
 

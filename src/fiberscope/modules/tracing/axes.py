@@ -270,11 +270,11 @@ def factor(e: Expr, inner: int) -> tuple[Expr, Expr] | None:
         return e, ONE
     if inner == size_of(e):
         return ONE, e
+    if inner == 0 or size_of(e) % inner:
+        return None
     if isinstance(e, Atom):
         if _collapsed(e):
             return factor(e, inner)
-        if inner == 0 or e.size % inner:
-            return None
         halves = fresh(e.size // inner, e.pin), fresh(inner, e.pin)
         _bind(e, Product(halves))
         return halves

@@ -18,7 +18,7 @@ def matrices(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
         x, w, added = arguments["input"], arguments["weight"], arguments.get("bias")
         (*lead, k), (n, j) = trace.axes(x), trace.axes(w)
         trace.unify(k, j)
-        trace.alone([k], [*lead, n])
+        trace.summed([k], [*lead, n])
         trace.balance((1, x, -1), (1, w, 1))
         trace.follow(0, x, [*range(len(lead)), None][:-1])
         trace.balance((1, 0, len(lead)), (-1, w, 0))
@@ -58,8 +58,7 @@ def _multiplied(trace: Trace, x: Tensor, w: Tensor) -> tuple[list[Expr], Expr]:
     for mine, other in zip(left[:-2], right[:-2], strict=False):
         trace.unify(mine, other)
     rows, columns = left[max(0, len(left) - 2) : -1], right[-1:] if len(right) > 1 else []
-    # a row and a column see the sum in one order, so it may not depend on either, even if both are one index set
-    trace.alone([k], [*rows, *columns])
+    trace.summed([k], [*rows, *columns], left[:-2])
     batch = max(0, len(left) - 2)
     trace.balance((1, x, -1), (1, w, -2 if len(right) > 1 else -1))
     for j in range(batch):
@@ -87,7 +86,8 @@ def convolution(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
     inside = product([blocks[0], kernel[1]])
     given, made = (kernel[0], inside) if transposed else (inside, kernel[0])
     trace.unify(axes[1], given)
-    trace.alone([blocks[1] if transposed else kernel[1]], [axes[0], kernel[1] if transposed else blocks[1], *axes[2:]])
+    summed, other = (blocks[1], kernel[1]) if transposed else (kernel[1], blocks[1])
+    trace.summed([summed], [axes[0], other, *axes[2:]], [blocks[0]])
     if b is not None:
         trace.unify(made, trace.axes(b)[0])
     trace.read(w, axes[1], True)
@@ -155,8 +155,8 @@ def attention(trace: Trace, arguments: Arguments, output: Any) -> Any:
         for mine, other in zip((*q[:3], k[2]), broadcast(trace, [mask], shape), strict=True):
             trace.unify(mine, other)
     trace.alone([*q, v[3]], [k[2]])
-    trace.alone([q[3]], [q[2], k[2]])
-    trace.alone([k[2]], [q[2], v[3]])
+    trace.summed([q[3]], [q[2], k[2]], q[:2])
+    trace.summed([k[2]], [q[2], v[3]], q[:2])
     result = [*q[:3], v[3]]
     for name in ("query", "key", "value"):
         trace.level(arguments[name], range(3))

@@ -23,6 +23,19 @@ Place = tuple[int, int]
 Row = dict[Place, Fraction]
 
 
+@dataclass(frozen=True)
+class Pass:
+    """Places of an output and of an argument: an atom that stands on both sides keeps its degree.
+
+    One that stands on a side that is ``whole``, and not on the other, has none: nothing of that side is cut away, so it
+    is an index that the other side writes differently.
+    """
+
+    out: tuple[Place, ...]
+    given: tuple[Place, ...]
+    whole: tuple[bool, bool]
+
+
 @dataclass
 class Degrees:
     """Tensors of a trace by number, and equations between the degrees on their axes."""
@@ -30,8 +43,7 @@ class Degrees:
     tensors: list[Axes] = field(default_factory=list)
     balances: list[tuple[tuple[int, Place], ...]] = field(default_factory=list)
     """Coefficients and places whose degrees add up to zero, for every atom; where it does not stand its degree is 0."""
-    passes: list[tuple[tuple[Place, ...], tuple[Place, ...]]] = field(default_factory=list)
-    """Places on two sides: an atom that stands on both keeps its degree, from one side to the other."""
+    passes: list[Pass] = field(default_factory=list)
 
     def number(self, axes: Axes) -> int:
         self.tensors.append(axes)
@@ -55,12 +67,13 @@ class Degrees:
                     if atom in atoms[place]:
                         row[place] = row.get(place, Fraction(0)) + coefficient
                 rows.setdefault(atom, []).append(row)
-        for one, other in self.passes:
-            for atom in {atom for place in one for atom in atoms[place]}:
-                left, right = ([place for place in side if atom in atoms[place]] for side in (one, other))
+        for one in self.passes:
+            for atom in {atom for place in (*one.out, *one.given) for atom in atoms[place]}:
+                left, right = ([place for place in side if atom in atoms[place]] for side in (one.out, one.given))
                 if len(left) == 1 and len(right) == 1:
                     rows.setdefault(atom, []).append({left[0]: Fraction(1), right[0]: Fraction(-1)})
-                elif right:  # it stands on a side twice: which goes where?
+                elif (left and right) or (one.whole[0] if left else one.whole[1]):
+                    # twice on a side, which goes where? or not at all on one that holds everything
                     rows.setdefault(atom, []).extend({place: Fraction(1)} for place in (*left, *right))
         return {atom: _solutions(rows.get(atom, []), where) for atom, where in places.items()}
 

@@ -110,9 +110,7 @@ def groups_of(trace: Trace) -> tuple[Group, ...]:
                 places.setdefault(one.atom, []).append((name, one))
     free = dict(places)
     beside = trace.mates()
-    chains: dict[Atom, tuple[Atom, ...]] = {}
-    for atom in free:
-        _chain(atom, beside, free, chains, ())
+    chains = _chains(list(free), beside)
     names = _names(trace, free)
     readers = _readers(trace)
     found = []
@@ -145,7 +143,9 @@ def _scalings(
                 for one in occurrences(trace.named[name])
                 if one.atom is atom and (name, one.loop.axis) in mine
             )
-            if axes and atom.size > 1:
+            # an index that is taken apart by its family has no place of its own to be scaled at
+            everywhere = {(axis.tensor, axis.axis) for axis in axes} == mine.keys()
+            if axes and everywhere:
                 parents = tuple(names[p] for p in (*chain, atom) if p.pin is None)
                 name = f"{axes[0].tensor.rpartition('.')[0] or axes[0].tensor}*"
                 while any(group.name == name for group in found):
@@ -166,30 +166,33 @@ def pinned_of(trace: Trace) -> tuple[Pinned, ...]:
     )
 
 
-def _chain(
-    atom: Atom,
-    beside: dict[Atom, set[Atom]],
-    free: dict[Atom, Any],
-    chains: dict[Atom, tuple[Atom, ...]],
-    above: tuple[Atom, ...],
-) -> tuple[Atom, ...]:
-    """The longest chain of atoms that an atom sits in, each in those before it."""
-    if atom in chains:
-        return chains[atom]
-    mates = beside.get(atom, set())
-    best: tuple[Atom, ...] = ()
-    rank = {one: k for k, one in enumerate(free)}
-    for p in (p for p in free if p in mates and p not in above):
-        if atom in beside[p] and rank[p] > rank[atom]:
-            continue  # either may sit in the other: the one that comes first, and runs slower, is outside
-        around = _chain(p, beside, free, chains, (*above, atom))
-        if atom not in around and set(around) <= mates and len(around) + 1 > len(best):
-            best = (*around, p)
-    if not best:  # indices whose members stay: an order for each of them
-        best = tuple(p for p in mates if p.pin is not None and p.size > 1)
-    if not above:
-        chains[atom] = best
-    return best
+def _chains(free: Sequence[Atom], beside: dict[Atom, set[Atom]]) -> dict[Atom, tuple[Atom, ...]]:
+    """For every atom the longest chain of atoms that it sits in, each in those before it.
+
+    Where either of two may sit in the other, the one that comes first, and runs slower, is outside. An atom that sits
+    in no free one has an order for every member of the pinned indices beside it.
+    """
+    found: dict[Atom, tuple[Atom, ...]] = {}
+    rank = {atom: k for k, atom in enumerate(free)}
+    begun: set[Atom] = set()
+
+    def chain(atom: Atom) -> tuple[Atom, ...]:
+        if atom in found:
+            return found[atom]
+        begun.add(atom)
+        mates = beside.get(atom, set())
+        best: tuple[Atom, ...] = ()
+        for p in (p for p in free if p in mates and not (atom in beside[p] and rank[p] > rank[atom])):
+            if p in found or p not in begun:
+                around = chain(p)
+                if set(around) <= mates and len(around) + 1 > len(best):
+                    best = (*around, p)
+        found[atom] = best or tuple(p for p in mates if p.pin is not None)
+        return found[atom]
+
+    for atom in free:
+        chain(atom)
+    return found
 
 
 def _axis(tensor: str, one: Occurrence, chain: Sequence[Atom], inside: bool = False) -> Axis:

@@ -43,7 +43,7 @@ def view(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
     found = regroup(trace.axes(x), output.shape)
     if found is None:
         raise UnknownUse
-    trace.passed(0, range(output.dim()), x, range(x.dim()))
+    trace.passed(0, range(output.dim()), x, range(x.dim()), (True, True))
     return found
 
 
@@ -107,16 +107,16 @@ def cat(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
                 trace.unify(axes[k], e)
     axes[dim] = Sum(tuple(trace.axes(tensor)[dim] for tensor in parts))
     for tensor in parts:
-        _cut_along(trace, 0, tensor, dim)
+        _cut_along(trace, 0, tensor, dim, (False, True))
     return axes
 
 
-def _cut_along(trace: Trace, out: int, tensor: Tensor, dim: int) -> None:
+def _cut_along(trace: Trace, out: int, tensor: Tensor, dim: int, whole: tuple[bool, bool]) -> None:
     """An output and an argument with the same axes, and with a part in common on one of them."""
     for k in range(tensor.dim()):
         if k != dim:
             trace.balance((1, out, k), (-1, tensor, k))
-    trace.passed(out, [dim], tensor, [dim])
+    trace.passed(out, [dim], tensor, [dim], whole)
 
 
 @rule("stack")
@@ -129,7 +129,7 @@ def stack(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
     axes.insert(new, index)
     for tensor in parts:
         for k in range(tensor.dim()):
-            trace.passed(0, [k + (k >= new)], tensor, [k])
+            trace.passed(0, [k + (k >= new)], tensor, [k], (False, True))
     return axes
 
 
@@ -148,7 +148,7 @@ def cut(trace: Trace, arguments: Arguments, output: Any) -> list[list[Expr]]:
     axes = trace.axes(x)
     pieces = _pieces(axes[dim], [part.shape[dim] for part in output])
     for i in range(len(output)):
-        _cut_along(trace, i, x, dim)
+        _cut_along(trace, i, x, dim, (True, False))
     return [[piece if k == dim else e for k, e in enumerate(axes)] for piece in pieces]
 
 
@@ -172,7 +172,7 @@ def sliced(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
     start = arguments.get("start") or 0
     start = min(max(start + n if start < 0 else start, 0), n)
     if step == 1:
-        _cut_along(trace, 0, x, dim)
+        _cut_along(trace, 0, x, dim, (True, False))
     if output.shape[dim] == n:
         return axes
     if step != 1:
@@ -212,7 +212,7 @@ def unbind(trace: Trace, arguments: Arguments, output: Any) -> list[list[Expr]]:
 def _picked(trace: Trace, out: int, x: Tensor, dim: int) -> None:
     trace.level(x, [dim])
     for j, k in enumerate(k for k in range(x.dim()) if k != dim):
-        trace.passed(out, [j], x, [k])
+        trace.passed(out, [j], x, [k], (True, False))
 
 
 def _pick(trace: Trace, axes: list[Expr], dim: int, i: int) -> list[Expr]:

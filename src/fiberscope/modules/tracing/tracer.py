@@ -31,7 +31,7 @@ from fiberscope.modules.tracing.axes import (
     size_of,
     unify,
 )
-from fiberscope.modules.tracing.degrees import Degrees, Place
+from fiberscope.modules.tracing.degrees import Degrees, Pass, Place
 from fiberscope.modules.tracing.places import Alone, Axes, mates, outside
 
 Arguments = dict[str, Any]
@@ -129,6 +129,16 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
             collapse(e, lambda index: index not in along)
         self.alone_records.append((tuple(kept), tuple(mixed)))
 
+    def summed(self, over: Sequence[Expr], kept: Sequence[Expr], batch: Sequence[Expr] = ()) -> None:
+        """A product of two tensors is summed over some axes, for all pairs of what is kept of each.
+
+        All pairs see the sum in one order, so it may depend on the batch only; and every term of the sum sees what is
+        kept, and the batch, in one order. Usually the axes that are gone say so themselves; not if an index set is both
+        summed over and kept, as by a square matrix in a residual stream.
+        """
+        self.alone(over, kept)
+        self.alone([*kept, *batch], over)
+
     def mates(self) -> dict[Atom, set[Atom]]:
         """See :func:`fiberscope.modules.tracing.places.mates`."""
         return mates(self.seen, self.alone_records)
@@ -158,10 +168,12 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Degrees on these axes, with coefficients, add up to zero."""
         self.degrees.balances.append(tuple((c, self.place(tensor, axis)) for c, tensor, axis in terms))
 
-    def passed(self, out: int, axes: Iterable[int], tensor: Tensor, others: Iterable[int]) -> None:
-        """What stands on axes of an output and of an argument keeps its degree."""
-        left = tuple(self.place(out, k) for k in axes)
-        self.degrees.passes.append((left, tuple(self.place(tensor, k) for k in others)))
+    def passed(
+        self, out: int, axes: Iterable[int], tensor: Tensor, others: Iterable[int], whole: tuple[bool, bool]
+    ) -> None:
+        """What stands on axes of an output and of an argument keeps its degree; see :class:`Pass` for ``whole``."""
+        left, right = tuple(self.place(out, k) for k in axes), tuple(self.place(tensor, k) for k in others)
+        self.degrees.passes.append(Pass(left, right, whole))
 
     def follow(self, out: int, tensor: Tensor, mapping: Sequence[int | None]) -> None:
         """Axis ``j`` of an output is axis ``mapping[j]`` of an argument; None where it is the same all along."""

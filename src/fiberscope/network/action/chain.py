@@ -36,13 +36,16 @@ class Symmetry(Result):
            [4.]]), array([[4.  , 0.25]]))
     """
 
-    layers: tuple[Monomial, ...]
+    permutations: tuple[IntArray, ...]
+    scales: tuple[FloatArray, ...]
 
     def __init__(self, permutations: Sequence[Any], scales: Sequence[Any]) -> None:
         if len(permutations) != len(scales):
             raise InputError(f"symmetry: expected as many scales as permutations, got {len(scales)}")
         pairs = enumerate(zip(permutations, scales, strict=True), start=1)
-        object.__setattr__(self, "layers", tuple(Monomial.single(p, s, f"hidden layer {k}") for k, (p, s) in pairs))
+        layers = [Monomial.single(p, s, f"hidden layer {k}") for k, (p, s) in pairs]
+        object.__setattr__(self, "permutations", tuple(part.orders[0] for part in layers))
+        object.__setattr__(self, "scales", tuple(part.scales[0] for part in layers))
 
     @classmethod
     def of(cls, layers: Sequence[Monomial]) -> Symmetry:
@@ -66,17 +69,14 @@ class Symmetry(Result):
         return cls([rng.permutation(n) for n in widths[1:-1]], scales)
 
     @property
-    def permutations(self) -> tuple[IntArray, ...]:
-        return tuple(part.orders[0] for part in self.layers)
-
-    @property
-    def scales(self) -> tuple[FloatArray, ...]:
-        return tuple(part.scales[0] for part in self.layers)
+    def layers(self) -> tuple[Monomial, ...]:
+        """What happens to each hidden layer."""
+        return tuple(Monomial.single(p, s) for p, s in zip(self.permutations, self.scales, strict=True))
 
     @property
     def widths(self) -> tuple[int, ...]:
         """Of the hidden layers."""
-        return tuple(part.size for part in self.layers)
+        return tuple(p.size for p in self.permutations)
 
     @property
     def is_identity(self) -> bool:
@@ -105,13 +105,6 @@ class Symmetry(Result):
 
     def __eq__(self, other: object) -> bool:
         return self.layers == other.layers if isinstance(other, Symmetry) else NotImplemented
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "permutations": [p.tolist() for p in self.permutations],
-            "scales": [s.tolist() for s in self.scales],
-        }
 
     @classmethod
     def from_dict(cls, found: Any) -> Symmetry:

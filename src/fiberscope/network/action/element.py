@@ -19,6 +19,7 @@ import numpy as np
 from fiberscope.errors import InputError
 from fiberscope.numerics.arrays import frozen, real_array
 from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.results import Result
 
 
 def is_permutation(value: Any, size: int, copies: int | None = None) -> bool:
@@ -58,7 +59,7 @@ def positive(value: Any, size: int, name: str, copies: int | None = None) -> Flo
 
 
 @dataclass(frozen=True, eq=False)
-class Monomial:
+class Monomial(Result):
     """Permutations with positive factors of ``n`` coordinates, one in each of ``copies`` equal index sets.
 
     New coordinate ``i`` of copy ``c`` is ``scales[c, i]`` times old coordinate ``orders[c, i]``; both arrays are
@@ -143,12 +144,13 @@ class Monomial:
         same = np.array_equal(self.orders, other.orders) and np.array_equal(self.scales, other.scales)
         return same and self.parents == other.parents
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; factors and parents only where there are any."""
-        found: dict[str, Any] = {"permutations": self.orders.tolist()}
+    def _answer(self) -> Iterator[tuple[str, Any]]:
+        """Factors and parents only where there are any."""
+        yield "permutations", self.orders
         if not (self.scales == 1).all():
-            found["scales"] = self.scales.tolist()
-        return {**found, "parents": list(self.parents)} if self.parents else found
+            yield "scales", self.scales
+        if self.parents:
+            yield "parents", self.parents
 
     @classmethod
     def from_dict(cls, found: Any, name: str = "element") -> Monomial:

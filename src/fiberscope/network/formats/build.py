@@ -18,7 +18,7 @@ from scipy import sparse as sp
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.convolutions import Convolution, TransposedConvolution
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, Concat, Given, MaxPool, PiecewiseLinear
+from fiberscope.network.nodes import Add, Affine, Clip, Concat, Given, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Composition, Dense, Gather, Operator, Scale, Shape, Sparse
 from fiberscope.network.rewire import moved
 from fiberscope.network.source import Source, coarsest
@@ -237,6 +237,29 @@ class Builder:
         """``max(x, 0) + slope min(x, 0)``; the slopes broadcast to the value's shape and may be a parameter."""
         node = PiecewiseLinear(value.index, np.asarray(slopes, dtype=np.float64), value.shape, name)
         return self.push(node, value.shape, value.batched)
+
+    def clip(self, value: Value, low: FloatArray | float, high: FloatArray | float, join: bool = True) -> Value:
+        """``min(max(x, low), high)``; bounds broadcast and may be infinite. What was just clipped is clipped once more.
+
+        Where ``low >= high`` the result is the constant ``high``. A bound of zero alone is an activation.
+        """
+        value = self.broadcast(value, _common(_common(value.shape, np.shape(low)), np.shape(high)))
+        low, high = (np.broadcast_to(np.asarray(b, dtype=np.float64), value.shape) for b in (low, high))
+        before = self.nodes[value.index - 1] if value.index and join else None
+        if isinstance(before, Clip):
+            own = before.low.reshape(value.shape), before.high.reshape(value.shape)
+            first, last = (np.minimum(np.maximum(b, low), high) for b in own)  # clipping keeps order
+            if (first < last).all():
+                return self.clip(Value(before.source, value.shape, value.batched), first, last, join=False)
+        flat = low >= high
+        if flat.any():
+            value = self.affine(value, Scale(np.where(flat, 0.0, 1.0), value.shape), np.where(flat, high, 0.0))
+            low, high = np.where(flat, -np.inf, low), np.where(flat, np.inf, high)
+        if join and np.isinf(low).all() and np.isinf(high).all():
+            return value
+        if join and not low.any() and np.isinf(high).all():
+            return self.activation(value, 0.0)
+        return self.push(Clip(value.index, low, high, value.shape), value.shape, value.batched)
 
     def gather(self, value: Value, index: IntArray, bias: FloatArray | None = None, join: bool = True) -> Value:
         """Entries of the value by their places in it, -1 for a zero, in the shape of ``index``.

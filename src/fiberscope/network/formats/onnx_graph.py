@@ -196,7 +196,8 @@ class Notes:
             self.shapes = {
                 str(k): (tuple(map(int, a)), tuple(map(int, b))) for k, (a, b) in content.get("shapes", {}).items()
             }
-            self.padded = {str(name) for name in content.get("padded", ())}
+            self.own = bool(content)
+            self.joined = {str(name) for name in content.get("joined", ())}  # one node with the one before
             self.compositions = [(list(map(str, names)), name) for names, name in content.get("compositions", ())]
             given = content.get("input_shape")
             self.input_shape = None if given is None else tuple(map(int, given))

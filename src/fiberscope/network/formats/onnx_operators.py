@@ -16,7 +16,7 @@ from fiberscope.network.formats.build import Named, Value, Window
 from fiberscope.network.formats.nonlinear import NotPiecewiseLinearError
 from fiberscope.network.formats.onnx_graph import Attributes, Graph, MixesBatchError
 from fiberscope.network.formats.onnx_shapes import SHAPES
-from fiberscope.network.formats.onnx_tensors import FLOATS, Constant, kind_name
+from fiberscope.network.formats.onnx_tensors import FLOATS, Constant, array_of, kind_name
 from fiberscope.network.operators import Dense, Sparse
 from fiberscope.numerics.arrays import real_array
 
@@ -226,6 +226,64 @@ def _neg(graph: Graph, node: Any, attributes: Attributes) -> Value:
     return graph.builder.scale(graph.value(node), Named(np.asarray(-1.0)))
 
 
+def _clip(graph: Graph, node: Any, attributes: Attributes) -> Value:
+    value = graph.value(node)
+    bounds = []
+    for index, (name, infinite) in enumerate((("min", -np.inf), ("max", np.inf)), start=1):
+        if name in attributes.found:  # before opset 11
+            bounds.append(_bound(np.float32(attributes.found[name])))
+        else:
+            bounds.append(_constant_bound(graph, node, index, value) if len(node.input) > index else None)
+        bounds[-1] = infinite if bounds[-1] is None else bounds[-1]
+    return graph.builder.clip(value, bounds[0], bounds[1], join=not graph.notes.own)
+
+
+def _constant_bound(graph: Graph, node: Any, index: int, value: Value) -> Any:
+    """A constant bound, which may be infinite; None where it is absent."""
+    if not node.input[index]:
+        return None
+    found = graph.constant(node, index)
+    if found is None:
+        raise UnsupportedModelError("its bounds are not constant")
+    graph.builder.precisions.add(found.precision)
+    array = np.asarray(array_of(found.proto, graph.folder))
+    return graph.aligned(Named(_bound(array)), value).array
+
+
+def _bound(array: Any) -> Any:
+    """In float32 the largest number says that there is no bound: no value is beyond it."""
+    limit = np.finfo(array.dtype).max
+    if np.isnan(array).any():
+        raise InputError("a bound is not a number")
+    exact = np.asarray(array, dtype=np.float64)
+    return np.where(np.abs(exact) >= limit, np.copysign(np.inf, exact), exact) if array.dtype != np.float64 else exact
+
+
+def _hard_sigmoid(graph: Graph, node: Any, attributes: Attributes) -> Value:
+    alpha, beta = attributes.number("alpha", float(np.float32(0.2))), attributes.number("beta", 0.5)
+    line = graph.builder.scale(graph.value(node), Named(np.asarray(alpha)), Named(np.asarray(beta)))
+    return graph.builder.clip(line, 0.0, 1.0)
+
+
+def _extreme(largest: bool) -> Any:
+    def extreme(graph: Graph, node: Any, attributes: Attributes) -> Value:
+        """Max or Min: of one computed value and constants, which clip it."""
+        names = list(node.input)
+        computed = [k for k, name in enumerate(names) if name in graph.values]
+        if len(computed) != 1:
+            raise UnsupportedModelError("the largest of several computed values is not supported yet")
+        value = graph.value(node, computed[0])
+        for k in range(len(names)):
+            if k not in computed:
+                bound = _constant_bound(graph, node, k, value)
+                join = not graph.notes.own or node.name in graph.notes.joined
+                low, high = (bound, np.inf) if largest else (-np.inf, bound)
+                value = graph.builder.clip(value, low, high, join)
+        return value
+
+    return extreme
+
+
 def _leaky_relu(graph: Graph, node: Any, attributes: Attributes) -> Value:
     # The attribute is a float32 in the file, and so is the specification's default.
     return graph.builder.activation(graph.value(node), attributes.number("alpha", float(np.float32(0.01))))
@@ -352,6 +410,7 @@ HANDLERS: dict[str, Callable[[Graph, Any, Attributes], Value | Constant | list[V
     "AveragePool": _average_pool,
     "BatchNormalization": _batch_normalization,
     "Cast": _cast,
+    "Clip": _clip,
     "Concat": _concat,
     "Constant": _constant,
     "Conv": _conv,
@@ -359,6 +418,9 @@ HANDLERS: dict[str, Callable[[Graph, Any, Attributes], Value | Constant | list[V
     "Div": _div,
     "Dropout": _dropout,
     "Gemm": _gemm,
+    "HardSigmoid": _hard_sigmoid,
+    "Max": _extreme(True),
+    "Min": _extreme(False),
     "GlobalAveragePool": _global_average_pool,
     "Identity": _identity,
     "LeakyRelu": _leaky_relu,

@@ -153,7 +153,7 @@ def _gather(graph: Graph, node: Any, attributes: Attributes) -> Value:
         return graph.builder.gather(value, np.take(places(value.shape), wanted, axis=axis))
     # a file of our own: just the operator that was written, with the zero that was put behind its input
     before = graph.builder.nodes[value.index - 1] if value.index else None
-    if node.name in graph.notes.padded and isinstance(before, Affine) and isinstance(before.operator, Gather):
+    if node.name in graph.notes.joined and isinstance(before, Affine) and isinstance(before.operator, Gather):
         wanted, value = before.operator.index[wanted], Value(before.source, before.operator.in_shape, value.batched)
     operator = Gather(wanted, *shapes)
     return graph.builder.affine(value, operator, shape=(operator.out_size,))
@@ -178,7 +178,7 @@ def _pad(graph: Graph, node: Any, attributes: Attributes) -> Value:
         raise MixesBatchError("padding along the batch axis adds points")
     index = padded(places(value.shape), widths, attributes.text("mode", "constant"))
     bias = np.where(index < 0, number, 0.0) if number else None
-    return graph.builder.gather(value, index, bias, join=node.name not in graph.notes.padded)
+    return graph.builder.gather(value, index, bias, join=node.name not in graph.notes.joined)
 
 
 def _expand(graph: Graph, node: Any, attributes: Attributes) -> Value:

@@ -18,7 +18,7 @@ from fiberscope.errors import TooLargeError
 from fiberscope.network.convolutions import Convolution, Convolving, TransposedConvolution
 from fiberscope.network.formats.onnx_graph import METADATA
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, Concat, Given, MaxPool, PiecewiseLinear
+from fiberscope.network.nodes import Add, Affine, Clip, Concat, Given, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Composition, Dense, Gather, Operator, Scale, Shape, Sparse
 from fiberscope.network.source import Interface
 from fiberscope.numerics.floats import FloatArray
@@ -53,7 +53,8 @@ class _Writer:
         self.taken: set[str] = set(net.parameters)
         self.nodes: list[Any] = []
         self.tensors: dict[str, Any] = {}
-        self.notes: dict[str, Any] = {"constants": [], "names": {}, "shapes": {}, "compositions": [], "padded": []}
+        self.notes: dict[str, Any] = {key: [] for key in ("constants", "compositions", "joined")}
+        self.notes |= {"names": {}, "shapes": {}}
         self.notes["precision"] = net.source.precision
         self.stored: dict[str, tuple[str, bytes, Shape]] = {}
         self.reshapes: dict[tuple[str, Shape], str] = {}
@@ -184,6 +185,8 @@ class _Writer:
                     options |= {"dilations": node.dilation, "ceil_mode": int(ceil)}
                     self.opset = max(self.opset, 10)
                 return self.emit("MaxPool", [image], pads=pads, **options), node.shape
+            case Clip():
+                return self.clip(node), node.shape
             case _:
                 raise TypeError(f"no ONNX form of {node}")  # pragma: no cover
 
@@ -204,6 +207,18 @@ class _Writer:
             return self.emit("LeakyRelu", [value], alpha=float(slope[0]))
         # The attribute of LeakyRelu is a float32 even where tensors are float64.
         return self.emit("PRelu", [value, self.tensor(slope, None, "slope")])
+
+    def clip(self, node: Clip) -> str:
+        """Clip with bounds that are the same for all neurons; else Max and Min, which read back as one."""
+        value, bounds = self.shaped(self.values[node.source], node.shape), list(node.arrays().values())
+        self.opset = max(self.opset, 12)
+        if all((bound == bound[0]).all() for bound in bounds):
+            numbers = [self.tensor(bound[0], None, "bound") if np.isfinite(bound[0]) else "" for bound in bounds]
+            return self.emit("Clip", [value, *numbers])
+        for kind, bound in zip(("Max", "Min"), bounds, strict=True):
+            value = self.emit(kind, [value, self.tensor(bound.reshape(node.shape), None, "bound")])
+        self.notes["joined"].append(value)
+        return value
 
     def affine(self, node: Affine) -> tuple[str, Shape]:
         parts = node.operator.stages() if isinstance(node.operator, Composition) else (node.operator,)
@@ -281,11 +296,11 @@ class _Writer:
         if absent.any():
             self.opset = max(self.opset, 11)
             vector = self.emit("Pad", [vector, self.integers([0, 0, 0, 1], "pads")])
-            self.notes["padded"].append(vector)
+            self.notes["joined"].append(vector)
         name = self.emit("Gather", [vector, self.integers(np.where(absent, operator.in_size, operator.index), "index")],
                          axis=1)  # fmt: skip
         if absent.any():
-            self.notes["padded"].append(name)
+            self.notes["joined"].append(name)
         return name
 
     def channel_bias(self, node: Affine) -> str | None:

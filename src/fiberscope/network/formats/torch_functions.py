@@ -14,7 +14,7 @@ from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.formats import torch_shapes
 from fiberscope.network.formats.build import Named, Value, Window
 from fiberscope.network.formats.nonlinear import NotPiecewiseLinearError
-from fiberscope.network.formats.torch_values import Const, Reader
+from fiberscope.network.formats.torch_values import Reader
 from fiberscope.numerics.arrays import real_array
 
 Handler = Callable[..., Any]
@@ -81,9 +81,39 @@ def cast(r: Reader, input: Value, *target: Any, **options: Any) -> Value:
 
 
 def clamp(r: Reader, input: Value, min: Any = None, max: Any = None) -> Value:
-    if max is not None or isinstance(min, Value | Const) or min != 0:
-        raise UnsupportedModelError("only clamp(min=0), which is ReLU, is supported")
-    return relu(r, input)
+    low, high = (_bound(r, bound, input) for bound in (min, max))
+    return r.builder.clip(input, -np.inf if low is None else low, np.inf if high is None else high)
+
+
+def _bound(r: Reader, bound: Any, input: Value) -> Any:
+    if bound is None or (isinstance(bound, float) and np.isinf(bound)):
+        return bound
+    return r.aligned(bound, input, "bound").array
+
+
+def clamp_min(r: Reader, input: Value, min: Any) -> Value:
+    return clamp(r, input, min)
+
+
+def clamp_max(r: Reader, input: Value, max: Any) -> Value:
+    return clamp(r, input, None, max)
+
+
+def relu6(r: Reader, input: Value, inplace: bool = False) -> Value:
+    return r.builder.clip(input, 0.0, 6.0)
+
+
+def hardtanh(r: Reader, input: Value, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Value:
+    return r.builder.clip(input, float(min_val), float(max_val))
+
+
+def hardsigmoid(r: Reader, input: Value, inplace: bool = False) -> Value:
+    moved = r.builder.shift(input, Named(np.asarray(3.0)), fuse=False)
+    return r.builder.scale(r.builder.clip(moved, 0.0, 6.0), Named(np.asarray(1 / 6)))
+
+
+def softshrink(r: Reader, input: Value, lambd: float = 0.5) -> Value:
+    return r.builder.subtract(input, r.builder.clip(input, -float(lambd), float(lambd)))
 
 
 def add(r: Reader, input: Any, other: Any, *, alpha: float = 1, out: Any = None) -> Value:
@@ -338,6 +368,10 @@ FUNCTIONS: dict[Any, Handler] = {
     torch.relu: relu,
     torch.relu_: relu,
     torch.clamp: clamp,
+    torch.clamp_: clamp,
+    torch.clip: clamp,
+    torch.clamp_min: clamp_min,
+    torch.clamp_max: clamp_max,
     torch.matmul: matmul,
     torch.mm: matmul,
     torch.mean: mean,
@@ -346,6 +380,11 @@ FUNCTIONS: dict[Any, Handler] = {
     F.relu_: relu,
     F.leaky_relu: leaky_relu,
     F.leaky_relu_: leaky_relu,
+    F.relu6: relu6,
+    F.hardtanh: hardtanh,
+    F.hardtanh_: hardtanh,
+    F.hardsigmoid: hardsigmoid,
+    F.softshrink: softshrink,
     F.rrelu: rrelu,
     F.prelu: prelu,
     torch.prelu: prelu,
@@ -391,6 +430,9 @@ METHODS: dict[str, Handler] = {
     "relu_": relu,
     "clamp": clamp,
     "clamp_": clamp,
+    "clip": clamp,
+    "clamp_min": clamp_min,
+    "clamp_max": clamp_max,
     "abs": absolute,
     "sum": total,
     "prelu": prelu,

@@ -85,6 +85,11 @@ def balls(array: FloatArray) -> ObjectArray:
     return np.asarray(_TO_BALL(array), dtype=object)
 
 
+def nearest_floats(value: ObjectArray) -> FloatArray:
+    """Exact balls rounded to the nearest float; infinite beyond the range of floats."""
+    return np.asarray(_TO_FLOAT(value), dtype=np.float64)
+
+
 def ball_signs(value: ObjectArray) -> Any:
     """Sign of every ball: -1, 0, 1, or 2 where the ball straddles zero; 0 only for a ball that is exactly zero."""
     return np.asarray(_SIGN(value), dtype=np.int8)
@@ -116,5 +121,6 @@ def _largest(values: list[Any]) -> Any:
 
 
 _TO_BALL = np.frompyfunc(lambda x: flint.arb(float(x)), 1, 1)
+_TO_FLOAT = np.frompyfunc(float, 1, 1)
 _PIECE = np.frompyfunc(_piece, 2, 1)
 _SIGN = np.frompyfunc(_ball_sign, 1, 1)
