@@ -20,7 +20,7 @@ from fiberscope.equality.verdict import Verdict
 from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Concat, MaxPool, PiecewiseLinear
-from fiberscope.network.operators import Dense
+from fiberscope.network.operators import Dense, Gather
 from fiberscope.network.source import Source
 from fiberscope.numerics.ulps import ROUNDINGS
 from fiberscope.testing import fraction_values
@@ -188,14 +188,14 @@ def test_the_same_layers_in_another_layout_are_the_same_real_function():
 
 
 def perturbed(net: Network, share: float, least: float, rng: np.random.Generator) -> Network:
-    """Every number off by at most ``share`` of itself, or of the smallest normal number."""
+    """Every stored number off by at most ``share`` of itself, or of the smallest normal one; a gather stores none."""
 
     def near(x):
         return x + share * np.maximum(np.abs(x), least) * rng.uniform(-0.99, 0.99, x.shape)
 
     nodes = []
     for node in net.nodes:
-        if isinstance(node, Affine):
+        if isinstance(node, Affine) and not isinstance(node.operator, Gather):
             operator = node.operator.with_coefficients(near(node.operator.coefficients))
             nodes.append(Affine(node.source, operator, None if node.bias is None else near(node.bias)))
         elif isinstance(node, PiecewiseLinear):
@@ -245,23 +245,24 @@ def test_products_that_vanish_in_floats_are_no_proof(tmp_path):
     assert not fs.verify(tmp_path / "proof.json").ok
 
 
-@settings(max_examples=30)
-@given(programs(styles=TAME), st.sampled_from(sorted(ROUNDINGS)), st.integers(0, 2**32 - 1))
-def test_rounding_is_never_called_a_difference(net, precision, seed):
-    """Whatever the program; with moved entries and transposed convolutions it may stay undecided."""
+ALONE = [block for block in BLOCKS if block != "spread"]
+"""Blocks with one stored map between two switches. Two in a row are off by twice as much as a number may be."""
+
+
+@settings(max_examples=20)
+@given(programs(styles=TAME, blocks=["spread"]), st.sampled_from(sorted(ROUNDINGS)), st.integers(0, 2**32 - 1))
+def test_rounding_of_two_maps_in_a_row_is_no_difference_either(net, precision, seed):
     rounding = ROUNDINGS[precision]
     net = net.with_source(Source(precision))
-    other = perturbed(net, rounding.share, rounding.least, np.random.default_rng(seed))
-    assert fs.equivalent(net, other, time_limit=5).equal is not False
+    rng = np.random.default_rng(seed)
+    assert fs.equivalent(net, perturbed(net, rounding.share, rounding.least, rng), time_limit=2).equal is not False
+    nearer = perturbed(net, rounding.share / 4, rounding.least, rng)
+    assert fs.equivalent(net, nearer, time_limit=10).equal is True
 
 
 @settings(max_examples=60)
-@given(
-    programs(styles=TAME, blocks=[kind for kind in BLOCKS if kind not in ("gather", "spread")]),
-    st.sampled_from(sorted(ROUNDINGS)),
-    st.integers(0, 2**32 - 1),
-)
-def test_rounding_is_proven_to_be_no_difference(net, precision, seed):
+@given(programs(styles=TAME, blocks=ALONE), st.sampled_from(sorted(ROUNDINGS)), st.integers(0, 2**32 - 1))
+def test_rounding_is_never_called_a_difference(net, precision, seed):
     rng = np.random.default_rng(seed)
     rounding = ROUNDINGS[precision]
     net = net.with_source(Source(precision))
