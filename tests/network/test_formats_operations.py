@@ -118,6 +118,20 @@ OPERATIONS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "adaptive_1d": layer(lambda: nn.AdaptiveAvgPool1d(3), SIGNAL),
     "adaptive_max": layer(lambda: nn.AdaptiveMaxPool2d((3, 1))),
     "abs": fn(lambda x: abs(x - 1).abs() - torch.abs(x)),
+    "relu6": layer(nn.ReLU6),
+    "hardtanh": layer(lambda: nn.Sequential(nn.Hardtanh(-0.5, 0.25), nn.ReLU())),
+    "hardsigmoid": layer(lambda: nn.Sequential(nn.Hardsigmoid(), nn.Softshrink(0.4))),
+    "clamp": fn(lambda x: x.clamp(-0.5, 0.3) + torch.clamp(x, max=1.0) - F.hardtanh(x).clip(min=0)),
+    "clamp_arrays": fn(lambda x: torch.clamp(x, torch.linspace(-1, 0.4, 5), torch.linspace(0.5, 2, 3)[:, None])),
+    "clamp_crossed": fn(lambda x: x.clamp(0.5, -0.5) + x),
+    "maximum": fn(lambda x: torch.maximum(x, 2 * x.flip(3)) + torch.minimum(x, 1 - x)),
+    "maximum_broadcast": fn(lambda x: torch.max(x, x.mean(1, keepdim=True)) - torch.min(x[:, :1], x)),
+    "maximum_constant": fn(lambda x: torch.maximum(x, torch.tensor(0.3)) + torch.minimum(torch.tensor(0.5), x)),
+    "amax": fn(
+        lambda x: x.amax(1) + x.amin((1, 3), keepdim=True)[:, 0] - x.max(1)[0] + x.min(dim=1, keepdim=True).values[:, 0]
+    ),
+    "adaptive_max_uneven": layer(lambda: nn.AdaptiveMaxPool2d((2, 3))),
+    "adaptive_max_1d": layer(lambda: nn.AdaptiveMaxPool1d(3), SIGNAL),
     "prelu": layer(lambda: nn.PReLU(4)),
     "prelu_shared": layer(lambda: nn.Sequential(nn.PReLU(), nn.LeakyReLU(0.3))),
     "rrelu": layer(nn.RReLU),
@@ -215,7 +229,23 @@ class Down(nn.Module):
         return torch.cat(parts, 1)
 
 
-EXPORTED: dict[str, Callable[[], nn.Module]] = {"up": Decoder, "sideways": Shuffled, "down": Down}
+class Bent(nn.Module):
+    """Bounds on one side, on both, of numbers and of arrays; the larger of two, the largest of many."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(4, 4, 2)
+        self.register_buffer("bound", torch.linspace(-0.5, 0.25, 4).reshape(4, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.conv(x)
+        y = F.relu6(y) + F.hardtanh(y, -0.25, 0.5) - F.hardsigmoid(y)
+        y = torch.clamp(y, max=0.75) + torch.maximum(y, self.bound) + torch.minimum(y, 2 * y.flip(1))
+        y = torch.max(y, y.mean(1, keepdim=True).clamp(min=-0.1))
+        return torch.cat([y.amax(1).flatten(1), y.amin((2, 3)), y.max(2)[0].flatten(1)], 1)
+
+
+EXPORTED: dict[str, Callable[[], nn.Module]] = {"up": Decoder, "sideways": Shuffled, "down": Down, "bent": Bent}
 
 
 def exported(module: nn.Module, shape: tuple[int, ...], path: Path, dynamo: bool, batch: int | None) -> Path:
@@ -523,12 +553,16 @@ class Small(nn.Module):
             x = self.slope(x.transpose(1, 2) - 0.3)
         elif self.kind == "resize":
             x = F.interpolate(x, size=3, mode="linear")[:, :, 1:] - x.mean(2, keepdim=True)
+        elif self.kind == "clip":
+            x = F.hardtanh(x, 0.25, 1.5).transpose(1, 2)
+        elif self.kind == "maximum":
+            x = torch.maximum(x[:, 0] - 0.3, 1 - x[:, 1])
         elif self.kind == "pad":
             x = F.pad(x, (1, 0), mode="reflect") - 0.2
         return self.last(F.relu(x).flatten(1))
 
 
-KINDS = ("abs", "spread", "prelu", "resize", "pad")
+KINDS = ("abs", "spread", "prelu", "resize", "pad", "clip", "maximum")
 
 
 def small(kind: str) -> tuple[nn.Module, Network]:
@@ -556,7 +590,7 @@ def test_regions_of_a_slice_and_their_maps_are_those_of_fractions(kind: str) -> 
         np.testing.assert_allclose(matrix @ x + offset, net(x[None])[0], rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("kind", ["abs", "spread", "resize", "pad"])
+@pytest.mark.parametrize("kind", ["abs", "spread", "resize", "pad", "clip", "maximum"])
 def test_functional_dimension_is_the_rank_of_torchs_jacobian(kind: str) -> None:
     module, net = small(kind)
     X = np.random.default_rng(1).normal(size=(20, 3))

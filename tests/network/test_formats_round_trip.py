@@ -19,7 +19,7 @@ from fiberscope.network.convolutions import Convolution, TransposedConvolution
 from fiberscope.network.formats.storage import narrowest, rounded
 from fiberscope.network.io import load, save
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
+from fiberscope.network.nodes import Add, Affine, Clip, Concat, Given, MaxPool, Node, PiecewiseLinear
 from fiberscope.network.operators import Composition, Dense, Gather, Operator, Scale, Sparse
 from fiberscope.network.to_torch import to_torch
 from fiberscope.testing import CASES
@@ -112,7 +112,21 @@ def affine(source: int, operator: Operator, bias: np.ndarray | None, names: tupl
     return Affine(source, operator, bias, names[0], None if bias is None else names[1])
 
 
-KINDS = ("dense", "conv", "transposed", "scale", "sparse", "gather", "compose", "relu", "add", "concat", "pool")
+KINDS = (
+    "dense",
+    "conv",
+    "transposed",
+    "scale",
+    "sparse",
+    "gather",
+    "compose",
+    "relu",
+    "add",
+    "concat",
+    "pool",
+    "clip",
+    "largest",
+)
 
 
 @st.composite
@@ -120,7 +134,7 @@ def programs(draw: st.DrawFn) -> Network:
     """Random programs on images: every kind of node and operator, wired at random."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     shape = (draw(st.integers(1, 2)), draw(st.integers(2, 4)), draw(st.integers(2, 4)))
-    nodes: list[Node] = []
+    nodes: list[Given] = []
     shapes: list[tuple[int, ...]] = [shape]
     for _ in range(draw(st.integers(1, 6))):
         source = draw(st.integers(0, len(nodes)))
@@ -165,6 +179,13 @@ def programs(draw: st.DrawFn) -> Network:
             nodes.append(Affine(source, Composition(parts), rng.normal(size=2), *names))
         elif kind == "relu":
             nodes.append(PiecewiseLinear(source, draw(st.sampled_from([np.zeros(()), rng.normal(size=now)])), now))
+        elif kind == "clip":
+            high = draw(st.sampled_from([0.5, np.inf, np.linspace(0, 1, size).reshape(now)]))
+            nodes.append(Clip(source, draw(st.sampled_from([-np.inf, -0.25])), high, now))
+        elif kind == "largest":
+            table = np.array([rng.permutation(np.arange(-1, size))[: min(3, size + 1)] for _ in range(4)])
+            table[:, 0] = np.where((table < 0).all(axis=1), 0, table[:, 0])
+            nodes.append(MaxPool.over(source, now, table))
         elif kind == "add":
             nodes.append(Add((source,) * draw(st.integers(2, 3)), now))
         else:
@@ -175,11 +196,11 @@ def programs(draw: st.DrawFn) -> Network:
 
 
 def needed(net: Network) -> bool:
-    wanted = {len(net.nodes)}
-    for index in range(len(net.nodes), 0, -1):
+    wanted = {len(net.program)}
+    for index in range(len(net.program), 0, -1):
         if index in wanted:
-            wanted |= set(net.nodes[index - 1].sources)
-    return wanted >= set(range(1, len(net.nodes) + 1))
+            wanted |= set(net.program[index - 1].sources)
+    return wanted >= set(range(1, len(net.program) + 1))
 
 
 @given(net=programs())

@@ -628,12 +628,13 @@ REFUSED: dict[str, tuple[Any, tuple[int, ...] | None, str]] = {
     "bicubic": (Wrapped(lambda m, x: F.interpolate(x, scale_factor=2, mode="bicubic")), IMAGE, "mode 'bicubic'"),
     "statistics": (nn.BatchNorm1d(3, track_running_stats=False), VECTOR, "without stored statistics"),
     "indices": (nn.MaxPool2d(2, return_indices=True), IMAGE, "return_indices"),
-    "adaptive": (nn.AdaptiveMaxPool2d(4), IMAGE, "no multiple"),
     "two_inputs": (TwoInputs(), VECTOR, r"expected one input, got 2 \(x, y\)"),
     "two_outputs": (Wrapped(lambda m, x: (x + 1, x)), VECTOR, "expected one tensor as output, got a tuple of 2"),
     "constant_output": (Wrapped(lambda m, x: x + torch.ones(5, 3)), VECTOR, "changes the batch"),
     "scripted": (torch.jit.script(nn.Linear(2, 2)), VECTOR, "scripted"),
     "clamp": (Wrapped(lambda m, x: x.clamp(x, x + 1)), VECTOR, r"node 'clamp'.*its bound is computed from the input"),
+    "largest_of_all": (Wrapped(lambda m, x: x - x.amax()), VECTOR, r"node 'amax'.*mixes the points"),
+    "place": (Wrapped(lambda m, x: x.max(1)[1]), VECTOR, "expected one tensor as output"),
     "matrix_of_values": (Wrapped(lambda m, x: x @ x), VECTOR, "product of computed values is not piecewise"),
 }
 

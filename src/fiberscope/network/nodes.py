@@ -170,6 +170,9 @@ class Concat:
 class MaxPool:
     """Maximum over windows of a ``(channels, height, width)`` value; padding never wins.
 
+    Windows of any other kind come as a ``table`` of input indices, ``(windows, size)`` with -1 for none: the largest of
+    two values side by side, or the largest along an axis.
+
     Its part of a sign vector has one entry for every input of every window: the sign of ``x_j - max_{i != j} x_i``,
     so +1 for the one winner, 0 for inputs that share the maximum, -1 for those that lose.
     """
@@ -181,14 +184,40 @@ class MaxPool:
     padding: tuple[int, int, int, int] = (0, 0, 0, 0)
     dilation: tuple[int, int] = (1, 1)
     ceil: bool = False
+    table: IntArray | None = None
     shape: Shape = field(init=False)
 
+    @classmethod
+    def over(cls, source: int, in_shape: Shape, table: Any) -> MaxPool:
+        """The maximum over windows that are given one by one.
+
+        >>> MaxPool.over(0, (4,), [[0, 2], [1, 3]]).windows.tolist()
+        [[0, 2], [1, 3]]
+        """
+        return cls(source, in_shape, (1, 1), (1, 1), table=np.asarray(table))
+
     def __post_init__(self) -> None:
+        if self.table is not None:
+            self._check_table(np.asarray(self.table))
+            return
         if len(self.in_shape) != 3:
             raise InputError(f"max pooling: expected (channels, height, width), got {self.in_shape}")
         object.__setattr__(self, "shape", (self.in_shape[0], *(self._length(axis) for axis in (0, 1))))
         if (self.windows < 0).all(axis=1).any():
             raise InputError(f"max pooling: padding {self.padding} leaves a window of {self.kernel} without input")
+
+    def _check_table(self, table: Any) -> None:
+        if table.ndim != 2 or table.dtype.kind not in "iu" or not table.size:
+            raise InputError(f"windows: expected integers (windows, size), got {table.dtype} of shape {table.shape}")
+        if not (table.min() >= -1 and table.max() < prod(self.in_shape)) or (table < 0).all(axis=1).any():
+            raise InputError(f"windows: expected inputs from 0 to {prod(self.in_shape) - 1} in every one, -1 for none")
+        ordered = np.sort(table, axis=1)
+        if ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any():
+            raise InputError("windows: expected every input once in a window, got one twice")
+        windows = table.astype(np.int64)
+        windows.flags.writeable = False
+        object.__setattr__(self, "table", windows)
+        object.__setattr__(self, "shape", (len(windows),))
 
     def _length(self, axis: int) -> int:
         size = self.in_shape[1 + axis]
@@ -221,6 +250,8 @@ class MaxPool:
     @cached_property
     def windows(self) -> IntArray:
         """Input indices of every window, ``(windows, size)``; -1 is padding."""
+        if self.table is not None:
+            return self.table
         channels, height, width = self.in_shape
         _, out_h, out_w = self.shape
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import count
+from math import prod
 from typing import Any, assert_never
 
 import numpy as np
@@ -131,7 +132,10 @@ class Program(nn.Module):
                 parts = [_shaped(values[s], shape) for s, shape in zip(node.sources, node.shapes, strict=True)]
                 return torch.cat(parts, node.axis + 1).flatten(1)
             case MaxPool():
-                return _max_pool(node, values[node.source])
+                if node.table is None:
+                    return _max_pool(node, values[node.source])
+                behind = F.pad(values[node.source], (0, 1), value=-torch.inf)
+                return behind[:, self._number(index, "table", None)].amax(2)
             case Clip():
                 low, high = (self._number(index, name, None) for name in node.arrays())
                 return torch.clamp(values[node.source], low, high)
@@ -163,7 +167,10 @@ def _constants(node: Given) -> dict[str, Any]:
             return {"slopes": node.slopes}
         case Composite():
             return dict(node.arrays())
-        case Add() | Concat() | MaxPool():
+        case MaxPool():
+            absent = prod(node.in_shape)  # behind the input stands what never wins
+            return {} if node.table is None else {"table": np.where(node.table < 0, absent, node.table)}
+        case Add() | Concat():
             return {}
         case _:
             assert_never(node)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from fiberscope.network.convolutions import TransposedConvolution
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
+from fiberscope.network.nodes import Add, Affine, Clip, Concat, Given, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense, Gather
 from fiberscope.numerics.floats import FloatArray
 
@@ -135,7 +135,7 @@ def programs(
     the maximum, whose ties at zero fill whole regions; ``pool_act``; ``residual``: the value before is added;
     ``residual_act``: and an activation follows; ``concat``: the value before stands beside the new one; ``twice``: a
     value is added to itself; ``gather``: entries are moved, repeated, left out or set to zero, then an activation;
-    ``spread``: a transposed convolution, then an activation.
+    ``spread``: a transposed convolution, then an activation; ``clip``: bounds on one side, both or none.
     """
     size = draw(st.integers(1, 3) if inputs is None else inputs)
     build = _Builder(draw, styles, size)
@@ -153,11 +153,13 @@ def programs(
             build.add(build.last, build.last)
         if kind == "concat":
             build.concat(before, width)
+        if kind == "clip":
+            build.clip()
         if kind == "gather":
             build.gather()
         if kind == "spread":
             build.spread()
-        if kind in ("pool_act", "residual_act", "gather", "spread"):
+        if kind in ("pool_act", "residual_act", "gather", "spread", "clip"):
             build.activation()
     build.dense(draw(st.integers(1, 2)))
     return Network.from_nodes(build.nodes, (size,))
@@ -168,7 +170,7 @@ class _Builder:
 
     def __init__(self, draw: Draw, styles: Sequence[str], size: int) -> None:
         self.draw, self.styles, self.width = draw, styles, size
-        self.nodes: list[Node] = []
+        self.nodes: list[Given] = []
 
     @property
     def last(self) -> int:
@@ -186,11 +188,26 @@ class _Builder:
         self.nodes.append(PiecewiseLinear(self.last, np.array(slopes), (self.width,)))
 
     def pool(self) -> None:
+        if self.width > 1 and self.draw(st.booleans()):
+            windows = st.lists(st.permutations(range(self.width)), min_size=1, max_size=3)
+            table = [window[:2] for window in self.draw(windows)]
+            self.nodes.append(MaxPool.over(self.last, (self.width,), table))
+            self.width = len(table)
+            return
         kernel = self.draw(st.integers(1, self.width))
         stride, pad = self.draw(st.integers(1, kernel)), self.draw(st.integers(0, kernel - 1))
         node = MaxPool(self.last, (1, 1, self.width), (1, kernel), (1, stride), (0, pad // 2, 0, pad - pad // 2))
         self.nodes.append(node)
         self.width = int(np.prod(node.shape))
+
+    def clip(self) -> None:
+        low, high = np.sort(self.draw(arrays((2, self.width), self.styles)), axis=0)
+        missing = [
+            self.draw(st.sampled_from([(False, False), (True, False), (False, True)])) for _ in range(self.width)
+        ]
+        low = np.where([m[0] for m in missing], -np.inf, low)
+        high = np.where([m[1] for m in missing] | (low >= high), np.inf, high)
+        self.nodes.append(Clip(self.last, low, high, (self.width,)))
 
     def gather(self) -> None:
         index = self.draw(st.lists(st.integers(-1, self.width - 1), min_size=1, max_size=self.width + 1))

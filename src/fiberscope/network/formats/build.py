@@ -17,6 +17,7 @@ from scipy import sparse as sp
 
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.convolutions import Convolution, TransposedConvolution
+from fiberscope.network.formats.windows import Window
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Clip, Concat, Given, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Composition, Dense, Gather, Operator, Scale, Shape, Sparse
@@ -53,29 +54,6 @@ class Named:
 
     array: FloatArray
     name: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """Geometry of a sliding window along one or two axes; ``padding`` is all beginnings, then all ends."""
-
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
-    padding: tuple[int, ...]
-    dilation: tuple[int, ...]
-    ceil: bool = False
-
-    def planar(self) -> Window:
-        """The same window on ``(1, length)`` images where it slides along one axis."""
-        if len(self.size) == 2:
-            return self
-        begin, end = self.padding
-        return Window((1, *self.size), (1, *self.stride), (0, begin, 0, end), (1, *self.dilation), self.ceil)
-
-    def pairs(self) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int, int, int], tuple[int, int]]:
-        """Size, stride, padding and dilation of a planar window."""
-        (a, b), (s, t), (p, q, r, u), (d, e) = self.size, self.stride, self.padding, self.dilation
-        return (a, b), (s, t), (p, q, r, u), (d, e)
 
 
 class Builder:
@@ -297,17 +275,22 @@ class Builder:
 
     def add(self, values: Sequence[Value]) -> Value:
         """Sum of computed values, which broadcast against each other."""
+        values = self.alike(values)
+        shape = values[0].shape
+        return self.push(Add(tuple(v.index for v in values), shape), shape, values[0].batched)
+
+    def alike(self, values: Sequence[Value]) -> list[Value]:
+        """Values repeated to their common shape."""
         if len({(v.batched, len(v.shape) if v.batched else 0) for v in values}) != 1:
-            raise UnsupportedModelError(f"adds values of different ranks, {[v.shape for v in values]}")
+            raise UnsupportedModelError(f"joins values of different ranks, {[v.shape for v in values]}")
         shape = values[0].shape
         for value in values[1:]:
             shape = _common(shape, value.shape)
-        values = [self.broadcast(value, shape) for value in values]
-        return self.push(Add(tuple(v.index for v in values), shape), shape, values[0].batched)
+        return [self.broadcast(value, shape) for value in values]
 
     def subtract(self, a: Value, b: Value) -> Value:
         """``a - b``: the sum with the value scaled by the constant -1."""
-        return self.add([a, self.scale(b, Named(np.asarray(-1.0)))])
+        return self.add([a, self.negated(b)])
 
     def concat(self, values: Sequence[Value], axis: int) -> Value:
         """Values joined along an axis counted without the batch axis."""
@@ -323,6 +306,32 @@ class Builder:
         """Maximum over windows along one or two axes."""
         node = self._pool(value, window)
         return self.push(node, _pooled(value, node), value.batched)
+
+    def maximum(self, values: Sequence[Value]) -> Value:
+        """The largest of several computed values, entry by entry; they broadcast against each other."""
+        values = list({value.index: value for value in self.alike(values)}.values())
+        if len(values) == 1:
+            return values[0]
+        shape, size = values[0].shape, values[0].size
+        joined = self.concat([value.reshaped((size,), value.batched) for value in values], 0)
+        return self.largest(joined, np.arange(len(values) * size).reshape(len(values), size).T, shape)
+
+    def largest(self, value: Value, table: IntArray, shape: Shape) -> Value:
+        """The largest entry of every window of a table of places, in a shape with as many entries as windows."""
+        if table.shape[1] == 1:
+            return self.gather(value, table.reshape(shape))
+        return self.push(MaxPool.over(value.index, value.shape, table), shape, value.batched)
+
+    def largest_along(self, value: Value, axes: Sequence[int], keep: bool) -> Value:
+        """The largest entry along axes counted without the batch axis."""
+        rest = [a for a in range(len(value.shape)) if a not in axes]
+        shape = tuple(1 if a in axes else n for a, n in enumerate(value.shape) if keep or a not in axes)
+        table = np.arange(value.size).reshape(value.shape).transpose([*rest, *axes]).reshape(prod(shape), -1)
+        return self.largest(value, table, shape)
+
+    def negated(self, value: Value) -> Value:
+        """``-x``: the smallest is the largest of what is negated, negated again."""
+        return self.scale(value, Named(np.asarray(-1.0)))
 
     def mean_pool(self, value: Value, window: Window, count_padding: bool) -> Value:
         """Mean over windows: a constant depthwise convolution, or a sparse map where windows differ in size.

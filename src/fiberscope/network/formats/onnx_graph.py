@@ -153,6 +153,12 @@ class Graph:
             raise InputError(f"cannot reshape {value.shape} to {tuple(dims)}")
         return value.reshaped(dims, batched=False)
 
+    def alike(self, values: list[Value]) -> list[Value]:
+        """Values of a graph for one point may have lost their batch axis; give it back where others have it."""
+        if self.batch == 1 and len({value.batched for value in values}) > 1:
+            return [value.reshaped(value.shape) for value in values]
+        return values
+
     def full(self, value: Value) -> list[int]:
         return [*([self.batch] if value.batched else []), *value.shape]
 
@@ -197,6 +203,10 @@ class Notes:
                 str(k): (tuple(map(int, a)), tuple(map(int, b))) for k, (a, b) in content.get("shapes", {}).items()
             }
             self.own = bool(content)
+            self.windows = {
+                str(k): (tuple(map(int, shape)), tuple(map(int, absent)))
+                for k, (shape, absent) in content.get("windows", {}).items()
+            }
             self.joined = {str(name) for name in content.get("joined", ())}  # one node with the one before
             self.compositions = [(list(map(str, names)), name) for names, name in content.get("compositions", ())]
             given = content.get("input_shape")

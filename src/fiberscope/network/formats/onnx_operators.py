@@ -12,11 +12,13 @@ import numpy as np
 import onnx
 
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.network.formats.build import Named, Value, Window
+from fiberscope.network.formats.build import Named, Value
 from fiberscope.network.formats.nonlinear import NotPiecewiseLinearError
+from fiberscope.network.formats.onnx_bends import BENDS
 from fiberscope.network.formats.onnx_graph import Attributes, Graph, MixesBatchError
 from fiberscope.network.formats.onnx_shapes import SHAPES
-from fiberscope.network.formats.onnx_tensors import FLOATS, Constant, array_of, kind_name
+from fiberscope.network.formats.onnx_tensors import FLOATS, Constant, kind_name
+from fiberscope.network.formats.windows import Window
 from fiberscope.network.operators import Dense, Sparse
 from fiberscope.numerics.arrays import real_array
 
@@ -170,29 +172,22 @@ def _operands(graph: Graph, node: Any, attributes: Attributes) -> tuple[Value, N
     return value, None if second is None else graph.aligned(graph.named(second), value), False
 
 
-def _alike(graph: Graph, values: list[Value]) -> list[Value]:
-    """Values of a graph for one point may have lost their batch axis; give it back where others have it."""
-    if graph.batch == 1 and len({value.batched for value in values}) > 1:
-        return [value.reshaped(value.shape) for value in values]
-    return values
-
-
 def _add(graph: Graph, node: Any, attributes: Attributes) -> Value:
     value, constant, first = _operands(graph, node, attributes)
     if constant is None:
-        return graph.builder.add(_alike(graph, [value, graph.value(node, 1)]))
+        return graph.builder.add(graph.alike([value, graph.value(node, 1)]))
     return graph.builder.shift(value, constant, fuse=graph.private(node.input[1 if first else 0]))
 
 
 def _sum(graph: Graph, node: Any, attributes: Attributes) -> Value:
     values = [graph.value(node, index) for index in range(len(node.input))]
-    return values[0] if len(values) == 1 else graph.builder.add(_alike(graph, values))
+    return values[0] if len(values) == 1 else graph.builder.add(graph.alike(values))
 
 
 def _sub(graph: Graph, node: Any, attributes: Attributes) -> Value:
     value, constant, first = _operands(graph, node, attributes)
     if constant is None:
-        return graph.builder.subtract(*_alike(graph, [value, graph.value(node, 1)]))
+        return graph.builder.subtract(*graph.alike([value, graph.value(node, 1)]))
     if first:
         return graph.builder.scale(value, Named(np.full_like(constant.array, -1.0)), constant)
     return graph.builder.shift(value, Named(0.0 - constant.array), fuse=False)
@@ -214,85 +209,8 @@ def _div(graph: Graph, node: Any, attributes: Attributes) -> Value:
     return graph.builder.scale(value, Named(real_array(1 / constant.array, "reciprocal")))
 
 
-def _relu(graph: Graph, node: Any, attributes: Attributes) -> Value:
-    return graph.builder.activation(graph.value(node), 0.0)
-
-
-def _abs(graph: Graph, node: Any, attributes: Attributes) -> Value:
-    return graph.builder.activation(graph.value(node), -1.0)
-
-
 def _neg(graph: Graph, node: Any, attributes: Attributes) -> Value:
-    return graph.builder.scale(graph.value(node), Named(np.asarray(-1.0)))
-
-
-def _clip(graph: Graph, node: Any, attributes: Attributes) -> Value:
-    value = graph.value(node)
-    bounds = []
-    for index, (name, infinite) in enumerate((("min", -np.inf), ("max", np.inf)), start=1):
-        if name in attributes.found:  # before opset 11
-            bounds.append(_bound(np.float32(attributes.found[name])))
-        else:
-            bounds.append(_constant_bound(graph, node, index, value) if len(node.input) > index else None)
-        bounds[-1] = infinite if bounds[-1] is None else bounds[-1]
-    return graph.builder.clip(value, bounds[0], bounds[1], join=not graph.notes.own)
-
-
-def _constant_bound(graph: Graph, node: Any, index: int, value: Value) -> Any:
-    """A constant bound, which may be infinite; None where it is absent."""
-    if not node.input[index]:
-        return None
-    found = graph.constant(node, index)
-    if found is None:
-        raise UnsupportedModelError("its bounds are not constant")
-    graph.builder.precisions.add(found.precision)
-    array = np.asarray(array_of(found.proto, graph.folder))
-    return graph.aligned(Named(_bound(array)), value).array
-
-
-def _bound(array: Any) -> Any:
-    """In float32 the largest number says that there is no bound: no value is beyond it."""
-    limit = np.finfo(array.dtype).max
-    if np.isnan(array).any():
-        raise InputError("a bound is not a number")
-    exact = np.asarray(array, dtype=np.float64)
-    return np.where(np.abs(exact) >= limit, np.copysign(np.inf, exact), exact) if array.dtype != np.float64 else exact
-
-
-def _hard_sigmoid(graph: Graph, node: Any, attributes: Attributes) -> Value:
-    alpha, beta = attributes.number("alpha", float(np.float32(0.2))), attributes.number("beta", 0.5)
-    line = graph.builder.scale(graph.value(node), Named(np.asarray(alpha)), Named(np.asarray(beta)))
-    return graph.builder.clip(line, 0.0, 1.0)
-
-
-def _extreme(largest: bool) -> Any:
-    def extreme(graph: Graph, node: Any, attributes: Attributes) -> Value:
-        """Max or Min: of one computed value and constants, which clip it."""
-        names = list(node.input)
-        computed = [k for k, name in enumerate(names) if name in graph.values]
-        if len(computed) != 1:
-            raise UnsupportedModelError("the largest of several computed values is not supported yet")
-        value = graph.value(node, computed[0])
-        for k in range(len(names)):
-            if k not in computed:
-                bound = _constant_bound(graph, node, k, value)
-                join = not graph.notes.own or node.name in graph.notes.joined
-                low, high = (bound, np.inf) if largest else (-np.inf, bound)
-                value = graph.builder.clip(value, low, high, join)
-        return value
-
-    return extreme
-
-
-def _leaky_relu(graph: Graph, node: Any, attributes: Attributes) -> Value:
-    # The attribute is a float32 in the file, and so is the specification's default.
-    return graph.builder.activation(graph.value(node), attributes.number("alpha", float(np.float32(0.01))))
-
-
-def _prelu(graph: Graph, node: Any, attributes: Attributes) -> Value:
-    value = graph.value(node)
-    slope = graph.aligned(graph.required(node, 1, "slope"), value)
-    return graph.builder.activation(value, slope.array, slope.name)
+    return graph.builder.negated(graph.value(node))
 
 
 # -- convolution, normalisation, pooling -----------------------------------------------------------------------
@@ -394,7 +312,7 @@ def _global_average_pool(graph: Graph, node: Any, attributes: Attributes) -> Val
 
 
 def _concat(graph: Graph, node: Any, attributes: Attributes) -> Value:
-    values = _alike(graph, [graph.value(node, index) for index in range(len(node.input))])
+    values = graph.alike([graph.value(node, index) for index in range(len(node.input))])
     rank = len(graph.full(values[0]))
     axis = attributes.integer("axis", 1)
     axis = axis + rank if axis < 0 else axis
@@ -404,13 +322,12 @@ def _concat(graph: Graph, node: Any, attributes: Attributes) -> Value:
 
 
 HANDLERS: dict[str, Callable[[Graph, Any, Attributes], Value | Constant | list[Value]]] = {
+    **BENDS,
     **SHAPES,
-    "Abs": _abs,
     "Add": _add,
     "AveragePool": _average_pool,
     "BatchNormalization": _batch_normalization,
     "Cast": _cast,
-    "Clip": _clip,
     "Concat": _concat,
     "Constant": _constant,
     "Conv": _conv,
@@ -418,18 +335,12 @@ HANDLERS: dict[str, Callable[[Graph, Any, Attributes], Value | Constant | list[V
     "Div": _div,
     "Dropout": _dropout,
     "Gemm": _gemm,
-    "HardSigmoid": _hard_sigmoid,
-    "Max": _extreme(True),
-    "Min": _extreme(False),
     "GlobalAveragePool": _global_average_pool,
     "Identity": _identity,
-    "LeakyRelu": _leaky_relu,
     "MatMul": _matmul,
     "MaxPool": _max_pool,
     "Mul": _mul,
     "Neg": _neg,
-    "PRelu": _prelu,
-    "Relu": _relu,
     "Sub": _sub,
     "Sum": _sum,
 }

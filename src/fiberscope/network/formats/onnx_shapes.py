@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -222,7 +223,7 @@ def _space_to_depth(graph: Graph, node: Any, attributes: Attributes) -> Value:
 # -- sums and resizing -------------------------------------------------------------------------------------------------
 
 
-def _reduced(graph: Graph, node: Any, attributes: Attributes, mean: bool) -> Value:
+def _reduced(graph: Graph, node: Any, attributes: Attributes, kind: str) -> Value:
     value = graph.value(node)
     full = graph.full(value)
     given = _axes(graph, node, attributes, 1)
@@ -237,16 +238,17 @@ def _reduced(graph: Graph, node: Any, attributes: Attributes, mean: bool) -> Val
         value = value.reshaped(full, False)
     own = [a - value.batched for a in axes]
     keep = bool(attributes.integer("keepdims", 1))
-    result = graph.builder.mean(value, own, keep) if mean else graph.builder.sums(value, own, keep)
+    match kind:
+        case "mean":
+            result = graph.builder.mean(value, own, keep)
+        case "sum":
+            result = graph.builder.sums(value, own, keep)
+        case "max":
+            result = graph.builder.largest_along(value, own, keep)
+        case _:
+            negated = graph.builder.largest_along(graph.builder.negated(value), own, keep)
+            result = graph.builder.negated(negated)
     return graph.reshaped(result, graph.full(result)) if not result.batched else result
-
-
-def _reduce_mean(graph: Graph, node: Any, attributes: Attributes) -> Value:
-    return _reduced(graph, node, attributes, True)
-
-
-def _reduce_sum(graph: Graph, node: Any, attributes: Attributes) -> Value:
-    return _reduced(graph, node, attributes, False)
 
 
 def _resize(graph: Graph, node: Any, attributes: Attributes) -> Value:
@@ -316,8 +318,10 @@ SHAPES: dict[str, Callable[[Graph, Any, Attributes], Value | list[Value]]] = {
     "Flatten": _flatten,
     "Gather": _gather,
     "Pad": _pad,
-    "ReduceMean": _reduce_mean,
-    "ReduceSum": _reduce_sum,
+    "ReduceMax": partial(_reduced, kind="max"),
+    "ReduceMean": partial(_reduced, kind="mean"),
+    "ReduceMin": partial(_reduced, kind="min"),
+    "ReduceSum": partial(_reduced, kind="sum"),
     "Reshape": _reshape,
     "Resize": _resize,
     "Slice": _slice,

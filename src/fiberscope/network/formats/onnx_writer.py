@@ -21,7 +21,7 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Clip, Concat, Given, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Composition, Dense, Gather, Operator, Scale, Shape, Sparse
 from fiberscope.network.source import Interface
-from fiberscope.numerics.floats import FloatArray
+from fiberscope.numerics.floats import FloatArray, IntArray
 
 OPSET, IR_VERSION = 13, 8
 """Old enough for every runtime in use; nothing newer is needed."""
@@ -54,7 +54,7 @@ class _Writer:
         self.nodes: list[Any] = []
         self.tensors: dict[str, Any] = {}
         self.notes: dict[str, Any] = {key: [] for key in ("constants", "compositions", "joined")}
-        self.notes |= {"names": {}, "shapes": {}}
+        self.notes |= {"names": {}, "shapes": {}, "windows": {}}
         self.notes["precision"] = net.source.precision
         self.stored: dict[str, tuple[str, bytes, Shape]] = {}
         self.reshapes: dict[tuple[str, Shape], str] = {}
@@ -177,6 +177,8 @@ class _Writer:
                 pairs = zip(node.sources, node.shapes, strict=True)
                 inputs = [self.shaped(self.values[s], shape) for s, shape in pairs]
                 return self.emit("Concat", inputs, axis=node.axis + 1), node.shape
+            case MaxPool() if node.table is not None:
+                return self.windows(node, node.table), node.shape
             case MaxPool():
                 image = self.shaped(self.values[node.source], node.in_shape)
                 options: dict[str, Any] = {"kernel_shape": node.kernel, "strides": node.stride}
@@ -219,6 +221,17 @@ class _Writer:
             value = self.emit(kind, [value, self.tensor(bound.reshape(node.shape), None, "bound")])
         self.notes["joined"].append(value)
         return value
+
+    def windows(self, node: MaxPool, table: IntArray) -> str:
+        """The largest of several selections of a vector; an absent input of a window is its first one once more."""
+        vector = self.shaped(self.values[node.source], (prod(node.in_shape),))
+        first = np.take_along_axis(table, (table >= 0).argmax(axis=1)[:, None], axis=1)
+        places = np.where(table < 0, first, table)
+        picked = [self.emit("Gather", [vector, self.integers(row, "index")], axis=1) for row in places.T]
+        self.opset = max(self.opset, 8)
+        name = self.emit("Max", picked)
+        self.notes["windows"][name] = [node.in_shape, np.flatnonzero(table.reshape(-1) < 0).tolist()]
+        return name
 
     def affine(self, node: Affine) -> tuple[str, Shape]:
         parts = node.operator.stages() if isinstance(node.operator, Composition) else (node.operator,)

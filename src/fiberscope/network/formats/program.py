@@ -96,6 +96,9 @@ def _describe_node(node: Given, put: Any) -> dict[str, Any]:
         case Concat():
             shapes = [list(shape) for shape in node.shapes]
             return {"kind": "concat", "sources": list(node.sources), "shapes": shapes, "axis": node.axis}
+        case MaxPool() if node.table is not None:
+            table = put(node.table, None)
+            return {"kind": "maximum", "source": node.source, "in_shape": list(node.in_shape), "table": table}
         case MaxPool():
             return {
                 "kind": "max_pool",
@@ -198,6 +201,8 @@ def _restore_node(entry: Any, arrays: Mapping[str, Any]) -> Given:
         case "concat":
             shapes = tuple(_integers(shape) for shape in entry["shapes"])
             return Concat(_integers(entry["sources"]), shapes, *_integers([entry["axis"]]))
+        case "maximum":
+            return MaxPool.over(int(entry["source"]), _integers(entry["in_shape"]), arrays[entry["table"]])
         case "max_pool":
             (a, b), (s, t), (d, e) = (_integers(entry[key]) for key in ("kernel", "stride", "dilation"))
             p, q, r, u = _integers(entry["padding"])

@@ -11,10 +11,11 @@ import torch
 from torch.nn import functional as F
 
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.network.formats import torch_shapes
-from fiberscope.network.formats.build import Named, Value, Window
+from fiberscope.network.formats import torch_bends, torch_shapes
+from fiberscope.network.formats.build import Named, Value
 from fiberscope.network.formats.nonlinear import NotPiecewiseLinearError
 from fiberscope.network.formats.torch_values import Reader
+from fiberscope.network.formats.windows import Window
 from fiberscope.numerics.arrays import real_array
 
 Handler = Callable[..., Any]
@@ -45,75 +46,12 @@ def functional_dropout(r: Reader, input: Value, p: float = 0.5, training: bool =
 # -- entrywise -------------------------------------------------------------------------------------------------
 
 
-def relu(r: Reader, input: Value, inplace: bool = False) -> Value:
-    return r.builder.activation(input, 0.0)
-
-
-def leaky_relu(r: Reader, input: Value, negative_slope: float = 0.01, inplace: bool = False) -> Value:
-    return r.builder.activation(input, real_array(float(negative_slope), "slope"))
-
-
-def absolute(r: Reader, input: Value) -> Value:
-    return r.builder.activation(input, -1.0)
-
-
-def prelu(r: Reader, input: Value, weight: Any) -> Value:
-    slope = r.named(weight, "slope")
-    if slope.array.size == 1:
-        return r.builder.activation(input, slope.array.reshape(()), slope.name)
-    return r.builder.activation(input, slope.array.reshape(-1, *(1 for _ in input.shape[1:])), slope.name)
-
-
-def rrelu(
-    r: Reader, input: Value, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
-) -> Value:
-    if training:
-        raise UnsupportedModelError("slopes that are drawn at random are not a function")
-    return leaky_relu(r, input, (lower + upper) / 2)
-
-
 def cast(r: Reader, input: Value, *target: Any, **options: Any) -> Value:
     """To another float type or another device: the same number, up to the rounding of torch."""
     types = [t for t in (*target, *options.values()) if isinstance(t, torch.dtype)]
     if any(not t.is_floating_point for t in types) or any(isinstance(t, Value) for t in target):
         raise UnsupportedModelError(f"a change of type to {target} is not supported")
     return input
-
-
-def clamp(r: Reader, input: Value, min: Any = None, max: Any = None) -> Value:
-    low, high = (_bound(r, bound, input) for bound in (min, max))
-    return r.builder.clip(input, -np.inf if low is None else low, np.inf if high is None else high)
-
-
-def _bound(r: Reader, bound: Any, input: Value) -> Any:
-    if bound is None or (isinstance(bound, float) and np.isinf(bound)):
-        return bound
-    return r.aligned(bound, input, "bound").array
-
-
-def clamp_min(r: Reader, input: Value, min: Any) -> Value:
-    return clamp(r, input, min)
-
-
-def clamp_max(r: Reader, input: Value, max: Any) -> Value:
-    return clamp(r, input, None, max)
-
-
-def relu6(r: Reader, input: Value, inplace: bool = False) -> Value:
-    return r.builder.clip(input, 0.0, 6.0)
-
-
-def hardtanh(r: Reader, input: Value, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Value:
-    return r.builder.clip(input, float(min_val), float(max_val))
-
-
-def hardsigmoid(r: Reader, input: Value, inplace: bool = False) -> Value:
-    moved = r.builder.shift(input, Named(np.asarray(3.0)), fuse=False)
-    return r.builder.scale(r.builder.clip(moved, 0.0, 6.0), Named(np.asarray(1 / 6)))
-
-
-def softshrink(r: Reader, input: Value, lambd: float = 0.5) -> Value:
-    return r.builder.subtract(input, r.builder.clip(input, -float(lambd), float(lambd)))
 
 
 def add(r: Reader, input: Any, other: Any, *, alpha: float = 1, out: Any = None) -> Value:
@@ -155,7 +93,7 @@ def div(r: Reader, input: Any, other: Any, *, rounding_mode: Any = None) -> Valu
 
 
 def neg(r: Reader, input: Value) -> Value:
-    return r.builder.scale(input, Named(np.asarray(-1.0)))
+    return r.builder.negated(input)
 
 
 # -- linear maps -----------------------------------------------------------------------------------------------
@@ -313,11 +251,12 @@ def _adaptive_pool(axes: int, maximum: bool) -> Handler:
         if maximum and even:
             return r.builder.max_pool(input, Window(size, size, (0,) * (2 * axes), (1,) * axes))
         if maximum:
-            raise UnsupportedModelError(
-                f"windows of different sizes: {input.shape[1:]} is no multiple of {tuple(sizes)}"
-            )
+            cells = torch_shapes.cells(input, sizes)
+            rows = np.split(cells.matrix.indices, cells.matrix.indptr[1:-1])  # the entries of every cell
+            table = [np.pad(row, (0, cells.fan_in - len(row)), constant_values=-1) for row in rows]
+            return r.builder.largest(input, np.array(table), cells.out_shape)
         if not even:
-            return torch_shapes.cells(r, input, sizes)
+            return r.builder.affine(input, torch_shapes.cells(input, sizes))
         return r.builder.mean_pool(input, Window(size, size, (0,) * (2 * axes), (1,) * axes), False)
 
     return adaptive_pool
@@ -346,6 +285,7 @@ def total(r: Reader, input: Value, dim: Any = None, keepdim: bool = False, *, dt
 
 
 FUNCTIONS: dict[Any, Handler] = {
+    **torch_bends.FUNCTIONS,
     **torch_shapes.FUNCTIONS,
     operator.add: add,
     operator.iadd: add,
@@ -356,8 +296,6 @@ FUNCTIONS: dict[Any, Handler] = {
     operator.truediv: div,
     operator.itruediv: div,
     operator.neg: neg,
-    operator.abs: absolute,
-    torch.abs: absolute,
     torch.sum: total,
     operator.matmul: matmul,
     torch.add: add,
@@ -365,29 +303,10 @@ FUNCTIONS: dict[Any, Handler] = {
     torch.mul: mul,
     torch.div: div,
     torch.neg: neg,
-    torch.relu: relu,
-    torch.relu_: relu,
-    torch.clamp: clamp,
-    torch.clamp_: clamp,
-    torch.clip: clamp,
-    torch.clamp_min: clamp_min,
-    torch.clamp_max: clamp_max,
     torch.matmul: matmul,
     torch.mm: matmul,
     torch.mean: mean,
     torch.dropout: functional_dropout,
-    F.relu: relu,
-    F.relu_: relu,
-    F.leaky_relu: leaky_relu,
-    F.leaky_relu_: leaky_relu,
-    F.relu6: relu6,
-    F.hardtanh: hardtanh,
-    F.hardtanh_: hardtanh,
-    F.hardsigmoid: hardsigmoid,
-    F.softshrink: softshrink,
-    F.rrelu: rrelu,
-    F.prelu: prelu,
-    torch.prelu: prelu,
     F.linear: linear,
     F.conv1d: conv1d,
     F.conv2d: conv2d,
@@ -415,6 +334,7 @@ FUNCTIONS: dict[Any, Handler] = {
 }
 
 METHODS: dict[str, Handler] = {
+    **torch_bends.METHODS,
     **torch_shapes.METHODS,
     "add": add,
     "add_": add,
@@ -426,16 +346,7 @@ METHODS: dict[str, Handler] = {
     "div_": div,
     "neg": neg,
     "matmul": matmul,
-    "relu": relu,
-    "relu_": relu,
-    "clamp": clamp,
-    "clamp_": clamp,
-    "clip": clamp,
-    "clamp_min": clamp_min,
-    "clamp_max": clamp_max,
-    "abs": absolute,
     "sum": total,
-    "prelu": prelu,
     "float": cast,
     "double": cast,
     "to": cast,

@@ -11,6 +11,7 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 from fiberscope.errors import UnsupportedModelError
+from fiberscope.network.formats import torch_bends as bends
 from fiberscope.network.formats import torch_functions as functions
 from fiberscope.network.formats import torch_shapes as shapes
 from fiberscope.network.formats.build import Value
@@ -121,14 +122,14 @@ LAYERS: dict[type[nn.Module], Layer] = {
     nn.ConvTranspose2d: _transposed(functions.conv_transpose2d),
     nn.BatchNorm1d: _batch_norm((1, 2)),
     nn.BatchNorm2d: _batch_norm((3,)),
-    nn.ReLU: lambda r, m, x: functions.relu(r, x),
-    nn.LeakyReLU: lambda r, m, x: functions.leaky_relu(r, x, m.negative_slope),
-    nn.ReLU6: lambda r, m, x: functions.relu6(r, x),
-    nn.Hardtanh: lambda r, m, x: functions.hardtanh(r, x, m.min_val, m.max_val),
-    nn.Hardsigmoid: lambda r, m, x: functions.hardsigmoid(r, x),
-    nn.Softshrink: lambda r, m, x: functions.softshrink(r, x, m.lambd),
-    nn.PReLU: lambda r, m, x: functions.prelu(r, x, weight(m, "weight")),
-    nn.RReLU: lambda r, m, x: functions.rrelu(r, x, m.lower, m.upper),
+    nn.ReLU: lambda r, m, x: bends.relu(r, x),
+    nn.LeakyReLU: lambda r, m, x: bends.leaky_relu(r, x, m.negative_slope),
+    nn.ReLU6: lambda r, m, x: bends.relu6(r, x),
+    nn.Hardtanh: lambda r, m, x: bends.hardtanh(r, x, m.min_val, m.max_val),
+    nn.Hardsigmoid: lambda r, m, x: bends.hardsigmoid(r, x),
+    nn.Softshrink: lambda r, m, x: bends.softshrink(r, x, m.lambd),
+    nn.PReLU: lambda r, m, x: bends.prelu(r, x, weight(m, "weight")),
+    nn.RReLU: lambda r, m, x: bends.rrelu(r, x, m.lower, m.upper),
     nn.Identity: _identity,
     nn.Dropout: _identity,
     nn.Dropout1d: _identity,

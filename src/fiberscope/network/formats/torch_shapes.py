@@ -67,7 +67,9 @@ def size(r: Reader, input: Value, dim: int | None = None) -> Any:
     return full if dim is None else full[dim]
 
 
-def attribute(r: Reader, input: Value, name: str) -> Any:
+def attribute(r: Reader, input: Any, name: str) -> Any:
+    if isinstance(input, tuple) and name == "values":
+        return input[0]  # of a maximum along an axis, which comes with places
     if name == "shape":
         return size(r, input)
     if name == "ndim":
@@ -275,12 +277,12 @@ def interpolate(
             index = np.take(index, chosen, axis=axis + 1)
         return r.moved(input, index)
     if mode == "area":
-        return cells(r, input, counts)
+        return r.builder.affine(input, cells(input, counts))
     if mode != {1: "linear", 2: "bilinear"}.get(len(spatial)):
         raise UnsupportedModelError(f"resizing in mode {mode!r} is not supported")
     how = "align_corners" if align_corners else "half_pixel"
     lines = zip(spatial, counts, scales, strict=True)
-    return _spatial(r, input, [linear(coordinates(n, m, scale, how), n) for n, m, scale in lines])
+    return r.builder.affine(input, _spatial(input, [linear(coordinates(n, m, s, how), n) for n, m, s in lines]))
 
 
 def _each(given: Any, axes: int, kind: type) -> list[Any]:
@@ -290,16 +292,15 @@ def _each(given: Any, axes: int, kind: type) -> list[Any]:
     return [kind(n) for n in found]
 
 
-def cells(r: Reader, input: Value, counts: Sequence[int]) -> Value:
+def cells(input: Value, counts: Sequence[int]) -> Sparse:
     """Means over cells that cover the image, so many along each axis."""
-    return _spatial(r, input, [cell_means(n, m) for n, m in zip(input.shape[1:], counts, strict=True)])
+    return _spatial(input, [cell_means(n, m) for n, m in zip(input.shape[1:], counts, strict=True)])
 
 
-def _spatial(r: Reader, input: Value, matrices: Sequence[Any]) -> Value:
+def _spatial(input: Value, matrices: Sequence[Any]) -> Sparse:
     """A matrix along every axis but the channels."""
     shape = (input.shape[0], *(matrix.shape[0] for matrix in matrices))
-    whole = along_axes([np.eye(input.shape[0]), *matrices])
-    return r.builder.affine(input, Sparse(whole, input.shape, shape))
+    return Sparse(along_axes([np.eye(input.shape[0]), *matrices]), input.shape, shape)
 
 
 FUNCTIONS: dict[Any, Handler] = {
