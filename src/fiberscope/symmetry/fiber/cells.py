@@ -189,7 +189,7 @@ class Cell:
         return tuple(found)
 
     # -- members -------------------------------------------------------------------------------------------------------
-    # what is drawn is on the scale of the function: members are rounded to floats, and much larger terms would not cancel
+    # what is drawn is on the scale of the function: members are rounded, and much larger terms would not cancel
 
     @cached_property
     def _scales(self) -> tuple[Fraction, Fraction]:

@@ -25,9 +25,7 @@ Factors = tuple[FloatArray, FloatArray]
 """``V (m, inner)`` and ``W (inner, d) >= 0``."""
 
 
-def random_factors(
-    A: Any, size: float, inner: int, start: Factors | None, rng: np.random.Generator
-) -> Factors | None:
+def random_factors(A: Any, size: float, inner: int, start: Factors | None, rng: np.random.Generator) -> Factors | None:
     """Random ``V`` and ``W >= 0`` of ``inner`` rows with ``V W = A``, an exact matrix, up to rounding.
 
     ``size`` is the largest sum of absolute values that made an entry of ``A``: entries come back up to its rounding.

@@ -66,7 +66,7 @@ def cancelled_hyperplanes(W: FloatArray, b: FloatArray, V: FloatArray) -> list[t
 
 
 def readers(W: FloatArray, b: FloatArray, V: FloatArray, i: int) -> IntArray:
-    """The second-layer neurons through which hyperplane ``i`` may be seen: neither dead nor without outgoing weights."""
+    """The second-layer neurons through which hyperplane ``i`` may be seen: not dead, and with outgoing weights."""
     dead = (W <= 0).all(axis=1) & (b <= 0)
     return np.flatnonzero((W[:, i] != 0) & V.any(axis=0) & ~dead)
 

@@ -138,7 +138,9 @@ def _carried(layer: OneLayer, scale: FloatArray, shift: FloatArray) -> OneLayer:
 
     Neurons without outgoing weights do not follow: they keep their role.
     """
-    return OneLayer(layer.W / scale, layer.b - np.where(layer.V.any(axis=0), layer.W @ shift, 0.0), layer.V, layer.c, True)
+    return OneLayer(
+        layer.W / scale, layer.b - np.where(layer.V.any(axis=0), layer.W @ shift, 0.0), layer.V, layer.c, True
+    )
 
 
 def _first_layer(setting: Setting, tail: Network) -> tuple[IntArray, FloatArray, FloatArray] | str:

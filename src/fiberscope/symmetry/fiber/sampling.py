@@ -38,7 +38,9 @@ def _member(setting: Setting, component: Component, rng: np.random.Generator) ->
         W, b, V, c = (nearest(x) for x in component.cell.member(rng))
         drawn: Arrays = ([*chain.weights[:-2], W, V], [*chain.biases[:-2], b, c])
         return _shuffled(setting, drawn if _finite(drawn) else (list(chain.weights), list(chain.biases)), rng)
-    even = balancing(chain)(chain)  # what is drawn then stands beside numbers of its size, and nothing large must cancel
+    even = balancing(chain)(
+        chain
+    )  # what is drawn then stands beside numbers of its size, and nothing large must cancel
     arrays = start = list(even.weights), list(even.biases)
     if component.kind == "translation":
         arrays = _moved(arrays, 0, component.flipped, rng)
@@ -185,10 +187,10 @@ def _free_shares(layer: OneLayer, turned: list[int], free: tuple[Any, Any, Any],
         first, on_it = plane.neurons[0], list(plane.neurons)
         k = int(np.abs(layer.rows[first]).argmax())
         reversed_ones = {i in turned for i in on_it}
-        most = float((np.abs(layer.V[:, on_it]).max(axis=0) * sizes[on_it]).max())
+        most = (np.abs(layer.V[:, on_it]) * sizes[on_it]).max(axis=1)
         if not plane.visible and not plane.mixed and len(reversed_ones) == 1:
             row = rng.normal(size=layer.d + 1) * _power(sizes[first])
-            if most:  # what cancels stays as large as it is
+            if most.any():  # what cancels stays as large as it is
                 row[-1] *= _power(abs(layer.b[first]) / sizes[first])
             row[0], row[-1] = abs(row[0]), -abs(row[-1])  # stays nonlinear
             row = -row if True in reversed_ones else row
@@ -211,10 +213,10 @@ def _offsets(layer: OneLayer, V: FloatArray, W: FloatArray, b: FloatArray) -> Fl
     return np.where(np.isfinite(room), room, np.maximum(W.sum(axis=1), b))
 
 
-def _power(size: float) -> float:
-    """The power of two above a positive number, since products with it round nothing; 0 for 0."""
+def _power(size: Any) -> FloatArray:
+    """Powers of two above positive numbers, since products with them round nothing; 0 for 0."""
     part, exponent = np.frexp(size)
-    return float(np.ldexp(np.ceil(part), exponent))
+    return np.asarray(np.ldexp(np.ceil(part), exponent))
 
 
 def _known(setting: Setting, arrays: Arrays, rng: np.random.Generator) -> Arrays:
