@@ -22,16 +22,26 @@ NEAR = Fraction(1, 10**8)
 """What a function may change by moves that round, relative to the sizes of all terms."""
 
 
-def around(n: int) -> Domain:
+MEMBER = Fraction(1, 2**38)
+"""What a function may change along its fiber: a few thousand roundings."""
+
+
+def around(n: int, reach: float = 2.0) -> Domain:
     """A box around the origin."""
-    return ("box", (-2.0,) * n, (2.0,) * n)
+    return ("box", (-reach,) * n, (reach,) * n)
 
 
-def same_up_to_rounding(a: Program, b: Program, what: str, near: Fraction = NEAR) -> None:
-    """Whether two functions differ by no more than rounding explains, on a box."""
-    gap = largest_difference(a, b, around(a.inputs))
-    corner = [2.0] * a.inputs
-    allowed = near * (sizes(a, corner) + sizes(b, corner)) + Fraction(1, 2**900)
+def same_up_to_rounding(
+    a: Program, b: Program, what: str, near: Fraction = NEAR, given: Sequence[Program] = (), reach: float = 2.0
+) -> None:
+    """Whether two functions differ by no more than rounding explains, on a box.
+
+    Rounding is measured by the terms that make the outputs of the given programs, the two by default: a network that
+    was made from others has no right to larger terms.
+    """
+    gap = largest_difference(a, b, around(a.inputs, reach))
+    corner = [reach] * a.inputs
+    allowed = near * sum(sizes(one, corner) for one in given or (a, b)) + Fraction(1, 2**900)
     expect(gap is not None and gap <= allowed, f"{what} changes the function by {float_of(gap or Fraction(0))}")
 
 
@@ -145,25 +155,42 @@ def make_fibers(rng: Random) -> tuple[Any, ...]:
     else:
         kinds = ("integer", "one decimal", "normal", "float32")
         program = draw.chain(rng, draw.widths(rng, rng.choice((1, 2))), kind=rng.choice(kinds))
-    return program, rng.randrange(1 << 16)
+    seed, reach = rng.randrange(1 << 16), 2.0
+    if rng.random() < 0.3:
+        program, reach = in_other_units(rng, program)
+    return program, seed, reach
 
 
-def check_fibers(program: Program, seed: int) -> None:
+def in_other_units(rng: Random, program: Program) -> tuple[Program, float]:
+    """The chain with inputs, activations and outputs in units that are other powers of two, and how far inputs go."""
+    weights, biases = layers(program)
+    inputs = rng.choice((-40, 0, 0, 40))
+    unit = 0
+    for k, (matrix, bias) in enumerate(zip(weights, biases, strict=True)):
+        step = rng.choice((-60, 0, 60))
+        unit += step
+        weights[k] = [[math.ldexp(x, step + (0 if k else inputs)) for x in row] for row in matrix]
+        biases[k] = [math.ldexp(x, unit) for x in bias]
+    return chain_of(weights, biases), math.ldexp(2.0, -inputs)
+
+
+def check_fibers(program: Program, seed: int, reach: float = 2.0) -> None:
     net = bridge.network(program)
     fiber = fs.fiber(net)
     samples = fiber.sample(1 + seed % 2, seed)
     joined = True
     for other in samples:
         expect(other.widths == net.widths, "a sample has other widths")
-        same_up_to_rounding(program, bridge.program(other), "a sample")
+        same_up_to_rounding(program, bridge.program(other), "a sample", MEMBER, [program], reach)
         link = fiber.connection(other)
         denied = link.connected is False and link.reason.startswith("not a member")
         expect(not denied, f"a sample is not contained: {link.reason}")
         path = link.path
         joined = joined and path is not None
         if path is not None:
-            for s in (0.0, 0.3, 1.0):
-                same_up_to_rounding(program, bridge.program(path(s)), f"path({s})")
+            for s in (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0):
+                ends = [program, bridge.program(other)]
+                same_up_to_rounding(program, bridge.program(path(s)), f"path({s})", MEMBER, ends, reach)
     _check_size(fiber)
     _check_fiber_dimension(program, fiber.identifiability.fiber_dimension)
     if not joined:

@@ -187,10 +187,10 @@ def _free_shares(layer: OneLayer, turned: list[int], free: tuple[Any, Any, Any],
         first, on_it = plane.neurons[0], list(plane.neurons)
         k = int(np.abs(layer.rows[first]).argmax())
         reversed_ones = {i in turned for i in on_it}
-        most = float((np.abs(layer.V[:, on_it]).max(axis=0) * sizes[on_it]).max())
+        most = (np.abs(layer.V[:, on_it]) * sizes[on_it]).max(axis=1)
         if not plane.visible and not plane.mixed and len(reversed_ones) == 1:
             row = rng.normal(size=layer.d + 1) * _power(sizes[first])
-            if most:  # what cancels stays as large as it is
+            if most.any():  # what cancels stays as large as it is
                 row[-1] *= _power(abs(layer.b[first]) / sizes[first])
             row[0], row[-1] = abs(row[0]), -abs(row[-1])  # stays nonlinear
             row = -row if True in reversed_ones else row
@@ -213,10 +213,10 @@ def _offsets(layer: OneLayer, V: FloatArray, W: FloatArray, b: FloatArray) -> Fl
     return np.asarray(np.where(np.isfinite(room), room, np.maximum(W.sum(axis=1), b)))
 
 
-def _power(size: float) -> float:
-    """The power of two above a positive number, since products with it round nothing; 0 for 0."""
+def _power(size: Any) -> FloatArray:
+    """Powers of two above positive numbers, since products with them round nothing; 0 for 0."""
     part, exponent = np.frexp(size)
-    return float(np.ldexp(np.ceil(part), exponent))
+    return np.asarray(np.ldexp(np.ceil(part), exponent))
 
 
 def _known(setting: Setting, arrays: Arrays, rng: np.random.Generator) -> Arrays:
