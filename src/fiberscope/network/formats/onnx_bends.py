@@ -97,9 +97,8 @@ def _own_windows(graph: Graph, node: Any) -> Value:
         raise InputError("the notes say that it is a maximum over windows, the graph says something else")
     table = np.array([place.integers() for place in places if place is not None]).T
     shape, absent = graph.notes.windows[node.name]
-    kept = np.ones(table.size, dtype=bool)
-    kept[list(absent)] = False
-    kept = kept.reshape(table.shape)
+    kept = np.ones(table.shape, dtype=bool)
+    kept.reshape(-1)[list(absent)] = False
     # what the notes leave out must stand in its window a second time
     first = np.take_along_axis(table, kept.argmax(axis=1)[:, None], axis=1)
     if not (kept | (table == first)).all():
