@@ -98,7 +98,9 @@ class CrossMoments:
         return x, y
 
     def __repr__(self) -> str:
-        return f"CrossMoments({self.count} samples of {self.covariance.shape[0]} and {self.covariance.shape[1]} features)"
+        return (
+            f"CrossMoments({self.count} samples of {self.covariance.shape[0]} and {self.covariance.shape[1]} features)"
+        )
 
 
 def record_inputs(
