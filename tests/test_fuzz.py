@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+import fuzz.__main__ as fuzz_main  # noqa: E402
 from fuzz import draw, runner  # noqa: E402
 from fuzz.areas import AREAS, equality  # noqa: E402
 from fuzz.case import Area, Disagreement, expect  # noqa: E402
@@ -141,3 +143,23 @@ def test_a_foreign_exception_is_a_disagreement():
     tally = runner.Tally()
     runner.one(Area("crash", lambda rng: (), check), 0, tally)
     assert "ZeroDivisionError" in tally.failures[0].text
+
+
+def test_what_is_found_is_told_at_once_and_written_before_the_end(tmp_path, capsys):
+    path = tmp_path / "report.json"
+    report = fuzz_main._Report(3, path, terminal=False)
+    tallies = {"lie": runner.Tally(cases=4)}
+    report(tallies, 1.0)
+    assert not path.exists() and capsys.readouterr().out == ""
+    tallies["lie"].failures.append(runner.Failure("lie", 5, "a positive bias", "check()"))
+    report(tallies, 2.0)
+    assert (
+        "DISAGREEMENT in lie: a positive bias\n  repeat: make fuzz AREA=lie SEED=5 CASES=1" in capsys.readouterr().out
+    )
+    assert json.loads(path.read_text())["areas"]["lie"]["disagreements"][0]["seed"] == 5
+    tallies["lie"].cases = 9
+    report(tallies, 3.0)
+    assert capsys.readouterr().out == ""
+    report(tallies, 63.0)
+    assert json.loads(path.read_text())["areas"]["lie"]["cases"] == 9
+    assert [p.name for p in tmp_path.iterdir()] == ["report.json"]
