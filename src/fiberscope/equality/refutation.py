@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from fiberscope.equality.counterexample import Counterexample, confirmed
+from fiberscope.equality.counterexample import Counterexample, confirmed, products
 from fiberscope.equality.evidence import Check
 from fiberscope.equality.question import Question
 from fiberscope.equality.verdict import Verdict, answered
-from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine
 from fiberscope.numerics.floats import FloatArray
 
 POINTS = 256
@@ -39,7 +37,7 @@ def refuted(question: Question, points: FloatArray, method: str) -> Verdict | No
     if not len(points):
         return None
     gaps = difference(question, points)
-    if max(_products(question.a), _products(question.b)) > _EXACT:
+    if max(products(question.a), products(question.b)) > _EXACT:
         question.notes.append("too large to be evaluated in exact arithmetic")
         return None
     order = promising(gaps, CONFIRM)
@@ -83,9 +81,3 @@ def covering(question: Question, points: FloatArray) -> list[int]:
         order.append(best)
         missing &= ~active[best]
     return order
-
-
-def _products(net: Network) -> int:
-    """Products of one evaluation, but for zeros that are not stored."""
-    stages = [stage for node in net.nodes if isinstance(node, Affine) for stage in node.operator.stages()]
-    return sum(stage.out_size * stage.fan_in for stage in stages)
