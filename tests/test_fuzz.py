@@ -15,11 +15,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import fuzz.__main__ as fuzz_main  # noqa: E402
-from fuzz import draw, runner  # noqa: E402
+from fuzz import bridge, draw, runner  # noqa: E402
 from fuzz.areas import AREAS, equality  # noqa: E402
 from fuzz.case import Area, Disagreement, expect  # noqa: E402
 from fuzz.oracle import cells, parameters  # noqa: E402
-from fuzz.oracle.program import Program, at  # noqa: E402
+from fuzz.oracle.program import Program, at, clip  # noqa: E402
 
 SMOKE = 24
 
@@ -97,6 +97,20 @@ def test_the_cells_of_the_judge_agree_with_its_points(seed):
         <= set(cells.regions(program, ("polytope", ((1.0,) * n,), (9.0,))))
         <= set(cells.regions(program, ("space", n)))
     )
+
+
+def test_a_clip_is_one_for_the_judge_and_for_the_library():
+    lows, highs = (0.1, None, 0.3, None), (0.3, 2.0, None, None)
+    program = Program(4, tuple(clip(0, lows, highs)), ((0, lows, highs),))
+    net = bridge.network(program)
+    assert len(net.program) == 1 and bridge.program(net) == Program(4, program.nodes)
+    for x in ([-5.0] * 4, [0.1, 2.0, 0.3, 5.0], [0.2] * 4, [7.0] * 4):
+        wanted = [v if a is None else max(v, a) for v, a in zip(x, lows, strict=True)]
+        wanted = [v if b is None else min(v, b) for v, b in zip(wanted, highs, strict=True)]
+        assert list(at(program, x).outputs) == wanted == net([x])[0].tolist()
+    found = [draw.program(Random(seed), 2) for seed in range(200)]
+    assert 5 < sum(bool(p.clips) for p in found) < 50
+    assert all(ast.literal_eval(repr(p.clips)) == p.clips for p in found)
 
 
 def test_the_judge_knows_parameters():
