@@ -28,7 +28,10 @@ _EXACT = 30_000_000
 
 def different(question: Question, method: str, example: Counterexample, reason: str = "") -> Verdict:
     """The verdict of a counterexample."""
-    return answered(question, method, example, Check(True, reason or "the outputs at x differ in exact arithmetic"))
+    text = reason or "the outputs at x differ in exact arithmetic"
+    if question.tolerance is None:
+        text += f", by more than a few units of {question.rounding.precision} in every stored parameter explain"
+    return answered(question, method, example, Check(True, text))
 
 
 def refuted(question: Question, points: FloatArray, method: str) -> Verdict | None:
