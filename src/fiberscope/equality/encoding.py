@@ -88,11 +88,15 @@ def write_certificate(path: Path | str, verdict: Verdict, models: tuple[Path | s
 
 
 def model_to_dict(net: Network, path: Path | str | None = None) -> dict[str, Any]:
-    """What a claim says of a model: the hash of its plain weights, and of the bytes of its file where it was one."""
+    """What a claim says of a model: the hash of its plain weights, and of the bytes of its files where it had some."""
     source = net.source
     if path is not None:
         source = load(path).source
-    file = None if source.path is None else {"name": source.path.name, "sha256": source.sha256}
+    file: dict[str, Any] | None = None
+    if source.path is not None:
+        file = {"name": source.path.name, "sha256": source.sha256}
+        if source.data:
+            file["data"] = dict(source.data)
     return {"weights": content_hash(net), "file": file, "inputs": net.in_size, "outputs": net.out_size}
 
 
