@@ -188,10 +188,14 @@ def _model(found: Any) -> Model:
     if not isinstance(data, dict) or not all(isinstance(digest, str) for digest in data.values()):
         raise InputError("certificate: expected the files that hold the numbers of a model with their sha256")
     (name, digest), *others = (
-        tuple(" ".join(text.split())[:200] for text in pair)  # whatever it holds, one line
-        for pair in ((file["name"], file["sha256"]), *data.items())
+        (_line(name), _line(digest)) for name, digest in ((file["name"], file["sha256"]), *data.items())
     )
     return Model(found["weights"], inputs, outputs, name, digest, tuple(others))
+
+
+def _line(text: str) -> str:
+    """Whatever it holds, one line that is not too long."""
+    return " ".join(text.split())[:200]
 
 
 def _size(found: Any) -> int:

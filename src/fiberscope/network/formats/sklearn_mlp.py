@@ -37,7 +37,7 @@ def read(model: Any, input_shape: tuple[int, ...] | None) -> Network:
         for factors, shift in _scaling(scaler):
             front.append(Affine(len(front), Scale(factors, (net.in_size,)), shift))
         if getattr(scaler, "clip", False):
-            low, high = scaler.feature_range if isinstance(scaler, MinMaxScaler) else (-1.0, 1.0)
+            low, high = np.array(scaler.feature_range if isinstance(scaler, MinMaxScaler) else (-1.0, 1.0))
             front.append(Clip(len(front), low, high, (net.in_size,)))
     if not front:
         return net
