@@ -111,7 +111,7 @@ def genericity(source: NetworkLike | Complex, domain: Domain | None = None) -> G
     Parameters
     ----------
     source
-        A network, or its complex. Masked ranks are asked of plain chains only.
+        A network, or its complex. Masked ranks are asked of plain chains only, and nothing of max pooling and clips.
     domain
         For a network. Where the complex is too large, a box is sampled instead: that can refute, never confirm.
 
@@ -139,8 +139,8 @@ def genericity(source: NetworkLike | Complex, domain: Domain | None = None) -> G
     if not complex.complete:
         raise NotGenericError("genericity: expected a complete complex, got one that was interrupted")
     net, where = complex.net, f"{complex.num_regions} regions on {complex.domain}"
-    if any(isinstance(node, MaxPool) for node in net.switches):
-        undecided = Condition(None, "not asked of networks with max pooling; take net.as_mlp()")
+    if not _has_units(net):
+        undecided = Condition(None, "not asked of networks with max pooling or clips; take net.as_mlp()")
         return Genericity(dict.fromkeys(_NAMES, undecided), where)
     signs = complex.sign_vectors
     found = {
@@ -172,10 +172,15 @@ def _sampled(net: Network, box: Box, why: str) -> Genericity:
     signs: SignArray = np.unique(net.signs(points).signs, axis=0)
     text = f"{SAMPLES} random points, which meet {len(signs)} sign vectors ({why})"
     found = dict.fromkeys(_NAMES, Condition(None, f"not decided: {why}"))
-    if not any(isinstance(node, MaxPool) for node in net.switches):
+    if _has_units(net):
         found["transparent"] = is_transparent(net, signs, text, exhaustive=False)
         found["masked_ranks"] = ranks_are_maximal(net, passing_patterns(net, signs), "occur at random points")
     return Genericity(found, text)
+
+
+def _has_units(net: Network) -> bool:
+    """Whether the switches are the units that the definitions speak of, and no windows or parts of a clip."""
+    return not net.layout.detours and not any(isinstance(node, MaxPool) for node in net.switches)
 
 
 def _all(*answers: bool | None) -> bool | None:
