@@ -40,6 +40,7 @@ ORDER = (
     "connectivity",
     "training",
     "studies",
+    "explorer",
     "plot",
     "reporting",
     "cli",
@@ -55,7 +56,7 @@ ALLOWED["__init__"] = frozenset()
 
 # Foreign libraries with one home. A library that is not listed may be used anywhere.
 HOMES: dict[str, frozenset[str]] = {
-    "torch": frozenset(ORDER) - {"errors", "numerics", "plot", "reporting"} | {"testing"},
+    "torch": frozenset(ORDER) - {"errors", "numerics", "explorer", "plot", "reporting"} | {"testing"},
     "onnx": frozenset({"network"}),
     "safetensors": frozenset({"network"}),
     "sklearn": frozenset({"network"}),
@@ -86,6 +87,8 @@ LAZY: dict[tuple[str, str], str] = {
     ("network/formats/state_dict.py", "fiberscope.network.formats.torch_state"): "brings torch",
     ("cli/regions.py", "fiberscope.geometry.engines.*"): "brings numba",
     ("geometry/generators.py", "torch"): "brings torch",
+    ("cli/report.py", "fiberscope.reporting.report"): "brings matplotlib",
+    ("geometry/complex.py", "fiberscope.explorer.view"): "the notebook's picture is thin; explorer stands on complex",
     ("cli/tour.py", "fiberscope.reporting.*"): "brings torch and matplotlib",
     ("cli/reproduce.py", "fiberscope.studies.lab.*"): "brings joblib and every study",
     ("cli/reproduce.py", "fiberscope.reporting.*"): "brings matplotlib",
@@ -100,6 +103,7 @@ LAZY: dict[tuple[str, str], str] = {
 UPWARD: frozenset[tuple[str, str]] = frozenset(
     {
         ("results.py", "fiberscope.plot"),
+        ("geometry/complex.py", "fiberscope.explorer.view"),
         ("fibers/fiber.py", "fiberscope.equality.membership"),
         ("fibers/simplify/simplify.py", "fiberscope.equality.simplified"),
     }

@@ -136,6 +136,10 @@ _NAMES = {
     "interpolate": "connectivity.paths",
     "match": "connectivity.matching",
     "permutation_structure": "connectivity.structure",
+    # pages
+    "Exploration": "explorer.view",
+    "Report": "reporting.report",
+    "report": "reporting.report",
     # training and studies
     "Claim": "studies.lab.study",
     "Dataset": "training.datasets.dataset",
@@ -160,6 +164,7 @@ _SUBPACKAGES = (
     "dimension",
     "equality",
     "errors",
+    "explorer",
     "fibers",
     "geometry",
     "modules",

@@ -4,6 +4,7 @@ from . import connectivity as connectivity
 from . import dimension as dimension
 from . import equality as equality
 from . import errors as errors
+from . import explorer as explorer
 from . import fibers as fibers
 from . import geometry as geometry
 from . import modules as modules
@@ -38,6 +39,7 @@ from .errors import NotGenericError as NotGenericError
 from .errors import OutOfTimeError as OutOfTimeError
 from .errors import TooLargeError as TooLargeError
 from .errors import UnsupportedModelError as UnsupportedModelError
+from .explorer.view import Exploration as Exploration
 from .fibers.canonical.form import canonical as canonical
 from .fibers.canonical.matching import Match as Match
 from .fibers.canonical.matching import same_up_to_symmetry as same_up_to_symmetry
@@ -131,6 +133,8 @@ from .neurons.models import w_resnet20 as w_resnet20
 from .neurons.models import w_vit as w_vit
 from .neurons.relaxed import relaxed_cost as relaxed_cost
 from .numerics.signs import CertifiedSigns as CertifiedSigns
+from .reporting.report import Report as Report
+from .reporting.report import report as report
 from .studies.lab.runner import list_studies as list_studies
 from .studies.lab.runner import reproduce as reproduce
 from .studies.lab.study import Claim as Claim

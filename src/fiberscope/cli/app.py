@@ -17,6 +17,7 @@ from fiberscope.cli.equal import equal
 from fiberscope.cli.fiber import fiber
 from fiberscope.cli.inspect import inspect
 from fiberscope.cli.regions import regions
+from fiberscope.cli.report import report
 from fiberscope.cli.reproduce import reproduce
 from fiberscope.cli.simplify import simplify
 from fiberscope.cli.tour import tour
@@ -44,6 +45,7 @@ app.command(no_args_is_help=True)(verify)
 app.command(no_args_is_help=True)(simplify)
 app.command(no_args_is_help=True)(canon)
 app.command(no_args_is_help=True)(fiber)
+app.command(no_args_is_help=True)(report)
 app.command()(reproduce)
 app.command()(tour)
 

@@ -1,9 +1,9 @@
 """A planar complex as one compact block of bytes that the page's script reads.
 
 Four bytes of length, a JSON header, then the arrays that the header lists in order, all little-endian and deflated
-together. Only neurons whose sign varies on the picture have columns of signs, two bits each; the rows of all regions but
-the first hold their difference to the first, so that they compress. Numbers are float32: what the page shows has five
-digits, and nothing is decided by it.
+together. Only neurons whose sign varies on the picture have columns of signs, two bits each; the rows of all regions
+but the first hold their difference to the first, so that they compress. Numbers are float32: what the page shows has
+five digits, and nothing is decided by it.
 """
 
 from __future__ import annotations
@@ -224,7 +224,12 @@ def _layers(complex: Complex, neurons: IntArray) -> list[dict[str, Any]]:
         kind = "pool" if isinstance(place.node, MaxPool) else "layer"
         visible = there[(there >= place.start) & (there < place.stop)]
         found.append(
-            {"name": f"{kind} {number}", "first": place.start, "size": place.node.num_signs, "visible": visible.tolist()}
+            {
+                "name": f"{kind} {number}",
+                "first": place.start,
+                "size": place.node.num_signs,
+                "visible": visible.tolist(),
+            }
         )
     return found
 

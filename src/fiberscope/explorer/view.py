@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from html import escape
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.explorer.payload import Marks, encode
+from fiberscope.explorer.payload import MOST_REGIONS, Marks, encode
+from fiberscope.files import write_atomically
 from fiberscope.geometry.complex import Complex
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
+
+_PAGE = (
+    '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    "<title>{title}</title></head><body>{body}</body></html>\n"
+)
 
 
 @dataclass(frozen=True)
@@ -30,6 +39,10 @@ class Exploration:
 
     def _repr_html_(self) -> str:
         return self.fragment
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a page with the picture alone, whole or not at all."""
+        write_atomically(Path(path), _PAGE.format(title=escape(self.title), body=self.fragment))
 
     def __repr__(self) -> str:
         return f"Exploration({self.title}; {len(self.fragment):,} bytes)"
@@ -79,6 +92,12 @@ def explore(
     if walk is not None:
         data["walk"] = _walk(frames[0].net, list(walk))
     return Exploration(f"{frames[0].num_regions} regions", fragment(data))
+
+
+def notebook(complex: Complex) -> str:
+    """The picture of a complex for a notebook; nothing where it is not planar, bounded and complete, or too large."""
+    planar = complex.dimension == 2 and complex.complete and not complex.rays.any()
+    return explore(complex).fragment if planar and complex.num_regions <= MOST_REGIONS else ""
 
 
 def fragment(data: dict[str, Any]) -> str:

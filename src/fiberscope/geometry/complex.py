@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
 
 import networkx as nx
 import numpy as np
@@ -317,6 +318,11 @@ class Complex(Pictured):
     def load(cls, path: str | os.PathLike[str]) -> Complex:
         """Read a complex from a ``.npz`` file."""
         return cls(*read_complex(path))
+
+    def _repr_html_(self) -> str:
+        """For a notebook: a picture that answers, where there is one, and the numbers."""
+        shown: str = import_module("fiberscope.explorer.view").notebook(self)
+        return shown + super()._repr_html_()
 
     def __repr__(self) -> str:
         least = "" if self.complete else "at least "
