@@ -59,7 +59,7 @@ def report(
     public: Any = fs
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as shown:
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
         task = shown.add_task("starting", total=None)
         found = import_module("fiberscope.reporting.report").report(
             models[0],

@@ -17,11 +17,11 @@ LEAST_SIDE = 8
 def image_shape(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
     """Channels, height and width of an input that is an image, else None; flat inputs are taken to be square.
 
-    >>> image_shape((784,)), image_shape((3, 32, 32)), image_shape((5,)), image_shape((1, 1, 1, 5))
-    ((1, 28, 28), (3, 32, 32), None, None)
+    >>> image_shape((784, 1)), image_shape((3, 32, 32)), image_shape((1, 28, 28)), image_shape((1, 1, 1, 5))
+    ((1, 28, 28), (3, 32, 32), (1, 28, 28), None)
     """
-    sides = tuple(n for n in shape if n != 1) if len(shape) > 3 else shape
-    if len(sides) == 3 and sides[0] in (1, 3) and min(sides[1:]) >= LEAST_SIDE:
+    sides = tuple(n for n in shape if n != 1)
+    if len(sides) == 3 and sides[0] == 3 and min(sides[1:]) >= LEAST_SIDE:
         return sides[0], sides[1], sides[2]
     if len(sides) == 2 and min(sides) >= LEAST_SIDE:
         return 1, sides[0], sides[1]

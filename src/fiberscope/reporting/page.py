@@ -153,7 +153,7 @@ footer { border-top: 1px solid var(--line); color: var(--soft); font-size: .9rem
   border-radius: .4rem; cursor: pointer; padding: .1rem .6rem }
 .call button:focus-visible, nav a:focus-visible { outline: 3px solid var(--deep); outline-offset: 1px }
 .proof { color: var(--soft); font-size: .9rem; margin: 0 0 .5rem }
-.widget { margin-top: 1rem }
+.widget { margin: 1rem 0 }
 @media (max-width: 40rem) { main { padding-top: 2rem } h1 { font-size: 1.9rem } }
 @media print { nav, .call button { display: none } section { break-inside: avoid } body { background: none } }
 """
@@ -198,6 +198,7 @@ _PAGE = """<!doctype html>
 <h2><span class="number">{{ loop.index }}</span>{{ section.title }}</h2>
 {% if section.answer %}<p class="answer{{ " unasked" if section.open }}">{{ section.answer }}</p>{% endif %}
 {% if section.text %}<p class="text">{{ section.text }}</p>{% endif %}
+{% if section.widget %}<div class="widget">{{ section.widget|safe }}</div>{% endif %}
 {% if section.rows %}
 <div class="scroll">
 <table>
@@ -224,13 +225,12 @@ _PAGE = """<!doctype html>
 {% endfor %}
 </div>
 {% endif %}
-{% if section.widget %}<div class="widget">{{ section.widget|safe }}</div>{% endif %}
 {% if section.call %}
 <div class="call"><pre>{{ section.call }}</pre><button type="button">copy</button></div>
 {% endif %}
 {% if section.evidence or section.seconds is not none %}
 <p class="proof">{% if section.evidence %}Why: {{ section.evidence }}{% endif %}
-{% if section.seconds is not none %} {{ section.seconds|seconds }}{% endif %}</p>
+{% if section.seconds is not none %} It took {{ section.seconds|seconds }}.{% endif %}</p>
 {% endif %}
 </section>
 {% endfor %}
