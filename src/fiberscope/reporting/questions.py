@@ -50,7 +50,7 @@ YES_NO = {True: "yes", False: "no", None: "open"}
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class Dossier:
     """What a report is about: a model with the code that loads it, data and labels if there are some, another model."""
 
     net: Network
@@ -72,11 +72,11 @@ class Subject:
         return np.asarray(self.net(self.X).argmax(axis=1))
 
 
-Question = Callable[[Subject], Section]
+Question = Callable[[Dossier], Section]
 
 
-def questions(subject: Subject) -> list[tuple[str, str, Question]]:
-    """Name, title and function of every question that the subject can be asked."""
+def questions(dossier: Dossier) -> list[tuple[str, str, Question]]:
+    """Name, title and function of every question that the dossier can be asked."""
     asked: list[tuple[str, str, Question]] = [
         ("program", "What is it made of?", _program),
         ("neurons", "What do its neurons do?", _neurons),
@@ -84,9 +84,9 @@ def questions(subject: Subject) -> list[tuple[str, str, Question]]:
         ("dimension", "How many directions of the parameters matter?", _dimension),
         ("fiber", "Which other parameters are the same function?", _fiber),
     ]
-    if subject.X is not None:
+    if dossier.X is not None:
         asked.append(("distances", "How far are the data from the next boundary?", _distances))
-    if subject.against is not None:
+    if dossier.against is not None:
         asked.append(("against", "Is the other model the same function?", _against))
     return asked
 
@@ -99,8 +99,8 @@ def warm_up() -> None:
     boundary_distance(tiny, [[0.5, 0.25]])
 
 
-def _program(subject: Subject) -> Section:
-    found = inspect(subject.net, points=0)
+def _program(dossier: Dossier) -> Section:
+    found = inspect(dossier.net, points=0)
     rows = [
         (
             str(index),
@@ -118,17 +118,17 @@ def _program(subject: Subject) -> Section:
         "The program as it was loaded; batch norms, convolutions and skip connections are kept as they are.",
         rows,
         head=("", "kind", "output", "parameters", "norm", "largest entry"),
-        call=f"{subject.load}\nfs.inspect(net)",
+        call=f"{dossier.load}\nfs.inspect(net)",
         evidence="read off the file.",
-        widget=program_svg(subject.net, found.layers),
+        widget=program_svg(dossier.net, found.layers),
         data=found.to_dict(),
     )
 
 
-def _neurons(subject: Subject) -> Section:
-    found = inspect(subject.net, points=0)
+def _neurons(dossier: Dossier) -> Section:
+    found = inspect(dossier.net, points=0)
     shared = {layer: sum(len(group) for group in groups) for layer, groups in found.coincident}
-    on_data = None if subject.X is None else roles(subject.net, subject.X).per_layer()
+    on_data = None if dossier.X is None else roles(dossier.net, dossier.X).per_layer()
     head = ["layer", "neurons", "dead", "linear", "on shared hyperplanes"]
     head += ["dead on the data", "linear on the data", "switching on the data"] if on_data else []
     rows = []
@@ -142,7 +142,7 @@ def _neurons(subject: Subject) -> Section:
                 f"{on_data[index]['switching']:,}",
             ]
         rows.append(cells)
-    call = f"{subject.load}\nfs.inspect(net).structural"
+    call = f"{dossier.load}\nfs.inspect(net).structural"
     return Section(
         "What do its neurons do?",
         _neurons_in_words(found, on_data),
@@ -151,7 +151,7 @@ def _neurons(subject: Subject) -> Section:
         "layer by layer; there may be more idle neurons than that.",
         rows,
         head=head,
-        call=call if subject.X is None else f"{call}\nfs.roles(net, X)",
+        call=call if dossier.X is None else f"{call}\nfs.roles(net, X)",
         evidence="certified signs; nothing is sampled but the data.",
         data={"for_every_input": found.structural.to_dict(), "on_the_data": on_data},
     )
@@ -172,15 +172,15 @@ def _neurons_in_words(found: Inspection, on_data: list[dict[str, int]] | None) -
 # -- regions
 
 
-def _regions(subject: Subject) -> Section:
-    domain, text, call = _place(subject)
-    found, domain, shrunk = _complex(subject, domain)
-    points, labels = _on_picture(subject, domain)
-    view = explore(found, points=points, point_labels=labels, pictures=_corners(subject, domain), full=subject.full)
-    certificate = found.verify(time_limit=max(1.0, min(20.0, subject.run.seconds_left / 3)))
+def _regions(dossier: Dossier) -> Section:
+    domain, text, call = _place(dossier)
+    found, domain, shrunk = _complex(dossier, domain)
+    points, labels = _on_picture(dossier, domain)
+    view = explore(found, points=points, point_labels=labels, pictures=_corners(dossier, domain), full=dossier.full)
+    certificate = found.verify(time_limit=max(1.0, min(20.0, dossier.run.seconds_left / 3)))
     word = {True: "the certificate holds", False: "THE CERTIFICATE FAILS", None: "the certificate is undecided"}
     if shrunk:
-        text += f" The whole slice has more than {_most(subject):,} regions: this is the middle part of it."
+        text += f" The whole slice has more than {_most(dossier):,} regions: this is the middle part of it."
     inner = len(found.facets) - int(found.facets.boundary.sum())
     return Section(
         "Where is it linear?",
@@ -192,27 +192,27 @@ def _regions(subject: Subject) -> Section:
             ("largest slope on the picture", f"{float(found.lipschitz.max()):.4g}"),
             *((f"certificate: {check.name}", check.text) for check in certificate.checks),
         ],
-        call=f"{subject.load}\n{call}\nfound = fs.regions(net, domain)\nfound.plot()",
+        call=f"{dossier.load}\n{call}\nfound = fs.regions(net, domain)\nfound.plot()",
         evidence=f"{word[certificate.ok]}; {found.structure.exact_decisions:,} decisions took exact arithmetic.",
         widget=view.fragment,
         data=found.to_dict(),
     )
 
 
-def _most(subject: Subject) -> int:
-    return 10 * MOST_REGIONS if subject.full else MOST_REGIONS
+def _most(dossier: Dossier) -> int:
+    return 10 * MOST_REGIONS if dossier.full else MOST_REGIONS
 
 
-def _complex(subject: Subject, domain: Domain) -> tuple[Complex, Domain, bool]:
+def _complex(dossier: Dossier, domain: Domain) -> tuple[Complex, Domain, bool]:
     """The complex on the domain, or on a smaller part of it that has few enough regions."""
     for shrinks in range(SHRINKS + 1):
-        seconds = max(1.0, subject.run.seconds_left / 3)
-        found = regions(subject.net, domain, limit=_most(subject), time_limit=seconds)
+        seconds = max(1.0, dossier.run.seconds_left / 3)
+        found = regions(dossier.net, domain, limit=_most(dossier), time_limit=seconds)
         if found.complete:
             return found, domain, shrinks > 0
         domain = _half(domain)
     raise TooLargeError(
-        f"more than {_most(subject):,} regions on every part of the slice that was tried; try fs.count_regions, "
+        f"more than {_most(dossier):,} regions on every part of the slice that was tried; try fs.count_regions, "
         "fs.estimate_regions or fs.regions_along"
     )
 
@@ -226,11 +226,11 @@ def _half(domain: Domain) -> Domain:
     return Plane(domain.origin, domain.u, domain.v, smaller) if isinstance(domain, Plane) else smaller
 
 
-def _place(subject: Subject) -> tuple[Domain, str, str]:
+def _place(dossier: Dossier) -> tuple[Domain, str, str]:
     """Where to look, why there, and the code that says so."""
-    net, X = subject.net, subject.X
-    if subject.domain is not None:
-        return subject.domain, "The domain that was asked for.", f"domain = fs.{subject.domain!r}"
+    net, X = dossier.net, dossier.X
+    if dossier.domain is not None:
+        return dossier.domain, "The domain that was asked for.", f"domain = fs.{dossier.domain!r}"
     if net.in_size == 2 and X is None:
         return Box.cube(2), "The square from -1 to 1, since no data were given.", "domain = fs.Box.cube(2)"
     if net.in_size == 2 and X is not None:
@@ -242,33 +242,33 @@ def _place(subject: Subject) -> tuple[Domain, str, str]:
     if net.in_size < 2:
         raise InputError("regions: expected at least two inputs for a picture, got one; try fs.regions_along")
     if X is None or len(X) < 3:
-        rng = np.random.default_rng(subject.seed)
+        rng = np.random.default_rng(dossier.seed)
         three = rng.normal(size=(3, net.in_size))
         text = "A plane through three random inputs (normal, since no data were given)"
         code = (
-            f"three = np.random.default_rng({subject.seed}).normal(size=(3, {net.in_size}))\n"
+            f"three = np.random.default_rng({dossier.seed}).normal(size=(3, {net.in_size}))\n"
             "domain = fs.Plane.through(*three)"
         )
         return Plane.through(*three), f"{text}, which stand at (0, 0), (1, 0) and (0, 1).", code
-    rows, why = corner_points(X, subject.classes)
+    rows, why = corner_points(X, dossier.classes)
     code = f"domain = fs.Plane.through(*X[{list(rows)}])"
     return Plane.through(*X[list(rows)]), f"A plane through three of the data: {why}.", code
 
 
-def _on_picture(subject: Subject, domain: Domain) -> tuple[FloatArray | None, IntArray | None]:
+def _on_picture(dossier: Dossier, domain: Domain) -> tuple[FloatArray | None, IntArray | None]:
     """Data in the plane of the picture, where the data have two coordinates."""
-    if subject.X is None or subject.net.in_size != 2 or not isinstance(domain, Box):
+    if dossier.X is None or dossier.net.in_size != 2 or not isinstance(domain, Box):
         return None, None
-    inside = ((domain.low <= subject.X) & (domain.high >= subject.X)).all(axis=1)
-    classes = subject.classes
-    return subject.X[inside], None if classes is None else classes[inside]
+    inside = ((domain.low <= dossier.X) & (domain.high >= dossier.X)).all(axis=1)
+    classes = dossier.classes
+    return dossier.X[inside], None if classes is None else classes[inside]
 
 
-def _corners(subject: Subject, domain: Domain) -> list[tuple[tuple[float, float], bytes]]:
-    shape = image_shape(subject.net.input_shape)
-    if subject.X is None or shape is None or not isinstance(domain, Plane):
+def _corners(dossier: Dossier, domain: Domain) -> list[tuple[tuple[float, float], bytes]]:
+    shape = image_shape(dossier.net.input_shape)
+    if dossier.X is None or shape is None or not isinstance(domain, Plane):
         return []
-    low, high = float(subject.X.min()), float(subject.X.max())
+    low, high = float(dossier.X.min()), float(dossier.X.max())
     places = [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0)]
     return [(place, image_png(domain.lift([place])[0], shape, low, high)) for place in places]
 
@@ -276,8 +276,8 @@ def _corners(subject: Subject, domain: Domain) -> list[tuple[tuple[float, float]
 # -- parameters
 
 
-def _dimension(subject: Subject) -> Section:
-    net, X = subject.net, subject.X
+def _dimension(dossier: Dossier) -> Section:
+    net, X = dossier.net, dossier.X
     size = net.num_parameters * net.out_size
     if X is None and (net.in_size > 3 or net.num_parameters > 2_000):
         raise TooLargeError(
@@ -291,7 +291,7 @@ def _dimension(subject: Subject) -> Section:
             "try fs.functional_dimension(net, X[:10])"
         )
     some = None if X is None else X[:most]
-    found = functional_dimension(net, some, seed=subject.seed)
+    found = functional_dimension(net, some, seed=dossier.seed)
     value = found.exact if found.exact is not None else found.lower
     least = "" if found.exact is not None else "At least "
     on = "over all batches" if some is None else f"on {len(some):,} data points"
@@ -313,7 +313,7 @@ def _dimension(subject: Subject) -> Section:
         "nothing to first order; rescaling neurons is one reason, idle neurons are another.",
         rows,
         [("Singular values, the two cut-offs, and the exact rank.", figure_png(draw_spectrum(found)))],
-        call=f"{subject.load}\nfs.functional_dimension(net{'' if some is None else ', ' + what})",
+        call=f"{dossier.load}\nfs.functional_dimension(net{'' if some is None else ', ' + what})",
         evidence=_why_rank(found.exact, found.failure_probability, found.certified),
         data=found.to_dict(),
     )
@@ -327,13 +327,13 @@ def _why_rank(exact: int | None, chance: float, certified: bool) -> str:
     return f"exact arithmetic modulo primes; the chance that it is too small is at most {chance:.1g}."
 
 
-def _fiber(subject: Subject) -> Section:
-    if subject.net.num_hidden > MOST_HIDDEN:
+def _fiber(dossier: Dossier) -> Section:
+    if dossier.net.num_hidden > MOST_HIDDEN:
         raise TooLargeError(
-            f"{subject.net.num_hidden:,} hidden neurons are above the {MOST_HIDDEN} that a report asks about; try "
+            f"{dossier.net.num_hidden:,} hidden neurons are above the {MOST_HIDDEN} that a report asks about; try "
             "fs.identifiability(net) or fs.fiber(net), which may take minutes"
         )
-    found = fiber(subject.net)
+    found = fiber(dossier.net)
     answer = found.identifiability
     word = {
         True: "None but permutations and rescalings: the parameter is identifiable.",
@@ -354,7 +354,7 @@ def _fiber(subject: Subject) -> Section:
         "The fiber of a parameter is the set of all parameters of the architecture with the same function.",
         rows,
         open=answer.identifiable is None,
-        call=f"{subject.load}\nfs.fiber(net)",
+        call=f"{dossier.load}\nfs.fiber(net)",
         evidence="the theorem's assumptions were checked at this parameter."
         if answer.identifiable is not None
         else "no theorem decides it.",
@@ -365,15 +365,15 @@ def _fiber(subject: Subject) -> Section:
 # -- data and another model
 
 
-def _distances(subject: Subject) -> Section:
-    assert subject.X is not None
-    X = subject.X[:MOST_DISTANCES]
-    found = boundary_distance(subject.net, X)
+def _distances(dossier: Dossier) -> Section:
+    assert dossier.X is not None
+    X = dossier.X[:MOST_DISTANCES]
+    found = boundary_distance(dossier.net, X)
     finite = found.distance[np.isfinite(found.distance)]
     if not finite.size:
         raise InputError("distances: expected a network with boundaries, got one that is affine")
     nearest = int(found.distance.argmin())
-    which = "X" if len(X) == len(subject.X) else f"X[:{len(X)}]"
+    which = "X" if len(X) == len(dossier.X) else f"X[:{len(X)}]"
     return Section(
         "How far are the data from the next boundary?",
         f"{float(np.median(finite)):.4g} in the median, {float(finite.min()):.2g} at the least.",
@@ -385,17 +385,17 @@ def _distances(subject: Subject) -> Section:
             ("nearest", f"row {nearest}, by entry {int(found.neuron[nearest])} of the sign vector"),
         ],
         [("Distances of the data to the boundary of their region.", figure_png(distance_histogram(found)))],
-        call=f"{subject.load}\nfs.boundary_distance(net, {which})",
+        call=f"{dossier.load}\nfs.boundary_distance(net, {which})",
         evidence="certified signs, and distances with proven bounds.",
         data={"distance": found.distance.tolist()},
     )
 
 
-def _against(subject: Subject) -> Section:
-    assert subject.against is not None
-    domain = subject.domain if isinstance(subject.domain, Box) else _data_box(subject)
-    seconds = max(2.0, subject.run.seconds_left)
-    found = equivalent(subject.net, subject.against, domain, time_limit=seconds)
+def _against(dossier: Dossier) -> Section:
+    assert dossier.against is not None
+    domain = dossier.domain if isinstance(dossier.domain, Box) else _data_box(dossier)
+    seconds = max(2.0, dossier.run.seconds_left)
+    found = equivalent(dossier.net, dossier.against, domain, time_limit=seconds)
     word = {True: "Yes", False: "No", None: "Undecided"}[found.equal]
     rows: list[tuple[str, str | Mark]] = [
         ("verdict", Mark(f"{word}, {found.kind}", kind=YES_NO[found.equal])),
@@ -406,14 +406,14 @@ def _against(subject: Subject) -> Section:
         rows.append(("largest difference proven", f"{found.bound:.3g}"))
     if found.counterexample is not None:
         rows.append(("they differ by", f"{found.counterexample.difference:.4g} at the input in the data below"))
-    if subject.X is not None:
-        gap = np.abs(subject.net(subject.X) - subject.against(subject.X)).max(axis=1)
+    if dossier.X is not None:
+        gap = np.abs(dossier.net(dossier.X) - dossier.against(dossier.X)).max(axis=1)
         worst = int(gap.argmax())
         rows.append(("on the data", f"at most {float(gap[worst]):.3g}, at row {worst} of {len(gap):,}"))
-        if subject.net.out_size > 1:
-            other = subject.against(subject.X).argmax(axis=1) != subject.net(subject.X).argmax(axis=1)
+        if dossier.net.out_size > 1:
+            other = dossier.against(dossier.X).argmax(axis=1) != dossier.net(dossier.X).argmax(axis=1)
             rows.append(("rows of the data with another largest output", f"{int(other.sum()):,} of {len(gap):,}"))
-    code = f"{subject.load}\n{subject.load_against}\nverdict = fs.equivalent(net, other{_domain_code(domain)})"
+    code = f"{dossier.load}\n{dossier.load_against}\nverdict = fs.equivalent(net, other{_domain_code(domain)})"
     return Section(
         "Is the other model the same function?",
         f"{word}: {found.reason}." if found.reason else f"{word}.",
@@ -428,10 +428,10 @@ def _against(subject: Subject) -> Section:
     )
 
 
-def _data_box(subject: Subject) -> Box | None:
-    if subject.X is None:
+def _data_box(dossier: Dossier) -> Box | None:
+    if dossier.X is None:
         return None
-    return Box(subject.X.min(axis=0), subject.X.max(axis=0))
+    return Box(dossier.X.min(axis=0), dossier.X.max(axis=0))
 
 
 def _domain_code(domain: Domain | None) -> str:

@@ -18,7 +18,7 @@ from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import real_array
 from fiberscope.reporting.page import Section, render_page
-from fiberscope.reporting.questions import Question, Subject, load_code, questions, warm_up
+from fiberscope.reporting.questions import Dossier, Question, load_code, questions, warm_up
 from fiberscope.results import Result, hidden
 from fiberscope.run import Progress, Run
 
@@ -93,9 +93,9 @@ def report(
     target = None if out is None else _target(out)
     run = Run.begin(progress, time_limit)
     begin = perf_counter()
-    subject = _subject(source, data, labels, against, domain, full, seed, run)
+    dossier = _dossier(source, data, labels, against, domain, full, seed, run)
     sections: list[Section] = []
-    asked = questions(subject)
+    asked = questions(dossier)
     complete = True
     run.report(0, len(asked), "starting")
     warm_up()
@@ -105,21 +105,21 @@ def report(
             sections.append(_unasked(title, "the report was interrupted"))
             continue
         try:
-            sections.append(_asked(subject, title, question))
+            sections.append(_asked(dossier, title, question))
         except KeyboardInterrupt:
             complete = False
             sections.append(_unasked(title, "the report was interrupted"))
     run.report(len(asked), len(asked), "page")
-    found = _report(subject, sections, perf_counter() - begin, complete)
+    found = _report(dossier, sections, perf_counter() - begin, complete)
     return found if target is None else replace(found, path=found.save(target))
 
 
-def _asked(subject: Subject, title: str, question: Question) -> Section:
-    if subject.run.is_over:
+def _asked(dossier: Dossier, title: str, question: Question) -> Section:
+    if dossier.run.is_over:
         return _unasked(title, "the time of the report is up; give a longer time limit")
     begin = perf_counter()
     try:
-        section = question(subject)
+        section = question(dossier)
     except (FiberscopeError, MemoryError) as error:
         return _unasked(title, " ".join(str(error).split()) or "not enough memory")
     return replace(section, seconds=perf_counter() - begin)
@@ -129,7 +129,7 @@ def _unasked(title: str, reason: str) -> Section:
     return Section(title, f"Not asked: {reason}.", open=True)
 
 
-def _subject(
+def _dossier(
     source: NetworkLike,
     data: Any,
     labels: Any,
@@ -138,7 +138,7 @@ def _subject(
     full: bool,
     seed: int,
     run: Run,
-) -> Subject:
+) -> Dossier:
     X = None if data is None else real_array(data, "data")
     net = as_network(source, points=X)
     other = None if against is None else as_network(against, "against")
@@ -154,7 +154,7 @@ def _subject(
     kind = type(source).__name__
     code = load_code("net", net.source.path, kind)
     code_other = "" if other is None else load_code("other", other.source.path, type(against).__name__)
-    return Subject(net, code, X, classes, other, code_other, domain, full, seed, run)
+    return Dossier(net, code, X, classes, other, code_other, domain, full, seed, run)
 
 
 def _rows(X: np.ndarray, net: Network) -> np.ndarray:
@@ -180,8 +180,8 @@ def _classes(labels: Any, X: np.ndarray | None) -> np.ndarray:
     return found.astype(np.int64) if names.min() >= 0 and names.max() < 2**16 else index.astype(np.int64)
 
 
-def _report(subject: Subject, sections: Sequence[Section], seconds: float, complete: bool) -> Report:
-    net = subject.net
+def _report(dossier: Dossier, sections: Sequence[Section], seconds: float, complete: bool) -> Report:
+    net = dossier.net
     path = net.source.path
     title = path.name if path is not None else _short(net.architecture, 40)
     cards = [
@@ -190,7 +190,7 @@ def _report(subject: Subject, sections: Sequence[Section], seconds: float, compl
         ("parameters", f"{net.num_parameters:,}"),
         ("hidden neurons", f"{net.num_hidden:,}"),
         ("stored as", net.source.precision),
-        *([("data", f"{len(subject.X):,} points")] if subject.X is not None else []),
+        *([("data", f"{len(dossier.X):,} points")] if dossier.X is not None else []),
         *([("SHA-256", f"{net.source.sha256[:12]}…")] if net.source.sha256 else []),
     ]
     answers = {s.title: s.answer for s in sections if not s.answer.startswith("Not asked")}
