@@ -50,7 +50,7 @@ from fiberscope.studies.lab.runner import StudyInfo, StudyResult, TaskFailure
 from fiberscope.studies.lab.study import Task
 from fiberscope.studies.lab.study import Verdict as StudyVerdict
 from fiberscope.studies.lab.table import Table
-from fiberscope.training.many import Failure
+from fiberscope.training.seeds import Failure
 from fiberscope.training.track import Overhead
 
 NAN, INF = float("nan"), float("inf")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from fiberscope.dimension.exact import sample
+from fiberscope.dimension.exact_rank import sample
 from fiberscope.dimension.functional import functional_dimension
 from fiberscope.dimension.jacobian import jacobian
 from fiberscope.errors import InputError

@@ -11,7 +11,7 @@ from fiberscope import modules
 from fiberscope.dimension.blocks import blocked_rank
 from fiberscope.dimension.bounds import Bound, bounds
 from fiberscope.dimension.decisive import PointSet, decisive_set
-from fiberscope.dimension.exact import WIDE, Sampled, exact_jacobian_rank, sample
+from fiberscope.dimension.exact_rank import WIDE, Sampled, exact_jacobian_rank, sample
 from fiberscope.dimension.jacobian import check_limit, check_parameters, check_size, own_network, rows_in_ring
 from fiberscope.dimension.symmetries import HiddenSymmetry, hidden_symmetry
 from fiberscope.errors import InputError, NotGenericError, UnsupportedModelError

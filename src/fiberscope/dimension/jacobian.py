@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fiberscope import modules
-from fiberscope.dimension.gradients import add_block, size_of
+from fiberscope.dimension.use_gradients import add_block, size_of
 from fiberscope.dimension.uses import Use, uses
 from fiberscope.errors import InputError, TooLargeError, UnsupportedModelError
 from fiberscope.network.io import as_model, load

@@ -14,20 +14,20 @@ from typing import Any
 
 from fiberscope.errors import FiberscopeError, InputError, TooLargeError
 from fiberscope.files import write_atomically
+from fiberscope.network.formats.float_types import narrowest, rounded
 from fiberscope.network.formats.request import Request, UnneededError
-from fiberscope.network.formats.storage import narrowest, rounded
 from fiberscope.network.network import Network
 
 _FORMATS = "fiberscope.network.formats"
 _READERS = {
-    ".onnx": "onnx_reader",
-    ".npz": "arrays",
-    ".safetensors": "safetensors_file",
-    ".pt": "torch_file",
-    ".pth": "torch_file",
-    ".ckpt": "torch_file",
+    ".onnx": "onnx.reader",
+    ".npz": "stored.npz_file",
+    ".safetensors": "stored.safetensors_file",
+    ".pt": "stored.torch_file",
+    ".pth": "stored.torch_file",
+    ".ckpt": "stored.torch_file",
 }
-_WRITERS = {ending: name for ending, name in _READERS.items() if ending != ".ckpt"} | {".onnx": "onnx_writer"}
+_WRITERS = {ending: name for ending, name in _READERS.items() if ending != ".ckpt"} | {".onnx": "onnx.writer"}
 
 NetworkLike = Network | str | os.PathLike[str] | Any
 """Whatever :func:`load` takes: a network, a model in memory, or the path of a file."""
@@ -201,7 +201,7 @@ def _load(source: Any, request: Request, name: str) -> Network:
     library = library_of(source)
     if library == "torch":
         request.refuse("a torch module, which has its architecture", "activation", "module", "key")
-        read: Network = import_module(f"{_FORMATS}.torch_module").read(source, shape, request.until)
+        read: Network = import_module(f"{_FORMATS}.torch.module").read(source, shape, request.until)
         return read
     if library == "sklearn":
         request.refuse("a scikit-learn MLP, which has its architecture", "activation", "module", "key", "until")
@@ -272,7 +272,7 @@ def save(net: NetworkLike, path: str | os.PathLike[str], dtype: str | None = Non
         raise InputError(f"{target}: expected a path for a new file, found {what}")
     if dtype == "float32":
         net = rounded(net)
-    face = net.source.interface if writer == "onnx_writer" else None
+    face = net.source.interface if writer == "onnx.writer" else None
     if face is not None and dtype is not None:
         net = net.with_source(replace(net.source, interface=replace(face, dtype=dtype)))
     chosen = dtype or narrowest(net, preferred_type(net, target))

@@ -34,7 +34,7 @@ from fiberscope.plot.functions import function
 from fiberscope.plot.spectra import spectrum as draw_spectrum
 from fiberscope.plot.style import figure_png
 from fiberscope.reporting.page import Section
-from fiberscope.training.many import train_many
+from fiberscope.training.seeds import train_many
 
 SUBTITLE = "Trained on two spirals a moment ago, then asked everything that fiberscope can answer."
 

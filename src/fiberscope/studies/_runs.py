@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.dimension.exact import sample
+from fiberscope.dimension.exact_rank import sample
 from fiberscope.dimension.functional import FunctionalDimension, functional_dimension
 from fiberscope.errors import InputError, hint
 from fiberscope.network.network import Network
@@ -29,7 +29,7 @@ from fiberscope.studies._gap import adjacent_layers_bound, position_bound, silen
 from fiberscope.studies.lab.study import Task
 from fiberscope.training.datasets.loading import load_dataset
 from fiberscope.training.datasets.synthetic import target_function
-from fiberscope.training.many import train_many
+from fiberscope.training.seeds import train_many
 
 UNIVARIATE = ("f1", "f2", "f3")
 BIVARIATE = ("g1", "g2", "g3")

@@ -13,7 +13,7 @@ from fiberscope.errors import InputError, NotGenericError
 from fiberscope.geometry.domains import Box, Plane, Polytope
 from fiberscope.geometry.engines.planar.engine import planar_cells
 from fiberscope.geometry.regions import count_regions, regions
-from fiberscope.geometry.surfaces import engine as surface_engine
+from fiberscope.geometry.surfaces import mesh_engine as surface_engine
 from fiberscope.geometry.surfaces.regions_on import regions_on
 from fiberscope.geometry.surfaces.shapes import Mesh, Sphere, Torus
 from fiberscope.geometry.surfaces.sizes import polygon_areas

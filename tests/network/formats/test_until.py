@@ -16,9 +16,9 @@ from torch.nn import functional as F
 from fiberscope.errors import FiberscopeError, InputError, UnsupportedModelError
 from fiberscope.network.comparison import identical
 from fiberscope.network.formats import nonlinear
-from fiberscope.network.formats.onnx_operators import HANDLERS
-from fiberscope.network.formats.torch_functions import FUNCTIONS, METHODS
-from fiberscope.network.formats.torch_layers import LAYERS
+from fiberscope.network.formats.onnx.operators import HANDLERS
+from fiberscope.network.formats.torch.functions import FUNCTIONS, METHODS
+from fiberscope.network.formats.torch.layer_kinds import LAYERS
 from fiberscope.network.io import load
 
 RNG = np.random.default_rng(0)

@@ -12,7 +12,7 @@ from safetensors.numpy import save
 from fiberscope.errors import InputError
 from fiberscope.network.formats.program import KEY, describe, restore
 from fiberscope.network.formats.request import Request
-from fiberscope.network.formats.state_dict import OWN, from_state
+from fiberscope.network.formats.stored.state_dict import OWN, from_state
 from fiberscope.network.network import Network
 from fiberscope.network.source import precision_of
 

@@ -18,10 +18,10 @@ from torch.nn import functional as F
 from fiberscope.errors import FiberscopeError, InputError, UnsupportedModelError
 from fiberscope.network.formats.build import Builder, Value
 from fiberscope.network.formats.nonlinear import NotPiecewiseLinearError, refusal
-from fiberscope.network.formats.torch_functions import FUNCTIONS, METHODS
-from fiberscope.network.formats.torch_layers import LAYERS, refuse_hooks
-from fiberscope.network.formats.torch_trace import Trace, base_class
-from fiberscope.network.formats.torch_values import BatchSize, Const, Reader
+from fiberscope.network.formats.torch.functions import FUNCTIONS, METHODS
+from fiberscope.network.formats.torch.layer_kinds import LAYERS, refuse_hooks
+from fiberscope.network.formats.torch.trace import Trace, base_class
+from fiberscope.network.formats.torch.traced_values import BatchSize, Const, Reader
 from fiberscope.network.network import Network
 from fiberscope.network.to_torch import Program
 

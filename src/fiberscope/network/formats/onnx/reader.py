@@ -17,10 +17,10 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from fiberscope.errors import FiberscopeError, InputError, UnsupportedModelError
 from fiberscope.network.formats.nonlinear import NotPiecewiseLinearError, refusal
-from fiberscope.network.formats.onnx_fold import folded
-from fiberscope.network.formats.onnx_graph import Attributes, Graph, MixesBatchError
-from fiberscope.network.formats.onnx_operators import ALIASES, HANDLERS
-from fiberscope.network.formats.onnx_tensors import Constant
+from fiberscope.network.formats.onnx.fold import folded
+from fiberscope.network.formats.onnx.graph import Attributes, Graph, MixesBatchError
+from fiberscope.network.formats.onnx.operators import ALIASES, HANDLERS
+from fiberscope.network.formats.onnx.tensors import Constant
 from fiberscope.network.formats.request import Request
 from fiberscope.network.network import Network
 from fiberscope.network.source import Source

@@ -16,7 +16,7 @@ import numpy as np
 
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.formats.build import Value
-from fiberscope.network.formats.onnx_graph import Attributes, Graph, MixesBatchError
+from fiberscope.network.formats.onnx.graph import Attributes, Graph, MixesBatchError
 from fiberscope.network.formats.rearrange import depth_to_space, padded, places, space_to_depth
 from fiberscope.network.formats.resample import along_axes, coordinates, linear, nearest
 from fiberscope.network.nodes import Affine

@@ -16,10 +16,10 @@ import torch
 
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.files import check_archive, check_unpacked
-from fiberscope.network.formats.checkpoint import state_of
 from fiberscope.network.formats.program import KEY, describe, restore
 from fiberscope.network.formats.request import Request
-from fiberscope.network.formats.state_dict import OWN, from_state
+from fiberscope.network.formats.stored.checkpoint import state_of
+from fiberscope.network.formats.stored.state_dict import OWN, from_state
 from fiberscope.network.network import Network
 from fiberscope.network.source import precision_of
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.network.formats.checkpoint import State, state_of
 from fiberscope.network.formats.request import Request
+from fiberscope.network.formats.stored.checkpoint import State, state_of
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense
@@ -46,7 +46,7 @@ def from_state(content: Any, request: Request, ordered: bool = True, stored: str
     state = state_of(content, request.key)
     known = stored or precision_of(*state.values())
     if request.module is not None:
-        net: Network = import_module("fiberscope.network.formats.torch_state").into_module(state, request)
+        net: Network = import_module("fiberscope.network.formats.stored.module_state").into_module(state, request)
         return net.with_source(replace(net.source, precision=coarsest([net.source.precision, known])))
     if request.activation is None:
         raise InputError(

@@ -173,7 +173,7 @@ def test_what_a_reader_has_not_foreseen_is_an_error_of_ours(tmp_path: Path, monk
         raise ZeroDivisionError("two\nlines")
 
     save(CASES["chain"](), tmp_path / "net.npz")
-    monkeypatch.setattr("fiberscope.network.formats.arrays.read", broken)
+    monkeypatch.setattr("fiberscope.network.formats.stored.npz_file.read", broken)
     refused(tmp_path / "net.npz", r"damaged, or nothing that the reader has foreseen \(ZeroDivisionError: two lines\)")
 
 

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from fiberscope.errors import FiberscopeError, InputError
-from fiberscope.network.formats.checkpoint import under
 from fiberscope.network.formats.request import Request
-from fiberscope.network.formats.torch_module import read
+from fiberscope.network.formats.stored.checkpoint import under
+from fiberscope.network.formats.torch.module import read
 from fiberscope.network.network import Network
 
 

@@ -11,10 +11,10 @@ import torch
 from torch.nn import functional as F
 
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.network.formats import torch_bends, torch_shapes
 from fiberscope.network.formats.build import Named, Value
 from fiberscope.network.formats.nonlinear import NotPiecewiseLinearError
-from fiberscope.network.formats.torch_values import Reader
+from fiberscope.network.formats.torch import bends, shaping
+from fiberscope.network.formats.torch.traced_values import Reader
 from fiberscope.network.formats.windows import Window
 from fiberscope.numerics.arrays import real_array
 
@@ -251,12 +251,12 @@ def _adaptive_pool(axes: int, maximum: bool) -> Handler:
         if maximum and even:
             return r.builder.max_pool(input, Window(size, size, (0,) * (2 * axes), (1,) * axes))
         if maximum:
-            cells = torch_shapes.cells(input, sizes)
+            cells = shaping.cells(input, sizes)
             rows = np.split(cells.matrix.indices, cells.matrix.indptr[1:-1])  # the entries of every cell
             table = [np.pad(row, (0, cells.fan_in - len(row)), constant_values=-1) for row in rows]
             return r.builder.largest(input, np.array(table), cells.out_shape)
         if not even:
-            return r.builder.affine(input, torch_shapes.cells(input, sizes))
+            return r.builder.affine(input, shaping.cells(input, sizes))
         return r.builder.mean_pool(input, Window(size, size, (0,) * (2 * axes), (1,) * axes), False)
 
     return adaptive_pool
@@ -285,8 +285,8 @@ def total(r: Reader, input: Value, dim: Any = None, keepdim: bool = False, *, dt
 
 
 FUNCTIONS: dict[Any, Handler] = {
-    **torch_bends.FUNCTIONS,
-    **torch_shapes.FUNCTIONS,
+    **bends.FUNCTIONS,
+    **shaping.FUNCTIONS,
     operator.add: add,
     operator.iadd: add,
     operator.sub: sub,
@@ -334,8 +334,8 @@ FUNCTIONS: dict[Any, Handler] = {
 }
 
 METHODS: dict[str, Handler] = {
-    **torch_bends.METHODS,
-    **torch_shapes.METHODS,
+    **bends.METHODS,
+    **shaping.METHODS,
     "add": add,
     "add_": add,
     "sub": sub,

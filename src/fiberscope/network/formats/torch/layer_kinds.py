@@ -11,11 +11,9 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 from fiberscope.errors import UnsupportedModelError
-from fiberscope.network.formats import torch_bends as bends
-from fiberscope.network.formats import torch_functions as functions
-from fiberscope.network.formats import torch_shapes as shapes
 from fiberscope.network.formats.build import Value
-from fiberscope.network.formats.torch_values import Const, Reader
+from fiberscope.network.formats.torch import bends, functions, shaping
+from fiberscope.network.formats.torch.traced_values import Const, Reader
 
 Layer = Callable[[Reader, Any, Value], Value]
 
@@ -55,7 +53,7 @@ def _convolution(function: Any) -> Layer:
     def layer(r: Reader, m: Any, x: Value) -> Value:
         numbers, padding = (weight(m, "weight"), weight(m, "bias")), m.padding
         if m.padding_mode != "zeros":
-            x = shapes.pad(r, x, m._reversed_padding_repeated_twice, m.padding_mode)
+            x = shaping.pad(r, x, m._reversed_padding_repeated_twice, m.padding_mode)
             padding = 0
         result: Value = function(r, x, *numbers, m.stride, padding, m.dilation, m.groups)
         return result
@@ -77,13 +75,13 @@ def _pad(mode: str) -> Layer:
         axes = len(m.padding) // 2
         if len(x.shape) != axes + 1:
             raise UnsupportedModelError(f"expected an input with {axes + 1} axes (channels first), got {x.shape}")
-        return shapes.pad(r, x, m.padding, mode, getattr(m, "value", None))
+        return shaping.pad(r, x, m.padding, mode, getattr(m, "value", None))
 
     return layer
 
 
 def _upsample(r: Reader, m: Any, x: Value) -> Value:
-    return shapes.interpolate(r, x, m.size, m.scale_factor, m.mode, m.align_corners, m.recompute_scale_factor)
+    return shaping.interpolate(r, x, m.size, m.scale_factor, m.mode, m.align_corners, m.recompute_scale_factor)
 
 
 def _batch_norm(axes: tuple[int, ...]) -> Layer:
@@ -137,8 +135,8 @@ LAYERS: dict[type[nn.Module], Layer] = {
     nn.Dropout3d: _identity,
     nn.AlphaDropout: _identity,
     nn.FeatureAlphaDropout: _identity,
-    nn.Flatten: lambda r, m, x: shapes.flatten(r, x, m.start_dim, m.end_dim),
-    nn.Unflatten: lambda r, m, x: shapes.unflatten(r, x, m.dim, m.unflattened_size),
+    nn.Flatten: lambda r, m, x: shaping.flatten(r, x, m.start_dim, m.end_dim),
+    nn.Unflatten: lambda r, m, x: shaping.unflatten(r, x, m.dim, m.unflattened_size),
     nn.MaxPool1d: _max_pool(functions.max_pool1d),
     nn.MaxPool2d: _max_pool(functions.max_pool2d),
     nn.AvgPool1d: _avg_pool(functions.avg_pool1d),
@@ -147,9 +145,9 @@ LAYERS: dict[type[nn.Module], Layer] = {
     nn.AdaptiveAvgPool2d: lambda r, m, x: functions.adaptive_avg_pool2d(r, x, m.output_size),
     nn.AdaptiveMaxPool1d: lambda r, m, x: functions.adaptive_max_pool1d(r, x, m.output_size, m.return_indices),
     nn.AdaptiveMaxPool2d: lambda r, m, x: functions.adaptive_max_pool2d(r, x, m.output_size, m.return_indices),
-    nn.PixelShuffle: lambda r, m, x: shapes.pixel_shuffle(r, x, m.upscale_factor),
-    nn.PixelUnshuffle: lambda r, m, x: shapes.pixel_unshuffle(r, x, m.downscale_factor),
-    nn.ChannelShuffle: lambda r, m, x: shapes.channel_shuffle(r, x, m.groups),
+    nn.PixelShuffle: lambda r, m, x: shaping.pixel_shuffle(r, x, m.upscale_factor),
+    nn.PixelUnshuffle: lambda r, m, x: shaping.pixel_unshuffle(r, x, m.downscale_factor),
+    nn.ChannelShuffle: lambda r, m, x: shaping.channel_shuffle(r, x, m.groups),
     **dict.fromkeys((nn.Upsample, nn.UpsamplingNearest2d, nn.UpsamplingBilinear2d), _upsample),
     **dict.fromkeys((nn.ZeroPad1d, nn.ZeroPad2d, nn.ConstantPad1d, nn.ConstantPad2d), _pad("constant")),
     **dict.fromkeys((nn.ReflectionPad1d, nn.ReflectionPad2d), _pad("reflect")),

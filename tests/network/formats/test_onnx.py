@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.comparison import identical
 from fiberscope.network.convolutions import Convolution
-from fiberscope.network.formats.storage import holds
+from fiberscope.network.formats.float_types import holds
 from fiberscope.network.io import load, save
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, PiecewiseLinear

@@ -1,4 +1,4 @@
-"""Writing networks as ONNX graphs that other tools run, and that :mod:`onnx_reader` reads back bit for bit.
+"""Writing networks as ONNX graphs that other tools run, and that :mod:`.reader` reads back bit for bit.
 
 The graph holds the whole function. What it cannot say (which tensors are constants of the model rather than parameters,
 the image shape before a dense layer, which maps form one composition) stands as notes in the file's metadata.
@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 
 from fiberscope.errors import TooLargeError
 from fiberscope.network.convolutions import Convolution, Convolving, TransposedConvolution
-from fiberscope.network.formats.onnx_graph import METADATA
+from fiberscope.network.formats.onnx.graph import METADATA
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Clip, Concat, Given, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Composition, Dense, Gather, Operator, Scale, Shape, Sparse

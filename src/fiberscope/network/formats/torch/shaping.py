@@ -16,7 +16,7 @@ from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.formats.build import Value
 from fiberscope.network.formats.rearrange import depth_to_space, padded, places, space_to_depth
 from fiberscope.network.formats.resample import along_axes, cell_means, coordinates, linear
-from fiberscope.network.formats.torch_values import BATCH, BatchSize, Const, Reader
+from fiberscope.network.formats.torch.traced_values import BATCH, BatchSize, Const, Reader
 from fiberscope.network.operators import Sparse
 from fiberscope.numerics.floats import IntArray
 

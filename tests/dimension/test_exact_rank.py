@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fiberscope.dimension.exact import exact_jacobian_rank, residue_rows, sample, spanning_points
+from fiberscope.dimension.exact_rank import exact_jacobian_rank, residue_rows, sample, spanning_points
 from fiberscope.dimension.spans import entry_bits
 from fiberscope.network.action.chain import permute, rescale
 from fiberscope.network.network import Network

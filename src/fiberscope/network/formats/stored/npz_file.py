@@ -12,7 +12,7 @@ import numpy as np
 from fiberscope.files import read_arrays
 from fiberscope.network.formats.program import KEY, describe, restore
 from fiberscope.network.formats.request import Request
-from fiberscope.network.formats.state_dict import OWN, from_state
+from fiberscope.network.formats.stored.state_dict import OWN, from_state
 from fiberscope.network.network import Network
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from fiberscope.errors import UnsupportedModelError
 from fiberscope.network.formats.build import Named, Value
-from fiberscope.network.formats.torch_values import Const, Reader
+from fiberscope.network.formats.torch.traced_values import Const, Reader
 from fiberscope.numerics.arrays import real_array
 
 Handler = Callable[..., Any]

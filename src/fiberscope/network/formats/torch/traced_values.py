@@ -14,7 +14,7 @@ from torch.nn.parameter import is_lazy
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.formats.build import Builder, Named, Value
 from fiberscope.network.formats.nonlinear import NotPiecewiseLinearError, plain_name
-from fiberscope.network.formats.torch_trace import Trace
+from fiberscope.network.formats.torch.trace import Trace
 from fiberscope.network.source import precision_of
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray, IntArray

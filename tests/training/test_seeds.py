@@ -16,8 +16,8 @@ from fiberscope.network.network import Network
 from fiberscope.training.batched import LOSSES, Layout, backward, forward
 from fiberscope.training.datasets.dataset import Dataset
 from fiberscope.training.datasets.loading import load_dataset
-from fiberscope.training.many import train_many
 from fiberscope.training.plan import Parametrisation
+from fiberscope.training.seeds import train_many
 from fiberscope.training.track import track
 
 OPTIMIZERS = {

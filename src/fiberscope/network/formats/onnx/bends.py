@@ -9,8 +9,8 @@ import numpy as np
 
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.formats.build import Named, Value
-from fiberscope.network.formats.onnx_graph import Attributes, Graph
-from fiberscope.network.formats.onnx_tensors import array_of
+from fiberscope.network.formats.onnx.graph import Attributes, Graph
+from fiberscope.network.formats.onnx.tensors import array_of
 from fiberscope.network.nodes import MaxPool
 
 

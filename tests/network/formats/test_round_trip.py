@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from fiberscope.errors import InputError
 from fiberscope.network.comparison import identical
 from fiberscope.network.convolutions import Convolution, TransposedConvolution
-from fiberscope.network.formats.storage import narrowest, rounded
+from fiberscope.network.formats.float_types import narrowest, rounded
 from fiberscope.network.io import load, save
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Clip, Concat, Given, MaxPool, Node, PiecewiseLinear
