@@ -15,7 +15,7 @@ from fiberscope.dimension.exact_rank import WIDE, Sampled, exact_jacobian_rank, 
 from fiberscope.dimension.jacobian import check_limit, check_parameters, check_size, own_network, rows_in_ring
 from fiberscope.dimension.symmetries import HiddenSymmetry, hidden_symmetry
 from fiberscope.errors import InputError, NotGenericError, UnsupportedModelError
-from fiberscope.network.io import as_model
+from fiberscope.network.border import as_model
 from fiberscope.network.network import Network
 from fiberscope.network.roles import structural_roles
 from fiberscope.numerics.algebra.floating import FloatAlgebra

@@ -10,7 +10,8 @@ from fiberscope import modules
 from fiberscope.dimension.use_gradients import add_block, size_of
 from fiberscope.dimension.uses import Use, uses
 from fiberscope.errors import InputError, TooLargeError, UnsupportedModelError
-from fiberscope.network.io import as_model, load
+from fiberscope.network.border import as_model
+from fiberscope.network.io import load
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.network.operators import Dense

@@ -26,7 +26,7 @@ from fiberscope.fibers.one_layer.layer import DEAD, LINEAR, NONLINEAR, nonnegati
 from fiberscope.fibers.one_layer.realisations import Cell, cells
 from fiberscope.fibers.paths.connect import connect
 from fiberscope.fibers.theorems import Setting, known_dimension, setting_of
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network, Seed
 from fiberscope.results import Tabular, hidden
 

@@ -19,10 +19,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.network.io import as_network, library_of, load
+from fiberscope.network.border import as_network, library_of
+from fiberscope.network.io import load
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, Node
-from fiberscope.network.rewire import moved
+from fiberscope.network.nodes import Affine, Node, moved
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Result

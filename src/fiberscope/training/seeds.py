@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fiberscope.network.io import NetworkLike
+from fiberscope.network.border import NetworkLike
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Result, hidden, named

@@ -257,6 +257,6 @@ def test_the_prefix_of_a_model_stays(seed):
 
 def _shifted(net):
     from fiberscope.network.chains import nameless
-    from fiberscope.network.rewire import moved
+    from fiberscope.network.nodes import moved
 
     return [moved(nameless(node), tuple(s + 1 for s in node.sources)) for node in net.nodes]

@@ -20,9 +20,8 @@ from fiberscope.geometry.surfaces.sizes import polygon_areas
 from fiberscope.geometry.surfaces.surface_regions import SurfaceRegions
 from fiberscope.network.action.chain import permute, rescale
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine
+from fiberscope.network.nodes import Affine, later
 from fiberscope.network.operators import Dense
-from fiberscope.network.rewire import later
 from fiberscope.testing import CASES, case, convolutional, fraction_signs
 from fiberscope.testing.strategies import chains
 

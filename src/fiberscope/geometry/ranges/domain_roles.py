@@ -14,12 +14,11 @@ from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, S
 from fiberscope.geometry.ranges.intervals import ranges
 from fiberscope.geometry.ranges.relaxation import BRANCHES, Relaxation
 from fiberscope.geometry.regions import regions
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.chains import try_split
-from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear
+from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear, moved
 from fiberscope.network.operators import Dense
-from fiberscope.network.rewire import moved
 from fiberscope.network.roles import Roles, structural_roles
 from fiberscope.network.roles import roles as batch_roles
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray

@@ -7,7 +7,7 @@ from fiberscope.geometry.surfaces.generated import GeneratorSurface, regions_ove
 from fiberscope.geometry.surfaces.mesh_engine import cut_surface
 from fiberscope.geometry.surfaces.shapes import Mesh, Sphere, Surface, Torus
 from fiberscope.geometry.surfaces.surface_regions import SurfaceRegions
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.run import Progress, Run
 
 

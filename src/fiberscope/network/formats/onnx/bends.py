@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.network.formats.build import Named, Value
+from fiberscope.network.formats.graph_values import Named, Value
 from fiberscope.network.formats.onnx.graph import Attributes, Graph
 from fiberscope.network.formats.onnx.tensors import array_of
 from fiberscope.network.nodes import MaxPool

@@ -5,19 +5,22 @@ from __future__ import annotations
 import difflib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.network.formats.build import Builder, Named, Value
+from fiberscope.network.formats.graph_values import Named, Value
 from fiberscope.network.formats.onnx.tensors import FLOATS, Constant, kind_name
 from fiberscope.network.source import Interface, Source
 from fiberscope.numerics.arrays import real_array
+
+if TYPE_CHECKING:
+    from fiberscope.network.formats.build import Builder
 
 METADATA = "fiberscope"
 """Key of our notes: names of constants, shapes of operators. They never change the function."""
@@ -26,7 +29,14 @@ METADATA = "fiberscope"
 class Graph:
     """The nodes that the output needs, in the file's order, and what is known of their inputs."""
 
-    def __init__(self, model: Any, folder: Path, input_shape: tuple[int, ...] | None, until: str | None = None) -> None:
+    def __init__(
+        self,
+        model: Any,
+        folder: Path,
+        input_shape: tuple[int, ...] | None,
+        until: str | None,
+        build: Callable[[tuple[int, ...], bool], Builder],
+    ) -> None:
         graph = model.graph
         self.notes = Notes(model)
         self.constants: dict[str, Constant] = {}
@@ -46,7 +56,7 @@ class Graph:
         self.uses = uses + Counter([self.result])
         self.aliases: dict[str, str] = {}
         shape, batched, self.batch = _input_shape(inputs[0], input_shape, self.notes.unbatched)
-        self.builder = Builder(shape, batched)
+        self.builder = build(shape, batched)
         self.input, self.versions = inputs[0], (_opset(model), int(model.ir_version))
         self.values: dict[str, Value] = {inputs[0].name: self.builder.input}
 

@@ -12,13 +12,12 @@ import numpy as np
 import onnx
 
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.network.formats.build import Named, Value
+from fiberscope.network.formats.graph_values import Named, Value, Window
 from fiberscope.network.formats.nonlinear import NotPiecewiseLinearError
 from fiberscope.network.formats.onnx.bends import BENDS
 from fiberscope.network.formats.onnx.graph import Attributes, Graph, MixesBatchError
 from fiberscope.network.formats.onnx.shaping import SHAPES
 from fiberscope.network.formats.onnx.tensors import FLOATS, Constant, kind_name
-from fiberscope.network.formats.windows import Window
 from fiberscope.network.operators import Dense, Sparse
 from fiberscope.numerics.arrays import real_array
 

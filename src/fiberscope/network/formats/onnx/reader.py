@@ -16,6 +16,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from fiberscope.errors import FiberscopeError, InputError, UnsupportedModelError
+from fiberscope.network.formats.build import Builder
 from fiberscope.network.formats.nonlinear import NotPiecewiseLinearError, refusal
 from fiberscope.network.formats.onnx.fold import folded
 from fiberscope.network.formats.onnx.graph import Attributes, Graph, MixesBatchError
@@ -38,7 +39,7 @@ def read(path: Path, request: Request) -> Network:
         raise InputError("expected an ONNX file, got something else or a damaged file") from error
     if not model.graph.node or not model.graph.output or not _is_text(model.graph):
         raise InputError("expected an ONNX file with a graph, got something else or a damaged file")
-    graph = Graph(model, path.parent, request.shape, request.until)
+    graph = Graph(model, path.parent, request.shape, request.until, Builder)
     try:
         return _network(graph)
     except MixesBatchError as error:
@@ -46,7 +47,7 @@ def read(path: Path, request: Request) -> Network:
         whole = graph.whole
         if request.shape is not None or whole is None:
             raise UnsupportedModelError(str(error)) from error
-        return _network(Graph(model, path.parent, whole, request.until))
+        return _network(Graph(model, path.parent, whole, request.until, Builder))
 
 
 def _is_text(graph: Any) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.network.formats.build import Value
+from fiberscope.network.formats.graph_values import Value
 from fiberscope.network.formats.onnx.graph import Attributes, Graph, MixesBatchError
 from fiberscope.network.formats.rearrange import depth_to_space, padded, places, space_to_depth
 from fiberscope.network.formats.resample import along_axes, coordinates, linear, nearest

@@ -13,7 +13,7 @@ from onnx import TensorProto, numpy_helper
 
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.files import check_unpacked
-from fiberscope.network.formats.program import checked_csr
+from fiberscope.network.operators import checked_csr
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray, IntArray
 

@@ -11,23 +11,19 @@ import torch
 from torch import nn
 
 from fiberscope.errors import FiberscopeError, InputError
-from fiberscope.network.formats.request import Request
 from fiberscope.network.formats.stored.checkpoint import under
-from fiberscope.network.formats.torch.module import read
-from fiberscope.network.network import Network
 
 
-def into_module(state: Mapping[str, Any], request: Request) -> Network:
-    """The network of ``request.module``, or of the module that it makes, with the numbers of a state dict.
+def filled(given: Any, state: Mapping[str, Any]) -> nn.Module:
+    """A module, or the one that a function makes, with the numbers of a state dict.
 
     The caller's module is left as it was. Numbers keep the precision they have in the state dict, whatever that of the
     module. A prefix that all names of the module have in the file (``model.``, ``net.``, ``module.``) is taken off.
 
-    >>> net = into_module({"net.weight": torch.tensor([[2.0]])}, Request(module=nn.Linear(1, 1, bias=False)))
-    >>> net([[3.0]]), list(net.parameters)
-    (array([[6.]]), ['weight'])
+    >>> filled(nn.Linear(1, 1, bias=False), {"net.weight": torch.tensor([[2.0]])}).weight.item()
+    2.0
     """
-    module = _instance(request.module)
+    module = _instance(given)
     own: dict[str, Any] = module.state_dict(keep_vars=True)
     tensors = {name: _tensor(name, value) for name, value in _matching(state, own).items()}
     _check_ties(own, tensors)
@@ -39,7 +35,7 @@ def into_module(state: Mapping[str, Any], request: Request) -> Network:
         module.load_state_dict(tensors, strict=True)
     except Exception as error:  # a module may load its state by code of its own
         raise InputError(f"module: the state dict does not fit {type(module).__name__} ({_line(error)})") from error
-    return read(module, request.shape, request.until)
+    return module
 
 
 def _instance(given: Any) -> nn.Module:

@@ -12,20 +12,20 @@ import numpy as np
 from fiberscope.files import read_arrays
 from fiberscope.network.formats.program import KEY, describe, restore
 from fiberscope.network.formats.request import Request
-from fiberscope.network.formats.stored.state_dict import OWN, from_state
+from fiberscope.network.formats.stored.state_dict import OWN, Numbers, numbers_of
 from fiberscope.network.network import Network
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-def read(path: Path, request: Request) -> Network:
+def read(path: Path, request: Request) -> Network | Numbers:
     """The network in a ``.npz`` file; one without our description is a plain state dict."""
     arrays = read_arrays(path)
     if KEY in arrays:
         request.refuse(OWN, "activation", "module", "key", "until")
         text = arrays.pop(KEY)
         return restore(str(text[()]) if text.dtype.kind == "U" and text.ndim == 0 else "", arrays)
-    return from_state(arrays, request)
+    return numbers_of(arrays, request.key)
 
 
 def encode(net: Network, dtype: str) -> bytes:

@@ -12,12 +12,12 @@ from safetensors.numpy import save
 from fiberscope.errors import InputError
 from fiberscope.network.formats.program import KEY, describe, restore
 from fiberscope.network.formats.request import Request
-from fiberscope.network.formats.stored.state_dict import OWN, from_state
+from fiberscope.network.formats.stored.state_dict import OWN, Numbers, numbers_of
 from fiberscope.network.network import Network
 from fiberscope.network.source import precision_of
 
 
-def read(path: Path, request: Request) -> Network:
+def read(path: Path, request: Request) -> Network | Numbers:
     """The network in a ``.safetensors`` file; one without our description is a plain state dict."""
     try:
         with safe_open(str(path), framework="numpy") as file:
@@ -35,7 +35,7 @@ def read(path: Path, request: Request) -> Network:
         request.refuse(OWN, "activation", "module", "key", "until")
         return restore(metadata[KEY], arrays, stored)
     # The format sorts its tensors, so the order in which layers were saved is lost.
-    return from_state(arrays, request, ordered=False, stored=stored)
+    return numbers_of(arrays, request.key, ordered=False, stored=stored)
 
 
 def _bfloats(path: Path, kinds: dict[str, str]) -> dict[str, Any]:

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
-from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +19,7 @@ from fiberscope.network.formats.stored.checkpoint import State, state_of
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense
-from fiberscope.network.source import Source, coarsest, precision_of
+from fiberscope.network.source import Source, precision_of
 from fiberscope.numerics.arrays import real_array
 
 OWN = "a file that holds its architecture"
@@ -33,21 +31,33 @@ Layer = tuple[str, str | None]
 """Names of a weight and of its bias."""
 
 
-def from_state(content: Any, request: Request, ordered: bool = True, stored: str | None = None) -> Network:
-    """The network of a state dict, as the request says; without a word about its architecture it is refused.
+class Numbers(NamedTuple):
+    """The state dict of a file without an architecture.
 
-    ``content`` may be a checkpoint with the state dict inside. ``ordered`` says whether the file keeps the order of
-    layers, ``stored`` the precision of the arrays in the file, where they themselves do not tell it any more.
+    ``ordered`` says whether the file keeps the order of layers, ``precision`` that of the arrays in the file.
+    """
+
+    state: State
+    ordered: bool
+    precision: str
+
+
+def numbers_of(content: Any, key: str | None, ordered: bool = True, stored: str | None = None) -> Numbers:
+    """The numbers in what a file holds, perhaps a checkpoint with the state dict inside, at ``key``.
+
+    ``stored`` is the precision in the file, where the arrays themselves do not tell it any more.
+    """
+    state = state_of(content, key)
+    return Numbers(state, ordered, stored or precision_of(*state.values()))
+
+
+def as_chain(numbers: Numbers, request: Request) -> Network:
+    """A chain of dense layers, where the request says so; without a word about its architecture it is refused.
 
     >>> arrays = {"fc1.weight": np.ones((3, 2)), "fc1.bias": np.zeros(3), "fc2.weight": np.ones((1, 3))}
-    >>> from_state({"model": arrays, "epoch": 3}, Request(activation="relu"))
+    >>> as_chain(numbers_of({"model": arrays, "epoch": 3}, None), Request(activation="relu"))
     Network(2-3-1; 12 parameters, 3 hidden neurons)
     """
-    state = state_of(content, request.key)
-    known = stored or precision_of(*state.values())
-    if request.module is not None:
-        net: Network = import_module("fiberscope.network.formats.stored.module_state").into_module(state, request)
-        return net.with_source(replace(net.source, precision=coarsest([net.source.precision, known])))
     if request.activation is None:
         raise InputError(
             "the file holds numbers and no architecture, so it is not a function yet; say activation='relu' "
@@ -56,7 +66,7 @@ def from_state(content: Any, request: Request, ordered: bool = True, stored: str
         )
     request.refuse("a chain of dense layers", "until")
     slope = 0.0 if request.activation == "relu" else float(real_array(request.slope, "slope", ndim=0))
-    return _chain(_arrays(state), slope, ordered, known)
+    return _chain(_arrays(numbers.state), slope, numbers.ordered, numbers.precision)
 
 
 def _arrays(state: State) -> dict[str, Any]:

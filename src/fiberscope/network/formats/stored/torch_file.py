@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,12 @@ from fiberscope.files import check_archive, check_unpacked
 from fiberscope.network.formats.program import KEY, describe, restore
 from fiberscope.network.formats.request import Request
 from fiberscope.network.formats.stored.checkpoint import state_of
-from fiberscope.network.formats.stored.state_dict import OWN, from_state
+from fiberscope.network.formats.stored.state_dict import OWN, Numbers, numbers_of
 from fiberscope.network.network import Network
 from fiberscope.network.source import precision_of
 
 
-def read(path: Path, request: Request) -> Network:
+def read(path: Path, request: Request) -> Network | Numbers:
     """The network in a ``.pt`` file; one without our description is a state dict, perhaps inside of a checkpoint."""
     try:
         check_archive(path)  # torch writes stored archives, but reads deflated ones as well
@@ -47,7 +46,7 @@ def read(path: Path, request: Request) -> Network:
         return restore(content[KEY], {k: v for part in parts for k, v in _numpy(part).items()}, stored)
     state = state_of(content, request.key)
     _check(state)
-    return from_state(state, replace(request, key=None))
+    return numbers_of(state, None)
 
 
 def _check(tensors: Mapping[Any, Any]) -> None:

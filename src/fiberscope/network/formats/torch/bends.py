@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from fiberscope.errors import UnsupportedModelError
-from fiberscope.network.formats.build import Named, Value
+from fiberscope.network.formats.graph_values import Named, Value
 from fiberscope.network.formats.torch.traced_values import Const, Reader
 from fiberscope.numerics.arrays import real_array
 

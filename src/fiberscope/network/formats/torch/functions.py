@@ -11,11 +11,10 @@ import torch
 from torch.nn import functional as F
 
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.network.formats.build import Named, Value
+from fiberscope.network.formats.graph_values import Named, Value, Window
 from fiberscope.network.formats.nonlinear import NotPiecewiseLinearError
 from fiberscope.network.formats.torch import bends, shaping
 from fiberscope.network.formats.torch.traced_values import Reader
-from fiberscope.network.formats.windows import Window
 from fiberscope.numerics.arrays import real_array
 
 Handler = Callable[..., Any]

@@ -11,7 +11,7 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 from fiberscope.errors import UnsupportedModelError
-from fiberscope.network.formats.build import Value
+from fiberscope.network.formats.graph_values import Value
 from fiberscope.network.formats.torch import bends, functions, shaping
 from fiberscope.network.formats.torch.traced_values import Const, Reader
 

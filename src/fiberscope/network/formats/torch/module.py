@@ -16,7 +16,8 @@ from torch import fx, nn
 from torch.nn import functional as F
 
 from fiberscope.errors import FiberscopeError, InputError, UnsupportedModelError
-from fiberscope.network.formats.build import Builder, Value
+from fiberscope.network.formats.build import Builder
+from fiberscope.network.formats.graph_values import Value
 from fiberscope.network.formats.nonlinear import NotPiecewiseLinearError, refusal
 from fiberscope.network.formats.torch.functions import FUNCTIONS, METHODS
 from fiberscope.network.formats.torch.layer_kinds import LAYERS, refuse_hooks

@@ -13,7 +13,7 @@ import torch
 from torch.nn import functional as F
 
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.network.formats.build import Value
+from fiberscope.network.formats.graph_values import Value
 from fiberscope.network.formats.rearrange import depth_to_space, padded, places, space_to_depth
 from fiberscope.network.formats.resample import along_axes, cell_means, coordinates, linear
 from fiberscope.network.formats.torch.traced_values import BATCH, BatchSize, Const, Reader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
@@ -12,12 +12,15 @@ from torch import fx
 from torch.nn.parameter import is_lazy
 
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.network.formats.build import Builder, Named, Value
+from fiberscope.network.formats.graph_values import Named, Value
 from fiberscope.network.formats.nonlinear import NotPiecewiseLinearError, plain_name
 from fiberscope.network.formats.torch.trace import Trace
 from fiberscope.network.source import precision_of
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from fiberscope.network.formats.build import Builder
 
 
 class BatchSize:
