@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fiberscope.dimension.uses import Use
 from fiberscope.errors import UnsupportedModelError
 from fiberscope.network.convolutions import Convolution, TransposedConvolution
 from fiberscope.network.operators import Dense, Gather, Operator, Scale, Shape, Sparse
 from fiberscope.numerics.algebra.base import Ring
 from fiberscope.numerics.floats import IntArray
+
+if TYPE_CHECKING:
+    from fiberscope.dimension.uses import Use
 
 
 def add_block(use: Use, out: Any, ring: Ring, fresh: bool) -> None:

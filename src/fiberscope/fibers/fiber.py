@@ -10,7 +10,7 @@ from importlib import import_module
 import numpy as np
 
 from fiberscope.errors import InputError, NotGenericError
-from fiberscope.fibers.components import Component, Connection, FiberPath, Membership
+from fiberscope.fibers.components import Component, Connection, FiberPath
 from fiberscope.fibers.generic import AMONG
 from fiberscope.fibers.identifiability import (
     ORIENTATIONS,
@@ -21,6 +21,7 @@ from fiberscope.fibers.identifiability import (
     silent_flips,
 )
 from fiberscope.fibers.members import member
+from fiberscope.fibers.membership import Membership
 from fiberscope.fibers.one_layer.assignments import LIMIT
 from fiberscope.fibers.one_layer.layer import DEAD, LINEAR, NONLINEAR, nonnegative_rank
 from fiberscope.fibers.one_layer.realisations import Cell, cells

@@ -44,7 +44,17 @@ def as_network(source: NetworkLike, name: str = "net", points: Any = None) -> Ne
     if isinstance(source, Network):
         return source
     shape = tuple(getattr(points, "shape", ()))[1:] if library_of(source) == "torch" else ()
-    found: Network = import_module("fiberscope.network.io").load_plain(source, shape if len(shape) > 1 else None, name)
+    return loaded(source, shape if len(shape) > 1 else None, name)
+
+
+def loaded(source: NetworkLike, shape: tuple[int, ...] | None, name: str = "net") -> Network:
+    """What ``load`` makes of a source with inputs of this shape, None where it tells the shape itself.
+
+    >>> net = Network.random((4, 3, 1), seed=0)
+    >>> loaded(net, (2, 2)).input_shape
+    (2, 2)
+    """
+    found: Network = import_module("fiberscope.network.io").load_plain(source, shape, name)
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -30,7 +30,9 @@ from fiberscope.training.plan import (
     per_run,
     plain,
 )
-from fiberscope.training.track import Tracker
+
+if TYPE_CHECKING:
+    from fiberscope.training.track import Tracker
 
 Schedule = Callable[[int], float]
 """Factor of the learning rate in an epoch (from 0)."""

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import FiberscopeError
-from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Solid, Space, domain_of
+from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Solid, Space, domain_of, view_of
+from fiberscope.geometry.engines.choose import cells_on
 from fiberscope.geometry.ranges.intervals import ranges
 from fiberscope.geometry.ranges.relaxation import BRANCHES, Relaxation
-from fiberscope.geometry.regions import regions
 from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.chains import try_split
 from fiberscope.network.network import Network
@@ -213,12 +213,12 @@ class _State:
         """All regions of a plane or an interval: every sign that occurs inside of one."""
         try:
             run.check()
-            found = regions(self.net, self.domain, time_limit=run.seconds_left)
+            found = cells_on(view_of(self.net, self.domain), run.quietly())
         except (FiberscopeError, OverflowError):  # a corner may lie beyond the floats
             return
         if not found.complete:
             return
-        signs = found.sign_vectors
+        signs = found.top_signs
         self.nonnegative |= (signs >= 0).all(axis=0) & self.neurons
         self.nonpositive |= (signs <= 0).all(axis=0) & self.neurons
         self.positive |= (signs > 0).any(axis=0)

@@ -10,31 +10,10 @@ from time import perf_counter
 
 import numpy as np
 
-from fiberscope.connectivity.barrier import barrier
-from fiberscope.connectivity.matching import match
-from fiberscope.dimension.functional import functional_dimension
-from fiberscope.equality.ladder import equivalent
-from fiberscope.fibers.simplify.simplify import simplify
-from fiberscope.geometry.curves.along import regions_along
-from fiberscope.geometry.curves.curve import Circle
-from fiberscope.geometry.distances.distance import boundary_distance
-from fiberscope.geometry.domains import Box
-from fiberscope.geometry.regions import regions
-from fiberscope.network.action.chain import permute, rescale
-from fiberscope.network.comparison import identical
-from fiberscope.network.inspection import inspect
-from fiberscope.network.io import load, save
-from fiberscope.network.network import Network
-from fiberscope.network.roles import roles
+import fiberscope as fs
 from fiberscope.numerics.floats import FloatArray
-from fiberscope.plot.barriers import barrier as draw_barrier
-from fiberscope.plot.complexes import regions as draw_regions
-from fiberscope.plot.curves import under_curve
-from fiberscope.plot.functions import function
-from fiberscope.plot.spectra import spectrum as draw_spectrum
 from fiberscope.plot.style import figure_png
 from fiberscope.reporting.page import Section
-from fiberscope.training.seeds import train_many
 
 SUBTITLE = "Trained on two spirals a moment ago, then asked everything that fiberscope can answer."
 
@@ -43,10 +22,10 @@ SUBTITLE = "Trained on two spirals a moment ago, then asked everything that fibe
 class Subject:
     """The network that the tour is about, the data it learned, and the box on which it is looked at."""
 
-    net: Network
+    net: fs.Network
     X: FloatArray
     y: FloatArray
-    box: Box
+    box: fs.Box
     seconds: float
     epochs: int
 
@@ -54,8 +33,8 @@ class Subject:
 def train_subject(seed: int = 0, epochs: int = 300) -> Subject:
     """A ``2-16-16-1`` network that tells two spirals apart; a second or two of training."""
     X, y = spirals(300, seed)
-    runs = train_many((2, 16, 16, 1), (X, y[:, None]), [seed], epochs=epochs, batch_size=100, lr=0.01)
-    return Subject(runs.networks[0], X, y, Box.cube(2, -1.25, 1.25), runs.seconds, epochs)
+    runs = fs.train_many((2, 16, 16, 1), (X, y[:, None]), [seed], epochs=epochs, batch_size=100, lr=0.01)
+    return Subject(runs.networks[0], X, y, fs.Box.cube(2, -1.25, 1.25), runs.seconds, epochs)
 
 
 def spirals(count: int, seed: int = 0) -> tuple[FloatArray, FloatArray]:
@@ -95,7 +74,7 @@ def walk(subject: Subject) -> Iterator[tuple[str, Section]]:
 
 def _training(subject: Subject) -> Section:
     accuracy = float((np.sign(subject.net(subject.X)[:, 0]) == subject.y).mean())
-    ax = function(subject.net, subject.box, subject.X, subject.y)
+    ax = fs.plot.function(subject.net, subject.box, subject.X, subject.y)
     ax.set_title("What the network computes")
     return Section(
         "A network learns two spirals",
@@ -108,7 +87,7 @@ def _training(subject: Subject) -> Section:
 
 
 def _parameters(subject: Subject) -> Section:
-    found = inspect(subject.net, points=0)
+    found = fs.inspect(subject.net, points=0)
     largest = [layer.largest for layer in found.layers if layer.largest is not None]
     return Section(
         "How many parameters, and how many are too many?",
@@ -152,7 +131,7 @@ def _signs(subject: Subject) -> Section:
 
 
 def _roles(subject: Subject) -> Section:
-    found = roles(subject.net, subject.X)
+    found = fs.roles(subject.net, subject.X)
     rows = [
         (f"layer {row['layer']}", f"{row['dead']} dead, {row['linear']} linear, {row['switching']} switching")
         for row in found.per_layer()
@@ -181,14 +160,14 @@ def _local(subject: Subject) -> Section:
 
 def _regions(subject: Subject) -> Section:
     begin = perf_counter()
-    found = regions(subject.net, subject.box)
+    found = fs.regions(subject.net, subject.box)
     seconds = perf_counter() - begin
     certificate = found.verify()
     words = {True: "holds", False: "FAILS", None: "is undecided"}
     inner = len(found.facets) - int(found.facets.boundary.sum())
-    mosaic = draw_regions(found, color="mosaic")
+    mosaic = fs.plot.regions(found, color="mosaic")
     mosaic.set_title(f"{found.num_regions} regions")
-    slopes = draw_regions(found, color="value")
+    slopes = fs.plot.regions(found, color="value")
     slopes.set_title("The lines of both layers over the output")
     return Section(
         "Where exactly is it linear?",
@@ -210,9 +189,9 @@ def _regions(subject: Subject) -> Section:
 
 
 def _curve(subject: Subject) -> Section:
-    circle = Circle(radius=0.8)
-    found = regions_along(subject.net, circle)
-    ax = under_curve(regions(subject.net, subject.box), found, color="value")
+    circle = fs.Circle(radius=0.8)
+    found = fs.regions_along(subject.net, circle)
+    ax = fs.plot.under_curve(fs.regions(subject.net, subject.box), found, color="value")
     ax.set_title(f"{found.num_regions} regions along the circle")
     return Section(
         "How often does it bend along a curve?",
@@ -229,7 +208,7 @@ def _curve(subject: Subject) -> Section:
 
 
 def _distance(subject: Subject) -> Section:
-    found = boundary_distance(subject.net, subject.X)
+    found = fs.boundary_distance(subject.net, subject.X)
     nearest = int(found.distance.argmin())
     x, point = subject.X[nearest], found.point[nearest]
     return Section(
@@ -249,10 +228,10 @@ def _barrier(subject: Subject) -> Section:
     other = train_subject(seed=1, epochs=subject.epochs).net
     one, two = subject.net.to_torch(), other.to_torch()
     data = (subject.X, subject.y[:, None])
-    before = barrier(one, two, "mse", data, points=15)
-    matched = match(one, two, data=subject.X)
-    after = barrier(one, matched.apply(two), "mse", data, points=15)
-    ax = draw_barrier({"as trained": before, "neurons matched": after})
+    before = fs.barrier(one, two, "mse", data, points=15)
+    matched = fs.match(one, two, data=subject.X)
+    after = fs.barrier(one, matched.apply(two), "mse", data, points=15)
+    ax = fs.plot.barrier({"as trained": before, "neurons matched": after})
     return Section(
         "Can it be joined with another training on a straight line?",
         f"The loss on the way rises by {before.barrier:.3g}; after its neurons are matched, by {after.barrier:.3g}.",
@@ -264,7 +243,7 @@ def _barrier(subject: Subject) -> Section:
 
 
 def _dimension(subject: Subject) -> Section:
-    found = functional_dimension(subject.net, subject.X)
+    found = fs.functional_dimension(subject.net, subject.X)
     rows = [
         ("exact rank", f"{found.exact}{', certified by an upper bound that meets it' if found.certified else ''}"),
         ("numerical rank in float64", str(found.numerical)),
@@ -281,21 +260,21 @@ def _dimension(subject: Subject) -> Section:
         "The rank of the Jacobian of all outputs on the data with respect to all parameters. Floats are taken as exact "
         "rational numbers and the rank is computed modulo two large random primes.",
         rows,
-        [("Singular values, the two cut-offs, and the exact rank.", figure_png(draw_spectrum(found)))],
+        [("Singular values, the two cut-offs, and the exact rank.", figure_png(fs.plot.spectrum(found)))],
     )
 
 
 def _symmetry(subject: Subject) -> Section:
     rng = np.random.default_rng(0)
     widths = subject.net.widths[1:-1]
-    moved = permute(subject.net, [rng.permutation(n) for n in widths])
-    moved = rescale(moved, [2.0 ** rng.integers(-3, 4, n) for n in widths])
+    moved = fs.permute(subject.net, [rng.permutation(n) for n in widths])
+    moved = fs.rescale(moved, [2.0 ** rng.integers(-3, 4, n) for n in widths])
     distance = np.sqrt(sum(float(((subject.net.parameters[k] - v) ** 2).sum()) for k, v in moved.parameters.items()))
-    equal = equivalent(subject.net, moved, tolerance=0)
+    equal = fs.equivalent(subject.net, moved, tolerance=0)
     weights = [w.copy() for w in moved.weights]
     weights[0][0, 0] = np.nextafter(weights[0][0, 0], np.inf)
-    nudged = Network(weights, moved.biases)
-    differs = equivalent(subject.net, nudged, tolerance=0)
+    nudged = fs.Network(weights, moved.biases)
+    differs = fs.equivalent(subject.net, nudged, tolerance=0)
     answers = {True: "proven equal", False: "proven different", None: "undecided"}
     return Section(
         "Is a copy with other parameters the same function?",
@@ -312,7 +291,7 @@ def _symmetry(subject: Subject) -> Section:
 
 
 def _simplify(subject: Subject) -> Section:
-    found = simplify(subject.net, subject.box)
+    found = fs.simplify(subject.net, subject.box)
     before, after = subject.net, found.network
     return Section(
         "Can it be smaller without changing anything?",
@@ -333,8 +312,8 @@ def _files(subject: Subject) -> Section:
     with tempfile.TemporaryDirectory() as folder:
         for ending in ("npz", "safetensors", "pt", "onnx"):
             path = Path(folder) / f"model.{ending}"
-            save(subject.net, path)
-            same = identical(load(path), subject.net)
+            fs.save(subject.net, path)
+            same = fs.identical(fs.load(path), subject.net)
             rows.append((f".{ending}", f"{path.stat().st_size:,} bytes, {'bit-identical' if same else 'CHANGED'}"))
     return Section(
         "Does it survive being written to a file?",
