@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import fiberscope as fs
 from fiberscope.cli.arrays import load_array, load_labels
-from fiberscope.cli.models import Loader, ModelFile, reads_models
+from fiberscope.cli.model_options import Loader, ModelFile, reads_models
 
 INTERRUPTED = 130
 

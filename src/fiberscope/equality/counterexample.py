@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from fiberscope.equality.evidence import Check, Evidence
-from fiberscope.equality.question import Question
 from fiberscope.equality.rounding import deviation, exact_deviation
 from fiberscope.errors import InputError
 from fiberscope.network.network import Network
@@ -21,6 +20,9 @@ from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.exact_arrays import nearest
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.numerics.ulps import DOUBLE, FEW
+
+if TYPE_CHECKING:
+    from fiberscope.equality.question import Question
 
 
 @dataclass(frozen=True, slots=True, eq=False)

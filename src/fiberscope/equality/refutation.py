@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from fiberscope.equality.counterexample import Counterexample, confirmed
 from fiberscope.equality.evidence import Check
-from fiberscope.equality.question import Question
 from fiberscope.equality.verdict import Verdict, answered
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.numerics.floats import FloatArray
+
+if TYPE_CHECKING:
+    from fiberscope.equality.question import Question
 
 POINTS = 256
 """Random inputs of a first look."""

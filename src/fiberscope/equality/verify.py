@@ -23,7 +23,7 @@ from fiberscope.equality.question import Question
 from fiberscope.equality.verdict import kind_of
 from fiberscope.errors import FiberscopeError, InputError
 from fiberscope.geometry.domains import Domain
-from fiberscope.network.io import as_network
+from fiberscope.network.border import as_network
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.ulps import ROUNDINGS
 from fiberscope.results import Result, named

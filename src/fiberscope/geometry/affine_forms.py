@@ -8,13 +8,12 @@ through the network often prove that they do not; what is still open is decided 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import flint
 import numpy as np
 
 from fiberscope.network.layout import Layout
-from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
 from fiberscope.network.operators import Operator
 from fiberscope.network.walk import affine_values
@@ -22,6 +21,9 @@ from fiberscope.numerics.algebra.ball import EXACT, EXACT_ROWS, nearest_floats
 from fiberscope.numerics.algebra.bounded import Bounded, BoundedAlgebra
 from fiberscope.numerics.algebra.floating import FloatAlgebra
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, ObjectArray, SignArray, gamma, round_up
+
+if TYPE_CHECKING:
+    from fiberscope.network.network import Network
 
 _CHUNK = 1 << 17
 """Numbers in the widest value of one batch: what fits a cache, since fresh memory costs more than arithmetic."""

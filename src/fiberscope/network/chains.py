@@ -14,8 +14,7 @@ import numpy as np
 from fiberscope.errors import UnsupportedModelError
 from fiberscope.network.convolutions import Convolving
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
-from fiberscope.network.rewire import moved
+from fiberscope.network.nodes import Affine, Node, PiecewiseLinear, moved
 from fiberscope.numerics.floats import FloatArray
 
 

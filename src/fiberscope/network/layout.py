@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fiberscope.network.nodes import Composite, MaxPool, Node, PiecewiseLinear, Switch
+from fiberscope.network.nodes import Composite, Given, MaxPool, Node, PiecewiseLinear, Switch, moved
 from fiberscope.numerics.floats import BoolArray, IntArray
 
 
@@ -116,3 +116,20 @@ class Layout:
             for place in self.places
         ]
         return np.concatenate(parts) if parts else np.zeros(0, dtype=bool)
+
+
+def expanded(program: Sequence[Given]) -> tuple[tuple[Node, ...], dict[int, Detour]]:
+    """The plain nodes of a program, and the detours over several of them that composite nodes mean, by the first."""
+    nodes: list[Node] = []
+    detours: dict[int, Detour] = {}
+    place = {0: 0}
+    for index, node in enumerate(program):
+        sources = tuple(place[s] for s in node.sources)
+        if isinstance(node, Composite):
+            first = len(nodes)
+            nodes += [moved(n, tuple(first + s if s else sources[0] for s in n.sources)) for n in node.meaning()]
+            detours[first] = Detour(node, sources[0], len(nodes) - 1)
+        else:
+            nodes.append(moved(node, sources) if sources != node.sources else node)
+        place[index + 1] = len(nodes)
+    return tuple(nodes), detours

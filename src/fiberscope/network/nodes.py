@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -377,3 +377,17 @@ COMPOSITES: dict[str, type[Composite]] = {"clip": Clip}
 
 Given = Node | Composite
 """What a model can be made of."""
+
+N = TypeVar("N", bound=Given)
+
+
+def moved(node: N, sources: tuple[int, ...]) -> N:
+    """The same node reading other values."""
+    own: Any = {"sources": sources} if isinstance(node, Add | Concat) else {"source": sources[0]}
+    result: N = replace(node, **own)  # type: ignore[type-var]  # every kind is a dataclass
+    return result
+
+
+def later(node: Node) -> Node:
+    """The same node in a program with one more value in front."""
+    return moved(node, tuple(source + 1 for source in node.sources))

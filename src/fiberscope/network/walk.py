@@ -16,16 +16,18 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import prod
-from typing import Any, Generic, NamedTuple, TypeVar, assert_never
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, assert_never
 
 import numpy as np
 
-from fiberscope.network.layout import Layout
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear, Smooth, Switch
 from fiberscope.numerics.algebra.ball import EXACT_ROWS, nearest_floats
 from fiberscope.numerics.algebra.base import Algebra, Evaluation
 from fiberscope.numerics.algebra.floating import FLOAT_ROWS
 from fiberscope.numerics.floats import FloatArray, SignArray
+
+if TYPE_CHECKING:
+    from fiberscope.network.layout import Layout
 
 V = TypeVar("V")
 

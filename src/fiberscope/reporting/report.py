@@ -14,7 +14,7 @@ import numpy as np
 from fiberscope.errors import FiberscopeError, InputError
 from fiberscope.files import write_atomically
 from fiberscope.geometry.domains import Domain, domain_of
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import real_array
 from fiberscope.reporting.page import Section, render_page

@@ -18,9 +18,8 @@ from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.regions import regions
 from fiberscope.network.chains import nameless
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, Concat, Node, PiecewiseLinear
+from fiberscope.network.nodes import Affine, Concat, Node, PiecewiseLinear, moved
 from fiberscope.network.operators import Dense
-from fiberscope.network.rewire import moved
 from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import FloatArray, IntArray
 

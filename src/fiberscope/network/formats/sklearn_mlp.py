@@ -17,9 +17,8 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, Stan
 
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, Node
+from fiberscope.network.nodes import Affine, Node, moved
 from fiberscope.network.operators import Scale
-from fiberscope.network.rewire import moved
 from fiberscope.numerics.arrays import real_array
 
 

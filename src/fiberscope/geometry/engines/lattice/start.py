@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations, product
+from typing import TYPE_CHECKING
 
 import flint
 import numpy as np
 
 from fiberscope.errors import NotGenericError
-from fiberscope.geometry.domains import Box, Orthant, Polytope, Space
 from fiberscope.geometry.engines.lattice.exact import Integers, Start, integers
 from fiberscope.network.layout import Layout
 from fiberscope.network.network import Network
@@ -23,6 +23,9 @@ from fiberscope.network.walk import affine_values
 from fiberscope.numerics.algebra.ball import EXACT, EXACT_ROWS
 from fiberscope.numerics.floats import SignArray
 from fiberscope.numerics.points import integer_rows, solve_point, to_dyadic
+
+if TYPE_CHECKING:
+    from fiberscope.geometry.domains import Box, Orthant, Polytope, Space
 
 
 def box_start(box: Box) -> Start:
