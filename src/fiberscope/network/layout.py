@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fiberscope.network.nodes import Composite, MaxPool, Node, PiecewiseLinear, Switch
-from fiberscope.numerics.floats import BoolArray, IntArray
+from fiberscope.network.nodes import Composite, MaxPool, Node, Switch
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,6 +81,12 @@ class Layout:
         self.released = tuple(tuple(s for s in {*node.sources} if last[s] == k) for k, node in enumerate(nodes))
         """For every node the values that are not needed behind it any more."""
 
+    @cached_property
+    def up_to_last_switch(self) -> Layout:
+        """The program as far as regions depend on it; values that only the output needs are let go earlier."""
+        stop = self.places[-1].index + 1 if self.places else 0
+        return Layout(self.nodes[:stop], {k: detour for k, detour in self.detours.items() if detour.last < stop})
+
     @property
     def size(self) -> int:
         """Length of a sign vector."""
@@ -111,8 +117,14 @@ class Layout:
     @cached_property
     def linear(self) -> BoolArray:
         """Which entries belong to neurons that are linear by their activation, ``(size,)``."""
-        parts = [
-            place.node.linear if isinstance(place.node, PiecewiseLinear) else np.zeros(place.node.num_signs, dtype=bool)
-            for place in self.places
-        ]
-        return np.concatenate(parts) if parts else np.zeros(0, dtype=bool)
+        return np.concatenate([np.zeros(0, dtype=bool), *(place.node.linear for place in self.places)])
+
+    @cached_property
+    def slopes(self) -> FloatArray:
+        """By what every entry's value is multiplied where that is not positive, ``(size,)``; 1 for pooling windows."""
+        return np.concatenate([np.zeros(0), *(place.node.slopes for place in self.places)])
+
+    @cached_property
+    def padding(self) -> BoolArray:
+        """Which entries of pooling windows are no input at all, ``(size,)``."""
+        return np.concatenate([np.zeros(0, dtype=bool), *(place.node.padded for place in self.places)])

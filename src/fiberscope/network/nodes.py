@@ -98,9 +98,14 @@ class PiecewiseLinear:
         return (self.source,)
 
     @property
-    def linear(self) -> Any:
+    def linear(self) -> BoolArray:
         """Mask of the neurons without a kink, ``(size,)``."""
-        return self.slopes == 1
+        return np.asarray(self.slopes == 1)
+
+    @property
+    def padded(self) -> BoolArray:
+        """Mask of the entries without an input: none."""
+        return np.zeros(self.slopes.size, dtype=bool)
 
     @cached_property
     def leak(self) -> FloatArray | None:
@@ -238,6 +243,21 @@ class MaxPool:
     @property
     def num_signs(self) -> int:
         return self.windows.size
+
+    @property
+    def linear(self) -> BoolArray:
+        """Mask of the entries without a kink, ``(num_signs,)``: none."""
+        return np.zeros(self.num_signs, dtype=bool)
+
+    @property
+    def slopes(self) -> FloatArray:
+        """For every entry 1: what wins goes through as it is."""
+        return np.ones(self.num_signs)
+
+    @property
+    def padded(self) -> BoolArray:
+        """Mask of the entries without an input, ``(num_signs,)``."""
+        return np.asarray(self.windows.reshape(-1) < 0)
 
     def chosen(self, signs: SignArray) -> IntArray:
         """The input that each window takes its value from under its own entries ``(..., num_signs)`` of sign vectors.

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.geometry.affine_forms import form_step
 from fiberscope.geometry.curves.breakpoints import Breaks, changing, chosen, closed_by, grouped
 from fiberscope.geometry.curves.certify import Number
 from fiberscope.geometry.engines.planar.exact import pool_signs, window_pairs
+from fiberscope.network.layout import Place
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import MaxPool, PiecewiseLinear, Switch
-from fiberscope.numerics.algebra.bounded import Bounded
+from fiberscope.network.nodes import MaxPool, Switch
+from fiberscope.network.walk import switches
+from fiberscope.numerics.algebra.bounded import BOUNDED_ROWS, Bounded
 from fiberscope.numerics.floats import INFLATE, TINY, FloatArray, IntArray, SignArray, gamma
 
 Touched = tuple[IntArray, IntArray]
@@ -58,9 +59,7 @@ class Follower(ABC):
     """
 
     def __init__(self, net: Network, rows: FloatArray, t: FloatArray, wide: FloatArray, closed: bool) -> None:
-        last = max((k for k, x in enumerate(net.nodes) if isinstance(x, PiecewiseLinear | MaxPool)), default=-1)
-        self.net, self.nodes, self.rows = net, net.nodes[: last + 1], rows
-        self.last_use = {source: k for k, node in enumerate(self.nodes) for source in node.sources}
+        self.net, self.rows, self.layout = net, rows, net.layout.up_to_last_switch
         self.t, self.lo, self.hi, self.closed = t, t - wide, t + wide, closed
         self.order = np.arange(len(t))
         self.root = np.arange(len(t) - 1)
@@ -68,7 +67,7 @@ class Follower(ABC):
         self.numbers: list[Number | None] = [None] * len(t)
         self.cuts: list[Cut] = []
         self.makers: list[tuple[IntArray, IntArray]] = []
-        self.by_float = self.by_exact = self.undecided = self.first = 0
+        self.by_float = self.by_exact = self.undecided = 0
         self.residual = 0.0
 
     # -- what depends on the curve ---------------------------------------------------------------
@@ -102,20 +101,18 @@ class Follower(ABC):
     def breaks(self) -> Breaks:
         """Cut by every switch, then read off the breakpoints."""
         values = {0: Bounded(np.repeat(self.rows[None], len(self.root), axis=0), self.start_error())}
-        for index, node in enumerate(self.nodes):
-            if isinstance(node, PiecewiseLinear | MaxPool):
-                values = self._split(node, values, index)
-            else:
-                values[index + 1] = form_step(node, values, None)
-            for source in set(node.sources):
-                if self.last_use[source] == index:
-                    values.pop(source, None)
+        choices: dict[int, Any] = {}
+        for place in switches(self.layout, values, BOUNDED_ROWS, choices):
+            signs = self._split(place, values)
+            choices[place.index] = place.node.chosen(signs)
         return self._result()
 
-    def _split(self, node: Switch, values: dict[int, Bounded], index: int) -> dict[int, Bounded]:
+    def _split(self, place: Place, values: dict[int, Bounded]) -> SignArray:
+        """Cut the pieces by one switch, and all values with them; its signs on the new pieces."""
+        node = place.node
         pairs = window_pairs(node) if isinstance(node, MaxPool) else None
         forms = values[node.source] if pairs is None else differences(values[node.source], pairs)
-        skip = node.linear if isinstance(node, PiecewiseLinear) else np.zeros(forms.value.shape[2], dtype=bool)
+        skip = node.linear if pairs is None else np.zeros(len(pairs), dtype=bool)
         found, touched = self.zeros(forms, skip)
         found, rank = self.ordered(found)
         pieces = len(self.order) - 1
@@ -129,14 +126,11 @@ class Follower(ABC):
         else:
             assert isinstance(node, MaxPool)
             signs, entries = self._pooled(node, signs, at)
-        self.makers.append((entries[0], self.first + entries[1]))
-        self.first += node.num_signs
+        self.makers.append((entries[0], place.start + entries[1]))
         self.cuts.append(Cut(node, parent, signs))
         self.root = self.root[parent]
-        live = {key: x for key, x in values.items() if self.last_use[key] > index or key == node.source}
-        values = {key: Bounded(x.value[parent], x.error[parent]) for key, x in live.items()}
-        values[index + 1] = form_step(node, values, signs)
-        return values
+        values.update({key: value[parent] for key, value in values.items()})
+        return signs
 
     def _not_on_both_sides(self, at: tuple[IntArray, IntArray], signs: SignArray) -> tuple[IntArray, IntArray]:
         """Without what vanishes at a point and on both of its sides."""
@@ -239,11 +233,7 @@ class Follower(ABC):
 
 def differences(value: Bounded, pairs: IntArray) -> Bounded:
     """Forms of ``x_i - x_j`` for pairs of features."""
-    i, j = pairs.T
-    total = value.value[:, :, i] - value.value[:, :, j]
-    error = value.error[:, :, i] + value.error[:, :, j]
-    exact = (error == 0) & ((value.value[:, :, i] == 0) | (value.value[:, :, j] == 0))
-    return Bounded(total, np.where(exact, 0.0, (error + gamma(1) * np.abs(total)) * INFLATE + TINY))
+    return BOUNDED_ROWS.difference(*(value[:, :, index] for index in pairs.T))
 
 
 def firsts(rank: IntArray) -> IntArray:

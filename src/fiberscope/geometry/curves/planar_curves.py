@@ -86,7 +86,7 @@ class _PlanarFollower(Follower):
 
     @cached_property
     def program(self) -> PlaneProgram:
-        return PlaneProgram(self.nodes, self.rows)
+        return PlaneProgram(self.layout.nodes, self.rows)
 
     def coordinates(self, t: FloatArray, pieces: IntArray) -> tuple[FloatArray, FloatArray]:
         xy = self.curve.flat(t)

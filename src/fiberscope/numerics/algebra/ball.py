@@ -48,6 +48,9 @@ class BallAlgebra(ArrayAlgebra):
     def add(self, values: Sequence[ObjectArray]) -> ObjectArray:
         return np.asarray(sum(values[1:], start=values[0]))
 
+    def difference(self, one: ObjectArray, other: ObjectArray) -> ObjectArray:
+        return np.asarray(one - other)
+
     def gate(self, value: ObjectArray, active: BoolArray, slopes: FloatArray | None) -> ObjectArray:
         other = flint.arb(0) if slopes is None else value * balls(slopes)
         return np.where(aligned(active, value.ndim), value, other)

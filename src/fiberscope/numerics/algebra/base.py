@@ -109,6 +109,10 @@ class Algebra(ABC, Generic[V]):
     def concat(self, values: Sequence[V], order: IntArray | None) -> V:
         """Values side by side, then taken in this order."""
 
+    def difference(self, one: V, other: V) -> V:
+        """``one - other``."""
+        raise self._lacks("differences")
+
     def affine(self, operator: LinearMap, bias: FloatArray | None, value: V) -> V:
         """``operator(value) + bias``, stage by stage."""
         for stage in operator.stages():
