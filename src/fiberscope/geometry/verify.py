@@ -20,13 +20,13 @@ from fiberscope.geometry.affine_forms import ExactRegion, exact_output
 from fiberscope.geometry.cells import Cells
 from fiberscope.geometry.domains import Box, View
 from fiberscope.geometry.engines.lattice.engine import lattice_cells
-from fiberscope.geometry.engines.lattice.exact import HomogeneousBalls, Integers, exact_signs, integers, reduced
+from fiberscope.geometry.engines.lattice.exact import Integers, exact_signs, integers, reduced
 from fiberscope.geometry.facets import Facets
 from fiberscope.geometry.measures import metrics
 from fiberscope.geometry.ridges import Balance
 from fiberscope.network.network import Network
 from fiberscope.network.walk import switch_values
-from fiberscope.numerics.algebra.ball import EXACT
+from fiberscope.numerics.algebra.ball import EXACT, HomogeneousBalls
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma
 from fiberscope.numerics.points import integer_rows
 from fiberscope.results import Result, Tabular, hidden

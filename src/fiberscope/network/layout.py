@@ -115,6 +115,13 @@ class Layout:
         return np.array(kinds, dtype=bool)[self.switch]
 
     @cached_property
+    def window(self) -> IntArray:
+        """For every entry the number of the pooling window that it belongs to, ``(size,)``; a neuron has its own."""
+        parts = [np.full(p.node.num_signs // p.node.window_size, p.node.window_size) for p in self.places]
+        sizes = np.concatenate([np.zeros(0, dtype=np.int64), *parts])
+        return np.repeat(np.arange(len(sizes)), sizes)
+
+    @cached_property
     def linear(self) -> BoolArray:
         """Which entries belong to neurons that are linear by their activation, ``(size,)``."""
         return np.concatenate([np.zeros(0, dtype=bool), *(place.node.linear for place in self.places)])

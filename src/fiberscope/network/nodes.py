@@ -116,6 +116,20 @@ class PiecewiseLinear:
     def num_signs(self) -> int:
         return self.slopes.size
 
+    @property
+    def window_size(self) -> int:
+        """How many entries compete: every neuron has its own."""
+        return 1
+
+    @property
+    def num_cuts(self) -> int:
+        """How many functions cut regions: one for every neuron."""
+        return self.slopes.size
+
+    def bounding(self, signs: SignArray) -> BoolArray:
+        """Which entries stand for a boundary of regions with these signs, ``(..., size)``: all but linear neurons."""
+        return np.broadcast_to(~self.linear, signs.shape)
+
     def chosen(self, signs: SignArray) -> BoolArray:
         """Which neurons are active under their own entries ``(..., size)`` of sign vectors; at zero none is."""
         return np.asarray(signs > 0)
@@ -244,6 +258,24 @@ class MaxPool:
     def num_signs(self) -> int:
         return self.windows.size
 
+    @cached_property
+    def pairs(self) -> IntArray:
+        """All pairs of inputs that meet in some window, ``(count, 2)``, each once, the smaller index first."""
+        first, second = np.triu_indices(self.windows.shape[1], 1)
+        pairs = np.stack([self.windows[:, first].ravel(), self.windows[:, second].ravel()], axis=1)
+        pairs = np.sort(pairs[(pairs >= 0).all(axis=1)], axis=1)
+        return np.asarray(np.unique(pairs, axis=0).reshape(-1, 2))
+
+    @property
+    def window_size(self) -> int:
+        """How many entries compete."""
+        return int(self.windows.shape[1])
+
+    @property
+    def num_cuts(self) -> int:
+        """How many functions cut regions: the difference of every pair of inputs."""
+        return len(self.pairs)
+
     @property
     def linear(self) -> BoolArray:
         """Mask of the entries without a kink, ``(num_signs,)``: none."""
@@ -266,6 +298,14 @@ class MaxPool:
         """
         first = (signs.reshape(*signs.shape[:-1], *self.windows.shape) >= 0).argmax(axis=-1)
         return np.asarray(self.windows[np.arange(len(self.windows)), first])
+
+    def bounding(self, signs: SignArray) -> BoolArray:
+        """Which entries stand for a boundary of regions with these signs, ``(..., num_signs)``: ties with the winner.
+
+        All inputs of a window but the winner itself.
+        """
+        winner = np.repeat(self.chosen(signs), self.windows.shape[1], axis=-1)
+        return np.asarray((winner != self.windows.reshape(-1)) & ~self.padded)
 
     @cached_property
     def windows(self) -> IntArray:

@@ -182,6 +182,7 @@ def switches(
     choices: Choices | None = None,
     *,
     first: int = 0,
+    keep: Container[int] = (),
     to_end: bool = False,
 ) -> Iterator[Place]:
     """The walk from switch to switch: each is given when the value in front of it is known.
@@ -189,7 +190,7 @@ def switches(
     Not further than to the last switch, unless ``to_end``: what signs and boundaries are does not depend on what comes
     behind.
     """
-    for index in walk(layout, values, algebra, choices, first=first):
+    for index in walk(layout, values, algebra, choices, first=first, keep=keep):
         place = layout.of_node.get(index)
         if place is not None:
             yield place
@@ -201,6 +202,18 @@ def switch_values(layout: Layout, start: V, algebra: Algebra[V]) -> list[V]:
     """What the signs of all switches are those of, in order; see :func:`compared`."""
     values = {0: start}
     return [compared(place.node, values[place.source], algebra) for place in switches(layout, values, algebra)]
+
+
+def cuts(node: Switch, value: V, algebra: Algebra[V]) -> V:
+    """The functions of which a switch cuts regions: preactivations; for pooling ``x_i - x_j`` for all its ``pairs``."""
+    match node:
+        case PiecewiseLinear():
+            return value
+        case MaxPool():
+            one, other = (algebra.pick(value, index) for index in node.pairs.T)
+            return algebra.difference(one, other)
+        case _:
+            assert_never(node)
 
 
 def boundary(node: Switch, value: V, algebra: Algebra[V], choice: Any, entries: IntArray | None = None) -> V:
@@ -215,10 +228,28 @@ def boundary(node: Switch, value: V, algebra: Algebra[V], choice: Any, entries: 
         case MaxPool():
             own = np.arange(node.num_signs) if entries is None else entries
             inputs = np.maximum(node.windows, 0).reshape(-1)[own]
-            best = picked(choice, own // node.windows.shape[1])
+            best = picked(choice, own // node.window_size)
             return algebra.difference(algebra.pick(value, inputs), algebra.pick(value, best))
         case _:
             assert_never(node)
+
+
+def boundary_seeds(node: Switch, size: int, choice: Any, entries: IntArray) -> FloatArray:
+    """The derivatives of :func:`boundary` with respect to the ``size`` features in front of it, to go back from.
+
+    One entry for each row of ``choice``; ``(rows, size)``.
+    """
+    rows = np.arange(len(entries))
+    delta = np.zeros((len(entries), size))
+    match node:
+        case PiecewiseLinear():
+            delta[rows, entries] = 1.0
+        case MaxPool():
+            delta[rows, node.windows.reshape(-1)[entries]] += 1.0
+            delta[rows, choice[rows, entries // node.window_size]] -= 1.0
+        case _:
+            assert_never(node)
+    return delta
 
 
 def boundaries(

@@ -14,11 +14,11 @@ import numpy as np
 
 from fiberscope.geometry.curves.breakpoints import Breaks, changing, chosen, closed_by, grouped
 from fiberscope.geometry.curves.certify import Number
-from fiberscope.geometry.engines.planar.exact import pool_signs, window_pairs
+from fiberscope.geometry.engines.planar.exact import pool_signs
 from fiberscope.network.layout import Place
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool, Switch
-from fiberscope.network.walk import switches
+from fiberscope.network.walk import cuts, switches
 from fiberscope.numerics.algebra.bounded import BOUNDED_ROWS, Bounded
 from fiberscope.numerics.floats import INFLATE, TINY, FloatArray, IntArray, SignArray, gamma
 
@@ -110,9 +110,8 @@ class Follower(ABC):
     def _split(self, place: Place, values: dict[int, Bounded]) -> SignArray:
         """Cut the pieces by one switch, and all values with them; its signs on the new pieces."""
         node = place.node
-        pairs = window_pairs(node) if isinstance(node, MaxPool) else None
-        forms = values[node.source] if pairs is None else differences(values[node.source], pairs)
-        skip = node.linear if pairs is None else np.zeros(len(pairs), dtype=bool)
+        forms = cuts(node, values[node.source], BOUNDED_ROWS)
+        skip = np.zeros(node.num_cuts, dtype=bool) if isinstance(node, MaxPool) else node.linear
         found, touched = self.zeros(forms, skip)
         found, rank = self.ordered(found)
         pieces = len(self.order) - 1
@@ -121,11 +120,10 @@ class Follower(ABC):
         parent = np.repeat(np.arange(pieces), counts + 1)
         signs = self._piece_signs(forms, parent, skip)
         at = (np.concatenate([point_of, touched[0]]), np.concatenate([found.label, touched[1]]))
-        if pairs is None:
-            entries = self._not_on_both_sides(at, signs)
-        else:
-            assert isinstance(node, MaxPool)
+        if isinstance(node, MaxPool):
             signs, entries = self._pooled(node, signs, at)
+        else:
+            entries = self._not_on_both_sides(at, signs)
         self.makers.append((entries[0], place.start + entries[1]))
         self.cuts.append(Cut(node, parent, signs))
         self.root = self.root[parent]
@@ -229,11 +227,6 @@ class Follower(ABC):
             self.residual,
             closes=closes,
         )
-
-
-def differences(value: Bounded, pairs: IntArray) -> Bounded:
-    """Forms of ``x_i - x_j`` for pairs of features."""
-    return BOUNDED_ROWS.difference(*(value[:, :, index] for index in pairs.T))
 
 
 def firsts(rank: IntArray) -> IntArray:

@@ -79,6 +79,17 @@ class BallAlgebra(ArrayAlgebra):
         return result.reshape(*value.shape[:-1], -1)
 
 
+class HomogeneousBalls(BallAlgebra):
+    """Exact arithmetic on homogeneous coordinates: biases are multiplied by the last coordinate, t, ``(points,)``."""
+
+    def __init__(self, t: ObjectArray) -> None:
+        super().__init__(EXACT)
+        self.t = t
+
+    def shift(self, value: ObjectArray, offset: FloatArray) -> Any:
+        return value + balls(offset) * self.t[:, None]
+
+
 EXACT_ROWS = BallAlgebra(EXACT, Constant.LAST)
 """Exact numbers; rows are coefficients of affine functions of the input."""
 
