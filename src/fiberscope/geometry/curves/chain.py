@@ -13,7 +13,7 @@ from fiberscope.geometry.curves.chain_kernels import cut, scan
 from fiberscope.geometry.curves.curve import Polyline
 from fiberscope.geometry.curves.straight import straight_breaks
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, PiecewiseLinear
+from fiberscope.network.nodes import Affine
 from fiberscope.numerics.cutoffs import TAME
 from fiberscope.numerics.floats import ENTRY_FLOOR, INFLATE, FloatArray, IntArray, SignArray, gamma
 
@@ -42,7 +42,7 @@ def _row_norms(node: Affine) -> Norms | None:
 
 def _short(net: Network, chain: Polyline) -> Breaks | None:
     """The breakpoints, or None where something is left open or the network is no plain ReLU chain."""
-    if not net.is_chain or any(isinstance(x, PiecewiseLinear) and x.slopes.any() for x in net.nodes):
+    if not net.is_chain or net.layout.slopes.any():
         return None
     values: FloatArray = chain.points
     t, error = np.arange(len(values), dtype=np.float64), np.zeros(len(values))
