@@ -11,7 +11,7 @@ front of the first switch, where all cells have the same; answers have the rows 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import assert_never
+from typing import Any, assert_never
 
 import numpy as np
 
@@ -103,7 +103,8 @@ def _jumps(layout: Layout, one: SignArray, two: SignArray, directions: FloatArra
 
 def _behind(node: Switch, slope: Bounded, change: Bounded, one: SignArray, two: SignArray) -> tuple[Bounded, Bounded]:
     """Slopes behind a switch under the first signs, and their change to the second."""
-    a, b = node.chosen(one), node.chosen(two)
+    a: Any = node.chosen(one)
+    b: Any = node.chosen(two)
     match node:
         case PiecewiseLinear():
             # 1 - s is exact for s = 0 and s = 1 only; the first sign decides on which side the slope s stands

@@ -17,7 +17,7 @@ from fiberscope.geometry.regions import regions
 from fiberscope.network.chains import try_split
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear
+from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense
 from fiberscope.network.rewire import moved
 from fiberscope.network.roles import Roles, structural_roles
@@ -130,11 +130,9 @@ class _State:
     def __init__(self, net: Network, domain: Solid) -> None:
         self.net, self.domain = net, domain
         size = net.num_signs
-        self.nonnegative, self.nonpositive = net.linear_entries.copy() & False, np.zeros(size, dtype=bool)
+        self.nonnegative, self.nonpositive = np.zeros(size, dtype=bool), np.zeros(size, dtype=bool)
         self.positive, self.negative = np.zeros(size, dtype=bool), np.zeros(size, dtype=bool)
-        self.neurons = np.concatenate(
-            [np.full(n.num_signs, isinstance(n, PiecewiseLinear)) for n in net.switches] or [np.zeros(0, dtype=bool)]
-        )
+        self.neurons = ~net.layout.pooled
 
     @property
     def open(self) -> BoolArray:
@@ -155,11 +153,10 @@ class _State:
         self.nonpositive[self.neurons] |= found[1]
         if isinstance(self.domain, Space | Orthant) and self.net.switches:
             # a first layer sees all of the domain, so that its weights decide
-            first = next(i for i, node in enumerate(net.nodes) if isinstance(node, PiecewiseLinear | MaxPool))
-            layer = net.nodes[0]
-            straight = first == 1 and isinstance(net.nodes[1], PiecewiseLinear)
+            first, layer = net.layout.places[0], net.nodes[0]
+            straight = first.index == 1 and self.neurons[0]
             if straight and isinstance(layer, Affine) and len(layer.operator.stages()) == 1:
-                block = slice(0, net.switches[0].num_signs)
+                block = first.columns
                 up, down = _first_signs(layer, isinstance(self.domain, Space))
                 self.positive[block] |= up
                 self.negative[block] |= down
@@ -168,14 +165,11 @@ class _State:
 
     def by_ranges(self, box: Box) -> None:
         """Interval arithmetic with outward rounding."""
-        start = 0
         found = ranges(self.net, box)
-        for node in self.net.switches:
-            part = slice(start, start + node.num_signs)
-            start += node.num_signs
-            if isinstance(node, PiecewiseLinear):
-                self.nonnegative[part] |= found[node.source].low >= 0
-                self.nonpositive[part] |= found[node.source].high <= 0
+        for place in self.net.layout.places:
+            if self.neurons[place.start]:
+                self.nonnegative[place.columns] |= found[place.source].low >= 0
+                self.nonpositive[place.columns] |= found[place.source].high <= 0
 
     def by_samples(self, points: FloatArray) -> None:
         """Certified signs at points; one that rounding put outside of the domain shows nothing."""
@@ -226,10 +220,9 @@ class _State:
         self.negative |= (signs < 0).any(axis=0)
 
     def result(self, where: str) -> DomainRoles:
-        slopes = [node.slopes for node in self.net.switches if isinstance(node, PiecewiseLinear)]
-        slope = np.concatenate(slopes) if slopes else np.zeros(0)
-        layers = [np.full(s.size, i) for i, s in enumerate(slopes, start=1)]
-        keep = self.neurons
+        layout, keep = self.net.layout, self.neurons
+        slope = layout.slopes[keep]
+        layers = np.unique(layout.switch[keep], return_inverse=True)[1].reshape(-1) + 1
         never_positive, never_negative = self.nonpositive[keep], self.nonnegative[keep]
         dead = never_positive & (slope == 0)
         linear = ~dead & (never_positive | never_negative | (slope == 1))
@@ -241,7 +234,7 @@ class _State:
             ~dead & ~linear & ~switching,
             never_negative,
             never_positive,
-            np.concatenate(layers) if layers else np.zeros(0, dtype=np.int64),
+            layers,
             where,
         )
 
@@ -266,8 +259,7 @@ def _first_signs(layer: Affine, everywhere: bool) -> tuple[BoolArray, BoolArray]
 def structural_signs(net: Network) -> BoolArray:
     """Whether each neuron is nowhere negative, and nowhere positive, by its weights alone: ``(2, num_hidden)``."""
     found = structural_roles(net)
-    slopes = [node.slopes for node in net.switches if isinstance(node, PiecewiseLinear)]
-    slope = np.concatenate(slopes) if slopes else np.zeros(0)
+    slope = net.layout.slopes[~net.layout.pooled]
     # structural roles call a leaky neuron linear whichever sign it keeps, and one with slope 1 whatever it does
     nonnegative = found.linear & (slope == 0)
     return np.stack([nonnegative, found.dead])
