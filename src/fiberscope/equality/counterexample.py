@@ -13,7 +13,7 @@ from fiberscope.equality.question import Question
 from fiberscope.equality.rounding import deviation, exact_deviation
 from fiberscope.errors import InputError
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine
+from fiberscope.network.nodes import Add
 from fiberscope.network.walk import output
 from fiberscope.numerics.algebra.ball import EXACT, BallAlgebra
 from fiberscope.numerics.algebra.bounded import BoundedAlgebra
@@ -126,5 +126,4 @@ def _allowance(question: Question, x: FloatArray) -> list[Fraction]:
 def longest_sum(net: Network) -> int:
     """The most terms of a sum in the program."""
     terms = [len(node.sources) for node in net.nodes if isinstance(node, Add)]
-    stages = [stage for node in net.nodes if isinstance(node, Affine) for stage in node.operator.stages()]
-    return max([*terms, *(stage.fan_in for stage in stages)], default=1)
+    return max([*terms, *(stage.fan_in for stage in net.layout.stages)], default=1)

@@ -9,7 +9,6 @@ from fiberscope.equality.evidence import Check
 from fiberscope.equality.question import Question
 from fiberscope.equality.verdict import Verdict, answered
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine
 from fiberscope.numerics.floats import FloatArray
 
 POINTS = 256
@@ -87,5 +86,4 @@ def covering(question: Question, points: FloatArray) -> list[int]:
 
 def _products(net: Network) -> int:
     """Products of one evaluation, but for zeros that are not stored."""
-    stages = [stage for node in net.nodes if isinstance(node, Affine) for stage in node.operator.stages()]
-    return sum(stage.out_size * stage.fan_in for stage in stages)
+    return sum(stage.out_size * stage.fan_in for stage in net.layout.stages)

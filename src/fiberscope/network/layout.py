@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fiberscope.network.nodes import Composite, MaxPool, Node, Switch
+from fiberscope.network.nodes import Affine, Composite, MaxPool, Node, Switch
+from fiberscope.network.operators import Operator
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
 
 
@@ -87,6 +88,16 @@ class Layout:
         stop = self.places[-1].index + 1 if self.places else 0
         return Layout(self.nodes[:stop], {k: detour for k, detour in self.detours.items() if detour.last < stop})
 
+    @cached_property
+    def affine(self) -> tuple[Affine, ...]:
+        """The affine maps in order."""
+        return tuple(node for node in self.nodes if isinstance(node, Affine))
+
+    @cached_property
+    def stages(self) -> tuple[Operator, ...]:
+        """Their linear maps one by one."""
+        return tuple(stage for node in self.affine for stage in node.operator.stages())
+
     @property
     def size(self) -> int:
         """Length of a sign vector."""
@@ -113,6 +124,11 @@ class Layout:
         """Which entries belong to pooling windows, ``(size,)``."""
         kinds = [isinstance(place.node, MaxPool) for place in self.places]
         return np.array(kinds, dtype=bool)[self.switch]
+
+    @cached_property
+    def layers(self) -> IntArray:
+        """For every neuron, so for every entry that is not pooled, its activation layer, counted from 1."""
+        return np.unique(self.switch[~self.pooled], return_inverse=True)[1].reshape(-1) + 1
 
     @cached_property
     def window(self) -> IntArray:

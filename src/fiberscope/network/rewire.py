@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from fiberscope.network.layout import Detour
-from fiberscope.network.nodes import Add, Composite, Concat, Given, Node
+from fiberscope.network.nodes import Add, Affine, Composite, Concat, Given, Node
 
 N = TypeVar("N", bound=Given)
 
@@ -36,6 +36,11 @@ def expanded(program: Sequence[Given]) -> tuple[tuple[Node, ...], dict[int, Deto
     return tuple(nodes), detours
 
 
-def later(node: Node) -> Node:
-    """The same node in a program with one more value in front."""
-    return moved(node, tuple(source + 1 for source in node.sources))
+def behind(nodes: Sequence[N], values: int) -> list[N]:
+    """The same nodes in a program with so many more values in front."""
+    return [moved(node, tuple(source + values for source in node.sources)) for node in nodes]
+
+
+def nameless(node: Node) -> Node:
+    """The node as a constant of the model: two networks side by side may use one name for different numbers."""
+    return replace(node, weight_name=None, bias_name=None) if isinstance(node, Affine) else node

@@ -49,7 +49,7 @@ def _short(net: Network, chain: Polyline) -> Breaks | None:
     maker = np.full(len(values), -1)
     e2, norm = np.zeros(len(values)), np.linalg.norm(values, axis=1) * INFLATE
     first, decisions = 0, 0
-    layers = [node for node in net.nodes if isinstance(node, Affine)][:-1]
+    layers = net.layout.affine[:-1]
     for index, node in enumerate(layers):
         norms = _row_norms(node)
         if norms is None or not (norm.max() < TAME[1]):

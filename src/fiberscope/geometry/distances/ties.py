@@ -15,7 +15,6 @@ import numpy as np
 from fiberscope.geometry.affine_forms import ExactRegion
 from fiberscope.geometry.engines.planar.exact import entry_signs
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine
 from fiberscope.network.walk import cuts, switches
 from fiberscope.numerics.algebra.ball import EXACT, HomogeneousBalls, ball_signs
 from fiberscope.numerics.floats import FloatArray, ObjectArray, SignArray
@@ -27,8 +26,7 @@ _MOST = 1 << 17
 def is_affordable(net: Network) -> bool:
     """Whether exact affine functions of all neurons may be computed for single points."""
     sizes = [int(np.prod(shape)) for shape in net.shapes]
-    stages = [stage for node in net.nodes if isinstance(node, Affine) for stage in node.operator.stages()]
-    weights = sum(stage.fan_in * stage.out_size for stage in stages)
+    weights = sum(stage.fan_in * stage.out_size for stage in net.layout.stages)
     return (net.in_size + 1) * (weights + sum(sizes)) <= _MOST
 
 

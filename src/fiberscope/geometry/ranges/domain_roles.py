@@ -19,7 +19,7 @@ from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense
-from fiberscope.network.rewire import moved
+from fiberscope.network.rewire import behind
 from fiberscope.network.roles import Roles, structural_roles
 from fiberscope.network.roles import roles as batch_roles
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
@@ -145,8 +145,7 @@ class _State:
         if isinstance(self.domain, Orthant):
             n = net.in_size
             front: list[Node] = [Affine(0, Dense(np.eye(n))), PiecewiseLinear(1, np.zeros(n), (n,))]
-            rest = [moved(node, tuple(s + 2 for s in node.sources)) for node in net.nodes]
-            found = structural_signs(Network.from_nodes(front + rest, (n,)))[:, n:]
+            found = structural_signs(Network.from_nodes([*front, *behind(net.nodes, 2)], (n,)))[:, n:]
         else:
             found = structural_signs(net)
         self.nonnegative[self.neurons] |= found[0]
@@ -222,7 +221,6 @@ class _State:
     def result(self, where: str) -> DomainRoles:
         layout, keep = self.net.layout, self.neurons
         slope = layout.slopes[keep]
-        layers = np.unique(layout.switch[keep], return_inverse=True)[1].reshape(-1) + 1
         never_positive, never_negative = self.nonpositive[keep], self.nonnegative[keep]
         dead = never_positive & (slope == 0)
         linear = ~dead & (never_positive | never_negative | (slope == 1))
@@ -234,7 +232,7 @@ class _State:
             ~dead & ~linear & ~switching,
             never_negative,
             never_positive,
-            layers,
+            layout.layers,
             where,
         )
 
