@@ -64,6 +64,8 @@ class Layout:
         """The program."""
         self.detours = detours or {}
         """The plain nodes that composite ones stand for, by the number of the first of them."""
+        self.results = {k: way.last + 1 for first, way in self.detours.items() for k in range(first, way.last)}
+        """For the nodes inside of composite ones, without the last, the value that the composite one gives."""
         places: list[Place] = []
         for index, node in enumerate(nodes):
             if isinstance(node, Switch):
