@@ -18,7 +18,7 @@ from sklearn.neural_network import MLPRegressor
 from torch import nn
 
 import fiberscope as fs
-from fiberscope.network.io import as_model, as_network, as_networks, as_torch
+from fiberscope.network.border import as_model, as_network, as_networks, as_torch
 
 X = np.array([[0.25, -0.5], [1.0, 0.75], [-0.5, 0.125]])
 BOX = fs.Box([-1.0, -1.0], [1.0, 1.0])

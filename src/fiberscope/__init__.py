@@ -117,9 +117,9 @@ _NAMES = {
     "coherence": "neurons.coherence",
     "neuron_classes": "neurons.classes",
     "relaxed_cost": "neurons.relaxed",
-    "w_mlp": "neurons.models",
-    "w_resnet20": "neurons.models",
-    "w_vit": "neurons.models",
+    "w_mlp": "neurons.asymmetric_models",
+    "w_resnet20": "neurons.asymmetric_models",
+    "w_vit": "neurons.asymmetric_models",
     # modules
     "effective_weights": "modules.parametrisations",
     "mlp": "modules.models",
@@ -153,7 +153,7 @@ _NAMES = {
     "reproduce": "studies.lab.runner",
     "track": "training.track",
     "train_generator": "training.generators",
-    "train_many": "training.many",
+    "train_many": "training.seeds",
 }
 _SUBPACKAGES = (
     "connectivity",

@@ -122,13 +122,13 @@ from .network.network import AffineMap as AffineMap
 from .network.network import Network as Network
 from .network.roles import Roles as Roles
 from .network.roles import structural_roles as structural_roles
+from .neurons.asymmetric_models import w_mlp as w_mlp
+from .neurons.asymmetric_models import w_resnet20 as w_resnet20
+from .neurons.asymmetric_models import w_vit as w_vit
 from .neurons.asymmetry import break_symmetry as break_symmetry
 from .neurons.classes import NeuronClasses as NeuronClasses
 from .neurons.classes import neuron_classes as neuron_classes
 from .neurons.coherence import coherence as coherence
-from .neurons.models import w_mlp as w_mlp
-from .neurons.models import w_resnet20 as w_resnet20
-from .neurons.models import w_vit as w_vit
 from .neurons.relaxed import relaxed_cost as relaxed_cost
 from .numerics.signs import CertifiedSigns as CertifiedSigns
 from .studies.lab.runner import list_studies as list_studies
@@ -143,9 +143,9 @@ from .training.datasets.loading import load_dataset as load_dataset
 from .training.generators import TrainedGenerator as TrainedGenerator
 from .training.generators import load_generator as load_generator
 from .training.generators import train_generator as train_generator
-from .training.many import train_many as train_many
 from .training.plan import Parametrisation as Parametrisation
 from .training.quantities import register_quantity as register_quantity
+from .training.seeds import train_many as train_many
 from .training.track import read_track as read_track
 from .training.track import track as track
 

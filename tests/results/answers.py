@@ -24,9 +24,9 @@ from fiberscope.equality.rungs.output_ranges import OutputRanges
 from fiberscope.equality.rungs.regions import RegionCount
 from fiberscope.equality.rungs.simplification import CarriedSimplified
 from fiberscope.equality.rungs.structure import LayerOrder
-from fiberscope.fibers.components import Membership
 from fiberscope.fibers.conservation import Block
 from fiberscope.fibers.construction import Chains
+from fiberscope.fibers.membership import Membership
 from fiberscope.fibers.one_layer.layer import Hyperplane, OneLayer
 from fiberscope.fibers.one_layer.realisations import cells
 from fiberscope.fibers.theorems import KnownSymmetry
@@ -50,7 +50,7 @@ from fiberscope.studies.lab.runner import StudyInfo, StudyResult, TaskFailure
 from fiberscope.studies.lab.study import Task
 from fiberscope.studies.lab.study import Verdict as StudyVerdict
 from fiberscope.studies.lab.table import Table
-from fiberscope.training.many import Failure
+from fiberscope.training.seeds import Failure
 from fiberscope.training.track import Overhead
 
 NAN, INF = float("nan"), float("inf")

@@ -25,7 +25,7 @@ from fiberscope.modules.batches import BATCH
 from fiberscope.modules.calls import Selector
 from fiberscope.modules.parametrisations import plain
 from fiberscope.modules.recording import CrossMoments, cross_moments
-from fiberscope.network.io import as_model, as_torch
+from fiberscope.network.border import as_model, as_torch
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.results import Result, Tabular, hidden, named

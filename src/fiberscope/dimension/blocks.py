@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from fiberscope.dimension.gradients import add_block, size_of
+from fiberscope.dimension.use_gradients import add_block, size_of
 from fiberscope.dimension.uses import Use, uses
 from fiberscope.network.network import Network
 from fiberscope.network.operators import Dense

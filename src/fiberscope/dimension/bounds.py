@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fiberscope.dimension.exact import Sampled
+from fiberscope.dimension.exact_rank import Sampled
 from fiberscope.dimension.symmetries import HiddenSymmetry, LayerActivity, acts_freely_on, rescaling_rank
 from fiberscope.network.network import Network
 from fiberscope.numerics.modular import random_primes, rank_mod, residues

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fiberscope.dimension.exact import residue_rows
+from fiberscope.dimension.exact_rank import residue_rows
 from fiberscope.dimension.kinks import kinks
 from fiberscope.errors import NotGenericError
 from fiberscope.geometry.complex import Complex

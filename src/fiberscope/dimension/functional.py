@@ -11,11 +11,11 @@ from fiberscope import modules
 from fiberscope.dimension.blocks import blocked_rank
 from fiberscope.dimension.bounds import Bound, bounds
 from fiberscope.dimension.decisive import PointSet, decisive_set
-from fiberscope.dimension.exact import WIDE, Sampled, exact_jacobian_rank, sample
+from fiberscope.dimension.exact_rank import WIDE, Sampled, exact_jacobian_rank, sample
 from fiberscope.dimension.jacobian import check_limit, check_parameters, check_size, own_network, rows_in_ring
 from fiberscope.dimension.symmetries import HiddenSymmetry, hidden_symmetry
 from fiberscope.errors import InputError, NotGenericError, UnsupportedModelError
-from fiberscope.network.io import as_model
+from fiberscope.network.border import as_model
 from fiberscope.network.network import Network
 from fiberscope.network.roles import structural_roles
 from fiberscope.numerics.algebra.floating import FloatAlgebra

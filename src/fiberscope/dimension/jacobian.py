@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from fiberscope import modules
-from fiberscope.dimension.gradients import add_block, size_of
+from fiberscope.dimension.use_gradients import add_block, size_of
 from fiberscope.dimension.uses import Use, uses
 from fiberscope.errors import InputError, TooLargeError, UnsupportedModelError
-from fiberscope.network.io import as_model, load
+from fiberscope.network.border import as_model, loaded
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.numerics.algebra.base import Ring
@@ -104,7 +104,7 @@ def own_network(module: Any, X: Any) -> Network:
     (a weight that is normalised first, a slope that is learned): derivatives would be those of something else.
     """
     shape = None if X is None else tuple(np.shape(X)[1:])
-    net = load(module, shape or None)
+    net = loaded(module, shape or None)
     names = {name for name, _ in module.named_parameters()}
     if names != set(net.parameters):
         missing = sorted(names.symmetric_difference(net.parameters))[0]

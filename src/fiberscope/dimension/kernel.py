@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from fiberscope import modules
-from fiberscope.dimension.gradients import add_block, size_of
 from fiberscope.dimension.jacobian import LIMIT, check_limit, check_parameters
+from fiberscope.dimension.use_gradients import add_block, size_of
 from fiberscope.dimension.uses import Use, uses
 from fiberscope.errors import InputError, TooLargeError
-from fiberscope.network.io import as_model
+from fiberscope.network.border import as_model
 from fiberscope.network.network import Network
 from fiberscope.network.operators import Dense
 from fiberscope.numerics.algebra.floating import FLOAT

@@ -18,7 +18,7 @@ from fiberscope import modules
 from fiberscope.dimension.jacobian import check_parameters, own_network
 from fiberscope.dimension.tangent import TangentMap, kernel_diagonal
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.network.io import NetworkLike, as_model
+from fiberscope.network.border import NetworkLike, as_model
 from fiberscope.network.network import Network, Seed
 from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.cutoffs import LANCZOS

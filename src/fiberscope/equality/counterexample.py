@@ -4,31 +4,37 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from fiberscope.equality.evidence import Check, Evidence
-from fiberscope.equality.question import Question
 from fiberscope.equality.rounding import deviation, exact_deviation
-from fiberscope.errors import InputError
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add
-from fiberscope.network.walk import output
+from fiberscope.network.walk import output, walk
 from fiberscope.numerics.algebra.ball import EXACT, BallAlgebra
 from fiberscope.numerics.algebra.bounded import BoundedAlgebra
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.exact_arrays import nearest
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.numerics.ulps import DOUBLE, FEW
+from fiberscope.run import ENDLESS, Run
+
+_SECONDS = 1e-6
+"""Of one product in exact arithmetic, on an ordinary machine."""
+
+if TYPE_CHECKING:
+    from fiberscope.equality.question import Question
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counterexample(Evidence):
     """An input at which two networks differ: ``x`` exactly as given, ``a`` and ``b`` rounded from the exact outputs.
 
-    On a plane, and on a flat box, ``x`` has the coordinates of the slice. ``difference`` is the largest difference of
-    an output, rounded; ``allowed`` is what the kind of equality allows there.
+    ``x`` has the coordinates of the input; on a plane, where these would be rounded, those of the plane.
+    ``difference`` is the largest difference of an output, rounded; ``allowed`` is what the kind of equality allows
+    there.
     """
 
     kind: ClassVar[str] = "counterexample"
@@ -41,10 +47,8 @@ class Counterexample(Evidence):
     allowed: float
 
     def check(self, question: Question) -> Check:
-        x = real_array(self.x, "x").reshape(-1)
-        if x.size != question.a.in_size:
-            raise InputError(f"x: expected {question.a.in_size} coordinates, got {x.size}")
-        if not question.place.contains(x[None])[0]:
+        x = question.inside(real_array(self.x, "x").reshape(-1))
+        if x is None:
             return Check(False, "the input is outside the domain")
         example = confirmed(question, x)
         if example is None:
@@ -58,12 +62,14 @@ class Counterexample(Evidence):
         return cls(real_array(found["x"], "x"), np.zeros(0), np.zeros(0), np.nan, np.nan)
 
 
-def exact_outputs(net: Network, x: FloatArray) -> list[Fraction]:
+def exact_outputs(net: Network, x: FloatArray, run: Run = ENDLESS) -> list[Fraction]:
     """The outputs at one point as fractions; the floats are taken as exact numbers."""
     arithmetic = BallAlgebra(EXACT)
     with arithmetic.working():
-        values = output(net.layout, arithmetic.take(x.reshape(1, -1)), arithmetic)[0]
-        return [_fraction(v) for v in values]
+        values = {0: arithmetic.take(x.reshape(1, -1))}
+        for _ in walk(net.layout, values, arithmetic):
+            run.check()
+        return [_fraction(v) for v in values[len(net.nodes)][0]]
 
 
 def _fraction(ball: Any) -> Fraction:
@@ -90,15 +96,18 @@ def confirmed(question: Question, x: FloatArray) -> Counterexample | None:
     if not np.isfinite(x).all():
         return None
     a, b, tolerance = question.a, question.b, question.tolerance
+    if _SECONDS * (products(a) + products(b)) > question.seconds_left:
+        question.notes.append("too large to be evaluated in exact arithmetic in the time that is left")
+        return None
     allowed = _allowance(question, x) if tolerance is None else [Fraction(tolerance)] * a.out_size
-    left, right = exact_outputs(a, x), exact_outputs(b, x)
+    left, right = exact_outputs(a, x, question.run), exact_outputs(b, x, question.run)
     gaps = [abs(p - q) for p, q in zip(left, right, strict=True)]
     over = [gap - e for gap, e in zip(gaps, allowed, strict=True)]
     worst = max(range(len(gaps)), key=lambda k: over[k])
     if not over[worst] > 0:
         return None
     gap, most = _rounded([gaps[worst], allowed[worst]])
-    return Counterexample(x.copy(), _rounded(left), _rounded(right), float(gap), float(most))
+    return Counterexample(question.outside(x), _rounded(left), _rounded(right), float(gap), float(most))
 
 
 def _rounded(values: list[Fraction]) -> FloatArray:
@@ -127,3 +136,8 @@ def longest_sum(net: Network) -> int:
     """The most terms of a sum in the program."""
     terms = [len(node.sources) for node in net.nodes if isinstance(node, Add)]
     return max([*terms, *(stage.fan_in for stage in net.layout.stages)], default=1)
+
+
+def products(net: Network) -> int:
+    """Products of one evaluation, but for zeros that are not stored."""
+    return sum(stage.out_size * stage.fan_in for stage in net.layout.stages)

@@ -15,6 +15,7 @@ import numpy as np
 from fiberscope.errors import FiberscopeError, InputError
 from fiberscope.files import write_atomically
 from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
+from fiberscope.geometry.storage import domain_of_parts, domain_parts
 from fiberscope.network.io import load, save
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear
@@ -93,11 +94,15 @@ def write_certificate(path: Path | str, verdict: Verdict, models: tuple[Path | s
 
 
 def model_to_dict(net: Network, path: Path | str | None = None) -> dict[str, Any]:
-    """What a claim says of a model: the hash of its plain weights, and of the bytes of its file where it was one."""
+    """What a claim says of a model: the hash of its plain weights, and of the bytes of its files where it had some."""
     source = net.source
     if path is not None:
         source = load(path).source
-    file = None if source.path is None else {"name": source.path.name, "sha256": source.sha256}
+    file: dict[str, Any] | None = None
+    if source.path is not None:
+        file = {"name": source.path.name, "sha256": source.sha256}
+        if source.data:
+            file["data"] = dict(source.data)
     return {"weights": content_hash(net), "file": file, "inputs": net.in_size, "outputs": net.out_size}
 
 
@@ -141,16 +146,16 @@ def _embedded(found: dict[str, Any]) -> Network:
 
 def domain_to_dict(domain: Domain) -> dict[str, Any]:
     """A domain as plain data; floats survive JSON exactly."""
+    kind, arrays = domain_parts(domain)
+    parts = {name: array.tolist() for name, array in arrays.items()}
     match domain:
-        case Box():
-            return {"kind": "box", "low": domain.low.tolist(), "high": domain.high.tolist()}
         case Orthant() | Space():
-            return {"kind": type(domain).__name__.lower(), "dimension": domain.dimension}
-        case Polytope():
-            return {"kind": "polytope", "A": domain.A.tolist(), "b": domain.b.tolist()}
+            parts["dimension"] = domain.dimension
         case Plane():
-            vectors = {name: getattr(domain, name).tolist() for name in ("origin", "u", "v")}
-            return {"kind": "plane", **vectors, "box": domain_to_dict(domain.box)}
+            parts["box"] = {"kind": "box", "low": parts.pop("low"), "high": parts.pop("high")}
+        case Box() | Polytope():
+            pass
+    return {"kind": kind, **parts}
 
 
 def domain_text(domain: Domain) -> str:
@@ -184,19 +189,14 @@ def domain_from_dict(found: Any) -> Domain:
     if not isinstance(found, dict):
         raise InputError(f"certificate: expected a domain, got {type(found).__name__}")
     try:
-        match found.get("kind"):
-            case "box":
-                return Box(found["low"], found["high"])
-            case "orthant":
-                return Orthant(int(found["dimension"]))
-            case "space":
-                return Space(int(found["dimension"]))
-            case "polytope":
-                return Polytope(found["A"], found["b"])
-            case "plane":
-                box = domain_from_dict(found["box"])
-                if isinstance(box, Box):
-                    return Plane(found["origin"], found["u"], found["v"], box)
+        kind, parts = str(found.get("kind")), dict(found)
+        if kind == "plane":
+            if found["box"]["kind"] != "box":
+                raise InputError(f"expected a plane with a box, got {found['box']['kind']!r}")
+            parts.update(low=found["box"]["low"], high=found["box"]["high"])
+        dimension = int(found["dimension"]) if kind in ("orthant", "space") else 0
+        return domain_of_parts(kind, dimension, parts)
+    except InputError as error:
+        raise InputError(f"certificate: {error}") from error
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"certificate: the domain is not complete ({error})") from error
-    raise InputError(f"certificate: expected a known kind of domain, got {found.get('kind')!r}")

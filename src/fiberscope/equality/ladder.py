@@ -22,7 +22,7 @@ from fiberscope.equality.rungs import (
 from fiberscope.equality.verdict import Rung, Verdict
 from fiberscope.errors import OutOfTimeError
 from fiberscope.geometry.domains import Domain
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network
 
 RUNGS: tuple[Rung, ...] = (
     identical.RUNG,

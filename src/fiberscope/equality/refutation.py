@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from fiberscope.equality.counterexample import Counterexample, confirmed
+from fiberscope.equality.counterexample import Counterexample, confirmed, products
 from fiberscope.equality.evidence import Check
-from fiberscope.equality.question import Question
 from fiberscope.equality.verdict import Verdict, answered
-from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
+
+if TYPE_CHECKING:
+    from fiberscope.equality.question import Question
 
 POINTS = 256
 """Random inputs of a first look."""
@@ -29,7 +32,10 @@ _EXACT = 30_000_000
 
 def different(question: Question, method: str, example: Counterexample, reason: str = "") -> Verdict:
     """The verdict of a counterexample."""
-    return answered(question, method, example, Check(True, reason or "the outputs at x differ in exact arithmetic"))
+    text = reason or "the outputs at x differ in exact arithmetic"
+    if question.tolerance is None:
+        text += f", by more than a few units of {question.rounding.precision} in every stored parameter explain"
+    return answered(question, method, example, Check(True, text))
 
 
 def refuted(question: Question, points: FloatArray, method: str) -> Verdict | None:
@@ -38,7 +44,7 @@ def refuted(question: Question, points: FloatArray, method: str) -> Verdict | No
     if not len(points):
         return None
     gaps = difference(question, points)
-    if max(_products(question.a), _products(question.b)) > _EXACT:
+    if max(products(question.a), products(question.b)) > _EXACT:
         question.notes.append("too large to be evaluated in exact arithmetic")
         return None
     order = promising(gaps, CONFIRM)
@@ -82,8 +88,3 @@ def covering(question: Question, points: FloatArray) -> list[int]:
         order.append(best)
         missing &= ~active[best]
     return order
-
-
-def _products(net: Network) -> int:
-    """Products of one evaluation, but for zeros that are not stored."""
-    return sum(stage.out_size * stage.fan_in for stage in net.layout.stages)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fiberscope.equality.counterexample import Counterexample
-from fiberscope.equality.encoding import write_certificate
 from fiberscope.equality.evidence import Check, Evidence
-from fiberscope.equality.question import Question
 from fiberscope.geometry.domains import Domain
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Result, hidden
+
+if TYPE_CHECKING:
+    from fiberscope.equality.question import Question
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,7 +73,7 @@ class Verdict(Result):
 
         The networks go into the file, or, with ``models``, their paths; in either case with a hash of their content.
         """
-        write_certificate(path, self, models)
+        import_module("fiberscope.equality.encoding").write_certificate(path, self, models)
 
     def __repr__(self) -> str:
         answer = {True: "equal", False: "different", None: "undecided"}[self.equal]

@@ -23,7 +23,7 @@ from fiberscope.equality.question import Question
 from fiberscope.equality.verdict import kind_of
 from fiberscope.errors import FiberscopeError, InputError
 from fiberscope.geometry.domains import Domain
-from fiberscope.network.io import as_network
+from fiberscope.network.border import as_network
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.ulps import ROUNDINGS
 from fiberscope.results import Result, named
@@ -44,12 +44,16 @@ class Model(Result):
     outputs: int
     file: str | None = None
     sha256: str | None = None
+    data: tuple[tuple[str, str], ...] = ()
+    """Names and SHA-256 of the files beside it that hold its numbers."""
     compared: bool | None = None
 
     @property
     def text(self) -> str:
         """In words."""
-        name = f"{self.file}, sha256 {self.sha256}" if self.file else f"a model in memory, weights {self.weights}"
+        files = [(self.file, self.sha256), *self.data] if self.file else []
+        name = " with ".join(f"{name}, sha256 {digest}" for name, digest in files)
+        name = name or f"a model in memory, weights {self.weights}"
         told = {True: "compared, the same", False: "compared, NOT the same", None: "not compared with a model of yours"}
         return f"{name} ({told[self.compared]})"
 
@@ -180,8 +184,14 @@ def _model(found: Any) -> Model:
         return Model(found["weights"], inputs, outputs)
     if not isinstance(file, dict) or not all(isinstance(file.get(name), str) for name in ("name", "sha256")):
         raise InputError("certificate: expected a file with its name and sha256")
-    name, digest = (" ".join(file[key].split())[:200] for key in ("name", "sha256"))  # whatever it holds, one line
-    return Model(found["weights"], inputs, outputs, name, digest)
+    data = file.get("data", {})
+    if not isinstance(data, dict) or not all(isinstance(digest, str) for digest in data.values()):
+        raise InputError("certificate: expected the files that hold the numbers of a model with their sha256")
+    (name, digest), *others = (
+        tuple(" ".join(text.split())[:200] for text in pair)  # whatever it holds, one line
+        for pair in ((file["name"], file["sha256"]), *data.items())
+    )
+    return Model(found["weights"], inputs, outputs, name, digest, tuple(others))
 
 
 def _size(found: Any) -> int:
@@ -197,7 +207,7 @@ def _compared(model: Model, mine: Any) -> Model:
     net = as_network(mine, "model")
     same = content_hash(net) == model.weights
     if None not in (net.source.sha256, model.sha256):
-        same = same and net.source.sha256 == model.sha256
+        same = same and net.source.sha256 == model.sha256 and (not model.data or net.source.data == model.data)
     return replace(model, compared=same)
 
 

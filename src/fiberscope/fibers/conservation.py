@@ -29,7 +29,7 @@ import numpy as np
 
 from fiberscope.dimension.jacobian import jacobian, offsets
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.network.io import NetworkLike, as_network, as_networks
+from fiberscope.network.border import NetworkLike, as_network, as_networks
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.numerics.arrays import batch

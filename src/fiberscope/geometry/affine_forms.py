@@ -11,12 +11,11 @@ front of the first switch, where all cells have the same; answers have the rows 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 import numpy as np
 
 from fiberscope.network.layout import Layout
-from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear, Switch
 from fiberscope.network.walk import affine_result, affine_start, boundary, choices_of, switches, walk
 from fiberscope.numerics.algebra.ball import EXACT_ROWS, nearest_floats
@@ -24,6 +23,9 @@ from fiberscope.numerics.algebra.base import Constant, gather
 from fiberscope.numerics.algebra.bits import BitAlgebra
 from fiberscope.numerics.algebra.bounded import BOUNDED_ROWS, Bounded, BoundedAlgebra
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, ObjectArray, SignArray, gamma, round_up
+
+if TYPE_CHECKING:
+    from fiberscope.network.network import Network
 
 _CHUNK = 1 << 17
 """Numbers in the widest value of one batch: what fits a cache, since fresh memory costs more than arithmetic."""

@@ -15,9 +15,8 @@ import numpy as np
 
 from fiberscope.errors import InputError
 from fiberscope.network.network import Network, Seed
-from fiberscope.network.nodes import Affine
+from fiberscope.network.nodes import Affine, behind
 from fiberscope.network.operators import Dense
-from fiberscope.network.rewire import behind
 from fiberscope.numerics.arrays import frozen, real_array
 from fiberscope.numerics.floats import BoolArray, FloatArray, gamma, round_up
 from fiberscope.numerics.lp.programs import Polyhedron

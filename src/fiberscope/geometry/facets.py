@@ -8,19 +8,22 @@ kink.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import flint
 import numpy as np
 
 from fiberscope.geometry.affine_forms import ExactRegion, batches, exact_output, influence, jumps, neuron_forms
 from fiberscope.geometry.cells import Cells, Incidence
-from fiberscope.geometry.domains import Solid
 from fiberscope.geometry.measures import Metrics
 from fiberscope.network.network import Network
 from fiberscope.numerics.algebra.ball import EXACT
 from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import INFLATE, BoolArray, FloatArray, IntArray, SignArray, gamma, round_up
 from fiberscope.results import Tabular, hidden, named
+
+if TYPE_CHECKING:
+    from fiberscope.geometry.domains import Solid
 
 _DIGITS = 256
 """Bits of quotients and roots of exact gradients: no cancellation is left there, so that far more than 53 is enough."""

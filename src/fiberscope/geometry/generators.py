@@ -19,9 +19,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.network.io import as_network, library_of, load
+from fiberscope.network.border import as_network, library_of, loaded
 from fiberscope.network.network import Network
-from fiberscope.network.rewire import behind, nameless
+from fiberscope.network.nodes import behind, nameless
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Result
@@ -79,7 +79,7 @@ def as_generator(module: Any, shape: tuple[int, ...]) -> Generator:
     if library_of(module) == "torch":
         function = _function_of(module, shape)
         try:
-            return Generator(function, load(module, shape))
+            return Generator(function, loaded(module, shape))
         except UnsupportedModelError as error:
             return Generator(function, None, str(error))
     if not callable(module):

@@ -10,7 +10,7 @@ from fiberscope.geometry.domains import Domain, View, view_of
 from fiberscope.geometry.engines.choose import NumRegions, cells_on, count_on, engine_for
 from fiberscope.geometry.engines.limits import MEMORY, MOST_FACES
 from fiberscope.geometry.engines.traversal.estimate import estimate
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.mlp import without_pooling
 from fiberscope.network.network import Seed
 from fiberscope.run import Progress, Run

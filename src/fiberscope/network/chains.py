@@ -14,8 +14,7 @@ import numpy as np
 from fiberscope.errors import UnsupportedModelError
 from fiberscope.network.convolutions import Convolving
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, Node
-from fiberscope.network.rewire import behind
+from fiberscope.network.nodes import Affine, Node, behind
 from fiberscope.numerics.floats import FloatArray
 
 

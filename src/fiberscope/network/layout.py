@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fiberscope.network.nodes import Affine, Composite, MaxPool, Node, Switch
+from fiberscope.network.nodes import Affine, Composite, Given, MaxPool, Node, Switch, moved
 from fiberscope.network.operators import Operator
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
 
@@ -65,6 +65,8 @@ class Layout:
         """The program."""
         self.detours = detours or {}
         """The plain nodes that composite ones stand for, by the number of the first of them."""
+        self.results = {k: way.last + 1 for first, way in self.detours.items() for k in range(first, way.last)}
+        """For the nodes inside of composite ones, without the last, the value that the composite one gives."""
         places: list[Place] = []
         for index, node in enumerate(nodes):
             if isinstance(node, Switch):
@@ -151,3 +153,20 @@ class Layout:
     def padding(self) -> BoolArray:
         """Which entries of pooling windows are no input at all, ``(size,)``."""
         return np.concatenate([np.zeros(0, dtype=bool), *(place.node.padded for place in self.places)])
+
+
+def expanded(program: Sequence[Given]) -> tuple[tuple[Node, ...], dict[int, Detour]]:
+    """The plain nodes of a program, and the detours over several of them that composite nodes mean, by the first."""
+    nodes: list[Node] = []
+    detours: dict[int, Detour] = {}
+    place = {0: 0}
+    for index, node in enumerate(program):
+        sources = tuple(place[s] for s in node.sources)
+        if isinstance(node, Composite):
+            first = len(nodes)
+            nodes += [moved(n, tuple(first + s if s else sources[0] for s in n.sources)) for n in node.meaning()]
+            detours[first] = Detour(node, sources[0], len(nodes) - 1)
+        else:
+            nodes.append(moved(node, sources) if sources != node.sources else node)
+        place[index + 1] = len(nodes)
+    return tuple(nodes), detours

@@ -16,9 +16,8 @@ from scipy import sparse as sp
 
 from fiberscope.errors import TooLargeError
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear, Switch
+from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear, Switch, moved
 from fiberscope.network.operators import Dense, Sparse
-from fiberscope.network.rewire import moved
 from fiberscope.network.walk import smooth
 from fiberscope.numerics.algebra.floating import FLOAT_ROWS
 from fiberscope.numerics.floats import FloatArray

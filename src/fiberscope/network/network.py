@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, assert_never
 import numpy as np
 
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.network.layout import Layout
+from fiberscope.network.layout import Layout, expanded
 from fiberscope.network.nodes import Add, Affine, Composite, Concat, Given, MaxPool, Node, PiecewiseLinear, Switch
 from fiberscope.network.operators import Dense, Shape
-from fiberscope.network.rewire import expanded
 from fiberscope.network.source import MEMORY, Source, coarsest, precision_of
 from fiberscope.network.walk import affine_output, output, switch_values
 from fiberscope.numerics.algebra.floating import FLOAT

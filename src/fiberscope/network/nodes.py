@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -437,3 +437,22 @@ COMPOSITES: dict[str, type[Composite]] = {"clip": Clip}
 
 Given = Node | Composite
 """What a model can be made of."""
+
+N = TypeVar("N", bound=Given)
+
+
+def moved(node: N, sources: tuple[int, ...]) -> N:
+    """The same node reading other values."""
+    own: Any = {"sources": sources} if isinstance(node, Add | Concat) else {"source": sources[0]}
+    result: N = replace(node, **own)  # type: ignore[type-var]  # every kind is a dataclass
+    return result
+
+
+def behind(nodes: Sequence[N], values: int) -> list[N]:
+    """The same nodes in a program with so many more values in front."""
+    return [moved(node, tuple(source + values for source in node.sources)) for node in nodes]
+
+
+def nameless(node: Node) -> Node:
+    """The node as a constant of the model: two networks side by side may use one name for different numbers."""
+    return replace(node, weight_name=None, bias_name=None) if isinstance(node, Affine) else node

@@ -15,16 +15,18 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Generic, NamedTuple, TypeVar, assert_never
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, assert_never
 
 import numpy as np
 
-from fiberscope.network.layout import Layout, Place
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear, Smooth, Switch
 from fiberscope.numerics.algebra.ball import EXACT_ROWS, nearest_floats
 from fiberscope.numerics.algebra.base import Algebra, Evaluation, picked
 from fiberscope.numerics.algebra.floating import FLOAT_ROWS
 from fiberscope.numerics.floats import FloatArray, IntArray, SignArray
+
+if TYPE_CHECKING:
+    from fiberscope.network.layout import Layout, Place
 
 V = TypeVar("V")
 
@@ -54,7 +56,8 @@ def walk(
     There the caller may look at the values, refine all of them, add choices, or put the value of the node in place by
     itself; it may also stop and go on later from the same node. A value is let go after its last use, but for those to
     ``keep``.
-    The result of a composite node is computed directly where that is possible, and its parts all the same.
+    The result of a composite node is computed directly where that is possible, and its parts all the same; who puts a
+    value in place inside of it gets the result that follows from that value.
 
     >>> from fiberscope.network.network import Network
     >>> from fiberscope.numerics.algebra.floating import FLOAT
@@ -67,7 +70,9 @@ def walk(
     """
     for index in range(first, len(layout.nodes)):
         yield index
-        if index in layout.detours and isinstance(algebra, Algebra):
+        if index + 1 in values and index in layout.results:
+            values.pop(layout.results[index], None)  # computed directly, from other values than these
+        elif index in layout.detours and isinstance(algebra, Algebra):
             _shorten(layout, values, algebra, choices, index)
         node = layout.nodes[index]
         if index + 1 not in values:

@@ -17,9 +17,8 @@ from fiberscope.geometry.affine_forms import exact_output, output_forms
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.regions import regions
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, Concat, Node, PiecewiseLinear
+from fiberscope.network.nodes import Affine, Concat, Node, PiecewiseLinear, moved, nameless
 from fiberscope.network.operators import Dense
-from fiberscope.network.rewire import moved, nameless
 from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import FloatArray, IntArray
 
@@ -166,7 +165,8 @@ def _inner_points(found: Complex, cell: int) -> list[FloatArray]:
     point = found.points[cell]
     own = found.structure.vertices_of(found.dimension)[cell]
     corners = [v for v in own if not found.rays[v]]
-    moved_points = [point + t * (found.vertices[v] - point) for v in corners[:6] for t in (0.5, 0.999, 1.0)]
+    with np.errstate(over="ignore", invalid="ignore"):  # corners beyond the floats make points that are not confirmed
+        moved_points = [point + t * (found.vertices[v] - point) for v in corners[:6] for t in (0.5, 0.999, 1.0)]
     rays = [point + s * found.vertices[v] for v in own if found.rays[v] for s in (1.0, 1e3, 1e6)]
     return [point, *moved_points, *rays]
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fiberscope.errors import TooLargeError
 from fiberscope.fibers.normal_form.table import Row, Table, combine, normal_form
 from fiberscope.geometry.domains import Box, Domain, Orthant
-from fiberscope.geometry.ranges.domain_roles import DomainRoles
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import IntArray
 from fiberscope.numerics.ulps import DOUBLE, FEW, Rounding
 from fiberscope.run import ENDLESS, Run
+
+if TYPE_CHECKING:
+    from fiberscope.geometry.ranges.domain_roles import DomainRoles
 
 Signs = tuple[IntArray | None, IntArray | None]
 """Proven signs of the neurons of two networks on the domain, as entries of their sign vectors."""

@@ -13,7 +13,7 @@ from fiberscope.geometry.curves.curve import Circle, Path, Planar
 from fiberscope.geometry.curves.ensemble_kernels import count_chain
 from fiberscope.geometry.curves.planar_curves import curve_ends
 from fiberscope.geometry.curves.root_kernels import CIRCLE, OPEN, TRACTRIX
-from fiberscope.network.io import NetworkLike, as_networks
+from fiberscope.network.border import NetworkLike, as_networks
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.results import Tabular

@@ -33,7 +33,7 @@ from fiberscope.geometry.expectation.manifolds import (
     tangent_sample,
     volume_of,
 )
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network, Seed
 from fiberscope.numerics.arrays import batch, real_array
 from fiberscope.numerics.floats import FloatArray, IntArray

@@ -32,7 +32,7 @@ from fiberscope.geometry.folds.hyperplanes import form_classes, refuse_pooling
 from fiberscope.geometry.folds.masked_ranks import product_rank
 from fiberscope.geometry.regions import regions
 from fiberscope.geometry.stars import Level, inner_facets, levels
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
 from fiberscope.results import Pictured, Result, Tabular, hidden
 

@@ -28,7 +28,7 @@ from fiberscope.geometry.folds.conditions import (
     ranks_are_maximal,
 )
 from fiberscope.geometry.folds.fold_set import as_complex
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import SignArray
 from fiberscope.results import Tabular

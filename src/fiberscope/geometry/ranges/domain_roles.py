@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import FiberscopeError
-from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Solid, Space, domain_of
+from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Solid, Space, domain_of, view_of
+from fiberscope.geometry.engines.choose import cells_on
 from fiberscope.geometry.ranges.intervals import ranges
 from fiberscope.geometry.ranges.relaxation import BRANCHES, Relaxation
-from fiberscope.geometry.regions import regions
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.chains import try_split
-from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
+from fiberscope.network.nodes import Affine, Node, PiecewiseLinear, behind
 from fiberscope.network.operators import Dense
-from fiberscope.network.rewire import behind
 from fiberscope.network.roles import Roles, structural_roles
 from fiberscope.network.roles import roles as batch_roles
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
@@ -207,12 +206,12 @@ class _State:
         """All regions of a plane or an interval: every sign that occurs inside of one."""
         try:
             run.check()
-            found = regions(self.net, self.domain, time_limit=run.seconds_left)
+            found = cells_on(view_of(self.net, self.domain), run.quietly())
         except (FiberscopeError, OverflowError):  # a corner may lie beyond the floats
             return
         if not found.complete:
             return
-        signs = found.sign_vectors
+        signs = found.top_signs
         self.nonnegative |= (signs >= 0).all(axis=0) & self.neurons
         self.nonpositive |= (signs <= 0).all(axis=0) & self.neurons
         self.positive |= (signs > 0).any(axis=0)

@@ -27,11 +27,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from enum import Enum
 from itertools import accumulate
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, ObjectArray
+if TYPE_CHECKING:
+    from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, ObjectArray
+
 
 V = TypeVar("V")
 

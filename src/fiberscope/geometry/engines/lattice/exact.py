@@ -10,18 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import gcd, isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import flint
 import numpy as np
 
 from fiberscope.network.layout import Layout
-from fiberscope.network.network import Network
 from fiberscope.network.walk import all_values
 from fiberscope.numerics.algebra.ball import EXACT, HomogeneousBalls, ball_signs
 from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import TINY, FloatArray, IntArray, ObjectArray, SignArray, U
 from fiberscope.numerics.points import quotient
+
+if TYPE_CHECKING:
+    from fiberscope.network.network import Network
 
 Integers = tuple[int, ...]
 

@@ -20,9 +20,8 @@ from fiberscope.geometry.cells import Cells, Incidence, pool_layout
 from fiberscope.geometry.engines.lattice import kernels
 from fiberscope.geometry.engines.planar.exact import pool_signs
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear
+from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear, moved
 from fiberscope.network.operators import Sparse
-from fiberscope.network.rewire import moved
 from fiberscope.numerics.floats import IntArray, SignArray
 
 

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations, product
+from typing import TYPE_CHECKING
 
 import flint
 import numpy as np
 
 from fiberscope.errors import NotGenericError
 from fiberscope.geometry.affine_forms import ExactRegion
-from fiberscope.geometry.domains import Box, Orthant, Polytope, Space
 from fiberscope.geometry.engines.lattice.exact import Integers, Start, integers
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import SignArray
 from fiberscope.numerics.points import integer_rows, solve_point, to_dyadic
+
+if TYPE_CHECKING:
+    from fiberscope.geometry.domains import Box, Orthant, Polytope, Space
 
 
 def box_start(box: Box) -> Start:

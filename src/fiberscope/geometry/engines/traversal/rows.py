@@ -15,7 +15,6 @@ import flint
 import numpy as np
 
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.network.network import Network, Seed
 from fiberscope.network.nodes import Affine
 from fiberscope.network.walk import affine_start, boundaries, choices_of
 from fiberscope.numerics.algebra.ball import EXACT_ROWS
@@ -25,6 +24,7 @@ from fiberscope.numerics.rows import proportional_rows
 
 if TYPE_CHECKING:
     from fiberscope.geometry.domains import Solid
+    from fiberscope.network.network import Network, Seed
 
 _DENSE = 1 << 22
 """Entries of a matrix up to which copies are looked for; without, coincident neurons are found cell by cell."""
