@@ -3,8 +3,8 @@
 Whatever the curve, on every piece a preactivation is an affine function of some coordinates of the curve. How zeros are
 found, ordered and proven depends on the coordinates: that is left to the engines for the kinds of curves.
 
-Points are numbered as they are found, with ``t``, ``lo``, ``hi`` ``(points,)``; ``order`` lists them along the curve, so
-piece ``p`` lies between ``order[p]`` and ``order[p + 1]``. Values of the program are ``(pieces, coordinates + 1,
+Points are numbered as they are found, with ``t``, ``lo``, ``hi`` ``(points,)``; ``order`` lists them along the curve,
+so piece ``p`` lies between ``order[p]`` and ``order[p + 1]``. Values of the program are ``(pieces, coordinates + 1,
 features)``; a switch makes more pieces, ``parent (new pieces,)`` says of which, and all live values follow.
 """
 

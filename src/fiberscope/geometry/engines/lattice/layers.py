@@ -3,8 +3,8 @@
 While a layer is split, ``table`` and ``error`` ``(vertices, columns)`` hold all live values side by side, cut by
 ``slices`` (by the number of the value, :data:`T` for the last homogeneous coordinate), so that a new vertex between two
 others is one row. ``signs (vertices, sides + num_signs)`` begin with those of the domain's sides. Invariants: a sign is
-certified or :data:`.kernels.UNKNOWN`, and none is unknown when a layer ends; values are bounded by ``error``, a row that
-was decided exactly to one rounding; columns from ``reached`` on are 0 if the walk was stopped.
+certified or :data:`.kernels.UNKNOWN`, and none is unknown when a layer ends; values are bounded by ``error``, a row
+that was decided exactly to one rounding; columns from ``reached`` on are 0 if the walk was stopped.
 """
 
 from __future__ import annotations
