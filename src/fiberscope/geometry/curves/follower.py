@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.geometry.curves.breakpoints import Breaks, changing, chosen, closed_by, grouped
+from fiberscope.geometry.curves.breakpoints import Breaks, changing, marked
 from fiberscope.geometry.curves.certify import Number
 from fiberscope.geometry.engines.planar.exact import pool_signs
 from fiberscope.network.layout import Place
@@ -198,19 +198,12 @@ class Follower(ABC):
     def _result(self) -> Breaks:
         empty = [np.zeros(0, dtype=np.int64)]
         point, entry = (np.concatenate([*empty, *(m[k] for m in self.makers)]) for k in (0, 1))
-        makers = grouped(point, entry, len(self.t))
-        place = 1 + np.flatnonzero(np.diff(makers.indptr)[self.order[1:-1]] > 0)
-        mine = self.order[place]
-        incidence = chosen(makers, mine)
-        pieces = np.concatenate([[0], place])
+        mine, incidence, pieces, closes = marked(point, entry, self.order, self.closed)
         low, high = self.lo[mine], self.hi[mine]
         first, last = int(self.order[0]), int(self.order[-1])
-        entries = np.unique(np.concatenate([makers[first], makers[last]]))
-        closes = self.closed and len(entries) > 0
-        if closes:
-            mine, incidence = np.append(mine, last), closed_by(incidence, entries)
-            low = np.append(low, min(self.lo[last], self.t[last] - (self.t[first] - self.lo[first])))
-            high = np.append(high, max(self.hi[last], self.t[last] + (self.hi[first] - self.t[first])))
+        if closes:  # the closing point is known from both of its sides
+            low[-1] = min(low[-1], self.t[last] - (self.t[first] - self.lo[first]))
+            high[-1] = max(high[-1], self.t[last] + (self.hi[first] - self.t[first]))
 
         def signs() -> SignArray:
             parts, own = [], pieces

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.geometry.curves.breakpoints import Breaks, changing, chosen, closed_by, grouped
+from fiberscope.geometry.curves.breakpoints import Breaks, changing, marked
 from fiberscope.geometry.curves.curve import Polyline
 from fiberscope.geometry.engines.planar import faces as kernels
 from fiberscope.geometry.engines.planar import tracked as track
@@ -218,8 +218,8 @@ class _Cutter(Arranger):
 
     def _makers(self) -> tuple[IntArray, IntArray]:
         """Points and the entries of the sign vector that make them breakpoints."""
-        points, entries, first = [], [], 0
-        for cut in self.cuts:
+        points, entries = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+        for cut, switch in zip(self.cuts, self.layout.places, strict=True):
             found = cut.crossings
             if isinstance(cut.node, MaxPool):
                 at, entry = _pool_makers(cut, self.chain.closed)
@@ -230,35 +230,22 @@ class _Cutter(Arranger):
                     more = _zero_makers(cut.ends, cut.signs)
                     at, entry = (np.concatenate(x) for x in ((at, more[0]), (entry, more[1])))
             points.append(at)
-            entries.append(first + entry)
-            first += cut.node.num_signs
-        if not points:
-            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+            entries.append(switch.start + entry)
         return np.concatenate(points), np.concatenate(entries)
 
     def _result(self) -> Breaks:
-        makers = grouped(*self._makers(), len(self.t))
-        inner = self.order[1:-1]
-        place = 1 + np.flatnonzero(np.diff(makers.indptr)[inner] > 0)
-        point = self.order[place]
-        first_pieces = np.concatenate([[0], place])
-        incidence = chosen(makers, point)
-        # The first and the last point of a closed chain are one: what vanishes there and on one side of it at most.
-        last = np.unique(np.concatenate([makers[int(self.order[k])] for k in (0, -1)]))
-        closes = self.chain.closed and len(last) > 0
-        if closes:
-            point, incidence = np.append(point, self.order[-1]), closed_by(incidence, last)
-        t, error = self.t[point], self.error[point]
+        marks = marked(*self._makers(), self.order, self.chain.closed)
+        t, error = self.t[marks.points], self.error[marks.points]
 
         def signs() -> SignArray:
-            _, *pieces = self._ancestors(len(self.cuts), first_pieces)
+            _, *pieces = self._ancestors(len(self.cuts), marks.pieces)
             parts = [cut.piece_signs(own) for cut, own in zip(self.cuts, pieces, strict=True)]
-            joined = np.concatenate(parts, axis=1) if parts else np.zeros((len(first_pieces), 0), dtype=np.int8)
+            joined = np.concatenate(parts, axis=1) if parts else np.zeros((len(marks.pieces), 0), dtype=np.int8)
             joined[:, self.net.linear_entries] = 1
             return joined
 
         def exact(i: int) -> Fraction:
-            v = int(point[i])
+            v = int(marks.points[i])
             if v < len(self.chain.points):
                 return Fraction(v)
             stage = next(s for s in reversed(range(len(self.cuts))) if v >= len(self.cuts[s].signs))
@@ -269,7 +256,7 @@ class _Cutter(Arranger):
 
         low, high = (np.clip(x, *self.chain.interval) for x in (t - error, t + error))
         counts = (self.by_float, self.by_exact)
-        return Breaks(t, low, high, incidence, signs, *counts, exact=exact, closes=closes)
+        return Breaks(t, low, high, marks.neurons, signs, *counts, exact=exact, closes=marks.closes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
