@@ -11,7 +11,7 @@ import numpy as np
 from fiberscope.equality.evidence import Check, Evidence
 from fiberscope.equality.rounding import deviation, exact_deviation
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine
+from fiberscope.network.nodes import Add
 from fiberscope.network.walk import output, walk
 from fiberscope.numerics.algebra.ball import EXACT, BallAlgebra
 from fiberscope.numerics.algebra.bounded import BoundedAlgebra
@@ -135,11 +135,9 @@ def _allowance(question: Question, x: FloatArray) -> list[Fraction]:
 def longest_sum(net: Network) -> int:
     """The most terms of a sum in the program."""
     terms = [len(node.sources) for node in net.nodes if isinstance(node, Add)]
-    stages = [stage for node in net.nodes if isinstance(node, Affine) for stage in node.operator.stages()]
-    return max([*terms, *(stage.fan_in for stage in stages)], default=1)
+    return max([*terms, *(stage.fan_in for stage in net.layout.stages)], default=1)
 
 
 def products(net: Network) -> int:
     """Products of one evaluation, but for zeros that are not stored."""
-    stages = [stage for node in net.nodes if isinstance(node, Affine) for stage in node.operator.stages()]
-    return sum(stage.out_size * stage.fan_in for stage in stages)
+    return sum(stage.out_size * stage.fan_in for stage in net.layout.stages)

@@ -8,7 +8,7 @@ import hashlib
 import json
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, S
 from fiberscope.geometry.storage import domain_of_parts, domain_parts
 from fiberscope.network.io import load, save
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, Concat, MaxPool, PiecewiseLinear
+from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear
 
 if TYPE_CHECKING:
     from fiberscope.equality.verdict import Verdict
@@ -43,21 +43,26 @@ def content_hash(net: Network) -> str:
     put(net.in_size, net.out_size, len(net.nodes))
     for node in net.nodes:
         put(type(node).__name__, node.sources, int(np.prod(node.shape)))
-        if isinstance(node, Affine):
-            stages = node.operator.stages()
-            put(len(stages))
-            for stage in stages:
-                matrix = stage.sparse()
-                matrix.sort_indices()
-                put(matrix.shape, *(_bytes(x, "<i8") for x in (matrix.indptr, matrix.indices)))
-                put(_bytes(matrix.data + 0.0, "<f8"))
-            put(_bytes(np.zeros(node.operator.out_size) if node.offset is None else node.offset + 0.0, "<f8"))
-        elif isinstance(node, PiecewiseLinear):
-            put(_bytes(node.slopes + 0.0, "<f8"))
-        elif isinstance(node, MaxPool):
-            put(node.windows.shape, _bytes(node.windows, "<i8"))
-        elif isinstance(node, Concat):
-            put(b"" if node.order is None else _bytes(node.order, "<i8"))
+        match node:
+            case Affine():
+                stages = node.operator.stages()
+                put(len(stages))
+                for stage in stages:
+                    matrix = stage.sparse()
+                    matrix.sort_indices()
+                    put(matrix.shape, *(_bytes(x, "<i8") for x in (matrix.indptr, matrix.indices)))
+                    put(_bytes(matrix.data + 0.0, "<f8"))
+                put(_bytes(np.zeros(node.operator.out_size) if node.offset is None else node.offset + 0.0, "<f8"))
+            case PiecewiseLinear():
+                put(_bytes(node.slopes + 0.0, "<f8"))
+            case MaxPool():
+                put(node.windows.shape, _bytes(node.windows, "<i8"))
+            case Concat():
+                put(b"" if node.order is None else _bytes(node.order, "<i8"))
+            case Add():
+                pass
+            case _:
+                assert_never(node)
     return digest.hexdigest()
 
 

@@ -16,9 +16,8 @@ from fiberscope.errors import FiberscopeError
 from fiberscope.geometry.affine_forms import exact_output, output_forms
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.regions import regions
-from fiberscope.network.chains import nameless
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, Concat, Node, PiecewiseLinear, moved
+from fiberscope.network.nodes import Affine, Concat, Node, PiecewiseLinear, moved, nameless
 from fiberscope.network.operators import Dense
 from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import FloatArray, IntArray
