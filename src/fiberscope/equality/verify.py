@@ -187,11 +187,13 @@ def _model(found: Any) -> Model:
     data = file.get("data", {})
     if not isinstance(data, dict) or not all(isinstance(digest, str) for digest in data.values()):
         raise InputError("certificate: expected the files that hold the numbers of a model with their sha256")
-    (name, digest), *others = (
-        tuple(" ".join(text.split())[:200] for text in pair)  # whatever it holds, one line
-        for pair in ((file["name"], file["sha256"]), *data.items())
-    )
+    (name, digest), *others = ((_one_line(a), _one_line(b)) for a, b in ((file["name"], file["sha256"]), *data.items()))
     return Model(found["weights"], inputs, outputs, name, digest, tuple(others))
+
+
+def _one_line(text: str) -> str:
+    """Whatever it holds, so that it can be printed."""
+    return " ".join(text.split())[:200]
 
 
 def _size(found: Any) -> int:
