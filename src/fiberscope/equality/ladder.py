@@ -8,6 +8,7 @@ from dataclasses import replace
 from fiberscope.equality.question import Question
 from fiberscope.equality.rungs import (
     bottleneck,
+    channels,
     covering_inputs,
     gradients,
     identical,
@@ -28,6 +29,7 @@ RUNGS: tuple[Rung, ...] = (
     identical.RUNG,
     symmetry.RUNG,
     structure.RUNG,
+    channels.RUNG,
     output_ranges.RUNG,
     random_inputs.RUNG,
     bottleneck.RUNG,

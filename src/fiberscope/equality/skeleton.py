@@ -137,13 +137,13 @@ def _applied(stage: Operator, form: ComposedMap, rounding: Rounding) -> Composed
         if piece.is_identity:
             pieces[name] = Piece(stage, sizes)
         else:
-            low = low or _may_underflow(stage.coefficients, piece.values.coefficients)
+            low = low or may_underflow(stage.coefficients, piece.values.coefficients)
             pieces[name] = composed(stage, sizes, piece)
             rounded = stage.fan_in + 1
     offset, offset_sizes = form.offset, form.offset_sizes
     if offset.any() or offset_sizes.any():
         rounded = max(rounded, stage.fan_in + 1)
-        low = low or _may_underflow(stage.coefficients, offset)
+        low = low or may_underflow(stage.coefficients, offset)
         offset, offset_sizes = stage.apply(offset[None])[0], sizes.apply(offset_sizes[None])[0]
     else:
         offset, offset_sizes = np.zeros(stage.out_size), np.zeros(stage.out_size)
@@ -167,7 +167,7 @@ def _summed(forms: list[ComposedMap]) -> ComposedMap:
     for form in forms:
         for name, piece in form.pieces.items():
             if name in pieces:
-                pieces[name] = _added(pieces[name], piece)
+                pieces[name] = added(pieces[name], piece)
                 rounded += 1
             else:
                 pieces[name] = piece
@@ -213,14 +213,14 @@ def _product(outer: Operator, inner: Operator) -> Operator:
             return Scale(factors * np.broadcast_to(inner.factors, inner.in_shape).reshape(-1), (factors.size,))
         if isinstance(inner, Dense):
             return inner.with_coefficients(inner.matrix * factors[:, None])
-        each = _per_channel(factors, inner.out_shape)
+        each = per_channel(factors, inner.out_shape)
         if isinstance(inner, Convolution) and each is not None:
             return inner.with_coefficients(inner.kernel * each[:, None, None, None])
     if isinstance(inner, Scale):
         factors = np.broadcast_to(inner.factors, inner.in_shape).reshape(-1)
         if isinstance(outer, Dense):
             return outer.with_coefficients(outer.matrix * factors)
-        each = _per_channel(factors, outer.in_shape)
+        each = per_channel(factors, outer.in_shape)
         if isinstance(outer, Convolution) and each is not None:
             groups = each.reshape(outer.groups, -1)  # every group of outputs reads its own channels
             per_output = np.repeat(groups, outer.kernel.shape[0] // outer.groups, axis=0)
@@ -230,7 +230,7 @@ def _product(outer: Operator, inner: Operator) -> Operator:
     return _sparse_product(outer, inner)
 
 
-def _per_channel(factors: FloatArray, shape: tuple[int, ...]) -> FloatArray | None:
+def per_channel(factors: FloatArray, shape: tuple[int, ...]) -> FloatArray | None:
     """One factor for every channel of an image, if they are the same all over it."""
     if len(shape) != 3:
         return None
@@ -239,8 +239,8 @@ def _per_channel(factors: FloatArray, shape: tuple[int, ...]) -> FloatArray | No
 
 
 def _sparse_product(outer: Operator, inner: Operator) -> Operator:
-    _check_size(outer)
-    _check_size(inner)
+    checked_size(outer)
+    checked_size(inner)
     left, right = outer.sparse(), inner.sparse()
     work = int(np.diff(right.indptr)[left.indices].sum()) if left.nnz else 0
     if work > _ENTRIES:
@@ -248,7 +248,7 @@ def _sparse_product(outer: Operator, inner: Operator) -> Operator:
     return Sparse(left @ right, inner.in_shape, outer.out_shape)
 
 
-def _check_size(operator: Operator) -> None:
+def checked_size(operator: Operator) -> None:
     entries = operator.in_size * operator.out_size if isinstance(operator, Dense) else operator.out_size
     if isinstance(operator, Convolving):
         entries *= operator.fan_in
@@ -256,7 +256,7 @@ def _check_size(operator: Operator) -> None:
         raise TooLargeError(f"composed maps: a matrix of more than {_ENTRIES} entries")
 
 
-def _may_underflow(*factors: FloatArray) -> bool:
+def may_underflow(*factors: FloatArray) -> bool:
     """Whether a product of two numbers may be below the normal ones; overflow shows in the result."""
     lowest = 0
     for numbers in factors:
@@ -268,13 +268,13 @@ def _may_underflow(*factors: FloatArray) -> bool:
     return lowest < _LOWEST
 
 
-def _added(a: Piece, b: Piece) -> Piece:
+def added(a: Piece, b: Piece) -> Piece:
     if same_layout(a.values, b.values):
         pairs = ((a.values, b.values), (a.sizes, b.sizes))
         found = [p.with_coefficients(p.coefficients + q.coefficients) for p, q in pairs]
         return Piece(found[0], found[1])
     for piece in (a, b):
-        _check_size(piece.values)
+        checked_size(piece.values)
     shapes = (a.values.in_shape, a.values.out_shape)
     values = Sparse(a.values.sparse() + b.values.sparse(), *shapes)
     return Piece(values, Sparse(a.sizes.sparse() + b.sizes.sparse(), *shapes))
@@ -296,7 +296,7 @@ def same_layout(a: Operator, b: Operator) -> bool:
 
 def entries(operator: Operator) -> tuple[IntArray, Any]:
     """The stored entries of a map: their places in the matrix, row by row and increasing, and their values."""
-    _check_size(operator)
+    checked_size(operator)
     matrix = operator.sparse()
     matrix.sum_duplicates()
     rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))

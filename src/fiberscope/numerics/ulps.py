@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fiberscope.numerics.floats import U
+import numpy as np
+
+from fiberscope.numerics.floats import FloatArray, U
 
 FEW = 16
 """Largest distance, in units in the last place of an entry, that equality *up to rounding* allows.
@@ -23,6 +25,19 @@ GRID = 2.0**36
 """Entries of rows with largest entry 1 are put on a grid of this many points per unit where rounding errors must not
 tell them apart: a step is a thousand times :data:`ROWS`. Who uses it tries a shifted grid too, and checks what it
 finds."""
+
+
+def nearest_power(factors: FloatArray | float) -> FloatArray:
+    """Positive factors, those that are a power of two up to rounding as that power: multiplying by it rounds nothing.
+
+    >>> nearest_power(np.array([2.0 + 2.0**-50, 3.0])).tolist()
+    [2.0, 3.0]
+    """
+    found = np.asarray(factors, dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        power = np.exp2(np.round(np.log2(found)))
+        near = np.abs(found - power) <= power / GRID
+    return np.where(near, power, found)
 
 
 @dataclass(frozen=True, slots=True)
