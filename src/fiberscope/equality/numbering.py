@@ -89,6 +89,7 @@ class Numbering:
         self._gaps = {0: np.zeros(question.a.in_size)}
         self._sizes = {} if box is None else {0: _largest(Range(box.low, box.high))}
         self._behind: dict[int, FloatArray] = {}
+        self._last: tuple[int, Claim, list[tuple[IntArray, Compared]]] | None = None
         self.views = _views(*pair)
 
     @property
@@ -178,7 +179,12 @@ class Numbering:
         return found
 
     def _compared(self, number: int, form: ComposedMap, claim: Claim) -> list[tuple[IntArray, Compared]]:
-        """Channels, and their maps beside what they are said to be."""
+        """Channels, and their maps beside what they are said to be; of the last claim they are kept."""
+        if self._last is None or self._last[0] != number or self._last[1] is not claim:
+            self._last = (number, claim, self._compared_anew(number, form, claim))
+        return self._last[2]
+
+    def _compared_anew(self, number: int, form: ComposedMap, claim: Claim) -> list[tuple[IntArray, Compared]]:
         read, rounding = self.views[number], self.question.rounding
         found = []
         own = (claim.values == number) & (claim.members == np.arange(read.channels))

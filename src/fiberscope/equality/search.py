@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from fiberscope.equality.blocks import Blocks
 from fiberscope.equality.numbering import CONSTANT, DEAD, PASSED, SAME, Claim, Numbering
 from fiberscope.equality.skeleton import ComposedMap, Gate
+from fiberscope.network.convolutions import Convolution
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Scale
 from fiberscope.numerics.floats import FloatArray, IntArray
-from fiberscope.numerics.ulps import nearest_power
+from fiberscope.numerics.ulps import Rounding, nearest_power
 
 PROBES = 3
 """Random values that a map is applied to."""
@@ -32,10 +34,10 @@ BEST = 3
 
 @dataclass(slots=True, eq=False)
 class _Known:
-    """Representatives that may be met again: their directions, one row each, lengths, and where they stand."""
+    """Representatives that may be met again: their directions, one row each, sizes, and where they stand."""
 
     directions: list[FloatArray] = field(default_factory=list)
-    lengths: list[FloatArray] = field(default_factory=list)
+    sizes: list[FloatArray] = field(default_factory=list)
     values: list[IntArray] = field(default_factory=list)
     members: list[IntArray] = field(default_factory=list)
 
@@ -59,12 +61,13 @@ class Search:
         with np.errstate(over="ignore", invalid="ignore"):
             seen = self._seen(numbering, number, form)
             lengths = np.sqrt((seen**2).sum(axis=1))
+            sizes = np.stack([lengths, _norms(form, read)], axis=1)
             directions = np.where(lengths[:, None] > 0, seen / np.where(lengths > 0, lengths, 1.0)[:, None], 0.0)
         keys = self._keys(gate, numbering, number)
         if np.isfinite(directions).all():
-            claim = self._twins(claim, keys, directions, lengths, number)
+            claim = self._twins(claim, keys, directions, sizes, number, numbering.question.rounding)
             if self.loose and number > numbering.first:
-                claim = self._assigned(claim, keys, directions, lengths, numbering, number)
+                claim = self._assigned(claim, keys, directions, sizes, numbering, number)
             claim = self._passed(claim, numbering, number, gate, form, directions, lengths)
         claim = _fixed(claim, numbering, number, gate, form)
         claim = self._checked(claim, numbering, number, gate, form)
@@ -73,7 +76,7 @@ class Search:
             which = np.flatnonzero(itself & (keys == key))
             known = self._known.setdefault(key, _Known())
             for held, part in (
-                (known.directions, directions[which]), (known.lengths, lengths[which]),
+                (known.directions, directions[which]), (known.sizes, sizes[which]),
                 (known.values, np.full(len(which), number)), (known.members, which),
             ):  # fmt: skip
                 held.append(part)  # type: ignore[arg-type]
@@ -93,14 +96,17 @@ class Search:
             self._probes[name] = self._rng.normal(size=(PROBES, size))
         return self._probes[name]
 
-    def _twins(self, claim: Claim, keys: IntArray, directions: FloatArray, lengths: FloatArray, number: int) -> Claim:
+    def _twins(
+        self, claim: Claim, keys: IntArray, directions: FloatArray, sizes: FloatArray, number: int,
+        rounding: Rounding,
+    ) -> Claim:  # fmt: skip
         """The nearest of what is known, and of the channels before in the same switch."""
         ways, values, members, factors = (part.copy() for part in claim)
         for key in set(keys.tolist()):
             which = np.flatnonzero(keys == key)
             known = self._known.get(key, _Known())
             pool = np.concatenate([*known.directions, directions[which]])
-            size = np.concatenate([*known.lengths, lengths[which]])
+            size = np.concatenate([*known.sizes, sizes[which]])
             owner = np.concatenate([*known.values, np.full(len(which), number)])
             member = np.concatenate([*known.members, which])
             ahead = len(pool) - len(which)
@@ -110,33 +116,33 @@ class Search:
             best = np.argsort(-products, axis=1)[:, :BEST]
             for k, c in enumerate(which.tolist()):
                 options = best[k][np.isfinite(products[k, best[k]])]
-                if not options.size or not lengths[c] > 0:
+                if not options.size or not sizes[c, 0] > 0:
                     continue
                 apart = np.abs(pool[options] - directions[c]).max(axis=1)
                 one = int(options[apart.argmin()])
-                if apart.min() > NEAR or not size[one] > 0:
+                if apart.min() > NEAR or not size[one, 0] > 0:
                     continue
                 value, twin = int(owner[one]), int(member[one])
-                factor = lengths[c] / size[one]
+                factor = float(_quotients(sizes[c : c + 1], size[one : one + 1])[0])
                 if value == number:  # which may be the twin of another itself
                     value, twin, factor = int(values[twin]), int(members[twin]), factor * factors[twin]
-                values[c], members[c], factors[c] = value, twin, nearest_power(factor)
+                values[c], members[c], factors[c] = value, twin, nearest_power(factor, rounding)
         return Claim(ways, values, members, factors)
 
     def _assigned(
-        self, claim: Claim, keys: IntArray, directions: FloatArray, lengths: FloatArray, numbering: Numbering,
+        self, claim: Claim, keys: IntArray, directions: FloatArray, sizes: FloatArray, numbering: Numbering,
         number: int,
     ) -> Claim:  # fmt: skip
         """Channels like no other, assigned to channels of the first program that nothing has been assigned to."""
         ways, values, members, factors = (part.copy() for part in claim)
-        alone = (values == number) & (lengths > 0)
+        alone = (values == number) & (sizes[:, 0] > 0)
         for key in set(keys[alone].tolist()):
             which = np.flatnonzero(alone & (keys == key))
             known = self._known.get(key)
             if known is None:
                 continue
             owner, member = np.concatenate(known.values), np.concatenate(known.members)
-            pool, size = np.concatenate(known.directions), np.concatenate(known.lengths)
+            pool, size = np.concatenate(known.directions), np.concatenate(known.sizes)
             taken = {
                 (v, m)
                 for k in (*numbering.switches, number) if k > numbering.first
@@ -144,7 +150,7 @@ class Search:
             }  # fmt: skip
             free = np.array([
                 (v, m) not in taken and v <= numbering.first and s > 0
-                for v, m, s in zip(owner, member, size, strict=True)
+                for v, m, s in zip(owner, member, size[:, 0], strict=True)
             ])  # fmt: skip
             # one switch for all of them, the one that is nearest
             best: tuple[float, IntArray, IntArray] | None = None
@@ -157,7 +163,7 @@ class Search:
             if best is not None:
                 _, rows, columns = best
                 values[rows], members[rows] = owner[columns], member[columns]
-                factors[rows] = nearest_power(lengths[rows] / size[columns])
+                factors[rows] = nearest_power(_quotients(sizes[rows], size[columns]), numbering.question.rounding)
         return Claim(ways, values, members, factors)
 
     def _passed(
@@ -183,7 +189,7 @@ class Search:
         fits = (np.abs(directions - rows[near] / norms[near][:, None]).max(axis=1) <= NEAR) & (lengths > 0)
         fits &= numbering.switches[name].never_negative[near]
         ways[fits], values[fits], members[fits] = PASSED, name, near[fits]
-        factors[fits] = nearest_power((lengths / norms[near])[fits])
+        factors[fits] = nearest_power((lengths / norms[near])[fits], numbering.question.rounding)
         return Claim(ways, values, members, factors)
 
     def _keys(self, gate: Gate, numbering: Numbering, number: int) -> IntArray:
@@ -211,6 +217,27 @@ class Search:
             wrong |= (claim.values == number) & (claim.ways == SAME) & np.isin(claim.members, lost)
             claim = claim.with_own(number, wrong)
         return claim
+
+
+def _norms(form: ComposedMap, read: Blocks) -> FloatArray:
+    """The root of the sum of squares of the coefficients of every channel, as they are stored."""
+    total = np.zeros(form.offset.size)
+    for piece in form.pieces.values():
+        squares = piece.values.with_coefficients(piece.values.coefficients**2)
+        if isinstance(squares, Convolution):
+            each = squares.kernel.sum(axis=(1, 2, 3))
+            total = total + np.repeat(each, squares.out_size // len(each))
+        else:
+            total = total + squares.apply(np.ones((1, squares.in_size)))[0]
+    return np.asarray(np.sqrt(total[read.places].sum(axis=1)))
+
+
+def _quotients(sizes: FloatArray, others: FloatArray) -> FloatArray:
+    """The factors between channels, from what they make of random values, or more precisely from their coefficients,
+    where these are stored the same way."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        rough, fine = (sizes / others).T
+        return np.where(np.abs(fine / rough - 1) < NEAR**2, fine, rough)
 
 
 def _given_size(gate: Gate, form: ComposedMap) -> int:

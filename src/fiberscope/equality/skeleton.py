@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse as sp
 
+from fiberscope.equality.question import Question
 from fiberscope.equality.rounding import sizes_of
 from fiberscope.errors import TooLargeError
 from fiberscope.network.convolutions import Convolution, Convolving
@@ -94,6 +95,16 @@ def skeleton(net: Network, rounding: Rounding, run: Run = ENDLESS) -> Skeleton:
     """
     with np.errstate(over="ignore", invalid="ignore"):  # what is beyond the floats agrees with nothing
         return _skeleton(net, rounding, run)
+
+
+def skeletons(question: Question) -> tuple[Skeleton, Skeleton]:
+    """Of both networks of a question, made once."""
+    found = []
+    for net in (question.a, question.b):
+        if ("skeleton", net) not in question.kept:
+            question.kept["skeleton", net] = skeleton(net, question.rounding, question.run)
+        found.append(question.kept["skeleton", net])
+    return found[0], found[1]
 
 
 def _skeleton(net: Network, rounding: Rounding, run: Run) -> Skeleton:
@@ -260,10 +271,13 @@ def may_underflow(*factors: FloatArray) -> bool:
     """Whether a product of two numbers may be below the normal ones; overflow shows in the result."""
     lowest = 0
     for numbers in factors:
-        mantissas, exponents = np.frexp(np.abs(numbers[numbers != 0]))
-        least = int(exponents.min(initial=1))
-        if least > 0 and (mantissas == 0.5).all():  # products with 1, 2, 4, ... are exact: sums, concatenations
+        sizes = np.abs(numbers)
+        smallest = float(np.min(sizes, initial=np.inf, where=sizes > 0))
+        if smallest == np.inf:
             return False
+        least = int(np.frexp(smallest)[1])
+        if least > 0 and (np.frexp(sizes[sizes > 0])[0] == 0.5).all():
+            return False  # products with 1, 2, 4, ... are exact: sums, concatenations
         lowest += least
     return lowest < _LOWEST
 

@@ -27,19 +27,6 @@ tell them apart: a step is a thousand times :data:`ROWS`. Who uses it tries a sh
 finds."""
 
 
-def nearest_power(factors: FloatArray | float) -> FloatArray:
-    """Positive factors, those that are a power of two up to rounding as that power: multiplying by it rounds nothing.
-
-    >>> nearest_power(np.array([2.0 + 2.0**-50, 3.0])).tolist()
-    [2.0, 3.0]
-    """
-    found = np.asarray(factors, dtype=np.float64)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        power = np.exp2(np.round(np.log2(found)))
-        near = np.abs(found - power) <= power / GRID
-    return np.where(near, power, found)
-
-
 @dataclass(frozen=True, slots=True)
 class Rounding:
     """What equality *up to rounding* allows for numbers that were stored in some precision.
@@ -83,3 +70,16 @@ ROUNDINGS = {
 """By the name of the precision."""
 
 DOUBLE = ROUNDINGS["float64"]
+
+
+def nearest_power(factors: FloatArray | float, rounding: Rounding = DOUBLE) -> FloatArray:
+    """Positive factors, those that are a power of two up to rounding as that power: multiplying by it rounds nothing.
+
+    >>> nearest_power(np.array([2.0 + 2.0**-50, 3.0])).tolist()
+    [2.0, 3.0]
+    """
+    found = np.asarray(factors, dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        power = np.exp2(np.round(np.log2(found)))
+        near = np.abs(found - power) <= power * max(1 / GRID, 2 * rounding.unit)
+    return np.where(near, power, found)

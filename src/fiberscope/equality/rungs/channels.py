@@ -19,7 +19,7 @@ from fiberscope.equality.evidence import Check, Evidence, integers, number
 from fiberscope.equality.numbering import Claim, Numbering
 from fiberscope.equality.question import Question
 from fiberscope.equality.search import Search
-from fiberscope.equality.skeleton import ComposedMap, Gate, skeleton
+from fiberscope.equality.skeleton import ComposedMap, Gate, Skeleton, skeletons
 from fiberscope.equality.verdict import Rung, Verdict, answered
 from fiberscope.errors import FiberscopeError, InputError, OutOfTimeError
 from fiberscope.geometry.domains import Box
@@ -63,10 +63,9 @@ def _claim(found: Any) -> Claim:
     return Claim(*whole, np.array([number(x, "a factor") for x in found["factors"]], dtype=np.float64))
 
 
-def _prepared(question: Question) -> tuple[Question, tuple[Any, Any]]:
+def _prepared(question: Question) -> tuple[Question, tuple[Skeleton, Skeleton]]:
     asked = replace(question, a=pools_first(question.a), b=pools_first(question.b))
-    pair = [skeleton(net, question.rounding, question.run) for net in (asked.a, asked.b)]
-    return asked, (pair[0], pair[1])
+    return asked, skeletons(asked)
 
 
 def by_channels(question: Question) -> Verdict | None:

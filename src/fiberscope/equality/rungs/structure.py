@@ -17,7 +17,7 @@ import numpy as np
 from fiberscope.equality.compared import Compared, compare, units_apart
 from fiberscope.equality.evidence import Check, Evidence, integers
 from fiberscope.equality.question import Question
-from fiberscope.equality.skeleton import Gate, Skeleton, skeleton
+from fiberscope.equality.skeleton import Gate, Skeleton, skeletons
 from fiberscope.equality.verdict import Rung, Verdict, answered
 from fiberscope.errors import FiberscopeError, OutOfTimeError
 from fiberscope.geometry.domains import Box
@@ -50,7 +50,7 @@ class LayerOrder(Evidence):
     order: tuple[int, ...]
 
     def check(self, question: Question) -> Check:
-        pair = _skeletons(question)
+        pair = skeletons(question)
         found = aligned(*pair, question.rounding, self.order, question.run)
         return Check(False, "the layers do not match") if found is None else judged(question, pair, found)
 
@@ -62,7 +62,7 @@ class LayerOrder(Evidence):
 def by_structure(question: Question) -> Verdict | None:
     """The search: two programs with the same switches in turn, whatever their affine parts are made of."""
     try:
-        pair = _skeletons(question)
+        pair = skeletons(question)
         alignment = aligned(*pair, question.rounding, run=question.run)
     except OutOfTimeError:
         raise
@@ -77,11 +77,6 @@ def by_structure(question: Question) -> Verdict | None:
     if question.tolerance is None:
         question.notes.append(f"layer by layer, {found.text}")
     return None
-
-
-def _skeletons(question: Question) -> tuple[Skeleton, Skeleton]:
-    a, b = (skeleton(net, question.rounding, question.run) for net in (question.a, question.b))
-    return a, b
 
 
 def judged(question: Question, pair: tuple[Skeleton, Skeleton], found: Alignment) -> Check:
