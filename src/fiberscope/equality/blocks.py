@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse as sp
 
 from fiberscope.equality.skeleton import ComposedMap, Gate, Piece, added, checked_size, may_underflow, per_channel
-from fiberscope.network.convolutions import Convolution
+from fiberscope.network.convolutions import Convolution, full_kernel
 from fiberscope.network.nodes import MaxPool
 from fiberscope.network.operators import Dense, Operator, Scale, Sparse
 from fiberscope.numerics.floats import INFLATE, BoolArray, FloatArray, IntArray
@@ -116,19 +116,22 @@ def renamed(form: ComposedMap, namings: Mapping[int, Naming], blocks: Mapping[in
     rounded, lost, reach = 0, 0.0, 1.0
     for name, piece in form.pieces.items():
         naming = namings[name]
-        parts = [(name, piece)] if naming.is_itself(name) else list(_mixtures(piece, name, naming, blocks))
+        parts = [(name, piece)]
         if not naming.is_itself(name):
+            mixtures = list(_mixtures(piece, name, naming, blocks))
+            parts = [(value, mixed) for value, mixed, _ in mixtures]
             steps, most = _cost(naming)
-            rounded, reach = max(rounded, steps), max(reach, most)
+            rounded = max(rounded, 0 if all(exact for *_, exact in mixtures) else steps)
+            reach = max(reach, most)
             lost += (steps + 1) * LOST if may_underflow(piece.values.coefficients, naming.factors) else 0.0
         for value, part in parts:
             rounded += value in pieces
             pieces[value] = added(pieces[value], part) if value in pieces else part
-        if naming.constant.any():
-            constants = naming.filled(blocks[name])
+        constants = naming.filled(blocks[name])
+        if constants.any():
             offset = offset + piece.values.apply(constants[None])[0]
             offset_sizes = offset_sizes + piece.sizes.apply(np.abs(constants)[None])[0]
-            rounded += piece.values.fan_in + 2
+            rounded += 0 if piece.is_identity and not form.offset.any() else piece.values.fan_in + 2
             lost += piece.values.fan_in * LOST if may_underflow(piece.values.coefficients, constants) else 0.0
             reach = max(reach, float(np.abs(constants).sum()))
     if form.lost:
@@ -137,51 +140,51 @@ def renamed(form: ComposedMap, namings: Mapping[int, Naming], blocks: Mapping[in
 
 
 def _cost(naming: Naming) -> tuple[int, float]:
-    """Roundings of a coefficient, none for single channels times powers of two; and the largest sum of factors."""
+    """Roundings of a coefficient at most, and the largest sum of factors."""
     steps, reach = 0, 1.0
     for value in np.unique(naming.values[~naming.constant]):
         which = naming.values == value
-        members, factors = naming.members[which], naming.factors[which]
-        most = int(np.bincount(members).max())
-        dyadic = bool((np.frexp(factors)[0] == 0.5).all())
-        steps = max(steps, 0 if dyadic and most == 1 else most + 1)
-        reach = max(reach, float(np.bincount(members, factors).max()))
+        members = naming.members[which]
+        steps = max(steps, int(np.bincount(members).max()) + 1)
+        reach = max(reach, float(np.bincount(members, naming.factors[which]).max()))
     return steps, reach
 
 
-def _mixtures(piece: Piece, name: int, naming: Naming, blocks: Mapping[int, Blocks]) -> Iterator[tuple[int, Piece]]:
-    """The map of one value as maps of the values that are put in."""
+def _mixtures(
+    piece: Piece, name: int, naming: Naming, blocks: Mapping[int, Blocks]
+) -> Iterator[tuple[int, Piece, bool]]:
+    """The map of one value as maps of the values that are put in, and whether nothing was rounded."""
     for value in np.unique(naming.values[~naming.constant]).tolist():
         which = np.flatnonzero(naming.values == value)
-        to = blocks[value]
-        found = [
-            _mixed(operator, blocks[name], to, which, naming.members[which], naming.factors[which])
+        to, factors = blocks[value], naming.factors[which]
+        (values, exact), (sizes, _) = (
+            _mixed(operator, blocks[name], to, which, naming.members[which], factors)
             for operator in (piece.values, piece.sizes)
-        ]
-        yield value, Piece(found[0], found[1])
+        )
+        yield value, Piece(values, sizes), exact and bool((np.frexp(factors)[0] == 0.5).all())
 
 
 def _mixed(
     operator: Operator, own: Blocks, to: Blocks, which: IntArray, members: IntArray, factors: FloatArray
-) -> Operator:
+) -> tuple[Operator, bool]:
+    """The map read from other channels, and whether all sums were exact."""
     whole = own.channels == to.channels == len(which) and own.last == to.last
     if whole and (members == np.arange(len(which))).all() and (factors == 1).all():
-        return operator
+        return operator, True
     image = as_kernel(operator, own)
     if image is not None and not to.last:
-        kernel = full_kernel(image)[:, which]
+        made, exact = _gathered(full_kernel(image)[:, which], to.channels, members, factors)
         shape = (to.channels, *image.in_shape[1:])
-        made = _gathered(kernel, to.channels, members, factors)
-        return Convolution(made, shape, image.stride, image.padding, image.dilation)
+        return Convolution(made, shape, image.stride, image.padding, image.dilation), exact
     if isinstance(operator, Dense):
         matrix = operator.matrix[:, own.places[which].reshape(-1)].reshape(-1, len(which), own.positions)
-        table = _gathered(matrix, to.channels, members, factors)
-        return Dense(table.reshape(len(table), -1)[:, _inverse(to)])
+        table, exact = _gathered(matrix, to.channels, members, factors)
+        return Dense(table.reshape(len(table), -1)[:, _inverse(to)]), exact
     checked_size(operator)
     rows, columns = own.places[which].reshape(-1), to.places[members].reshape(-1)
     entries = (np.repeat(factors, own.positions), (rows, columns))
     matrix = operator.sparse() @ sp.csr_array(entries, shape=(own.size, to.size))
-    return Sparse(matrix, (to.size,), operator.out_shape)
+    return Sparse(matrix, (to.size,), operator.out_shape), len(np.unique(members)) == len(members)
 
 
 def _inverse(blocks: Blocks) -> IntArray:
@@ -189,16 +192,21 @@ def _inverse(blocks: Blocks) -> IntArray:
     return np.argsort(blocks.places.reshape(-1), kind="stable")
 
 
-def _gathered(table: FloatArray, size: int, members: IntArray, factors: FloatArray) -> FloatArray:
-    """The entries along the second axis times their factors, added up at their new places."""
+def _gathered(table: FloatArray, size: int, members: IntArray, factors: FloatArray) -> tuple[FloatArray, bool]:
+    """The entries along the second axis times their factors, added up at their new places; whether sums are exact."""
     weighted = table * factors.reshape(1, -1, *(1 for _ in table.shape[2:]))
     found = np.zeros((table.shape[0], size, *table.shape[2:]))
     if len(np.unique(members)) == len(members):
         found[:, members] = weighted
-    else:
-        for k, member in enumerate(members.tolist()):
-            found[:, member] += weighted[:, k]
-    return found
+        return found, True
+    exact = True
+    for k, member in enumerate(members.tolist()):
+        before, more = found[:, member], weighted[:, k]
+        total = before + more
+        back = total - before
+        exact = exact and not ((before - (total - back)) + (more - back)).any()  # what the sum lost; never for NaN
+        found[:, member] = total
+    return found, exact
 
 
 def as_kernel(operator: Operator, blocks: Blocks) -> Convolution | None:
@@ -213,19 +221,6 @@ def as_kernel(operator: Operator, blocks: Blocks) -> Convolution | None:
         if each is not None:
             return Convolution(np.diag(each)[:, :, None, None], (blocks.channels, blocks.positions, 1))
     return None
-
-
-def full_kernel(operator: Convolution) -> FloatArray:
-    """The kernel of a convolution in one group: zeros where a group does not read."""
-    if operator.groups == 1:
-        return operator.kernel
-    out, each, *size = operator.kernel.shape
-    found = np.zeros((out, each * operator.groups, *size))
-    per_group = out // operator.groups
-    for g in range(operator.groups):
-        rows = slice(g * per_group, (g + 1) * per_group)
-        found[rows, g * each : (g + 1) * each] = operator.kernel[rows]
-    return found
 
 
 # -- rows of some channels ---------------------------------------------------------------------------------------------

@@ -158,7 +158,7 @@ class Numbering:
         if fixed.any():
             value = form.offset
             if isinstance(gate.node, PiecewiseLinear):
-                value = np.maximum(value, 0.0)  # slopes are 0 here: see `_fits`
+                value = np.maximum(value, 0.0)  # see `constant_passes`
             else:
                 value = gather(value[None], gate.node.windows, -np.inf)[0].max(axis=1)
             constants = value[given.places].copy()
@@ -170,7 +170,7 @@ class Numbering:
     def nearness(self, number: int, gate: Gate, form: ComposedMap, claim: Claim) -> FloatArray | None:
         """How far every channel is from what is claimed of it, in units of rounding; None where that is no claim."""
         read = self.views[number]
-        if not self._fits(number, gate, claim):
+        if not self._fits(number, gate, form, claim):
             return None
         found = np.zeros(read.channels)
         for which, compared in self._compared(number, form, claim):
@@ -208,7 +208,7 @@ class Numbering:
     def _of(self, value: int) -> tuple[ComposedMap, Blocks]:
         return self.switches[value].form, self.switches[value].read
 
-    def _fits(self, number: int, gate: Gate, claim: Claim) -> bool:
+    def _fits(self, number: int, gate: Gate, form: ComposedMap, claim: Claim) -> bool:
         """Whether every claim names representatives that there are, and switches that do the same."""
         read = self.views[number]
         n = read.channels
@@ -221,7 +221,9 @@ class Numbering:
         plain = np.ones(n, dtype=bool) if slopes is None else (slopes == 0).all(axis=1)
         if (ways == DEAD).any() and not (self.dead(number)[ways == DEAD] & plain[ways == DEAD]).all():
             return False
-        if not plain[ways == CONSTANT].all() or (slopes is None and (ways == PASSED).any()):
+        if not constant_passes(gate, form, read)[ways == CONSTANT].all():
+            return False
+        if slopes is None and (ways == PASSED).any():
             return False
         if not plain[ways == PASSED].all():
             return False
@@ -369,6 +371,13 @@ def same_windows(a: Gate, read_a: Blocks, b: Gate, read_b: Blocks) -> bool:
         return False
     first = [gate.node.windows[: len(gate.node.windows) // read.channels] for gate, read in ((a, read_a), (b, read_b))]
     return np.array_equal(np.sort(first[0], axis=1), np.sort(first[1], axis=1))
+
+
+def constant_passes(gate: Gate, form: ComposedMap, read: Blocks) -> BoolArray:
+    """Channels for which the switch makes the larger one of 0 and what it reads of a constant, or the largest one."""
+    if isinstance(gate.node, MaxPool):
+        return np.ones(read.channels, dtype=bool)
+    return np.asarray(((gate.node.slopes == 0) | (form.offset >= 0))[read.places].all(axis=1))
 
 
 def _multiples(value: int, blocks: Blocks, members: IntArray, factors: FloatArray) -> ComposedMap:

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from fiberscope.equality.blocks import Blocks
-from fiberscope.equality.numbering import CONSTANT, DEAD, PASSED, SAME, Claim, Numbering
+from fiberscope.equality.numbering import CONSTANT, DEAD, PASSED, SAME, Claim, Numbering, constant_passes
 from fiberscope.equality.skeleton import ComposedMap, Gate
 from fiberscope.network.convolutions import Convolution
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear
@@ -248,13 +248,10 @@ def _fixed(claim: Claim, numbering: Numbering, number: int, gate: Gate, form: Co
     """Channels that read nothing, and those that are off on the whole box."""
     read = numbering.views[number]
     ways = claim.ways.copy()
-    plain = np.ones(read.channels, dtype=bool)
-    if isinstance(gate.node, PiecewiseLinear):
-        plain = (gate.node.slopes[read.places] == 0).all(axis=1)
     reach = np.zeros(form.offset.size)
     for piece in form.pieces.values():
         reach = reach + piece.values.apply_abs(np.ones((1, piece.values.in_size)))[0]
-    ways[plain & (reach[read.places] == 0).all(axis=1)] = CONSTANT
+    ways[constant_passes(gate, form, read) & (reach[read.places] == 0).all(axis=1)] = CONSTANT
     ways[numbering.dead(number)] = DEAD
     factors = np.where(ways >= CONSTANT, 1.0, claim.factors)
     return Claim(ways, claim.values, claim.members, factors)

@@ -18,7 +18,7 @@ from scipy import sparse as sp
 from fiberscope.equality.question import Question
 from fiberscope.equality.rounding import sizes_of
 from fiberscope.errors import TooLargeError
-from fiberscope.network.convolutions import Convolution, Convolving
+from fiberscope.network.convolutions import Convolution, Convolving, full_kernel
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense, Operator, Scale, Sparse
@@ -150,7 +150,7 @@ def _applied(stage: Operator, form: ComposedMap, rounding: Rounding) -> Composed
         else:
             low = low or may_underflow(stage.coefficients, piece.values.coefficients)
             pieces[name] = composed(stage, sizes, piece)
-            rounded = stage.fan_in + 1
+            rounded = max(rounded, 0 if _spreads(piece.values) else stage.fan_in + 1)
     offset, offset_sizes = form.offset, form.offset_sizes
     if offset.any() or offset_sizes.any():
         rounded = max(rounded, stage.fan_in + 1)
@@ -193,19 +193,30 @@ def _joined(forms: list[ComposedMap], node: Concat, rounding: Rounding) -> Compo
     total = int(np.prod(node.shape))
     place = np.arange(total) if node.order is None else np.argsort(node.order)
     start, parts = 0, []
-    for form in forms:
+    for k, form in enumerate(forms):
         size = form.offset.size
         rows = place[start : start + size]
+        spread = _spread(rows, start, node, k)
         start += size
-        ones = sp.csr_array((np.ones(size), (rows, np.arange(size))), shape=(total, size))
         pieces = {}
         for name, piece in form.pieces.items():
-            spread = Sparse(ones, piece.values.out_shape, node.shape)
             pieces[name] = Piece(spread, spread) if piece.is_identity else composed(spread, spread, piece)
         offset, sizes = np.zeros(total), np.zeros(total)
         offset[rows], sizes[rows] = form.offset, form.offset_sizes
         parts.append(ComposedMap(pieces, offset, sizes, form.roundings, form.lost))
     return _summed(parts)
+
+
+def _spread(rows: IntArray, start: int, node: Concat, k: int) -> Operator:
+    """The map that puts a value into its places of a larger one; of channels of an image, a convolution."""
+    total, own = node.shape, node.shapes[k]
+    if node.axis == 0 and len(own) == 3:
+        kernel = np.zeros((total[0], own[0], 1, 1))
+        first = start // (own[1] * own[2])
+        kernel[np.arange(first, first + own[0]), np.arange(own[0])] = 1.0
+        return Convolution(kernel, own)
+    ones = sp.csr_array((np.ones(len(rows)), (rows, np.arange(len(rows)))), shape=(int(np.prod(total)), len(rows)))
+    return Sparse(ones, own, total)
 
 
 # -- maps after maps ---------------------------------------------------------------------------------------------------
@@ -238,7 +249,42 @@ def _product(outer: Operator, inner: Operator) -> Operator:
             return outer.with_coefficients(outer.kernel * per_output[:, :, None, None])
     if isinstance(outer, Dense) and isinstance(inner, Dense):
         return Dense(outer.matrix @ inner.matrix, inner.in_shape)
+    if isinstance(outer, Convolution) and isinstance(inner, Convolution):
+        found = _of_kernels(outer, inner)
+        if found is not None:
+            return found
     return _sparse_product(outer, inner)
+
+
+def _of_kernels(outer: Convolution, inner: Convolution) -> Convolution | None:
+    """Two convolutions in a row as one, where one of them mixes channels pixel by pixel."""
+    if _pointwise(inner) and outer.in_shape == inner.out_shape:
+        kernel = np.einsum("ochw,ci->oihw", full_kernel(outer), full_kernel(inner)[:, :, 0, 0], optimize=True)
+        return Convolution(kernel, inner.in_shape, outer.stride, outer.padding, outer.dilation)
+    if _pointwise(outer) and outer.in_size == inner.out_size and outer.in_shape[0] == inner.out_shape[0]:
+        kernel = np.einsum("oc,cihw->oihw", full_kernel(outer)[:, :, 0, 0], full_kernel(inner), optimize=True)
+        return Convolution(kernel, inner.in_shape, inner.stride, inner.padding, inner.dilation)
+    return None
+
+
+def _pointwise(operator: Convolution) -> bool:
+    return operator.kernel.shape[2:] == (1, 1) and operator.stride == (1, 1) and not any(operator.padding)
+
+
+def _spreads(operator: Operator) -> bool:
+    """Whether every input goes to one output at most, times a power of two: then products with it are exact."""
+    if isinstance(operator, Convolution):
+        if not _pointwise(operator) or operator.groups > 1:
+            return False
+        matrix = operator.kernel[:, :, 0, 0]
+    elif isinstance(operator, Sparse):
+        matrix = operator.matrix
+    else:
+        return False
+    if ((matrix != 0).sum(axis=0) > 1).any():
+        return False
+    numbers = np.abs(operator.coefficients[operator.coefficients != 0])
+    return bool((np.frexp(numbers)[0] == 0.5).all())
 
 
 def per_channel(factors: FloatArray, shape: tuple[int, ...]) -> FloatArray | None:
