@@ -86,6 +86,7 @@ LAZY: dict[tuple[str, str], str] = {
     ("network/formats/state_dict.py", "fiberscope.network.formats.torch_state"): "brings torch",
     ("cli/regions.py", "fiberscope.geometry.engines.*"): "brings numba",
     ("geometry/generators.py", "torch"): "brings torch",
+    ("equality/ladder.py", "fiberscope.equality.live"): "brings torch",
     ("cli/tour.py", "fiberscope.reporting.*"): "brings torch and matplotlib",
     ("cli/reproduce.py", "fiberscope.studies.lab.*"): "brings joblib and every study",
     ("cli/reproduce.py", "fiberscope.reporting.*"): "brings matplotlib",
