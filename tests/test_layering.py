@@ -89,6 +89,7 @@ LAZY: dict[tuple[str, str], str] = {
     ("fibers/simplify/simplify.py", "fiberscope.equality.simplified"): "Simplified.verdict and .stored answer for it",
     ("cli/regions.py", "fiberscope.geometry.engines.*"): "brings numba",
     ("geometry/generators.py", "torch"): "brings torch",
+    ("equality/ladder.py", "fiberscope.equality.live"): "brings torch",
     ("cli/tour.py", "fiberscope.cli.tour_stops"): "brings matplotlib",
     ("cli/tour.py", "fiberscope.reporting.*"): "brings matplotlib",
     ("cli/reproduce.py", "fiberscope.studies.lab.*"): "brings joblib and every study",

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from importlib import import_module
+from typing import Any
 
 from fiberscope.equality.question import Question
 from fiberscope.equality.rungs import (
     bottleneck,
+    channels,
     covering_inputs,
     gradients,
     identical,
@@ -20,14 +23,15 @@ from fiberscope.equality.rungs import (
     symmetry,
 )
 from fiberscope.equality.verdict import Rung, Verdict
-from fiberscope.errors import OutOfTimeError
+from fiberscope.errors import InputError, OutOfTimeError, UnsupportedModelError
 from fiberscope.geometry.domains import Domain
-from fiberscope.network.border import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network, library_of
 
 RUNGS: tuple[Rung, ...] = (
     identical.RUNG,
     symmetry.RUNG,
     structure.RUNG,
+    channels.RUNG,
     output_ranges.RUNG,
     random_inputs.RUNG,
     bottleneck.RUNG,
@@ -47,6 +51,7 @@ def equivalent(
     tolerance: float | None = None,
     time_limit: float | None = None,
     seed: int = 0,
+    example: Any = None,
 ) -> Verdict:
     """Whether two networks are the same function on a domain: proven True, proven False, or None for undecided.
 
@@ -73,6 +78,9 @@ def equivalent(
         A box, orthant, polytope, plane or all of space (None).
     time_limit
         Seconds after which to give up; 60 for None. Every loop looks at it, so it is passed by a second at most.
+    example
+        Inputs of torch modules, for their shape. With it, modules that are not piecewise linear (transformers, GELU)
+        are compared by structure: one program, parameters equal up to permutations of neurons; else undecided.
 
     Examples
     --------
@@ -84,8 +92,13 @@ def equivalent(
     >>> equivalent(net, other, tolerance=0).equal, equivalent(net, other).equal
     (False, True)
     """
-    a = as_network(a, "a")
-    b = as_network(b, "b")
+    try:
+        a, b = as_network(a, "a", example), as_network(b, "b", example)
+    except (UnsupportedModelError, InputError):
+        if example is None or library_of(a) != "torch" or library_of(b) != "torch":
+            raise
+        live: Verdict = import_module("fiberscope.equality.live").equivalent_modules(a, b, example, tolerance)
+        return live
     start = time.monotonic()
     question = Question.of(a, b, domain, tolerance, time_limit, seed)
     verdict = _decided(question)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +37,8 @@ class Question:
     run: Run
     rng: np.random.Generator
     notes: list[str] = field(default_factory=list)
+    kept: dict[Any, Any] = field(default_factory=dict, repr=False)
+    """What several methods need, computed once: skeletons of networks."""
     _roles: tuple[DomainRoles, DomainRoles] | None = field(default=None, init=False)
 
     @classmethod

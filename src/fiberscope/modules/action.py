@@ -119,7 +119,7 @@ def act(part: Monomial, axes: Iterable[Axis], tensors: Mapping[str, Tensor]) -> 
 
 def _moved(tensor: Tensor, axis: Axis, part: Monomial) -> Tensor:
     new = tensor.detach().clone(memory_format=torch.contiguous_format)
-    target = _members(new, axis, part)
+    target = members(new, axis, part)
     places = part.places()
     if (places != np.arange(len(places))).any():
         rows = target.reshape(len(places), -1)
@@ -133,7 +133,7 @@ def _moved(tensor: Tensor, axis: Axis, part: Monomial) -> Tensor:
     return new
 
 
-def _members(tensor: Tensor, axis: Axis, part: Monomial) -> Tensor:
+def members(tensor: Tensor, axis: Axis, part: Monomial) -> Tensor:
     """The tensor seen as ``(copies..., members, what moves along...)``, sharing its memory."""
     members = Loop(axis.axis, part.size, axis.stride, axis.start)
     loops = [*axis.copies, members, *axis.rest]
