@@ -28,7 +28,8 @@ class Counterexample(Evidence):
     """An input at which two networks differ: ``x`` exactly as given, ``a`` and ``b`` rounded from the exact outputs.
 
     On a plane, and on a flat box, ``x`` has the coordinates of the slice. ``difference`` is the largest difference of
-    an output, rounded; ``allowed`` is what the kind of equality allows there.
+    an output, rounded; ``allowed`` is what the kind of equality allows there. Where classes are compared, the class of
+    ``a`` is beaten in ``b`` by ``difference``.
     """
 
     kind: ClassVar[str] = "counterexample"
@@ -50,6 +51,8 @@ class Counterexample(Evidence):
         if example is None:
             text = "the exact outputs at the input do not differ by more than the kind of equality allows"
             return Check(False, text)
+        if question.margin is not None:
+            return Check(True, f"in exact arithmetic the class of a is beaten in b by {example.difference:.6g}")
         return Check(True, f"the exact outputs at the input differ by {example.difference:.6g}")
 
     @classmethod
@@ -90,6 +93,8 @@ def confirmed(question: Question, x: FloatArray) -> Counterexample | None:
     if not np.isfinite(x).all():
         return None
     a, b, tolerance = question.a, question.b, question.tolerance
+    if question.margin is not None:
+        return _other_class(question, x)
     allowed = _allowance(question, x) if tolerance is None else [Fraction(tolerance)] * a.out_size
     left, right = exact_outputs(a, x), exact_outputs(b, x)
     gaps = [abs(p - q) for p, q in zip(left, right, strict=True)]
@@ -99,6 +104,25 @@ def confirmed(question: Question, x: FloatArray) -> Counterexample | None:
         return None
     gap, most = _rounded([gaps[worst], allowed[worst]])
     return Counterexample(x.copy(), _rounded(left), _rounded(right), float(gap), float(most))
+
+
+def _other_class(question: Question, x: FloatArray) -> Counterexample | None:
+    """The counterexample at ``x``, if ``a`` has one class there, by the margin, and another one is larger in ``b``."""
+    left, right = exact_outputs(question.a, x), exact_outputs(question.b, x)
+    own = max(range(len(left)), key=lambda k: left[k])
+    ahead = left[own] - max(value for k, value in enumerate(left) if k != own)
+    if not (ahead > 0 and ahead >= Fraction(question.margin or 0.0)):
+        return None
+    beaten = max(right) - right[own]
+    if not beaten > 0:
+        return None
+    return Counterexample(x.copy(), _rounded(left), _rounded(right), float(_rounded([beaten])[0]), 0.0)
+
+
+def exact_gap(question: Question, x: FloatArray) -> Fraction:
+    """The largest difference of an output at ``x``."""
+    pairs = zip(exact_outputs(question.a, x), exact_outputs(question.b, x), strict=True)
+    return max(abs(p - q) for p, q in pairs)
 
 
 def _rounded(values: list[Fraction]) -> FloatArray:
