@@ -72,26 +72,26 @@ def mixed(low, high, share):
 
 
 @adding
-def reach_of(form, own, radius):
-    """Largest distance of a form from its centre; ``own`` are coefficients of more generators."""
+def reach_of(form, own, i, radius):
+    """Largest distance of form ``i`` from its centre; ``own`` holds coefficients of more generators."""
     total = 0.0
-    for g in range(1, form.size):
-        total += abs(form[g])
-    for g in range(own.size):
-        total += abs(own[g])
-    return (total + radius) * (1.0 + (form.size + own.size + 8) * EPS)
+    for g in range(1, form.shape[1]):
+        total += abs(form[i, g])
+    for g in range(own.shape[1]):
+        total += abs(own[i, g])
+    return (total + radius) * (1.0 + (form.shape[1] + own.shape[1] + 8) * EPS)
 
 
 @adding
-def reach_of_rest(form, other, own, radius):
-    """The same for the difference of two forms."""
+def reach_of_other(form, rest, own, i, radius):
+    """The same for ``form - rest``, the form of ``b``."""
     total, size = 0.0, 0.0
-    for g in range(1, form.size):
-        total += abs(form[g] - other[g])
-        size += abs(form[g]) + abs(other[g])
-    for g in range(own.size):
-        total += abs(own[g])
-    return (total + radius) * (1.0 + (form.size + own.size + 8) * EPS) + EPS * size
+    for g in range(1, form.shape[1]):
+        total += abs(form[i, g] - rest[i, g])
+        size += abs(form[i, g]) + abs(rest[i, g])
+    for g in range(own.shape[1]):
+        total += abs(own[i, g])
+    return (total + radius) * (1.0 + (form.shape[1] + own.shape[1] + 8) * EPS) + EPS * size
 
 
 @inner
@@ -106,6 +106,15 @@ def times_abs(matrix, row, vector):
     for j in range(vector.size):
         total += abs(matrix[row, j]) * vector[j]
     return total
+
+
+@inner
+def untouched(matrix, row):
+    """Whether a row holds zeros only, so that nothing is added up and nothing rounded."""
+    for j in range(matrix.shape[1]):
+        if matrix[row, j] != 0.0:
+            return False
+    return True
 
 
 @inner
@@ -175,6 +184,53 @@ def back_bound(row, layer, sign, low, high, wa, ba, slopes, rows, cols, starts, 
 
 
 @adding
+def between(one, two, i, j, sign, own, weight, radius):
+    """An upper bound of ``sign ((one - weight two)_i - (one - weight two)_j)``, with ``own`` generators of ``two``."""
+    centre, total, size = 0.0, 0.0, 0.0
+    for g in range(one.shape[1]):
+        part = (one[i, g] - weight * two[i, g]) - (one[j, g] - weight * two[j, g])
+        size += abs(one[i, g]) + abs(one[j, g]) + abs(two[i, g]) + abs(two[j, g])
+        if g == 0:
+            centre = sign * part
+        else:
+            total += abs(part)
+    for g in range(own.shape[1]):
+        total += abs(own[i, g] - own[j, g])
+        size += abs(own[i, g]) + abs(own[j, g])
+    count = one.shape[1] + own.shape[1] + 16
+    return (centre + total + radius) + 4.0 * EPS * size + count * EPS * (abs(centre) + total + radius) + TINY
+
+
+@inner
+def worst_classes(za, zc, zo, era, erd, margin):
+    """For the pair of classes that is hardest: the bound, the two classes, and which of three bounds it is.
+
+    A class ``i`` of ``a`` that ``j`` beats in ``b`` needs ``a_i - a_j >= margin``, ``b_j > b_i``, and then ``d_i - d_j``
+    is above the margin. One bound that says no is enough.
+    """
+    nothing = np.zeros((1, 0))
+    best, first, second, mode = -np.inf, 0, 1, 0
+    for i in range(za.shape[0]):
+        for j in range(za.shape[0]):
+            if i == j:
+                continue
+            ra, rd = era[i] + era[j], erd[i] + erd[j]
+            lead = between(za, zc, i, j, 1.0, nothing, 0.0, ra) - margin
+            lead += EPS * (abs(lead) + margin) + TINY
+            gain = between(zc, za, i, j, 1.0, zo, 0.0, rd) - margin
+            gain += EPS * (abs(gain) + margin)
+            lost = between(za, zc, i, j, -1.0, zo, 1.0, ra + rd)
+            value, which = gain, 1
+            if lead < value:
+                value, which = lead, 0
+            if lost < value:
+                value, which = lost, 2
+            if not value <= best:
+                best, first, second, mode = value, i, j, which
+    return best, first, second, mode
+
+
+@inner
 def one_box(
     low, high, wa, wb, dw, ba, db, slopes, rows, cols, starts, places, bends, alike, scaled, back, kind, margin, point
 ):  # noqa: PLR0912, PLR0915 -- one pass through both networks; cut up, it would hand a dozen arrays around
@@ -194,7 +250,7 @@ def one_box(
         r = r * (1.0 + EPS) + TINY if r > 0.0 else 0.0
         ha[t, 0], ha[t, 1 + t], sa[t] = centre, r, (abs(centre) + r) * (1.0 + EPS)
     hc, ho, rd, sd = np.zeros((0, ga)), np.zeros((0, gd)), np.zeros(0), np.zeros(0)
-    nothing = np.zeros(0)
+    nothing = np.zeros((1, 0))
     za, zc, zo = ha, hc, ho
     era, erd = ra, rd
     for layer in range(layers):
@@ -224,8 +280,9 @@ def one_box(
             za[i, 0] += bias
             era[i] = (times_abs(w, i, ta) + unit * abs(bias)) * more + TINY
             sizes[place + i] = (times_abs(w, i, sa) + abs(bias)) * more + TINY
-            reach = reach_of(za[i], nothing, era[i])
-            la[i], ua[i] = ends(za[i, 0], reach)
+            la[i], ua[i] = ends(za[i, 0], reach_of(za, nothing, i, era[i]))
+            if untouched(w, i):
+                era[i], la[i], ua[i] = 0.0, bias, bias
             if nd or not same:
                 e = times_abs(v, i, td)
                 if not same:
@@ -233,10 +290,12 @@ def one_box(
                     e += times_abs(delta, i, ta) + unit * abs(db[place + i])
                     e += scaled * (times_abs(w, i, sa) + abs(bias))
                 erd[i] = e * more + TINY
-                dl[i], du[i] = ends(zc[i, 0], reach_of(zc[i], zo[i], erd[i]))
-                other = reach_of_rest(za[i], zc[i], zo[i], era[i] + erd[i])
+                dl[i], du[i] = ends(zc[i, 0], reach_of(zc, zo, i, erd[i]))
+                other = reach_of_other(za, zc, zo, i, era[i] + erd[i])
                 lb[i], ub[i] = ends(za[i, 0] - zc[i, 0], other)
                 lb[i], ub[i] = lb[i] - EPS * abs(za[i, 0]), ub[i] + EPS * abs(za[i, 0])
+                if untouched(v, i) and (same or (db[place + i] == 0.0 and untouched(delta, i))):
+                    erd[i], dl[i], du[i], lb[i], ub[i] = 0.0, 0.0, 0.0, la[i], ua[i]
             else:
                 lb[i], ub[i] = la[i], ua[i]
         if layer == layers - 1:
@@ -290,6 +349,8 @@ def one_box(
             on_b, off_b = lb[i] >= 0.0 or s == 1.0, ub[i] <= 0.0
             a = 0 if on_a else (1 if off_a else 2)
             b = 0 if on_b else (1 if off_b else 2)
+            if a == 1 and off_b:
+                b = 1
             if not apart:
                 b = a
             state[i] = 3 * a + b
@@ -404,34 +465,7 @@ def one_box(
             if not size <= best:
                 best, first = size, i
     else:
-        for i in range(m):
-            for j in range(m):
-                if i == j:
-                    continue
-                tops = np.empty(3)
-                size = EPS * (abs(za[i, 0]) + abs(za[j, 0]) + abs(zc[i, 0]) + abs(zc[j, 0]))
-                reach = reach_of_rest(za[i], za[j], nothing, era[i] + era[j]) + size
-                tops[0] = ends(za[i, 0] - za[j, 0], reach)[1] - margin
-                tops[0] += EPS * (abs(tops[0]) + margin) + TINY
-                reach = reach_of_rest(zc[i], zc[j], zo[i] - zo[j], erd[i] + erd[j]) + size
-                for g in range(gd):
-                    reach += EPS * (abs(zo[i, g]) + abs(zo[j, g]))
-                tops[1] = ends(zc[i, 0] - zc[j, 0], reach)[1] - margin
-                tops[1] += EPS * (abs(tops[1]) + margin)
-                ci, cj = za[i] - zc[i], za[j] - zc[j]
-                reach = reach_of_rest(cj, ci, zo[i] - zo[j], era[i] + era[j] + erd[i] + erd[j]) + 2.0 * size
-                for g in range(gd):
-                    reach += EPS * (abs(zo[i, g]) + abs(zo[j, g]))
-                for g in range(ga):
-                    reach += EPS * (abs(za[i, g]) + abs(za[j, g]) + abs(zc[i, g]) + abs(zc[j, g]))
-                tops[2] = ends(cj[0] - ci[0], reach)[1]
-                value, which = tops[1], 1
-                if tops[0] < value:
-                    value, which = tops[0], 0
-                if tops[2] < value:
-                    value, which = tops[2], 2
-                if not value <= best:
-                    best, first, second, mode = value, i, j, which
+        best, first, second, mode = worst_classes(za, zc, zo, era, erd, margin)
     form = np.empty(ga)
     own = np.zeros(gd)
     sign = 1.0
