@@ -15,6 +15,9 @@ from fiberscope.equality.verdict import Interval, Verdict
 from fiberscope.geometry.domains import Box
 from fiberscope.numerics.floats import FloatArray
 
+EXACTLY = 100_000
+"""Products up to which the difference at a point is evaluated exactly; beyond, floats with a bound of their error."""
+
 
 def interval_of(question: Question, verdict: Verdict) -> Interval:
     """From the points that were looked at and the bounds that were proven; on an unbounded domain there may be none."""
@@ -38,7 +41,7 @@ def _found(question: Question, verdict: Verdict) -> tuple[FloatArray | None, flo
 
 def lowest_gap(question: Question, x: FloatArray) -> float:
     """A number that the difference at ``x`` is proven to reach: its exact value rounded down, where that can be had."""
-    if small_enough(question):
+    if small_enough(question, EXACTLY):
         gap = exact_gap(question, x)
         try:
             rounded = float(gap)

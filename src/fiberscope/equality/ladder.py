@@ -29,6 +29,7 @@ from fiberscope.run import Progress
 
 RUNGS: tuple[Rung, ...] = (
     identical.RUNG,
+    split_boxes.QUICK,
     symmetry.RUNG,
     structure.RUNG,
     output_ranges.RUNG,
@@ -45,7 +46,7 @@ RUNGS: tuple[Rung, ...] = (
 """From cheap to dear. A new method is its file in ``rungs``, one entry here, and its test."""
 
 
-CLASSES: tuple[Rung, ...] = (random_inputs.RUNG, split_boxes.FIRST, split_boxes.RUNG)
+CLASSES: tuple[Rung, ...] = (split_boxes.QUICK, random_inputs.RUNG, split_boxes.FIRST, split_boxes.RUNG)
 """The methods that can be asked about classes; all others show that the two are the same real function, or nothing."""
 
 
@@ -135,7 +136,9 @@ def _margin(criterion: str, margin: float | None, tolerance: float | None) -> fl
 def _decided(question: Question) -> Verdict | None:
     """The verdict of the first rung that has one."""
     try:
-        for rung in RUNGS:
+        # what knows of classes comes first where they are asked about
+        order = RUNGS if question.margin is None else sorted(RUNGS, key=lambda rung: rung not in CLASSES[:3])
+        for rung in order:
             question.run.check()
             verdict = _asked(rung, question)
             if verdict is not None:

@@ -37,6 +37,8 @@ class Record:
     proven: float = math.inf
     search: Any = None
     """How far branch and bound came, to go on from there."""
+    attacked: bool = False
+    """Whether inputs that differ were looked for at length."""
 
     def see(self, points: FloatArray, gaps: FloatArray) -> None:
         """Points of the domain with their differences; those that floats do not tell are passed over."""

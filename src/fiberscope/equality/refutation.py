@@ -98,9 +98,9 @@ def excess(question: Question, points: FloatArray) -> FloatArray:
     return np.where(np.isfinite(scores), scores, np.inf)
 
 
-def small_enough(question: Question) -> bool:
-    """Whether the two can be evaluated exactly."""
-    return max(_products(question.a), _products(question.b)) <= _EXACT
+def small_enough(question: Question, most: int = _EXACT) -> bool:
+    """Whether the two can be evaluated exactly in reasonable time."""
+    return max(_products(question.a), _products(question.b)) <= most
 
 
 def covering(question: Question, points: FloatArray) -> list[int]:

@@ -23,8 +23,9 @@ from fiberscope.results import Result, hidden
 class Interval(Result):
     """Where the largest difference of an output on a domain lies: ``low <= max |a - b| <= high``.
 
-    ``low`` is the difference at the input ``x``, in exact arithmetic and rounded down; ``high`` is proven. On a plane,
-    and on a flat box, ``x`` has the coordinates of the slice.
+    ``low`` is the difference at the input ``x``, rounded down from its exact value (from floats with a bound of their
+    error for large networks); ``high`` is proven. On a plane, and on a flat box, ``x`` has the coordinates of the
+    slice.
     """
 
     low: float

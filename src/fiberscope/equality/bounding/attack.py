@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+
 import numpy as np
 
 from fiberscope.equality.question import Question
-from fiberscope.equality.refutation import difference, excess
+from fiberscope.equality.refutation import excess
 from fiberscope.geometry.domains import Box
 from fiberscope.network.network import Network
 from fiberscope.network.walk import backward, traced
@@ -20,6 +23,18 @@ STEPS = 40
 
 _LOOK = 2048
 """Points of the first look."""
+
+_NUMBERS = 200_000
+"""Coordinates of all points of the first look: fewer points where there are many inputs."""
+
+_FEW_INPUTS = 32
+"""Inputs up to which populations find anything that gradients do not."""
+
+_POPULATION, _GENERATIONS, _RESTARTS, _OUTPUTS = 32, 40, 6, 16
+"""Points of a population, how often they breed, how often that is begun anew, and outputs that get populations."""
+
+_SECONDS, _SHARE = 2.0, 0.1
+"""Time for all looks: seconds, and part of what is left."""
 
 
 def slopes(net: Network, points: FloatArray, directions: FloatArray) -> FloatArray:
@@ -79,12 +94,60 @@ def climb(question: Question, box: Box, starts: FloatArray, steps: int = STEPS) 
     return best, value
 
 
-def first_look(question: Question, box: Box, count: int = _LOOK) -> FloatArray:
-    """Points from the most promising one on: random ones and corners, and the best of them improved."""
-    points = box.sample(count, question.rng)
+def looks(question: Question, box: Box) -> Iterator[FloatArray]:
+    """Points to try a claim on, the best of several ways to look, one after the other for as long as it may pay."""
+    begin = time.monotonic()
+    budget = min(_SECONDS, _SHARE * question.seconds_left)
+    points = box.sample(max(64, min(_LOOK, _NUMBERS // box.ambient)), question.rng)
     gaps = excess(question, points)
-    starts = points[np.argsort(-gaps, kind="stable")[:STARTS]]
-    best, value = climb(question, box, starts)
-    found = best[np.argsort(-value, kind="stable")]
-    difference(question, found[:1])
-    return found
+    yield points
+    count = max(4, min(STARTS, _NUMBERS // (16 * box.ambient)))
+    best, value = climb(question, box, points[np.argsort(-gaps, kind="stable")[:count]])
+    yield best[np.argsort(-value, kind="stable")]
+    for _ in range(_RESTARTS):
+        if box.ambient > _FEW_INPUTS or question.margin is not None or time.monotonic() - begin > budget:
+            return
+        yield evolved(question, box)
+
+
+def evolved(question: Question, box: Box) -> FloatArray:
+    """The best points of small populations, one for every output and sign of the difference, each bred from its best.
+
+    The largest difference of one output hides those of the others, whose peaks may be higher but narrow: Storn and
+    Price, *Differential Evolution* (1997), towards the best ones of the population.
+    """
+    rng, size = question.rng, box.ambient
+    outputs = min(question.a.out_size, _OUTPUTS)
+    chosen = np.tile(np.arange(outputs), 2)[:, None]
+    signs = np.repeat([1.0, -1.0], outputs)[:, None]
+
+    def heights(points: FloatArray) -> FloatArray:
+        flat = points.reshape(-1, size)
+        with np.errstate(over="ignore", invalid="ignore"):
+            gap = question.a(flat) - question.b(flat)
+        question.record.see(flat, np.abs(gap).max(axis=1))
+        rows = np.arange(len(flat)).reshape(points.shape[:2])
+        return np.nan_to_num(signs * gap[rows, np.broadcast_to(chosen, rows.shape)], nan=-np.inf)
+
+    x = np.stack([box.sample(4 * _POPULATION, rng) for _ in range(len(chosen))])
+    value = heights(x)
+    kept = np.argsort(-value, axis=1)[:, :_POPULATION]
+    rows = np.arange(len(x))[:, None]
+    x, value = x[rows, kept], value[rows, kept]
+    for _ in range(_GENERATIONS):
+        if question.run.is_over:
+            break
+        best = np.argsort(-value, axis=1)[:, : max(4, _POPULATION // 8)]
+        parent = x[rows, best[rows, rng.integers(0, best.shape[1], value.shape)]]
+        one, two = (
+            x[rows, rng.integers(0, _POPULATION, value.shape)],
+            x[rows, rng.integers(0, _POPULATION, value.shape)],
+        )
+        step = rng.choice([0.3, 0.6, 0.9], (*value.shape, 1))
+        mask = rng.random(x.shape) < rng.choice([0.4, 0.9], (*value.shape, 1))
+        tried = np.clip(np.where(mask, x + step * (parent - x) + step * (one - two), x), box.low, box.high)
+        tried = np.where(np.isfinite(tried), tried, x)
+        new = heights(tried)
+        better = new > value
+        x[better], value[better] = tried[better], new[better]
+    return x[rows[:, 0], value.argmax(axis=1)]

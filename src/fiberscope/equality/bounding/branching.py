@@ -53,6 +53,8 @@ class Search:
         for start in range(0, len(numbers), 4 * BATCH):
             part = slice(start, start + 4 * BATCH)
             self._add(numbers[part], lows[part], highs[part])
+        self.first = self.bound
+        """The bound that the search began with."""
 
     @property
     def bound(self) -> float:
@@ -70,14 +72,23 @@ class Search:
         self._first_points = found.points
         return found.points
 
-    def go(self, goal: float, run: Run, look: Look | None = None, exactly: Exactly | None = None) -> bool:
+    def go(
+        self,
+        goal: float,
+        run: Run,
+        look: Look | None = None,
+        exactly: Exactly | None = None,
+        most: int | None = None,
+    ) -> bool:
         """Split until the bound is at most ``goal`` (true), or ``look`` says to stop, or the time is up (false).
 
-        ``goal`` is fixed: boxes at or below it stay leaves.
+        ``goal`` is fixed: boxes at or below it stay leaves. ``most``: boxes after which to stop.
         """
         if look is not None and look(self._first_points):
             return False
         while not self.bound <= goal:
+            if most is not None and self.boxes >= most:
+                return False
             if run.is_over or len(self.tree.cuts) > MOST_NODES or not self.heap or not -self.heap[0][0] > goal:
                 return False
             points = self._round(goal, exactly)

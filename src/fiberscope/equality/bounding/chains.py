@@ -25,8 +25,8 @@ SCALED = 16.0 * U
 
 
 class Bounds(NamedTuple):
-    """What is known of boxes: ``high`` bounds what is asked about, ``dimension`` is the coordinate to split (-1: none is
-    left), ``opened`` counts neurons whose sign is open, ``points`` are inputs at which the difference may be large."""
+    """What is known of boxes: ``high`` bounds what is asked about, ``dimension`` is the coordinate to split (-1: none
+    is left), ``opened`` counts neurons whose sign is open, at ``points`` the difference may be large."""
 
     high: FloatArray
     dimension: IntArray
@@ -96,6 +96,7 @@ class ChainPair:
 
     def bounds(self, low: FloatArray, high: FloatArray) -> Bounds:
         """Bounds on boxes, ``(count, inputs)`` each."""
+        low, high = np.array(low), np.array(high)  # a kernel is compiled anew for arrays that cannot be written to
         kind, margin = (VALUES, 0.0) if self.margin is None else (CLASSES, self.margin)
         return Bounds(*bound_boxes(low, high, *self.packed, True, kind, margin))
 

@@ -13,9 +13,9 @@ Arrays. A layer ``l`` of ``rows[l]`` neurons reads ``cols[l]`` values; its matri
 Matrices of forms have a row for every neuron that is not exactly zero, ``index`` says which; column 0 is the centre,
 then come the inputs, then the generators in the order in which they were made.
 
-Rounding. An entry of a product of ``n`` terms is off by at most ``gamma(n)`` times the sum of the absolute terms, so the
-coefficients of a neuron together are off by ``gamma(n) |W| size``, where ``size`` of a value is its largest absolute
-value by its form. This goes into the radius. Numbers that overflow give bounds that are not finite and prove nothing.
+Rounding. An entry of a product of ``n`` terms is off by at most ``gamma(n)`` times the sum of the absolute terms, so
+the coefficients of a neuron together are off by ``gamma(n) |W| size``, where ``size`` of a form is the sum of its
+absolute coefficients (``fa``, ``fd``), which may be more than the largest value (``sa``). This goes into the radius. Numbers that overflow give bounds that are not finite and prove nothing.
 """
 # mypy: disable-error-code="no-untyped-def, type-arg"
 
@@ -38,8 +38,8 @@ VALUES, CLASSES = 0, 1
 def enclosed(low, high, slope, factor):
     """``low, high`` of ``f(z) - factor z`` for ``z`` in an interval around 0, ``f`` the activation; rounded outward."""
     left, right = (slope - factor) * low, (1.0 - factor) * high
-    down, up = min(0.0, min(left, right)), max(0.0, max(left, right))
-    if not (left == left and right == right):
+    down, up = min(0.0, left, right), max(0.0, left, right)
+    if np.isnan(left) or np.isnan(right):
         down, up = -np.inf, np.inf
     slack = EPS * (abs(slope) + abs(factor) + 1.0) * max(abs(low), abs(high)) + TINY
     return down - slack, up + slack
@@ -111,7 +111,7 @@ def times_abs(matrix, row, vector):
 @inner
 def untouched(matrix, row):
     """Whether a row holds zeros only, so that nothing is added up and nothing rounded."""
-    for j in range(matrix.shape[1]):
+    for j in range(matrix.shape[1]):  # noqa: SIM110 -- kernels have no generators
         if matrix[row, j] != 0.0:
             return False
     return True
@@ -159,7 +159,7 @@ def back_bound(row, layer, sign, low, high, wa, ba, slopes, rows, cols, starts, 
                         c = c * s
                 else:
                     factor = chord(l, u, s)
-                    down, up = enclosed(l, u, s, factor)
+                    up = enclosed(l, u, s, factor)[1]
                     constant += c * up
                     moved += abs(c * up)
                     c = c * factor
@@ -205,18 +205,23 @@ def between(one, two, i, j, sign, own, weight, radius):
 def worst_classes(za, zc, zo, era, erd, margin):
     """For the pair of classes that is hardest: the bound, the two classes, and which of three bounds it is.
 
-    A class ``i`` of ``a`` that ``j`` beats in ``b`` needs ``a_i - a_j >= margin``, ``b_j > b_i``, and then ``d_i - d_j``
-    is above the margin. One bound that says no is enough.
+    A class ``i`` of ``a`` that ``j`` beats in ``b`` needs ``a_i - a_k >= margin`` for all ``k``, ``b_j > b_i``, and then
+    ``d_i - d_j`` is above the margin. One bound that says no is enough.
     """
     nothing = np.zeros((1, 0))
     best, first, second, mode = -np.inf, 0, 1, 0
     for i in range(za.shape[0]):
+        lead = np.inf  # a class needs to be ahead of all others
+        for j in range(za.shape[0]):
+            if i != j:
+                found = between(za, zc, i, j, 1.0, nothing, 0.0, era[i] + era[j]) - margin
+                found += EPS * (abs(found) + margin) + TINY
+                if found < lead:  # noqa: PLR1730 -- what is not a number is no bound
+                    lead = found
         for j in range(za.shape[0]):
             if i == j:
                 continue
             ra, rd = era[i] + era[j], erd[i] + erd[j]
-            lead = between(za, zc, i, j, 1.0, nothing, 0.0, ra) - margin
-            lead += EPS * (abs(lead) + margin) + TINY
             gain = between(zc, za, i, j, 1.0, zo, 0.0, rd) - margin
             gain += EPS * (abs(gain) + margin)
             lost = between(za, zc, i, j, -1.0, zo, 1.0, ra + rd)
@@ -231,9 +236,9 @@ def worst_classes(za, zc, zo, era, erd, margin):
 
 
 @inner
-def one_box(
+def one_box(  # noqa: PLR0915 -- cut up, one pass through both networks would hand a dozen arrays around
     low, high, wa, wb, dw, ba, db, slopes, rows, cols, starts, places, bends, alike, scaled, back, kind, margin, point
-):  # noqa: PLR0912, PLR0915 -- one pass through both networks; cut up, it would hand a dozen arrays around
+):
     """The bound on one box, the coordinate to split, and in ``point`` the corner where the difference seems largest."""
     n0, layers = low.size, rows.size
     ga, gd = 1 + n0, 0
@@ -242,14 +247,15 @@ def one_box(
     share_a, share_d = np.zeros((neurons, n0)), np.zeros((neurons, n0))
     num_a, num_d = 0, 0
     ha = np.zeros((n0, ga))
-    ra, sa = np.zeros(n0), np.zeros(n0)
+    ra, sa, fa = np.zeros(n0), np.zeros(n0), np.zeros(n0)
     ia, id_ = np.arange(n0), np.arange(0)
     for t in range(n0):
         centre = 0.5 * low[t] + 0.5 * high[t]
         r = max(high[t] - centre, centre - low[t])
         r = r * (1.0 + EPS) + TINY if r > 0.0 else 0.0
         ha[t, 0], ha[t, 1 + t], sa[t] = centre, r, (abs(centre) + r) * (1.0 + EPS)
-    hc, ho, rd, sd = np.zeros((0, ga)), np.zeros((0, gd)), np.zeros(0), np.zeros(0)
+        fa[t] = sa[t]
+    hc, ho, rd, fd = np.zeros((0, ga)), np.zeros((0, gd)), np.zeros(0), np.zeros(0)
     nothing = np.zeros((1, 0))
     za, zc, zo = ha, hc, ho
     era, erd = ra, rd
@@ -270,9 +276,8 @@ def one_box(
         if not same:
             delta = columns(dw, starts[layer], m, n, ia)
             zc = zc + np.dot(delta, ha)
-        ta, td = ra + unit * sa, rd + unit * sd
+        ta, td = ra + unit * fa, rd + unit * fd
         era, erd = np.empty(m), np.zeros(m)
-        esa, esd = np.empty(m), np.zeros(m)
         la, ua, lb, ub, dl, du = np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.zeros(m), np.zeros(m)
         more = 1.0 + unit
         for i in range(m):
@@ -288,7 +293,7 @@ def one_box(
                 if not same:
                     zc[i, 0] += db[place + i]
                     e += times_abs(delta, i, ta) + unit * abs(db[place + i])
-                    e += scaled * (times_abs(w, i, sa) + abs(bias))
+                    e += scaled * (times_abs(w, i, fa) + abs(bias))
                 erd[i] = e * more + TINY
                 dl[i], du[i] = ends(zc[i, 0], reach_of(zc, zo, i, erd[i]))
                 other = reach_of_other(za, zc, zo, i, era[i] + erd[i])
@@ -300,6 +305,9 @@ def one_box(
                 lb[i], ub[i] = la[i], ua[i]
         if layer == layers - 1:
             break
+        whole_a, whole_d = np.empty(m), np.empty(m)
+        for i in range(m):
+            whole_a[i], whole_d[i] = max(abs(la[i]), abs(ua[i])), max(abs(dl[i]), abs(du[i]))
         if back and layer > 0 and bends[layer]:
             for i in range(m):
                 s = slopes[place + i]
@@ -307,17 +315,16 @@ def one_box(
                     down = back_bound(
                         i, layer, 1.0, low, high, wa, ba, slopes, rows, cols, starts, places, bends, lows, highs, sizes
                     )
-                    if down > la[i]:
+                    if down > la[i]:  # noqa: PLR1730 -- what is not a number is no bound
                         la[i] = down
                     if la[i] < 0.0:
                         up = -back_bound(
                             i, layer, -1.0, low, high, wa, ba, slopes, rows, cols, starts, places, bends, lows, highs,
                             sizes,
                         )  # fmt: skip
-                        if up < ua[i]:
+                        if up < ua[i]:  # noqa: PLR1730
                             ua[i] = up
-                    if ua[i] < la[i]:
-                        la[i] = ua[i]
+                    la[i] = min(la[i], ua[i])
         for i in range(m):
             lows[place + i], highs[place + i] = la[i], ua[i]
             # what is known of z_a and d bounds z_b, and the other way round
@@ -333,11 +340,7 @@ def one_box(
             id_ = np.arange(m) if nd or not same else np.arange(0)
             if id_.size == 0:
                 hc, ho, rd = np.zeros((0, ga)), np.zeros((0, gd)), np.zeros(0)
-            sa, sd = np.empty(m), np.empty(id_.size)
-            for i in range(m):
-                sa[i] = max(abs(la[i]), abs(ua[i]))
-            for i in range(id_.size):
-                sd[i] = max(abs(dl[i]), abs(du[i]))
+            sa, fa, fd = whole_a, whole_a, whole_d[: id_.size].copy()
             continue
         # -- the activation ----------------------------------------------------------------------------------------
         open_a, keep_a, keep_d, own_d = 0, 0, 0, 0
@@ -361,9 +364,10 @@ def one_box(
                 own_d += b == 2
         na, nd = keep_a, keep_d
         new_a, new_d = ga + open_a, gd + own_d
-        ha, ra, sa, ia = np.zeros((na, new_a)), np.zeros(na), np.zeros(na), np.empty(na, dtype=np.int64)
+        ha, ra, ia = np.zeros((na, new_a)), np.zeros(na), np.empty(na, dtype=np.int64)
+        sa, fa = np.zeros(na), np.zeros(na)
         hc, ho = np.zeros((nd, new_a)), np.zeros((nd, new_d))
-        rd, sd, id_ = np.zeros(nd), np.zeros(nd), np.empty(nd, dtype=np.int64)
+        rd, fd, id_ = np.zeros(nd), np.zeros(nd), np.empty(nd, dtype=np.int64)
         ka, kd, next_a, next_d = 0, 0, ga, gd
         for i in range(m):
             s = slopes[place + i]
@@ -393,7 +397,8 @@ def one_box(
                     ha[ka, column] = half
                 ra[ka] = abs(factor) * era[i] * (1.0 + EPS)
                 if factor != 1.0 or a == 2:
-                    ra[ka] += EPS * (abs(factor) * (size_a + sizes[place + i]) + abs(middle)) + TINY
+                    ra[ka] += EPS * (abs(factor) * whole_a[i] + abs(middle) + half) + TINY
+                fa[ka] = (abs(factor) * whole_a[i] + abs(middle) + half) * (1.0 + EPS)
                 sa[ka] = size_a if abs(s) <= 1.0 else size_a * abs(s) * (1.0 + EPS)
                 ia[ka] = i
                 ka += 1
@@ -438,8 +443,10 @@ def one_box(
             for g in range(gd):
                 ho[kd, g] = q * zo[i, g]
             rd[kd] = ((abs(p) + abs(e * factor)) * era[i] + abs(q) * erd[i]) * (1.0 + EPS)
+            size = (abs(p) + abs(e * factor)) * whole_a[i] + abs(e) * (abs(middle) + half)
+            size += abs(q) * whole_d[i] + abs(up) + abs(down)
+            fd[kd] = size * (1.0 + 2.0 * EPS)
             if state[i] != 0:
-                size = (abs(p) + 2.0) * (size_a + sizes[place + i]) + (abs(q) + 1.0) * size_d + abs(up) + abs(down)
                 rd[kd] += 4.0 * EPS * size + TINY
             if b == 2:
                 hc[kd, 0] += 0.5 * down + 0.5 * up
@@ -451,8 +458,6 @@ def one_box(
                 for t in range(n0):
                     share_d[num_d, t] = abs(za[i, 1 + t]) / whole if whole > 0.0 else 0.0
                 num_d += 1
-            top = max(1.0, abs(s))
-            sd[kd] = top * size_d * (1.0 + EPS)
             id_[kd] = i
             kd += 1
         ga, gd = new_a, new_d

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fiberscope.equality.bounding.branching import Bounder
+from fiberscope.equality.bounding.branching import Bounder, Search
 from fiberscope.equality.bounding.chains import ChainPair
+from fiberscope.equality.bounding.programs import ProgramPair
 from fiberscope.equality.question import Question
 from fiberscope.fibers.canonical.matching import match_chains
 from fiberscope.geometry.domains import Box
@@ -26,9 +27,11 @@ class Pairing:
 
     def bounder(self, question: Question) -> Bounder | None:
         """The bounds; None where the pairing does not fit."""
+        a, b, margin = question.a, question.b, question.margin
         if self.method != "pair":
-            return None
-        return ChainPair.of(question.a, question.b, self.matching, question.margin)
+            return ProgramPair.of(a, b, margin, paired=False)
+        found = ChainPair.of(a, b, self.matching, margin)
+        return ProgramPair.of(a, b, margin) if found is None and self.matching is None else found
 
 
 def pairings(question: Question) -> Iterator[Pairing]:
@@ -42,11 +45,19 @@ def pairings(question: Question) -> Iterator[Pairing]:
     yield Pairing("single")
 
 
-def best_pairing(question: Question, box: Box) -> tuple[Pairing, Bounder] | None:
-    """The pairing whose bound on the whole box is smallest; the first one that decides is taken at once."""
+def best_pairing(
+    question: Question, box: Box, known: tuple[Pairing, Search] | None = None
+) -> tuple[Pairing, Bounder] | None:
+    """The pairing whose bound on the whole box is smallest; the first one that decides is taken at once.
+
+    ``known``: a pairing whose search has begun, in place of the one of neurons as they stand.
+    """
     best: tuple[float, Pairing, Bounder] | None = None
     goal = goal_of(question)
-    for pairing in pairings(question):
+    for number, pairing in enumerate(pairings(question)):
+        if number == 0 and known is not None:
+            best = (known[1].first, known[0], known[1].bounder)
+            continue
         bounder = pairing.bounder(question)
         if bounder is None:
             continue

@@ -3,17 +3,18 @@ differ.
 
 **The certificate.** Evidence of the kind ``split_boxes`` holds
 
-- ``tree``, the splits of the domain in preorder: ``[d, v]`` cuts a box in coordinate ``d`` at the float ``v`` (first the
-  part ``x_d <= v``, then the part ``x_d >= v``), ``null`` is a leaf. On a plane and on a flat box coordinates are those of
-  its view: ``(s, t)``, or the coordinates that are free, in their order.
-- ``pairing``: ``method`` is ``"pair"`` where the neurons of the two correspond to each other and ``"single"`` where they
-  do not; ``matching`` is null, or the ``permutations`` and ``scales`` that carry the neurons of ``a`` to those of ``b``.
-  It says which bound to compute and is no part of the proof: whatever it says, a bound that is computed holds.
+- ``tree``, the splits of the domain in preorder: ``[d, v]`` cuts a box in coordinate ``d`` at the float ``v`` (first
+  the part ``x_d <= v``, then the part ``x_d >= v``), ``null`` is a leaf. On a plane and on a flat box coordinates are
+  those of its view: ``(s, t)``, or the coordinates that are free, in their order.
+- ``method``, ``"pair"`` where the neurons of the two correspond to each other and ``"single"`` where they do not, and
+  ``matching``, null or the ``permutations`` and ``scales`` that carry the neurons of ``a`` to those of ``b``. They say
+  which bound to compute and are no part of the proof: whatever they say, a bound that is computed holds.
 
 Nothing is stored with a leaf: its bound is computed again, in outward rounding. For values it must be at most the
-tolerance; for ``tolerance=0`` it is exactly zero, or no sign of a neuron is open on the leaf and the two affine maps are
-the same as rational numbers. For classes, and every two of them ``i != j``, one of ``a_i - a_j - m``, ``b_j - b_i`` and
-``(a_i - b_i) - (a_j - b_j) - m`` must be shown not to be positive (the first, for ``m > 0``, to be negative).
+tolerance; for ``tolerance=0`` it is exactly zero, or no sign of a neuron is open on the leaf and the two affine maps
+are the same as rational numbers. For classes, and every two of them ``i != j``, one of these must be shown not to be
+positive: ``a_i - a_k - m`` for some ``k`` (for ``m > 0`` to be negative), ``b_j - b_i``, or
+``(a_i - b_i) - (a_j - b_j) - m``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fiberscope.equality.bounding.attack import climb, first_look
+from fiberscope.equality.bounding.attack import climb, looks
 from fiberscope.equality.bounding.branching import Search
 from fiberscope.equality.bounding.pairs import Pairing, best_pairing, goal_of
 from fiberscope.equality.bounding.trees import Cut, leaves, tree_of
@@ -39,9 +40,13 @@ from fiberscope.geometry.affine_forms import exact_output
 from fiberscope.geometry.domains import Box
 from fiberscope.network.action.chain import Symmetry
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.run import Run
 
 _SHARE = 0.25
 """Part of the time that is left which the first try may take: other methods may be complete where this one is not."""
+
+_FEW = 64
+"""Boxes of the very first try."""
 
 _LEAVES = 1024
 """Leaves whose bounds are computed at a time when evidence is checked."""
@@ -131,7 +136,7 @@ class ExactLeaves:
         return all(v.is_zero() for v in np.asarray(exact_output(self.gap, signs)).ravel())
 
 
-class _Looker:
+class Looker:
     """Evaluates points; keeps the first counterexample, confirmed exactly."""
 
     def __init__(self, question: Question, box: Box) -> None:
@@ -173,25 +178,35 @@ def by_split_boxes(question: Question, share: float = 1.0) -> Verdict | None:
     if not isinstance(box, Box):
         return None
     record = question.record
-    look = _Looker(question, box)
-    if record.search is None:
-        if look(first_look(question, box)) and look.example is not None:
+    if not record.attacked:
+        record.attacked = True
+        look = Looker(question, box)
+        if any(look(points) for points in looks(question, box)) and look.example is not None:
             return different(question, "refutation (inputs improved along gradients)", look.example)
-        chosen = best_pairing(question, box)
+        chosen = best_pairing(question, box, record.search)
         if chosen is None:
             question.notes.append("no bounds of the difference for these programs")
             return None
-        record.search = (chosen[0], Search(chosen[1], box.low, box.high))
+        if record.search is None or chosen[0] is not record.search[0]:
+            record.search = (chosen[0], Search(chosen[1], box.low, box.high))
+    if record.search is None:
+        return None
+    return _gone_on(question, box, question.run.within(max(0.5, share * question.seconds_left)))
+
+
+def _gone_on(question: Question, box: Box, run: Run, most: int | None = None) -> Verdict | None:
+    """Branch and bound from where it stands."""
+    record = question.record
     pairing, search = record.search
-    exact = ExactLeaves(question)
-    run = question.run.within(max(0.5, share * question.seconds_left))
-    proven = search.go(goal_of(question), run, look, exact.zero if exact.wanted else None)
+    exact, look = ExactLeaves(question), Looker(question, box)
+    proven = search.go(goal_of(question), run, look, exact.zero if exact.wanted else None, most)
     if question.margin is None:
-        record.prove(search.bound)
+        record.prove(max(search.bound, 0.0))
     if look.example is not None:
         return different(question, "branch and bound", look.example)
     if not proven:
-        question.notes.append(f"branch and bound reached {search.bound:.4g} with {search.boxes} boxes")
+        if most is None:
+            question.notes.append(f"branch and bound reached {search.bound:.4g} with {search.boxes} boxes")
         return None
     evidence = SplitBoxes(tuple(search.tree.preorder()), pairing)
     count = sum(node is None for node in evidence.tree)
@@ -205,5 +220,19 @@ def by_first_boxes(question: Question) -> Verdict | None:
     return by_split_boxes(question, _SHARE)
 
 
+def by_few_boxes(question: Question) -> Verdict | None:
+    """A few boxes, for networks whose neurons correspond as they stand: most pairs that differ little are done here."""
+    box = question.place
+    if not isinstance(box, Box) or not (question.tolerance or question.margin is not None):
+        return None
+    pairing = Pairing()
+    bounder = pairing.bounder(question)
+    if bounder is None:
+        return None
+    question.record.search = (pairing, Search(bounder, box.low, box.high))
+    return _gone_on(question, box, question.run.within(_SHARE * question.seconds_left), _FEW)
+
+
+QUICK = Rung(by_few_boxes, (SplitBoxes, Counterexample))
 FIRST = Rung(by_first_boxes, (SplitBoxes, Counterexample))
 RUNG = Rung(by_split_boxes, (SplitBoxes, Counterexample))
