@@ -34,7 +34,7 @@ class Counterexample(Evidence):
 
     ``x`` has the coordinates of the input; on a plane, where these would be rounded, those of the plane.
     ``difference`` is the largest difference of an output, rounded; ``allowed`` is what the kind of equality allows
-    there.
+    there. Where classes are compared, the class of ``a`` is beaten in ``b`` by ``difference``.
     """
 
     kind: ClassVar[str] = "counterexample"
@@ -54,6 +54,8 @@ class Counterexample(Evidence):
         if example is None:
             text = "the exact outputs at the input do not differ by more than the kind of equality allows"
             return Check(False, text)
+        if question.margin is not None:
+            return Check(True, f"in exact arithmetic the class of a is beaten in b by {example.difference:.6g}")
         return Check(True, f"the exact outputs at the input differ by {example.difference:.6g}")
 
     @classmethod
@@ -99,6 +101,8 @@ def confirmed(question: Question, x: FloatArray) -> Counterexample | None:
     if _SECONDS * (products(a) + products(b)) > question.seconds_left:
         question.notes.append("too large to be evaluated in exact arithmetic in the time that is left")
         return None
+    if question.margin is not None:
+        return _other_class(question, x)
     allowed = _allowance(question, x) if tolerance is None else [Fraction(tolerance)] * a.out_size
     left, right = exact_outputs(a, x, question.run), exact_outputs(b, x, question.run)
     gaps = [abs(p - q) for p, q in zip(left, right, strict=True)]
@@ -108,6 +112,25 @@ def confirmed(question: Question, x: FloatArray) -> Counterexample | None:
         return None
     gap, most = _rounded([gaps[worst], allowed[worst]])
     return Counterexample(question.outside(x), _rounded(left), _rounded(right), float(gap), float(most))
+
+
+def _other_class(question: Question, x: FloatArray) -> Counterexample | None:
+    """The counterexample at ``x``, if ``a`` has one class there, by the margin, and another one is larger in ``b``."""
+    left, right = exact_outputs(question.a, x, question.run), exact_outputs(question.b, x, question.run)
+    own = max(range(len(left)), key=lambda k: left[k])
+    ahead = left[own] - max(value for k, value in enumerate(left) if k != own)
+    if not (ahead > 0 and ahead >= Fraction(question.margin or 0.0)):
+        return None
+    beaten = max(right) - right[own]
+    if not beaten > 0:
+        return None
+    return Counterexample(question.outside(x), _rounded(left), _rounded(right), float(_rounded([beaten])[0]), 0.0)
+
+
+def exact_gap(question: Question, x: FloatArray) -> Fraction:
+    """The largest difference of an output at ``x``."""
+    pairs = zip(exact_outputs(question.a, x), exact_outputs(question.b, x), strict=True)
+    return max(abs(p - q) for p, q in pairs)
 
 
 def _rounded(values: list[Fraction]) -> FloatArray:
