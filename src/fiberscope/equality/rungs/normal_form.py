@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fiberscope.equality.counterexample import Counterexample, confirmed
-from fiberscope.equality.evidence import Check, Evidence, number
+from fiberscope.equality.evidence import Check, Evidence, integers
 from fiberscope.equality.question import Question
 from fiberscope.equality.refutation import difference, different
 from fiberscope.equality.verdict import Rung, Verdict, answered
@@ -17,6 +17,10 @@ from fiberscope.fibers.normal_form.compare import Agreement, Signs, agreement_of
 from fiberscope.fibers.normal_form.table import ONE, Row, Table
 from fiberscope.geometry.ranges.domain_roles import DomainRoles, domain_roles
 from fiberscope.numerics.floats import FloatArray, IntArray
+
+
+_UNTOLD = -1
+"""Hyperplanes, where a certificate does not count them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,6 +55,8 @@ class NormalForms(Evidence):
                     return Check(False, "a sign that the normal form uses could not be proven again")
         table = table_for(question.a, question.place, self.ulps, rounding=rounding)
         same, _ = forms_agree(question.a, question.b, table, self.signs)
+        if same and not self.ulps and self.hyperplanes not in (_UNTOLD, len(table.rows)):
+            return Check(False, f"there are {len(table.rows)} hyperplanes and not {self.hyperplanes}")
         how = "exactly" if not self.ulps else f"within {table.residual:.3g} units of {rounding.precision} rounding"
         text = f"the normal forms {'agree ' + how if same else 'differ'} over {len(table.rows)} hyperplanes"
         return Check(same, text, None if self.ulps else 0.0, table.residual)
@@ -58,7 +64,7 @@ class NormalForms(Evidence):
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> NormalForms:
         a, b = (_signs(s) for s in found["signs"])
-        ulps, hyperplanes = (int(number(found.get(name, 0), name)) for name in ("ulps", "hyperplanes"))
+        ulps, hyperplanes = integers([found.get("ulps", 0), found.get("hyperplanes", _UNTOLD)], "ulps and hyperplanes")
         return cls((a, b), hyperplanes, ulps)
 
 
