@@ -75,7 +75,7 @@ def need(condition: bool, what: str) -> None:
 
 @dataclass
 class Node:
-    """``affine``: ``stages`` of sparse lines and an offset; ``piecewise``: slopes; ``maximum``: windows, -1 for none."""
+    """``affine``: ``stages`` of sparse lines, an offset; ``piecewise``: slopes; ``maximum``: windows, -1 for none."""
 
     kind: str
     sources: tuple[int, ...]
@@ -454,7 +454,8 @@ def gates(case: Case, program: Program, every: bool = False) -> Gates:
 
 
 Match = tuple[int, int, list[int], list[Q]]
-"""Entry ``i`` of switch ``l`` of ``b`` is entry ``order[i]`` of switch ``k`` of ``a`` times ``scales[i]``: k, l, order, scales."""
+"""``k, l, order, scales``: entry ``i`` of switch ``l`` of ``b`` is ``scales[i]`` times entry ``order[i]`` of switch
+``k`` of ``a``."""
 
 
 class Matched:
@@ -613,11 +614,13 @@ def _allowances(case: Case, start: list[Row]) -> list[Q]:
                 for stage in node.stages:
                     loss = max(len(line) for line in stage) * u * (1 + Q(1, 2**20))
                     old = [
-                        (sum((w * old[j][0] for j, w in line), Q(0)),
-                         sum((abs(w) * (old[j][1] + loss * abs(old[j][0])) for j, w in line), Q(0)),
-                         sum((max(abs(w), case.least) * (old[j][2] + share * (old[j][2] + abs(old[j][0]))) for j, w in line), Q(0)))
+                        (
+                            sum((w * old[j][0] for j, w in line), Q(0)),
+                            sum((abs(w) * (old[j][1] + loss * abs(old[j][0])) for j, w in line), Q(0)),
+                            sum((max(abs(w), case.least) * _moves(old[j], share) for j, w in line), Q(0)),
+                        )
                         for line in stage
-                    ]  # fmt: skip
+                    ]
                     spend(3 * sum(map(len, stage)))
                 if node.offset is not None:
                     old = [
@@ -639,6 +642,10 @@ def _allowances(case: Case, start: list[Row]) -> list[Q]:
             values.append(old)
         sums = [total + 32 * e + d for total, (_, e, d) in zip(sums, values[-1], strict=True)]
     return sums
+
+
+def _moves(value: tuple[Q, Q, Q], share: Q) -> Q:
+    return value[2] + share * (value[2] + abs(value[0]))
 
 
 def _bent_loss(v: Q, e: Q, d: Q, slope: Q, share: Q, u: Q) -> tuple[Q, Q, Q]:
@@ -1020,6 +1027,8 @@ class Zonotopes:
     def ends(self, form: Form) -> tuple[float, float]:
         parts, error, size = form
         reach = (sum(map(abs, parts[1:])) + error) * (1 + (len(parts) + 2) * U) + 2 * U * size + TINY
+        if not isfinite(parts[0] + reach):  # whatever is beyond the floats bounds nothing
+            raise OverflowError("a bound beyond the floats")
         return parts[0] - reach, parts[0] + reach
 
     def spread(self, form: Form, low: float, high: float) -> Form:
@@ -1104,25 +1113,26 @@ def within(case: Case, bounding: Bounding, leaves: list[tuple[Box, int]]) -> str
     while stack:
         box, depth = stack.pop()
         count += 1
+        proven, weight = False, [1.0] * len(box)
         for generators in (False, True):
             seen = Zonotopes(box, generators)
-            seen.run(bounding.steps)
-            if case.margin is not None:
-                bound = inf if not _same_class(case, bounding, seen) else 0.0
-            else:
-                bound = max(abs(end) for row in ends for end in seen.ends(seen.of(row)))
-            if bound <= (case.tolerance or 0):
+            try:
+                seen.run(bounding.steps)
+                bounds = [abs(end) for row in ends for end in seen.ends(seen.of(row))]
+                small = all(bound <= (case.tolerance or 0) for bound in bounds)
+                proven = _same_class(case, bounding, seen) if case.margin is not None else small
+            except OverflowError:
+                continue
+            weight = seen.weight
+            if proven:
+                worst = max(worst, *bounds)
                 break
-        if bound <= (case.tolerance or 0):
-            worst = max(worst, bound)
+        if proven or (case.margin is None and one_map(case, box)):
             continue
-        if case.margin is None and one_map(case, box):
-            worst = max(worst, float(case.tolerance or 0))
-            continue
-        k = max(range(len(box)), key=lambda k: (seen.weight[k] * (box[k][1] > box[k][0]), box[k][1] - box[k][0]))
+        k = max(range(len(box)), key=lambda k: (weight[k] * (box[k][1] > box[k][0]), box[k][1] - box[k][0]))
         middle = box[k][0] / 2 + box[k][1] / 2
         if depth >= 40 or not box[k][0] < middle < box[k][1]:
-            raise Fails(f"on a box the difference is only bounded by {bound:.6g}")
+            raise Fails("on a box the difference is not bounded by what is claimed")
         stack += [([*box[:k], side, *box[k + 1 :]], depth + 1) for side in ((box[k][0], middle), (middle, box[k][1]))]
     what = "b has the class of a" if case.margin is not None else f"the difference is at most {worst:.6g}"
     return f"{what} on each of {count} boxes"

@@ -55,7 +55,7 @@ class Counterexample(Evidence):
         return Check(True, f"the exact outputs at the input differ by {example.difference:.6g}")
 
     def _tells(self, other: Counterexample, rounding: bool) -> bool:
-        """Whether the outputs are those that were computed again; what rounding explains is not told to the last bit."""
+        """Whether the outputs are those computed again; what rounding explains is not told to the last bit."""
         same = np.array_equal(self.a, other.a) and np.array_equal(self.b, other.b)
         most = 0 <= self.allowed < self.difference if rounding else self.allowed == other.allowed
         return bool(same and self.difference == other.difference and most)

@@ -88,19 +88,25 @@ def equivalent(
     b = as_network(b, "b")
     start = time.monotonic()
     question = Question.of(a, b, domain, tolerance, time_limit, seed)
-    verdict = _decided(question)
+    tried: list[tuple[str, float]] = []
+    verdict = _decided(question, tried)
     if verdict is None:
         reason = "; ".join(dict.fromkeys(question.notes)) or "no method decides this pair"
         verdict = Verdict(None, "no method", question.domain, question.tolerance, reason=reason)
-    return replace(verdict, networks=(a, b), seconds=time.monotonic() - start, precision=question.precision)
+    seconds = time.monotonic() - start
+    return replace(verdict, networks=(a, b), seconds=seconds, precision=question.precision, tried=tuple(tried))
 
 
-def _decided(question: Question) -> Verdict | None:
-    """The verdict of the first rung that has one."""
+def _decided(question: Question, tried: list[tuple[str, float]]) -> Verdict | None:
+    """The verdict of the first rung that has one; those that were asked are listed with their seconds."""
     try:
         for rung in RUNGS:
-            question.run.check()
-            verdict = rung.search(question)
+            question.run.step(len(tried), len(RUNGS), rung.name)
+            start = time.monotonic()
+            try:
+                verdict = rung.search(question)
+            finally:
+                tried.append((rung.name, time.monotonic() - start))
             if verdict is not None:
                 return verdict
     except OutOfTimeError:

@@ -13,7 +13,7 @@ from fiberscope.equality.counterexample import Counterexample
 from fiberscope.equality.encoding import write_certificate
 from fiberscope.equality.evidence import Check, Evidence
 from fiberscope.equality.question import Question
-from fiberscope.geometry.domains import Domain
+from fiberscope.geometry.domains import Box, Domain
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Result, hidden
@@ -27,6 +27,7 @@ class Verdict(Result):
     *within it everywhere on the domain*. ``evidence`` is what was found: a witness of equality, a counterexample, or
     representations that differ. ``bound`` is the largest difference that is proven (0 for the same real function),
     ``residual`` how far the evidence is from exact agreement, in ulps. ``reason`` says in words what was found.
+    ``tried`` are the methods that were asked, each with its seconds.
     """
 
     equal: bool | None
@@ -40,6 +41,7 @@ class Verdict(Result):
     reason: str = ""
     networks: tuple[Network, Network] | None = field(default=None, repr=False, metadata=hidden())
     precision: str | None = None
+    tried: tuple[tuple[str, float], ...] = ()
 
     told = ("witness=_named_witness", "counterexample")
 
@@ -65,6 +67,16 @@ class Verdict(Result):
     def kind(self) -> str:
         """The kind of equality in words."""
         return kind_of(self.tolerance, self.precision)
+
+    @property
+    def next_step(self) -> str:
+        """What to try where the question is undecided, as options of the command."""
+        tried = [f"--time-limit {max(60, round(10 * self.seconds))}"]
+        if not isinstance(self.domain, Box):
+            tried.insert(0, "--box LOW HIGH (bounds of differences need a bounded domain)")
+        elif self.tolerance is None:
+            tried.insert(0, "--tolerance 1e-3 (a bound is easier to prove than equality up to rounding)")
+        return ", or ".join(tried)
 
     def save(self, path: Path | str, models: tuple[Path | str, Path | str] | None = None) -> None:
         """Write a certificate that :func:`fiberscope.verify` can replay.
@@ -92,6 +104,11 @@ class Rung:
 
     search: Callable[[Question], Verdict | None]
     evidence: tuple[type[Evidence], ...]
+
+    @property
+    def name(self) -> str:
+        """In words, after the file of the method."""
+        return self.search.__module__.rsplit(".", 1)[-1].replace("_", " ")
 
 
 def answered(question: Question, method: str, evidence: Evidence, found: Check) -> Verdict:

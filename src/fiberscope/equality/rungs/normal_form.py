@@ -18,7 +18,6 @@ from fiberscope.fibers.normal_form.table import ONE, Row, Table
 from fiberscope.geometry.ranges.domain_roles import DomainRoles, domain_roles
 from fiberscope.numerics.floats import FloatArray, IntArray
 
-
 _UNTOLD = -1
 """Hyperplanes, where a certificate does not count them."""
 
