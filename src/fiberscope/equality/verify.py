@@ -36,6 +36,9 @@ CLAIM = ("equal", "tolerance", "precision", "domain", "models")
 CRITERIA = ("criterion", "margin")
 """Of its claim; those of the second row may be missing."""
 
+MODEL = ("weights", "file", "inputs", "outputs")
+"""Of each model of the claim."""
+
 KINDS: dict[str, type[Evidence]] = {kind.kind: kind for rung in RUNGS for kind in rung.evidence}
 """Every kind of evidence that a rung of the ladder gives, by its name in certificates."""
 
@@ -129,6 +132,9 @@ def verify(certificate: Path | str, a: Any = None, b: Any = None) -> Replay:
     equal, tolerance, precision = _kind(path, claim)
     models = [_model(item) for item in claim["models"]]
     nets = [network_from_dict(item, m.weights) for item, m in zip(found["networks"], models, strict=True)]
+    for model, net in zip(models, nets, strict=True):
+        if (model.inputs, model.outputs) != (net.in_size, net.out_size):
+            raise InputError(f"{path}: expected models with {net.in_size} inputs and {net.out_size} outputs")
     shown = tuple(_compared(m, mine) for m, mine in zip(models, (a, b), strict=True))
     where, kept = domain_from_dict(claim.get("domain")), precision or "float64"
     question = Question.of(nets[0], nets[1], where, tolerance, math.inf, precision=kept)
@@ -173,7 +179,14 @@ def _check_fields(path: Path | str, found: dict[str, Any]) -> None:
     programs = found.get("programs")
     try:
         checker.keys(found, "certificate", *FIELDS)
-        checker.keys(found["claim"], "claim", *CLAIM, optional=CRITERIA)
+        claim = checker.keys(found["claim"], "claim", *CLAIM, optional=CRITERIA)
+        for model, network in zip(claim["models"], found["networks"], strict=True):
+            file = checker.keys(model, "model", *MODEL)["file"]
+            checker.keys({"name": "", "sha256": ""} if file is None else file, "file", "name", "sha256")
+            outside = isinstance(network, dict) and "path" in network
+            checker.keys(network, "network", *(("path",) if outside else ("file", "base64")))
+        if domain_to_dict(domain_from_dict(claim["domain"])) != claim["domain"]:
+            raise InputError(f"{path}: the domain has other fields than those of its kind")
         if programs is None:
             return
         if not isinstance(programs, list) or len(programs) != 2:

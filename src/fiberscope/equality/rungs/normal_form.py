@@ -18,9 +18,6 @@ from fiberscope.fibers.normal_form.table import ONE, Row, Table
 from fiberscope.geometry.ranges.domain_roles import DomainRoles, domain_roles
 from fiberscope.numerics.floats import FloatArray, IntArray
 
-_UNTOLD = -1
-"""Hyperplanes, where a certificate does not count them."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NormalForms(Evidence):
@@ -32,7 +29,7 @@ class NormalForms(Evidence):
     kind: ClassVar[str] = "normal form"
 
     signs: tuple[IntArray, IntArray]
-    hyperplanes: int
+    hyperplanes: int | None
     ulps: int
 
     @classmethod
@@ -54,7 +51,7 @@ class NormalForms(Evidence):
                     return Check(False, "a sign that the normal form uses could not be proven again")
         table = table_for(question.a, question.place, self.ulps, rounding=rounding)
         same, _ = forms_agree(question.a, question.b, table, self.signs)
-        if same and not self.ulps and self.hyperplanes not in (_UNTOLD, len(table.rows)):
+        if same and not self.ulps and self.hyperplanes not in (None, len(table.rows)):
             return Check(False, f"there are {len(table.rows)} hyperplanes and not {self.hyperplanes}")
         how = "exactly" if not self.ulps else f"within {table.residual:.3g} units of {rounding.precision} rounding"
         text = f"the normal forms {'agree ' + how if same else 'differ'} over {len(table.rows)} hyperplanes"
@@ -63,8 +60,9 @@ class NormalForms(Evidence):
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> NormalForms:
         a, b = (_signs(s) for s in found["signs"])
-        ulps, hyperplanes = integers([found.get("ulps", 0), found.get("hyperplanes", _UNTOLD)], "ulps and hyperplanes")
-        return cls((a, b), hyperplanes, ulps)
+        (ulps,) = integers([found.get("ulps", 0)], "ulps")
+        told = integers([found["hyperplanes"]], "hyperplanes")[0] if "hyperplanes" in found else None
+        return cls((a, b), told, ulps)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
