@@ -30,6 +30,7 @@ NET = fs.Network.random((2, 3, 2, 1), seed=3)
 
 # name -> a question about the function or the parameters of a network; all models of one network get one answer
 TAKES: dict[str, Call] = {
+    "audit": lambda net: fs.audit(net, NET, BOX, data=X),
     "boundary_distance": lambda net: fs.boundary_distance(net, X),
     "canonical": fs.canonical,
     "conservation_drift": lambda net: fs.conservation_drift([NET, net]),
@@ -96,6 +97,7 @@ LIVE: dict[str, Call] = {
 
 # public functions that ask about no network: what their first argument is
 OTHERS = {
+    "answer_query": "a query",
     "break_symmetry": "a module that is changed",
     "coherence": "a basis",
     "decision_boundary": "a complex",
@@ -118,6 +120,8 @@ OTHERS = {
     "mlp": "widths",
     "neuron_classes": "a layer of a module",
     "non_localisable_network": "widths",
+    "read_domain": "the path of a VNN-LIB file",
+    "read_query": "the path of a VNN-LIB file",
     "read_track": "the path of a record",
     "record_activations": "a module that is run",
     "record_inputs": "a module that is run",
@@ -179,7 +183,7 @@ def plain(answer: Any) -> Any:
     if hasattr(answer, "to_dict"):
         return plain(answer.to_dict())
     if isinstance(answer, dict):
-        return {key: plain(value) for key, value in answer.items() if key not in ("seconds", "path", "sha256")}
+        return {key: plain(value) for key, value in answer.items() if key not in ("seconds", "tried", "path", "sha256")}
     if isinstance(answer, list | tuple):
         return [plain(part) for part in answer]
     if isinstance(answer, np.ndarray | torch.Tensor):

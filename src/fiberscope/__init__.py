@@ -108,8 +108,13 @@ _NAMES = {
     "simplify": "fibers.simplify.simplify",
     "translation_obstruction": "fibers.conservation",
     # equality
+    "Audit": "equality.audit",
     "Verdict": "equality.verdict",
+    "answer_query": "equality.queries",
+    "audit": "equality.audit",
     "equivalent": "equality.ladder",
+    "read_domain": "equality.vnnlib",
+    "read_query": "equality.vnnlib",
     "verify": "equality.verify",
     # neurons
     "NeuronClasses": "neurons.classes",

@@ -29,9 +29,14 @@ from .dimension.jacobian import jacobian as jacobian
 from .dimension.kernel import effective_rank as effective_rank
 from .dimension.kernel import ntk as ntk
 from .dimension.spectrum import kernel_spectrum as kernel_spectrum
+from .equality.audit import Audit as Audit
+from .equality.audit import audit as audit
 from .equality.ladder import equivalent as equivalent
+from .equality.queries import answer_query as answer_query
 from .equality.verdict import Verdict as Verdict
 from .equality.verify import verify as verify
+from .equality.vnnlib import read_domain as read_domain
+from .equality.vnnlib import read_query as read_query
 from .errors import FiberscopeError as FiberscopeError
 from .errors import InputError as InputError
 from .errors import NotGenericError as NotGenericError

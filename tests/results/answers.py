@@ -129,6 +129,24 @@ def different() -> Any:
 
 
 @cache
+def audit() -> Any:
+    return fs.audit(NET, fs.Network.random((2, 4, 3, 2), seed=4), BOX, data=X)
+
+
+def query() -> Any:
+    text = """(vnnlib-version <2.0>)
+(declare-network f (declare-input X_f real [2]) (declare-output Y_f real [2]))
+(declare-network g (declare-input X_g real [2]) (declare-output Y_g real [2]))
+(assert (and (>= X_f[0] -1) (<= X_f[0] 1) (>= X_f[1] -1) (<= X_f[1] 1)))
+(assert (== X_f[0] X_g[0]))(assert (== X_f[1] X_g[1]))
+(assert (or (> Y_g[0] (+ Y_f[0] 0.5)) (< Y_g[0] (- Y_f[0] 0.5)) (> Y_g[1] (+ Y_f[1] 0.5)) (< Y_g[1] (- Y_f[1] 0.5))))
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "query.vnnlib").write_text(text)
+        return fs.answer_query(fs.read_query(f"{folder}/query.vnnlib"), NET, fs.Network.random((2, 4, 3, 2), seed=4))
+
+
+@cache
 def replay() -> Any:
     with tempfile.TemporaryDirectory() as folder:
         verdict().save(Path(folder) / "proof.json")
@@ -276,7 +294,10 @@ ANSWERS: dict[str, Maker] = {
     "Counterexample": lambda: different().counterexample,
     "FormsDiffer": FormsDiffer,
     "LayerOrder": lambda: LayerOrder((1, 0)),
+    "Audit": audit,
+    "DataAgreement": lambda: audit().data,
     "Model": lambda: replay().models[0],
+    "QueryAnswer": query,
     "NormalForms": lambda: NormalForms((np.array([1, 0]), np.array([-1, 1])), 2, 0),
     "OutputRanges": OutputRanges,
     "RegionCount of equality": lambda: RegionCount(3),

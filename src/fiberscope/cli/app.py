@@ -13,7 +13,7 @@ from rich.console import Console
 import fiberscope as fs
 from fiberscope.cli.canon import canon
 from fiberscope.cli.dimension import dimension_command
-from fiberscope.cli.equal import equal
+from fiberscope.cli.equal import equal, vnncomp
 from fiberscope.cli.fiber import fiber
 from fiberscope.cli.inspect import inspect
 from fiberscope.cli.regions import regions
@@ -41,6 +41,7 @@ app.command(no_args_is_help=True)(regions)
 app.command("dimension", no_args_is_help=True)(dimension_command)
 app.command(no_args_is_help=True)(equal)
 app.command(no_args_is_help=True)(verify)
+app.command(no_args_is_help=True)(vnncomp)
 app.command(no_args_is_help=True)(simplify)
 app.command(no_args_is_help=True)(canon)
 app.command(no_args_is_help=True)(fiber)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from fiberscope.equality.evidence import Check, Evidence
+from fiberscope.equality.evidence import Check, Evidence, number
 from fiberscope.equality.rounding import deviation, exact_deviation
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add
@@ -54,14 +54,22 @@ class Counterexample(Evidence):
         if example is None:
             text = "the exact outputs at the input do not differ by more than the kind of equality allows"
             return Check(False, text)
+        if not self._tells(example, question.tolerance is None and question.margin is None):
+            return Check(False, "the outputs at the input are not what the certificate tells")
         if question.margin is not None:
             return Check(True, f"in exact arithmetic the class of a is beaten in b by {example.difference:.6g}")
         return Check(True, f"the exact outputs at the input differ by {example.difference:.6g}")
 
+    def _tells(self, other: Counterexample, rounding: bool) -> bool:
+        """Whether the outputs are those computed again; what rounding explains is not told to the last bit."""
+        same = np.array_equal(self.a, other.a) and np.array_equal(self.b, other.b)
+        most = 0 <= self.allowed < self.difference if rounding else self.allowed == other.allowed
+        return bool(same and self.difference == other.difference and most)
+
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> Counterexample:
-        # the input is all that counts: what is said about the outputs there is computed again
-        return cls(real_array(found["x"], "x"), np.zeros(0), np.zeros(0), np.nan, np.nan)
+        arrays = [real_array(found[name], name, ndim=1) for name in ("x", "a", "b")]
+        return cls(*arrays, *(number(found[name], name) for name in ("difference", "allowed")))
 
 
 def exact_outputs(net: Network, x: FloatArray, run: Run = ENDLESS) -> list[Fraction]:

@@ -125,12 +125,15 @@ def equivalent(
     start = time.monotonic()
     ahead = _margin(criterion, margin, tolerance)
     question = Question.of(a, b, domain, tolerance, time_limit, seed, margin=ahead, progress=progress)
-    verdict = _decided(question)
+    tried: list[tuple[str, float]] = []
+    verdict = _decided(question, tried)
     if verdict is None:
         reason = "; ".join(dict.fromkeys(question.notes)) or "no method decides this pair"
         verdict = Verdict(None, "no method", question.domain, question.tolerance, reason=reason, margin=ahead)
     known, seconds = interval_of(question, verdict), time.monotonic() - start
-    return replace(verdict, networks=(a, b), seconds=seconds, precision=question.precision, interval=known)
+    return replace(
+        verdict, networks=(a, b), seconds=seconds, precision=question.precision, interval=known, tried=tuple(tried)
+    )
 
 
 def _margin(criterion: str, margin: float | None, tolerance: float | None) -> float | None:
@@ -146,14 +149,18 @@ def _margin(criterion: str, margin: float | None, tolerance: float | None) -> fl
     return 0.0 if margin is None else margin
 
 
-def _decided(question: Question) -> Verdict | None:
-    """The verdict of the first rung that has one."""
+def _decided(question: Question, tried: list[tuple[str, float]]) -> Verdict | None:
+    """The verdict of the first rung that has one; those that were asked are listed with their seconds."""
     try:
         # what knows of classes comes first where they are asked about
         order = RUNGS if question.margin is None else sorted(RUNGS, key=lambda rung: rung not in CLASSES[:3])
         for rung in order:
-            question.run.check()
-            verdict = _asked(rung, question)
+            question.run.step(len(tried), len(RUNGS), rung.name)
+            start = time.monotonic()
+            try:
+                verdict = _asked(rung, question)
+            finally:
+                tried.append((rung.name, time.monotonic() - start))
             if verdict is not None:
                 return verdict
     except OutOfTimeError:

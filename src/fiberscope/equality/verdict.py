@@ -12,7 +12,7 @@ import numpy as np
 
 from fiberscope.equality.counterexample import Counterexample
 from fiberscope.equality.evidence import Check, Evidence
-from fiberscope.geometry.domains import Domain
+from fiberscope.geometry.domains import Box, Domain
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Result, hidden
@@ -54,7 +54,8 @@ class Verdict(Result):
     representations that differ. ``bound`` is the largest difference that is proven (0 for the same real function),
     ``residual`` how far the evidence is from exact agreement, in ulps. ``reason`` says in words what was found.
     ``interval`` holds the largest difference on the domain, whatever the answer is. With a ``margin`` classes were
-    compared, and neither tolerance nor bound are about them.
+    compared, and neither tolerance nor bound are about them. ``tried`` are the methods that were asked, each with its
+    seconds.
     """
 
     equal: bool | None
@@ -70,6 +71,7 @@ class Verdict(Result):
     precision: str | None = None
     interval: Interval | None = None
     margin: float | None = None
+    tried: tuple[tuple[str, float], ...] = ()
 
     told = ("witness=_named_witness", "counterexample")
 
@@ -101,6 +103,16 @@ class Verdict(Result):
         """What was compared: ``"values"`` or ``"argmax"``."""
         return "values" if self.margin is None else "argmax"
 
+    @property
+    def next_step(self) -> str:
+        """What to try where the question is undecided, as options of the command."""
+        tried = [f"--time-limit {max(60, round(10 * self.seconds))}"]
+        if not isinstance(self.domain, Box):
+            tried.insert(0, "--box LOW HIGH (bounds of differences need a bounded domain)")
+        elif self.tolerance is None:
+            tried.insert(0, "--tolerance 1e-3 (a bound is easier to prove than equality up to rounding)")
+        return ", or ".join(tried)
+
     def save(self, path: Path | str, models: tuple[Path | str, Path | str] | None = None) -> None:
         """Write a certificate that :func:`fiberscope.verify` can replay.
 
@@ -127,6 +139,11 @@ class Rung:
 
     search: Callable[[Question], Verdict | None]
     evidence: tuple[type[Evidence], ...]
+
+    @property
+    def name(self) -> str:
+        """In words, after the file of the method."""
+        return self.search.__module__.rsplit(".", 1)[-1].replace("_", " ")
 
 
 def answered(question: Question, method: str, evidence: Evidence, found: Check) -> Verdict:

@@ -43,6 +43,8 @@ class RegionCount(Evidence):
         verdict = by_regions(question)
         if verdict is None or verdict.equal is not True:
             return Check(False, "the regions do not prove equality")
+        if not isinstance(verdict.evidence, RegionCount) or verdict.evidence.regions != self.regions:
+            return Check(False, f"{verdict.reason}, and these are not {self.regions}")
         return Check(
             True, f"{verdict.reason}; all of them were listed again, the certificate holds no shorter proof",
             verdict.bound, verdict.residual,
