@@ -130,12 +130,16 @@ _NAMES = {
     # connectivity
     "Barrier": "connectivity.barrier",
     "Matching": "connectivity.matching",
+    "Matchings": "connectivity.many",
     "Structure": "connectivity.structure",
     "barrier": "connectivity.barrier",
     "chord_deviation": "connectivity.chords",
     "interpolate": "connectivity.paths",
     "match": "connectivity.matching",
+    "match_many": "connectivity.many",
+    "merge": "connectivity.merging",
     "permutation_structure": "connectivity.structure",
+    "repair": "connectivity.repair",
     # training and studies
     "Claim": "studies.lab.study",
     "Dataset": "training.datasets.dataset",

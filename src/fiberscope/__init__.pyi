@@ -18,9 +18,13 @@ from . import training as training
 from .connectivity.barrier import Barrier as Barrier
 from .connectivity.barrier import barrier as barrier
 from .connectivity.chords import chord_deviation as chord_deviation
+from .connectivity.many import Matchings as Matchings
+from .connectivity.many import match_many as match_many
 from .connectivity.matching import Matching as Matching
 from .connectivity.matching import match as match
+from .connectivity.merging import merge as merge
 from .connectivity.paths import interpolate as interpolate
+from .connectivity.repair import repair as repair
 from .connectivity.structure import Structure as Structure
 from .connectivity.structure import permutation_structure as permutation_structure
 from .dimension.functional import FunctionalDimension as FunctionalDimension

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.func import vmap
 
 from fiberscope.connectivity.losses import TOKENS, Loss, lost
-from fiberscope.connectivity.paths import State, check_comparable, mixed_state
+from fiberscope.connectivity.paths import State, check_comparable, check_layers, mixed_state
 from fiberscope.errors import InputError
 from fiberscope.modules.batches import BATCH, batches
 from fiberscope.modules.calls import Inputs, Selector, call, moved, select
@@ -187,6 +187,7 @@ def barrier(
     *,
     test: Any = None,
     output: Selector = None,
+    layers: Sequence[str] | None = None,
     batch_size: int = BATCH,
     engine: str = "auto",
     progress: Progress | None = None,
@@ -218,6 +219,8 @@ def barrier(
     output
         Which part of what the models give is meant: a key or field, a place in a tuple, or a function. Not needed for
         tensors, for outputs with ``logits`` and where there is only one tensor.
+    layers
+        Names of layers that go along the path while all others stay at ``a``: layer-wise connectivity.
     engine
         With ``"loop"`` one point of the path comes after the other, with ``"vmap"`` all in one batched call, which is
         faster for small networks; ``"auto"`` chooses by size.
@@ -244,7 +247,8 @@ def barrier(
         test = (data.test_inputs, data.test_targets)
     raw = output is None and callable(loss)
     paths = [
-        _Path(left, right, t, engine, _whatever if raw else partial(select, selector=output)) for left, right in pairs
+        _Path(left, right, t, engine, _whatever if raw else partial(select, selector=output), layers)
+        for left, right in pairs
     ]
     held_out = None if test is None else _measured(paths, t, loss, test, batch_size, run, "test")
     return _measured(paths, t, loss, data, batch_size, run, "data", held_out, begin)
@@ -281,8 +285,12 @@ def _whatever(output: Any) -> Any:
 class _Path:
     """Outputs of one pair at all points, one per point, in the way that is faster for its size."""
 
-    def __init__(self, a: nn.Module, b: nn.Module, t: FloatArray, engine: str, read: Reader) -> None:
-        self.a, self.b, self.t, self.read = a, b, t, read
+    def __init__(
+        self, a: nn.Module, b: nn.Module, t: FloatArray, engine: str, read: Reader, layers: Sequence[str] | None
+    ) -> None:
+        self.a, self.b, self.t, self.read, self.layers = a, b, t, read, layers
+        if layers is not None:
+            check_layers(a, layers)
         size = len(t) * sum(p.numel() for p in a.parameters())
         self.stacked = engine == "vmap" or (engine == "auto" and size <= STACKED[1])
         self.strict = engine == "vmap"
@@ -300,12 +308,15 @@ class _Path:
                         reason = " ".join(str(error).split())[:200]
                         raise InputError(f"engine: vmap cannot run this model ({reason}); take 'loop'") from error
                     self.stacked = False
-            states = (mixed_state(self.a, self.b, float(t)) for t in self.t)
+            states = (self._state(float(t)) for t in self.t)
             return [self.read(call(self.a, inputs, state)) for state in states]
+
+    def _state(self, t: float) -> State:
+        return mixed_state(self.a, self.b, t if self.layers is None else dict.fromkeys(self.layers, t))
 
     def _all(self, inputs: Inputs) -> Tensor:
         if self.states is None:
-            states = [mixed_state(self.a, self.b, float(t)) for t in self.t]
+            states = [self._state(float(t)) for t in self.t]
             self.states = {name: torch.stack([state[name] for state in states]) for name in states[0]}
 
         def one(state: State) -> Tensor:

@@ -24,6 +24,7 @@ from fiberscope.connectivity.scales import match_scales
 from fiberscope.connectivity.straight import straight_through
 from fiberscope.connectivity.structure import Structure, permutation_structure
 from fiberscope.connectivity.weights import Weights, by_weights, cosines, descend
+from fiberscope.connectivity.widths import of_two_widths, padded
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.modules.action import PERMUTATION, SCALING, Group
 from fiberscope.modules.batches import BATCH
@@ -73,6 +74,9 @@ class Matching(Tabular):
     """The loss half-way between the two, before and after, where it was what counted."""
     by_weights: tuple[str, ...] = ()
     """Groups that no layer was seen to read, and that were matched by their weights."""
+    narrow: Mapping[str, int] | None = None
+    """Where ``a`` has fewer neurons than ``b``: how many of each group. Neuron ``i`` of ``a`` is ``p[i]`` of ``b``, and
+    what is left of ``b`` comes after those."""
 
     told = ("objective", "identity", "random")
     frame = "objectives"
@@ -144,6 +148,7 @@ def match(
     ----------
     a, b
         Two models of one architecture. Of symmetry-broken ones the effective weights are matched. They are not changed.
+        If ``a`` is narrower than ``b``, each of its neurons finds its place in ``b``, by ``"weights"``.
     structure
         Which neurons move together. None: what :func:`fiberscope.permutation_structure` finds.
     method
@@ -190,9 +195,10 @@ def match(
     if data is None and method != "weights":
         wanted = "inputs to compare the activations on" if method == "activations" else "inputs with targets"
         raise InputError(f"data: expected {wanted}, got None")
-    modules = [as_torch(a, "a"), as_torch(b, "b")]
-    check_comparable(*modules)
-    left, right = (plain(module) for module in modules)
+    left, right = (plain(as_torch(model, name)) for model, name in ((a, "a"), (b, "b")))
+    if of_two_widths(left, right):
+        return _of_two_widths(left, right, method, data, output, restarts, seed, run)
+    check_comparable(as_torch(a, "a"), as_torch(b, "b"))
     if structure is None:
         first, data = _first(data) if data is not None else (example_of(left), None)
         structure = permutation_structure(left, first, output=output)
@@ -223,6 +229,28 @@ def match(
     distances = pair.distance(), after.distance()
     found = Element({group.name: found[group.name] for group in structure.groups if group.name in found})
     return Matching(found, tuple(objectives), structure, method=method, distances=distances, **options)
+
+
+def _of_two_widths(
+    a: nn.Module, b: nn.Module, method: str, data: Any, output: Selector, restarts: int, seed: int, run: Run
+) -> Matching:
+    """Every neuron of a narrow ``a`` finds its place in a wide ``b``: after the element, they come first."""
+    if method != "weights":
+        raise UnsupportedModelError(f"method {method}: models of two widths are matched by 'weights'")
+    narrow, wide = (
+        permutation_structure(one, example_of(one) if data is None else _first(data)[0], output=output)
+        for one in (a, b)
+    )
+    theirs = parameters_of(b)
+    groups = wide.only(PERMUTATION).groups
+    pair = Weights.between(groups, padded(parameters_of(a), narrow, wide, theirs), theirs)
+    pair.check()
+    found = by_weights(pair, restarts, seed, run)
+    found = Element({group.name: found[group.name] for group in groups})
+    distances = pair.distance(), pair.moved(found).distance()
+    sizes = {group.name: group.size for group in narrow.groups}
+    objectives = tuple(_cosines(pair, found, groups))
+    return Matching(found, objectives, wide, 0, method, distances, narrow={name: sizes[name] for name in found})
 
 
 def example_of(module: nn.Module) -> Any:
