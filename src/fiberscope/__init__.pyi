@@ -17,6 +17,11 @@ from . import testing as testing
 from . import training as training
 from .connectivity.barrier import Barrier as Barrier
 from .connectivity.barrier import barrier as barrier
+from .connectivity.checkpoints.align import Aligned as Aligned
+from .connectivity.checkpoints.align import align_checkpoints as align_checkpoints
+from .connectivity.checkpoints.align import apply_alignment as apply_alignment
+from .connectivity.checkpoints.align import load_checkpoint as load_checkpoint
+from .connectivity.checkpoints.align import merge_checkpoints as merge_checkpoints
 from .connectivity.chords import chord_deviation as chord_deviation
 from .connectivity.many import Matchings as Matchings
 from .connectivity.many import match_many as match_many

@@ -2,7 +2,7 @@
 
 Every model gets an element ``g_i``; the map from model ``j`` to model ``i`` is ``g_i^-1 g_j``, and such maps agree
 along every cycle by construction. What is made small is the sum of squared distances over all pairs. With the others
-held, the best ``g_i`` brings model ``i`` closest to their mean, which is a matching by weights; going round the models never
+held, the best ``g_i`` brings model ``i`` closest to their mean, which is a matching by weights; going round never
 makes the sum larger (Ainsworth et al. 2023, algorithm 2; Crisostomi et al. 2024 on cycle consistency).
 """
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from fiberscope.connectivity.many import match_many
 from fiberscope.connectivity.matching import match
-from fiberscope.connectivity.paths import State, check_comparable, mixed_state, with_state
+from fiberscope.connectivity.paths import check_comparable, mixed_state, with_state
 from fiberscope.connectivity.structure import Structure
 from fiberscope.errors import InputError
 from fiberscope.modules.calls import Selector
@@ -73,30 +73,59 @@ def merge(
     >>> torch.allclose(merge([a, b])(torch.ones(1, 1)), a(torch.ones(1, 1)))
     True
     """
-    if method not in METHODS:
-        raise InputError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
     if align is not None and align not in ALIGNMENTS:
         raise InputError(f"align: expected one of {', '.join(ALIGNMENTS)} or None, got {align!r}")
     if isinstance(models, nn.Module) or len(models) < 2:
         raise InputError("models: expected two at least, in a list")
-    parts = _parts(weights, len(models))
+    rule = rule_of(method, weights, len(models), keep)
     modules = [plain(as_torch(model, f"models[{k}]")) for k, model in enumerate(models)]
     for other in modules[1:]:
         check_comparable(modules[0], other)
     watch: dict[str, Any] = {"progress": progress, "time_limit": time_limit}
     if method == "ties":
-        return _with_ties(modules, parts, base, keep)
-    if method == "slerp" and len(modules) != 2:
-        raise InputError(f"models: expected two for slerp, got {len(modules)}")
-    if align == "weights" and len(modules) > 2:
+        if base is None:
+            raise InputError("base: expected the model that all were trained from, for ties, got None")
+        start = plain(as_torch(base, "base"))
+        check_comparable(start, modules[0])
+        modules = [start, *modules]
+    elif align == "weights" and len(modules) > 2:
         modules = list(match_many(modules, structure, data=data, output=output, **watch).apply(modules))
     elif align is not None:
         found = (match(modules[0], one, structure, align, data, output=output, **watch) for one in modules[1:])
         modules = [modules[0], *(one.apply(other) for one, other in zip(found, modules[1:], strict=True))]
     states = [mixed_state(modules[0], other, 1.0) for other in modules]
-    rule = _slerp if method == "slerp" else _mean
     with torch.no_grad():
-        return with_state(modules[0], _ruled(states, lambda tensors: rule(tensors, parts)))
+        merged = {name: rounded([state[name] for state in states], rule) for name in states[0]}
+    return with_state(modules[0], merged)
+
+
+Rule = Callable[[list[Tensor]], Tensor]
+"""One tensor out of several of one shape; for TIES the first is the base's."""
+
+
+def rule_of(method: str, weights: Sequence[float] | None, count: int, keep: float = KEPT) -> Rule:
+    """The rule of a method for so many models."""
+    parts = _parts(weights, count)
+    if method == "weights":
+        return lambda held: _mean(held, parts)
+    if method == "slerp":
+        if count != 2:
+            raise InputError(f"models: expected two for slerp, got {count}")
+        return lambda held: _slerp(held, parts)
+    if method == "ties":
+        if not 0 < keep <= 1:
+            raise InputError(f"keep: expected a part between 0 and 1, got {keep}")
+        return lambda held: _ties(held, parts, keep)
+    raise InputError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
+
+
+def rounded(held: list[Tensor], rule: Rule) -> Tensor:
+    """A rule in float32 at least, rounded to the type that the tensors have; tensors that agree are as they are."""
+    first = held[0]
+    if not first.is_floating_point() or all(torch.equal(first, one) for one in held[1:]):
+        return first
+    wide = torch.float64 if first.dtype == torch.float64 else torch.float32
+    return rule([one.to(wide) for one in held]).to(first.dtype)
 
 
 def _parts(weights: Sequence[float] | None, count: int) -> list[float]:
@@ -104,19 +133,6 @@ def _parts(weights: Sequence[float] | None, count: int) -> list[float]:
     if parts.shape != (count,) or not (parts > 0).all() or not np.isfinite(parts).all():
         raise InputError(f"weights: expected {count} positive numbers, got {weights}")
     return [float(part) for part in parts / parts.sum()]
-
-
-def _ruled(states: Sequence[State], rule: Callable[[list[Tensor]], Tensor]) -> State:
-    """A rule for every tensor, in float32 at least; tensors that agree in all models are as they are."""
-    found: State = {}
-    for name, first in states[0].items():
-        held = [state[name] for state in states]
-        if all(torch.equal(first, one) for one in held[1:]):
-            found[name] = first
-        else:
-            wide = torch.float64 if first.dtype == torch.float64 else torch.float32
-            found[name] = rule([one.to(wide) for one in held]).to(first.dtype)
-    return found
 
 
 def _mean(held: list[Tensor], parts: Sequence[float]) -> Tensor:
@@ -143,26 +159,16 @@ def _slerp(held: list[Tensor], parts: Sequence[float]) -> Tensor:
     return factors[0] * x + factors[1] * y
 
 
-def _with_ties(modules: Sequence[nn.Module], parts: Sequence[float], base: Any, keep: float) -> nn.Module:
-    if base is None:
-        raise InputError("base: expected the model that all were trained from, for ties, got None")
-    if not 0 < keep <= 1:
-        raise InputError(f"keep: expected a part between 0 and 1, got {keep}")
-    start = plain(as_torch(base, "base"))
-    check_comparable(start, modules[0])
-    states = [mixed_state(start, other, 1.0) for other in (start, *modules)]
-
-    def rule(held: list[Tensor]) -> Tensor:
-        changes = torch.stack([_trimmed(one - held[0], keep) for one in held[1:]])
-        shares = torch.tensor(parts, dtype=changes.dtype, device=changes.device).reshape(-1, *(1,) * held[0].dim())
-        elected = torch.sign((shares * changes).sum(0))
-        agree = (torch.sign(changes) == elected) & (changes != 0)
-        counted = (shares * agree).sum(0)
-        total = (shares * changes * agree).sum(0)
-        return held[0] + torch.where(counted > 0, total / torch.where(counted > 0, counted, 1.0), 0.0)
-
-    with torch.no_grad():
-        return with_state(modules[0], _ruled(states, rule))
+def _ties(held: list[Tensor], parts: Sequence[float], keep: float) -> Tensor:
+    """Changes of the first tensor, the base: trimmed, with a sign elected for each entry, and averaged."""
+    base = held[0]
+    changes = torch.stack([_trimmed(one - base, keep) for one in held[1:]])
+    shares = torch.tensor(parts, dtype=changes.dtype, device=changes.device).reshape(-1, *(1,) * base.dim())
+    elected = torch.sign((shares * changes).sum(0))
+    agree = (torch.sign(changes) == elected) & (changes != 0)
+    counted = (shares * agree).sum(0)
+    total = (shares * changes * agree).sum(0)
+    return base + torch.where(counted > 0, total / torch.where(counted > 0, counted, 1.0), 0.0)
 
 
 def _trimmed(change: Tensor, keep: float) -> Tensor:

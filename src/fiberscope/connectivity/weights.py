@@ -15,7 +15,7 @@ gain: its move is made only if the measured distance falls.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -33,6 +33,38 @@ from fiberscope.run import ENDLESS, Run
 
 ROUNDS = 100
 """Rounds over all groups, at most; some ten are usual."""
+
+Note = Callable[[Element], None]
+
+
+class Moving(Mapping[str, Tensor]):
+    """Tensors that are read when they are asked for, and then moved by an element: nothing is kept in memory."""
+
+    def __init__(
+        self,
+        read: Callable[[str], Tensor],
+        sizes: Mapping[str, int],
+        groups: Sequence[Group],
+        element: Element | None = None,
+    ) -> None:
+        self.read, self.sizes, self.groups, self.element = read, sizes, groups, element or Element({})
+
+    def __getitem__(self, name: str) -> Tensor:
+        value = {name: _workable(self.read(name))}
+        for group in self.groups:
+            axes = [axis for axis in group.axes if axis.tensor == name]
+            if axes and group.name in self.element and not self.element[group.name].is_identity:
+                value = act(self.element[group.name], axes, value)
+        return value[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.sizes)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def moved(self, element: Element) -> Moving:
+        return Moving(self.read, self.sizes, self.groups, element @ self.element)
 
 
 @dataclass(frozen=True)
@@ -74,17 +106,31 @@ class Weights:
         return np.asarray(torch.stack(parts).sum(0).cpu().numpy() if parts else np.zeros((group.copies, group.size)))
 
     def moved(self, element: Element) -> Self:
+        if isinstance(self.b, Moving):
+            return replace(self, b=self.b.moved(element))
         b = dict(self.b)
         for group in self.groups:  # a parent stands before what is inside it, and moves first
             if group.name in element and not element[group.name].is_identity:
-                axes = [axis for axis in group.axes if axis.tensor not in self.hidden]
+                axes = [axis for axis in group.axes if axis.tensor in b and axis.tensor not in self.hidden]
                 b |= act(element[group.name], axes, b)
         return replace(self, b=b)
 
-    def value(self, names: Iterator[str] | Sequence[str] | None = None) -> float:
-        """The sum of inner products over some tensors, or all, added in float64."""
-        chosen = self.a.keys() if names is None else names
-        return float(sum(torch.sum(self.a[name] * self.b[name], dtype=torch.float64).item() for name in chosen))
+    def value(self, names: Sequence[str]) -> tuple[float, float]:
+        """The sum of inner products over some tensors, added in float64; and how much of it may be rounding."""
+        total, rounding = 0.0, 0.0
+        for name in names:
+            x, y = self.a[name], self.b[name]
+            total += torch.sum(x * y, dtype=torch.float64).item()
+            rounding += PROGRESS * torch.finfo(x.dtype).eps * torch.sum(x.square()).item()
+        return total, rounding
+
+    def held(self, tree: Family) -> Self:
+        """The same with the tensors of a family in memory, which is asked for them again and again."""
+        if not isinstance(self.b, Moving) or not tree.inside:
+            return self
+        names = _tensors(tree) - self.hidden
+        a, b = ({name: side[name] for name in names} for side in (self.a, self.b))
+        return replace(self, a=a, b=b, groups=tuple(tree.groups), hidden=frozenset())
 
     def distance(self) -> float:
         """``|a - b|`` over the tensors that can move, added in float64."""
@@ -123,36 +169,38 @@ class Weights:
                 yield axis, x.reshape(group.copies, group.size, -1), y.reshape(group.copies, group.size, -1)
 
 
-def descend(start: Weights, seed: int | None = None, run: Run = ENDLESS) -> tuple[Element, Weights]:
+def descend(
+    start: Weights, seed: int | None = None, run: Run = ENDLESS, rounds: int = ROUNDS
+) -> tuple[Element, Weights]:
     """Go round the families until no move helps; the element that does it all, and the pair after it.
 
     ``seed`` draws the order of the families in every round; without one, it begins with a round in the order in which
     they become known.
     """
-    trees = families([group for group in start.groups if group.kind == PERMUTATION])
+    trees = movable(start)
     neighbours = {id(tree): _tensors(tree) for tree in trees}
     element = Element({})
     pair = start
     if seed is None:
-        element, pair = _known_first(start, trees, run)
+        element, pair = known_first(start, trees, run)
         if pair.distance() == 0:  # nothing is nearer
             return element, pair
     rng = np.random.default_rng(seed)
     changed = {id(tree) for tree in trees}
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for k in rng.permutation(len(trees)):
             tree = trees[k]
             if id(tree) not in changed:
                 continue
             changed.discard(id(tree))
             run.step(len(trees) - len(changed), len(trees), "matching by weights")
-            move = element_of(tree, best(tree, pair, run))
+            move = element_of(tree, best(tree, pair.held(tree), run))
             if move.is_identity:
                 continue
             after = pair.moved(move)
             mine = sorted(neighbours[id(tree)])
-            old, new = pair.value(mine), after.value(mine)
-            if new - old > _rounding(pair, mine):
+            (old, rounding), (new, _) = pair.value(mine), after.value(mine)
+            if new - old > rounding:
                 element, pair = move @ element, after
                 changed |= {id(one) for one in trees if one is not tree and neighbours[id(one)] & neighbours[id(tree)]}
                 if _double(tree):
@@ -162,10 +210,21 @@ def descend(start: Weights, seed: int | None = None, run: Run = ENDLESS) -> tupl
     return element, pair
 
 
-def _known_first(pair: Weights, trees: Sequence[Family], run: Run) -> tuple[Element, Weights]:
-    """Every family once, the best known one first: the one with most of its entries in tensors that are settled."""
-    element = Element({})
-    open_ = list(trees)
+def movable(pair: Weights) -> tuple[Family, ...]:
+    """The families of permutations of a pair."""
+    return families([group for group in pair.groups if group.kind == PERMUTATION])
+
+
+def known_first(
+    pair: Weights, trees: Sequence[Family], run: Run, begun: Element | None = None, note: Note | None = None
+) -> tuple[Element, Weights]:
+    """Every family once, the best known one first: the one with most of its entries in tensors that are settled.
+
+    ``begun`` is an element that an earlier run had come to; ``note`` is told what to begin with another time.
+    """
+    element = begun or Element({})
+    pair = pair.moved(element)
+    open_ = [tree for tree in trees if tree.group.name not in element]
     while open_:
         run.step(len(trees) - len(open_), len(trees), "matching by weights")
         settled = {id(tree): _settled(tree, open_) for tree in open_}
@@ -173,8 +232,10 @@ def _known_first(pair: Weights, trees: Sequence[Family], run: Run) -> tuple[Elem
         tree = max(open_, key=lambda one: share[id(one)])
         open_.remove(tree)
         seen = settled[id(tree)] or _tensors(tree)
-        move = element_of(tree, best(tree, pair.only(seen), run))
+        move = element_of(tree, best(tree, pair.only(seen).held(tree), run))
         element, pair = move @ element, pair.moved(move)
+        if note is not None:
+            note(element)
     return element, pair
 
 
@@ -194,13 +255,8 @@ def _double(tree: Family) -> set[str]:
 
 
 def _size(pair: Weights, names: set[str]) -> int:
-    return sum(pair.a[name].numel() for name in names)
-
-
-def _rounding(pair: Weights, names: Sequence[str]) -> float:
-    """A rise that may be rounding: sums of products are that far off, in the precision of the tensors."""
-    squares = sum(torch.sum(pair.a[name].square()).item() for name in names)
-    return PROGRESS * float(max(torch.finfo(pair.a[name].dtype).eps for name in names)) * squares
+    sizes = pair.b.sizes if isinstance(pair.b, Moving) else None
+    return sum(pair.a[name].numel() if sizes is None else sizes[name] for name in names)
 
 
 def _workable(tensor: Tensor) -> Tensor:
