@@ -247,13 +247,13 @@ def digits() -> tuple[Tensor, Tensor]:
     return torch.tensor(found.data / 16, dtype=torch.float32), torch.tensor(found.target)
 
 
-def trained(seed: int, widths: tuple[int, ...] = (64, 32, 32, 10), epochs: int = 30) -> nn.Sequential:
+def trained(seed: int, widths: tuple[int, ...] = (64, 256, 256, 10), epochs: int = 10) -> nn.Sequential:
     X, y = digits()
     net = mlp(widths, seed, activation=nn.ReLU, norm="none")
-    rule = torch.optim.Adam(net.parameters(), lr=3e-3)
+    rule = torch.optim.AdamW(net.parameters(), lr=3e-3, weight_decay=1e-4)
     source = torch.Generator().manual_seed(seed)
     for _ in range(epochs):
-        for part in torch.randperm(len(X), generator=source).split(128):
+        for part in torch.randperm(len(X), generator=source).split(64):
             rule.zero_grad()
             nn.functional.cross_entropy(net(X[part]), y[part]).backward()
             rule.step()
@@ -271,9 +271,9 @@ def test_aligned_digits_have_a_tenth_of_the_barrier(pair: tuple[nn.Module, nn.Mo
     unaligned = fs.barrier(a, b, "cross_entropy", (X, y), 11).barrier
     assert unaligned > 0.1
     for method in ("weights", "activations", "ste"):
-        found = match(a, b, method=method, data=(X, y), steps=5, batch_size=600)
+        found = match(a, b, method=method, data=(X, y), steps=2, batch_size=600)
         aligned = fs.barrier(a, found.apply(b), "cross_entropy", (X, y), 11).barrier
-        assert aligned <= (0.5 if method == "weights" else 0.35) * unaligned, (method, aligned, unaligned)
+        assert aligned <= 0.1 * unaligned, (method, aligned, unaligned)
         if method == "ste":
             assert found.losses is not None and found.losses[1] <= found.losses[0]
 
@@ -288,7 +288,7 @@ def test_straight_through_is_no_worse_than_where_it_starts(pair: tuple[nn.Module
 
     start = match(a, b, method="weights")
     kept = {key: value.clone() for model in pair for key, value in model.state_dict().items()}
-    found = match(a, b, method="ste", data=(X, y), steps=8, batch_size=900)
+    found = match(a, b, method="ste", data=(X, y), steps=2, batch_size=900)
     assert found.losses is not None and found.samples == len(X)
     assert found.losses[0] == pytest.approx(middle(b), rel=1e-5)
     assert found.losses[1] == pytest.approx(middle(found.apply(b)), rel=1e-5)

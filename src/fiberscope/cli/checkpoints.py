@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 import fiberscope as fs
-from fiberscope.cli.arrays import load_array
+from fiberscope.cli.arrays import load_tokens
 from fiberscope.errors import InputError
 from fiberscope.run import Progress
 
@@ -118,10 +118,7 @@ def barrier(
 
       fiberscope barrier base-a/ b-like-a/ --data tokens.npy --points 25 --json
     """
-    tokens = load_array(data)
-    if tokens.ndim != 2 or (tokens != tokens.round()).any():
-        raise InputError(f"{data}: expected whole numbers (texts, length), got shape {tokens.shape}")
-    ids = tokens.astype("int64")
+    ids = load_tokens(data)
     with _watched() as progress:
         left, right = (fs.load_checkpoint(folder) for folder in (a, b))
         batch = {"input_ids": ids, "labels": ids}

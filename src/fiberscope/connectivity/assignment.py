@@ -52,7 +52,7 @@ def _one(matrix: FloatArray) -> IntArray:
     return np.asarray(_jonker_volgenant(-np.ascontiguousarray(matrix, dtype=np.float32)), dtype=np.int64)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _jonker_volgenant(cost):  # type: ignore[no-untyped-def]
     """The permutation ``x`` with the smallest ``sum_i cost[i, x[i]]``.
 
@@ -80,7 +80,7 @@ def _jonker_volgenant(cost):  # type: ignore[no-untyped-def]
     return x
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _bid(cost, x, y, v):  # type: ignore[no-untyped-def]
     """Every row without a column takes its cheapest one, whose price falls until the second cheapest is as cheap."""
     n = cost.shape[0]
@@ -109,7 +109,7 @@ def _bid(cost, x, y, v):  # type: ignore[no-untyped-def]
             i = out
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _augment(cost, x, y, v):  # type: ignore[no-untyped-def]
     """Shortest augmenting paths (Dijkstra over the columns) from every row that has no column yet."""
     n = cost.shape[0]

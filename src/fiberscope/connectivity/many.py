@@ -128,7 +128,7 @@ def _settled(sides: Sequence[Weights], elements: list[Element], seed: int, run: 
         for i in rng.permutation(len(sides)):
             run.step(done, ROUNDS, "matching of many")
             others = [moved[j] for j in range(len(sides)) if j != i]
-            mean = {name: sum(other[name] for other in others) / len(others) for name in moved[i]}
+            mean = {name: torch.stack([other[name] for other in others]).mean(0) for name in moved[i]}
             element, after = descend(Weights(sides[0].groups, mean, moved[i]), int(rng.integers(1 << 31)), run)
             if not element.is_identity:
                 elements[i], moved[i], still = element @ elements[i], after.b, False

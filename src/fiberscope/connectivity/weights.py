@@ -89,8 +89,8 @@ class Weights:
         """Of the tensors that the groups move, in float32 at least; axes on others (buffers, say) do not count."""
         known = tuple(replace(one, axes=tuple(axis for axis in one.axes if axis.tensor in a)) for one in groups)
         names = dict.fromkeys(axis.tensor for group in known for axis in group.axes)
-        sides = ({name: _workable(side[name]) for name in names} for side in (a, b))
-        return cls(known, *sides)
+        left, right = ({name: _workable(side[name]) for name in names} for side in (a, b))
+        return cls(known, left, right)
 
     def gains(self, group: Group) -> FloatArray:
         total: Tensor | None = None

@@ -30,6 +30,7 @@ from fiberscope.modules.action import Group, act
 from fiberscope.network.action.element import Element
 from fiberscope.network.shards import KINDS, Shards, write_shard
 from fiberscope.numerics.drift import allowed_drift, relative_drift
+from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Result, hidden
 from fiberscope.run import Progress, Run
 
@@ -105,10 +106,10 @@ def align_checkpoints(
     element, distances = _matched(left, right, plan, names, stage, rounds, run)
     _write_moved(right, plan, element, stage, run)
     _finish(stage, target, element)
-    drift = compare_outputs(right.folder, target, run) if verify else (None, None)
+    drift, allowed = compare_outputs(right.folder, target, run) if verify else (None, None)
     groups = len(plan.structure.groups)
     seconds = time.perf_counter() - begin
-    return Aligned(target, distances, groups, len(right.files), seconds, *drift, element)
+    return Aligned(target, distances, groups, len(right.files), seconds, drift, allowed, element)
 
 
 def apply_alignment(
@@ -199,7 +200,8 @@ def load_checkpoint(folder: Path | str) -> Any:
 
 def compare_outputs(before: Path, after: Path, run: Run) -> tuple[float, float]:
     """How much two checkpoints differ in what they give, relative to its size, and how much may be rounding."""
-    found, coarsest = [], 0.0
+    found: list[FloatArray] = []
+    coarsest = 0.0
     for folder in (before, after):
         run.step(len(found), 2, "comparison of outputs")
         module = load_checkpoint(folder)
@@ -207,7 +209,7 @@ def compare_outputs(before: Path, after: Path, run: Run) -> tuple[float, float]:
         with torch.no_grad():
             found.append(module(**example(module, module.config, "cpu")).logits.double().flatten().numpy())
         del module
-    return relative_drift(*found), allowed_drift(coarsest)
+    return relative_drift(found[0], found[1]), allowed_drift(coarsest)
 
 
 # -- matching ----------------------------------------------------------------------------------------------------------
