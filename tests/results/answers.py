@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 import fiberscope as fs
+from fiberscope.connectivity.checkpoints.align import Aligned
 from fiberscope.connectivity.selfcheck import Drift as OutputDrift
 from fiberscope.dimension.functional import functional_dimension
 from fiberscope.equality.bottlenecks.transport import Transport
@@ -39,7 +40,7 @@ from fiberscope.geometry.folds.masked_ranks import MaskedRanks, RankFailure
 from fiberscope.modules.action import Axis, Loop
 from fiberscope.modules.recording import record_inputs
 from fiberscope.modules.tracing.groups import Pinned
-from fiberscope.network.action.element import Monomial
+from fiberscope.network.action.element import Element, Monomial
 from fiberscope.network.source import Source
 from fiberscope.neurons.classes import NeuronClasses
 from fiberscope.neurons.exactness import exactness
@@ -331,6 +332,8 @@ ANSWERS: dict[str, Maker] = {
     "Drift of outputs": lambda: OutputDrift("linear0", NAN, 1e-6),
     "GroupObjective": lambda: matching().objectives[0],
     "Matching": matching,
+    "Aligned": lambda: Aligned(Path("c"), (2.0, 1.0), 3, 4, 0.5, None, None, Element({})),
+    "Matchings": lambda: fs.match_many([NET, NET]),
     "PathValues": lambda: barrier().loss,
     "Structure": lambda: matching().structure,
     # training and studies

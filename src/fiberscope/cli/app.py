@@ -12,6 +12,7 @@ from rich.console import Console
 
 import fiberscope as fs
 from fiberscope.cli.canon import canon
+from fiberscope.cli.checkpoints import align, apply, barrier, merge
 from fiberscope.cli.dimension import dimension_command
 from fiberscope.cli.equal import equal, vnncomp
 from fiberscope.cli.fiber import fiber
@@ -45,6 +46,10 @@ app.command(no_args_is_help=True)(vnncomp)
 app.command(no_args_is_help=True)(simplify)
 app.command(no_args_is_help=True)(canon)
 app.command(no_args_is_help=True)(fiber)
+app.command(no_args_is_help=True)(align)
+app.command(no_args_is_help=True)(apply)
+app.command(no_args_is_help=True)(barrier)
+app.command(no_args_is_help=True)(merge)
 app.command()(reproduce)
 app.command()(tour)
 
