@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 import fiberscope as fs
-from fiberscope.cli.arrays import load_array
+from fiberscope.cli.array_files import load_array
 from fiberscope.cli.junit import TestCase, write_junit
 from fiberscope.cli.model_options import Loader, ModelFile, reads_models
 from fiberscope.errors import InputError
