@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fiberscope.errors import InputError
 from fiberscope.files import read_array
@@ -25,7 +27,15 @@ def load_labels(path: Path) -> IntArray:
     return array.astype(np.int64)
 
 
-def _read(path: Path) -> np.ndarray:
+def load_tokens(path: Path) -> IntArray:
+    """Whole numbers ``(texts, length)`` from an .npy file."""
+    array = _read(path)
+    if array.ndim != 2 or array.dtype.kind not in "iu":
+        raise InputError(f"{path}: expected whole numbers (texts, length), got {array.dtype} {array.shape}")
+    return np.asarray(array, dtype=np.int64)
+
+
+def _read(path: Path) -> npt.NDArray[Any]:
     try:
         return read_array(path)
     except OSError as error:

@@ -80,3 +80,10 @@ SHORTEST = 1e-11
 
 NOT_ZERO = 1e-300
 """A divisor in place of zero, where everything that is divided is zero too."""
+
+PROGRESS = 4.0
+"""Descents over permutations: a sum of products that rises by less than so many units of the precision of its terms has
+not risen. Without it two equally good orders could follow each other for ever."""
+
+STALLED = 1e-6
+"""Descents over scales and soft choices: a round that gains less than this part of the objective is the last one."""

@@ -11,22 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from fiberscope.dimension.functional import functional_dimension
-from fiberscope.equality.ladder import equivalent
+import fiberscope as fs
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.explorer.payload import MOST_REGIONS
-from fiberscope.explorer.view import explore
-from fiberscope.fibers.fiber import fiber
-from fiberscope.geometry.complex import Complex
-from fiberscope.geometry.distances.distance import boundary_distance
 from fiberscope.geometry.domains import Box, Domain, Plane
-from fiberscope.geometry.regions import regions
-from fiberscope.network.inspection import Inspection, inspect
+from fiberscope.network.inspection import Inspection
 from fiberscope.network.network import Network
-from fiberscope.network.roles import roles
 from fiberscope.numerics.floats import FloatArray, IntArray
-from fiberscope.plot.distances import distance_histogram
-from fiberscope.plot.spectra import spectrum as draw_spectrum
 from fiberscope.plot.style import figure_png
 from fiberscope.reporting.graph import program_svg
 from fiberscope.reporting.images import image_png, image_shape
@@ -94,13 +85,13 @@ def questions(dossier: Dossier) -> list[tuple[str, str, Question]]:
 def warm_up() -> None:
     """Let what is compiled on its first use be compiled, so that no answer's time contains it."""
     tiny = Network.random((2, 2, 1), seed=0)
-    regions(tiny, Box.cube(2)).verify()
-    functional_dimension(tiny, [[0.5, 0.25]])
-    boundary_distance(tiny, [[0.5, 0.25]])
+    fs.regions(tiny, Box.cube(2)).verify()
+    fs.functional_dimension(tiny, [[0.5, 0.25]])
+    fs.boundary_distance(tiny, [[0.5, 0.25]])
 
 
 def _program(dossier: Dossier) -> Section:
-    found = inspect(dossier.net, points=0)
+    found = fs.inspect(dossier.net, points=0)
     rows = [
         (
             str(index),
@@ -126,9 +117,9 @@ def _program(dossier: Dossier) -> Section:
 
 
 def _neurons(dossier: Dossier) -> Section:
-    found = inspect(dossier.net, points=0)
+    found = fs.inspect(dossier.net, points=0)
     shared = {layer: sum(len(group) for group in groups) for layer, groups in found.coincident}
-    on_data = None if dossier.X is None else roles(dossier.net, dossier.X).per_layer()
+    on_data = None if dossier.X is None else fs.roles(dossier.net, dossier.X).per_layer()
     head = ["layer", "neurons", "dead", "linear", "on shared hyperplanes"]
     head += ["dead on the data", "linear on the data", "switching on the data"] if on_data else []
     rows = []
@@ -176,7 +167,9 @@ def _regions(dossier: Dossier) -> Section:
     domain, text, call = _place(dossier)
     found, domain, shrunk = _complex(dossier, domain)
     points, labels = _on_picture(dossier, domain)
-    view = explore(found, points=points, point_labels=labels, pictures=_corners(dossier, domain), full=dossier.full)
+    view = fs.plot.explore(
+        found, points=points, point_labels=labels, pictures=_corners(dossier, domain), full=dossier.full
+    )
     certificate = found.verify(time_limit=max(1.0, min(20.0, dossier.run.seconds_left / 3)))
     word = {True: "the certificate holds", False: "THE CERTIFICATE FAILS", None: "the certificate is undecided"}
     if shrunk:
@@ -203,11 +196,11 @@ def _most(dossier: Dossier) -> int:
     return 10 * MOST_REGIONS if dossier.full else MOST_REGIONS
 
 
-def _complex(dossier: Dossier, domain: Domain) -> tuple[Complex, Domain, bool]:
+def _complex(dossier: Dossier, domain: Domain) -> tuple[fs.Complex, Domain, bool]:
     """The complex on the domain, or on a smaller part of it that has few enough regions."""
     for shrinks in range(SHRINKS + 1):
         seconds = max(1.0, dossier.run.seconds_left / 3)
-        found = regions(dossier.net, domain, limit=_most(dossier), time_limit=seconds)
+        found = fs.regions(dossier.net, domain, limit=_most(dossier), time_limit=seconds)
         if found.complete:
             return found, domain, shrinks > 0
         domain = _half(domain)
@@ -291,7 +284,7 @@ def _dimension(dossier: Dossier) -> Section:
             "try fs.functional_dimension(net, X[:10])"
         )
     some = None if X is None else X[:most]
-    found = functional_dimension(net, some, seed=dossier.seed)
+    found = fs.functional_dimension(net, some, seed=dossier.seed)
     value = found.exact if found.exact is not None else found.lower
     least = "" if found.exact is not None else "At least "
     on = "over all batches" if some is None else f"on {len(some):,} data points"
@@ -312,7 +305,7 @@ def _dimension(dossier: Dossier) -> Section:
         "The rank of the Jacobian of the outputs with respect to the parameters. Directions in its kernel change "
         "nothing to first order; rescaling neurons is one reason, idle neurons are another.",
         rows,
-        [("Singular values, the two cut-offs, and the exact rank.", figure_png(draw_spectrum(found)))],
+        [("Singular values, the two cut-offs, and the exact rank.", figure_png(fs.plot.spectrum(found)))],
         call=f"{dossier.load}\nfs.functional_dimension(net{'' if some is None else ', ' + what})",
         evidence=_why_rank(found.exact, found.failure_probability, found.certified),
         data=found.to_dict(),
@@ -333,7 +326,7 @@ def _fiber(dossier: Dossier) -> Section:
             f"{dossier.net.num_hidden:,} hidden neurons are above the {MOST_HIDDEN} that a report asks about; try "
             "fs.identifiability(net) or fs.fiber(net), which may take minutes"
         )
-    found = fiber(dossier.net)
+    found = fs.fiber(dossier.net)
     answer = found.identifiability
     word = {
         True: "None but permutations and rescalings: the parameter is identifiable.",
@@ -368,7 +361,7 @@ def _fiber(dossier: Dossier) -> Section:
 def _distances(dossier: Dossier) -> Section:
     assert dossier.X is not None
     X = dossier.X[:MOST_DISTANCES]
-    found = boundary_distance(dossier.net, X)
+    found = fs.boundary_distance(dossier.net, X)
     finite = found.distance[np.isfinite(found.distance)]
     if not finite.size:
         raise InputError("distances: expected a network with boundaries, got one that is affine")
@@ -384,7 +377,7 @@ def _distances(dossier: Dossier) -> Section:
             ("quartiles", ", ".join(f"{q:.4g}" for q in np.quantile(finite, [0.25, 0.5, 0.75]))),
             ("nearest", f"row {nearest}, by entry {int(found.neuron[nearest])} of the sign vector"),
         ],
-        [("Distances of the data to the boundary of their region.", figure_png(distance_histogram(found)))],
+        [("Distances of the data to the boundary of their region.", figure_png(fs.plot.distance_histogram(found)))],
         call=f"{dossier.load}\nfs.boundary_distance(net, {which})",
         evidence="certified signs, and distances with proven bounds.",
         data={"distance": found.distance.tolist()},
@@ -395,7 +388,7 @@ def _against(dossier: Dossier) -> Section:
     assert dossier.against is not None
     domain = dossier.domain if isinstance(dossier.domain, Box) else _data_box(dossier)
     seconds = max(2.0, dossier.run.seconds_left)
-    found = equivalent(dossier.net, dossier.against, domain, time_limit=seconds)
+    found = fs.equivalent(dossier.net, dossier.against, domain, time_limit=seconds)
     word = {True: "Yes", False: "No", None: "Undecided"}[found.equal]
     rows: list[tuple[str, str | Mark]] = [
         ("verdict", Mark(f"{word}, {found.kind}", kind=YES_NO[found.equal])),

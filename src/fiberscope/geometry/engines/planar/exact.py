@@ -8,195 +8,70 @@ all of this is integer arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any
+from typing import Any, Generic, TypeVar, assert_never
 
 import flint
 import numpy as np
 
 from fiberscope.geometry.engines.planar.faces import compare_windows
-from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
-from fiberscope.network.operators import Dense, Operator
-from fiberscope.numerics.floats import FloatArray, IntArray, ObjectArray, SignArray
-from fiberscope.numerics.points import Triple, cross, dot, integer_rows, to_dyadic
+from fiberscope.network.layout import Layout
+from fiberscope.network.nodes import MaxPool, PiecewiseLinear, Switch
+from fiberscope.network.walk import Choices, cuts, switches
+from fiberscope.numerics.algebra.base import Algebra
+from fiberscope.numerics.algebra.dyadic import Dyadic, DyadicAlgebra
+from fiberscope.numerics.compensated import Twofold
+from fiberscope.numerics.floats import FloatArray, IntArray, SignArray
+from fiberscope.numerics.points import Triple, cross, dot, integer_rows
 
-_fmpz = np.frompyfunc(flint.fmpz, 1, 1)
+V = TypeVar("V")
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Dyadic:
-    """``integers * 2**exponent`` in an object array."""
-
-    integers: ObjectArray
-    exponent: int
-
-    @classmethod
-    def of(cls, array: FloatArray) -> Dyadic:
-        integers, exponent = to_dyadic(array)
-        return cls(_fmpz(integers), exponent)
-
-    def at(self, exponent: int) -> ObjectArray:
-        """The integers for a smaller exponent."""
-        shift = self.exponent - exponent
-        return np.asarray(self.integers * (flint.fmpz(1) << shift) if shift else self.integers.copy())
+_MOST_ROWS = 1 << 21
+"""How many numbers the states of a program may hold before they are dropped."""
 
 
-def _plus(a: Dyadic, b: Dyadic) -> Dyadic:
-    low = min(a.exponent, b.exponent)
-    return Dyadic(a.at(low) + b.at(low), low)
-
-
-State = tuple[int, dict[int, Any], list[Any]]
-"""The index of a switch, the values needed from there on, and the functionals of all switches up to this one."""
-
-_MOST_INTEGERS = 1 << 21
-"""How many integers the states of an exact program may hold before they are dropped."""
-
-
-class FixedProgram:
-    """The program on three homogeneous rows (for x, y and 1) with all signs fixed, in some arithmetic.
+class FixedProgram(Generic[V]):
+    """The program on three homogeneous rows (for x, y and 1) with all signs fixed, in some algebra of rows.
 
     Polygons share the signs of their first layers with many others, so the state behind every switch is kept under
     the signs that led there. On a surface every triangle has coordinates of its own, its *chart*; a plane has one.
+    ``start`` gives the input as a function of the coordinates of a chart, ``(3, in_size)``.
     """
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
-        self.nodes = nodes
-        self.last_use = {source: k for k, node in enumerate(nodes) for source in node.sources}
-        self._maps: dict[int, Any] = {}
-        self._states: dict[bytes, State] = {}
+    def __init__(self, layout: Layout, algebra: Algebra[V], start: Callable[[int], V]) -> None:
+        self.layout, self.algebra, self.start = layout, algebra, start
+        self._states: dict[bytes, tuple[dict[int, V], list[V]]] = {}
         self._held = 0
 
-    def start(self, chart: int) -> Any:
-        """The input as a function of the coordinates ``(x, y, 1)`` of a chart, ``(3, in_size)``."""
-        raise NotImplementedError
-
-    def _switch(self, node: PiecewiseLinear | MaxPool, value: Any, signs: SignArray) -> Any:
-        raise NotImplementedError
-
-    def _plain(self, node: Node, values: Mapping[int, Any]) -> Any:
-        raise NotImplementedError
-
-    def _rows(self, node: PiecewiseLinear | MaxPool, value: Any) -> Any:
-        raise NotImplementedError
-
-    def functionals(self, signs: Sequence[SignArray], chart: int = 0) -> list[Any]:
+    def functionals(self, signs: Sequence[SignArray], chart: int = 0) -> list[V]:
         """The rows whose signs are taken, ``(3, n)`` per switch, for as many switches as signs are given plus one."""
         keys = list(accumulate((part.tobytes() for part in signs), initial=chart.to_bytes(8, "little")))
-        if self._held > _MOST_INTEGERS:
+        if self._held > _MOST_ROWS:
             self._states.clear()
             self._held = 0
         if keys[0] not in self._states:
-            self._states[keys[0]] = self._onward(0, {0: self.start(chart)}, [])
+            self._states[keys[0]] = self._onward({0: self.start(chart)}, [], {}, 0)
         known = max(k for k, key in enumerate(keys) if key in self._states)
         for k in range(known, len(signs)):
-            index, values, found = self._states[keys[k]]
-            switch = self.nodes[index]
-            assert isinstance(switch, PiecewiseLinear | MaxPool)
-            after = self._switch(switch, values[switch.source], signs[k])
-            self._states[keys[k + 1]] = self._onward(index + 1, {**values, index + 1: after}, found)
-        return self._states[keys[-1]][2]
+            values, found = self._states[keys[k]]
+            place = self.layout.places[k]
+            choice = {place.index: place.node.chosen(signs[k])}
+            self._states[keys[k + 1]] = self._onward(dict(values), found, choice, place.index)
+        return self._states[keys[-1]][1]
 
-    def _onward(self, index: int, values: dict[int, Any], found: list[Any]) -> State:
-        """On to the next switch and its functionals; values that nothing reads any more are let go."""
-        while not isinstance(node := self.nodes[index], PiecewiseLinear | MaxPool):
-            values[index + 1] = self._plain(node, values)
-            index += 1
-        rows = self._rows(node, values[node.source])
-        self._held += 6 * node.num_signs
-        live = {key: value for key, value in values.items() if self.last_use.get(key, -1) >= index}
-        return index, live, [*found, rows]
+    def _onward(self, values: dict[int, V], found: list[V], choices: Choices, first: int) -> Any:
+        """On through one switch to the next and its functionals: the values there, and all functionals so far."""
+        way = switches(self.layout, values, self.algebra, choices, first=first)
+        place = next(place for place in way if place.index not in choices)
+        self._held += 6 * place.node.num_signs
+        return values, [*found, cuts(place.node, values[place.source], self.algebra)]
 
 
-class ExactProgram(FixedProgram):
+def exact_program(layout: Layout, start: Callable[[int], Dyadic]) -> FixedProgram[Dyadic]:
     """The program with all signs fixed, in integers."""
-
-    def start(self, chart: int) -> Dyadic:
-        """The input as a function of the coordinates ``(x, y, 1)`` of a chart, ``(3, in_size)``."""
-        return Dyadic(_fmpz(np.array([[1, 0], [0, 1], [0, 0]], dtype=object)), 0)
-
-    def _rows(self, node: PiecewiseLinear | MaxPool, value: Dyadic) -> ObjectArray:
-        return value.integers if isinstance(node, PiecewiseLinear) else _pairs(node, value.integers)
-
-    def _switch(self, node: PiecewiseLinear | MaxPool, value: Dyadic, signs: SignArray) -> Dyadic:
-        if isinstance(node, MaxPool):
-            return Dyadic(value.integers[:, node.chosen(signs)], value.exponent)
-        if not node.slopes.any():
-            return Dyadic(np.where(signs > 0, value.integers, flint.fmpz(0)), value.exponent)
-        factors = Dyadic.of(np.where(signs > 0, 1.0, node.slopes))
-        return Dyadic(value.integers * factors.integers, value.exponent + factors.exponent)
-
-    def _plain(self, node: Node, values: Mapping[int, Dyadic]) -> Dyadic:
-        if isinstance(node, Affine):
-            value = values[node.source]
-            for stage in node.operator.stages():
-                value = self._apply(stage, value)
-            if node.offset is None:
-                return value
-            if id(node) not in self._maps:
-                self._maps[id(node)] = Dyadic.of(node.offset)
-            offset = self._maps[id(node)]
-            low = min(value.exponent, offset.exponent)
-            rows = value.at(low)
-            rows[2] = rows[2] + offset.at(low)
-            return Dyadic(rows, low)
-        parts = [values[s] for s in node.sources]
-        if isinstance(node, Add):
-            total = parts[0]
-            for part in parts[1:]:
-                total = _plus(total, part)
-            return total
-        assert isinstance(node, Concat)
-        low = min(part.exponent for part in parts)
-        joined = np.concatenate([part.at(low) for part in parts], axis=1)
-        return Dyadic(joined if node.order is None else joined[:, node.order], low)
-
-    def _apply(self, stage: Operator, value: Dyadic) -> Dyadic:
-        if id(stage) not in self._maps:
-            self._maps[id(stage)] = _dense(stage) if isinstance(stage, Dense) else _sparse(stage)
-        apply, exponent = self._maps[id(stage)]
-        return Dyadic(apply(value.integers), value.exponent + exponent)
-
-
-def _dense(stage: Dense) -> tuple[Callable[[ObjectArray], ObjectArray], int]:
-    integers, exponent = to_dyadic(stage.matrix)
-    matrix = flint.fmpz_mat(integers.T.tolist())
-
-    def apply(rows: ObjectArray) -> ObjectArray:
-        return np.array((flint.fmpz_mat(rows.tolist()) * matrix).tolist(), dtype=object)
-
-    return apply, exponent
-
-
-def _sparse(stage: Operator) -> tuple[Callable[[ObjectArray], ObjectArray], int]:
-    matrix = stage.sparse()
-    data = Dyadic.of(matrix.data)
-    filled = np.flatnonzero(np.diff(matrix.indptr))
-    starts = matrix.indptr[filled]
-
-    def apply(rows: ObjectArray) -> ObjectArray:
-        result = _fmpz(np.zeros((3, stage.out_size), dtype=object))
-        if len(filled):
-            result[:, filled] = np.add.reduceat(rows[:, matrix.indices] * data.integers, starts, axis=1)
-        return np.asarray(result)
-
-    return apply, data.exponent
-
-
-def window_pairs(node: MaxPool) -> IntArray:
-    """All pairs of inputs that meet in some window, ``(count, 2)``, each once, the smaller index first."""
-    size = node.windows.shape[1]
-    first, second = np.triu_indices(size, 1)
-    pairs = np.stack([node.windows[:, first].ravel(), node.windows[:, second].ravel()], axis=1)
-    pairs = np.sort(pairs[(pairs >= 0).all(axis=1)], axis=1)
-    return np.asarray(np.unique(pairs, axis=0).reshape(-1, 2))
-
-
-def _pairs(node: MaxPool, rows: ObjectArray) -> ObjectArray:
-    i, j = window_pairs(node).T
-    return np.asarray(rows[:, i] - rows[:, j])
+    return FixedProgram(layout, DyadicAlgebra(), start)
 
 
 def pool_signs(node: MaxPool, pair_signs: SignArray) -> SignArray:
@@ -204,7 +79,7 @@ def pool_signs(node: MaxPool, pair_signs: SignArray) -> SignArray:
 
     Columns of ``pair_signs`` beyond the pairs are not read.
     """
-    pairs, windows = window_pairs(node), node.windows
+    pairs, windows = node.pairs, node.windows
     size = int(np.prod(node.in_shape))
     a, b = windows[:, :, None], windows[:, None, :]
     wanted = np.minimum(a, b) * size + np.maximum(a, b)
@@ -213,6 +88,17 @@ def pool_signs(node: MaxPool, pair_signs: SignArray) -> SignArray:
     result = np.empty((len(pair_signs), windows.size), dtype=np.int8)
     compare_windows(pair_signs, windows, column, result)
     return result
+
+
+def entry_signs(node: Switch, cut_signs: SignArray) -> SignArray:
+    """Signs of a switch's entries ``(points, num_signs)`` from those of its :func:`~fiberscope.network.walk.cuts`."""
+    match node:
+        case PiecewiseLinear():
+            return cut_signs[:, : node.num_signs]
+        case MaxPool():
+            return pool_signs(node, cut_signs)
+        case _:
+            assert_never(node)
 
 
 def ranks_between(lines: Sequence[Triple], a: Triple, b: Triple) -> tuple[list[int], list[float]]:
@@ -241,9 +127,9 @@ class Stage:
     signs: list[SignArray]
     parts: Sequence[Callable[[SignArray], SignArray]]
     root: IntArray | None = None
-    rows: dict[int, list[ObjectArray]] = field(default_factory=dict)
+    rows: dict[int, list[Dyadic]] = field(default_factory=dict)
     points: dict[tuple[int, int, int], Triple] = field(default_factory=dict)
-    twofold_rows: dict[int, list[Any]] = field(default_factory=dict)
+    twofold_rows: dict[int, list[Twofold]] = field(default_factory=dict)
     twofold_points: dict[tuple[int, int, int], Triple] = field(default_factory=dict)
 
     def chart(self, polygon: int) -> int:
@@ -263,8 +149,11 @@ class Oracle:
     A vertex is given by ``(stage, polygon, line, line)``.
     """
 
-    def __init__(self, nodes: Sequence[Node], sides: FloatArray, offsets: IntArray) -> None:
-        self.program: FixedProgram = ExactProgram(nodes)
+    def __init__(
+        self, layout: Layout, sides: FloatArray, offsets: IntArray, start: Callable[[int], Dyadic] | None = None
+    ) -> None:
+        plane = Dyadic.of(np.eye(3, 2))
+        self.program = exact_program(layout, start or (lambda chart: plane))
         self.sides: list[Triple] = [(flint.fmpz(a), flint.fmpz(b), flint.fmpz(c)) for a, b, c in integer_rows(sides)]
         self.offsets = offsets
 
@@ -283,7 +172,7 @@ class Oracle:
         if polygon not in stage.rows:
             stage.rows[polygon] = self.program.functionals(stage.prefix(polygon), stage.chart(polygon))
         switch = int(np.searchsorted(self.offsets, number, side="right")) - 1
-        column = stage.rows[polygon][switch][:, number - self.offsets[switch]]
+        column = stage.rows[polygon][switch].integers[:, number - self.offsets[switch]]
         return column[0], column[1], column[2]
 
     def point(self, stage: Stage, polygon: int, first: int, second: int) -> Triple:

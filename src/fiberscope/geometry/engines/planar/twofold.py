@@ -8,17 +8,18 @@ rule, goes on to the exact oracle.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, assert_never
 
 import flint
 import numpy as np
 
 from fiberscope.geometry.engines.planar.exact import FixedProgram, Oracle, Stage
-from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear
+from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
+from fiberscope.numerics.algebra.twofold import TwofoldAlgebra
 from fiberscope.numerics.compensated import Twofold
-from fiberscope.numerics.floats import FloatArray, SignArray, U
+from fiberscope.numerics.floats import FloatArray, U
 from fiberscope.numerics.points import Triple, cross, dot, sign
 
 _BITS = 128
@@ -31,48 +32,25 @@ class Unclear(Exception):
     """A ball contains zero, or two overlap."""
 
 
-class TwofoldProgram(FixedProgram):
-    """The program with all signs fixed, in pairs of floats; for :func:`is_plain` programs."""
-
-    def start(self, chart: int) -> Twofold:
-        return Twofold.exact(np.eye(3, 2))
-
-    def _switch(self, node: PiecewiseLinear | MaxPool, value: Twofold, signs: SignArray) -> Twofold:
-        assert isinstance(node, PiecewiseLinear)
-        alive = (signs > 0) | (node.slopes == 1)
-        return Twofold(*(np.where(alive, part, 0.0) for part in (value.high, value.low, value.error)))
-
-    def _plain(self, node: Node, values: Mapping[int, Twofold]) -> Twofold:
-        assert isinstance(node, Affine)
-        value, stages = values[node.source], node.operator.stages()
-        for k, stage in enumerate(stages):
-            if id(stage) not in self._maps:
-                self._maps[id(stage)] = np.ascontiguousarray(stage.dense().T, dtype=np.float64)
-            start = np.zeros((3, stage.out_size))
-            if k == len(stages) - 1 and node.offset is not None:
-                start[2] = node.offset
-            value = value.times(self._maps[id(stage)], start)
-        return value
-
-    def _rows(self, node: PiecewiseLinear | MaxPool, value: Twofold) -> Twofold:
-        return value
-
-
-def is_plain(nodes: Sequence[Node]) -> bool:
-    """Whether a program is made of moderate affine maps and ReLUs (or linear entries) alone."""
-    return all(
-        all(stage.in_size * stage.out_size <= _DENSE for stage in node.operator.stages())
-        if isinstance(node, Affine)
-        else isinstance(node, PiecewiseLinear) and bool(np.isin(node.slopes, (0.0, 1.0)).all())
-        for node in nodes
-    )
+def _is_plain(node: Node) -> bool:
+    """Whether a node is a moderate affine map or made of ReLUs (or linear entries) alone."""
+    match node:
+        case Affine():
+            return all(stage.in_size * stage.out_size <= _DENSE for stage in node.operator.stages())
+        case PiecewiseLinear():
+            return bool(np.isin(node.slopes, (0.0, 1.0)).all())
+        case MaxPool() | Add() | Concat():
+            return False
+        case _:
+            assert_never(node)
 
 
 class TwofoldOracle(Oracle):
     """Answers about the vertices of a complex in balls; raises :class:`Unclear` where they do not tell."""
 
     def __init__(self, exact: Oracle) -> None:
-        self.program: FixedProgram = TwofoldProgram(exact.program.nodes)
+        plane = Twofold.exact(np.eye(3, 2))
+        self.twofold = FixedProgram(exact.program.layout, TwofoldAlgebra(), lambda chart: plane)
         self.offsets = exact.offsets
         with flint.ctx.workprec(_BITS):
             self.sides = [(flint.arb(a), flint.arb(b), flint.arb(c)) for a, b, c in exact.sides]
@@ -80,13 +58,17 @@ class TwofoldOracle(Oracle):
     @classmethod
     def of(cls, exact: Oracle) -> TwofoldOracle | None:
         """The filter in front of an exact oracle, where there is one: in the plane, not in charts."""
-        return cls(exact) if type(exact) is Oracle and is_plain(exact.program.nodes) else None
+        return (
+            cls(exact)
+            if type(exact) is Oracle and all(_is_plain(node) for node in exact.program.layout.nodes)
+            else None
+        )
 
     def line(self, stage: Stage, polygon: int, number: int) -> Triple:
         if number < 0:
             return self.sides[-1 - number]
         if polygon not in stage.twofold_rows:
-            stage.twofold_rows[polygon] = self.program.functionals(stage.prefix(polygon))
+            stage.twofold_rows[polygon] = self.twofold.functionals(stage.prefix(polygon))
         switch = int(np.searchsorted(self.offsets, number, side="right")) - 1
         rows, j = stage.twofold_rows[polygon][switch], number - int(self.offsets[switch])
         a, b, c = (_ball(rows, i, j) for i in range(3))
