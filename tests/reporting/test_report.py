@@ -90,8 +90,7 @@ def test_an_interrupted_report_keeps_what_it_has(monkeypatch, tmp_path):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(questions, "functional_dimension", stop)
-    monkeypatch.setattr(questions, "warm_up", lambda: None)
+    monkeypatch.setattr(fs, "functional_dimension", stop, raising=False)
     monkeypatch.setattr("fiberscope.reporting.report.warm_up", lambda: None)
     found = fs.report(fs.Network.random((2, 4, 1), 0), tmp_path / "r.html")
     assert not found.complete
@@ -105,7 +104,7 @@ def test_a_refusal_is_a_sentence_of_the_page(monkeypatch):
     def refuse(*_, **__):
         raise TooLargeError("10 TB <needed>")
 
-    monkeypatch.setattr(questions, "fiber", refuse)
+    monkeypatch.setattr(fs, "fiber", refuse, raising=False)
     found = fs.report(fs.Network.random((2, 4, 1), 0))
     assert found.unasked == {"Which other parameters are the same function?": "Not asked: 10 TB <needed>."}
     assert "10 TB &lt;needed&gt;" in found.html

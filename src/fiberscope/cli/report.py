@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import fiberscope as fs
-from fiberscope.cli.arrays import load_array, load_labels
+from fiberscope.cli.array_files import load_array, load_labels
 from fiberscope.cli.model_options import Loader, ModelFile, reads_models
 
 INTERRUPTED = 130
