@@ -150,6 +150,10 @@ _NAMES = {
     "merge_checkpoints": "connectivity.checkpoints.align",
     "permutation_structure": "connectivity.structure",
     "repair": "connectivity.repair",
+    # pages
+    "Exploration": "explorer.view",
+    "Report": "reporting.report",
+    "report": "reporting.report",
     # training and studies
     "Claim": "studies.lab.study",
     "Dataset": "training.datasets.dataset",
@@ -174,6 +178,7 @@ _SUBPACKAGES = (
     "dimension",
     "equality",
     "errors",
+    "explorer",
     "fibers",
     "geometry",
     "modules",

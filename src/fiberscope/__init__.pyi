@@ -4,6 +4,7 @@ from . import connectivity as connectivity
 from . import dimension as dimension
 from . import equality as equality
 from . import errors as errors
+from . import explorer as explorer
 from . import fibers as fibers
 from . import geometry as geometry
 from . import modules as modules
@@ -52,6 +53,7 @@ from .errors import NotGenericError as NotGenericError
 from .errors import OutOfTimeError as OutOfTimeError
 from .errors import TooLargeError as TooLargeError
 from .errors import UnsupportedModelError as UnsupportedModelError
+from .explorer.view import Exploration as Exploration
 from .fibers.canonical.form import canonical as canonical
 from .fibers.canonical.matching import Match as Match
 from .fibers.canonical.matching import same_up_to_symmetry as same_up_to_symmetry
@@ -145,6 +147,8 @@ from .neurons.classes import neuron_classes as neuron_classes
 from .neurons.coherence import coherence as coherence
 from .neurons.relaxed import relaxed_cost as relaxed_cost
 from .numerics.signs import CertifiedSigns as CertifiedSigns
+from .reporting.report import Report as Report
+from .reporting.report import report as report
 from .studies.lab.runner import list_studies as list_studies
 from .studies.lab.runner import reproduce as reproduce
 from .studies.lab.study import Claim as Claim

@@ -18,6 +18,7 @@ from fiberscope.cli.equal import equal, vnncomp
 from fiberscope.cli.fiber import fiber
 from fiberscope.cli.inspect import inspect
 from fiberscope.cli.regions import regions
+from fiberscope.cli.report import report
 from fiberscope.cli.reproduce import reproduce
 from fiberscope.cli.simplify import simplify
 from fiberscope.cli.tour import tour
@@ -50,6 +51,7 @@ app.command(no_args_is_help=True)(align)
 app.command(no_args_is_help=True)(apply)
 app.command(no_args_is_help=True)(barrier)
 app.command(no_args_is_help=True)(merge)
+app.command(no_args_is_help=True)(report)
 app.command()(reproduce)
 app.command()(tour)
 

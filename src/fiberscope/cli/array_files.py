@@ -19,6 +19,14 @@ def load_array(path: Path) -> FloatArray:
     return real_array(_read(path), str(path))
 
 
+def load_labels(path: Path) -> IntArray:
+    """Whole numbers from an .npy file, whatever type they are stored in."""
+    array = _read(path)
+    if array.dtype.kind not in "iubf" or not (array == np.floor(array)).all():
+        raise InputError(f"{path}: expected whole numbers, got {array.dtype} of shape {array.shape}")
+    return array.astype(np.int64)
+
+
 def load_tokens(path: Path) -> IntArray:
     """Whole numbers ``(texts, length)`` from an .npy file."""
     array = _read(path)
