@@ -312,10 +312,10 @@ def _dimension(dossier: Dossier) -> Section:
     )
 
 
-def _why_rank(exact: int | None, chance: float, certified: bool) -> str:
+def _why_rank(exact: int | None, chance: float | None, certified: bool) -> str:
     if certified:
         return "exact arithmetic modulo primes, and a proven upper bound that meets it."
-    if exact is None:
+    if exact is None or chance is None:
         return "a lower bound in exact arithmetic; larger batches may show more."
     return f"exact arithmetic modulo primes; the chance that it is too small is at most {chance:.1g}."
 
