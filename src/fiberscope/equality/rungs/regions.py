@@ -94,7 +94,8 @@ def by_regions(question: Question) -> Verdict | None:
     if question.tolerance:
         return _within(question, found)
     forms = output_forms(gap, found.sign_vectors)
-    size = np.abs(forms.value).max(axis=(1, 2)) - forms.error.max(axis=(1, 2))
+    with np.errstate(invalid="ignore"):  # an order to look in: where floats do not reach, last
+        size = np.abs(forms.value).max(axis=(1, 2)) - forms.error.max(axis=(1, 2))
     return _same_maps(question, found, forms) or _different(question, found, np.argsort(-size))
 
 
