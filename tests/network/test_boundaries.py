@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fiberscope.geometry.distances.gradients import crossing_gradients, neuron_gradients, switch_rows
+from fiberscope.geometry.affine_forms import crossing_gradients, neuron_gradients
+from fiberscope.geometry.distances.gradients import switch_rows
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Concat, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense

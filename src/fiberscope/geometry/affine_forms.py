@@ -11,20 +11,31 @@ front of the first switch, where all cells have the same; answers have the rows 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import TYPE_CHECKING, Any, assert_never
 
 import numpy as np
 
-from fiberscope.network.layout import Layout
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear, Switch
-from fiberscope.network.walk import affine_result, affine_start, boundary, choices_of, switches, walk
+from fiberscope.network.walk import (
+    affine_result,
+    affine_start,
+    backward,
+    boundary,
+    boundary_seeds,
+    choices_of,
+    switches,
+    walk,
+)
 from fiberscope.numerics.algebra.ball import EXACT_ROWS, nearest_floats
 from fiberscope.numerics.algebra.base import Constant, gather
 from fiberscope.numerics.algebra.bits import BitAlgebra
 from fiberscope.numerics.algebra.bounded import BOUNDED_ROWS, Bounded, BoundedAlgebra
+from fiberscope.numerics.algebra.floating import FLOAT
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, ObjectArray, SignArray, gamma, round_up
 
 if TYPE_CHECKING:
+    from fiberscope.network.layout import Layout
     from fiberscope.network.network import Network
 
 _CHUNK = 1 << 17
@@ -158,6 +169,50 @@ class ExactRegion:
             local = np.array([entry - place.start])
             choice = self._choices[place.index]
             return np.asarray(boundary(place.node, self._values[place.source], EXACT_ROWS, choice, local)[:, 0])
+
+
+def neuron_gradients(net: Network, signs: SignArray, entries: IntArray) -> FloatArray:
+    """The gradient of one entry of the sign vector per point, ``(points, in_size)``, by one pass backwards.
+
+    For an input of a pooling window it is that of its difference to the winner; entries below 0 give zeros.
+
+    >>> from fiberscope.network.network import Network
+    >>> net = Network([[[1.0, 0.0], [0.0, 2.0]], [[1.0, 3.0]], [[1.0]]], [[0.0, 0.0], [0.0], [0.0]])
+    >>> neuron_gradients(net, np.array([[1, 1, 1], [-1, 1, 1]], dtype=np.int8), np.array([2, 2]))
+    array([[1., 6.],
+           [0., 6.]])
+    """
+    return _gradients(net, signs, signs, entries)
+
+
+def crossing_gradients(net: Network, one: SignArray, two: SignArray, entries: IntArray) -> FloatArray:
+    """Gradients of the functionals that vanish between pairs of regions, ``(pairs, in_size)``.
+
+    ``entries`` names one entry of the sign vector for every pair. A neuron's functional is its preactivation, that of a
+    pooling window the difference of its two winners; signs are those of the side where the entry is not zero.
+    """
+    rows, layout = np.arange(len(entries)), net.layout
+    if not len(entries):
+        return np.zeros((0, net.in_size))
+    signs = np.where((one[rows, entries] != 0)[:, None], one, two)
+    # In a pooling window the input that wins on the second side: the first of its window that no other beats.
+    rivals = (two >= 0) & (layout.window == layout.window[entries][:, None])
+    return _gradients(net, signs, one, np.where(layout.pooled[entries], rivals.argmax(axis=1), entries))
+
+
+def _gradients(net: Network, signs: SignArray, winners: SignArray, entries: IntArray) -> FloatArray:
+    """As :func:`neuron_gradients`, where inputs of pooling windows are compared with the winners under other signs."""
+    layout, deltas = net.layout, dict[int, FloatArray]()
+    for place in layout.places:
+        own = np.flatnonzero((entries >= place.start) & (entries < place.stop))
+        if len(own):
+            size = prod(net.shapes[place.source])
+            choice = place.node.chosen(winners[own, place.columns])
+            seeds = np.zeros((len(signs), size))
+            seeds[own] = boundary_seeds(place.node, size, choice, entries[own] - place.start)
+            deltas[place.source] = seeds + deltas.get(place.source, 0.0)
+    found = (at.delta for at in backward(layout, choices_of(layout, signs), deltas, FLOAT) if at.value == 0)
+    return np.asarray(next(found, np.zeros((len(signs), net.in_size))))
 
 
 def influence(net: Network, seeds: BoolArray, active: BoolArray) -> tuple[BoolArray, BoolArray]:

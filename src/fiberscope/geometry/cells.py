@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
 
-from fiberscope.network.layout import Layout
 from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
+
+if TYPE_CHECKING:
+    from fiberscope.network.layout import Layout
 
 Pools = tuple[tuple[int, int, int], ...]
 """Where the pooling windows stand in a sign vector: ``(first entry, windows, inputs per window)``."""

@@ -17,8 +17,8 @@ from fiberscope.geometry.domains import Box, Plane, Polytope, view_of
 from fiberscope.geometry.engines import watched
 from fiberscope.geometry.engines.planar import engine as planar
 from fiberscope.geometry.engines.planar.engine import planar_cells, planar_count
+from fiberscope.geometry.engines.planar.exact import TwofoldOracle
 from fiberscope.geometry.engines.planar.tracked import Tracked, TrackedAlgebra, spectral_bound
-from fiberscope.geometry.engines.planar.twofold import TwofoldOracle
 from fiberscope.geometry.regions import count_regions
 from fiberscope.network.convolutions import Convolution
 from fiberscope.network.io import load

@@ -12,19 +12,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fiberscope.geometry.curves.breakpoints import Breaks, changing, marked
 from fiberscope.geometry.curves.certify import Number
 from fiberscope.geometry.engines.planar.exact import pool_signs
-from fiberscope.network.layout import Place
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool, Switch
 from fiberscope.network.walk import cuts, switches
 from fiberscope.numerics.algebra.bounded import BOUNDED_ROWS, Bounded
 from fiberscope.numerics.floats import INFLATE, TINY, FloatArray, IntArray, SignArray, gamma
+
+if TYPE_CHECKING:
+    from fiberscope.network.layout import Place
 
 Touched = tuple[IntArray, IntArray]
 """Points known before, and functionals that vanish there."""

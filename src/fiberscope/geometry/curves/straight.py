@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,13 +25,15 @@ from fiberscope.geometry.engines.planar.arrange import Arranger, sure_signs
 from fiberscope.geometry.engines.planar.exact import FixedProgram, exact_program, pool_signs, ranks_between
 from fiberscope.geometry.engines.planar.mesh import Crossings, winner_signs
 from fiberscope.geometry.engines.planar.tracked import Tracked, TrackedAlgebra
-from fiberscope.network.layout import Place
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool, Switch
 from fiberscope.network.walk import cuts, switches
 from fiberscope.numerics.algebra.dyadic import Dyadic
 from fiberscope.numerics.floats import IntArray, SignArray, U
 from fiberscope.numerics.points import Triple, dot, sign
+
+if TYPE_CHECKING:
+    from fiberscope.network.layout import Place
 
 MANY = 64
 """So many open signs in one layer are worth tighter bounds, which cost a factorisation of every matrix."""

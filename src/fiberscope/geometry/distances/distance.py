@@ -16,13 +16,12 @@ import flint
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.geometry.affine_forms import ExactRegion, jumps
+from fiberscope.geometry.affine_forms import ExactRegion, jumps, neuron_gradients
 from fiberscope.geometry.distances.gradients import (
     MEMORY,
     ball_margins,
     gradient_norms,
     has_boundary,
-    neuron_gradients,
     switch_margins,
 )
 from fiberscope.geometry.distances.ties import ExactFoot, is_affordable

@@ -19,10 +19,8 @@ from fiberscope.network.nodes import Affine
 from fiberscope.network.operators import Dense
 from fiberscope.network.walk import (
     affine_start,
-    backward,
     boundaries,
     boundary,
-    boundary_seeds,
     choices_of,
     switches,
 )
@@ -246,52 +244,6 @@ def _norms(value: FloatArray) -> FloatArray:
         scale = np.where((top > 0) & np.isfinite(top), top, 1.0)
         length[odd] = np.linalg.norm(rows / scale[:, None], axis=1) * scale
     return np.asarray(length)
-
-
-# --- single neurons ----------------------------------------------------------------------------------------------
-
-
-def neuron_gradients(net: Network, signs: SignArray, entries: IntArray) -> FloatArray:
-    """The gradient of one entry of the sign vector per point, ``(points, in_size)``, by one pass backwards.
-
-    For an input of a pooling window it is that of its difference to the winner; entries below 0 give zeros.
-
-    >>> net = Network([[[1.0, 0.0], [0.0, 2.0]], [[1.0, 3.0]], [[1.0]]], [[0.0, 0.0], [0.0], [0.0]])
-    >>> neuron_gradients(net, np.array([[1, 1, 1], [-1, 1, 1]], dtype=np.int8), np.array([2, 2]))
-    array([[1., 6.],
-           [0., 6.]])
-    """
-    return _gradients(net, signs, signs, entries)
-
-
-def crossing_gradients(net: Network, one: SignArray, two: SignArray, entries: IntArray) -> FloatArray:
-    """Gradients of the functionals that vanish between pairs of regions, ``(pairs, in_size)``.
-
-    ``entries`` names one entry of the sign vector for every pair. A neuron's functional is its preactivation, that of a
-    pooling window the difference of its two winners; signs are those of the side where the entry is not zero.
-    """
-    rows, layout = np.arange(len(entries)), net.layout
-    if not len(entries):
-        return np.zeros((0, net.in_size))
-    signs = np.where((one[rows, entries] != 0)[:, None], one, two)
-    # In a pooling window the input that wins on the second side: the first of its window that no other beats.
-    rivals = (two >= 0) & (layout.window == layout.window[entries][:, None])
-    return _gradients(net, signs, one, np.where(layout.pooled[entries], rivals.argmax(axis=1), entries))
-
-
-def _gradients(net: Network, signs: SignArray, winners: SignArray, entries: IntArray) -> FloatArray:
-    """As :func:`neuron_gradients`, where inputs of pooling windows are compared with the winners under other signs."""
-    layout, deltas = net.layout, dict[int, FloatArray]()
-    for place in layout.places:
-        own = np.flatnonzero((entries >= place.start) & (entries < place.stop))
-        if len(own):
-            size = prod(net.shapes[place.source])
-            choice = place.node.chosen(winners[own, place.columns])
-            seeds = np.zeros((len(signs), size))
-            seeds[own] = boundary_seeds(place.node, size, choice, entries[own] - place.start)
-            deltas[place.source] = seeds + deltas.get(place.source, 0.0)
-    found = (at.delta for at in backward(layout, choices_of(layout, signs), deltas, FLOAT) if at.value == 0)
-    return np.asarray(next(found, np.zeros((len(signs), net.in_size))))
 
 
 def switch_rows(net: Network, signs: SignArray) -> FloatArray:

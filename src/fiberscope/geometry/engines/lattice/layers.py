@@ -17,14 +17,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 import numpy as np
 
 from fiberscope.geometry.engines.lattice import kernels
 from fiberscope.geometry.engines.lattice.exact import ExactVertices, Start, exact_signs, rounded
 from fiberscope.geometry.engines.limits import PATIENCE
-from fiberscope.network.layout import Place
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense
@@ -34,6 +33,9 @@ from fiberscope.numerics.arrays import grown
 from fiberscope.numerics.floats import FloatArray, IntArray, gamma, round_up
 from fiberscope.numerics.rows import proportional_rows
 from fiberscope.run import ENDLESS, STOPPED, Run
+
+if TYPE_CHECKING:
+    from fiberscope.network.layout import Place
 
 T = -1
 """Key of the homogeneous coordinate among the live values."""

@@ -19,11 +19,10 @@ from typing import Any, assert_never
 import numpy as np
 
 from fiberscope.geometry.engines.planar import kernels
-from fiberscope.geometry.engines.planar.exact import Oracle, Stage, ranks_between
+from fiberscope.geometry.engines.planar.exact import Oracle, Stage, TwofoldOracle, Unclear, ranks_between
 from fiberscope.geometry.engines.planar.faces import count_inside
 from fiberscope.geometry.engines.planar.mesh import Arrangement, Crossings, Meetings, Polygons, assure, pointers
 from fiberscope.geometry.engines.planar.tracked import Tracked
-from fiberscope.geometry.engines.planar.twofold import TwofoldOracle, Unclear
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear, Switch
 from fiberscope.numerics.floats import ENTRY_FLOOR, FloatArray, IntArray, SignArray, U
 from fiberscope.numerics.points import Triple, dot, sign

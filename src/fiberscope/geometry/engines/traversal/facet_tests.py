@@ -27,18 +27,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fiberscope.geometry.engines.traversal import kernels
 from fiberscope.geometry.engines.traversal.rows import Sides, onward
 from fiberscope.geometry.engines.watched import Workers
-from fiberscope.network.layout import Layout, Place
 from fiberscope.network.network import Network
 from fiberscope.numerics.algebra.bounded import BOUNDED_ROWS
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.numerics.lp.programs import Polyhedron
 from fiberscope.run import ENDLESS, Run
+
+if TYPE_CHECKING:
+    from fiberscope.network.layout import Layout, Place
 
 
 @dataclass(frozen=True, slots=True, eq=False)
