@@ -87,6 +87,7 @@ def write_certificate(path: Path | str, verdict: Verdict, models: tuple[Path | s
             "equal": verdict.equal,
             "tolerance": verdict.tolerance,
             "precision": (verdict.precision or "float64") if verdict.tolerance is None else None,
+            **({} if verdict.margin is None else {"criterion": "argmax", "margin": verdict.margin}),
             "domain": domain_to_dict(verdict.domain),
             "models": [model_to_dict(net, name) for net, name in zip(verdict.networks, names, strict=True)],
         },

@@ -110,7 +110,10 @@ def small_enough(question: Question, most: int = _EXACT) -> bool:
 
 def covering(question: Question, points: FloatArray) -> list[int]:
     """A few of the points that together switch on every neuron of both networks that any of them does."""
-    active = np.concatenate([z > 0 for net in (question.a, question.b) for z in net.preactivations(points)], axis=1)
+    signs = [z > 0 for net in (question.a, question.b) for z in net.preactivations(points)]
+    if not signs:
+        return []
+    active = np.concatenate(signs, axis=1)
     order: list[int] = []
     missing = active.any(axis=0)
     while missing.any() and len(order) < COVER:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fiberscope.equality import checker
+from fiberscope.equality.counterexample import Counterexample
 from fiberscope.equality.encoding import (
     FORMAT,
     FORMAT_3,
@@ -22,6 +23,7 @@ from fiberscope.equality.evidence import Evidence, number
 from fiberscope.equality.format_2 import FORMAT_2, evidence_of_2
 from fiberscope.equality.ladder import RUNGS
 from fiberscope.equality.question import Question
+from fiberscope.equality.rungs.split_boxes import SplitBoxes
 from fiberscope.equality.verdict import kind_of
 from fiberscope.errors import FiberscopeError, InputError
 from fiberscope.geometry.domains import Domain
@@ -85,6 +87,7 @@ class Replay(Result):
     domain: Domain = field(metadata=named(told=domain_to_dict))
     models: tuple[Model, Model]
     precision: str | None = None
+    margin: float | None = None
 
     def __bool__(self) -> bool:
         return self.ok
@@ -93,7 +96,7 @@ class Replay(Result):
     def claim(self) -> str:
         """The claim in words, without the names of the models."""
         answer = "equal" if self.equal else "different"
-        return f"{answer} {kind_of(self.tolerance, self.precision)} on {domain_text(self.domain)}"
+        return f"{answer} {kind_of(self.tolerance, self.precision, self.margin)} on {domain_text(self.domain)}"
 
 
 def verify(certificate: Path | str, a: Any = None, b: Any = None) -> Replay:
@@ -134,19 +137,24 @@ def verify(certificate: Path | str, a: Any = None, b: Any = None) -> Replay:
     found = _read(path)
     claim = found["claim"]
     equal, tolerance, precision = _kind(path, claim)
+    margin = _margin(path, claim)
     models = [_model(item) for item in claim["models"]]
     nets = [network_from_dict(item, m.weights) for item, m in zip(found["networks"], models, strict=True)]
     for model, net in zip(models, nets, strict=True):
         if (model.inputs, model.outputs) != (net.in_size, net.out_size):
             raise InputError(f"{path}: expected models with {net.in_size} inputs and {net.out_size} outputs")
     shown = tuple(_compared(m, mine) for m, mine in zip(models, (a, b), strict=True))
-    where, kept = domain_from_dict(claim.get("domain")), precision or "float64"
-    question = Question.of(nets[0], nets[1], where, tolerance, math.inf, precision=kept)
+    where = domain_from_dict(claim.get("domain"))
+    question = Question.of(
+        nets[0], nets[1], where, tolerance, math.inf, precision=precision or "float64", margin=margin
+    )
     try:
         given = _evidence(path, found.get("evidence"), equal)
         if found["format"] == FORMAT and {"kind": given.kind, **given.to_dict()} != found["evidence"]:
             raise InputError(f"{path}: the evidence has other fields than those of its kind, {given.kind!r}")
-        ok, evidence, *_ = given.check(question)
+        # one real function has one class; what knows nothing of classes must show that
+        aware = margin is None or isinstance(given, SplitBoxes | Counterexample)
+        ok, evidence, *_ = given.check(question if aware else question.exactly())
     except FiberscopeError:
         raise
     except (KeyError, TypeError, IndexError, OverflowError, ValueError, ZeroDivisionError) as error:
@@ -156,7 +164,8 @@ def verify(certificate: Path | str, a: Any = None, b: Any = None) -> Replay:
         other = f"{' and '.join(wrong)} is not the model of the claim"
         ok, evidence = False, f"{other}; of those in the certificate: {evidence}"
     method = str(found.get("method", ""))
-    return Replay(ok, equal, tolerance, method, evidence, question.domain, (shown[0], shown[1]), precision)
+    kept = None if margin is not None else precision
+    return Replay(ok, equal, tolerance, method, evidence, question.domain, (shown[0], shown[1]), kept, margin)
 
 
 def _read(path: Path | str) -> dict[str, Any]:
@@ -215,6 +224,16 @@ def _kind(path: Path | str, claim: dict[str, Any]) -> tuple[bool, float | None, 
     if not tolerance >= 0 or precision is not None:
         raise InputError(f"{path}: expected a tolerance of at least 0 and no precision, got {tolerance}, {precision!r}")
     return equal, tolerance, None
+
+
+def _margin(path: Path | str, claim: dict[str, Any]) -> float | None:
+    """The margin of a claim about classes, None for one about values."""
+    criterion = claim.get("criterion", "values")
+    if criterion == "values" and claim.get("margin") is None:
+        return None
+    if criterion != "argmax" or claim.get("tolerance") is not None:
+        raise InputError(f"{path}: expected the criterion values, or argmax with a margin and no tolerance")
+    return number(claim.get("margin"), "margin")
 
 
 def _model(found: Any) -> Model:

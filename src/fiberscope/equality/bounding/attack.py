@@ -150,4 +150,4 @@ def evolved(question: Question, box: Box) -> FloatArray:
         new = heights(tried)
         better = new > value
         x[better], value[better] = tried[better], new[better]
-    return x[rows[:, 0], value.argmax(axis=1)]
+    return np.asarray(x[rows[:, 0], value.argmax(axis=1)])

@@ -15,7 +15,8 @@ then come the inputs, then the generators in the order in which they were made.
 
 Rounding. An entry of a product of ``n`` terms is off by at most ``gamma(n)`` times the sum of the absolute terms, so
 the coefficients of a neuron together are off by ``gamma(n) |W| size``, where ``size`` of a form is the sum of its
-absolute coefficients (``fa``, ``fd``), which may be more than the largest value (``sa``). This goes into the radius. Numbers that overflow give bounds that are not finite and prove nothing.
+absolute coefficients (``fa``, ``fd``), which may be more than the largest value (``sa``). This goes into the radius.
+Numbers that overflow give bounds that are not finite and prove nothing.
 """
 # mypy: disable-error-code="no-untyped-def, type-arg"
 
@@ -205,8 +206,8 @@ def between(one, two, i, j, sign, own, weight, radius):
 def worst_classes(za, zc, zo, era, erd, margin):
     """For the pair of classes that is hardest: the bound, the two classes, and which of three bounds it is.
 
-    A class ``i`` of ``a`` that ``j`` beats in ``b`` needs ``a_i - a_k >= margin`` for all ``k``, ``b_j > b_i``, and then
-    ``d_i - d_j`` is above the margin. One bound that says no is enough.
+    A class ``i`` of ``a`` that ``j`` beats in ``b`` needs ``a_i - a_k >= margin`` for all ``k``, ``b_j > b_i``, and
+    then ``d_i - d_j`` is above the margin. One bound that says no is enough.
     """
     nothing = np.zeros((1, 0))
     best, first, second, mode = -np.inf, 0, 1, 0

@@ -35,16 +35,17 @@ class Form(NamedTuple):
 
     def reach(self) -> FloatArray:
         """Largest distance from the centre, rounded up."""
-        return (np.abs(self.rows[1:]).sum(axis=0) + self.radius) * (1 + (len(self.rows) + 8) * EPS)
+        return np.asarray((np.abs(self.rows[1:]).sum(axis=0) + self.radius) * (1 + (len(self.rows) + 8) * EPS))
 
     def size(self) -> FloatArray:
         """Largest absolute value, rounded up."""
-        return (np.abs(self.rows[0]) + self.reach()) * (1 + EPS)
+        return np.asarray((np.abs(self.rows[0]) + self.reach()) * (1 + EPS))
 
     def ends(self) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, rounded outward."""
         reach = self.reach()
-        slack = EPS * (np.abs(self.rows[0]) + reach) + TINY
+        zero = (reach == 0) & (self.rows[0] == 0)
+        slack = np.where(zero, 0.0, EPS * (np.abs(self.rows[0]) + reach) + TINY)
         return self.rows[0] - reach - slack, self.rows[0] + reach + slack
 
 
@@ -425,9 +426,8 @@ def _bent_pair(twin: Twin, slopes: FloatArray) -> Twin:
     rows = padded(_times(p, twin.a.rows) + _times(q, twin.d.rows), count) + _times(e, ha.rows)
     rows[0] += shift
     gone = nothing | (new.off & off & (slopes == 0))
-    size = (np.abs(p) + np.abs(e) * (1 + np.abs(slopes)) + 1) * twin.a.size() + (np.abs(q) + 1) * (
-        np.abs(twin.d.rows).sum(axis=0) + np.abs(twin.own).sum(axis=0) + twin.d.radius
-    )
+    whole = np.abs(twin.d.rows).sum(axis=0) + np.abs(twin.own).sum(axis=0) + twin.d.radius
+    size = np.abs(p) * twin.a.size() + np.abs(e) * ha.size() + np.abs(q) * whole
     radius = np.abs(p) * twin.a.radius + np.abs(q) * twin.d.radius + np.abs(e) * ha.radius
     radius = radius * (1 + EPS) + 4 * EPS * (size + np.abs(shift) + spread) + TINY
     rows, radius = np.where(gone, 0.0, rows), np.where(gone, 0.0, radius)
@@ -466,7 +466,7 @@ def _pooled_pair(twin: Twin, node: MaxPool) -> Twin:
     least = np.where(absent, np.inf, dl[windows]).min(axis=1)
     most = np.where(absent, -np.inf, du[windows]).max(axis=1)
     middle, half = 0.5 * least + 0.5 * most, (0.5 * most - 0.5 * least) * (1 + 2 * EPS) + TINY
-    half = half + EPS * np.abs(middle)
+    half = np.where((least == 0) & (most == 0), 0.0, half + EPS * np.abs(middle))
     rows, own = np.where(sure, twin.d.rows[:, index], 0.0), np.where(sure, twin.own[:, index], 0.0)
     rows = padded(rows, len(a.rows))
     rows[0] += np.where(sure, 0.0, middle)

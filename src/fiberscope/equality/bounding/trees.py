@@ -1,7 +1,8 @@
 """A box that was split again and again: the tree of splits, and its leaves.
 
 A tree is a list in preorder: ``(d, v)`` cuts a box in coordinate ``d`` at ``v``, first comes the part ``x_d <= v``,
-then the part ``x_d >= v``; None is a leaf. The leaves cover the box whatever the cuts are, as long as every cut is inside.
+then the part ``x_d >= v``; None is a leaf. The leaves cover the box whatever the cuts are, as long as every cut is
+inside.
 """
 
 from __future__ import annotations
