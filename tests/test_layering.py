@@ -98,6 +98,7 @@ LAZY: dict[tuple[str, str], str] = {
     ("cli/reproduce.py", "fiberscope.studies.lab.*"): "brings joblib and every study",
     ("cli/reproduce.py", "fiberscope.reporting.*"): "brings matplotlib",
     ("backends.py", "distributed"): "the extra may not be installed",
+    ("connectivity/checkpoints/configs.py", "transformers"): "an extra that many users do not have",
     ("studies/lab/registry.py", "fiberscope.studies.*"): "studies are found by looking at the folder",
     ("results.py", "rich*"): "only a terminal needs it, and then it is loaded already",
     ("results.py", "pandas"): "the user may not have installed it",
