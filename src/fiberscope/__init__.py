@@ -111,6 +111,9 @@ _NAMES = {
     "Verdict": "equality.verdict",
     "equivalent": "equality.ladder",
     "verify": "equality.verify",
+    # recovery
+    "Recovery": "recovery.result",
+    "recover": "recovery.recover",
     # neurons
     "NeuronClasses": "neurons.classes",
     "break_symmetry": "neurons.asymmetry",

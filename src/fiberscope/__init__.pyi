@@ -11,6 +11,7 @@ from . import network as network
 from . import neurons as neurons
 from . import numerics as numerics
 from . import plot as plot
+from . import recovery as recovery
 from . import reporting as reporting
 from . import studies as studies
 from . import testing as testing
@@ -131,6 +132,8 @@ from .neurons.models import w_resnet20 as w_resnet20
 from .neurons.models import w_vit as w_vit
 from .neurons.relaxed import relaxed_cost as relaxed_cost
 from .numerics.signs import CertifiedSigns as CertifiedSigns
+from .recovery.recover import recover as recover
+from .recovery.result import Recovery as Recovery
 from .studies.lab.runner import list_studies as list_studies
 from .studies.lab.runner import reproduce as reproduce
 from .studies.lab.study import Claim as Claim

@@ -16,6 +16,7 @@ from fiberscope.cli.dimension import dimension_command
 from fiberscope.cli.equal import equal
 from fiberscope.cli.fiber import fiber
 from fiberscope.cli.inspect import inspect
+from fiberscope.cli.recover import recover
 from fiberscope.cli.regions import regions
 from fiberscope.cli.reproduce import reproduce
 from fiberscope.cli.simplify import simplify
@@ -44,6 +45,7 @@ app.command(no_args_is_help=True)(verify)
 app.command(no_args_is_help=True)(simplify)
 app.command(no_args_is_help=True)(canon)
 app.command(no_args_is_help=True)(fiber)
+app.command(no_args_is_help=True)(recover)
 app.command()(reproduce)
 app.command()(tour)
 
