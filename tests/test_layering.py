@@ -36,6 +36,7 @@ ORDER = (
     "dimension",
     "fibers",
     "equality",
+    "recovery",
     "neurons",
     "connectivity",
     "training",

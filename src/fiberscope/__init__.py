@@ -116,6 +116,9 @@ _NAMES = {
     "read_domain": "equality.vnnlib",
     "read_query": "equality.vnnlib",
     "verify": "equality.verify",
+    # recovery
+    "Recovery": "recovery.result",
+    "recover": "recovery.recover",
     # neurons
     "NeuronClasses": "neurons.classes",
     "break_symmetry": "neurons.asymmetry",

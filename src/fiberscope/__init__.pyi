@@ -12,6 +12,7 @@ from . import network as network
 from . import neurons as neurons
 from . import numerics as numerics
 from . import plot as plot
+from . import recovery as recovery
 from . import reporting as reporting
 from . import studies as studies
 from . import testing as testing
@@ -147,6 +148,8 @@ from .neurons.classes import neuron_classes as neuron_classes
 from .neurons.coherence import coherence as coherence
 from .neurons.relaxed import relaxed_cost as relaxed_cost
 from .numerics.signs import CertifiedSigns as CertifiedSigns
+from .recovery.recover import recover as recover
+from .recovery.result import Recovery as Recovery
 from .reporting.report import Report as Report
 from .reporting.report import report as report
 from .studies.lab.runner import list_studies as list_studies

@@ -47,6 +47,7 @@ from fiberscope.neurons.exactness import exactness
 from fiberscope.numerics.lp.programs import Polyhedron
 from fiberscope.numerics.points import PointSigns, solve_point
 from fiberscope.numerics.rank import exact_rank, numerical_rank
+from fiberscope.recovery.result import Unresolved
 from fiberscope.studies.lab.runner import StudyInfo, StudyResult, TaskFailure
 from fiberscope.studies.lab.study import Task
 from fiberscope.studies.lab.study import Verdict as StudyVerdict
@@ -310,6 +311,9 @@ ANSWERS: dict[str, Maker] = {
     "Transported": lambda: Transported(transport()),
     "Verdict": verdict,
     "Verdict of a difference": different,
+    # recovery
+    "Recovery": lambda: fs.recover(LINE, (2, 3, 1)),
+    "Unresolved": lambda: Unresolved(2, 3, "it is <dead>"),
     # neurons
     "CheapestPermutation": lambda: classes().cheapest_permutation(),
     "Concentration": lambda: classes().concentration(),

@@ -17,6 +17,7 @@ from fiberscope.cli.dimension import dimension_command
 from fiberscope.cli.equal import equal, vnncomp
 from fiberscope.cli.fiber import fiber
 from fiberscope.cli.inspect import inspect
+from fiberscope.cli.recover import recover
 from fiberscope.cli.regions import regions
 from fiberscope.cli.report import report
 from fiberscope.cli.reproduce import reproduce
@@ -47,6 +48,7 @@ app.command(no_args_is_help=True)(vnncomp)
 app.command(no_args_is_help=True)(simplify)
 app.command(no_args_is_help=True)(canon)
 app.command(no_args_is_help=True)(fiber)
+app.command(no_args_is_help=True)(recover)
 app.command(no_args_is_help=True)(align)
 app.command(no_args_is_help=True)(apply)
 app.command(no_args_is_help=True)(barrier)

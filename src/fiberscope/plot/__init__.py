@@ -20,6 +20,7 @@ _NAMES = {
     "house_style": "style",
     "matching_objectives": "matchings",
     "projected_gradients": "distances",
+    "recovered": "recoveries",
     "regions": "complexes",
     "save_figure": "style",
     "save_movie": "style",
