@@ -16,7 +16,7 @@ from torch import nn
 
 import fiberscope as fs
 from fiberscope.dimension.classes import open_ties
-from fiberscope.dimension.exact import exact_jacobian_rank, residue_rows, sample
+from fiberscope.dimension.exact_rank import exact_jacobian_rank, residue_rows, sample
 from fiberscope.dimension.functional import functional_dimension
 from fiberscope.dimension.jacobian import jacobian
 from fiberscope.dimension.kinks import describe, kinks

@@ -8,22 +8,25 @@ import hashlib
 import json
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 import numpy as np
 
+from fiberscope.equality.plain import plain_program
 from fiberscope.errors import FiberscopeError, InputError
 from fiberscope.files import write_atomically
 from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
 from fiberscope.geometry.storage import domain_of_parts, domain_parts
 from fiberscope.network.io import load, save
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, Concat, MaxPool, PiecewiseLinear
+from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear
 
 if TYPE_CHECKING:
     from fiberscope.equality.verdict import Verdict
 
-FORMAT = "fiberscope certificate 3"
+FORMAT = "fiberscope certificate 4"
+FORMAT_3 = "fiberscope certificate 3"
+"""The one before: without the plain programs."""
 
 
 def content_hash(net: Network) -> str:
@@ -43,21 +46,26 @@ def content_hash(net: Network) -> str:
     put(net.in_size, net.out_size, len(net.nodes))
     for node in net.nodes:
         put(type(node).__name__, node.sources, int(np.prod(node.shape)))
-        if isinstance(node, Affine):
-            stages = node.operator.stages()
-            put(len(stages))
-            for stage in stages:
-                matrix = stage.sparse()
-                matrix.sort_indices()
-                put(matrix.shape, *(_bytes(x, "<i8") for x in (matrix.indptr, matrix.indices)))
-                put(_bytes(matrix.data + 0.0, "<f8"))
-            put(_bytes(np.zeros(node.operator.out_size) if node.offset is None else node.offset + 0.0, "<f8"))
-        elif isinstance(node, PiecewiseLinear):
-            put(_bytes(node.slopes + 0.0, "<f8"))
-        elif isinstance(node, MaxPool):
-            put(node.windows.shape, _bytes(node.windows, "<i8"))
-        elif isinstance(node, Concat):
-            put(b"" if node.order is None else _bytes(node.order, "<i8"))
+        match node:
+            case Affine():
+                stages = node.operator.stages()
+                put(len(stages))
+                for stage in stages:
+                    matrix = stage.sparse()
+                    matrix.sort_indices()
+                    put(matrix.shape, *(_bytes(x, "<i8") for x in (matrix.indptr, matrix.indices)))
+                    put(_bytes(matrix.data + 0.0, "<f8"))
+                put(_bytes(np.zeros(node.operator.out_size) if node.offset is None else node.offset + 0.0, "<f8"))
+            case PiecewiseLinear():
+                put(_bytes(node.slopes + 0.0, "<f8"))
+            case MaxPool():
+                put(node.windows.shape, _bytes(node.windows, "<i8"))
+            case Concat():
+                put(b"" if node.order is None else _bytes(node.order, "<i8"))
+            case Add():
+                pass
+            case _:
+                assert_never(node)
     return digest.hexdigest()
 
 
@@ -72,17 +80,20 @@ def write_certificate(path: Path | str, verdict: Verdict, models: tuple[Path | s
     if verdict.evidence is None:
         raise InputError("certificate: expected a proven verdict, got an undecided one, which proves nothing")
     names = (None, None) if models is None else models
+    programs = [plain_program(net) for net in verdict.networks]
     content = {
         "format": FORMAT,
         "claim": {
             "equal": verdict.equal,
             "tolerance": verdict.tolerance,
             "precision": (verdict.precision or "float64") if verdict.tolerance is None else None,
+            **({} if verdict.margin is None else {"criterion": "argmax", "margin": verdict.margin}),
             "domain": domain_to_dict(verdict.domain),
             "models": [model_to_dict(net, name) for net, name in zip(verdict.networks, names, strict=True)],
         },
         "method": verdict.method,
         "networks": [network_to_dict(net, name) for net, name in zip(verdict.networks, names, strict=True)],
+        "programs": None if None in programs else programs,
         "evidence": {"kind": verdict.evidence.kind, **verdict.evidence.to_dict()},
     }
     write_atomically(path, json.dumps(content, indent=1, allow_nan=False) + "\n")

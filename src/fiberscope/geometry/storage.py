@@ -91,7 +91,7 @@ def _rebuild(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> tuple[Netw
         domain_signs=arrays.get("domain_signs"),
         complete=bool(header["complete"]),
         point_errors=arrays.get("point_errors"),
-        pools=pool_layout(net.switches),
+        pools=pool_layout(net.layout),
     )
     return net, domain, cells
 

@@ -8,7 +8,7 @@ from typing import Any, assert_never
 
 import numpy as np
 
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Composite, Concat, Given, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense, Shape

@@ -16,11 +16,9 @@ from fiberscope.errors import FiberscopeError
 from fiberscope.geometry.affine_forms import exact_output, output_forms
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.regions import regions
-from fiberscope.network.chains import nameless
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, Concat, Node, PiecewiseLinear
+from fiberscope.network.nodes import Affine, Concat, Node, PiecewiseLinear, moved, nameless
 from fiberscope.network.operators import Dense
-from fiberscope.network.rewire import moved
 from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import FloatArray, IntArray
 
@@ -45,6 +43,8 @@ class RegionCount(Evidence):
         verdict = by_regions(question)
         if verdict is None or verdict.equal is not True:
             return Check(False, "the regions do not prove equality")
+        if not isinstance(verdict.evidence, RegionCount) or verdict.evidence.regions != self.regions:
+            return Check(False, f"{verdict.reason}, and these are not {self.regions}")
         return Check(
             True, f"{verdict.reason}; all of them were listed again, the certificate holds no shorter proof",
             verdict.bound, verdict.residual,

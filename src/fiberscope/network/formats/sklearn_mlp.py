@@ -17,9 +17,8 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, Stan
 
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, Clip, Given
+from fiberscope.network.nodes import Affine, Clip, Given, behind
 from fiberscope.network.operators import Scale
-from fiberscope.network.rewire import moved
 from fiberscope.numerics.arrays import real_array
 
 
@@ -37,12 +36,11 @@ def read(model: Any, input_shape: tuple[int, ...] | None) -> Network:
         for factors, shift in _scaling(scaler):
             front.append(Affine(len(front), Scale(factors, (net.in_size,)), shift))
         if getattr(scaler, "clip", False):
-            low, high = np.array(scaler.feature_range if isinstance(scaler, MinMaxScaler) else (-1.0, 1.0))
-            front.append(Clip(len(front), low, high, (net.in_size,)))
+            low, high = scaler.feature_range if isinstance(scaler, MinMaxScaler) else (-1.0, 1.0)
+            front.append(Clip(len(front), np.array(low), np.array(high), (net.in_size,)))
     if not front:
         return net
-    nodes = [moved(node, tuple(source + len(front) for source in node.sources)) for node in net.nodes]
-    return Network.from_nodes([*front, *nodes], net.input_shape, net.source)
+    return Network.from_nodes([*front, *behind(net.nodes, len(front))], net.input_shape, net.source)
 
 
 def _steps(model: Any) -> Iterator[Any]:

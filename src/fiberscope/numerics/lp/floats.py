@@ -17,7 +17,7 @@ import numba
 import numpy as np
 
 from fiberscope.numerics.floats import TINY, FloatArray, SignArray
-from fiberscope.numerics.lp.exact import CAP, Constraints, Proposal, Sense
+from fiberscope.numerics.lp.rational import CAP, Constraints, Proposal, Sense
 
 _PULLS = 0.5 ** np.array([44.0, 36.0, 28.0, 20.0, 12.0, 6.0])
 """How far a vertex is pulled towards an inner point to become feasible; the first that works is taken."""
