@@ -1341,7 +1341,8 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     try:
         content = Path(arguments[0]).read_text(encoding="utf-8")
-        models = [Path(name).read_bytes() for name in arguments[1:]] or [None, None]
+        models: list[bytes | None] = [Path(name).read_bytes() for name in arguments[1:]]
+        models = models or [None, None]
         claim, lines, how = check(json.loads(content, parse_constant=_no_constant), models)
     except Fails as reason:
         print(f"DOES NOT HOLD: {reason}")

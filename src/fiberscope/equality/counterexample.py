@@ -62,8 +62,8 @@ class Counterexample(Evidence):
 
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> Counterexample:
-        arrays = [real_array(found[name], name, ndim=1) for name in ("x", "a", "b")]
-        return cls(*arrays, *(number(found[name], name) for name in ("difference", "allowed")))
+        x, a, b = (real_array(found[name], name, ndim=1) for name in ("x", "a", "b"))
+        return cls(x, a, b, *(number(found[name], name) for name in ("difference", "allowed")))
 
 
 def exact_outputs(net: Network, x: FloatArray) -> list[Fraction]:

@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from fiberscope.equality.counterexample import exact_outputs
 from fiberscope.equality.ladder import equivalent
 from fiberscope.equality.verdict import Verdict
@@ -81,4 +83,4 @@ def answer_query(
 
 def in_space(domain: Domain, net: Network, x: FloatArray) -> FloatArray:
     """A point of the view of a domain as an input of the network."""
-    return domain.view(net).lift(x[None])[0]
+    return np.asarray(domain.view(net).lift(x[None])[0])
