@@ -364,10 +364,10 @@ def _domain(path: Path | str, rows: list[tuple[Linear, bool]], name: str, size: 
         raise InputError(f"{path}: expected constraints on the inputs, got none")
     A, b = [], []
     for k in range(size):
-        for end, sign in ((low[k], -1.0), (high[k], 1.0)):
-            if end is not None:
+        for edge, sign in ((low[k], -1.0), (high[k], 1.0)):
+            if edge is not None:
                 A.append([sign if j == k else 0.0 for j in range(size)])
-                b.append(sign * float(end))
+                b.append(sign * float(edge))
     for terms, shift in general:
         A.append([float(terms.get(j, Fraction(0))) for j in range(size)])
         b.append(-float(shift))
