@@ -79,14 +79,14 @@ def _image(fold: bool) -> Network:
     kernel, bias = rng.integers(-8, 9, (2, 1, 3, 3)) / 4.0, rng.integers(-8, 9, (2, 1, 1)) / 8.0
     scale, shift = np.array([2.0, 0.5]).reshape(2, 1, 1), np.array([0.25, -0.5]).reshape(2, 1, 1)
     last = Dense(rng.integers(-8, 9, (2, 8)) / 4.0, (2, 2, 2))
-    where = {"padding": (1, 1, 1, 1)}
+    edge = (1, 1, 1, 1)
     if fold:
         front: list[Node] = [
-            Affine(0, Convolution(kernel * scale[..., None], (1, 4, 4), **where), bias * scale + shift),
+            Affine(0, Convolution(kernel * scale[..., None], (1, 4, 4), padding=edge), bias * scale + shift),
         ]
     else:
         front = [
-            Affine(0, Convolution(kernel, (1, 4, 4), **where), bias),
+            Affine(0, Convolution(kernel, (1, 4, 4), padding=edge), bias),
             Affine(1, Scale(scale, (2, 4, 4)), shift),
         ]
     n = len(front)
