@@ -18,7 +18,7 @@ from sklearn.neural_network import MLPRegressor
 from torch import nn
 
 import fiberscope as fs
-from fiberscope.network.io import as_model, as_network, as_networks, as_torch
+from fiberscope.network.border import as_model, as_network, as_networks, as_torch
 
 X = np.array([[0.25, -0.5], [1.0, 0.75], [-0.5, 0.125]])
 BOX = fs.Box([-1.0, -1.0], [1.0, 1.0])
@@ -90,6 +90,9 @@ LIVE: dict[str, Call] = {
     "jacobian": lambda net: np.asarray(fs.jacobian(net, X)),
     "kernel_spectrum": lambda net: fs.kernel_spectrum(net, X, count=2),
     "match": lambda net: fs.match(net, net, data=X).permutations,
+    "match_many": lambda net: [dict(one) for one in fs.match_many([net, net]).elements],
+    "merge": lambda net: as_network(fs.merge([net, net])),
+    "repair": lambda net: as_network(fs.repair(net, X, (net, net))),
     "ntk": lambda net: np.asarray(fs.ntk(net, X)),
     "permutation_structure": lambda net: [group.size for group in fs.permutation_structure(net, X).groups],
     "track": lambda net: fs.track(net, X, quantities=["regions_sampled"])(0).values,
@@ -97,7 +100,9 @@ LIVE: dict[str, Call] = {
 
 # public functions that ask about no network: what their first argument is
 OTHERS = {
+    "align_checkpoints": "a folder",
     "answer_query": "a query",
+    "apply_alignment": "a folder",
     "break_symmetry": "a module that is changed",
     "coherence": "a basis",
     "decision_boundary": "a complex",
@@ -115,8 +120,10 @@ OTHERS = {
     "identifiable_network": "widths",
     "list_datasets": "nothing",
     "list_studies": "a folder",
+    "load_checkpoint": "a folder",
     "load_dataset": "a name",
     "load_generator": "the path of a generator",
+    "merge_checkpoints": "folders",
     "mlp": "widths",
     "neuron_classes": "a layer of a module",
     "non_localisable_network": "widths",

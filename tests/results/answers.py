@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 import fiberscope as fs
+from fiberscope.connectivity.checkpoints.align import Aligned
 from fiberscope.connectivity.selfcheck import Drift as OutputDrift
 from fiberscope.dimension.functional import functional_dimension
 from fiberscope.equality.bottlenecks.transport import Transport
@@ -24,9 +25,9 @@ from fiberscope.equality.rungs.output_ranges import OutputRanges
 from fiberscope.equality.rungs.regions import RegionCount
 from fiberscope.equality.rungs.simplification import CarriedSimplified
 from fiberscope.equality.rungs.structure import LayerOrder
-from fiberscope.fibers.components import Membership
 from fiberscope.fibers.conservation import Block
 from fiberscope.fibers.construction import Chains
+from fiberscope.fibers.membership import Membership
 from fiberscope.fibers.one_layer.layer import Hyperplane, OneLayer
 from fiberscope.fibers.one_layer.realisations import cells
 from fiberscope.fibers.theorems import KnownSymmetry
@@ -39,18 +40,19 @@ from fiberscope.geometry.folds.masked_ranks import MaskedRanks, RankFailure
 from fiberscope.modules.action import Axis, Loop
 from fiberscope.modules.recording import record_inputs
 from fiberscope.modules.tracing.groups import Pinned
-from fiberscope.network.action.element import Monomial
+from fiberscope.network.action.element import Element, Monomial
 from fiberscope.network.source import Source
 from fiberscope.neurons.classes import NeuronClasses
 from fiberscope.neurons.exactness import exactness
 from fiberscope.numerics.lp.programs import Polyhedron
 from fiberscope.numerics.points import PointSigns, solve_point
 from fiberscope.numerics.rank import exact_rank, numerical_rank
+from fiberscope.recovery.result import Unresolved
 from fiberscope.studies.lab.runner import StudyInfo, StudyResult, TaskFailure
 from fiberscope.studies.lab.study import Task
 from fiberscope.studies.lab.study import Verdict as StudyVerdict
 from fiberscope.studies.lab.table import Table
-from fiberscope.training.many import Failure
+from fiberscope.training.seeds import Failure
 from fiberscope.training.track import Overhead
 
 NAN, INF = float("nan"), float("inf")
@@ -309,6 +311,9 @@ ANSWERS: dict[str, Maker] = {
     "Transported": lambda: Transported(transport()),
     "Verdict": verdict,
     "Verdict of a difference": different,
+    # recovery
+    "Recovery": lambda: fs.recover(LINE, (2, 3, 1)),
+    "Unresolved": lambda: Unresolved(2, 3, "it is <dead>"),
     # neurons
     "CheapestPermutation": lambda: classes().cheapest_permutation(),
     "Concentration": lambda: classes().concentration(),
@@ -331,6 +336,8 @@ ANSWERS: dict[str, Maker] = {
     "Drift of outputs": lambda: OutputDrift("linear0", NAN, 1e-6),
     "GroupObjective": lambda: matching().objectives[0],
     "Matching": matching,
+    "Aligned": lambda: Aligned(Path("c"), (2.0, 1.0), 3, 4, 0.5, None, None, Element({})),
+    "Matchings": lambda: fs.match_many([NET, NET]),
     "PathValues": lambda: barrier().loss,
     "Structure": lambda: matching().structure,
     # training and studies

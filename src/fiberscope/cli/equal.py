@@ -10,9 +10,9 @@ import typer
 from rich.console import Console
 
 import fiberscope as fs
-from fiberscope.cli.arrays import load_array
+from fiberscope.cli.array_files import load_array
 from fiberscope.cli.junit import TestCase, write_junit
-from fiberscope.cli.models import Loader, ModelFile, reads_models
+from fiberscope.cli.model_options import Loader, ModelFile, reads_models
 from fiberscope.errors import InputError
 from fiberscope.files import write_atomically
 

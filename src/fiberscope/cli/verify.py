@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 import fiberscope as fs
-from fiberscope.cli.models import Loader, reads_models
+from fiberscope.cli.model_options import Loader, reads_models
 from fiberscope.equality import checker
 from fiberscope.errors import InputError
 

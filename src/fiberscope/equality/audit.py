@@ -20,7 +20,7 @@ from fiberscope.equality.question import DEFAULT_SECONDS, Question
 from fiberscope.equality.verdict import Verdict
 from fiberscope.errors import InputError, OutOfTimeError
 from fiberscope.geometry.domains import Domain
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray, IntArray

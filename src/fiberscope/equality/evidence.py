@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
-from fiberscope.equality.question import Question
 from fiberscope.errors import InputError
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.results import Result
+
+if TYPE_CHECKING:
+    from fiberscope.equality.question import Question
 
 
 class Check(NamedTuple):

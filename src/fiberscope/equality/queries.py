@@ -14,7 +14,7 @@ from fiberscope.equality.verdict import Verdict
 from fiberscope.equality.vnnlib import Query
 from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Domain
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Result, hidden

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fiberscope.equality import checker
+from fiberscope.equality.counterexample import Counterexample
 from fiberscope.equality.encoding import (
     FORMAT,
     FORMAT_3,
@@ -22,10 +23,11 @@ from fiberscope.equality.evidence import Evidence, number
 from fiberscope.equality.format_2 import FORMAT_2, evidence_of_2
 from fiberscope.equality.ladder import RUNGS
 from fiberscope.equality.question import Question
+from fiberscope.equality.rungs.split_boxes import SplitBoxes
 from fiberscope.equality.verdict import kind_of
 from fiberscope.errors import FiberscopeError, InputError
 from fiberscope.geometry.domains import Domain
-from fiberscope.network.io import as_network
+from fiberscope.network.border import as_network
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.ulps import ROUNDINGS
 from fiberscope.results import Result, named
@@ -55,12 +57,16 @@ class Model(Result):
     outputs: int
     file: str | None = None
     sha256: str | None = None
+    data: tuple[tuple[str, str], ...] = ()
+    """Names and SHA-256 of the files beside it that hold its numbers."""
     compared: bool | None = None
 
     @property
     def text(self) -> str:
         """In words."""
-        name = f"{self.file}, sha256 {self.sha256}" if self.file else f"a model in memory, weights {self.weights}"
+        files = [(self.file, self.sha256), *self.data] if self.file else []
+        name = " with ".join(f"{name}, sha256 {digest}" for name, digest in files)
+        name = name or f"a model in memory, weights {self.weights}"
         told = {True: "compared, the same", False: "compared, NOT the same", None: "not compared with a model of yours"}
         return f"{name} ({told[self.compared]})"
 
@@ -81,6 +87,7 @@ class Replay(Result):
     domain: Domain = field(metadata=named(told=domain_to_dict))
     models: tuple[Model, Model]
     precision: str | None = None
+    margin: float | None = None
 
     def __bool__(self) -> bool:
         return self.ok
@@ -89,7 +96,7 @@ class Replay(Result):
     def claim(self) -> str:
         """The claim in words, without the names of the models."""
         answer = "equal" if self.equal else "different"
-        return f"{answer} {kind_of(self.tolerance, self.precision)} on {domain_text(self.domain)}"
+        return f"{answer} {kind_of(self.tolerance, self.precision, self.margin)} on {domain_text(self.domain)}"
 
 
 def verify(certificate: Path | str, a: Any = None, b: Any = None) -> Replay:
@@ -130,19 +137,24 @@ def verify(certificate: Path | str, a: Any = None, b: Any = None) -> Replay:
     found = _read(path)
     claim = found["claim"]
     equal, tolerance, precision = _kind(path, claim)
+    margin = _margin(path, claim)
     models = [_model(item) for item in claim["models"]]
     nets = [network_from_dict(item, m.weights) for item, m in zip(found["networks"], models, strict=True)]
     for model, net in zip(models, nets, strict=True):
         if (model.inputs, model.outputs) != (net.in_size, net.out_size):
             raise InputError(f"{path}: expected models with {net.in_size} inputs and {net.out_size} outputs")
     shown = tuple(_compared(m, mine) for m, mine in zip(models, (a, b), strict=True))
-    where, kept = domain_from_dict(claim.get("domain")), precision or "float64"
-    question = Question.of(nets[0], nets[1], where, tolerance, math.inf, precision=kept)
+    where = domain_from_dict(claim.get("domain"))
+    question = Question.of(
+        nets[0], nets[1], where, tolerance, math.inf, precision=precision or "float64", margin=margin
+    )
     try:
         given = _evidence(path, found.get("evidence"), equal)
         if found["format"] == FORMAT and {"kind": given.kind, **given.to_dict()} != found["evidence"]:
             raise InputError(f"{path}: the evidence has other fields than those of its kind, {given.kind!r}")
-        ok, evidence, *_ = given.check(question)
+        # one real function has one class; what knows nothing of classes must show that
+        aware = margin is None or isinstance(given, SplitBoxes | Counterexample)
+        ok, evidence, *_ = given.check(question if aware else question.exactly())
     except FiberscopeError:
         raise
     except (KeyError, TypeError, IndexError, OverflowError, ValueError, ZeroDivisionError) as error:
@@ -152,7 +164,8 @@ def verify(certificate: Path | str, a: Any = None, b: Any = None) -> Replay:
         other = f"{' and '.join(wrong)} is not the model of the claim"
         ok, evidence = False, f"{other}; of those in the certificate: {evidence}"
     method = str(found.get("method", ""))
-    return Replay(ok, equal, tolerance, method, evidence, question.domain, (shown[0], shown[1]), precision)
+    kept = None if margin is not None else precision
+    return Replay(ok, equal, tolerance, method, evidence, question.domain, (shown[0], shown[1]), kept, margin)
 
 
 def _read(path: Path | str) -> dict[str, Any]:
@@ -213,6 +226,16 @@ def _kind(path: Path | str, claim: dict[str, Any]) -> tuple[bool, float | None, 
     return equal, tolerance, None
 
 
+def _margin(path: Path | str, claim: dict[str, Any]) -> float | None:
+    """The margin of a claim about classes, None for one about values."""
+    criterion = claim.get("criterion", "values")
+    if criterion == "values" and claim.get("margin") is None:
+        return None
+    if criterion != "argmax" or claim.get("tolerance") is not None:
+        raise InputError(f"{path}: expected the criterion values, or argmax with a margin and no tolerance")
+    return number(claim.get("margin"), "margin")
+
+
 def _model(found: Any) -> Model:
     """What a claim says of one model, of the right kinds."""
     if not isinstance(found, dict) or not isinstance(found.get("weights"), str):
@@ -223,8 +246,16 @@ def _model(found: Any) -> Model:
         return Model(found["weights"], inputs, outputs)
     if not isinstance(file, dict) or not all(isinstance(file.get(name), str) for name in ("name", "sha256")):
         raise InputError("certificate: expected a file with its name and sha256")
-    name, digest = (" ".join(file[key].split())[:200] for key in ("name", "sha256"))  # whatever it holds, one line
-    return Model(found["weights"], inputs, outputs, name, digest)
+    data = file.get("data", {})
+    if not isinstance(data, dict) or not all(isinstance(digest, str) for digest in data.values()):
+        raise InputError("certificate: expected the files that hold the numbers of a model with their sha256")
+    (name, digest), *others = ((_one_line(a), _one_line(b)) for a, b in ((file["name"], file["sha256"]), *data.items()))
+    return Model(found["weights"], inputs, outputs, name, digest, tuple(others))
+
+
+def _one_line(text: str) -> str:
+    """Whatever it holds, so that it can be printed."""
+    return " ".join(text.split())[:200]
 
 
 def _size(found: Any) -> int:
@@ -240,7 +271,7 @@ def _compared(model: Model, mine: Any) -> Model:
     net = as_network(mine, "model")
     same = content_hash(net) == model.weights
     if None not in (net.source.sha256, model.sha256):
-        same = same and net.source.sha256 == model.sha256
+        same = same and net.source.sha256 == model.sha256 and (not model.data or net.source.data == model.data)
     return replace(model, compared=same)
 
 
