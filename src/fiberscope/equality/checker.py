@@ -571,6 +571,12 @@ def by_identity(case: Case) -> str:
 # -- an input at which the two differ ----------------------------------------------------------------------------------
 
 
+def near(value: Q) -> Q:
+    """The nearest float, for a value beyond their range the largest, as certificates tell outputs."""
+    most = Q(sys.float_info.max)
+    return Q(float(max(-most, min(most, value))))
+
+
 def by_counterexample(case: Case) -> str:
     """The exact outputs at an input, which the certificate must tell right."""
     found = keys(case.evidence, "evidence", "kind", "x", "a", "b", "difference", "allowed")
@@ -586,14 +592,12 @@ def by_counterexample(case: Case) -> str:
     told = [reals(found[name], name) for name in ("a", "b")] + [
         reals([found["difference"], found["allowed"]], "numbers")
     ]
-    right_told = [[Q(float(v)) for v in values] for values in (left, right)]
-    if told[:2] != right_told or (
-        case.tolerance is not None and told[2] != [Q(float(gaps[worst])), Q(float(allowed[worst]))]
-    ):
+    right_told = [[near(v) for v in values] for values in (left, right)]
+    if told[:2] != right_told or (case.tolerance is not None and told[2] != [near(gaps[worst]), near(allowed[worst])]):
         raise Fails("the outputs at the input are not what the certificate tells")
-    if case.tolerance is None and not 0 <= told[2][1] < told[2][0] == Q(float(gaps[worst])):
+    if case.tolerance is None and not 0 <= told[2][1] < told[2][0] == near(gaps[worst]):
         raise Fails("the difference at the input is not what the certificate tells")
-    return f"the exact outputs at the input differ by {float(gaps[worst]):.6g}, {float(allowed[worst]):.6g} is allowed"
+    return f"the exact outputs at the input differ by {float(near(gaps[worst])):.6g}, {float(near(allowed[worst])):.6g} is allowed"
 
 
 def _other_class(case: Case, left: list[Q], right: list[Q]) -> str:
@@ -684,27 +688,29 @@ class Forms:
         return {atom: c for atom, c in row.items() if atom in kept}
 
     def unit(self, row: Row) -> tuple[Any, Q, Row]:
-        """The row divided by its first coefficient, as a name; that coefficient; the sizes beside it."""
+        """The row divided by the size of its first coefficient, as a name; that size; the sizes beside it."""
         terms = {atom: c for atom, c in row.items() if atom[0] >= 0}
-        lead = terms[min(terms)]
-        sizes = {atom: row.get((-1 - atom[0], atom[1]), Q(0)) / abs(lead) for atom in terms}
+        lead = abs(terms[min(terms)])
+        sizes = {atom: row.get((-1 - atom[0], atom[1]), Q(0)) / lead for atom in terms}
         return tuple(sorted((atom, c / lead) for atom, c in terms.items())), lead, sizes
 
-    def found(self, table: dict[Any, tuple[Any, Row]], name: Any, sizes: Row) -> Any:
-        """What stands in a table under a name, or under one that is the same up to rounding."""
-        if name in table or not self.room:
-            return table[name][0] if name in table else None
+    def found(self, table: dict[Any, tuple[Any, Row]], name: Any, sizes: Row) -> tuple[Any, Q]:
+        """What stands in a table under a multiple of a row, exactly or up to rounding, and the factor."""
+        for sign in (1, -1):
+            if (mine := tuple((atom, sign * c) for atom, c in name)) in table:
+                return table[mine][0], Q(sign)
         top = max(abs(c) for _, c in name)
-        for other, (value, spread) in table.items():
-            if [atom for atom, _ in other] == [atom for atom, _ in name]:
-                most = max(abs(c) for _, c in other)
-                gaps = [
-                    (abs(p / top - q / most), (sizes[atom] + abs(p)) / top + (spread[atom] + abs(q)) / most)
-                    for (atom, p), (_, q) in zip(name, other, strict=True)
-                ]
-                if all(gap <= self.room * size for gap, size in gaps):
-                    return value
-        return None
+        for other, (value, spread) in table.items() if self.room else ():
+            if [atom for atom, _ in other] != [atom for atom, _ in name]:
+                continue
+            most = max(abs(c) for _, c in other)
+            pairs = [(atom, p, q) for (atom, p), (_, q) in zip(name, other, strict=True)]
+            rooms = [self.room * ((sizes[a] + abs(p)) / top + (spread[a] + abs(q)) / most) for a, p, q in pairs]
+            for sign in (1, -1):
+                gaps = [abs(p / top - sign * q / most) for _, p, q in pairs]
+                if all(gap <= room for gap, room in zip(gaps, rooms, strict=True)):
+                    return value, sign * top / most
+        return None, Q(0)
 
     def known(self, row: Row) -> int | None:
         """The sign of a row on the domain, where its terms or what was proven tell it; 0 is zero."""
@@ -715,30 +721,30 @@ class Forms:
                 signs |= {-1, 1} if low is None or low < 0 else {1 if c > 0 else -1}
         if len(signs) < 2:
             return signs.pop() if signs else 0
-        name, lead, sizes = self.unit(row)
-        fact: int | None = self.found(self.facts, name, sizes)
-        return None if fact is None else fact if lead > 0 else -fact
+        name, _, sizes = self.unit(row)
+        fact, turn = self.found(self.facts, name, sizes)
+        return None if fact is None else fact if turn > 0 else -fact
 
     def bend(self, row: Row, slope: Q, sign: int) -> Row:
         """``slope * row + (1 - slope) * relu(row)``; a ``sign`` that is not 0 is proven elsewhere."""
         row = self.cleaned(row)
         if sign and any(atom[0] >= 0 for atom in row):
-            name, lead, sizes = self.unit(row)
-            self.facts[name] = sign if lead > 0 else -sign, sizes
+            name, _, sizes = self.unit(row)
+            self.facts[name] = sign, sizes
         known = sign or self.known(row)
         if slope == 1 or known == 1:
             return row
         if known is not None:
             return total([(slope, row)])
         name, lead, sizes = self.unit(row)
-        atom = self.found(self.atoms, name, sizes)
+        atom, turn = self.found(self.atoms, name, sizes)
         if atom is None:
-            atom = (1 + len(self.atoms), 0)
+            atom, turn = (1 + len(self.atoms), 0), Q(1)
             self.atoms[name] = atom, sizes
             self.bounds[atom] = bent(hull(dict(name), self.bounds), Q(0))
         one: Row = {atom: Q(1)} | ({(-1 - atom[0], 0): Q(1)} if self.room else {})
-        part = [(slope, row), ((1 - slope) * abs(lead), one)]
-        return total(part if lead > 0 else [*part, (1 - slope, row)])
+        part = [(slope, row), ((1 - slope) * lead * abs(turn), one)]
+        return total(part if turn > 0 else [*part, (1 - slope, row)])
 
     def of(self, program: Program, signs: list[int]) -> list[Row]:
         """The outputs of a program with the signs of its neurons on the domain; ``unproven`` are left to be proven."""
@@ -1341,7 +1347,8 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     try:
         content = Path(arguments[0]).read_text(encoding="utf-8")
-        models = [Path(name).read_bytes() for name in arguments[1:]] or [None, None]
+        models: list[bytes | None] = [Path(name).read_bytes() for name in arguments[1:]]
+        models = models or [None, None]
         claim, lines, how = check(json.loads(content, parse_constant=_no_constant), models)
     except Fails as reason:
         print(f"DOES NOT HOLD: {reason}")

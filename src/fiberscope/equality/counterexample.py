@@ -33,7 +33,7 @@ class Counterexample(Evidence):
     """An input at which two networks differ: ``x`` exactly as given, ``a`` and ``b`` rounded from the exact outputs.
 
     ``x`` has the coordinates of the input; on a plane, where these would be rounded, those of the plane.
-    ``difference`` is the largest difference of an output, rounded; ``allowed`` is what the kind of equality allows
+    ``difference`` is the largest difference of an output, rounded (what is beyond the floats is told as the largest); ``allowed`` is what the kind of equality allows
     there. Where classes are compared, the class of ``a`` is beaten in ``b`` by ``difference``.
     """
 
@@ -68,8 +68,8 @@ class Counterexample(Evidence):
 
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> Counterexample:
-        arrays = [real_array(found[name], name, ndim=1) for name in ("x", "a", "b")]
-        return cls(*arrays, *(number(found[name], name) for name in ("difference", "allowed")))
+        x, a, b = (real_array(found[name], name, ndim=1) for name in ("x", "a", "b"))
+        return cls(x, a, b, *(number(found[name], name) for name in ("difference", "allowed")))
 
 
 def exact_outputs(net: Network, x: FloatArray, run: Run = ENDLESS) -> list[Fraction]:
@@ -142,8 +142,9 @@ def exact_gap(question: Question, x: FloatArray) -> Fraction:
 
 
 def _rounded(values: list[Fraction]) -> FloatArray:
-    """The nearest floats; infinite beyond their range."""
-    return nearest(np.array(values, dtype=object))
+    """The nearest floats, for a value beyond their range the largest: JSON has no number for infinity."""
+    most = np.finfo(np.float64).max
+    return np.clip(nearest(np.array(values, dtype=object)), -most, most)
 
 
 def _allowance(question: Question, x: FloatArray) -> list[Fraction]:
