@@ -597,7 +597,8 @@ def by_counterexample(case: Case) -> str:
         raise Fails("the outputs at the input are not what the certificate tells")
     if case.tolerance is None and not 0 <= told[2][1] < told[2][0] == near(gaps[worst]):
         raise Fails("the difference at the input is not what the certificate tells")
-    return f"the exact outputs at the input differ by {float(near(gaps[worst])):.6g}, {float(near(allowed[worst])):.6g} is allowed"
+    gap, most = (float(near(v)) for v in (gaps[worst], allowed[worst]))
+    return f"the exact outputs at the input differ by {gap:.6g}, {most:.6g} is allowed"
 
 
 def _other_class(case: Case, left: list[Q], right: list[Q]) -> str:

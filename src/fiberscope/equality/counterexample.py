@@ -33,8 +33,9 @@ class Counterexample(Evidence):
     """An input at which two networks differ: ``x`` exactly as given, ``a`` and ``b`` rounded from the exact outputs.
 
     ``x`` has the coordinates of the input; on a plane, where these would be rounded, those of the plane.
-    ``difference`` is the largest difference of an output, rounded (what is beyond the floats is told as the largest); ``allowed`` is what the kind of equality allows
-    there. Where classes are compared, the class of ``a`` is beaten in ``b`` by ``difference``.
+    ``difference`` is the largest difference of an output, rounded; ``allowed`` is what the kind of equality allows
+    there. Where classes are compared, the class of ``a`` is beaten in ``b`` by ``difference``. A number beyond the
+    floats is told as the largest one.
     """
 
     kind: ClassVar[str] = "counterexample"

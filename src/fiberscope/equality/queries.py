@@ -6,8 +6,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from fiberscope.equality.counterexample import exact_outputs
 from fiberscope.equality.ladder import equivalent
 from fiberscope.equality.verdict import Verdict
