@@ -306,13 +306,13 @@ def test_blocks_and_sketches_agree_with_the_whole(name, monkeypatch):
 def test_wide_jacobians_are_never_formed():
     net = Network.random((20, 60, 60, 2), 0)
     X = np.random.default_rng(0).normal(size=(15, 20))
-    result = functional_dimension(net, X, limit=1 << 20)  # the Jacobian alone would take 1.2 MB
+    result = functional_dimension(net, X, memory=1 << 20)  # the Jacobian alone would take 1.2 MB
     assert result.certified
     assert result.exact == result.numerical == 30
     dead = Network(
         [net.weights[0], -np.abs(net.weights[1]), net.weights[2]], [*net.biases[:1], -np.ones(60), np.ones(2)]
     )
-    low = functional_dimension(dead, X, limit=1 << 20)
+    low = functional_dimension(dead, X, memory=1 << 20)
     assert low.exact == low.numerical == 2 < low.upper
     assert 0 < low.failure_probability < 1e-25
 

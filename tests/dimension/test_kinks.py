@@ -164,7 +164,7 @@ def named(net):
         replace(node, weight_name=f"w{i}", bias_name=None if node.bias is None else f"b{i}")
         if isinstance(node, Affine)
         else node
-        for i, node in enumerate(net.nodes)
+        for i, node in enumerate(net.program)
     ]
     return Network.from_nodes(nodes, net.input_shape)
 

@@ -205,7 +205,7 @@ def test_within_a_tolerance_by_regions():
     most = float(np.abs(a(grid) - b(grid)).max())
     assert equivalent(a, b, box, tolerance=0.95 * most).equal is False
     above = equivalent(a, b, box, tolerance=1.3 * most)
-    assert above.equal is True and above.method == "regions"
+    assert above.equal is True and above.method in ("regions", "branch and bound")
 
 
 def test_on_a_plane():

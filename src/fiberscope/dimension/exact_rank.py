@@ -19,6 +19,7 @@ from fiberscope.numerics.algebra.residue import ModularAlgebra
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.numerics.modular import LOW_BIT, Residues, pivots_mod, random_primes, residues
 from fiberscope.numerics.rank import ExactRank, exact_rank, failure_bound
+from fiberscope.run import ENDLESS, Run
 
 WIDE = 6
 """From this ratio of columns to rows on a Jacobian is sketched and not formed."""
@@ -45,10 +46,10 @@ class Sampled:
         return len(self.counts)
 
 
-def sample(net: Network, X: FloatArray) -> Sampled:
+def sample(net: Network, X: FloatArray, run: Run = ENDLESS) -> Sampled:
     """Certify the signs of a batch and set its points on kinks apart: see :mod:`fiberscope.dimension.kinks`."""
     signs = net.signs(X).signs
-    zero = kinks(net, X, signs)
+    zero = kinks(net, X, signs, run)
     bad = zero.any(axis=1)
     kept = signs[~bad]
     packed = np.packbits(kept > 0, axis=1) if kept.shape[1] else np.zeros((len(kept), 1), np.uint8)
@@ -71,7 +72,7 @@ def _reason(net: Network, point: int, entries: BoolArray) -> str:
     return f"point {point}: {describe(net, first)} is exactly at its kink, and its sides differ in the outputs"
 
 
-def spanning_points(found: Sampled) -> IntArray:
+def spanning_points(found: Sampled, run: Run = ENDLESS) -> IntArray:
     """Points whose rows span the row space of the whole Jacobian, proven over the rationals.
 
     On a region the rows are affine functions of the point. So of a region with more than ``n_0 + 1`` points it is
@@ -86,6 +87,7 @@ def spanning_points(found: Sampled) -> IntArray:
     order = np.argsort(found.region, kind="stable")
     ends = np.cumsum(found.counts)
     for region in crowded:
+        run.check()
         members = order[ends[region] - found.counts[region] : ends[region]]
         lifted = np.column_stack([found.X[members], np.ones(len(members))])
         pivots = pivots_mod(residues(np.ascontiguousarray(lifted.T), prime), prime)
@@ -95,18 +97,20 @@ def spanning_points(found: Sampled) -> IntArray:
     return np.flatnonzero(keep)
 
 
-def residue_rows(net: Network, X: FloatArray, signs: SignArray, prime: int) -> Residues:
+def residue_rows(net: Network, X: FloatArray, signs: SignArray, prime: int, run: Run = ENDLESS) -> Residues:
     """The Jacobian modulo a prime, ``(points * out_size, num_parameters)``."""
-    rows: Residues = rows_in_ring(net, X, ModularAlgebra(prime), signs)
+    rows: Residues = rows_in_ring(net, X, ModularAlgebra(prime), signs, run)
     return rows
 
 
-def exact_jacobian_rank(net: Network, found: Sampled, upper: int | None = None, seed: int = 0) -> ExactRank:
+def exact_jacobian_rank(
+    net: Network, found: Sampled, upper: int | None = None, seed: int = 0, run: Run = ENDLESS
+) -> ExactRank:
     """Rank over the rationals; one prime is enough where its rank meets a proven ``upper`` bound, else two.
 
     A Jacobian with far more columns than rows is not formed but sketched.
     """
-    keep = spanning_points(found)
+    keep = spanning_points(found, run)
     X, signs = found.X[keep], found.signs[keep]
     bits = entry_bits(net, X)
     rows, D = len(X) * net.out_size, net.num_parameters
@@ -116,10 +120,12 @@ def exact_jacobian_rank(net: Network, found: Sampled, upper: int | None = None, 
 
     def one(prime_seed: int, sketch_seed: int) -> ExactRank:
         if not wide:
-            return exact_rank(lambda p: residue_rows(net, X, signs, p), bits=bits, primes=1, seed=prime_seed)
+            return exact_rank(
+                lambda p: residue_rows(net, X, signs, p, run), bits=bits, primes=1, seed=prime_seed, run=run
+            )
         # Minors of J have at most ``rows`` rows; the table given here has the same number, and only then proves itself.
         result = exact_rank(
-            lambda p: sketch(net, X, signs, p, count, sketch_seed), bits=bits, primes=1, seed=prime_seed
+            lambda p: sketch(net, X, signs, p, count, sketch_seed, run), bits=bits, primes=1, seed=prime_seed, run=run
         )
         if result.rank == rows:
             return result

@@ -20,6 +20,7 @@ from fiberscope.numerics.algebra.residue import ModularAlgebra
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.numerics.modular import Residues, random_primes, rank_mod, subtract_mod
 from fiberscope.results import Result, Tabular
+from fiberscope.run import ENDLESS, Run
 
 WORK = 4 * 10**9
 """Products that the rank of the infinitesimal action may cost; above, only rescalings and dead neurons count."""
@@ -117,7 +118,7 @@ def acts_freely_on(net: Network) -> bool:
     )
 
 
-def hidden_symmetry(net: Network, signs: SignArray, work: int = WORK) -> HiddenSymmetry | None:
+def hidden_symmetry(net: Network, signs: SignArray, work: int = WORK, run: Run = ENDLESS) -> HiddenSymmetry | None:
     """The group of a batch at the parameter of a chain; None for other networks (see :func:`acts_freely_on`).
 
     Four neurons that are active on the whole batch, one input and three outputs: the group is ``GL(4)``, and two of its
@@ -144,9 +145,9 @@ def hidden_symmetry(net: Network, signs: SignArray, work: int = WORK) -> HiddenS
         return HiddenSymmetry(counts, dimension, None, None, translations, int(free.sum()), directions, False)
     prime = random_primes(1, 0)[0]
     group, moved = tangents(net, layers, prime)
-    orbit = rank_mod(group, prime) if len(group) else 0
+    orbit = rank_mod(group, prime, run) if len(group) else 0
     together = np.concatenate([group, moved])[:, ~free]
-    directions = int(free.sum()) + (rank_mod(np.ascontiguousarray(together), prime) if together.size else 0)
+    directions = int(free.sum()) + (rank_mod(np.ascontiguousarray(together), prime, run) if together.size else 0)
     return HiddenSymmetry(counts, dimension, orbit, dimension - orbit, translations, int(free.sum()), directions, True)
 
 

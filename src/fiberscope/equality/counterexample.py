@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from fiberscope.equality.evidence import Check, Evidence
+from fiberscope.equality.evidence import Check, Evidence, number
 from fiberscope.equality.rounding import deviation, exact_deviation
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add
@@ -34,7 +34,8 @@ class Counterexample(Evidence):
 
     ``x`` has the coordinates of the input; on a plane, where these would be rounded, those of the plane.
     ``difference`` is the largest difference of an output, rounded; ``allowed`` is what the kind of equality allows
-    there.
+    there. Where classes are compared, the class of ``a`` is beaten in ``b`` by ``difference``. A number beyond the
+    floats is told as the largest one.
     """
 
     kind: ClassVar[str] = "counterexample"
@@ -54,12 +55,22 @@ class Counterexample(Evidence):
         if example is None:
             text = "the exact outputs at the input do not differ by more than the kind of equality allows"
             return Check(False, text)
+        if not self._tells(example, question.tolerance is None and question.margin is None):
+            return Check(False, "the outputs at the input are not what the certificate tells")
+        if question.margin is not None:
+            return Check(True, f"in exact arithmetic the class of a is beaten in b by {example.difference:.6g}")
         return Check(True, f"the exact outputs at the input differ by {example.difference:.6g}")
+
+    def _tells(self, other: Counterexample, rounding: bool) -> bool:
+        """Whether the outputs are those computed again; what rounding explains is not told to the last bit."""
+        same = np.array_equal(self.a, other.a) and np.array_equal(self.b, other.b)
+        most = 0 <= self.allowed < self.difference if rounding else self.allowed == other.allowed
+        return bool(same and self.difference == other.difference and most)
 
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> Counterexample:
-        # the input is all that counts: what is said about the outputs there is computed again
-        return cls(real_array(found["x"], "x"), np.zeros(0), np.zeros(0), np.nan, np.nan)
+        x, a, b = (real_array(found[name], name, ndim=1) for name in ("x", "a", "b"))
+        return cls(x, a, b, *(number(found[name], name) for name in ("difference", "allowed")))
 
 
 def exact_outputs(net: Network, x: FloatArray, run: Run = ENDLESS) -> list[Fraction]:
@@ -99,6 +110,8 @@ def confirmed(question: Question, x: FloatArray) -> Counterexample | None:
     if _SECONDS * (products(a) + products(b)) > question.seconds_left:
         question.notes.append("too large to be evaluated in exact arithmetic in the time that is left")
         return None
+    if question.margin is not None:
+        return _other_class(question, x)
     allowed = _allowance(question, x) if tolerance is None else [Fraction(tolerance)] * a.out_size
     left, right = exact_outputs(a, x, question.run), exact_outputs(b, x, question.run)
     gaps = [abs(p - q) for p, q in zip(left, right, strict=True)]
@@ -110,9 +123,29 @@ def confirmed(question: Question, x: FloatArray) -> Counterexample | None:
     return Counterexample(question.outside(x), _rounded(left), _rounded(right), float(gap), float(most))
 
 
+def _other_class(question: Question, x: FloatArray) -> Counterexample | None:
+    """The counterexample at ``x``, if ``a`` has one class there, by the margin, and another one is larger in ``b``."""
+    left, right = exact_outputs(question.a, x, question.run), exact_outputs(question.b, x, question.run)
+    own = max(range(len(left)), key=lambda k: left[k])
+    ahead = left[own] - max(value for k, value in enumerate(left) if k != own)
+    if not (ahead > 0 and ahead >= Fraction(question.margin or 0.0)):
+        return None
+    beaten = max(right) - right[own]
+    if not beaten > 0:
+        return None
+    return Counterexample(question.outside(x), _rounded(left), _rounded(right), float(_rounded([beaten])[0]), 0.0)
+
+
+def exact_gap(question: Question, x: FloatArray) -> Fraction:
+    """The largest difference of an output at ``x``."""
+    pairs = zip(exact_outputs(question.a, x), exact_outputs(question.b, x), strict=True)
+    return max(abs(p - q) for p, q in pairs)
+
+
 def _rounded(values: list[Fraction]) -> FloatArray:
-    """The nearest floats; infinite beyond their range."""
-    return nearest(np.array(values, dtype=object))
+    """The nearest floats, for a value beyond their range the largest: JSON has no number for infinity."""
+    most = np.finfo(np.float64).max
+    return np.clip(nearest(np.array(values, dtype=object)), -most, most)
 
 
 def _allowance(question: Question, x: FloatArray) -> list[Fraction]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 import numpy as np
 
+from fiberscope.equality.plain import plain_program
 from fiberscope.errors import FiberscopeError, InputError
 from fiberscope.files import write_atomically
 from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
@@ -23,7 +24,9 @@ from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLine
 if TYPE_CHECKING:
     from fiberscope.equality.verdict import Verdict
 
-FORMAT = "fiberscope certificate 3"
+FORMAT = "fiberscope certificate 4"
+FORMAT_3 = "fiberscope certificate 3"
+"""The one before: without the plain programs."""
 
 
 def content_hash(net: Network) -> str:
@@ -77,17 +80,20 @@ def write_certificate(path: Path | str, verdict: Verdict, models: tuple[Path | s
     if verdict.evidence is None:
         raise InputError("certificate: expected a proven verdict, got an undecided one, which proves nothing")
     names = (None, None) if models is None else models
+    programs = [plain_program(net) for net in verdict.networks]
     content = {
         "format": FORMAT,
         "claim": {
             "equal": verdict.equal,
             "tolerance": verdict.tolerance,
             "precision": (verdict.precision or "float64") if verdict.tolerance is None else None,
+            **({} if verdict.margin is None else {"criterion": "argmax", "margin": verdict.margin}),
             "domain": domain_to_dict(verdict.domain),
             "models": [model_to_dict(net, name) for net, name in zip(verdict.networks, names, strict=True)],
         },
         "method": verdict.method,
         "networks": [network_to_dict(net, name) for net, name in zip(verdict.networks, names, strict=True)],
+        "programs": None if None in programs else programs,
         "evidence": {"kind": verdict.evidence.kind, **verdict.evidence.to_dict()},
     }
     write_atomically(path, json.dumps(content, indent=1, allow_nan=False) + "\n")

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from scipy.linalg.blas import dsyrk
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
 
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.modules.batches import BATCH, batches
@@ -186,7 +187,7 @@ def cross_moments(
     layers
         Names of layers; or a dict from names of groups to layers whose samples are pooled, as along a residual stream.
     inputs
-        Record what the layers are given, features on axis 1 of images and on the last axis else, not what they give.
+        Record what the layers are given, not what they give: its features are on axis 1 for convolutions, else last.
 
     Examples
     --------
@@ -205,7 +206,7 @@ def cross_moments(
     def keeper(side: str) -> Callable[[str, nn.Module, tuple[Any, ...], Any], None]:
         def keep(name: str, layer: nn.Module, given: tuple[Any, ...], output: Any) -> None:
             # a copy: what runs next may write into the tensor
-            value = _features(name, given[0] if inputs else output).clone()
+            value = (_given(name, layer, given[0]) if inputs else _features(name, output)).clone()
             seen[side].setdefault(name, []).append(value)
 
         return keep
@@ -377,6 +378,14 @@ def _features(name: str, value: Any) -> Tensor:
     tensor = _whole(name, value)
     turned = tensor.movedim(1, -1) if tensor.dim() >= 4 else tensor
     return turned.reshape(-1, turned.shape[-1])
+
+
+def _given(name: str, layer: nn.Module, value: Any) -> Tensor:
+    """What a layer is given as samples ``(n, features)``: the features are what its weight is multiplied with."""
+    tensor = _whole(name, value)
+    if isinstance(layer, _ConvNd):
+        tensor = (tensor if tensor.dim() == len(layer.kernel_size) + 2 else tensor[None]).movedim(1, -1)
+    return tensor.reshape(-1, tensor.shape[-1])
 
 
 def _whole(name: str, value: Any) -> Tensor:

@@ -340,9 +340,9 @@ class Network:
 
     # -- other views: they stand on this module, so they are loaded when asked for ------------------------------
 
-    def as_mlp(self, limit: int = 1 << 31) -> Network:
+    def as_mlp(self, memory: int = 1 << 31) -> Network:
         """The dense chain with the same function up to rounding; see :func:`fiberscope.network.mlp.as_mlp`."""
-        chain: Network = import_module("fiberscope.network.mlp").as_mlp(self, limit)
+        chain: Network = import_module("fiberscope.network.mlp").as_mlp(self, memory)
         return chain
 
     @cached_property

@@ -101,13 +101,13 @@ class Operator(ABC):
         """The maps to apply one after the other; more than one only for a composition."""
         return (self,)
 
-    def dense(self, limit: int = 1 << 32) -> FloatArray:
-        """The matrix ``(out_size, in_size)``; raises :class:`TooLargeError` above ``limit`` bytes."""
+    def dense(self, memory: int = 1 << 32) -> FloatArray:
+        """The matrix ``(out_size, in_size)``; raises :class:`TooLargeError` above ``memory`` bytes."""
         need = 8 * self.in_size * self.out_size
-        if need > limit:
+        if need > memory:
             raise TooLargeError(
                 f"a dense {self.out_size} x {self.in_size} matrix needs {need / 2**30:.1f} GiB, "
-                f"the limit is {limit / 2**30:.1f} GiB"
+                f"the limit is {memory / 2**30:.1f} GiB"
             )
         return np.asarray(self.sparse().toarray(), dtype=np.float64)
 
@@ -165,7 +165,7 @@ class Dense(Operator):
     def sparse(self) -> Any:
         return sp.csr_array(self.matrix)
 
-    def dense(self, limit: int = 1 << 32) -> FloatArray:
+    def dense(self, memory: int = 1 << 32) -> FloatArray:
         return self.matrix
 
 

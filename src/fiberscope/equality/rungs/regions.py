@@ -43,6 +43,8 @@ class RegionCount(Evidence):
         verdict = by_regions(question)
         if verdict is None or verdict.equal is not True:
             return Check(False, "the regions do not prove equality")
+        if not isinstance(verdict.evidence, RegionCount) or verdict.evidence.regions != self.regions:
+            return Check(False, f"{verdict.reason}, and these are not {self.regions}")
         return Check(
             True, f"{verdict.reason}; all of them were listed again, the certificate holds no shorter proof",
             verdict.bound, verdict.residual,
@@ -92,7 +94,8 @@ def by_regions(question: Question) -> Verdict | None:
     if question.tolerance:
         return _within(question, found)
     forms = output_forms(gap, found.sign_vectors)
-    size = np.abs(forms.value).max(axis=(1, 2)) - forms.error.max(axis=(1, 2))
+    with np.errstate(invalid="ignore"):  # an order to look in: where floats do not reach, last
+        size = np.abs(forms.value).max(axis=(1, 2)) - forms.error.max(axis=(1, 2))
     return _same_maps(question, found, forms) or _different(question, found, np.argsort(-size))
 
 

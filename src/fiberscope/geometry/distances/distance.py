@@ -33,6 +33,7 @@ from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, ObjectArray, SignArray, gamma
 from fiberscope.results import Pictured, Tabular, hidden
+from fiberscope.run import Progress, Run
 
 _WIDE = 2.0**-20
 """A quotient known only to this relative accuracy is computed exactly, if it might be the smallest."""
@@ -102,7 +103,14 @@ class BoundaryDistance(Tabular, Pictured):
         return f"BoundaryDistance({len(self)} points, {middle}; nearest boundary invisible at {hidden})"
 
 
-def boundary_distance(net: NetworkLike, X: Any, *, memory: int = MEMORY) -> BoundaryDistance:
+def boundary_distance(
+    net: NetworkLike,
+    X: Any,
+    *,
+    memory: int = MEMORY,
+    progress: Progress | None = None,
+    time_limit: float | None = None,
+) -> BoundaryDistance:
     """Distance of every point to the boundary of its activation region: ``min |z(x)| / ||grad z(x)||``.
 
     Signs are certified; the distances come with proven bounds; gradients that vanish identically are told from small
@@ -116,6 +124,8 @@ def boundary_distance(net: NetworkLike, X: Any, *, memory: int = MEMORY) -> Boun
         ``(points, in_size)``.
     memory
         Bytes of the largest array of gradients; points (and for a single point, directions) are taken in parts.
+    progress, time_limit
+        Called as ``progress(done, total, text)``; seconds after which :class:`OutOfTimeError` is raised.
 
     Examples
     --------
@@ -131,41 +141,49 @@ def boundary_distance(net: NetworkLike, X: Any, *, memory: int = MEMORY) -> Boun
     net = as_network(net, points=X)
     if memory < 1:
         raise InputError(f"memory: expected a positive number of bytes, got {memory}")
+    run = Run.begin(progress, time_limit)
     points = batch(X, net.in_size)
     sizes = [node.num_signs for node in net.switches]
     layers = np.repeat(np.arange(1, len(sizes) + 1), sizes)
     step = max(1, min(_BATCH, memory // (64 * max(1, net.num_signs))))
-    parts = [_part(net, points[start : start + step], memory) for start in range(0, len(points), step)]
+    parts = []
+    for start in range(0, len(points), step):
+        run.step(start, len(points), "points")
+        parts.append(_part(net, points[start : start + step], memory, run))
     joined = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
     return BoundaryDistance(*[*joined, layers])
 
 
-def _part(net: Network, X: FloatArray, memory: int) -> tuple[Any, ...]:
+def _part(net: Network, X: FloatArray, memory: int, run: Run) -> tuple[Any, ...]:
     signs = net.signs(X).signs
     if not net.num_signs:
         return _no_boundary(X, signs)
-    found = _quotients(net, X, signs, memory)
+    found = _quotients(net, X, signs, memory, run)
     rows = np.arange(len(X))
     lower, upper = found.lower.min(axis=1), found.upper.min(axis=1)
     neuron = np.where(np.isfinite(found.middle.min(axis=1)), found.middle.argmin(axis=1), -1)
     tied = (found.lower <= upper[:, None]) & np.isfinite(found.lower)
-    feet = _exact_feet(net, X, signs, neuron, tied)
+    feet = _exact_feet(net, X, signs, neuron, tied, run)
     for row, foot in feet.items():
         neuron[row] = foot.entry
     distance = np.clip(found.middle[rows, neuron], lower, upper)
     gradient, point = _feet(net, X, signs, neuron, distance, found.exact)
-    visible, decided = _visible(net, X, signs, neuron, tied, (gradient, point, distance), feet)
+    visible, decided = _visible(net, X, signs, neuron, tied, (gradient, point, distance), feet, run)
     return distance, lower, upper, neuron, point, visible, decided, tied.sum(axis=1), signs
 
 
 def _exact_feet(
-    net: Network, X: FloatArray, signs: SignArray, neuron: IntArray, tied: BoolArray
+    net: Network, X: FloatArray, signs: SignArray, neuron: IntArray, tied: BoolArray, run: Run
 ) -> dict[int, ExactFoot]:
     """Which of several neurons is nearest where bounds do not tell, for networks small enough to ask."""
     rows = np.flatnonzero((neuron >= 0) & (tied.sum(axis=1) > 1))
     if not len(rows) or not is_affordable(net):
         return {}
-    return {row: ExactFoot(net, X[row], signs[row], np.flatnonzero(tied[row]).tolist()) for row in rows.tolist()}
+    found = {}
+    for row in rows.tolist():
+        run.check()
+        found[row] = ExactFoot(net, X[row], signs[row], np.flatnonzero(tied[row]).tolist())
+    return found
 
 
 def _no_boundary(X: FloatArray, signs: SignArray) -> tuple[Any, ...]:
@@ -184,7 +202,7 @@ class _Quotients:
     exact: dict[tuple[int, int], FloatArray]
 
 
-def _quotients(net: Network, X: FloatArray, signs: SignArray, memory: int) -> _Quotients:
+def _quotients(net: Network, X: FloatArray, signs: SignArray, memory: int, run: Run) -> _Quotients:
     z, g = switch_margins(net, X, signs), gradient_norms(net, signs, memory)
     size, zero = np.abs(z.value), signs == 0
     with np.errstate(all="ignore"):
@@ -199,7 +217,7 @@ def _quotients(net: Network, X: FloatArray, signs: SignArray, memory: int) -> _Q
     none = ~has_boundary(net, signs)
     for bound in (lower, middle, upper):
         bound[none] = np.inf
-    exact = _settle(net, X, signs, g, (lower, middle, upper))
+    exact = _settle(net, X, signs, g, (lower, middle, upper), run)
     middle = np.where(np.isfinite(middle), middle, np.where(np.isfinite(lower), np.minimum(upper, _LARGEST), np.inf))
     return _Quotients(lower, middle, upper, exact)
 
@@ -224,7 +242,12 @@ def _between(least: Any, most: Any, flat: Any, steep: Any) -> tuple[FloatArray, 
 
 
 def _settle(
-    net: Network, X: FloatArray, signs: SignArray, g: Bounded, bounds: tuple[FloatArray, FloatArray, FloatArray]
+    net: Network,
+    X: FloatArray,
+    signs: SignArray,
+    g: Bounded,
+    bounds: tuple[FloatArray, FloatArray, FloatArray],
+    run: Run,
 ) -> dict[tuple[int, int], FloatArray]:
     """Improve the quotients that are known badly and could be the smallest; gives unit gradients that took fractions.
 
@@ -239,6 +262,7 @@ def _settle(
         bad = contender & ~known & ~((lower == 0) & (upper == 0))
         steady = (g.error <= _WIDE * g.value) & np.isfinite(g.value)
     for row in np.flatnonzero(bad.any(axis=1)):
+        run.check()
         values: FloatArray | None = None
         region: ExactRegion | None = None
         # the most promising first: what it settles may rule out the others
@@ -319,6 +343,7 @@ def _visible(
     tied: BoolArray,
     place: tuple[FloatArray, FloatArray, FloatArray],
     feet: dict[int, ExactFoot],
+    run: Run,
 ) -> tuple[BoolArray, BoolArray]:
     """Whether the function bends at the foot points, and where that is certain.
 
@@ -338,6 +363,7 @@ def _visible(
     _across(net, hard[tied[hard].sum(axis=1) == 1], neuron, (signs, tied, *place), one, two, decided)
     if is_affordable(net):
         for row in hard[~decided[hard]].tolist():
+            run.check()
             foot = feet.get(row) or ExactFoot(net, X[row], signs[row], [int(neuron[row])])
             sides = foot.sides()
             if _open(net, sides, np.broadcast_to(~net.layout.pooled, sides.shape)):

@@ -16,6 +16,7 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.results import Result
+from fiberscope.run import ENDLESS, Run
 
 MAX_PATTERNS = 1024
 """Up to so many activity patterns all are enumerated, whether they occur or not."""
@@ -195,16 +196,16 @@ def _single_units(net: Network) -> BoolArray:
     return np.array(rows, dtype=bool).reshape(-1, net.num_signs)
 
 
-def ranks_are_maximal(net: Network, patterns: BoolArray, where: str) -> Condition:
+def ranks_are_maximal(net: Network, patterns: BoolArray, where: str, run: Run = ENDLESS) -> Condition:
     """Every masked product of consecutive layers has the largest possible rank, under all masks or those given."""
     if not net.is_chain:
         return Condition(None, "not asked: masked products are those of a plain chain of layers")
     every = _every_pattern(net)
     if every is None:
-        found = masked_ranks(net, np.concatenate([patterns, _single_units(net)]), failure_limit=_ENOUGH)
+        found = masked_ranks(net, np.concatenate([patterns, _single_units(net)]), failure_limit=_ENOUGH, run=run)
         masks = f"the {len(patterns)} masks that {where} and those that single out two units"
     else:
-        found = masked_ranks(net, every, failure_limit=_ENOUGH)
+        found = masked_ranks(net, every, failure_limit=_ENOUGH, run=run)
         masks = f"all {len(every)} masks"
     part = "" if found.complete else ", then stopped"
     whole = found.complete and every is not None
