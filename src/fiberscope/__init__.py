@@ -189,6 +189,7 @@ _SUBPACKAGES = (
     "neurons",
     "numerics",
     "plot",
+    "recovery",
     "reporting",
     "studies",
     "testing",
