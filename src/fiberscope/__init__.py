@@ -108,7 +108,9 @@ _NAMES = {
     "simplify": "fibers.simplify.simplify",
     "translation_obstruction": "fibers.conservation",
     # equality
+    "Difference": "equality.diff.changes",
     "Verdict": "equality.verdict",
+    "diff": "equality.diff.diff",
     "equivalent": "equality.ladder",
     "verify": "equality.verify",
     # neurons

@@ -29,6 +29,8 @@ from .dimension.jacobian import jacobian as jacobian
 from .dimension.kernel import effective_rank as effective_rank
 from .dimension.kernel import ntk as ntk
 from .dimension.spectrum import kernel_spectrum as kernel_spectrum
+from .equality.diff.changes import Difference as Difference
+from .equality.diff.diff import diff as diff
 from .equality.ladder import equivalent as equivalent
 from .equality.verdict import Verdict as Verdict
 from .equality.verify import verify as verify
