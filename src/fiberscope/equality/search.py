@@ -102,7 +102,7 @@ class Search:
         rounding: Rounding,
     ) -> Claim:  # fmt: skip
         """The nearest of what is known, and of the channels before in the same switch."""
-        ways, values, members, factors = (part.copy() for part in claim)
+        ways, values, members, factors = claim.copied()
         for key in set(keys.tolist()):
             which = np.flatnonzero(keys == key)
             known = self._known.get(key, _Known())
@@ -136,7 +136,7 @@ class Search:
         number: int,
     ) -> Claim:  # fmt: skip
         """Channels like no other, assigned to channels of the first program that nothing has been assigned to."""
-        ways, values, members, factors = (part.copy() for part in claim)
+        ways, values, members, factors = claim.copied()
         alone = (values == number) & (sizes[:, 0] > 0)
         for key in set(keys[alone].tolist()):
             which = np.flatnonzero(alone & (keys == key))
@@ -185,7 +185,7 @@ class Search:
         (name,) = form.pieces
         if name not in numbering.switches or numbering.blocks[name].positions != read.positions:
             return claim
-        ways, values, members, factors = (part.copy() for part in claim)
+        ways, values, members, factors = claim.copied()
         blocks = numbering.blocks[name]
         where = np.unique(np.linspace(0, read.positions - 1, min(read.positions, POSITIONS)).astype(np.int64))
         probes = self._probes[name][:, blocks.places[:, where]]
@@ -243,13 +243,13 @@ def _quotients(sizes: FloatArray, others: FloatArray) -> FloatArray:
     where these are stored the same way."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         rough, fine = (sizes / others).T
-        return np.where(np.abs(fine / rough - 1) < NEAR**2, fine, rough)
+        return np.asarray(np.where(np.abs(fine / rough - 1) < NEAR**2, fine, rough))
 
 
 def _simple(factors: FloatArray, apart: FloatArray, rounding: Rounding) -> FloatArray:
     """The factors, powers of two where they are as near to them as the directions of the two channels are."""
     power = np.exp2(np.round(np.log2(factors)))
-    return np.where(np.abs(factors / power - 1) <= 4 * apart, power, nearest_power(factors, rounding))
+    return np.asarray(np.where(np.abs(factors / power - 1) <= 4 * apart, power, nearest_power(factors, rounding)))
 
 
 def _given_size(gate: Gate, form: ComposedMap) -> int:

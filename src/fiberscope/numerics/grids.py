@@ -65,6 +65,6 @@ def _short(step: float, rounding: Rounding) -> float:
     """The number with the fewest digits that is this one up to rounding."""
     for digits in range(1, 17):
         found = float(f"{step:.{digits}g}")
-        if abs(found - step) <= rounding.unit * abs(step):
+        if abs(found - step) <= 4 * rounding.unit * abs(step):
             return found
     return step

@@ -105,14 +105,14 @@ def _change(name: str, numbering: Numbering, mine: int, theirs: int, own: _Segme
     if own.numbers is not None and other.numbers is not None:
         grid, grids = new_grid(own.numbers, other.numbers, rounding)
     return Change(
-        name, _status(worst, rounding), (left.read.channels, right.read.channels), change, largest, pruned, new,
+        name, _status(worst, largest, rounding), (left.read.channels, right.read.channels), change, largest, pruned, new,
         int((members != which).sum()), int((np.abs(factors - 1) > rounding.share).sum()), (own.maps, other.maps), grid,
         grids,
     )  # fmt: skip
 
 
-def _status(units: float, rounding: Rounding) -> str:
-    return SAME if units == 0 else ROUNDED if units <= rounding.few else CHANGED
+def _status(units: float, largest: float, rounding: Rounding) -> str:
+    return SAME if units == 0 or largest == 0 else ROUNDED if units <= rounding.few else CHANGED
 
 
 def _output(numbering: Numbering, asked: Question) -> Change:
@@ -124,7 +124,7 @@ def _output(numbering: Numbering, asked: Question) -> Change:
     if own.numbers is not None and theirs.numbers is not None:
         grid, grids = new_grid(own.numbers, theirs.numbers, asked.rounding)
     size, maps = a.offset.size, (own.maps, theirs.maps)
-    status = _status(worst, asked.rounding)
+    status = _status(worst, largest, asked.rounding)
     return Change(own.name or "output", status, (size, size), change, largest, maps=maps, grid=grid, grids=grids)
 
 
