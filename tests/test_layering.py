@@ -87,6 +87,8 @@ LAZY: dict[tuple[str, str], str] = {
     ("cli/regions.py", "fiberscope.geometry.engines.*"): "brings numba",
     ("geometry/generators.py", "torch"): "brings torch",
     ("equality/ladder.py", "fiberscope.equality.live"): "brings torch",
+    ("equality/ladder.py", "fiberscope.equality.quantised"): "brings onnx",
+    ("equality/ladder.py", "fiberscope.network.quantised"): "brings onnx",
     ("cli/tour.py", "fiberscope.reporting.*"): "brings torch and matplotlib",
     ("cli/reproduce.py", "fiberscope.studies.lab.*"): "brings joblib and every study",
     ("cli/reproduce.py", "fiberscope.reporting.*"): "brings matplotlib",

@@ -92,6 +92,10 @@ def equivalent(
     >>> equivalent(net, other, tolerance=0).equal, equivalent(net, other).equal
     (False, True)
     """
+    if any(str(source).endswith(".onnx") for source in (a, b)) and any(map(_quantised, (a, b))):
+        bounded = import_module("fiberscope.equality.quantised").equivalent_quantised
+        within: Verdict = bounded(a, b, domain, tolerance, time_limit, equivalent)
+        return within
     try:
         a, b = as_network(a, "a", example), as_network(b, "b", example)
     except (UnsupportedModelError, InputError):
@@ -106,6 +110,11 @@ def equivalent(
         reason = "; ".join(dict.fromkeys(question.notes)) or "no method decides this pair"
         verdict = Verdict(None, "no method", question.domain, question.tolerance, reason=reason)
     return replace(verdict, networks=(a, b), seconds=time.monotonic() - start, precision=question.precision)
+
+
+def _quantised(source: Any) -> bool:
+    """Whether this is a file that rounds what it computes."""
+    return bool(import_module("fiberscope.network.quantised").is_quantised(source))
 
 
 def _decided(question: Question) -> Verdict | None:

@@ -278,7 +278,7 @@ def _spreads(operator: Operator) -> bool:
             return False
         most = np.count_nonzero(operator.kernel[:, :, 0, 0], axis=0)
     elif isinstance(operator, Sparse):
-        most = (operator.matrix != 0).sum(axis=0)
+        most = np.bincount(operator.matrix.indices[operator.coefficients != 0], minlength=1)
     else:
         return False
     if (most > 1).any():

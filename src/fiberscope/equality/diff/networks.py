@@ -104,8 +104,9 @@ def _change(name: str, numbering: Numbering, mine: int, theirs: int, own: _Segme
     grid, grids = (None, 0)
     if own.numbers is not None and other.numbers is not None:
         grid, grids = new_grid(own.numbers, other.numbers, rounding)
+    channels = (left.read.channels, right.read.channels)
     return Change(
-        name, _status(worst, largest, rounding), (left.read.channels, right.read.channels), change, largest, pruned, new,
+        name, _status(worst, largest, rounding), channels, change, largest, pruned, new,
         int((members != which).sum()), int((np.abs(factors - 1) > rounding.share).sum()), (own.maps, other.maps), grid,
         grids,
     )  # fmt: skip

@@ -16,6 +16,7 @@ from fiberscope.network.formats.build import Named, Value
 from fiberscope.network.formats.nonlinear import NotPiecewiseLinearError
 from fiberscope.network.formats.onnx_bends import BENDS
 from fiberscope.network.formats.onnx_graph import Attributes, Graph, MixesBatchError
+from fiberscope.network.formats.onnx_quantisers import QUANTISERS
 from fiberscope.network.formats.onnx_shapes import SHAPES
 from fiberscope.network.formats.onnx_tensors import FLOATS, Constant, kind_name
 from fiberscope.network.formats.windows import Window
@@ -323,6 +324,7 @@ def _concat(graph: Graph, node: Any, attributes: Attributes) -> Value:
 
 HANDLERS: dict[str, Callable[[Graph, Any, Attributes], Value | Constant | list[Value]]] = {
     **BENDS,
+    **QUANTISERS,
     **SHAPES,
     "Add": _add,
     "AveragePool": _average_pool,

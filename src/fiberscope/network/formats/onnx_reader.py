@@ -32,6 +32,18 @@ def read(path: Path, request: Request) -> Network:
     ``request.until`` names the last node that is kept, or the tensor that it gives.
     """
     request.refuse("an ONNX file, which holds its architecture", "activation", "module", "key")
+    return _read(path, request, rounding=False)
+
+
+def read_quantised(path: Path) -> Network:
+    """The program in a quantised file, with :class:`Quantiser` nodes where it rounds: not the function of the file.
+
+    Only for who takes those nodes out again and accounts for them: see ``network.quantised``.
+    """
+    return _read(path, Request(), rounding=True)
+
+
+def _read(path: Path, request: Request, rounding: bool) -> Network:
     try:
         model = onnx.load_model_from_string(path.read_bytes())
     except (DecodeError, ValueError, TypeError) as error:
@@ -39,6 +51,7 @@ def read(path: Path, request: Request) -> Network:
     if not model.graph.node or not model.graph.output or not _is_text(model.graph):
         raise InputError("expected an ONNX file with a graph, got something else or a damaged file")
     graph = Graph(model, path.parent, request.shape, request.until)
+    graph.rounding = rounding
     try:
         return _network(graph)
     except MixesBatchError as error:
@@ -46,7 +59,9 @@ def read(path: Path, request: Request) -> Network:
         whole = graph.whole
         if request.shape is not None or whole is None:
             raise UnsupportedModelError(str(error)) from error
-        return _network(Graph(model, path.parent, whole, request.until))
+        again = Graph(model, path.parent, whole, request.until)
+        again.rounding = rounding
+        return _network(again)
 
 
 def _is_text(graph: Any) -> bool:
