@@ -163,8 +163,13 @@ def test_another_network_is_not_believed(name, tmp_path):
     with pytest.raises(fs.InputError, match="hash"):
         verify(path)
     found["claim"]["models"][1] = found["claim"]["models"][0]
+    path.write_text(json.dumps(found))
+    with pytest.raises(fs.InputError, match="hash"):  # of the plain program
+        verify(path)
+    found["programs"][1] = found["programs"][0]
     if name == "simplified":
         found["networks"].reverse()
+        found["programs"].reverse()
         found["claim"]["models"].reverse()
     path.write_text(json.dumps(found))
     if name in ("rounded", "symmetry", "refuted"):

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 import fiberscope as fs
-from fiberscope.cli.models import Loader, reads_models
+from fiberscope.cli.model_options import Loader, reads_models
 
 SOURCE = "An .onnx, .npz, .safetensors, .pt or .ckpt file, or a folder of safetensors shards."
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-from fiberscope.equality.question import Question
+from fiberscope.equality.interval import interval_of
+from fiberscope.equality.question import CRITERIA, Question
 from fiberscope.equality.rungs import (
     bottleneck,
     channels,
@@ -19,29 +20,38 @@ from fiberscope.equality.rungs import (
     random_inputs,
     regions,
     simplification,
+    split_boxes,
     structure,
     symmetry,
 )
 from fiberscope.equality.verdict import Rung, Verdict
 from fiberscope.errors import InputError, OutOfTimeError, UnsupportedModelError
 from fiberscope.geometry.domains import Domain
-from fiberscope.network.io import NetworkLike, as_network, library_of
+from fiberscope.network.border import NetworkLike, as_network, library_of
+from fiberscope.run import Progress
 
 RUNGS: tuple[Rung, ...] = (
     identical.RUNG,
+    split_boxes.QUICK,
     symmetry.RUNG,
     structure.RUNG,
     channels.RUNG,
     output_ranges.RUNG,
     random_inputs.RUNG,
+    split_boxes.FIRST,
     bottleneck.RUNG,
     normal_form.RUNG,
     covering_inputs.RUNG,
     simplification.RUNG,
     regions.RUNG,
     gradients.RUNG,
+    split_boxes.RUNG,
 )
 """From cheap to dear. A new method is its file in ``rungs``, one entry here, and its test."""
+
+
+CLASSES: tuple[Rung, ...] = (split_boxes.QUICK, random_inputs.RUNG, split_boxes.FIRST, split_boxes.RUNG)
+"""The methods that can be asked about classes; all others show that the two are the same real function, or nothing."""
 
 
 def equivalent(
@@ -52,6 +62,10 @@ def equivalent(
     time_limit: float | None = None,
     seed: int = 0,
     example: Any = None,
+    *,
+    criterion: str = "values",
+    margin: float | None = None,
+    progress: Progress | None = None,
 ) -> Verdict:
     """Whether two networks are the same function on a domain: proven True, proven False, or None for undecided.
 
@@ -64,11 +78,16 @@ def equivalent(
     - ``tolerance=0``, *the same real function*: floats are exact rationals, one ulp in one weight makes two functions.
     - ``tolerance=e > 0``: ``max |a - b| <= e`` on the domain.
 
+    ``criterion="argmax"`` asks for the same class instead: wherever one output of ``a`` is larger than all others (by
+    ``margin`` at least, if one is given, in units of the outputs), no output of ``b`` is larger than the same one of
+    ``b``. A counterexample is an input at which the classes differ.
+
     Methods are tried from cheap to dear: symmetry (permutations, rescalings), random inputs, the theorem about
     three-layer bottlenecks (moved and reflected hyperplanes), normal forms (dead, linear, duplicated neurons; complete
     for one hidden layer), simplification with bounds of the difference, the regions of both networks in up to three
-    dimensions, inputs improved along gradients. Every counterexample is
-    confirmed in exact arithmetic. In general the question is coNP-hard, so None is a possible answer.
+    dimensions, and on boxes branch and bound on the difference, for as long as there is time. Every counterexample is
+    confirmed in exact arithmetic. In general the question is coNP-hard, so None is a possible answer; ``interval`` says
+    what is known of the largest difference in any case.
 
     Parameters
     ----------
@@ -81,6 +100,10 @@ def equivalent(
     example
         Inputs of torch modules, for their shape. With it, modules that are not piecewise linear (transformers, GELU)
         are compared by structure: one program, parameters equal up to permutations of neurons; else undecided.
+    criterion, margin
+        ``"values"`` (compared as ``tolerance`` says) or ``"argmax"``.
+    progress
+        Is told how far the search is.
 
     Examples
     --------
@@ -92,6 +115,7 @@ def equivalent(
     >>> equivalent(net, other, tolerance=0).equal, equivalent(net, other).equal
     (False, True)
     """
+    ahead = _margin(criterion, margin, tolerance)
     if any(str(source).endswith(".onnx") for source in (a, b)) and any(map(_quantised, (a, b))):
         bounded = import_module("fiberscope.equality.quantised").equivalent_quantised
         within: Verdict = bounded(a, b, domain, tolerance, time_limit, equivalent)
@@ -101,15 +125,20 @@ def equivalent(
     except (UnsupportedModelError, InputError):
         if example is None or library_of(a) != "torch" or library_of(b) != "torch":
             raise
-        live: Verdict = import_module("fiberscope.equality.live").equivalent_modules(a, b, example, tolerance)
-        return live
+        exactly = tolerance if ahead is None else 0.0  # the same class follows from the same real function
+        live: Verdict = import_module("fiberscope.equality.live").equivalent_modules(a, b, example, exactly)
+        return replace(live, tolerance=tolerance, margin=ahead)
     start = time.monotonic()
-    question = Question.of(a, b, domain, tolerance, time_limit, seed)
-    verdict = _decided(question)
+    question = Question.of(a, b, domain, tolerance, time_limit, seed, margin=ahead, progress=progress)
+    tried: list[tuple[str, float]] = []
+    verdict = _decided(question, tried)
     if verdict is None:
         reason = "; ".join(dict.fromkeys(question.notes)) or "no method decides this pair"
-        verdict = Verdict(None, "no method", question.domain, question.tolerance, reason=reason)
-    return replace(verdict, networks=(a, b), seconds=time.monotonic() - start, precision=question.precision)
+        verdict = Verdict(None, "no method", question.domain, question.tolerance, reason=reason, margin=ahead)
+    known, seconds = interval_of(question, verdict), time.monotonic() - start
+    return replace(
+        verdict, networks=(a, b), seconds=seconds, precision=question.precision, interval=known, tried=tuple(tried)
+    )
 
 
 def _quantised(source: Any) -> bool:
@@ -117,14 +146,41 @@ def _quantised(source: Any) -> bool:
     return bool(import_module("fiberscope.network.quantised").is_quantised(source))
 
 
-def _decided(question: Question) -> Verdict | None:
-    """The verdict of the first rung that has one."""
+def _margin(criterion: str, margin: float | None, tolerance: float | None) -> float | None:
+    """The margin of a question about classes, None for one about values."""
+    if criterion not in CRITERIA:
+        raise InputError(f"criterion: expected one of {', '.join(CRITERIA)}, got {criterion!r}")
+    if criterion == "values":
+        if margin is not None:
+            raise InputError("margin: expected criterion='argmax' with it, got 'values'")
+        return None
+    if tolerance is not None:
+        raise InputError("tolerance: expected none with criterion='argmax', which compares no values")
+    return 0.0 if margin is None else margin
+
+
+def _decided(question: Question, tried: list[tuple[str, float]]) -> Verdict | None:
+    """The verdict of the first rung that has one; those that were asked are listed with their seconds."""
     try:
-        for rung in RUNGS:
-            question.run.check()
-            verdict = rung.search(question)
+        # what knows of classes comes first where they are asked about
+        order = RUNGS if question.margin is None else sorted(RUNGS, key=lambda rung: rung not in CLASSES[:3])
+        for rung in order:
+            question.run.step(len(tried), len(RUNGS), rung.name)
+            start = time.monotonic()
+            try:
+                verdict = _asked(rung, question)
+            finally:
+                tried.append((rung.name, time.monotonic() - start))
             if verdict is not None:
                 return verdict
     except OutOfTimeError:
         question.notes.append("out of time")
     return None
+
+
+def _asked(rung: Rung, question: Question) -> Verdict | None:
+    """What a method says; one that knows nothing of classes can show that the two are the same real function."""
+    if question.margin is None or rung in CLASSES:
+        return rung.search(question)
+    found = rung.search(question.exactly())
+    return replace(found, tolerance=None, margin=question.margin) if found is not None and found.equal else None

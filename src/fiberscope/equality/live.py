@@ -31,7 +31,7 @@ from fiberscope.modules.parametrisations import plain
 from fiberscope.modules.program import first_difference, recorded
 from fiberscope.modules.tracing.groups import groups_of, own_tensors, traced
 from fiberscope.network.action.element import Element
-from fiberscope.network.io import as_torch
+from fiberscope.network.border import as_torch
 from fiberscope.network.source import coarsest
 from fiberscope.numerics.ulps import ROUNDINGS, Rounding
 

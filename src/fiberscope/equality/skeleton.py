@@ -10,7 +10,7 @@ values of the products that it was added up from: rounding is measured by this s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 from scipy import sparse as sp
@@ -123,11 +123,13 @@ def _skeleton(net: Network, rounding: Rounding, run: Run) -> Skeleton:
             case Concat():
                 forms.append(_joined([forms[s] for s in node.sources], node, rounding))
             case PiecewiseLinear() | MaxPool():
-                if isinstance(node, PiecewiseLinear) and node.linear.all():
+                if node.linear.all():
                     forms.append(forms[node.source])
                     continue
                 gates.append(Gate(node, index, forms[node.source]))
                 forms.append(_start(len(gates), int(np.prod(node.shape)), node.shape))
+            case _:
+                assert_never(node)
     return Skeleton(tuple(gates), forms[-1])
 
 

@@ -46,7 +46,7 @@ def corresponding(groups: Iterable[Group], a: Mapping[str, Tensor], b: Mapping[s
 def _slices(tensors: Mapping[str, Tensor], axis: Axis, group: Group) -> FloatArray:
     """The entries of every member, sorted, some of them: ``(copies, members, entries)``."""
     tensor = tensors[axis.tensor].detach()
-    view = members(tensor.contiguous(), axis, group.identity())
+    view = members(tensor.contiguous(), axis, group.size, group.copies)
     rows = view.reshape(group.copies, group.size, -1).to(torch.float64).sort(dim=2).values
     where = np.unique(np.linspace(0, rows.shape[2] - 1, min(rows.shape[2], SAMPLES)).astype(np.int64))
     return np.asarray(rows.cpu().numpy()[:, :, where])

@@ -10,8 +10,8 @@ import numpy as np
 import onnx
 
 from fiberscope.errors import InputError
-from fiberscope.network.formats.onnx_quantisers import Quantiser
-from fiberscope.network.formats.onnx_reader import read_quantised
+from fiberscope.network.formats.onnx.quantisers import Quantiser
+from fiberscope.network.formats.onnx.reader import read_quantised
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Clip, Composite, Concat, Given, MaxPool, PiecewiseLinear
 from fiberscope.numerics.algebra.base import gather

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from fiberscope.errors import InputError
-from fiberscope.network.formats.checkpoint import is_tensor, state_of
-from fiberscope.network.formats.torch_file import content_of
+from fiberscope.network.formats.stored.checkpoint import is_tensor, state_of
+from fiberscope.network.formats.stored.torch_file import content_of
 from fiberscope.network.shards import KINDS, Shards
 from fiberscope.numerics.floats import FloatArray
 

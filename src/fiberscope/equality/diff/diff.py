@@ -9,7 +9,7 @@ from fiberscope.equality.diff.changes import Difference
 from fiberscope.equality.diff.networks import by_layers
 from fiberscope.equality.diff.tensors import by_tensors, tensors_of
 from fiberscope.errors import FiberscopeError, InputError, TooLargeError
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.run import Run
 
 
