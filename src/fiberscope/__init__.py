@@ -109,9 +109,11 @@ _NAMES = {
     "translation_obstruction": "fibers.conservation",
     # equality
     "Audit": "equality.audit",
+    "Difference": "equality.diff.changes",
     "Verdict": "equality.verdict",
     "answer_query": "equality.queries",
     "audit": "equality.audit",
+    "diff": "equality.diff.diff",
     "equivalent": "equality.ladder",
     "read_domain": "equality.vnnlib",
     "read_query": "equality.vnnlib",
