@@ -50,7 +50,7 @@ def cell_signs(node: Switch, low: SignArray, high: SignArray) -> SignArray:
     """Signs of a switch on cells, ``(cells, num_signs)``, from the least and the largest ones at their vertices."""
     match node:
         case PiecewiseLinear():
-            return np.clip(low + high, -1, 1)[:, : node.num_signs]
+            return np.asarray(np.clip(low + high, -1, 1)[:, : node.num_signs])
         case MaxPool():
             return winner_signs(low < 0, node.window_size)
         case _:
