@@ -44,7 +44,7 @@ from fiberscope.network.source import Source
 from fiberscope.neurons.classes import NeuronClasses
 from fiberscope.neurons.exactness import exactness
 from fiberscope.numerics.lp.programs import Polyhedron
-from fiberscope.numerics.points import PointSigns, solve_point
+from fiberscope.numerics.points import solve_point
 from fiberscope.numerics.rank import exact_rank, numerical_rank
 from fiberscope.studies.lab.runner import StudyInfo, StudyResult, TaskFailure
 from fiberscope.studies.lab.study import Task
@@ -189,8 +189,6 @@ ANSWERS: dict[str, Maker] = {
     "Feasibility": lambda: _polyhedron().interior(),
     "LPAnswer": lambda: _polyhedron().maximize([1.0], exact=True),
     "NumericalRank": lambda: numerical_rank(np.eye(2)),
-    "PointSigns": lambda: PointSigns(np.array([[1, 0]], dtype=np.int8), 1, 1),
-    "SignRange": lambda: _polyhedron().sign_range([1.0], 0.0),
     # network
     "AffineMap": lambda: NET.affine_at([0.25, -0.5]),
     "Inspection": lambda: fs.inspect(NET, points=10),
