@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fiberscope.connectivity.barrier import Loss, barrier
+from fiberscope.connectivity.barrier import barrier
+from fiberscope.connectivity.losses import Loss
 from fiberscope.connectivity.paths import check_comparable, mixed_state
 from fiberscope.errors import InputError
 from fiberscope.modules.batches import BATCH, batches

@@ -12,8 +12,7 @@ from fiberscope.dimension.uses import Use, uses
 from fiberscope.errors import InputError, TooLargeError, UnsupportedModelError
 from fiberscope.network.border import as_model, loaded
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, PiecewiseLinear
-from fiberscope.network.operators import Dense
+from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.numerics.algebra.base import Ring
 from fiberscope.numerics.algebra.floating import FLOAT
 from fiberscope.numerics.arrays import batch
@@ -128,9 +127,7 @@ def check_parameters(net: Network) -> None:
                 f"parameter {node.slope_name}: a learned slope; questions about parameters are not asked of networks "
                 "that have one, since the slopes would count as constants"
             )
-    unrolled = net.is_chain and any(
-        isinstance(node, Affine) and isinstance(node.operator, Dense) and node.weight_name is None for node in net.nodes
-    )
+    unrolled = net.is_chain and any(node.weight_name is None for node in net.layout.affine)
     if not net.parameters or unrolled:
         raise UnsupportedModelError(
             "questions about parameters are only asked of networks whose parameters are the model's own, "

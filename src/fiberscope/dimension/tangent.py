@@ -111,7 +111,7 @@ def _kernel_gradient(operator: Convolution, delta: FloatArray, inputs: FloatArra
 def kernel_diagonal(net: Network, X: FloatArray, run: Run = ENDLESS) -> FloatArray:
     """The diagonal of the tangent kernel, ``(points * out_size,)``: squared lengths of the rows of the Jacobian."""
     width = max(prod(shape) for shape in net.shapes)
-    largest = max((_formed(node.operator) for node in net.nodes if isinstance(node, Affine)), default=0)
+    largest = max((_formed(node.operator) for node in net.layout.affine), default=0)
     step = max(1, _CHUNK_BYTES // (8 * net.out_size * max(width * len(net.nodes), largest)))
     parts = []
     for start in range(0, len(X), step):

@@ -80,4 +80,7 @@ def number(found: Any, name: str) -> float:
     """A number out of JSON."""
     if isinstance(found, bool) or not isinstance(found, int | float):
         raise InputError(f"certificate: expected a number for {name}, got {type(found).__name__}")
-    return float(found)
+    try:
+        return float(found)
+    except OverflowError as error:
+        raise InputError(f"certificate: expected a number for {name}, got an integer beyond the floats") from error

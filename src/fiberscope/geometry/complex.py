@@ -322,6 +322,11 @@ class Complex(Pictured):
         """Read a complex from a ``.npz`` file."""
         return cls(*import_module("fiberscope.geometry.storage").read_complex(path))
 
+    def _repr_html_(self) -> str:
+        """For a notebook: a picture that answers, where there is one, and the numbers."""
+        shown: str = import_module("fiberscope.explorer.view").notebook(self)
+        return shown + super()._repr_html_()
+
     def __repr__(self) -> str:
         least = "" if self.complete else "at least "
         counts = ", ".join(map(str, self.f_vector))

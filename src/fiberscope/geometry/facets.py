@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 import flint
 import numpy as np
 
-from fiberscope.geometry.affine_forms import batches, exact_neuron, exact_output, influence, jumps, neuron_forms
+from fiberscope.geometry.affine_forms import ExactRegion, batches, exact_output, influence, jumps, neuron_forms
 from fiberscope.geometry.cells import Cells, Incidence
 from fiberscope.geometry.measures import Metrics
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.numerics.algebra.ball import EXACT
 from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import INFLATE, BoolArray, FloatArray, IntArray, SignArray, gamma, round_up
@@ -259,7 +258,7 @@ def _from_gradients(net: Network, top: SignArray, regions: IntArray, neurons: In
 
 def _exact_plane(net: Network, signs: SignArray, entry: int, direction: int, facet: int, planes: _Planes) -> None:
     """Normal and offset from an exact gradient; the geometric ones stay where not even that is finite and not zero."""
-    form = exact_neuron(net, signs, entry)
+    form = ExactRegion(net, signs).margin(entry)
     with flint.ctx.workprec(_DIGITS):
         largest = max(abs(g) for g in form[:-1])
         if not largest.is_finite() or largest.is_zero():
@@ -340,6 +339,4 @@ def switched(net: Network, one: SignArray, two: SignArray) -> BoolArray:
 
 def passes(net: Network, signs: SignArray) -> BoolArray:
     """Which neurons let a change through, ``(cells, num_signs)``: all that are not on a flat piece."""
-    slopes = [node.slopes if isinstance(node, PiecewiseLinear) else np.ones(node.num_signs) for node in net.switches]
-    flat = np.concatenate(slopes) == 0 if slopes else np.zeros(0, dtype=bool)
-    return np.asarray((signs > 0) | ~flat)
+    return np.asarray((signs > 0) | (net.layout.slopes != 0))

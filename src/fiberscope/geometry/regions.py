@@ -13,7 +13,6 @@ from fiberscope.geometry.engines.traversal.estimate import estimate
 from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.mlp import without_pooling
 from fiberscope.network.network import Network, Seed
-from fiberscope.network.nodes import MaxPool
 from fiberscope.run import Progress, Run
 
 _BYTES_PER_REGION = {3: 260, 4: 520, 5: 1300, 6: 3100}
@@ -91,7 +90,7 @@ def _check_size(view: View, run: Run) -> None:
     net, domain, n = view.net, view.domain, view.domain.dimension
     if not 2 < n <= MOST_FACES:
         return  # in the plane the engine knows, above it says no
-    if any(isinstance(node, MaxPool) for node in net.switches):
+    if net.layout.pooled.any():
         net = without_pooling(net)  # a tournament: its losers cut about as many regions as our comparisons
     most = MEMORY // _BYTES_PER_REGION.get(n, 2**n * 50)
     if prod(sum(comb(node.num_signs, i) for i in range(n + 1)) for node in net.switches) <= most:

@@ -125,7 +125,9 @@ def _affine_summary(node: Affine) -> LayerSummary:
     entries = np.concatenate([numbers.reshape(-1), bias])
     kind = type(node.operator).__name__.lower()
     largest = float(np.abs(entries).max(initial=0))
-    return LayerSummary(kind, node.shape, own, float(np.linalg.norm(entries)), largest)
+    # Squares of numbers that a float holds need not be floats.
+    norm = largest * float(np.linalg.norm(entries / largest)) if largest else 0.0
+    return LayerSummary(kind, node.shape, own, norm, largest)
 
 
 def _coincident(net: Network) -> list[tuple[int, list[list[int]]]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fiberscope.errors import FiberscopeError, InputError, TooLargeError
-from fiberscope.files import write_atomically
+from fiberscope.files import sha256_of, write_atomically
 from fiberscope.network.border import NetworkLike, as_network, library_of
 from fiberscope.network.formats.float_types import narrowest, rounded
 from fiberscope.network.formats.request import Request, UnneededError
@@ -150,7 +149,7 @@ def _read(path: Path, request: Request) -> Network:
     reader = _module(path, _READERS)
     _check_file(path)
     try:
-        digest = _sha256(path)
+        digest = sha256_of(path)
         found = import_module(f"{_FORMATS}.{reader}").read(path, request)
         net = found if isinstance(found, Network) else _function(found, request)
         net = _with_input_shape(net, request.shape)
@@ -259,12 +258,6 @@ def _with_input_shape(net: Network, shape: tuple[int, ...] | None) -> Network:
     if prod(shape) != net.in_size:
         raise InputError(f"input_shape: expected {net.input_shape} or as many entries, got {shape}")
     return Network.from_nodes(net.program, shape, net.source)
-
-
-def _sha256(path: Path) -> str:
-    """Of the bytes of a file."""
-    with open(path, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _module(path: Path, table: dict[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -430,6 +431,7 @@ def test_data_beside_the_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "data" / "w.bin").write_bytes(b"1234" + W.tobytes())
     net = read(tmp_path, [node("MatMul", "x w")], {"w": external("data/w.bin", offset=4, length=80)}, ("N", 5))
     np.testing.assert_array_equal(net.weights[0], W.T.astype(np.float64))
+    assert net.source.data == (("data/w.bin", hashlib.sha256(b"1234" + W.tobytes()).hexdigest()),)
 
 
 def test_data_elsewhere_is_refused(tmp_path: Path) -> None:

@@ -16,21 +16,18 @@ import flint
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.geometry.affine_forms import jumps
+from fiberscope.geometry.affine_forms import ExactRegion, jumps, neuron_gradients
 from fiberscope.geometry.distances.gradients import (
     MEMORY,
-    ExactRegion,
     ball_margins,
     gradient_norms,
     has_boundary,
-    neuron_gradients,
     switch_margins,
 )
 from fiberscope.geometry.distances.ties import ExactFoot, is_affordable
 from fiberscope.geometry.facets import bends_across
 from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.algebra.ball import EXACT
 from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.arrays import batch
@@ -384,22 +381,15 @@ def _visible(
 
 def crossed(net: Network, one: SignArray, two: SignArray, rows: IntArray, neuron: IntArray) -> None:
     """Set the signs on both sides of the facets that ``neuron[rows]`` make alone."""
-    start = 0
-    for node in net.switches:
-        own = rows[(neuron[rows] >= start) & (neuron[rows] < start + node.num_signs)]
-        local = neuron[own]
-        if isinstance(node, MaxPool) and len(own):
-            size = node.windows.shape[1]
-            window, place = np.divmod(local - start, size)
-            first = start + window * size
-            for k in range(size):
-                two[own, first + k] = -1  # also those that shared the maximum with the old winner
-            one[own, first + place], two[own, first + place] = -1, 1
-        elif len(own):
-            here = one[own, local]
-            one[own, local] = np.where(here == 0, -1, here)
-            two[own, local] = np.where(here == 0, 1, -here)
-        start += node.num_signs
+    window, entry = net.layout.window, neuron[rows]
+    if not len(rows):
+        return
+    pooled, here = net.layout.pooled[entry], one[rows, entry]
+    # In a pooling window the others lose, also those that shared the maximum with the old winner.
+    losing = pooled[:, None] & (window == window[entry][:, None])
+    two[rows] = np.where(losing, -1, two[rows])
+    one[rows, entry] = np.where(pooled | (here == 0), -1, here)
+    two[rows, entry] = np.where(pooled | (here == 0), 1, -here)
 
 
 def _open(net: Network, signs: SignArray, neurons: BoolArray) -> bool:
@@ -417,13 +407,11 @@ def _open(net: Network, signs: SignArray, neurons: BoolArray) -> bool:
 
 def _with_windows(net: Network, entries: BoolArray) -> BoolArray:
     """The entries, and all of every pooling window that has one of them: with one input, the winner changes."""
-    found, start = entries.copy(), 0
-    for node in net.switches:
-        if isinstance(node, MaxPool):
-            own = entries[:, start : start + node.num_signs].reshape(len(entries), *node.windows.shape)
-            found[:, start : start + node.num_signs] = np.repeat(own.any(axis=2), own.shape[2], axis=1)
-        start += node.num_signs
-    return found
+    window = net.layout.window
+    if not len(window):
+        return entries
+    starts = np.flatnonzero(np.diff(window, prepend=-1))
+    return np.asarray(np.logical_or.reduceat(entries, starts, axis=1)[:, window])
 
 
 def _across(

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.geometry.distances.gradients import neuron_gradients
+from fiberscope.geometry.affine_forms import neuron_gradients
 from fiberscope.geometry.expectation.ensemble import Ensemble
 from fiberscope.geometry.expectation.manifolds import (
     Manifold,

@@ -365,7 +365,7 @@ def truncated_fold_sets(complex: Complex, layer: int) -> Truncation:
     front = [place.columns for place in net.layout.places][: layer - 1]
     active = complex.sign_vectors[:, : front[-1].stop] > 0
     patterns, owner = np.unique(active, axis=0, return_inverse=True)
-    slopes = [np.asarray(node.slopes) for node in net.switches[: layer - 1]]  # type: ignore[union-attr]  # a chain
+    slopes = [np.asarray(node.slopes) for node in net.switches[: layer - 1]]
     parts = []
     for k, pattern in enumerate(patterns):
         masks = [np.where(pattern[s], 1.0, slope) for s, slope in zip(front, slopes, strict=True)]

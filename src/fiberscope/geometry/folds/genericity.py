@@ -30,7 +30,6 @@ from fiberscope.geometry.folds.conditions import (
 from fiberscope.geometry.folds.fold_set import as_complex
 from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.floats import SignArray
 from fiberscope.results import Tabular
 from fiberscope.run import Progress, Run
@@ -149,7 +148,7 @@ def genericity(
     if not complex.complete:
         raise NotGenericError("genericity: expected a complete complex, got one that was interrupted")
     net, where = complex.net, f"{complex.num_regions} regions on {complex.domain}"
-    if any(isinstance(node, MaxPool) for node in net.switches):
+    if net.layout.pooled.any():
         undecided = Condition(None, "not asked of networks with max pooling; take net.as_mlp()")
         return Genericity(dict.fromkeys(_NAMES, undecided), where)
     signs = complex.sign_vectors
@@ -186,7 +185,7 @@ def _sampled(net: Network, box: Box, why: str, run: Run) -> Genericity:
     signs: SignArray = np.unique(net.signs(points).signs, axis=0)
     text = f"{SAMPLES} random points, which meet {len(signs)} sign vectors ({why})"
     found = dict.fromkeys(_NAMES, Condition(None, f"not decided: {why}"))
-    if not any(isinstance(node, MaxPool) for node in net.switches):
+    if not net.layout.pooled.any():
         found["transparent"] = is_transparent(net, signs, text, exhaustive=False)
         found["masked_ranks"] = ranks_are_maximal(net, passing_patterns(net, signs), "occur at random points", run)
     return Genericity(found, text)

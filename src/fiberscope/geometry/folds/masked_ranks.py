@@ -106,7 +106,7 @@ def masked_ranks(
     >>> found.checked, [str(failure) for failure in found.failures]
     (5, ['the weights of layer 1 with units [0, 1] of layer 1 have rank 1, at most 2'])
     """
-    slopes = [np.asarray(node.slopes) for node in net.switches]  # type: ignore[union-attr]  # a chain
+    slopes = [np.asarray(node.slopes) for node in net.switches]
     masks = np.where(patterns, 1.0, np.concatenate(slopes)) if slopes else np.zeros((1, 0))
     ends = np.cumsum([0, *net.widths[1:-1]]).tolist()
     failures: list[RankFailure] = []

@@ -8,19 +8,18 @@ both charts, at the corners that they share.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from fiberscope.geometry.engines.planar.arrange import Arranger
 from fiberscope.geometry.engines.planar.engine import XY, Engine
-from fiberscope.geometry.engines.planar.exact import Dyadic, ExactProgram, Oracle, Stage
+from fiberscope.geometry.engines.planar.exact import Oracle, Stage
 from fiberscope.geometry.engines.planar.mesh import Polygons
 from fiberscope.geometry.engines.planar.tracked import Tracked
 from fiberscope.geometry.surfaces.shapes import Mesh, Surface
 from fiberscope.geometry.surfaces.surface_regions import SurfaceRegions
+from fiberscope.network.layout import Layout
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Node
+from fiberscope.numerics.algebra.dyadic import Dyadic
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.numerics.points import Triple
 from fiberscope.numerics.rank import rank_cutoff
@@ -30,26 +29,17 @@ _SIDES: tuple[Triple, ...] = ((-1, -1, 1), (1, 0, 0), (0, 1, 0))
 """Edge ``i`` of a triangle as a line of its chart: where the weight of the opposite corner vanishes."""
 
 
-class ChartProgram(ExactProgram):
-    """The exact program in the coordinates of a triangle."""
-
-    def __init__(self, nodes: Sequence[Node], surface: Mesh) -> None:
-        super().__init__(nodes)
-        self.surface = surface
-
-    def start(self, chart: int) -> Dyadic:
-        corners = Dyadic.of(self.surface.vertices[self.surface.triangles[chart]])
-        a, b, c = corners.integers
-        return Dyadic(np.stack([a - c, b - c, c]), corners.exponent)
-
-
 class ChartOracle(Oracle):
     """Exact answers in charts; line ``-1 - e`` is edge ``e`` of the surface."""
 
-    def __init__(self, nodes: Sequence[Node], surface: Mesh, offsets: IntArray) -> None:
-        super().__init__(nodes, np.zeros((0, 3)), offsets)
-        self.program: ChartProgram = ChartProgram(nodes, surface)
+    def __init__(self, layout: Layout, surface: Mesh, offsets: IntArray) -> None:
+        super().__init__(layout, np.zeros((0, 3)), offsets, self._start)
         self.surface = surface
+
+    def _start(self, chart: int) -> Dyadic:
+        corners = Dyadic.of(self.surface.vertices[self.surface.triangles[chart]])
+        a, b, c = corners.integers
+        return Dyadic(np.stack([a - c, b - c, c]), corners.exponent)
 
     def side(self, chart: int, number: int) -> Triple:
         return _SIDES[self.surface.triangle_edges[chart].tolist().index(number)]
@@ -67,7 +57,7 @@ class SurfaceEngine(Engine):
     """The engine that begins with the triangles of a surface; ``coordinates`` of its vertices are carried along."""
 
     def __init__(self, net: Network, surface: Mesh, coordinates: FloatArray) -> None:
-        super().__init__(net.nodes, np.zeros((0, 3)))
+        super().__init__(net.layout, np.zeros((0, 3)))
         self.surface, self.coordinates = surface, coordinates
 
     def start(self) -> Polygons:
@@ -94,7 +84,7 @@ class SurfaceEngine(Engine):
             values={XY: Tracked.exact(self.coordinates[used]), 0: Tracked.exact(surface.vertices[used])},
             root=np.arange(count),
         )
-        oracle = ChartOracle(self.nodes_before_output, surface, self.offsets)
+        oracle = ChartOracle(self.layout, surface, self.offsets)
         self.arranger = Arranger(oracle, Stage(mesh.indptr, mesh.loop_v, [], [], mesh.root))
         return mesh
 

@@ -8,6 +8,7 @@ An ``Add`` of a constant right after the linear map it belongs to becomes the bi
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from fiberscope.network.formats.nonlinear import NotPiecewiseLinearError, refusa
 from fiberscope.network.formats.onnx.fold import folded
 from fiberscope.network.formats.onnx.graph import Attributes, Graph, MixesBatchError
 from fiberscope.network.formats.onnx.operators import ALIASES, HANDLERS
-from fiberscope.network.formats.onnx.tensors import Constant
+from fiberscope.network.formats.onnx.tensors import Constant, data_files
 from fiberscope.network.formats.request import Request
 from fiberscope.network.network import Network
 from fiberscope.network.source import Source
@@ -39,7 +40,13 @@ def read(path: Path, request: Request) -> Network:
         raise InputError("expected an ONNX file, got something else or a damaged file") from error
     if not model.graph.node or not model.graph.output or not _is_text(model.graph):
         raise InputError("expected an ONNX file with a graph, got something else or a damaged file")
-    graph = Graph(model, path.parent, request.shape, request.until, Builder)
+    net = _read(model, path.parent, request)
+    data = data_files(model.graph, path.parent)
+    return net.with_source(replace(net.source, data=data)) if data else net
+
+
+def _read(model: Any, folder: Path, request: Request) -> Network:
+    graph = Graph(model, folder, request.shape, request.until, Builder)
     try:
         return _network(graph)
     except MixesBatchError as error:
@@ -47,7 +54,7 @@ def read(path: Path, request: Request) -> Network:
         whole = graph.whole
         if request.shape is not None or whole is None:
             raise UnsupportedModelError(str(error)) from error
-        return _network(Graph(model, path.parent, whole, request.until, Builder))
+        return _network(Graph(model, folder, whole, request.until, Builder))
 
 
 def _is_text(graph: Any) -> bool:

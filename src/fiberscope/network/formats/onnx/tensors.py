@@ -12,7 +12,7 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.files import check_unpacked
+from fiberscope.files import check_unpacked, sha256_of
 from fiberscope.network.operators import checked_csr
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray, IntArray
@@ -115,9 +115,8 @@ def _external(tensor: Any, folder: Path, dims: tuple[int, ...]) -> Any:
     """Read at our own risk only: the file must lie in the model's folder, links resolved, and hold enough bytes."""
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get("location", "")
-    home = folder.resolve()
-    file = (home / location).resolve()
-    if not location or not file.is_relative_to(home) or file == home:
+    file = _beside(location, folder)
+    if file is None:
         raise InputError(f"tensor {tensor.name!r}: its data file {location!r} is outside of the model's folder")
     kinds = FLOATS | _INTEGERS
     if tensor.data_type not in kinds:
@@ -135,3 +134,27 @@ def _external(tensor: Any, folder: Path, dims: tuple[int, ...]) -> Any:
     with open(file, "rb") as stream:
         stream.seek(offset)
         return np.frombuffer(stream.read(need), dtype).reshape(dims)
+
+
+def _beside(location: str, folder: Path) -> Path | None:
+    """A file in the model's folder, links resolved; None if it is not in there."""
+    home = folder.resolve()
+    file = (home / location).resolve()
+    return file if location and file.is_relative_to(home) and file != home else None
+
+
+def data_files(graph: Any, folder: Path) -> tuple[tuple[str, str], ...]:
+    """The files in which tensors of a graph have their numbers, each with the SHA-256 of its bytes."""
+    tensors = [*graph.initializer]
+    for pair in graph.sparse_initializer:
+        tensors += [pair.values, pair.indices]
+    for attribute in (attribute for node in graph.node for attribute in node.attribute):
+        tensors += [attribute.t, *attribute.tensors]
+    outside = [tensor for tensor in tensors if tensor.data_location == TensorProto.EXTERNAL]
+    names = {entry.value for tensor in outside for entry in tensor.external_data if entry.key == "location"}
+    found = []
+    for name in sorted(names):
+        file = _beside(name, folder)
+        if file is not None and file.is_file():
+            found.append((name, sha256_of(file)))
+    return tuple(found)
