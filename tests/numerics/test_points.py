@@ -1,4 +1,4 @@
-"""Signs at constructed points against Fraction arithmetic."""
+"""Exact rows and points against Fraction arithmetic."""
 
 from __future__ import annotations
 

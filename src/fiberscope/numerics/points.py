@@ -1,7 +1,7 @@
-"""Exact points: rows of floats as integers, solutions of linear systems, and points and lines of the plane.
+"""Exact points and rows: floats as integers, points given by equations, points and lines of the plane.
 
-Exact data are integers: a functional ``w x + b`` is a row ``(w, b)`` up to a positive factor, so rows of floats (dyadic
-rationals) become integers by a shift; a point is ``x = p / q`` with integers, ``q > 0``.
+A functional ``w x + b`` is a row ``(w, b)`` up to a positive factor, so rows of floats (dyadic rationals) become
+integers by a shift; a point is ``x = p / q`` with integers, ``q > 0``.
 """
 
 from __future__ import annotations
