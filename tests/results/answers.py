@@ -215,7 +215,6 @@ ANSWERS: dict[str, Maker] = {
     "Feasibility": lambda: _polyhedron().interior(),
     "LPAnswer": lambda: _polyhedron().maximize([1.0], exact=True),
     "NumericalRank": lambda: numerical_rank(np.eye(2)),
-    "SignRange": lambda: _polyhedron().sign_range([1.0], 0.0),
     # network
     "AffineMap": lambda: NET.affine_at([0.25, -0.5]),
     "Inspection": lambda: fs.inspect(NET, points=10),
