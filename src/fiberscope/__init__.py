@@ -108,8 +108,12 @@ _NAMES = {
     "simplify": "fibers.simplify.simplify",
     "translation_obstruction": "fibers.conservation",
     # equality
+    "Interval": "equality.verdict",
     "Verdict": "equality.verdict",
+    "VerdictsAround": "equality.around",
     "equivalent": "equality.ladder",
+    "equivalent_around": "equality.around",
+    "largest_difference": "equality.largest",
     "verify": "equality.verify",
     # neurons
     "NeuronClasses": "neurons.classes",

@@ -29,7 +29,11 @@ from .dimension.jacobian import jacobian as jacobian
 from .dimension.kernel import effective_rank as effective_rank
 from .dimension.kernel import ntk as ntk
 from .dimension.spectrum import kernel_spectrum as kernel_spectrum
+from .equality.around import VerdictsAround as VerdictsAround
+from .equality.around import equivalent_around as equivalent_around
 from .equality.ladder import equivalent as equivalent
+from .equality.largest import largest_difference as largest_difference
+from .equality.verdict import Interval as Interval
 from .equality.verdict import Verdict as Verdict
 from .equality.verify import verify as verify
 from .errors import FiberscopeError as FiberscopeError

@@ -62,6 +62,10 @@ class Search:
         top = -self.heap[0][0] if self.heap else -np.inf
         return float(max(top, self.stuck))
 
+    def spent(self, goal: float) -> bool:
+        """Whether no more can be done for a goal: what is above it cannot be split, or there is no room for more."""
+        return len(self.tree.cuts) > MOST_NODES or not self.heap or not -self.heap[0][0] > goal
+
     def _add(self, numbers: list[int], lows: FloatArray, highs: FloatArray) -> FloatArray:
         found = self.bounder.bounds(lows, highs)
         self.boxes += len(numbers)
@@ -89,7 +93,7 @@ class Search:
         while not self.bound <= goal:
             if most is not None and self.boxes >= most:
                 return False
-            if run.is_over or len(self.tree.cuts) > MOST_NODES or not self.heap or not -self.heap[0][0] > goal:
+            if run.is_over or self.spent(goal):
                 return False
             points = self._round(goal, exactly)
             run.report(self.boxes, None, f"bound {self.bound:.4g}, {len(self.heap)} boxes open")

@@ -45,6 +45,8 @@ from fiberscope.run import Run
 _SHARE = 0.25
 """Part of the time that is left which the first try may take: other methods may be complete where this one is not."""
 
+_SMALL_SHARE = 0.05
+
 _FEW = 64
 """Boxes of the very first try."""
 
@@ -216,8 +218,9 @@ def _gone_on(question: Question, box: Box, run: Run, most: int | None = None) ->
 
 
 def by_first_boxes(question: Question) -> Verdict | None:
-    """The search with a part of the time."""
-    return by_split_boxes(question, _SHARE)
+    """The search with a part of the time, a small one where only exact leaves count and regions may do better."""
+    within = question.tolerance or question.margin is not None
+    return by_split_boxes(question, _SHARE if within else _SMALL_SHARE)
 
 
 def by_few_boxes(question: Question) -> Verdict | None:
