@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from pathlib import Path
 
+from fiberscope.backends import choose_backend
 from fiberscope.equality.interval import interval_of
 from fiberscope.equality.question import CRITERIA, Question
 from fiberscope.equality.rungs import (
@@ -61,6 +63,9 @@ def equivalent(
     criterion: str = "values",
     margin: float | None = None,
     progress: Progress | None = None,
+    jobs: int | None = 1,
+    cluster: str | None = None,
+    state: Path | str | None = None,
 ) -> Verdict:
     """Whether two networks are the same function on a domain: proven True, proven False, or None for undecided.
 
@@ -96,6 +101,11 @@ def equivalent(
         ``"values"`` (compared as ``tolerance`` says) or ``"argmax"``.
     progress
         Is told how far the search is.
+    jobs, cluster
+        Branch and bound in so many processes (None: one for every core), or on ``"dask://HOST:PORT"`` or another joblib
+        backend. The verdict and its certificate do not depend on it.
+    state
+        A file that holds the open boxes of branch and bound while it runs; a run that was killed goes on from there.
 
     Examples
     --------
@@ -112,6 +122,8 @@ def equivalent(
     start = time.monotonic()
     ahead = _margin(criterion, margin, tolerance)
     question = Question.of(a, b, domain, tolerance, time_limit, seed, margin=ahead, progress=progress)
+    question.backend = None if jobs == 1 and cluster is None else choose_backend(jobs, cluster)
+    question.state = None if state is None else Path(state)
     verdict = _decided(question)
     if verdict is None:
         reason = "; ".join(dict.fromkeys(question.notes)) or "no method decides this pair"

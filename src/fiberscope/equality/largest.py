@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from fiberscope.equality.bounding.attack import looks
 from fiberscope.equality.bounding.branching import Search
 from fiberscope.equality.bounding.pairs import best_pairing
@@ -9,7 +11,7 @@ from fiberscope.equality.interval import interval_of
 from fiberscope.equality.question import Question
 from fiberscope.equality.refutation import excess
 from fiberscope.equality.verdict import Interval, Verdict
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, OutOfTimeError
 from fiberscope.geometry.domains import Box, Domain
 from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.numerics.floats import FloatArray
@@ -56,8 +58,9 @@ def largest_difference(
     box = question.place
     if not isinstance(box, Box):
         raise InputError(f"domain: expected a box or a plane, got {question.domain}")
-    for points in looks(question, box):
-        excess(question, points)
+    with suppress(OutOfTimeError):
+        for points in looks(question, box):
+            excess(question, points)
     chosen = best_pairing(question, box)
     if chosen is not None:
         _narrow(question, Search(chosen[1], box.low, box.high), ratio)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fiberscope.backends import Backend
 from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Domain, Solid, domain_of
 from fiberscope.geometry.ranges.domain_roles import DomainRoles, domain_roles
@@ -60,7 +62,8 @@ class Question:
 
     ``tolerance`` is the kind of equality, ``rounding`` what it allows where it is None, ``run`` says when to give up.
     With a ``margin`` the question is about classes: whether the largest output of ``a``, where it is larger than all
-    others and by ``margin`` at least, is a largest output of ``b``.
+    others and by ``margin`` at least, is a largest output of ``b``. ``backend`` says where subtrees of branch and bound
+    run, if not here, and ``state`` is the file of its open boxes.
     """
 
     a: Network
@@ -74,6 +77,8 @@ class Question:
     notes: list[str] = field(default_factory=list)
     margin: float | None = None
     record: Record = field(default_factory=Record)
+    backend: Backend | None = None
+    state: Path | None = None
     _roles: tuple[DomainRoles, DomainRoles] | None = field(default=None, init=False)
 
     @classmethod
