@@ -27,6 +27,7 @@ DRAWING = (
     "boundary_distance.py",
     "which_neuron.py",
     "barrier.py",
+    "merging.py",
     "break_symmetry.py",
 )
 

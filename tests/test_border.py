@@ -18,7 +18,7 @@ from sklearn.neural_network import MLPRegressor
 from torch import nn
 
 import fiberscope as fs
-from fiberscope.network.io import as_model, as_network, as_networks, as_torch
+from fiberscope.network.border import as_model, as_network, as_networks, as_torch
 
 X = np.array([[0.25, -0.5], [1.0, 0.75], [-0.5, 0.125]])
 BOX = fs.Box([-1.0, -1.0], [1.0, 1.0])
@@ -30,6 +30,7 @@ NET = fs.Network.random((2, 3, 2, 1), seed=3)
 
 # name -> a question about the function or the parameters of a network; all models of one network get one answer
 TAKES: dict[str, Call] = {
+    "audit": lambda net: fs.audit(net, NET, BOX, data=X),
     "boundary_distance": lambda net: fs.boundary_distance(net, X),
     "canonical": fs.canonical,
     "conservation_drift": lambda net: fs.conservation_drift([NET, net]),
@@ -89,6 +90,9 @@ LIVE: dict[str, Call] = {
     "jacobian": lambda net: np.asarray(fs.jacobian(net, X)),
     "kernel_spectrum": lambda net: fs.kernel_spectrum(net, X, count=2),
     "match": lambda net: fs.match(net, net, data=X).permutations,
+    "match_many": lambda net: [dict(one) for one in fs.match_many([net, net]).elements],
+    "merge": lambda net: as_network(fs.merge([net, net])),
+    "repair": lambda net: as_network(fs.repair(net, X, (net, net))),
     "ntk": lambda net: np.asarray(fs.ntk(net, X)),
     "permutation_structure": lambda net: [group.size for group in fs.permutation_structure(net, X).groups],
     "track": lambda net: fs.track(net, X, quantities=["regions_sampled"])(0).values,
@@ -96,6 +100,9 @@ LIVE: dict[str, Call] = {
 
 # public functions that ask about no network: what their first argument is
 OTHERS = {
+    "align_checkpoints": "a folder",
+    "answer_query": "a query",
+    "apply_alignment": "a folder",
     "break_symmetry": "a module that is changed",
     "coherence": "a basis",
     "decision_boundary": "a complex",
@@ -113,11 +120,15 @@ OTHERS = {
     "identifiable_network": "widths",
     "list_datasets": "nothing",
     "list_studies": "a folder",
+    "load_checkpoint": "a folder",
     "load_dataset": "a name",
     "load_generator": "the path of a generator",
+    "merge_checkpoints": "folders",
     "mlp": "widths",
     "neuron_classes": "a layer of a module",
     "non_localisable_network": "widths",
+    "read_domain": "the path of a VNN-LIB file",
+    "read_query": "the path of a VNN-LIB file",
     "read_track": "the path of a record",
     "record_activations": "a module that is run",
     "record_inputs": "a module that is run",
@@ -179,7 +190,7 @@ def plain(answer: Any) -> Any:
     if hasattr(answer, "to_dict"):
         return plain(answer.to_dict())
     if isinstance(answer, dict):
-        return {key: plain(value) for key, value in answer.items() if key not in ("seconds", "path", "sha256")}
+        return {key: plain(value) for key, value in answer.items() if key not in ("seconds", "tried", "path", "sha256")}
     if isinstance(answer, list | tuple):
         return [plain(part) for part in answer]
     if isinstance(answer, np.ndarray | torch.Tensor):

@@ -260,7 +260,7 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("points: expected a number, or rising", {"points": [0, 0.7, 0.6, 1]}),
     ("points: expected a number, or rising", {"points": [0.1, 1]}),
     ("engine: expected one of", {"engine": "gpu"}),
-    ("loss: expected 'cross_entropy'", {"loss": "hinge"}),
+    ("loss: expected one of cross_entropy", {"loss": "hinge"}),
     ("expected inputs with targets", {"data": data()[0]}),
     ("targets: expected labels from 0 to 2", {"data": (data()[0], data()[1] + 5)}),
     ("targets: expected the shape of the outputs", {"loss": "mse", "data": (data()[0], np.zeros((40, 2)))}),

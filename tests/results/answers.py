@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 import fiberscope as fs
+from fiberscope.connectivity.checkpoints.align import Aligned
 from fiberscope.connectivity.selfcheck import Drift as OutputDrift
 from fiberscope.dimension.functional import functional_dimension
 from fiberscope.equality.bottlenecks.transport import Transport
@@ -26,9 +27,9 @@ from fiberscope.equality.rungs.regions import RegionCount
 from fiberscope.equality.rungs.simplification import CarriedSimplified
 from fiberscope.equality.rungs.split_boxes import SplitBoxes
 from fiberscope.equality.rungs.structure import LayerOrder
-from fiberscope.fibers.components import Membership
 from fiberscope.fibers.conservation import Block
 from fiberscope.fibers.construction import Chains
+from fiberscope.fibers.membership import Membership
 from fiberscope.fibers.one_layer.layer import Hyperplane, OneLayer
 from fiberscope.fibers.one_layer.realisations import cells
 from fiberscope.fibers.theorems import KnownSymmetry
@@ -41,18 +42,19 @@ from fiberscope.geometry.folds.masked_ranks import MaskedRanks, RankFailure
 from fiberscope.modules.action import Axis, Loop
 from fiberscope.modules.recording import record_inputs
 from fiberscope.modules.tracing.groups import Pinned
-from fiberscope.network.action.element import Monomial
+from fiberscope.network.action.element import Element, Monomial
 from fiberscope.network.source import Source
 from fiberscope.neurons.classes import NeuronClasses
 from fiberscope.neurons.exactness import exactness
 from fiberscope.numerics.lp.programs import Polyhedron
 from fiberscope.numerics.points import PointSigns, solve_point
 from fiberscope.numerics.rank import exact_rank, numerical_rank
+from fiberscope.recovery.result import Unresolved
 from fiberscope.studies.lab.runner import StudyInfo, StudyResult, TaskFailure
 from fiberscope.studies.lab.study import Task
 from fiberscope.studies.lab.study import Verdict as StudyVerdict
 from fiberscope.studies.lab.table import Table
-from fiberscope.training.many import Failure
+from fiberscope.training.seeds import Failure
 from fiberscope.training.track import Overhead
 
 NAN, INF = float("nan"), float("inf")
@@ -128,6 +130,24 @@ def verdict() -> Any:
 @cache
 def different() -> Any:
     return fs.equivalent(NET, fs.Network.random((2, 4, 3, 2), seed=4))
+
+
+@cache
+def audit() -> Any:
+    return fs.audit(NET, fs.Network.random((2, 4, 3, 2), seed=4), BOX, data=X)
+
+
+def query() -> Any:
+    text = """(vnnlib-version <2.0>)
+(declare-network f (declare-input X_f real [2]) (declare-output Y_f real [2]))
+(declare-network g (declare-input X_g real [2]) (declare-output Y_g real [2]))
+(assert (and (>= X_f[0] -1) (<= X_f[0] 1) (>= X_f[1] -1) (<= X_f[1] 1)))
+(assert (== X_f[0] X_g[0]))(assert (== X_f[1] X_g[1]))
+(assert (or (> Y_g[0] (+ Y_f[0] 0.5)) (< Y_g[0] (- Y_f[0] 0.5)) (> Y_g[1] (+ Y_f[1] 0.5)) (< Y_g[1] (- Y_f[1] 0.5))))
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "query.vnnlib").write_text(text)
+        return fs.answer_query(fs.read_query(f"{folder}/query.vnnlib"), NET, fs.Network.random((2, 4, 3, 2), seed=4))
 
 
 @cache
@@ -278,7 +298,10 @@ ANSWERS: dict[str, Maker] = {
     "Counterexample": lambda: different().counterexample,
     "FormsDiffer": FormsDiffer,
     "LayerOrder": lambda: LayerOrder((1, 0)),
+    "Audit": audit,
+    "DataAgreement": lambda: audit().data,
     "Model": lambda: replay().models[0],
+    "QueryAnswer": query,
     "NormalForms": lambda: NormalForms((np.array([1, 0]), np.array([-1, 1])), 2, 0),
     "Interval": lambda: fs.Interval(0.25, 0.5, np.zeros(2)),
     "OutputRanges": OutputRanges,
@@ -293,6 +316,9 @@ ANSWERS: dict[str, Maker] = {
     "Transported": lambda: Transported(transport()),
     "Verdict": verdict,
     "Verdict of a difference": different,
+    # recovery
+    "Recovery": lambda: fs.recover(LINE, (2, 3, 1)),
+    "Unresolved": lambda: Unresolved(2, 3, "it is <dead>"),
     # neurons
     "CheapestPermutation": lambda: classes().cheapest_permutation(),
     "Concentration": lambda: classes().concentration(),
@@ -315,6 +341,8 @@ ANSWERS: dict[str, Maker] = {
     "Drift of outputs": lambda: OutputDrift("linear0", NAN, 1e-6),
     "GroupObjective": lambda: matching().objectives[0],
     "Matching": matching,
+    "Aligned": lambda: Aligned(Path("c"), (2.0, 1.0), 3, 4, 0.5, None, None, Element({})),
+    "Matchings": lambda: fs.match_many([NET, NET]),
     "PathValues": lambda: barrier().loss,
     "Structure": lambda: matching().structure,
     # training and studies

@@ -22,19 +22,17 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
-from fiberscope.connectivity.paths import State, check_comparable, mixed_state
+from fiberscope.connectivity.losses import TOKENS, Loss, lost
+from fiberscope.connectivity.paths import State, check_comparable, check_layers, mixed_state
 from fiberscope.errors import InputError
 from fiberscope.modules.batches import BATCH, batches
-from fiberscope.modules.calls import Inputs, Selector, call, find, moved, select
+from fiberscope.modules.calls import Inputs, Selector, call, moved, select
 from fiberscope.modules.calls import points as points_of
 from fiberscope.modules.derivatives import evaluating
-from fiberscope.network.io import as_torch
+from fiberscope.network.border import as_torch
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Pictured, Tabular, hidden
 from fiberscope.run import Progress, Run
-
-Loss = str | Callable[[Any, Tensor], Tensor]
-"""``"cross_entropy"``, ``"mse"``, or a function of outputs and targets: its mean over the batch, or one per point."""
 
 Reader = Callable[[Any], Any]
 """What a module gives, as the loss sees it."""
@@ -55,7 +53,16 @@ class PathValues(Tabular):
     values: FloatArray
     sign: float = field(metadata=hidden())
 
-    told = ("barriers", "midpoints", "barrier", "barrier_deviation", "midpoint", "midpoint_deviation")
+    told = (
+        "barriers",
+        "midpoints",
+        "relatives",
+        "barrier",
+        "barrier_deviation",
+        "midpoint",
+        "midpoint_deviation",
+        "relative",
+    )
     frame = ("t", "mean", "deviation")
 
     @property
@@ -103,6 +110,24 @@ class PathValues(Tabular):
     def midpoint_deviation(self) -> float:
         return _deviation(self.midpoints)
 
+    @property
+    def relatives(self) -> FloatArray:
+        """How much worse than the better end the worst point of each pair is, as a part of that end's value.
+
+        NaN where that value is zero. Zero where the path never falls behind the better end, so an end that is worse
+        than the other counts, too.
+        """
+        ends = self.sign * self.values[:, [0, -1]]
+        better = ends.min(axis=1)
+        worst = (self.sign * self.values).max(axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(np.where(better != 0, (worst - better) / np.abs(better), np.nan))
+
+    @property
+    def relative(self) -> float:
+        """Mean over the pairs of :attr:`relatives`."""
+        return float(self.relatives.mean())
+
     def __repr__(self) -> str:
         spread = "" if len(self.values) == 1 else f" +- {self.barrier_deviation:.3g}"
         return f"{self.name}: barrier {self.barrier:.4g}{spread}, midpoint {self.midpoint:.4g}"
@@ -117,6 +142,8 @@ class Barrier(Pictured):
     samples: int
     seconds: float
     test: Barrier | None = None
+    perplexity: PathValues | None = None
+    """The exponential of the loss, where it is one of tokens."""
 
     told = ("t", "pairs")
     picture = "barrier"
@@ -160,6 +187,7 @@ def barrier(
     *,
     test: Any = None,
     output: Selector = None,
+    layers: Sequence[str] | None = None,
     batch_size: int = BATCH,
     engine: str = "auto",
     progress: Progress | None = None,
@@ -167,7 +195,7 @@ def barrier(
 ) -> Barrier:
     """Loss and accuracy along the segment from ``a`` to ``b``, and the largest excess over the chord.
 
-    The accuracy is recorded where the targets are integers and the outputs ``(points, classes)``.
+    The accuracy is recorded where the targets are labels of points or tokens.
 
     Parameters
     ----------
@@ -175,9 +203,10 @@ def barrier(
         Two models of one architecture (torch modules or :class:`Network`), or two lists of as many, which are taken in
         pairs. They are run in evaluation mode and are not changed.
     loss
-        The name ``"cross_entropy"`` (for labels) or ``"mse"``, or a function of outputs and targets that gives the mean
-        over a batch or one number per point. Without ``output=`` a function gets whatever the model gives, a dict or
-        an object too.
+        The name ``"cross_entropy"`` (for labels of points, or of tokens, where -100 does not count), ``"next_token"``
+        (the same with every token compared with the label after it, and a perplexity) or ``"mse"``; or a function of
+        outputs and targets that gives the mean over a batch or one number per point. Without ``output=`` a function
+        gets whatever the model gives, a dict or an object too.
     data
         Inputs with targets: a pair of arrays, a :class:`Dataset` (whose held-out part goes to ``test``), or batches. It
         is read once. Inputs may be a dict of keyword arguments, whose entry ``labels`` stands for the targets where
@@ -190,6 +219,8 @@ def barrier(
     output
         Which part of what the models give is meant: a key or field, a place in a tuple, or a function. Not needed for
         tensors, for outputs with ``logits`` and where there is only one tensor.
+    layers
+        Names of layers that go along the path while all others stay at ``a``: layer-wise connectivity.
     engine
         With ``"loop"`` one point of the path comes after the other, with ``"vmap"`` all in one batched call, which is
         faster for small networks; ``"auto"`` chooses by size.
@@ -216,7 +247,8 @@ def barrier(
         test = (data.test_inputs, data.test_targets)
     raw = output is None and callable(loss)
     paths = [
-        _Path(left, right, t, engine, _whatever if raw else partial(select, selector=output)) for left, right in pairs
+        _Path(left, right, t, engine, _whatever if raw else partial(select, selector=output), layers)
+        for left, right in pairs
     ]
     held_out = None if test is None else _measured(paths, t, loss, test, batch_size, run, "test")
     return _measured(paths, t, loss, data, batch_size, run, "data", held_out, begin)
@@ -253,8 +285,12 @@ def _whatever(output: Any) -> Any:
 class _Path:
     """Outputs of one pair at all points, one per point, in the way that is faster for its size."""
 
-    def __init__(self, a: nn.Module, b: nn.Module, t: FloatArray, engine: str, read: Reader) -> None:
-        self.a, self.b, self.t, self.read = a, b, t, read
+    def __init__(
+        self, a: nn.Module, b: nn.Module, t: FloatArray, engine: str, read: Reader, layers: Sequence[str] | None
+    ) -> None:
+        self.a, self.b, self.t, self.read, self.layers = a, b, t, read, layers
+        if layers is not None:
+            check_layers(a, layers)
         size = len(t) * sum(p.numel() for p in a.parameters())
         self.stacked = engine == "vmap" or (engine == "auto" and size <= STACKED[1])
         self.strict = engine == "vmap"
@@ -272,12 +308,15 @@ class _Path:
                         reason = " ".join(str(error).split())[:200]
                         raise InputError(f"engine: vmap cannot run this model ({reason}); take 'loop'") from error
                     self.stacked = False
-            states = (mixed_state(self.a, self.b, float(t)) for t in self.t)
+            states = (self._state(float(t)) for t in self.t)
             return [self.read(call(self.a, inputs, state)) for state in states]
+
+    def _state(self, t: float) -> State:
+        return mixed_state(self.a, self.b, t if self.layers is None else dict.fromkeys(self.layers, t))
 
     def _all(self, inputs: Inputs) -> Tensor:
         if self.states is None:
-            states = [mixed_state(self.a, self.b, float(t)) for t in self.t]
+            states = [self._state(float(t)) for t in self.t]
             self.states = {name: torch.stack([state[name] for state in states]) for name in states[0]}
 
         def one(state: State) -> Tensor:
@@ -303,57 +342,26 @@ def _measured(
 ) -> Barrier:
     begin = time.perf_counter() if begin is None else begin
     sums = np.zeros((2, len(paths), len(t)))
-    samples, labels = 0, True
+    samples, terms, labels = 0, 0, True
     with torch.no_grad():
         for done, (x, y) in enumerate(batches(data, paths[0].a, batch_size, name), start=1):
             if y is None:
                 raise InputError(f"{name}: expected inputs with targets, got inputs alone")
             for i, path in enumerate(paths):
                 for j, output in enumerate(path.outputs(x)):
-                    sums[0, i, j] += _total(loss, output, y, points_of(x))
-                    right = _right(find(output), y)
-                    labels = labels and right is not None
-                    sums[1, i, j] += right or 0
-            samples += points_of(x)
+                    part = lost(loss, output, y, points_of(x))
+                    labels = labels and part.right is not None
+                    sums[:, i, j] += float(part.total), part.right or 0
+            samples, terms = samples + points_of(x), terms + part.terms
             run.step(done, None, f"barrier ({name})")
-    values = sums / samples
+    if not terms:
+        raise InputError(f"{name}: expected at least one label that counts, got none")
+    values = sums / terms
     found = PathValues("loss", t, values[0], 1.0)
     accuracy = PathValues("accuracy", t, values[1], -1.0) if labels else None
-    return Barrier(found, accuracy, samples, time.perf_counter() - begin, test)
-
-
-def _total(loss: Loss, output: Any, target: Tensor, count: int) -> float:
-    """The sum of the loss over the points of a batch, in float64."""
-    if loss == "cross_entropy":
-        classes = output.shape[-1] if output.dim() == 2 else 0
-        if target.is_floating_point() or target.dim() != 1 or not 0 <= int(target.min()) <= int(target.max()) < classes:
-            raise InputError(f"targets: expected labels from 0 to {classes - 1} for outputs {tuple(output.shape)}")
-        return float(nn.functional.cross_entropy(output.double(), target.long(), reduction="sum"))
-    if loss == "mse":
-        if target.dim() == 1 and output.dim() == 2 and output.shape[1] == 1:
-            target = target[:, None]
-        if target.shape != output.shape:
-            shapes = f"{tuple(target.shape)} and {tuple(output.shape)}"
-            raise InputError(f"targets: expected the shape of the outputs for the loss mse, got {shapes}")
-        return float((output.double() - target.double()).square().mean()) * count
-    if not callable(loss):
-        raise InputError(f"loss: expected 'cross_entropy', 'mse' or a function, got {loss!r}")
-    value = loss(output, target)
-    if isinstance(value, Tensor) and value.shape == (count,):
-        return float(value.double().sum())
-    if isinstance(value, Tensor) and value.numel() != 1:
-        raise InputError(f"loss: expected one number or one per point, got shape {tuple(value.shape)}")
-    if not isinstance(value, Tensor | float | int | np.number):
-        raise InputError(f"loss: expected one number or one per point, got {type(value).__name__}")
-    return float(value) * count
-
-
-def _right(output: Tensor | None, target: Tensor) -> int | None:
-    """How many labels are hit, or None where the task is no classification."""
-    if output is None or target.is_floating_point() or target.dim() != 1 or output.dim() != 2 or output.shape[1] < 2:
-        return None
-    # of a row with NaN argmax names the NaN: no answer is no hit
-    return int(((output.argmax(dim=1) == target) & ~output.isnan().any(dim=1)).sum())
+    with np.errstate(over="ignore"):
+        perplexity = PathValues("perplexity", t, np.exp(values[0]), 1.0) if loss == TOKENS else None
+    return Barrier(found, accuracy, samples, time.perf_counter() - begin, test, perplexity)
 
 
 def _deviation(values: FloatArray) -> float:

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fiberscope.connectivity.barrier import Loss, barrier
+from fiberscope.connectivity.barrier import barrier
+from fiberscope.connectivity.losses import Loss
 from fiberscope.connectivity.paths import check_comparable, mixed_state
 from fiberscope.errors import InputError
 from fiberscope.modules.batches import BATCH, batches
@@ -18,7 +19,7 @@ from fiberscope.modules.calls import Selector, call, select
 from fiberscope.modules.calls import points as points_of
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.modules.recording import LAYERS, hooked
-from fiberscope.network.io import as_torch
+from fiberscope.network.border import as_torch
 from fiberscope.neurons.chord import ChordSums, LayerChord, path_points
 from fiberscope.neurons.layers import LayerArrays, layer_arrays
 from fiberscope.neurons.subspace import as_rows

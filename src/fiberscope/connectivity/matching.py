@@ -1,33 +1,39 @@
-"""Which neuron of one training is which of another: assignment on the correlation of their activations.
+"""Which neuron of one training is which of another: permutations of ``b`` that bring it close to ``a``.
 
-For each group of interchangeable neurons, ``S_ij`` is the correlation of the activations of neuron ``i`` of ``a`` and
-neuron ``j`` of ``b`` on the same data, with its sign; the matching maximises ``sum_i S_{i p(i)}`` (Li et al. 2015;
-Ainsworth et al. 2023). If the identity comes close to the maximum, the architecture alone tells the neurons apart
-(:cite:`neuronidentifiability`, section 5).
+Close in their weights (:mod:`fiberscope.connectivity.weights`), in what their neurons do on data
+(:mod:`fiberscope.connectivity.activations`), or in the loss between the two
+(:mod:`fiberscope.connectivity.straight`). If the identity comes close to the best, the architecture alone
+tells the neurons apart (:cite:`neuronidentifiability`, section 5).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
-from torch import nn
+import torch
+from torch import Tensor, nn
 
+from fiberscope.connectivity.activations import Seen, by_activations
+from fiberscope.connectivity.losses import Loss
 from fiberscope.connectivity.paths import check_comparable
+from fiberscope.connectivity.scales import match_scales
+from fiberscope.connectivity.straight import straight_through
 from fiberscope.connectivity.structure import Structure, permutation_structure
+from fiberscope.connectivity.weights import Weights, by_weights, cosines, descend
+from fiberscope.connectivity.widths import of_two_widths, padded
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.modules.action import PERMUTATION
+from fiberscope.modules.action import PERMUTATION, SCALING, Group
 from fiberscope.modules.batches import BATCH
 from fiberscope.modules.calls import Selector
 from fiberscope.modules.parametrisations import plain
-from fiberscope.modules.recording import CrossMoments, cross_moments
-from fiberscope.network.io import as_model, as_torch
+from fiberscope.network.action.element import Element
+from fiberscope.network.border import as_model, as_torch
 from fiberscope.network.network import Network
-from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.numerics.floats import IntArray
 from fiberscope.results import Result, Tabular, hidden, named
 from fiberscope.run import Progress, Run
 
@@ -36,10 +42,11 @@ METHODS = ("activations", "weights", "ste")
 
 @dataclass(frozen=True, slots=True)
 class GroupObjective(Result):
-    """Mean correlation of matched neurons in one group: at the best permutation, the identity and random ones.
+    """How alike matched neurons are in one group: at the best permutation, the identity and random ones.
 
-    ``unmatched`` counts neurons of ``a`` and of ``b`` that are constant on the data: they correlate with nothing, and
-    their place in the permutation means nothing.
+    Of activations it is the mean correlation; of weights the cosine of all tensors of the group, the identity with
+    ``b`` as it stands, random ones with the other groups matched. ``unmatched`` counts neurons of ``a`` and of ``b``
+    that are constant on the data, or zero: they are like nothing, and their place in the permutation means nothing.
     """
 
     group: str
@@ -49,20 +56,40 @@ class GroupObjective(Result):
     random: float
     random_deviation: float
     unmatched: tuple[int, int]
+    copies: int = 1
 
 
 @dataclass(frozen=True, eq=False)
 class Matching(Tabular):
-    """What :func:`match` found: ``permutations[group][i]`` is the neuron of ``b`` that is neuron ``i`` of ``a``."""
+    """What :func:`match` found: an element of the symmetries of ``b``, to be applied by :meth:`apply`."""
 
-    permutations: Mapping[str, IntArray]
+    element: Element
     objectives: tuple[GroupObjective, ...] = field(metadata=named("groups"))
     structure: Structure = field(metadata=hidden())
     samples: int
     method: str = "activations"
+    distances: tuple[float, float] | None = None
+    """``|a - b|`` over the parameters that can move, before and after."""
+    losses: tuple[float, float] | None = None
+    """The loss half-way between the two, before and after, where it was what counted."""
+    by_weights: tuple[str, ...] = ()
+    """Groups that no layer was seen to read, and that were matched by their weights."""
+    narrow: Mapping[str, int] | None = None
+    """Where ``a`` has fewer neurons than ``b``: how many of each group. Neuron ``i`` of ``a`` is ``p[i]`` of ``b``, and
+    what is left of ``b`` comes after those."""
 
     told = ("objective", "identity", "random")
     frame = "objectives"
+
+    @property
+    def permutations(self) -> Mapping[str, IntArray]:
+        """By group: ``p[i]`` is the neuron of ``b`` that is neuron ``i`` of ``a``; a row for each copy of several."""
+        kinds = {group.name: group.kind for group in self.structure.groups}
+        return {
+            name: part.orders[0] if part.copies == 1 else part.orders
+            for name, part in self.element.items()
+            if kinds.get(name) == PERMUTATION
+        }
 
     @property
     def objective(self) -> float:
@@ -88,12 +115,13 @@ class Matching(Tabular):
         """
         b = as_model(b, "b")
         if isinstance(b, Network):
-            return _to_network(self.structure.apply(b.to_torch(), self.permutations), b)
-        return self.structure.apply(plain(b), self.permutations)
+            return _to_network(self.structure.apply(b.to_torch(), self.element), b)
+        return self.structure.apply(plain(b), self.element)
 
     def __repr__(self) -> str:
         values = f"optimal {self.objective:.4g}, identity {self.identity:.4g}, random {self.random:.4g}"
-        return f"Matching({self.method}, {len(self.objectives)} groups, mean correlation: {values})"
+        kind = "mean correlation" if self.method == "activations" else "mean cosine"
+        return f"Matching({self.method}, {len(self.objectives)} groups, {kind}: {values})"
 
 
 def match(
@@ -107,6 +135,10 @@ def match(
     batch_size: int = BATCH,
     seed: int = 0,
     draws: int = 10,
+    restarts: int = 0,
+    scales: bool = False,
+    loss: Loss = "cross_entropy",
+    steps: int = 100,
     progress: Progress | None = None,
     time_limit: float | None = None,
 ) -> Matching:
@@ -115,22 +147,35 @@ def match(
     Parameters
     ----------
     a, b
-        Two models of one architecture. Of symmetry-broken ones the effective weights are matched.
+        Two models of one architecture. Of symmetry-broken ones the effective weights are matched. They are not changed.
+        If ``a`` is narrower than ``b``, each of its neurons finds its place in ``b``, by ``"weights"``.
     structure
-        Which neurons move together. None: what :func:`fiberscope.permutation_structure` finds. Groups inside others, as
-        the dimensions of heads, and groups that no layer reads as its whole input stay where they are.
+        Which neurons move together. None: what :func:`fiberscope.permutation_structure` finds.
     method
-        ``"activations"``.
+        ``"weights"``: the smallest distance ``|a - g b|`` over all parameters, biases and norms included. Never larger
+        than before. ``"activations"``: the largest correlation of what matched neurons do on data; groups that no
+        layer reads are matched by weights afterwards. ``"ste"``: the smallest loss half-way between the two, by a
+        straight-through estimator that starts from the matching by weights; never larger than there.
     data
-        Inputs, in any of the forms of :func:`fiberscope.barrier`; targets are left aside.
+        Inputs, in any of the forms of :func:`fiberscope.barrier`; targets are left aside. For ``"ste"`` inputs with
+        targets. For ``"weights"`` an example is enough, and none is needed with a ``structure``, for a
+        :class:`Network`, a module that begins with a linear layer, and models that come with inputs of their own
+        (``dummy_inputs``).
     output
         Which part of what the models give is their function, as for :func:`fiberscope.barrier`. By default the tensor
         itself, the ``logits`` or the only tensor of an output, else all of its tensors. Neurons that are part of it
         stay where they are.
     seed, draws
-        For the random permutations whose objective is reported.
+        For random orders, and the random permutations whose objective is reported.
+    restarts
+        Further descents of ``"weights"``, from random permutations; the best one counts.
+    scales
+        Also bring positive scalings (of ReLU neurons, say) of ``b`` close to ``a``, in the distance of the parameters.
+    loss, steps
+        For ``"ste"``: as for :func:`fiberscope.barrier`, and steps of its optimiser.
     progress, time_limit
-        Called as ``progress(done, total, text)`` after every batch; after so many seconds an ``OutOfTimeError``.
+        Called as ``progress(done, total, text)`` after every batch or group, and before a wide assignment with what it
+        will cost; after so many seconds an ``OutOfTimeError``.
 
     Examples
     --------
@@ -141,34 +186,88 @@ def match(
     >>> found = match(a, permute(a, planted), data=rng.normal(size=(100, 3)))
     >>> [bool((q[p] == range(8)).all()) for q, p in zip(planted, found.permutations.values())]
     [True, True]
+    >>> match(a, permute(a, planted), method="weights").distances[1]
+    0.0
     """
     run = Run.begin(progress, time_limit)
     if method not in METHODS:
         raise InputError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
-    if method != "activations":
-        raise UnsupportedModelError(f"method {method}: matching by {method} is not built yet; take 'activations'")
-    if data is None:
-        raise InputError("data: expected inputs to compare the activations on, got None")
-    modules = [as_torch(a, "a"), as_torch(b, "b")]
-    check_comparable(*modules)
-    left, right = (plain(module) for module in modules)
+    if data is None and method != "weights":
+        wanted = "inputs to compare the activations on" if method == "activations" else "inputs with targets"
+        raise InputError(f"data: expected {wanted}, got None")
+    left, right = (plain(as_torch(model, name)) for model, name in ((a, "a"), (b, "b")))
+    if of_two_widths(left, right):
+        return _of_two_widths(left, right, method, data, output, restarts, seed, run)
+    check_comparable(as_torch(a, "a"), as_torch(b, "b"))
     if structure is None:
-        first, data = _first(data)
+        first, data = _first(data) if data is not None else (example_of(left), None)
         structure = permutation_structure(left, first, output=output)
-    groups = [group for group in structure.only(PERMUTATION).groups if group.readers and group.copies == 1]
+    groups = structure.only(PERMUTATION).groups
     if not groups:
         raise UnsupportedModelError("module: expected a hidden layer whose neurons can be permuted, found none")
-    readers = {group.name: group.readers for group in groups}
-    found = cross_moments(left, right, readers, data, inputs=True, batch_size=batch_size, run=run)
-    rng = np.random.default_rng(seed)
-    permutations, objectives = {}, []
-    for group in groups:
-        moments = found[group.name]
-        similarity = moments.correlation
-        permutations[group.name] = np.asarray(linear_sum_assignment(similarity, maximize=True)[1], dtype=np.int64)
-        objectives.append(_objective(group.name, similarity, permutations[group.name], moments, rng, draws))
-    samples = found[groups[0].name].count // len(groups[0].readers)  # each reader sees every sample
-    return Matching(permutations, tuple(objectives), structure, samples)
+    pair = Weights.between(structure.groups, *(parameters_of(module) for module in (left, right)))
+    pair.check()
+    if method == "activations":
+        seen = by_activations(left, right, groups, data, batch_size, run)
+        if seen is None:
+            raise UnsupportedModelError("module: expected a layer that reads neurons that can be permuted, found none")
+        found = _completed(seen.element, pair, groups, run)
+        objectives = _correlations(seen, groups, seed, draws)
+        left_out = tuple(group.name for group in groups if group.name not in seen.grams)
+        options: dict[str, Any] = {"samples": seen.samples, "by_weights": left_out}
+    else:
+        found = by_weights(pair, restarts, seed, run)
+        options = {"samples": 0}
+        if method == "ste":
+            tried = straight_through(left, right, structure, pair, found, loss, data, output, batch_size, steps, run)
+            found, options = tried.element, {"samples": tried.samples, "losses": tried.losses}
+        objectives = _cosines(pair, found, groups)
+    after = pair.moved(found)
+    if scales:
+        factors, after = match_scales(after, structure.only(SCALING).groups, run)
+        found = factors @ found
+    distances = pair.distance(), after.distance()
+    found = Element({group.name: found[group.name] for group in structure.groups if group.name in found})
+    return Matching(found, tuple(objectives), structure, method=method, distances=distances, **options)
+
+
+def _of_two_widths(
+    a: nn.Module, b: nn.Module, method: str, data: Any, output: Selector, restarts: int, seed: int, run: Run
+) -> Matching:
+    """Every neuron of a narrow ``a`` finds its place in a wide ``b``: after the element, they come first."""
+    if method != "weights":
+        raise UnsupportedModelError(f"method {method}: models of two widths are matched by 'weights'")
+    narrow, wide = (
+        permutation_structure(one, example_of(one) if data is None else _first(data)[0], output=output)
+        for one in (a, b)
+    )
+    theirs = parameters_of(b)
+    groups = wide.only(PERMUTATION).groups
+    pair = Weights.between(groups, padded(parameters_of(a), narrow, wide, theirs), theirs)
+    pair.check()
+    found = by_weights(pair, restarts, seed, run)
+    found = Element({group.name: found[group.name] for group in groups})
+    distances = pair.distance(), pair.moved(found).distance()
+    sizes = {group.name: group.size for group in narrow.groups}
+    objectives = tuple(_cosines(pair, found, groups))
+    return Matching(found, objectives, wide, 0, method, distances, narrow={name: sizes[name] for name in found})
+
+
+def example_of(module: nn.Module) -> Any:
+    """Inputs to trace a module with where nobody gives any: its own, or zeros for a linear layer at its beginning."""
+    own = getattr(module, "dummy_inputs", None)
+    if isinstance(own, Mapping):
+        return dict(own)
+    leaves = (part for part in module.modules() if not list(part.children()))
+    first = next((part for part in leaves if not isinstance(part, nn.Flatten | nn.Identity)), None)
+    if isinstance(first, nn.Linear):
+        return torch.zeros(2, first.in_features)
+    raise InputError("data: expected an example of the inputs, to see which neurons can move, got None")
+
+
+def parameters_of(module: nn.Module) -> dict[str, Tensor]:
+    """What counts for the distance: floating parameters, each once. Buffers, such as running means, only move along."""
+    return {name: value for name, value in module.named_parameters() if value.is_floating_point()}
 
 
 def _first(data: Any) -> tuple[Any, Any]:
@@ -179,21 +278,38 @@ def _first(data: Any) -> tuple[Any, Any]:
     return ([], []) if first is None else ([first], chain([first], data))
 
 
-def _objective(
-    name: str, S: FloatArray, best: IntArray, moments: CrossMoments, rng: np.random.Generator, draws: int
-) -> GroupObjective:
-    rows = np.arange(len(S))
-    random = np.array([S[rows, rng.permutation(len(S))].mean() for _ in range(max(1, draws))])
-    x, y = moments.constant
-    return GroupObjective(
-        name,
-        len(S),
-        float(S[rows, best].mean()),
-        float(S[rows, rows].mean()),
-        float(random.mean()),
-        float(random.std()),
-        (int(x.sum()), int(y.sum())),
-    )
+def _completed(element: Element, pair: Weights, groups: Sequence[Group], run: Run) -> Element:
+    """The groups that were not seen, by their weights, with the others where they were found."""
+    rest = tuple(group for group in groups if group.name not in element)
+    if not rest:
+        return element
+    after = pair.moved(element)
+    return descend(after.of(rest), run=run)[0] @ element
+
+
+def _correlations(seen: Seen, groups: Sequence[Group], seed: int, draws: int) -> list[GroupObjective]:
+    """Mean correlations of every group that was seen; of one with others inside, with the orders inside."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for group in (group for group in groups if group.name in seen.grams):
+        problem = seen.grams[group.name]
+        count = problem.features(group)
+        others = [problem.moved(Element({group.name: group.random(rng)})) for _ in range(max(1, draws))]
+        random = np.array([one.scores(group).sum() / count for one in others])
+        best = problem.moved(seen.element).scores(group).sum() / count
+        now = problem.scores(group).sum() / count
+        values = float(best), float(now), float(random.mean()), float(random.std())
+        found.append(GroupObjective(group.name, group.size, *values, seen.constant[group.name], group.copies))
+    return found
+
+
+def _cosines(pair: Weights, element: Element, groups: Sequence[Group]) -> list[GroupObjective]:
+    after = pair.moved(element)
+    found = []
+    for group in groups:
+        values, zeros = cosines(pair, after, group)
+        found.append(GroupObjective(group.name, group.size, *values, zeros, group.copies))
+    return found
 
 
 def _to_network(module: nn.Module, like: Network) -> Network:

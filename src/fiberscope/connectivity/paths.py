@@ -8,6 +8,7 @@ Of a parametrised weight the trained ``W`` is mixed, so ``W_eff`` runs along the
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -16,14 +17,18 @@ from torch import Tensor, nn
 
 from fiberscope.errors import InputError
 from fiberscope.modules.parametrisations import FixedPart, Gate, fixed_parts
+from fiberscope.network.border import as_model
 from fiberscope.network.comparison import identical
-from fiberscope.network.io import as_model
 from fiberscope.network.network import Network
 
 State = dict[str, Tensor]
 
 
-def interpolate(a: Any, b: Any, t: float) -> Any:
+Place = float | Mapping[str, float]
+"""A point of the segment: one number, or one for each layer by name."""
+
+
+def interpolate(a: Any, b: Any, t: Place) -> Any:
     """The model at ``(1 - t) a + t b``: a new one; at ``t = 0`` and ``t = 1`` it has the end points' bits.
 
     Parameters
@@ -32,7 +37,8 @@ def interpolate(a: Any, b: Any, t: float) -> Any:
         Two ``torch.nn.Module`` of one architecture, or two :class:`Network`. Names, shapes and types of all parameters
         and buffers must agree, and so must the fixed parts of symmetry-breaking layers.
     t
-        Any finite number; outside ``[0, 1]`` the line goes on.
+        Any finite number; outside ``[0, 1]`` the line goes on. Of torch modules also a dict with a number for each
+        layer, by the beginning of its name; what no name fits stays at ``a``.
 
     Examples
     --------
@@ -42,24 +48,33 @@ def interpolate(a: Any, b: Any, t: float) -> Any:
     >>> interpolate(a, b, 0.25).weight.item()
     1.5
     """
-    t = float(t)
-    if not math.isfinite(t):
-        raise InputError(f"t: expected a finite number, got {t}")
+    for value in t.values() if isinstance(t, Mapping) else [t]:
+        if not math.isfinite(float(value)):
+            raise InputError(f"t: expected a finite number, got {value}")
     a, b = as_model(a, "a"), as_model(b, "b")
     if isinstance(a, Network) and isinstance(b, Network):
-        return _mixed_network(a, b, t)
+        if isinstance(t, Mapping):
+            raise InputError("t: expected one number for networks, got one for each layer; take torch modules")
+        return _mixed_network(a, b, float(t))
     check_comparable(a, b)
-    middle = deepcopy(a)
-    target = _tensors(middle)
+    return with_state(a, mixed_state(a, b, t))
+
+
+def with_state(module: nn.Module, state: Mapping[str, Tensor]) -> nn.Module:
+    """A copy of a module with other numbers in some of its tensors."""
+    copy = deepcopy(module)
+    target = tensors_of(copy)
     with torch.no_grad():
-        for name, value in mixed_state(a, b, t).items():
+        for name, value in state.items():
             target[name].copy_(value)
-    return middle
+    return copy
 
 
-def mixed_state(a: nn.Module, b: nn.Module, t: float) -> State:
+def mixed_state(a: nn.Module, b: nn.Module, t: Place) -> State:
     """Parameters and floating buffers at ``t`` of two modules that were found comparable, by name."""
-    left, right = _tensors(a), _tensors(b)
+    left, right = tensors_of(a), tensors_of(b)
+    if isinstance(t, Mapping):
+        check_layers(a, t)
     fixed = {
         f"{path}.{letter}" for path, part in a.named_modules() if isinstance(part, FixedPart | Gate) for letter in "FD"
     }
@@ -70,8 +85,28 @@ def mixed_state(a: nn.Module, b: nn.Module, t: float) -> State:
             pair = id(x), id(right[name])  # a tensor with two names is mixed once, under its first
             if name not in fixed and pair not in tied and (x.is_floating_point() or x.is_complex()):
                 tied.add(pair)
-                state[name] = _mixture(x, right[name], t)
+                state[name] = _mixture(x, right[name], place_of(name, t))
     return state
+
+
+def place_of(name: str, t: Place) -> float:
+    """Where on the segment a tensor is: the number of the longest name that its own begins with; 0 without one.
+
+    >>> place_of("layers.1.weight", {"layers": 0.25, "layers.1": 0.5}), place_of("head.weight", {"layers": 0.25})
+    (0.5, 0.0)
+    """
+    if not isinstance(t, Mapping):
+        return float(t)
+    fits = [key for key in t if key in ("", name) or name.startswith(f"{key}.")]
+    return float(t[max(fits, key=len)]) if fits else 0.0
+
+
+def check_layers(module: nn.Module, layers: Iterable[str]) -> None:
+    """Raise :class:`InputError` for a name that no tensor of the module begins with."""
+    names = tensors_of(module)
+    for key in layers:
+        if key and key not in names and not any(name.startswith(f"{key}.") for name in names):
+            raise InputError(f"layer {key}: the module has no such layer; its first are {', '.join(list(names)[:4])}")
 
 
 def _mixture(x: Tensor, y: Tensor, t: float) -> Tensor:
@@ -88,7 +123,7 @@ def check_comparable(a: Any, b: Any) -> None:
         if not isinstance(module, nn.Module):
             other = " (and the other is not one)" if isinstance(module, Network) else ""
             raise InputError(f"{name}: expected a torch.nn.Module{other}, got {type(module).__name__}")
-    left, right = _tensors(a), _tensors(b)
+    left, right = tensors_of(a), tensors_of(b)
     for name in sorted(left.keys() ^ right.keys()):
         side = "second" if name in left else "first"
         raise InputError(
@@ -130,7 +165,8 @@ def _check_ties(a: nn.Module, b: nn.Module) -> None:
             raise InputError(f"layer {_plain(name)}: it is tied in one model and not in the other")
 
 
-def _tensors(module: nn.Module) -> State:
+def tensors_of(module: nn.Module) -> State:
+    """Parameters and buffers under all their names."""
     return {
         **dict(module.named_parameters(remove_duplicate=False)),
         **dict(module.named_buffers(remove_duplicate=False)),

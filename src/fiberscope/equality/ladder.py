@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from fiberscope.backends import choose_backend
 from fiberscope.equality.interval import interval_of
 from fiberscope.equality.question import CRITERIA, Question
 from fiberscope.equality.rungs import (
     bottleneck,
+    channels,
     covering_inputs,
     gradients,
     identical,
@@ -24,9 +27,9 @@ from fiberscope.equality.rungs import (
     symmetry,
 )
 from fiberscope.equality.verdict import Rung, Verdict
-from fiberscope.errors import InputError, OutOfTimeError
+from fiberscope.errors import InputError, OutOfTimeError, UnsupportedModelError
 from fiberscope.geometry.domains import Domain
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network, library_of
 from fiberscope.run import Progress
 
 RUNGS: tuple[Rung, ...] = (
@@ -34,6 +37,7 @@ RUNGS: tuple[Rung, ...] = (
     split_boxes.QUICK,
     symmetry.RUNG,
     structure.RUNG,
+    channels.RUNG,
     output_ranges.RUNG,
     random_inputs.RUNG,
     split_boxes.FIRST,
@@ -59,6 +63,7 @@ def equivalent(
     tolerance: float | None = None,
     time_limit: float | None = None,
     seed: int = 0,
+    example: Any = None,
     *,
     criterion: str = "values",
     margin: float | None = None,
@@ -97,6 +102,9 @@ def equivalent(
         A box, orthant, polytope, plane or all of space (None).
     time_limit
         Seconds after which to give up; 60 for None. Every loop looks at it, so it is passed by a second at most.
+    example
+        Inputs of torch modules, for their shape. With it, modules that are not piecewise linear (transformers, GELU)
+        are compared by structure: one program, parameters equal up to permutations of neurons; else undecided.
     criterion, margin
         ``"values"`` (compared as ``tolerance`` says) or ``"argmax"``.
     progress
@@ -117,19 +125,27 @@ def equivalent(
     >>> equivalent(net, other, tolerance=0).equal, equivalent(net, other).equal
     (False, True)
     """
-    a = as_network(a, "a")
-    b = as_network(b, "b")
+    try:
+        a, b = as_network(a, "a", example), as_network(b, "b", example)
+    except (UnsupportedModelError, InputError):
+        if example is None or library_of(a) != "torch" or library_of(b) != "torch":
+            raise
+        live: Verdict = import_module("fiberscope.equality.live").equivalent_modules(a, b, example, tolerance)
+        return live
     start = time.monotonic()
     ahead = _margin(criterion, margin, tolerance)
     question = Question.of(a, b, domain, tolerance, time_limit, seed, margin=ahead, progress=progress)
     question.backend = None if jobs == 1 and cluster is None else choose_backend(jobs, cluster)
     question.state = None if state is None else Path(state)
-    verdict = _decided(question)
+    tried: list[tuple[str, float]] = []
+    verdict = _decided(question, tried)
     if verdict is None:
         reason = "; ".join(dict.fromkeys(question.notes)) or "no method decides this pair"
         verdict = Verdict(None, "no method", question.domain, question.tolerance, reason=reason, margin=ahead)
     known, seconds = interval_of(question, verdict), time.monotonic() - start
-    return replace(verdict, networks=(a, b), seconds=seconds, precision=question.precision, interval=known)
+    return replace(
+        verdict, networks=(a, b), seconds=seconds, precision=question.precision, interval=known, tried=tuple(tried)
+    )
 
 
 def _margin(criterion: str, margin: float | None, tolerance: float | None) -> float | None:
@@ -145,14 +161,18 @@ def _margin(criterion: str, margin: float | None, tolerance: float | None) -> fl
     return 0.0 if margin is None else margin
 
 
-def _decided(question: Question) -> Verdict | None:
-    """The verdict of the first rung that has one."""
+def _decided(question: Question, tried: list[tuple[str, float]]) -> Verdict | None:
+    """The verdict of the first rung that has one; those that were asked are listed with their seconds."""
     try:
         # what knows of classes comes first where they are asked about
         order = RUNGS if question.margin is None else sorted(RUNGS, key=lambda rung: rung not in CLASSES[:3])
         for rung in order:
-            question.run.check()
-            verdict = _asked(rung, question)
+            question.run.step(len(tried), len(RUNGS), rung.name)
+            start = time.monotonic()
+            try:
+                verdict = _asked(rung, question)
+            finally:
+                tried.append((rung.name, time.monotonic() - start))
             if verdict is not None:
                 return verdict
     except OutOfTimeError:

@@ -11,7 +11,7 @@ import numpy as np
 
 from fiberscope.backends import Backend
 from fiberscope.errors import InputError
-from fiberscope.geometry.domains import Domain, Solid, domain_of
+from fiberscope.geometry.domains import Box, Domain, Solid, domain_of
 from fiberscope.geometry.ranges.domain_roles import DomainRoles, domain_roles
 from fiberscope.network.network import Network
 from fiberscope.network.source import coarsest
@@ -75,6 +75,8 @@ class Question:
     run: Run
     rng: np.random.Generator
     notes: list[str] = field(default_factory=list)
+    kept: dict[Any, Any] = field(default_factory=dict, repr=False)
+    """What several methods need, computed once: skeletons of networks."""
     margin: float | None = None
     record: Record = field(default_factory=Record)
     backend: Backend | None = None
@@ -130,6 +132,23 @@ class Question:
     def precision(self) -> str | None:
         """Of the stored numbers, where equality up to their rounding is asked."""
         return self.rounding.precision if self.tolerance is None and self.margin is None else None
+
+    def outside(self, x: FloatArray) -> FloatArray:
+        """A point of ``place`` in the coordinates of the domain: those of the input, on a plane the plane's own."""
+        if not isinstance(self.domain, Box):
+            return x.copy()
+        full = self.domain.low.copy()
+        full[self.domain.free] = x
+        return full
+
+    def inside(self, x: FloatArray) -> FloatArray | None:
+        """The way back, of a vector that somebody brings; None for a point outside of the domain."""
+        if isinstance(self.domain, Box) and x.size == self.domain.ambient:
+            return x[self.domain.free] if self.domain.contains(x[None])[0] else None
+        if x.size != self.a.in_size:
+            expected = self.domain.ambient if isinstance(self.domain, Box) else self.a.in_size
+            raise InputError(f"x: expected {expected} coordinates, got {x.size}")
+        return x if self.place.contains(x[None])[0] else None
 
     def roles(self) -> tuple[DomainRoles, DomainRoles]:
         """Roles of the neurons of both networks on the domain; computed once."""

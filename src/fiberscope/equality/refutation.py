@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from fiberscope.equality.counterexample import Counterexample, confirmed
+from fiberscope.equality.counterexample import Counterexample, confirmed, products
 from fiberscope.equality.evidence import Check
-from fiberscope.equality.question import Question
 from fiberscope.equality.verdict import Verdict, answered
-from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine
 from fiberscope.numerics.floats import FloatArray
+
+if TYPE_CHECKING:
+    from fiberscope.equality.question import Question
 
 POINTS = 256
 """Random inputs of a first look."""
@@ -30,7 +32,10 @@ _EXACT = 30_000_000
 
 def different(question: Question, method: str, example: Counterexample, reason: str = "") -> Verdict:
     """The verdict of a counterexample."""
-    return answered(question, method, example, Check(True, reason or "the outputs at x differ in exact arithmetic"))
+    text = reason or "the outputs at x differ in exact arithmetic"
+    if question.tolerance is None and question.margin is None:
+        text += f", by more than a few units of {question.rounding.precision} in every stored parameter explain"
+    return answered(question, method, example, Check(True, text))
 
 
 def refuted(question: Question, points: FloatArray, method: str) -> Verdict | None:
@@ -102,7 +107,7 @@ def excess(question: Question, points: FloatArray) -> FloatArray:
 
 def small_enough(question: Question, most: int = _EXACT) -> bool:
     """Whether the two can be evaluated exactly in reasonable time."""
-    return max(_products(question.a), _products(question.b)) <= most
+    return max(products(question.a), products(question.b)) <= most
 
 
 def covering(question: Question, points: FloatArray) -> list[int]:
@@ -118,9 +123,3 @@ def covering(question: Question, points: FloatArray) -> list[int]:
         order.append(best)
         missing &= ~active[best]
     return order
-
-
-def _products(net: Network) -> int:
-    """Products of one evaluation, but for zeros that are not stored."""
-    stages = [stage for node in net.nodes if isinstance(node, Affine) for stage in node.operator.stages()]
-    return sum(stage.out_size * stage.fan_in for stage in stages)

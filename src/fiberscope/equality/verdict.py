@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fiberscope.equality.counterexample import Counterexample
-from fiberscope.equality.encoding import write_certificate
 from fiberscope.equality.evidence import Check, Evidence
-from fiberscope.equality.question import Question
-from fiberscope.geometry.domains import Domain
+from fiberscope.geometry.domains import Box, Domain
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Result, hidden
+
+if TYPE_CHECKING:
+    from fiberscope.equality.question import Question
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,8 +26,8 @@ class Interval(Result):
     """Where the largest difference of an output on a domain lies: ``low <= max |a - b| <= high``.
 
     ``low`` is the difference at the input ``x``, rounded down from its exact value (from floats with a bound of their
-    error for large networks); ``high`` is proven. On a plane, and on a flat box, ``x`` has the coordinates of the
-    slice.
+    error for large networks); ``high`` is proven. ``x`` has the coordinates of the input; on a plane those of
+    the plane.
     """
 
     low: float
@@ -52,7 +54,8 @@ class Verdict(Result):
     representations that differ. ``bound`` is the largest difference that is proven (0 for the same real function),
     ``residual`` how far the evidence is from exact agreement, in ulps. ``reason`` says in words what was found.
     ``interval`` holds the largest difference on the domain, whatever the answer is. With a ``margin`` classes were
-    compared, and neither tolerance nor bound are about them.
+    compared, and neither tolerance nor bound are about them. ``tried`` are the methods that were asked, each with its
+    seconds.
     """
 
     equal: bool | None
@@ -68,6 +71,7 @@ class Verdict(Result):
     precision: str | None = None
     interval: Interval | None = None
     margin: float | None = None
+    tried: tuple[tuple[str, float], ...] = ()
 
     told = ("witness=_named_witness", "counterexample")
 
@@ -99,12 +103,22 @@ class Verdict(Result):
         """What was compared: ``"values"`` or ``"argmax"``."""
         return "values" if self.margin is None else "argmax"
 
+    @property
+    def next_step(self) -> str:
+        """What to try where the question is undecided, as options of the command."""
+        tried = [f"--time-limit {max(60, round(10 * self.seconds))}"]
+        if not isinstance(self.domain, Box):
+            tried.insert(0, "--box LOW HIGH (bounds of differences need a bounded domain)")
+        elif self.tolerance is None:
+            tried.insert(0, "--tolerance 1e-3 (a bound is easier to prove than equality up to rounding)")
+        return ", or ".join(tried)
+
     def save(self, path: Path | str, models: tuple[Path | str, Path | str] | None = None) -> None:
         """Write a certificate that :func:`fiberscope.verify` can replay.
 
         The networks go into the file, or, with ``models``, their paths; in either case with a hash of their content.
         """
-        write_certificate(path, self, models)
+        import_module("fiberscope.equality.encoding").write_certificate(path, self, models)
 
     def __repr__(self) -> str:
         answer = {True: "equal", False: "different", None: "undecided"}[self.equal]
@@ -125,6 +139,11 @@ class Rung:
 
     search: Callable[[Question], Verdict | None]
     evidence: tuple[type[Evidence], ...]
+
+    @property
+    def name(self) -> str:
+        """In words, after the file of the method."""
+        return self.search.__module__.rsplit(".", 1)[-1].replace("_", " ")
 
 
 def answered(question: Question, method: str, evidence: Evidence, found: Check) -> Verdict:

@@ -63,7 +63,7 @@ PERMUTATION, SCALING = "permutation", "scaling"
 
 @dataclass(frozen=True, slots=True)
 class Group(Result):
-    """Neurons that move together: how many, the axes they move, and the layers whose *inputs* are their activations.
+    """Neurons that move together: how many, the axes they move, and the layers in whose *inputs* they are seen.
 
     A group inside others, its ``parents``, has one copy for every member of the last of them. ``kind`` says which
     group acts.
@@ -119,7 +119,7 @@ def act(part: Monomial, axes: Iterable[Axis], tensors: Mapping[str, Tensor]) -> 
 
 def _moved(tensor: Tensor, axis: Axis, part: Monomial) -> Tensor:
     new = tensor.detach().clone(memory_format=torch.contiguous_format)
-    target = _members(new, axis, part)
+    target = members(new, axis, part.size, part.copies)
     places = part.places()
     if (places != np.arange(len(places))).any():
         rows = target.reshape(len(places), -1)
@@ -133,18 +133,17 @@ def _moved(tensor: Tensor, axis: Axis, part: Monomial) -> Tensor:
     return new
 
 
-def _members(tensor: Tensor, axis: Axis, part: Monomial) -> Tensor:
+def members(tensor: Tensor, axis: Axis, size: int, copies: int = 1) -> Tensor:
     """The tensor seen as ``(copies..., members, what moves along...)``, sharing its memory."""
-    members = Loop(axis.axis, part.size, axis.stride, axis.start)
-    loops = [*axis.copies, members, *axis.rest]
+    loops = [*axis.copies, Loop(axis.axis, size, axis.stride, axis.start), *axis.rest]
     named = {loop.axis for loop in loops}
     for k in named:
         mine = [loop for loop in loops if loop.axis == k]
         last = sum(loop.start + (loop.count - 1) * loop.stride for loop in mine)
         if k >= tensor.dim() or last >= tensor.shape[k]:
             raise InputError(f"layer {axis.tensor}: expected {last + 1} places on axis {k}, got {tuple(tensor.shape)}")
-    if int(np.prod([loop.count for loop in axis.copies])) != part.copies:
-        raise InputError(f"layer {axis.tensor}: expected a permutation for each of its copies, got {part.copies}")
+    if int(np.prod([loop.count for loop in axis.copies])) != copies:
+        raise InputError(f"layer {axis.tensor}: expected a permutation for each of its copies, got {copies}")
     whole = [Loop(k, tensor.shape[k]) for k in range(tensor.dim()) if k not in named]
     loops += whole
     offset = sum(loop.start * tensor.stride(loop.axis) for loop in loops)

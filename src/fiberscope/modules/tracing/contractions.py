@@ -45,7 +45,7 @@ def matrices(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
         for mine, other in zip(found, broadcast(trace, [added], output.shape), strict=True):
             if size_of(other) == size_of(mine):
                 trace.unify(mine, other)
-    trace.read(w, k, False)
+    trace.read(w, k)
     return found
 
 
@@ -90,7 +90,7 @@ def convolution(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
     trace.summed([summed], [axes[0], other, *axes[2:]], [blocks[0]])
     if b is not None:
         trace.unify(made, trace.axes(b)[0])
-    trace.read(w, axes[1], True)
+    trace.read(w, axes[1])
     _channels_scaled(trace, arguments, output)
     steps = (*arguments.get("stride", ()), *arguments.get("dilation", ()))
     if set(w.shape[2:]) == {1} and output.shape[2:] == x.shape[2:] and set(steps) <= {1}:

@@ -16,7 +16,7 @@ from fiberscope.modules.action import SCALING, Axis, Group, Loop
 from fiberscope.modules.calls import Inputs, Selector, call, meant, tensors
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.modules.tracing import contractions, pointwise, reductions, shapes
-from fiberscope.modules.tracing.axes import Atom, leaves, normal, pin, settle
+from fiberscope.modules.tracing.axes import Atom, leaves, pin, settle
 from fiberscope.modules.tracing.places import Occurrence, occurrences
 from fiberscope.modules.tracing.tracer import RULES, Trace
 from fiberscope.results import Result
@@ -88,8 +88,6 @@ def _followed(module: nn.Module, trace: Trace) -> Iterator[None]:
 
             def enter(part: nn.Module, inputs: Any, options: Any, name: str = name) -> None:
                 trace.layers.append(name)
-                first = next(tensors([inputs, options]), None)
-                trace.dims[name] = 0 if first is None else first.dim()
 
             def leave(part: nn.Module, inputs: Any, options: Any, output: Any) -> None:
                 trace.layers.pop()
@@ -225,9 +223,8 @@ def _names(trace: Trace, free: dict[Atom, list[tuple[str, Occurrence]]]) -> dict
 def _readers(trace: Trace) -> dict[Atom, tuple[str, ...]]:
     found: dict[Atom, dict[str, None]] = {}
     for read in trace.reads:
-        e = normal(read.features)
-        if isinstance(e, Atom):
-            found.setdefault(e, {})[read.layer] = None
+        for leaf in leaves(read.features):
+            found.setdefault(leaf, {})[read.layer] = None
     return {atom: tuple(layers) for atom, layers in found.items()}
 
 

@@ -84,8 +84,6 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.reads: list[Read] = []
         self.layers: list[str] = []
         """The modules that are running, the innermost last."""
-        self.dims: dict[str, int] = {}
-        """Axes of what a layer was last given."""
         self.operation = ""
         self.degrees = Degrees()
         self.numbers: Any = WeakTensorKeyDictionary()
@@ -188,12 +186,11 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for k in axes:
             self.balance((1, tensor, k))
 
-    def read(self, weight: Tensor, features: Expr, second: bool) -> None:
-        """The axis that is contracted: the second of what the layer was given, or the last."""
+    def read(self, weight: Tensor, features: Expr) -> None:
+        """The axis that is contracted with a weight of the layer that runs."""
         name = self.weights.get(weight)
         layer = self.layers[-1] if self.layers else ""
-        # recording takes features from axis 1 of images, and from the last axis of anything else
-        if name is not None and name.rpartition(".")[0] == layer and (self.dims.get(layer, 0) >= 4) == second:
+        if name is not None and name.rpartition(".")[0] == layer:
             self.reads.append(Read(layer, features))
 
     # -- the dispatch --------------------------------------------------------------------------------------------------
