@@ -44,6 +44,8 @@ from .equality.around import VerdictsAround as VerdictsAround
 from .equality.around import equivalent_around as equivalent_around
 from .equality.audit import Audit as Audit
 from .equality.audit import audit as audit
+from .equality.diff.changes import Difference as Difference
+from .equality.diff.diff import diff as diff
 from .equality.ladder import equivalent as equivalent
 from .equality.largest import largest_difference as largest_difference
 from .equality.queries import answer_query as answer_query

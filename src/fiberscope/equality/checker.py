@@ -613,9 +613,9 @@ def _other_class(case: Case, left: list[Q], right: list[Q], told: list[Q]) -> st
     lead = min([left[i] - v for k, v in enumerate(left) if k != i], default=Q(0))
     if not (lead > 0 and lead >= (case.margin or 0) and max(right) > right[i]):
         raise Fails("the class at the input is the same, or not one by the margin")
-    if told != [Q(float(max(right) - right[i])), Q(0)]:
+    if told != [near(max(right) - right[i]), Q(0)]:
         raise Fails("the difference at the input is not what the certificate tells")
-    return f"a is in class {i} by {float(lead):.6g}, b is not"
+    return f"a is in class {i} by {float(near(lead)):.6g}, b is not"
 
 
 def _allowances(case: Case, start: list[Row]) -> list[Q]:
