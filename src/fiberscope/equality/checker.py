@@ -1053,6 +1053,8 @@ class Zonotopes:
     def combined(self, forms: list[Form], weights: list[float], sizes: list[float]) -> Form:
         """A linear combination, with the error of rounding it."""
         n = len(weights)
+        if not any(f[2] for f in forms):
+            return [0.0], 0.0, 0.0  # exactly
         parts = [sum(map(mul, weights, column)) for column in zip_longest(*(f[0] for f in forms), fillvalue=0.0)] or [
             0.0
         ]
@@ -1069,6 +1071,8 @@ class Zonotopes:
 
     def ends(self, form: Form) -> tuple[float, float]:
         parts, error, size = form
+        if not size:
+            return 0.0, 0.0
         reach = (sum(map(abs, parts[1:])) + error) * (1 + (len(parts) + 2) * U) + 2 * U * size + TINY
         if not isfinite(parts[0] + reach):  # whatever is beyond the floats bounds nothing
             raise OverflowError("a bound beyond the floats")
