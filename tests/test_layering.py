@@ -94,6 +94,8 @@ LAZY: dict[tuple[str, str], str] = {
     ("cli/report.py", "fiberscope.reporting.report"): "brings matplotlib",
     ("geometry/complex.py", "fiberscope.explorer.view"): "the notebook's picture is thin; explorer stands on complex",
     ("equality/ladder.py", "fiberscope.equality.live"): "brings torch",
+    ("equality/ladder.py", "fiberscope.equality.quantised"): "brings onnx",
+    ("equality/ladder.py", "fiberscope.network.quantised"): "brings onnx",
     ("cli/tour.py", "fiberscope.cli.tour_stops"): "brings matplotlib",
     ("cli/tour.py", "fiberscope.reporting.*"): "brings matplotlib",
     ("cli/reproduce.py", "fiberscope.studies.lab.*"): "brings joblib and every study",

@@ -42,6 +42,8 @@ from .dimension.kernel import ntk as ntk
 from .dimension.spectrum import kernel_spectrum as kernel_spectrum
 from .equality.audit import Audit as Audit
 from .equality.audit import audit as audit
+from .equality.diff.changes import Difference as Difference
+from .equality.diff.diff import diff as diff
 from .equality.ladder import equivalent as equivalent
 from .equality.queries import answer_query as answer_query
 from .equality.verdict import Verdict as Verdict

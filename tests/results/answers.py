@@ -44,8 +44,9 @@ from fiberscope.network.action.element import Element, Monomial
 from fiberscope.network.source import Source
 from fiberscope.neurons.classes import NeuronClasses
 from fiberscope.neurons.exactness import exactness
+from fiberscope.numerics.grids import Grid
 from fiberscope.numerics.lp.programs import Polyhedron
-from fiberscope.numerics.points import PointSigns, solve_point
+from fiberscope.numerics.points import solve_point
 from fiberscope.numerics.rank import exact_rank, numerical_rank
 from fiberscope.recovery.result import Unresolved
 from fiberscope.studies.lab.runner import StudyInfo, StudyResult, TaskFailure
@@ -61,6 +62,11 @@ BOX = fs.Box([-1.0, -1.0], [1.0, 1.0])
 NET = fs.Network.random((2, 4, 3, 2), seed=3)
 LINE = fs.Network.random((2, 3, 1), seed=1)
 DATA = (X, np.array([0, 1, 0, 1]))
+
+
+@cache
+def changed() -> fs.Difference:
+    return fs.diff({"w": np.ones((2, 2))}, {"w": np.array([[1.0, 1.5], [2.0, 2.5]]), "b": np.zeros(2)})
 
 
 @cache
@@ -209,7 +215,6 @@ ANSWERS: dict[str, Maker] = {
     "Feasibility": lambda: _polyhedron().interior(),
     "LPAnswer": lambda: _polyhedron().maximize([1.0], exact=True),
     "NumericalRank": lambda: numerical_rank(np.eye(2)),
-    "PointSigns": lambda: PointSigns(np.array([[1, 0]], dtype=np.int8), 1, 1),
     "SignRange": lambda: _polyhedron().sign_range([1.0], 0.0),
     # network
     "AffineMap": lambda: NET.affine_at([0.25, -0.5]),
@@ -295,6 +300,9 @@ ANSWERS: dict[str, Maker] = {
     "CarriedSimplified": lambda: CarriedSimplified(verdict().evidence),
     "Counterexample": lambda: different().counterexample,
     "FormsDiffer": FormsDiffer,
+    "Change": lambda: changed().layers[0],
+    "Difference": changed,
+    "Grid": lambda: Grid(0.25, 3, 8),
     "LayerOrder": lambda: LayerOrder((1, 0)),
     "Audit": audit,
     "DataAgreement": lambda: audit().data,

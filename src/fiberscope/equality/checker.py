@@ -578,6 +578,12 @@ def by_identity(case: Case) -> str:
 # -- an input at which the two differ ----------------------------------------------------------------------------------
 
 
+def near(value: Q) -> Q:
+    """The nearest float, for a value beyond their range the largest, as certificates tell outputs."""
+    most = Q(sys.float_info.max)
+    return Q(float(max(-most, min(most, value))))
+
+
 def by_counterexample(case: Case) -> str:
     """The exact outputs at an input, which the certificate must tell right."""
     found = keys(case.evidence, "evidence", "kind", "x", "a", "b", "difference", "allowed")
@@ -585,7 +591,7 @@ def by_counterexample(case: Case) -> str:
     left, right = evaluate(case.a, start), evaluate(case.b, start)
     told = [reals(found[name], name) for name in ("a", "b")]
     numbers = reals([found["difference"], found["allowed"]], "numbers")
-    if told != [[Q(float(v)) for v in values] for values in (left, right)]:
+    if told != [[near(v) for v in values] for values in (left, right)]:
         raise Fails("the outputs at the input are not what the certificate tells")
     if case.margin is not None:
         return _other_class(case, left, right, numbers)
@@ -594,10 +600,11 @@ def by_counterexample(case: Case) -> str:
     worst = max(range(len(gaps)), key=lambda k: gaps[k] - allowed[k])
     if not gaps[worst] > allowed[worst]:
         raise Fails("the exact outputs at the input do not differ by more than is allowed")
-    exact = [Q(float(gaps[worst])), Q(float(allowed[worst]))]
-    if numbers != exact if case.tolerance is not None else not 0 <= numbers[1] < numbers[0] == exact[0]:
+    exact = [near(gaps[worst]), near(allowed[worst])]
+    if numbers != exact if case.tolerance is not None else not 0 <= numbers[1] <= numbers[0] == exact[0]:
         raise Fails("the difference at the input is not what the certificate tells")
-    return f"the exact outputs at the input differ by {float(gaps[worst]):.6g}, {float(allowed[worst]):.6g} is allowed"
+    gap, most = (float(near(v)) for v in (gaps[worst], allowed[worst]))
+    return f"the exact outputs at the input differ by {gap:.6g}, {most:.6g} is allowed"
 
 
 def _other_class(case: Case, left: list[Q], right: list[Q], told: list[Q]) -> str:
@@ -606,9 +613,9 @@ def _other_class(case: Case, left: list[Q], right: list[Q], told: list[Q]) -> st
     lead = min([left[i] - v for k, v in enumerate(left) if k != i], default=Q(0))
     if not (lead > 0 and lead >= (case.margin or 0) and max(right) > right[i]):
         raise Fails("the class at the input is the same, or not one by the margin")
-    if told != [Q(float(max(right) - right[i])), Q(0)]:
+    if told != [near(max(right) - right[i]), Q(0)]:
         raise Fails("the difference at the input is not what the certificate tells")
-    return f"a is in class {i} by {float(lead):.6g}, b is not"
+    return f"a is in class {i} by {float(near(lead)):.6g}, b is not"
 
 
 def _allowances(case: Case, start: list[Row]) -> list[Q]:

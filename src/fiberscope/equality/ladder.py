@@ -115,15 +115,20 @@ def equivalent(
     >>> equivalent(net, other, tolerance=0).equal, equivalent(net, other).equal
     (False, True)
     """
+    ahead = _margin(criterion, margin, tolerance)
+    if any(str(source).endswith(".onnx") for source in (a, b)) and any(map(_quantised, (a, b))):
+        bounded = import_module("fiberscope.equality.quantised").equivalent_quantised
+        within: Verdict = bounded(a, b, domain, tolerance, time_limit, equivalent)
+        return within
     try:
         a, b = as_network(a, "a", example), as_network(b, "b", example)
     except (UnsupportedModelError, InputError):
         if example is None or library_of(a) != "torch" or library_of(b) != "torch":
             raise
-        live: Verdict = import_module("fiberscope.equality.live").equivalent_modules(a, b, example, tolerance)
-        return live
+        exactly = tolerance if ahead is None else 0.0  # the same class follows from the same real function
+        live: Verdict = import_module("fiberscope.equality.live").equivalent_modules(a, b, example, exactly)
+        return replace(live, tolerance=tolerance, margin=ahead)
     start = time.monotonic()
-    ahead = _margin(criterion, margin, tolerance)
     question = Question.of(a, b, domain, tolerance, time_limit, seed, margin=ahead, progress=progress)
     tried: list[tuple[str, float]] = []
     verdict = _decided(question, tried)
@@ -134,6 +139,11 @@ def equivalent(
     return replace(
         verdict, networks=(a, b), seconds=seconds, precision=question.precision, interval=known, tried=tuple(tried)
     )
+
+
+def _quantised(source: Any) -> bool:
+    """Whether this is a file that rounds what it computes."""
+    return bool(import_module("fiberscope.network.quantised").is_quantised(source))
 
 
 def _margin(criterion: str, margin: float | None, tolerance: float | None) -> float | None:
