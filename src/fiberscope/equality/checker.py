@@ -1042,7 +1042,8 @@ def unpaired(case: Case) -> Bounding:
         steps.append((node, [(k, i) for i in range(node.size)], [_floats(row) for row in rows], None))
     for k, (node, rows) in enumerate(right, start=1):
         steps.append((node, [(-1 - k, i) for i in range(node.size)], [_floats(other(row)) for row in rows], None))
-    return Bounding(steps, end, [total(((Q(1), p), (Q(-1), other(q)))) for p, q in zip(end, last, strict=True)])
+    ends = [total(((Q(1), p), (Q(-1), other(q))), signed=True) for p, q in zip(end, last, strict=True)]
+    return Bounding(steps, end, ends)
 
 
 class Zonotopes:
