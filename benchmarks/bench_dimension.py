@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.dimension.exact import exact_jacobian_rank, residue_rows, sample
+from fiberscope.dimension.exact_rank import exact_jacobian_rank, residue_rows, sample
 from fiberscope.dimension.jacobian import jacobian
 from fiberscope.dimension.kernel import ntk
 from fiberscope.network.network import Network

@@ -9,9 +9,8 @@ from fiberscope.geometry.engines.planar.engine import planar_count
 from fiberscope.geometry.surfaces.regions_on import regions_on
 from fiberscope.geometry.surfaces.shapes import Mesh, Sphere, Torus
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine
+from fiberscope.network.nodes import Affine, later
 from fiberscope.network.operators import Dense
-from fiberscope.network.rewire import later
 from harness import Case
 
 HALF_SQUARE = Polytope([[-1.0, 0.0], [0.0, -1.0], [1.0, 1.0]], [0.0, 0.0, 1.0])

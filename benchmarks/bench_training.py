@@ -6,7 +6,7 @@ import numpy as np
 
 from fiberscope.network.network import Network
 from fiberscope.training.datasets.loading import load_dataset
-from fiberscope.training.many import train_many
+from fiberscope.training.seeds import train_many
 from harness import Case
 
 

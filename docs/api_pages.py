@@ -23,6 +23,7 @@ PACKAGES = {
     "training": "Training",
     "studies": "Studies",
     "plot": "Pictures",
+    "explorer": "Explorer",
     "reporting": "Reports",
     "testing": "Testing helpers",
 }

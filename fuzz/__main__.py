@@ -6,14 +6,18 @@ import argparse
 import json
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from .areas import AREAS
-from .runner import Tally, run
+from .runner import Failure, Tally, run
 
 SHOWN = 5
 """Failures shown of every area."""
+
+WRITTEN = 60.0
+"""Seconds between two reports to the file."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -26,17 +30,10 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     seed = int(time.time()) if given.seed is None else given.seed
     print(f"seed {seed}, {len(names)} areas, at most {given.seconds:g} s, {given.processes} processes", flush=True)
-    tallies = run(
-        names,
-        seed=seed,
-        seconds=given.seconds,
-        cases=given.cases,
-        processes=given.processes,
-        report=_progress if sys.stderr.isatty() else _slow_progress(),
-    )
+    report = _Report(seed, Path(given.json) if given.json else None, sys.stderr.isatty())
+    tallies = run(names, seed=seed, seconds=given.seconds, cases=given.cases, processes=given.processes, report=report)
     _show(tallies)
-    if given.json:
-        Path(given.json).write_text(json.dumps(_plain(tallies, seed), indent=1) + "\n")
+    report.write(tallies)
     return 1 if any(t.failures for t in tallies.values()) else 0
 
 
@@ -47,26 +44,48 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=None, help="of the first case; the clock by default")
     parser.add_argument("--cases", type=int, default=None, help="stop an area after so many cases")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--json", default=None, help="write the report there as well")
+    parser.add_argument("--json", default=None, help="write the report there as well, every minute and at the end")
     return parser
 
 
-def _progress(tallies: dict[str, Tally], seconds: float) -> None:
+class _Report:
+    """What is told while the run goes on: every failure at once, a line of progress, the report so far as JSON."""
+
+    def __init__(self, seed: int, path: Path | None, terminal: bool) -> None:
+        self.seed, self.path = seed, path
+        self.every = 0.5 if terminal else 30.0
+        self.end = "" if terminal else "\n"
+        self.told: Counter[str] = Counter()
+        self.shown = 0.0
+        self.written = 0.0
+
+    def __call__(self, tallies: dict[str, Tally], seconds: float) -> None:
+        new = False
+        for name, tally in tallies.items():
+            for failure in tally.failures[self.told[name] : SHOWN]:
+                print(_disagreement(failure), flush=True)
+            new |= len(tally.failures) > self.told[name]
+            self.told[name] = len(tally.failures)
+        if seconds - self.shown >= self.every:
+            self.shown = seconds
+            _progress(tallies, seconds, self.end)
+        if new or seconds - self.written >= WRITTEN:
+            self.written = seconds
+            self.write(tallies)
+
+    def write(self, tallies: dict[str, Tally]) -> None:
+        """The report, whole or not at all: a run that is killed loses a minute, and nothing that it found."""
+        if self.path is not None:
+            part = self.path.with_name(self.path.name + ".part")
+            part.write_text(json.dumps(_plain(tallies, self.seed), indent=1) + "\n")
+            part.replace(self.path)
+
+
+def _progress(tallies: dict[str, Tally], seconds: float, end: str) -> None:
     cases = sum(t.cases for t in tallies.values())
     wrong = sum(len(t.failures) for t in tallies.values())
-    print(f"\r{seconds:5.0f} s  {cases} cases  {wrong} disagreements ", end="", file=sys.stderr, flush=True)
-
-
-def _slow_progress() -> Any:
-    last = [0.0]
-
-    def show(tallies: dict[str, Tally], seconds: float) -> None:
-        if seconds - last[0] >= 30:
-            last[0] = seconds
-            _progress(tallies, seconds)
-            print(file=sys.stderr)
-
-    return show
+    start = "" if end else "\r"
+    print(f"{start}{seconds:5.0f} s  {cases} cases  {wrong} disagreements ", end=end, file=sys.stderr, flush=True)
 
 
 def _show(tallies: dict[str, Tally]) -> None:
@@ -81,9 +100,13 @@ def _show(tallies: dict[str, Tally]) -> None:
             print(f"  {name}: {count} x {note}")
     for name, tally in tallies.items():
         for failure in tally.failures[:SHOWN]:
-            print(f"\nDISAGREEMENT in {name}: {failure.text}\n  repeat: {failure.command}\n  {failure.source}")
+            print(_disagreement(failure))
         if len(tally.failures) > SHOWN:
             print(f"\n... and {len(tally.failures) - SHOWN} more in {name}")
+
+
+def _disagreement(failure: Failure) -> str:
+    return f"\nDISAGREEMENT in {failure.area}: {failure.text}\n  repeat: {failure.command}\n  {failure.source}"
 
 
 def _line(name: str, tally: Tally) -> str:

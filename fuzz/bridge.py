@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 import fiberscope as fs
-from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
+from fiberscope.network.nodes import Add, Affine, Clip, Concat, Given, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense
 
 from .oracle.cells import Domain
@@ -25,11 +27,33 @@ def network(program: Program) -> fs.Network:
             if slope == 0:
                 return fs.Network(weights, biases)
             return fs.Network(weights, biases, "leaky_relu", slope=slope)
-    nodes = [_node(node, program.sizes, index) for index, node in enumerate(program.nodes)]
+    clips = {first: bounds for first, *bounds in program.clips}
+    nodes: list[Given] = []
+    place = {0: 0}  # where a value of the program stands among those of the network
+    index = 0
+    while index < len(program.nodes):
+        node = _node(program.nodes[index], program.sizes, index)
+        if index in clips:
+            node = _clip(node.sources[0], *clips[index])
+            index += 5
+        nodes.append(replace(node, **_moved(node, place)))
+        index += 1
+        place[index] = len(nodes)
     return fs.Network.from_nodes(nodes, (program.inputs,))
 
 
-def _node(node: Any, sizes: tuple[int, ...], index: int) -> Node:
+def _moved(node: Given, place: dict[int, int]) -> dict[str, Any]:
+    if isinstance(node, Add | Concat):
+        return {"sources": tuple(place[s] for s in node.sources)}
+    return {"source": place[node.sources[0]]}
+
+
+def _clip(source: int, lows: Sequence[float | None], highs: Sequence[float | None]) -> Clip:
+    low = [-np.inf if x is None else x for x in lows]
+    return Clip(source, np.array(low), np.array([np.inf if x is None else x for x in highs]), (len(low),))
+
+
+def _node(node: Any, sizes: tuple[int, ...], index: int) -> Given:
     size = sizes[index + 1]
     if node[0] == "affine":
         return Affine(node[1], Dense(np.array(node[2])), np.array(node[3]), f"w{index}", f"b{index}")

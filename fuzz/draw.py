@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from .oracle.cells import Domain
-from .oracle.program import Program
+from .oracle.program import Program, clip
 
 Number = Callable[[Random], float]
 
@@ -92,7 +92,9 @@ class Maker:
         self.rng, self.extreme = rng, extreme
         self.sizes = [inputs]
         self.nodes: list[Any] = []
+        self.clips: list[Any] = []
         self.leaky = rng.random() < 0.15
+        self.clipping = rng.random() < 0.12
 
     def _add(self, node: Any, size: int) -> int:
         self.nodes.append(node)
@@ -104,11 +106,33 @@ class Maker:
         return self._add(("affine", source, tuple(map(tuple, matrix)), tuple(bias)), size)
 
     def relu(self, source: int) -> int:
-        slope = self.rng.choice((0.01, 0.5, 0.1)) if self.leaky else 0.0
+        if self.clipping and self.rng.random() < 0.6:
+            return self.clip(source)
+        slope = self.rng.choice((0.01, 0.5, 0.1, -1.0, -0.3)) if self.leaky else 0.0
         slopes = [slope] * self.sizes[source]
         if self.leaky and self.rng.random() < 0.3:
             slopes[self.rng.randrange(len(slopes))] = self.rng.choice((0.0, 1.0))
         return self._add(("relu", source, tuple(slopes)), len(slopes))
+
+    def clip(self, source: int) -> int:
+        """Bounds of one kind for all neurons, as in a model, or of each its own, some of them none."""
+        size = self.sizes[source]
+        number = numbers(self.rng, self.extreme)
+        pairs: list[tuple[float | None, float | None]] = []
+        for _ in range(size):
+            low, high = sorted((number(self.rng), number(self.rng)))
+            missing = self.rng.random()
+            pairs.append((None if missing < 0.15 else low, None if missing > 0.85 or not low < high else high))
+        if self.rng.random() < 0.4:
+            pairs = [self.rng.choice(((0.0, 6.0), (-1.0, 1.0), (0.0, 1.0), (0.1, 0.3)))] * size
+        lows, highs = zip(*pairs, strict=True)
+        self.clips.append((len(self.nodes), lows, highs))
+        if source != len(self.nodes):
+            self._add(("affine", source, _identity(size), (0.0,) * size), size)
+            self.clips[-1] = (len(self.nodes), lows, highs)
+        for node in clip(len(self.nodes), lows, highs):
+            self._add(node, size)
+        return len(self.nodes)
 
     def pool(self, source: int) -> int:
         size = self.sizes[source]
@@ -163,7 +187,11 @@ def program(
             last = make.pool(last) if rng.random() < 0.4 and pools else make.relu(last)
     if rng.random() < 0.85 or kind == "c":
         make.affine(last, rng.randint(1, outputs))
-    return Program(inputs, tuple(make.nodes))
+    return Program(inputs, tuple(make.nodes), tuple(make.clips))
+
+
+def _identity(size: int) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(float(i == j) for j in range(size)) for i in range(size))
 
 
 def chain(

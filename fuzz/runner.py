@@ -170,8 +170,8 @@ def _work(names: list[str], seeds: Any, most: int | None, end: float, out: Any, 
             one(AREAS[name], seed, tally, shrink=kept[name] < 3)
             kept[name] += len(tally.failures)
             done[name] += 1
-            if time.time() > end or stop.is_set():
-                break
+            if tally.failures or time.time() > end or stop.is_set():
+                break  # a failure is told at once
         spent[name] += time.perf_counter() - chunk
         out.put((name, tally))
     current[0] = -1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from .oracle.program import Program
@@ -32,8 +33,9 @@ def _simpler(arguments: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
 
 
 def _simpler_programs(program: Program) -> Iterator[Program]:
+    clipped = {first + k for first, *_ in program.clips for k in range(6)}
     for index, node in enumerate(program.nodes):
-        if node[0] != "affine":
+        if node[0] != "affine" or index in clipped:
             continue
         rows = [*node[2], node[3]]
         for i, row in enumerate(rows):
@@ -42,7 +44,7 @@ def _simpler_programs(program: Program) -> Iterator[Program]:
                     new = [list(r) for r in rows]
                     new[i][j] = y
                     changed = ("affine", node[1], tuple(map(tuple, new[:-1])), tuple(new[-1]))
-                    yield Program(program.inputs, (*program.nodes[:index], changed, *program.nodes[index + 1 :]))
+                    yield replace(program, nodes=(*program.nodes[:index], changed, *program.nodes[index + 1 :]))
 
 
 def _simpler_numbers(x: float) -> list[float]:

@@ -18,7 +18,7 @@ from sklearn.neural_network import MLPRegressor
 from torch import nn
 
 import fiberscope as fs
-from fiberscope.network.io import as_model, as_network, as_networks, as_torch
+from fiberscope.network.border import as_model, as_network, as_networks, as_torch
 
 X = np.array([[0.25, -0.5], [1.0, 0.75], [-0.5, 0.125]])
 BOX = fs.Box([-1.0, -1.0], [1.0, 1.0])
@@ -30,6 +30,7 @@ NET = fs.Network.random((2, 3, 2, 1), seed=3)
 
 # name -> a question about the function or the parameters of a network; all models of one network get one answer
 TAKES: dict[str, Call] = {
+    "audit": lambda net: fs.audit(net, NET, BOX, data=X),
     "boundary_distance": lambda net: fs.boundary_distance(net, X),
     "canonical": fs.canonical,
     "conservation_drift": lambda net: fs.conservation_drift([NET, net]),
@@ -100,6 +101,7 @@ LIVE: dict[str, Call] = {
 # public functions that ask about no network: what their first argument is
 OTHERS = {
     "align_checkpoints": "a folder",
+    "answer_query": "a query",
     "apply_alignment": "a folder",
     "break_symmetry": "a module that is changed",
     "coherence": "a basis",
@@ -125,6 +127,8 @@ OTHERS = {
     "mlp": "widths",
     "neuron_classes": "a layer of a module",
     "non_localisable_network": "widths",
+    "read_domain": "the path of a VNN-LIB file",
+    "read_query": "the path of a VNN-LIB file",
     "read_track": "the path of a record",
     "record_activations": "a module that is run",
     "record_inputs": "a module that is run",
@@ -187,7 +191,7 @@ def plain(answer: Any) -> Any:
     if hasattr(answer, "to_dict"):
         return plain(answer.to_dict())
     if isinstance(answer, dict):
-        return {key: plain(value) for key, value in answer.items() if key not in ("seconds", "path", "sha256")}
+        return {key: plain(value) for key, value in answer.items() if key not in ("seconds", "tried", "path", "sha256")}
     if isinstance(answer, list | tuple):
         return [plain(part) for part in answer]
     if isinstance(answer, np.ndarray | torch.Tensor):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -13,11 +14,12 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from fuzz import draw, runner  # noqa: E402
+import fuzz.__main__ as fuzz_main  # noqa: E402
+from fuzz import bridge, draw, runner  # noqa: E402
 from fuzz.areas import AREAS, equality  # noqa: E402
 from fuzz.case import Area, Disagreement, expect  # noqa: E402
 from fuzz.oracle import cells, parameters  # noqa: E402
-from fuzz.oracle.program import Program, at  # noqa: E402
+from fuzz.oracle.program import Program, at, clip  # noqa: E402
 
 SMOKE = 24
 
@@ -97,6 +99,20 @@ def test_the_cells_of_the_judge_agree_with_its_points(seed):
     )
 
 
+def test_a_clip_is_one_for_the_judge_and_for_the_library():
+    lows, highs = (0.1, None, 0.3, None), (0.3, 2.0, None, None)
+    program = Program(4, tuple(clip(0, lows, highs)), ((0, lows, highs),))
+    net = bridge.network(program)
+    assert len(net.program) == 1 and bridge.program(net) == Program(4, program.nodes)
+    for x in ([-5.0] * 4, [0.1, 2.0, 0.3, 5.0], [0.2] * 4, [7.0] * 4):
+        wanted = [v if a is None else max(v, a) for v, a in zip(x, lows, strict=True)]
+        wanted = [v if b is None else min(v, b) for v, b in zip(wanted, highs, strict=True)]
+        assert list(at(program, x).outputs) == wanted == net([x])[0].tolist()
+    found = [draw.program(Random(seed), 2) for seed in range(200)]
+    assert 5 < sum(bool(p.clips) for p in found) < 50
+    assert all(ast.literal_eval(repr(p.clips)) == p.clips for p in found)
+
+
 def test_the_judge_knows_parameters():
     bump = chain(([[1.0]], [0.5]), ([[2.0]], [0.0]))
     assert parameters.full_ranks(bump, Random(0)) == (3, 3)
@@ -141,3 +157,23 @@ def test_a_foreign_exception_is_a_disagreement():
     tally = runner.Tally()
     runner.one(Area("crash", lambda rng: (), check), 0, tally)
     assert "ZeroDivisionError" in tally.failures[0].text
+
+
+def test_what_is_found_is_told_at_once_and_written_before_the_end(tmp_path, capsys):
+    path = tmp_path / "report.json"
+    report = fuzz_main._Report(3, path, terminal=False)
+    tallies = {"lie": runner.Tally(cases=4)}
+    report(tallies, 1.0)
+    assert not path.exists() and capsys.readouterr().out == ""
+    tallies["lie"].failures.append(runner.Failure("lie", 5, "a positive bias", "check()"))
+    report(tallies, 2.0)
+    assert (
+        "DISAGREEMENT in lie: a positive bias\n  repeat: make fuzz AREA=lie SEED=5 CASES=1" in capsys.readouterr().out
+    )
+    assert json.loads(path.read_text())["areas"]["lie"]["disagreements"][0]["seed"] == 5
+    tallies["lie"].cases = 9
+    report(tallies, 3.0)
+    assert capsys.readouterr().out == ""
+    report(tallies, 63.0)
+    assert json.loads(path.read_text())["areas"]["lie"]["cases"] == 9
+    assert [p.name for p in tmp_path.iterdir()] == ["report.json"]

@@ -24,7 +24,7 @@ from hypothesis.extra import numpy as arrays_of
 
 import fiberscope as fs
 from fiberscope import files
-from fiberscope.cli.arrays import load_array
+from fiberscope.cli.array_files import load_array
 from fiberscope.errors import FiberscopeError, InputError, TooLargeError
 from fiberscope.files import RATIO, gunzip, read_array, read_arrays, unpack_limit
 from fiberscope.geometry.storage import read_complex

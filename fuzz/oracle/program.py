@@ -7,6 +7,9 @@ A program is a number of inputs and a tuple of nodes. Value 0 is the input, node
 - ``("add", sources)`` and ``("concat", sources)``;
 - ``("pool", source, kernel, stride)``: maxima over windows of neighbours, without padding.
 
+Of every ``(k, lows, highs)`` of ``clips`` the six nodes from ``k`` on are what :func:`clip` makes of these bounds. The
+judge does not look there; the library is given one node in their place.
+
 A value is ``(rows, exponent)``: entry ``i`` is the affine function with coefficients ``rows[i] / 2 ** exponent``, the
 constant term last. Floats are dyadic, so integers and one exponent are enough; a point is the case without variables.
 """
@@ -30,6 +33,7 @@ class Program:
 
     inputs: int
     nodes: tuple[Any, ...]
+    clips: tuple[Any, ...] = ()
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -76,6 +80,23 @@ class Program:
     @property
     def has_pool(self) -> bool:
         return any(node[0] == "pool" for node in self.nodes)
+
+
+def clip(source: int, lows: Sequence[float | None], highs: Sequence[float | None]) -> list[Any]:
+    """``min(max(x, low), high)`` as ``high - relu((high - low) - relu(x - low))``; None for no bound."""
+    size = len(lows)
+    up, down = (tuple(tuple(s * (i == j) for j in range(size)) for i in range(size)) for s in (1.0, -1.0))
+    low, high = (tuple(0.0 if x is None else x for x in bounds) for bounds in (lows, highs))
+    bends = [tuple(float(x is None) for x in bounds) for bounds in (lows, highs)]
+    back = tuple(0.0 - x for x in low)
+    return [
+        ("affine", source, up, back),
+        ("relu", source + 1, bends[0]),
+        ("affine", source + 2, down, high),
+        ("affine", source + 3, up, back),
+        ("relu", source + 4, bends[1]),
+        ("affine", source + 5, down, high),
+    ]
 
 
 def windows(size: int, kernel: int, stride: int) -> list[tuple[int, ...]]:

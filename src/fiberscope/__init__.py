@@ -108,18 +108,26 @@ _NAMES = {
     "simplify": "fibers.simplify.simplify",
     "translation_obstruction": "fibers.conservation",
     # equality
+    "Audit": "equality.audit",
     "Verdict": "equality.verdict",
+    "answer_query": "equality.queries",
+    "audit": "equality.audit",
     "equivalent": "equality.ladder",
+    "read_domain": "equality.vnnlib",
+    "read_query": "equality.vnnlib",
     "verify": "equality.verify",
+    # recovery
+    "Recovery": "recovery.result",
+    "recover": "recovery.recover",
     # neurons
     "NeuronClasses": "neurons.classes",
     "break_symmetry": "neurons.asymmetry",
     "coherence": "neurons.coherence",
     "neuron_classes": "neurons.classes",
     "relaxed_cost": "neurons.relaxed",
-    "w_mlp": "neurons.models",
-    "w_resnet20": "neurons.models",
-    "w_vit": "neurons.models",
+    "w_mlp": "neurons.asymmetric_models",
+    "w_resnet20": "neurons.asymmetric_models",
+    "w_vit": "neurons.asymmetric_models",
     # modules
     "effective_weights": "modules.parametrisations",
     "mlp": "modules.models",
@@ -147,6 +155,10 @@ _NAMES = {
     "permutation_structure": "connectivity.structure",
     "repair": "connectivity.repair",
     "rotations": "connectivity.rotations",
+    # pages
+    "Exploration": "explorer.view",
+    "Report": "reporting.report",
+    "report": "reporting.report",
     # training and studies
     "Claim": "studies.lab.study",
     "Dataset": "training.datasets.dataset",
@@ -164,13 +176,14 @@ _NAMES = {
     "reproduce": "studies.lab.runner",
     "track": "training.track",
     "train_generator": "training.generators",
-    "train_many": "training.many",
+    "train_many": "training.seeds",
 }
 _SUBPACKAGES = (
     "connectivity",
     "dimension",
     "equality",
     "errors",
+    "explorer",
     "fibers",
     "geometry",
     "modules",

@@ -1,5 +1,5 @@
 """``python -m fiberscope``."""
 
-from fiberscope.cli import main
+from fiberscope.cli.app import main
 
 main()

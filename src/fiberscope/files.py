@@ -7,6 +7,7 @@ header. These sizes are asked first, and what is read is held to them.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import os
 import sys
@@ -79,6 +80,12 @@ def write_atomically(path: Path | str, content: bytes | str, *, durable: bool = 
     """Write a whole file or nothing; ``durable`` as in :func:`atomic_path`."""
     with atomic_path(path, durable=durable) as part:
         part.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def sha256_of(path: Path | str) -> str:
+    """The SHA-256 of the bytes of a file."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _sync_folder(folder: Path) -> None:

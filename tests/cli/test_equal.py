@@ -104,7 +104,7 @@ def test_a_tampered_certificate_does_not_hold(models, tmp_path):
     run(equal, models["net"], models["changed"], "--certificate", proof)
     found = json.loads(proof.read_text())
     found["claim"]["equal"] = True
-    found["evidence"] = {"kind": "normal form", "signs": [[0] * 16, [0] * 16], "ulps": 0}
+    found["evidence"] = {"kind": "normal form", "signs": [[0] * 16, [0] * 16], "hyperplanes": 0, "ulps": 0}
     proof.write_text(json.dumps(found))
     assert run(verify, proof)[0] == 1
 

@@ -70,3 +70,9 @@ def test_inspection_of_every_kind_of_network():
         assert result.num_parameters == case(name).num_parameters
         json.dumps(result.to_dict())
         assert result.architecture in repr(result)
+
+
+@pytest.mark.parametrize("size", [1e200, 1e-200, 5e-324, 0.0])
+def test_norms_of_numbers_whose_squares_are_no_floats(size):
+    layer = fs.inspect(fs.Network([[[3.0 * size, 4.0 * size]]], [[0.0]])).layers[0]
+    assert layer.norm == pytest.approx(5.0 * size, rel=1e-15) and layer.largest == 4.0 * size

@@ -19,6 +19,7 @@ COMMANDS = {
     "simplify": ("{folder}/small.npz",),
     "canon": ("{folder}/form.npz",),
     "fiber": (),
+    "recover": ("--widths", "2-3-1"),
 }
 WITHOUT = {"verify", "reproduce", "tour"}
 """Commands that take no model, or those of a certificate."""

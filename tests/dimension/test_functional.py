@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from fiberscope.dimension import decisive, exact, functional
+from fiberscope.dimension import decisive, exact_rank, functional
 from fiberscope.dimension.decisive import decisive_set
 from fiberscope.dimension.functional import functional_dimension
 from fiberscope.dimension.jacobian import jacobian
@@ -165,9 +165,9 @@ def test_complete_sets_reach_the_rank_of_every_batch(rational_jacobian, rational
     net = Network([numbers((n, m)) for m, n in pairs], [numbers(n) for _, n in pairs])
     points = decisive_set(net)
     X = np.concatenate([rng.integers(-6, 7, (30, widths[0])) / 2.0, rng.normal(size=(30, widths[0])) * 8])
-    kept = exact.sample(net, X).X
+    kept = exact_rank.sample(net, X).X
     batch_rank = rational_rank(rational_jacobian(net, kept)) if len(kept) else 0
-    if not len(exact.sample(net, points.X).X):  # a neuron without weights and bias: every input is a kink
+    if not len(exact_rank.sample(net, points.X).X):  # a neuron without weights and bias: every input is a kink
         with pytest.raises(NotGenericError, match="all points that were tried lie on kinks"):
             functional_dimension(net)
         return
@@ -291,10 +291,10 @@ def test_bad_input():
 def test_blocks_and_sketches_agree_with_the_whole(name, monkeypatch):
     net = case(name)
     X = np.random.default_rng(0).normal(size=(4, net.in_size))
-    monkeypatch.setattr(exact, "WIDE", 0)
+    monkeypatch.setattr(exact_rank, "WIDE", 0)
     monkeypatch.setattr(functional, "WIDE", 0)
     parts = functional_dimension(net, X)
-    monkeypatch.setattr(exact, "WIDE", 1 << 30)
+    monkeypatch.setattr(exact_rank, "WIDE", 1 << 30)
     monkeypatch.setattr(functional, "WIDE", 1 << 30)
     whole = functional_dimension(net, X)
     assert (parts.exact, parts.numerical, parts.paper) == (whole.exact, whole.numerical, whole.paper)
@@ -306,13 +306,13 @@ def test_blocks_and_sketches_agree_with_the_whole(name, monkeypatch):
 def test_wide_jacobians_are_never_formed():
     net = Network.random((20, 60, 60, 2), 0)
     X = np.random.default_rng(0).normal(size=(15, 20))
-    result = functional_dimension(net, X, limit=1 << 20)  # the Jacobian alone would take 1.2 MB
+    result = functional_dimension(net, X, memory=1 << 20)  # the Jacobian alone would take 1.2 MB
     assert result.certified
     assert result.exact == result.numerical == 30
     dead = Network(
         [net.weights[0], -np.abs(net.weights[1]), net.weights[2]], [*net.biases[:1], -np.ones(60), np.ones(2)]
     )
-    low = functional_dimension(dead, X, limit=1 << 20)
+    low = functional_dimension(dead, X, memory=1 << 20)
     assert low.exact == low.numerical == 2 < low.upper
     assert 0 < low.failure_probability < 1e-25
 

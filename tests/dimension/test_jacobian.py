@@ -112,4 +112,4 @@ def test_bad_input():
 def test_too_large_gives_the_estimate_and_the_way_around():
     net = Network.random((100, 200, 10), 0)
     with pytest.raises(TooLargeError, match=r"10000 x 22210 Jacobian needs 1\.7 GiB.*kernel_spectrum"):
-        jacobian(net, np.zeros((1000, 100)), limit=1 << 30)
+        jacobian(net, np.zeros((1000, 100)), memory=1 << 30)

@@ -95,7 +95,7 @@ def test_bad_input():
     with pytest.raises(InputError, match="Y: expected a batch"):
         ntk(net, np.zeros((2, 2)), np.zeros((2, 5)))
     with pytest.raises(TooLargeError, match="kernel needs"):
-        ntk(net, np.zeros((1000, 2)), limit=1 << 20)
+        ntk(net, np.zeros((1000, 2)), memory=1 << 20)
 
 
 def test_effective_rank():

@@ -16,7 +16,7 @@ from torch import nn
 
 import fiberscope as fs
 from fiberscope.dimension.classes import open_ties
-from fiberscope.dimension.exact import exact_jacobian_rank, residue_rows, sample
+from fiberscope.dimension.exact_rank import exact_jacobian_rank, residue_rows, sample
 from fiberscope.dimension.functional import functional_dimension
 from fiberscope.dimension.jacobian import jacobian
 from fiberscope.dimension.kinks import describe, kinks
@@ -24,7 +24,7 @@ from fiberscope.errors import NotGenericError
 from fiberscope.network.convolutions import Convolution
 from fiberscope.network.io import load
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear
+from fiberscope.network.nodes import Add, Affine, Clip, Concat, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense, Scale, Sparse
 from fiberscope.numerics.modular import random_primes, residues_of_integers
 from fiberscope.testing import hostile
@@ -99,7 +99,23 @@ def shared(rng, style):
     return Network.from_nodes(nodes, (2,)), NUMBERS["integer"](rng, 2)
 
 
-KINDS = {"images": images, "chains": chains, "shared": shared}
+def clipped(rng, style):
+    """Layers with a clip of their own bounds behind each, some infinite; the second may be read by a residual."""
+    draw = lambda shape: NUMBERS[style](rng, shape)  # noqa: E731  # one line for a test
+    nodes, width = [], 2
+    for layer in range(rng.integers(1, 4)):
+        nodes.append(Affine(len(nodes), Dense(draw((2, width))), draw(2), f"w{layer}", f"b{layer}"))
+        low = np.where(rng.random(2) < 0.2, -np.inf, draw(2))
+        high = np.where(rng.random(2) < 0.2, np.inf, np.maximum(draw(2), 0.0) + np.where(np.isinf(low), 0.0, low))
+        high = np.where(high > low, high, np.inf)
+        nodes.append(Clip(len(nodes), low, high, (2,)))
+    if rng.random() < 0.3:
+        nodes.append(Add((len(nodes), 1), (2,)))
+    nodes.append(Affine(len(nodes), Dense(draw((1, 2))), None, "v"))
+    return Network.from_nodes(nodes, (2,)), NUMBERS["integer"](rng, 2)
+
+
+KINDS = {"images": images, "chains": chains, "shared": shared, "clipped": clipped}
 
 
 @given(st.sampled_from(sorted(KINDS)), st.sampled_from(sorted(NUMBERS)), st.integers(0, 2**32 - 1))
@@ -148,7 +164,7 @@ def named(net):
         replace(node, weight_name=f"w{i}", bias_name=None if node.bias is None else f"b{i}")
         if isinstance(node, Affine)
         else node
-        for i, node in enumerate(net.nodes)
+        for i, node in enumerate(net.program)
     ]
     return Network.from_nodes(nodes, net.input_shape)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fiberscope.dimension.bounds import bounds, roughly_monotonic, theorem_value
-from fiberscope.dimension.exact import exact_jacobian_rank, residue_rows, sample
+from fiberscope.dimension.exact_rank import exact_jacobian_rank, residue_rows, sample
 from fiberscope.dimension.symmetries import activity, hidden_symmetry, rescaling_rank, tangents
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, PiecewiseLinear

@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from torch import nn
@@ -58,6 +59,27 @@ def test_files_are_compared_by_bytes_and_by_weights(files):
     # the same numbers in another file are another file
     fs.save(NET, files / "a.npz")
     assert not fs.verify(proof, files / "a.npz").ok
+
+
+def test_numbers_in_a_file_beside_the_model_are_part_of_the_claim(tmp_path):
+    """The bytes of an ONNX file say nothing of the weights that it keeps elsewhere."""
+    fs.save(Network.random((2, 300, 1), 0), tmp_path / "whole.onnx")
+    options = {"save_as_external_data": True, "location": "weights.bin", "size_threshold": 0}
+    onnx.save(onnx.load(tmp_path / "whole.onnx"), tmp_path / "a.onnx", **options)
+    proof, data = tmp_path / "proof.json", tmp_path / "weights.bin"
+    fs.equivalent(tmp_path / "a.onnx", tmp_path / "a.onnx").save(proof)
+    model = fs.verify(proof).models[0]
+    digest = hashlib.sha256(data.read_bytes()).hexdigest()
+    assert model.data == (("weights.bin", digest),) and f"with weights.bin, sha256 {digest}" in model.text
+    assert fs.verify(proof, tmp_path / "a.onnx").ok
+    found = json.loads(proof.read_text())
+    for file in (m["file"] for m in found["claim"]["models"]):
+        file["data"]["weights.bin"] = 64 * "0"
+    proof.write_text(json.dumps(found))
+    assert not fs.verify(proof, tmp_path / "a.onnx").ok
+    data.write_bytes(bytes(len(data.read_bytes())))
+    fs.equivalent(tmp_path / "whole.onnx", tmp_path / "whole.onnx").save(proof)
+    assert not fs.verify(proof, tmp_path / "a.onnx").ok
 
 
 def test_a_certificate_for_other_weights_with_the_hash_of_a_file_is_not_believed(files):

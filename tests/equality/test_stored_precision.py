@@ -128,6 +128,36 @@ def test_a_changed_weight_is_more_than_rounding(name):
     assert verdict.counterexample.difference > verdict.counterexample.allowed
 
 
+def test_foldings_that_cancel_are_different_and_say_in_what_sense():
+    """Two orders of one folding: the biases cancel, so what is stored is many units apart, and the functions are."""
+    source = torch.Generator().manual_seed(0)
+    draw = lambda: torch.rand(8, generator=source) + 0.5  # noqa: E731  # one line for a test
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2)).eval()
+    layer, norm = model[0], model[1]
+    with torch.no_grad():
+        layer.weight.mul_(1e-6)
+        for part in (layer.bias, norm.running_mean, norm.running_var, norm.weight):
+            part.copy_(10 * draw())
+        s = norm.weight / torch.sqrt(norm.running_var + norm.eps)
+        norm.bias.copy_(-(layer.bias - norm.running_mean) * s + 1e-6 * draw())
+        biases = (
+            (layer.bias - norm.running_mean) * s + norm.bias,
+            layer.bias * s + (norm.bias - norm.running_mean * s),
+        )
+        foldings = []
+        for bias in biases:
+            folded = nn.Linear(4, 8)
+            folded.weight.copy_(layer.weight * s[:, None])
+            folded.bias.copy_(bias)
+            foldings.append(fs.load(nn.Sequential(folded, nn.ReLU(), model[3]).eval(), input_shape=(4,)))
+    box = fs.Box.cube(4)
+    for net in foldings:
+        assert fs.equivalent(fs.load(model, input_shape=(4,)), net, box).equal
+    verdict = fs.equivalent(*foldings, box)
+    assert verdict.equal is False and "than a few units of float32 in every stored parameter explain" in verdict.reason
+    assert verdict.counterexample.difference > verdict.counterexample.allowed
+
+
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
 def test_half_precision_copies(kind, tmp_path):
     _, folded = sequential()

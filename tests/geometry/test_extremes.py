@@ -19,7 +19,7 @@ from fiberscope.geometry.engines.lattice.layers import HomogeneousBounds
 from fiberscope.geometry.engines.planar import tracked as track
 from fiberscope.geometry.engines.planar.engine import planar_cells
 from fiberscope.geometry.engines.planar.kernels import float_signs
-from fiberscope.geometry.engines.planar.tracked import Tracked
+from fiberscope.geometry.engines.planar.tracked import Tracked, TrackedAlgebra
 from fiberscope.geometry.engines.traversal.engine import count_by_traversal, traverse
 from fiberscope.geometry.engines.traversal.estimate import estimate_regions
 from fiberscope.geometry.engines.traversal.exact import towards
@@ -29,11 +29,12 @@ from fiberscope.geometry.folds.hyperplanes import form_classes
 from fiberscope.geometry.function import function_from
 from fiberscope.geometry.regions import count_regions, regions
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
+from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense, Scale
+from fiberscope.network.walk import cuts, switches
 from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import ENTRY_FLOOR
-from fiberscope.testing import fraction_map, fraction_regions
+from fiberscope.testing import fraction_map, fraction_regions, fraction_values
 from fiberscope.testing.hostile import programs
 
 TINY = 5e-324
@@ -63,6 +64,9 @@ def on_plane(net: Network, plane: Plane) -> Network:
         elif isinstance(node, MaxPool):
             nodes.append(MaxPool(source, node.in_shape, node.kernel, node.stride))  # type: ignore[arg-type]
     return Network.from_nodes(nodes, (2,))
+
+
+TIGHT = TrackedAlgebra(tight=True)
 
 
 # --- a float zero is no proof --------------------------------------------------------------------------------------
@@ -101,7 +105,7 @@ def test_a_row_of_live_neurons_that_are_zero_by_rounding_has_an_error() -> None:
     live = track.activate(PiecewiseLinear(0, np.zeros(1), (1,)), value, np.ones((1, 1), dtype=np.int8), False)
     assert live.e2[0] > 0
     with np.errstate(over="ignore"):
-        behind = track.affine(Affine(0, Dense(np.array([[1e300]])), np.array([0.0])), replace(live, norm=None), True)
+        behind = TIGHT.affine(Dense(np.array([[1e300]])), np.array([0.0]), replace(live, norm=None))
     assert behind.c[0] > 0
 
 
@@ -124,12 +128,13 @@ def test_bounds_that_overflowed_decide_nothing(bad: float) -> None:
             Tracked(np.full((1, 1), bad), np.zeros(1), np.zeros(1), np.ones(1)),
             Tracked(np.zeros((1, 1)), np.full(1, bad), np.full(1, bad), np.full(1, bad)),
         ):
-            layer = track.affine(Affine(0, Dense(np.array([[0.5]])), np.array([1.0])), value, True)
+            layer = TIGHT.affine(Dense(np.array([[0.5]])), np.array([1.0]), value)
             assert decided(layer) == [2]
-            again = track.affine(Affine(0, Dense(np.array([[0.5]])), np.array([1.0])), layer, True)
+            again = TIGHT.affine(Dense(np.array([[0.5]])), np.array([1.0]), layer)
             assert decided(again) == [2]
             block = (np.zeros(1, int), np.zeros(1, int), np.full(1, 0.5), np.full(1, 1e-16))
-            assert decided(track.differences(layer.extended([block]), np.array([[0, 0]]))) == [2]
+            both = TIGHT.pick(layer.extended([block]), np.array([0]))
+            assert decided(TIGHT.difference(both, both)) == [2]
 
 
 @pytest.mark.parametrize("far", [np.inf, -np.inf])
@@ -158,31 +163,26 @@ def test_a_sum_that_overflows_on_the_wrong_side() -> None:
 def test_signs_that_tracked_bounds_prove_are_the_exact_ones(net: Network, seed: int) -> None:
     X = np.random.default_rng(seed).integers(-8, 9, (4, 2)) / 8
     exact = net.signs(X).signs
-    values = [Tracked.exact(X)]
+    values = {0: Tracked.exact(X)}
     with np.errstate(all="ignore"):
-        for index, node in enumerate(net.nodes):
-            if isinstance(node, Affine):
-                values.append(track.affine(node, values[node.source], True))
-            elif isinstance(node, Add):
-                values.append(track.add([values[k] for k in node.sources]))
-            elif isinstance(node, Concat):
-                values.append(track.concat([values[k] for k in node.sources], node.order))
+        for place in switches(net.layout, values, TIGHT, {}):
+            node, own, source = place.node, np.ascontiguousarray(exact[:, place.columns]), values[place.source]
+            cut = cuts(node, source, TIGHT)
+            found = np.zeros(cut.z.shape, dtype=np.int8)
+            float_signs(cut.z, cut.c, cut.r, ENTRY_FLOOR, found)
+            if isinstance(node, MaxPool):
+                inputs = [fraction_values(net, x)[place.source] for x in X]
+                truth = [[(z[i] > z[j]) - (z[i] < z[j]) for i, j in node.pairs] for z in inputs]
+                assert ((found == 2) | (found == np.array(truth).reshape(found.shape))).all()
             else:
-                own = exact[:, net.layout.of_node[index].columns]
-                source = values[node.source]
-                if isinstance(node, MaxPool):
-                    values.append(track.pool(node, source))
-                    continue
-                found = np.zeros(source.z.shape, dtype=np.int8)
-                float_signs(source.z, source.c, source.r, ENTRY_FLOOR, found)
                 assert ((found == 2) | (found == own) | (node.slopes == 1)).all()
-                values.append(track.activate(node, source, np.ascontiguousarray(own), False))
+            values[place.index + 1] = track.behind(node, source, own, reuse=False, mark=False)
 
 
 def test_products_that_underflow_are_not_exact() -> None:
     """A row of exact numbers times a small factor is zero in floats and not in truth."""
     exact = Tracked.exact(np.array([[TINY, 1e-320]]))
-    scaled = track.affine(Affine(0, Scale(np.array([0.25, 1e-3]), (2,)), None), exact, False)
+    scaled = TrackedAlgebra(tight=False).affine(Scale(np.array([0.25, 1e-3]), (2,)), None, exact)
     leaky = track.activate(PiecewiseLinear(0, np.full(2, 0.01), (2,)), Tracked.exact(np.array([[-TINY, -1e-322]])),
                            np.full((1, 2), -1, dtype=np.int8), False)  # fmt: skip
     for value in (scaled, leaky):
@@ -217,7 +217,7 @@ def test_a_crossing_between_values_whose_sum_overflows() -> None:
 
 
 def test_a_bias_that_underflows_at_infinity_is_not_zero() -> None:
-    bounds = HomogeneousBounds(Bounded(np.full((1, 1), 0.25), np.zeros((1, 1))))
+    bounds = HomogeneousBounds(lambda: Bounded(np.full((1, 1), 0.25), np.zeros((1, 1))))
     with np.errstate(all="ignore"):
         found = bounds.affine(Dense(np.zeros((1, 1))), np.array([-TINY]), Bounded(np.zeros((1, 1)), np.zeros((1, 1))))
     assert not found.decided[0, 0]

@@ -168,8 +168,8 @@ def test_lists_keep_their_digits():
 def test_limits_that_limit_nothing_are_refused(limit):
     for net in (nn.Linear(2, 1), case("chain")):
         for question in (jacobian, ntk, functional_dimension):
-            with pytest.raises(InputError, match="limit: expected a positive number"):
-                question(net, np.zeros((2, 2)), limit=limit)
+            with pytest.raises(InputError, match="memory: expected a positive number"):
+                question(net, np.zeros((2, 2)), memory=limit)
 
 
 def test_bad_input():
@@ -185,9 +185,9 @@ def test_bad_input():
     with pytest.raises(UnsupportedModelError, match="with parameters"):
         jacobian(nn.ReLU(), torch.zeros(1, 2))
     with pytest.raises(TooLargeError, match="GiB"):
-        jacobian(module, torch.zeros(100, 2), limit=100)
+        jacobian(module, torch.zeros(100, 2), memory=100)
     with pytest.raises(TooLargeError, match="kernel"):
-        ntk(module, torch.zeros(100, 2), limit=100)
+        ntk(module, torch.zeros(100, 2), memory=100)
     broken = nn.Linear(2, 1)
     broken.weight.data[:] = torch.nan
     with pytest.raises(InputError, match="parameter weight"):

@@ -18,7 +18,7 @@ from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Box
 from fiberscope.geometry.regions import count_regions, regions
 from fiberscope.network.comparison import identical
-from fiberscope.network.formats.storage import rounded
+from fiberscope.network.formats.float_types import rounded
 from fiberscope.network.io import load, save
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Clip, PiecewiseLinear

@@ -91,7 +91,7 @@ def test_dense_view_keeps_the_names_of_untouched_layers_only():
 
 def test_dense_view_that_is_too_large_is_refused_with_an_estimate():
     with pytest.raises(fs.TooLargeError, match=r"widths 72-108-.* GiB, the limit is 0\.00 GiB"):
-        case("convolutional").as_mlp(limit=1000)
+        case("convolutional").as_mlp(memory=1000)
 
 
 @settings(max_examples=40, deadline=None)

@@ -144,7 +144,7 @@ def test_operators_keep_their_own_numbers():
 
 def test_a_dense_matrix_that_is_too_large_is_refused_with_an_estimate():
     with pytest.raises(TooLargeError, match=r"GiB, the limit is 0\.0 GiB"):
-        OPERATORS["convolution"].dense(limit=10)
+        OPERATORS["convolution"].dense(memory=10)
 
 
 @pytest.mark.parametrize(

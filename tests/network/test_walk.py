@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import fiberscope as fs
 from fiberscope.dimension.spans import Spans
 from fiberscope.network.layout import Layout
-from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear
+from fiberscope.network.nodes import Add, Affine, Clip, Concat, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Composition, Dense
 from fiberscope.network.walk import (
     affine_values,
@@ -340,6 +340,25 @@ def test_a_value_that_the_caller_puts_in_place_stays():
         if index == 1:
             values[2] = np.full((1, 1), 7.0)
     assert values[3].item() == 7.0
+
+
+@pytest.mark.parametrize("algebra", [FLOAT, BOUNDED, ModularAlgebra(PRIME)], ids=lambda a: type(a).__name__)
+@pytest.mark.parametrize("given", [False, True])
+def test_a_value_put_inside_of_a_composite_node_reaches_its_result(algebra, given):
+    """As if there were only the plain nodes that it means, wherever the value is put and whether choices are given."""
+    if isinstance(algebra, ModularAlgebra) and not given:
+        return  # residues have no order
+    net = fs.Network.from_nodes([Clip(0, [0.0], [6.0], (1,)), Affine(1, Dense([[2.0]]), [1.0])], (1,))
+    choices = choices_of(net.layout, np.array([1, 1])) if given else None
+    for place in range(len(net.nodes)):
+        results = []
+        for layout in (net.layout, Layout(net.nodes)):
+            values = {0: algebra.take(np.array([[3.0]]))}
+            for index in walk(layout, values, algebra, choices):
+                if index == place:
+                    values[index + 1] = algebra.take(np.array([[2.0]]))
+            results.append(str(values[len(net.nodes)]))
+        assert results[0] == results[1]
 
 
 def test_only_live_values_are_held():

@@ -17,8 +17,8 @@ from torch.nn.utils import parametrize
 from fiberscope.errors import InputError
 from fiberscope.modules.models import mlp, resnet20, vit
 from fiberscope.modules.parametrisations import FixedPart, Gate, effective_weights, fixed_part, fixed_parts
+from fiberscope.neurons.asymmetric_models import RESNET_FIXED, w_mlp, w_resnet20, w_vit
 from fiberscope.neurons.asymmetry import break_symmetry, breakable_layers
-from fiberscope.neurons.models import RESNET_FIXED, w_mlp, w_resnet20, w_vit
 
 SCHEMES = ("w", "syre", "residual", "sparse")
 

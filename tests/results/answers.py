@@ -25,9 +25,9 @@ from fiberscope.equality.rungs.output_ranges import OutputRanges
 from fiberscope.equality.rungs.regions import RegionCount
 from fiberscope.equality.rungs.simplification import CarriedSimplified
 from fiberscope.equality.rungs.structure import LayerOrder
-from fiberscope.fibers.components import Membership
 from fiberscope.fibers.conservation import Block
 from fiberscope.fibers.construction import Chains
+from fiberscope.fibers.membership import Membership
 from fiberscope.fibers.one_layer.layer import Hyperplane, OneLayer
 from fiberscope.fibers.one_layer.realisations import cells
 from fiberscope.fibers.theorems import KnownSymmetry
@@ -47,11 +47,12 @@ from fiberscope.neurons.exactness import exactness
 from fiberscope.numerics.lp.programs import Polyhedron
 from fiberscope.numerics.points import PointSigns, solve_point
 from fiberscope.numerics.rank import exact_rank, numerical_rank
+from fiberscope.recovery.result import Unresolved
 from fiberscope.studies.lab.runner import StudyInfo, StudyResult, TaskFailure
 from fiberscope.studies.lab.study import Task
 from fiberscope.studies.lab.study import Verdict as StudyVerdict
 from fiberscope.studies.lab.table import Table
-from fiberscope.training.many import Failure
+from fiberscope.training.seeds import Failure
 from fiberscope.training.track import Overhead
 
 NAN, INF = float("nan"), float("inf")
@@ -127,6 +128,24 @@ def verdict() -> Any:
 @cache
 def different() -> Any:
     return fs.equivalent(NET, fs.Network.random((2, 4, 3, 2), seed=4))
+
+
+@cache
+def audit() -> Any:
+    return fs.audit(NET, fs.Network.random((2, 4, 3, 2), seed=4), BOX, data=X)
+
+
+def query() -> Any:
+    text = """(vnnlib-version <2.0>)
+(declare-network f (declare-input X_f real [2]) (declare-output Y_f real [2]))
+(declare-network g (declare-input X_g real [2]) (declare-output Y_g real [2]))
+(assert (and (>= X_f[0] -1) (<= X_f[0] 1) (>= X_f[1] -1) (<= X_f[1] 1)))
+(assert (== X_f[0] X_g[0]))(assert (== X_f[1] X_g[1]))
+(assert (or (> Y_g[0] (+ Y_f[0] 0.5)) (< Y_g[0] (- Y_f[0] 0.5)) (> Y_g[1] (+ Y_f[1] 0.5)) (< Y_g[1] (- Y_f[1] 0.5))))
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "query.vnnlib").write_text(text)
+        return fs.answer_query(fs.read_query(f"{folder}/query.vnnlib"), NET, fs.Network.random((2, 4, 3, 2), seed=4))
 
 
 @cache
@@ -277,7 +296,10 @@ ANSWERS: dict[str, Maker] = {
     "Counterexample": lambda: different().counterexample,
     "FormsDiffer": FormsDiffer,
     "LayerOrder": lambda: LayerOrder((1, 0)),
+    "Audit": audit,
+    "DataAgreement": lambda: audit().data,
     "Model": lambda: replay().models[0],
+    "QueryAnswer": query,
     "NormalForms": lambda: NormalForms((np.array([1, 0]), np.array([-1, 1])), 2, 0),
     "OutputRanges": OutputRanges,
     "RegionCount of equality": lambda: RegionCount(3),
@@ -289,6 +311,9 @@ ANSWERS: dict[str, Maker] = {
     "Transported": lambda: Transported(transport()),
     "Verdict": verdict,
     "Verdict of a difference": different,
+    # recovery
+    "Recovery": lambda: fs.recover(LINE, (2, 3, 1)),
+    "Unresolved": lambda: Unresolved(2, 3, "it is <dead>"),
     # neurons
     "CheapestPermutation": lambda: classes().cheapest_permutation(),
     "Concentration": lambda: classes().concentration(),

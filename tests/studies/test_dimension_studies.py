@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from fiberscope.dimension.exact import sample
+from fiberscope.dimension.exact_rank import sample
 from fiberscope.dimension.functional import functional_dimension
 from fiberscope.dimension.jacobian import jacobian
 from fiberscope.errors import InputError
@@ -20,7 +20,7 @@ from fiberscope.numerics.modular import random_primes
 from fiberscope.numerics.rank import exact_rank
 from fiberscope.plot.studies import has_rows, study_figure
 from fiberscope.reporting.studies import write_study_page
-from fiberscope.studies import _runs, bivariate, energy, regions_vs_dimension, univariate, weight_decay
+from fiberscope.studies import _runs, _verdicts, bivariate, energy, regions_vs_dimension, univariate, weight_decay
 from fiberscope.studies._gap import adjacent_layers_bound, position_bound, silent_layers_bound
 from fiberscope.studies._verdicts import (
     beyond,
@@ -54,7 +54,7 @@ def buildings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("inputs", "parameters"), [(1, 361), (2, 371), (8, 431)])
 def test_four_hidden_layers_have_the_parameters_that_the_paper_counts(inputs: int, parameters: int) -> None:
-    widths = (inputs, *[_runs.WIDTH] * _runs.LAYERS, 1)
+    widths = (inputs, *[_runs.WIDTH] * _verdicts.LAYERS, 1)
     assert Network.random(widths, 0).num_parameters == parameters
     assert Network.random((inputs, *[_runs.WIDTH] * 5, 1), 0).num_parameters != parameters
 

@@ -14,10 +14,12 @@ import fiberscope as fs
 from fiberscope.cli.canon import canon
 from fiberscope.cli.checkpoints import align, apply, barrier, merge
 from fiberscope.cli.dimension import dimension_command
-from fiberscope.cli.equal import equal
+from fiberscope.cli.equal import equal, vnncomp
 from fiberscope.cli.fiber import fiber
 from fiberscope.cli.inspect import inspect
+from fiberscope.cli.recover import recover
 from fiberscope.cli.regions import regions
+from fiberscope.cli.report import report
 from fiberscope.cli.reproduce import reproduce
 from fiberscope.cli.simplify import simplify
 from fiberscope.cli.tour import tour
@@ -42,13 +44,16 @@ app.command(no_args_is_help=True)(regions)
 app.command("dimension", no_args_is_help=True)(dimension_command)
 app.command(no_args_is_help=True)(equal)
 app.command(no_args_is_help=True)(verify)
+app.command(no_args_is_help=True)(vnncomp)
 app.command(no_args_is_help=True)(simplify)
 app.command(no_args_is_help=True)(canon)
 app.command(no_args_is_help=True)(fiber)
+app.command(no_args_is_help=True)(recover)
 app.command(no_args_is_help=True)(align)
 app.command(no_args_is_help=True)(apply)
 app.command(no_args_is_help=True)(barrier)
 app.command(no_args_is_help=True)(merge)
+app.command(no_args_is_help=True)(report)
 app.command()(reproduce)
 app.command()(tour)
 

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 import fiberscope as fs
-from fiberscope.cli.models import Loader, ModelFile, reads_models
+from fiberscope.cli.model_options import Loader, ModelFile, reads_models
 
 
 @reads_models

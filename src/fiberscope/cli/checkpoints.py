@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 import fiberscope as fs
-from fiberscope.cli.arrays import load_tokens
+from fiberscope.cli.array_files import load_tokens
 from fiberscope.errors import InputError
 from fiberscope.run import Progress
 

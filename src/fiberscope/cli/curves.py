@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 import fiberscope as fs
-from fiberscope.cli.arrays import load_vector
+from fiberscope.cli.array_files import load_vector
 from fiberscope.errors import InputError
 
 CURVES = ("circle", "tractrix")

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 import fiberscope as fs
-from fiberscope.cli.arrays import load_array
-from fiberscope.cli.models import Loader, ModelFile, reads_models
+from fiberscope.cli.array_files import load_array
+from fiberscope.cli.model_options import Loader, ModelFile, reads_models
 from fiberscope.errors import InputError
 
 _REASONS = 3

@@ -1,4 +1,4 @@
-"""``fiberscope equal``: are two models the same function?"""
+"""``fiberscope equal``: are two models the same function, and ``fiberscope vnncomp``, the competition's form of it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ import typer
 from rich.console import Console
 
 import fiberscope as fs
-from fiberscope.cli.models import Loader, ModelFile, reads_models
+from fiberscope.cli.array_files import load_array
+from fiberscope.cli.junit import TestCase, write_junit
+from fiberscope.cli.model_options import Loader, ModelFile, reads_models
+from fiberscope.errors import InputError
+from fiberscope.files import write_atomically
 
 CODES = {True: 0, False: 1, None: 3}
 """Exit codes: yes, no, undecided."""
+
+_WORDS = {True: "[bold green]equal[/]", False: "[bold red]different[/]", None: "[bold yellow]undecided[/]"}
 
 
 @reads_models
@@ -25,6 +31,16 @@ def equal(
         tuple[float, float] | None,
         typer.Option(help="Lower and upper bound of every input; all of space otherwise.", show_default=False),
     ] = None,
+    domain: Annotated[
+        Path | None, typer.Option(help="A VNN-LIB file, whose input set is the domain.", show_default=False)
+    ] = None,
+    vnnlib: Annotated[
+        Path | None,
+        typer.Option(help="A two-network query of VNN-LIB 2.0: domain and tolerance come from it.", show_default=False),
+    ] = None,
+    intended: Annotated[
+        bool, typer.Option(help="With --vnnlib: any output that differs, whatever joins the comparisons.")
+    ] = False,
     tolerance: Annotated[
         float | None,
         typer.Option(
@@ -32,14 +48,21 @@ def equal(
             "precision that the parameters are stored in."
         ),
     ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="An .npy file of samples to compare on besides.", show_default=False)
+    ] = None,
     certificate: Annotated[
         Path | None, typer.Option(help="Write the proof, for `fiberscope verify`.", show_default=False)
     ] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write the answers as JUnit XML.", show_default=False)] = None,
     time_limit: Annotated[float, typer.Option(help="Seconds after which to give up.", min=0.001)] = 60.0,
     seed: Annotated[int, typer.Option(help="Seed of the random inputs.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Whether two models are the same function, with a proof either way.
+
+    Four answers: the same program up to symmetry? equal up to the rounding of the stored precision? how far apart on
+    --data? and the question about the domain, whose answer is the exit code.
 
     Examples:
 
@@ -47,38 +70,172 @@ def equal(
 
       fiberscope equal a.onnx b.onnx --box -1 1 --tolerance 1e-3 --certificate proof.json
 
+      fiberscope equal checkpoint.onnx export.onnx --data images.npy --junit equal.xml
+
+      fiberscope equal f.onnx g.onnx --vnnlib query.vnnlib --intended
+
     Exit codes: 0 equal, 1 different, 2 bad input, 3 undecided.
     """
-    left, right = load.all(a, b)
-    domain = None if box is None else fs.Box.cube(left.in_size, *box)
-    verdict = fs.equivalent(left, right, domain, tolerance, time_limit, seed)
-    if certificate is not None and verdict.equal is not None:
-        verdict.save(certificate)
-    if as_json:
-        print(json.dumps({"a": str(a), "b": str(b), **verdict.to_dict()}, indent=2))
-    else:
-        _show(Console(), verdict, certificate)
-    raise typer.Exit(CODES[verdict.equal])
-
-
-def _show(console: Console, verdict: Any, certificate: Path | None) -> None:
-    word = {True: "[bold green]equal[/]", False: "[bold red]different[/]", None: "[bold yellow]undecided[/]"}
-    told = "" if verdict.bound is None else f", largest difference proven {verdict.bound:.6g}"
-    console.print(f"{word[verdict.equal]} {verdict.kind} on {verdict.domain!r}{told}", highlight=False)
-    console.print(f"by {verdict.method}, {1000 * verdict.seconds:.1f} ms", highlight=False)
-    if verdict.reason:
-        console.print(verdict.reason, highlight=False, markup=False)
-    example = verdict.counterexample
-    if example is not None:
-        console.print(
-            f"at x = {_numbers(example.x)}\n  a(x) = {_numbers(example.a)}\n  b(x) = {_numbers(example.b)}\n"
-            f"difference {example.difference:.6g}, allowed {example.allowed:.6g}",
-            highlight=False,
-            markup=False,
+    asked = sum(option is not None for option in (box, domain, vnnlib))
+    if asked > 1 or (vnnlib is not None and tolerance is not None) or (intended and vnnlib is None):
+        raise InputError(
+            "expected one of --box, --domain and --vnnlib, --tolerance without --vnnlib, --intended with it"
         )
+    left, right = load.all(a, b)
+    console = Console(soft_wrap=True)
+    found = None
+    with _working():
+        if vnnlib is not None:
+            query = _query(vnnlib, intended)
+            found = fs.answer_query(query, left, right, time_limit, seed)
+            report, verdict, answer = None, found.verdict, found.equal
+        else:
+            points = None if data is None else load_array(data)
+            where = _domain(left, box, domain)
+            report = fs.audit(left, right, where, tolerance, points, time_limit, seed)
+            verdict, answer = report.verdict, report.equal
+    if certificate is not None and verdict is not None and verdict.evidence is not None:
+        verdict.save(certificate)
+    if junit is not None:
+        write_junit(junit, f"{a} = {b}", _cases(report, verdict, found))
+    if as_json:
+        parts = [{} if verdict is None else verdict.to_dict(), {} if report is None else _told(report)]
+        told = {} if found is None else {"query": found.to_dict()}
+        print(json.dumps({"a": str(a), "b": str(b), **parts[0], **parts[1], **told}, indent=2))
+    else:
+        _show(console, report, verdict, found, certificate)
+    raise typer.Exit(CODES[answer])
+
+
+def vnncomp(
+    f: Annotated[Path, typer.Argument(help="The first network of the query.", show_default=False)],
+    g: Annotated[Path, typer.Argument(help="The second one.", show_default=False)],
+    query: Annotated[Path, typer.Argument(help="A two-network query of VNN-LIB 2.0.", show_default=False)],
+    result: Annotated[Path, typer.Argument(help="The file for the answer.", show_default=False)],
+    time_limit: Annotated[float, typer.Argument(help="Seconds after which to give up.", min=0.001)] = 100.0,
+    intended: Annotated[
+        bool, typer.Option(help="Any output that differs, whatever joins the comparisons in the file.")
+    ] = False,
+) -> None:
+    """Answer a two-network query as the competition of verifiers wants it: sat, unsat or unknown in a result file.
+
+    Examples:
+
+      fiberscope vnncomp f.onnx g.onnx query.vnnlib result.txt 100 --intended
+
+    Exit codes: 0 an answer was written, 2 bad input, and then nothing is written.
+    """
+    read = _query(query, intended)
+    found = fs.answer_query(read, fs.load(f), fs.load(g), time_limit)
+    write_atomically(result, found.lines(read))
+    for text in (found.result, found.note):
+        if text:
+            Console(soft_wrap=True).print(text, highlight=False, markup=False)
+
+
+def _query(path: Path, intended: bool) -> Any:
+    query = fs.read_query(path)
+    return query.intended() if intended else query
+
+
+def _domain(net: Any, box: tuple[float, float] | None, file: Path | None) -> Any:
+    if file is not None:
+        return fs.read_domain(file, net.in_size)
+    return None if box is None else fs.Box.cube(net.in_size, *box)
+
+
+def _working() -> Any:
+    """A sign of life on a terminal; nothing in a pipe."""
+    return Console(stderr=True).status("searching for a proof or a counterexample")
+
+
+def _told(report: Any) -> dict[str, Any]:
+    """The other three answers for machines."""
+    short = {
+        name: None
+        if verdict is None
+        else {key: verdict.to_dict()[key] for key in ("equal", "method", "bound", "residual", "precision", "reason")}
+        for name, verdict in (("structure", report.structure), ("rounding", report.rounding))
+    }
+    return {"answers": {**short, "data": None if report.data is None else report.data.to_dict()}}
+
+
+def _cases(report: Any, verdict: Any, found: Any) -> list[TestCase]:
+    """The question decides whether a build fails; the other answers stand beside it."""
+    if report is None:
+        text = f"{found.result}: {found.reason}"
+        name, seconds = "query", 0.0 if verdict is None else verdict.seconds
+        answer = found.equal
+    else:
+        name, text, answer, seconds = f"equal {verdict.kind}", _sentence(verdict), verdict.equal, verdict.seconds
+    failure, error = (text if answer is False else None), (text if answer is None else None)
+    cases = [TestCase(name, text, seconds, failure, error)]
+    if report is not None:
+        cases.append(TestCase("structure (for information)", _structure(report.structure)))
+        cases.append(TestCase("rounding (for information)", _sentence(report.rounding)))
+        if report.data is not None:
+            cases.append(TestCase("data (for information)", report.data.text))
+    return cases
+
+
+def _sentence(verdict: Any) -> str:
+    word = {True: "equal", False: "different", None: "undecided"}[verdict.equal]
+    told = "" if verdict.bound is None else f", largest difference proven {verdict.bound:.6g}"
+    return f"{word} {verdict.kind} on {verdict.domain!r}{told}: {verdict.reason or verdict.method}"
+
+
+def _structure(verdict: Any) -> str:
+    if verdict is None:
+        return "not known to be one program up to symmetry"
+    return f"one program up to symmetry, by {verdict.method}: {verdict.reason}"
+
+
+def _show(console: Console, report: Any, verdict: Any, found: Any, certificate: Path | None) -> None:
+    def say(text: str) -> None:
+        console.print(text, highlight=False, markup=False)
+
+    if found is not None:
+        say(f"{found.result}: {found.reason}")
+        if found.note:
+            say(f"note: {found.note}")
+    if verdict is not None:
+        told = "" if verdict.bound is None else f", largest difference proven {verdict.bound:.6g}"
+        line = f"{_WORDS[verdict.equal]} {verdict.kind} on "
+        console.print(line, end="", highlight=False)
+        say(f"{verdict.domain!r}{told}")
+        say(f"by {verdict.method}, {1000 * verdict.seconds:.1f} ms")
+        if verdict.reason:
+            say(verdict.reason)
+        _show_example(say, verdict.counterexample)
+    if report is not None:
+        say(f"structure: {_structure(report.structure)}")
+        if report.rounding is not verdict:
+            say(f"rounding:  {_sentence(report.rounding)}")
+        if report.data is not None:
+            say(f"data:      {report.data.text}")
+    if verdict is not None and verdict.equal is None:
+        _show_open(say, verdict)
     if certificate is not None:
-        told = f"wrote {certificate}" if verdict.equal is not None else "no certificate: nothing was proven"
-        console.print(told, highlight=False)
+        proven = verdict is not None and verdict.evidence is not None
+        say(f"wrote {certificate}" if proven else "no certificate: nothing was proven")
+
+
+def _show_example(say: Any, example: Any) -> None:
+    if example is not None:
+        say(
+            f"at x = {_numbers(example.x)}\n  a(x) = {_numbers(example.a)}\n  b(x) = {_numbers(example.b)}\n"
+            f"difference {example.difference:.6g}, allowed {example.allowed:.6g}"
+        )
+
+
+def _show_open(say: Any, verdict: Any) -> None:
+    """What is known where nothing is decided: the interval, what was tried, what to try next."""
+    interval = getattr(verdict, "interval", None)
+    if interval is not None:
+        say(f"the largest difference is between {interval.low:.6g} (found) and {interval.high:.6g} (proven)")
+    slow = sorted(verdict.tried, key=lambda item: -item[1])
+    say("tried: " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in slow[:6]))
+    say(f"try next: {verdict.next_step}")
 
 
 def _numbers(values: Any) -> str:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 import fiberscope as fs
-from fiberscope.cli.models import Loader, ModelFile, reads_models
+from fiberscope.cli.model_options import Loader, ModelFile, reads_models
 
 
 @reads_models

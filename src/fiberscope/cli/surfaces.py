@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import fiberscope as fs
-from fiberscope.cli.arrays import load_vector
+from fiberscope.cli.array_files import load_vector
 from fiberscope.errors import InputError
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray

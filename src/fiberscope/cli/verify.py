@@ -10,7 +10,9 @@ import typer
 from rich.console import Console
 
 import fiberscope as fs
-from fiberscope.cli.models import Loader, reads_models
+from fiberscope.cli.model_options import Loader, reads_models
+from fiberscope.equality import checker
+from fiberscope.errors import InputError
 
 
 @reads_models
@@ -20,6 +22,9 @@ def verify(
     b: Annotated[Path | None, typer.Argument(help="The second model.", show_default=False)] = None,
     *,
     load: Loader,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Let the standalone checker prove it, on Python's standard library alone.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Replay a certificate in exact arithmetic, and compare the two models of its claim with yours.
@@ -30,10 +35,20 @@ def verify(
 
       fiberscope verify proof.json
 
+      fiberscope verify --plain proof.json model.onnx small.onnx
+
     Without the models the claim is proven of those inside of the certificate, whose hashes are printed.
 
-    Exit codes: 0 the claim holds, 1 the evidence does not prove it or a model is another one, 2 not a certificate.
+    --plain runs equality/checker.py, one file that needs nothing installed: it compares the bytes of the model files
+    with the hashes of the claim, and proves the claim of the plain programs inside of the certificate.
+
+    Exit codes: 0 the claim holds, 1 the evidence does not prove it or a model is another one, 2 not a certificate, 3
+    too large for the standalone checker.
     """
+    if plain:
+        if as_json or (a is None) != (b is None):
+            raise InputError("--plain: expected a certificate and both models or none, without --json")
+        raise typer.Exit(checker.main([str(path) for path in (certificate, a, b) if path is not None]))
     given = [path for path in (a, b) if path is not None]
     models = dict(zip(given, load.all(*given), strict=True))
     replay = fs.verify(certificate, *(None if path is None else models[path] for path in (a, b)))

@@ -29,7 +29,7 @@ from fiberscope.modules.batches import BATCH, batches
 from fiberscope.modules.calls import Inputs, Selector, call, moved, select
 from fiberscope.modules.calls import points as points_of
 from fiberscope.modules.derivatives import evaluating
-from fiberscope.network.io import as_torch
+from fiberscope.network.border import as_torch
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Pictured, Tabular, hidden
 from fiberscope.run import Progress, Run

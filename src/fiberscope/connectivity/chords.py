@@ -19,7 +19,7 @@ from fiberscope.modules.calls import Selector, call, select
 from fiberscope.modules.calls import points as points_of
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.modules.recording import LAYERS, hooked
-from fiberscope.network.io import as_torch
+from fiberscope.network.border import as_torch
 from fiberscope.neurons.chord import ChordSums, LayerChord, path_points
 from fiberscope.neurons.layers import LayerArrays, layer_arrays
 from fiberscope.neurons.subspace import as_rows

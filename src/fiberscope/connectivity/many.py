@@ -26,7 +26,7 @@ from fiberscope.modules.action import PERMUTATION
 from fiberscope.modules.calls import Selector
 from fiberscope.modules.parametrisations import plain
 from fiberscope.network.action.element import Element
-from fiberscope.network.io import as_torch
+from fiberscope.network.border import as_torch
 from fiberscope.results import Result, hidden
 from fiberscope.run import Progress, Run
 

@@ -33,7 +33,7 @@ from fiberscope.modules.batches import BATCH
 from fiberscope.modules.calls import Selector
 from fiberscope.modules.parametrisations import plain
 from fiberscope.network.action.element import Element
-from fiberscope.network.io import as_model, as_torch
+from fiberscope.network.border import as_model, as_torch
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import IntArray
 from fiberscope.results import Result, Tabular, hidden, named

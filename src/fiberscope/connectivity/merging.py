@@ -22,7 +22,7 @@ from fiberscope.connectivity.structure import Structure
 from fiberscope.errors import InputError
 from fiberscope.modules.calls import Selector
 from fiberscope.modules.parametrisations import plain
-from fiberscope.network.io import as_torch
+from fiberscope.network.border import as_torch
 from fiberscope.run import Progress
 
 METHODS = ("weights", "slerp", "ties")

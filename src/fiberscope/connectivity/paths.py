@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from fiberscope.errors import InputError
 from fiberscope.modules.parametrisations import FixedPart, Gate, fixed_parts
+from fiberscope.network.border import as_model
 from fiberscope.network.comparison import identical
-from fiberscope.network.io import as_model
 from fiberscope.network.network import Network
 
 State = dict[str, Tensor]

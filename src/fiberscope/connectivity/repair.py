@@ -25,7 +25,7 @@ from fiberscope.modules.calls import call, points
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.modules.parametrisations import plain
 from fiberscope.modules.recording import hooked
-from fiberscope.network.io import as_torch
+from fiberscope.network.border import as_torch
 from fiberscope.run import Progress, Run
 
 

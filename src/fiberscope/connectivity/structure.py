@@ -24,7 +24,7 @@ from fiberscope.modules.calls import Inputs, Selector
 from fiberscope.modules.parametrisations import plain
 from fiberscope.modules.tracing.groups import Pinned, groups_of, own_tensors, pinned_of, traced
 from fiberscope.network.action.element import Element
-from fiberscope.network.io import as_torch
+from fiberscope.network.border import as_torch
 from fiberscope.results import Result, hidden
 
 Moves = Element | Mapping[str, Any]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from fiberscope.dimension.gradients import add_block, size_of
+from fiberscope.dimension.use_gradients import add_block, size_of
 from fiberscope.dimension.uses import Use, uses
 from fiberscope.network.network import Network
 from fiberscope.network.operators import Dense
@@ -22,15 +22,17 @@ from fiberscope.numerics.algebra.residue import ModularAlgebra
 from fiberscope.numerics.floats import FloatArray, SignArray
 from fiberscope.numerics.modular import Residues, add_mod, matmul_mod
 from fiberscope.numerics.rank import NumericalRank, numerical_rank
+from fiberscope.run import ENDLESS, Run
 
 
 def blocked_rank(
-    net: Network, X: FloatArray, ring: Any, signs: SignArray | None, rtol: float | None
+    net: Network, X: FloatArray, ring: Any, signs: SignArray | None, rtol: float | None, run: Run = ENDLESS
 ) -> NumericalRank | None:
     """Numerical rank of a Jacobian with fewer rows than columns, in a ring of floats; None where that overflows."""
     rows = len(X) * net.out_size
     factor = np.zeros((rows, 0), dtype=ring.dtype)
     for block in column_blocks(net, uses(net, X, ring, signs), len(X), ring, 4 * rows):
+        run.check()
         stacked = np.concatenate([factor, block], axis=1)
         if not np.isfinite(stacked).all():
             return None
@@ -80,7 +82,9 @@ def _parts(group: list[Use], width: int) -> Iterator[list[Use]]:
         ]
 
 
-def sketch(net: Network, X: FloatArray, signs: SignArray, prime: int, count: int, seed: int) -> Residues:
+def sketch(
+    net: Network, X: FloatArray, signs: SignArray, prime: int, count: int, seed: int, run: Run = ENDLESS
+) -> Residues:
     """``J S`` modulo a prime for a random ``S`` with ``count`` columns, ``(rows, count)``, without forming ``J``.
 
     In a dense layer a column of ``S`` is an outer product ``u v^T`` of random vectors, so that the layer contributes
@@ -97,6 +101,7 @@ def sketch(net: Network, X: FloatArray, signs: SignArray, prime: int, count: int
         sizes = group[0].shape if dense else (size_of(group[0]),)
         probes = [rng.integers(0, prime, size=(n, count), dtype=np.uint64) for n in sizes]
         for use in group:
+            run.check()
             result = add_mod(result, _sketched(use, len(X), probes, ring), prime)
     return result.reshape(len(X) * net.out_size, count)
 

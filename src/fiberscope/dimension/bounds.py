@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fiberscope.dimension.exact import Sampled
+from fiberscope.dimension.exact_rank import Sampled
 from fiberscope.dimension.symmetries import HiddenSymmetry, LayerActivity, acts_freely_on, rescaling_rank
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.numerics.modular import random_primes, rank_mod, residues
 from fiberscope.results import Result
 
@@ -87,7 +86,7 @@ def roughly_monotonic(widths: tuple[int, ...]) -> bool:
 
 def _theorem(net: Network, symmetry: HiddenSymmetry) -> Bound:
     monotonic = roughly_monotonic(net.widths)
-    plain = all(np.isin(node.slopes, (0.0, 1.0)).all() for node in net.nodes if isinstance(node, PiecewiseLinear))
+    plain = bool(np.isin(net.layout.slopes, (0.0, 1.0)).all())
     text = "roughly monotonic widths (" + ("met" if monotonic else "not met") + "), almost every parameter"
     holds = monotonic and plain and _full_rank(net)
     return Bound("fixed neurons", theorem_value(net.num_parameters, symmetry.layers), text, holds, False)

@@ -14,7 +14,7 @@ from typing import Any, assert_never
 import numpy as np
 from scipy import sparse as sp
 
-from fiberscope.dimension.gradients import taps
+from fiberscope.dimension.use_gradients import taps
 from fiberscope.network.convolutions import Convolution
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear

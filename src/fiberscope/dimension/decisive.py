@@ -8,19 +8,20 @@ which proves a lower bound only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fiberscope.dimension.exact import residue_rows
+from fiberscope.dimension.exact_rank import residue_rows
 from fiberscope.dimension.kinks import kinks
 from fiberscope.errors import NotGenericError
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Space
-from fiberscope.geometry.regions import regions
+from fiberscope.geometry.regions import regions_within
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import BoolArray, FloatArray, SignArray
 from fiberscope.numerics.modular import pivots_mod, random_primes
+from fiberscope.run import ENDLESS, Run
 
 LISTED_INPUTS = 3
 """Largest number of inputs for which all regions are listed."""
@@ -55,7 +56,7 @@ class PointSet:
     prime: int | None = None
 
 
-def decisive_set(net: Network, seed: int = 0) -> PointSet:
+def decisive_set(net: Network, seed: int = 0, run: Run = ENDLESS) -> PointSet:
     """A decisive set of a network, or the best that sampling finds.
 
     >>> decisive_set(Network([[[1.0]], [[1.0]]], [[0.0], [0.0]])).text
@@ -63,19 +64,19 @@ def decisive_set(net: Network, seed: int = 0) -> PointSet:
     """
     rng = np.random.default_rng(seed)
     if net.in_size > LISTED_INPUTS:
-        return _sampled(net, rng)
+        return _sampled(net, rng, run)
     try:
-        found = regions(net, Space(net.in_size), limit=LISTED_REGIONS)
+        found = regions_within(net, Space(net.in_size), replace(run, limit=LISTED_REGIONS))
         if not found.complete and net.in_size < LISTED_INPUTS:  # cheap in the plane
-            found = regions(net, Space(net.in_size), limit=MET_REGIONS)
+            found = regions_within(net, Space(net.in_size), replace(run, limit=MET_REGIONS))
     except NotGenericError:  # regions without a vertex, as of a network without hidden neurons
-        return _sampled(net, rng)
-    listed = _listed(net, found)
+        return _sampled(net, rng, run)
+    listed = _listed(net, found, run)
     near = found.points[np.isfinite(found.points).all(axis=1)]
-    return _sampled(net, rng, rng.permutation(near)) if listed is None else listed
+    return _sampled(net, rng, run, rng.permutation(near)) if listed is None else listed
 
 
-def _listed(net: Network, found: Complex) -> PointSet | None:
+def _listed(net: Network, found: Complex, run: Run) -> PointSet | None:
     """Points in every region, or None where there are too many or floats have no point inside of one."""
     n = net.in_size
     if not found.complete or found.num_regions > LISTED_REGIONS:
@@ -86,7 +87,7 @@ def _listed(net: Network, found: Complex) -> PointSet | None:
         return None
     X, whole = surround(net, found.points, found.sign_vectors)
     # A region all of whose points are kinks has no rows here, but may have some at special points.
-    if not whole.all() or kinks(net, X, net.signs(X).signs).any():
+    if not whole.all() or kinks(net, X, net.signs(X).signs, run).any():
         return None
     return PointSet(X, True, f"{n + 1} points in each of the {found.num_regions} regions of R^{n}")
 
@@ -117,7 +118,7 @@ def surround(net: Network, points: FloatArray, signs: SignArray) -> tuple[FloatA
     return np.concatenate([points, beside[whole].reshape(-1, n)]), whole
 
 
-def _sampled(net: Network, rng: np.random.Generator, near: FloatArray | None = None) -> PointSet:
+def _sampled(net: Network, rng: np.random.Generator, run: Run, near: FloatArray | None = None) -> PointSet:
     """Samples, points ``near`` that are known to lie in many regions first."""
     prime = random_primes(1, rng)[0]
     kept_points = np.zeros((0, net.in_size))
@@ -125,15 +126,16 @@ def _sampled(net: Network, rng: np.random.Generator, near: FloatArray | None = N
     seen: set[bytes] = set()
     quiet = rounds = work = 0
     while quiet < PATIENCE and len(kept_rows) < net.num_parameters and work < WORK:
+        run.step(len(kept_rows), net.num_parameters, f"round {rounds} of samples")
         rounds += 1
         count = _count(net, len(kept_rows))
         more, near = (near[:count], near[count:]) if near is not None else (np.zeros((0, net.in_size)), None)
-        X, signs = _fresh(net, more if len(more) else _spread(net, rng, count), seen)
+        X, signs = _fresh(net, more if len(more) else _spread(net, rng, count), seen, run)
         before = len(kept_rows)
         if len(X):
-            rows = np.concatenate([kept_rows, residue_rows(net, X, signs, prime)])
+            rows = np.concatenate([kept_rows, residue_rows(net, X, signs, prime, run)])
             owners = np.concatenate([kept_points, np.repeat(X, net.out_size, axis=0)])
-            pivots = list(pivots_mod(np.ascontiguousarray(rows.T), prime))
+            pivots = list(pivots_mod(np.ascontiguousarray(rows.T), prime, run))
             work += len(rows) * len(pivots) * net.num_parameters // 2
             kept_rows, kept_points = rows[pivots], owners[pivots]
         quiet = quiet + 1 if len(kept_rows) == before else 0
@@ -164,7 +166,7 @@ def _spread(net: Network, rng: np.random.Generator, count: int) -> FloatArray:
     return rng.normal(size=(count, net.in_size)) * scales
 
 
-def _fresh(net: Network, X: FloatArray, seen: set[bytes]) -> tuple[FloatArray, SignArray]:
+def _fresh(net: Network, X: FloatArray, seen: set[bytes], run: Run) -> tuple[FloatArray, SignArray]:
     """Points around the first one of every sign vector not met before, those on kinks left out, and their signs."""
     signs = net.signs(X).signs
     first: list[int] = []
@@ -177,5 +179,5 @@ def _fresh(net: Network, X: FloatArray, seen: set[bytes]) -> tuple[FloatArray, S
         return X[:0], signs[:0]
     around, _ = surround(net, X[first], signs[first])
     found = net.signs(around).signs
-    good = ~kinks(net, around, found).any(axis=1)
+    good = ~kinks(net, around, found, run).any(axis=1)
     return around[good], found[good]

@@ -11,11 +11,11 @@ from fiberscope import modules
 from fiberscope.dimension.blocks import blocked_rank
 from fiberscope.dimension.bounds import Bound, bounds
 from fiberscope.dimension.decisive import PointSet, decisive_set
-from fiberscope.dimension.exact import WIDE, Sampled, exact_jacobian_rank, sample
-from fiberscope.dimension.jacobian import check_limit, check_parameters, check_size, own_network, rows_in_ring
+from fiberscope.dimension.exact_rank import WIDE, Sampled, exact_jacobian_rank, sample
+from fiberscope.dimension.jacobian import check_memory, check_parameters, check_size, own_network, rows_in_ring
 from fiberscope.dimension.symmetries import HiddenSymmetry, hidden_symmetry
 from fiberscope.errors import InputError, NotGenericError, UnsupportedModelError
-from fiberscope.network.io import as_model
+from fiberscope.network.border import as_model
 from fiberscope.network.network import Network
 from fiberscope.network.roles import structural_roles
 from fiberscope.numerics.algebra.floating import FloatAlgebra
@@ -23,8 +23,9 @@ from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.floats import FloatArray, SignArray
 from fiberscope.numerics.rank import ExactRank, NumericalRank, numerical_rank
 from fiberscope.results import Pictured, Tabular
+from fiberscope.run import Progress, Run
 
-LIMIT = 1 << 31
+MEMORY = 1 << 31
 """Bytes that all Jacobians of one question may take together unless the caller says otherwise."""
 
 
@@ -111,7 +112,9 @@ def functional_dimension(
     exact: bool | None = None,
     rtol: float | None = None,
     seed: int = 0,
-    limit: int = LIMIT,
+    memory: int = MEMORY,
+    progress: Progress | None = None,
+    time_limit: float | None = None,
 ) -> FunctionalDimension:
     r"""Rank of the Jacobian :math:`\partial f_\theta(X) / \partial \theta`, which is that of the tangent kernel.
 
@@ -131,8 +134,11 @@ def functional_dimension(
         Relative cut-off of ``numerical``; ``max(rows, D) * eps`` by default.
     seed
         Seed of the primes and of samples.
-    limit
-        Bytes of memory; above, :class:`TooLargeError` gives the estimate.
+    memory
+        Bytes; above, :class:`TooLargeError` gives the estimate.
+    progress, time_limit
+        Called as ``progress(done, total, text)``; seconds after which :class:`OutOfTimeError` is raised. One
+        decomposition of a matrix of floats is not interrupted.
 
     References
     ----------
@@ -149,58 +155,63 @@ def functional_dimension(
     1
     """
     net = as_model(net)
-    check_limit(limit)
+    check_memory(memory)
+    run = Run.begin(progress, time_limit)
     if not isinstance(net, Network):
         found = _loaded(net, X, exact)
         if found is None:
-            return _of_module(net, X, rtol, limit)
+            return _of_module(net, X, rtol, memory, run)
         net = found
     check_parameters(net)
-    points = decisive_set(net, seed) if X is None else PointSet(batch(X, net.in_size), True, "given batch")
-    sampled = sample(net, points.X)
+    points = decisive_set(net, seed, run) if X is None else PointSet(batch(X, net.in_size), True, "given batch")
+    run.step(0, 3, "signs of the points")
+    sampled = sample(net, points.X, run)
     if len(sampled.X) == 0:
         which = "all points that were tried" if X is None else f"all {len(points.X)} points"
         raise NotGenericError(f"{which} lie on kinks of the outputs; {sampled.reasons[0]}")
-    wide = _needs_blocks(len(sampled.X) * net.out_size, net.num_parameters, limit)
-    symmetry = hidden_symmetry(net, sampled.signs if points.complete else _anywhere(net))
+    wide = _needs_blocks(len(sampled.X) * net.out_size, net.num_parameters, memory)
+    symmetry = hidden_symmetry(net, sampled.signs if points.complete else _anywhere(net), run=run)
     known = bounds(net, sampled, symmetry)
     if not points.complete:
         # What was not sampled is not bounded by the samples.
         known = tuple(b for b in known if b.name in ("parameters", "rescaling", "fixed neurons", "orbit"))
     upper = min(b.value for b in known if b.holds and b.proven)
-    rank = None if exact is False else _exact_rank(net, points, sampled, upper, seed)
-    floats = _numerical_ranks(net, sampled, rtol, wide)
+    run.step(1, 3, "exact rank")
+    rank = None if exact is False else _exact_rank(net, points, sampled, upper, seed, run)
+    run.step(2, 3, "singular values")
+    floats = _numerical_ranks(net, sampled, rtol, wide, run)
     return _result(net, sampled, (points, symmetry, known), rank, floats)
 
 
-def _exact_rank(net: Network, points: PointSet, sampled: Sampled, upper: int, seed: int) -> ExactRank:
+def _exact_rank(net: Network, points: PointSet, sampled: Sampled, upper: int, seed: int, run: Run) -> ExactRank:
     """Of samples only what was found on the way is known: nothing bounds the rank of what was not met."""
     if points.rank is None or points.prime is None:
-        return exact_jacobian_rank(net, sampled, upper, seed)
+        return exact_jacobian_rank(net, sampled, upper, seed, run)
     failure = 0.0 if points.rank == upper else 1.0
     shape = (len(sampled.X) * net.out_size, net.num_parameters)
     return ExactRank(points.rank, points.rank, failure, (points.prime,), "modular", shape)
 
 
-def _needs_blocks(rows: int, columns: int, limit: int) -> bool:
-    """Whether the Jacobian is so wide that it is not formed; :class:`TooLargeError` if neither way fits the limit."""
+def _needs_blocks(rows: int, columns: int, memory: int) -> bool:
+    """Whether the Jacobian is so wide that it is not formed; :class:`TooLargeError` if neither way fits the memory."""
     # A triangular factor, a block of four times its width, and their decomposition.
-    if columns > WIDE * rows and 8 * 16 * rows * rows <= limit:
+    if columns > WIDE * rows and 8 * 16 * rows * rows <= memory:
         return True
-    check_size(rows, columns, limit, copies=3)
+    check_size(rows, columns, memory, copies=3)
     return False
 
 
 def _numerical_ranks(
-    net: Network, found: Sampled, rtol: float | None, wide: bool
+    net: Network, found: Sampled, rtol: float | None, wide: bool, run: Run
 ) -> tuple[NumericalRank | None, NumericalRank | None]:
     """In float64 with certified signs, and in float32; None where the Jacobian exceeds the range of its floats."""
 
     def rank(ring: FloatAlgebra, signs: SignArray | None, relative: float | None) -> NumericalRank | None:
+        run.check()
         with np.errstate(over="ignore", invalid="ignore"):
             if wide:
-                return blocked_rank(net, found.X, ring, signs, relative)
-            rows = rows_in_ring(net, found.X, ring, signs)
+                return blocked_rank(net, found.X, ring, signs, relative, run)
+            rows = rows_in_ring(net, found.X, ring, signs, run)
         return _ranked(rows, relative)
 
     return rank(FloatAlgebra(), found.signs, rtol), rank(FloatAlgebra(np.float32), None, None)
@@ -269,10 +280,10 @@ def _loaded(module: Any, X: Any, exact: bool | None) -> Network | None:
         return None
 
 
-def _of_module(module: Any, X: Any, rtol: float | None, limit: int) -> FunctionalDimension:
+def _of_module(module: Any, X: Any, rtol: float | None, memory: int, run: Run) -> FunctionalDimension:
     if X is None:
         raise InputError("X: expected a batch for a torch module in floats, got None")
-    double, single = (_module_rows(module, X, limit // 3, name) for name in ("float64", "float32"))
+    double, single = (_module_rows(module, X, memory // 3, name, run) for name in ("float64", "float32"))
     rows, columns = double.shape
     points = len(X)
     known = (
@@ -297,12 +308,12 @@ def _of_module(module: Any, X: Any, rtol: float | None, limit: int) -> Functiona
     )
 
 
-def _module_rows(module: Any, X: Any, limit: int, precision: str) -> FloatArray:
+def _module_rows(module: Any, X: Any, memory: int, precision: str, run: Run) -> FloatArray:
     """The Jacobian of a module in a precision; in the module's own where its code insists on it and NumPy has it."""
     try:
-        found = modules.derivatives.jacobian(module, X, limit, precision)
+        found = modules.derivatives.jacobian(module, X, memory, precision, run=run)
     except (InputError, UnsupportedModelError):
-        found = modules.derivatives.jacobian(module, X, limit)
+        found = modules.derivatives.jacobian(module, X, memory, run=run)
         if found.element_size() < 4:
             raise
     return np.asarray(found.cpu().numpy())

@@ -7,23 +7,25 @@ from typing import Any
 import numpy as np
 
 from fiberscope import modules
-from fiberscope.dimension.gradients import add_block, size_of
+from fiberscope.dimension.use_gradients import add_block, size_of
 from fiberscope.dimension.uses import Use, uses
 from fiberscope.errors import InputError, TooLargeError, UnsupportedModelError
-from fiberscope.network.io import as_model, load
+from fiberscope.network.border import as_model, loaded
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, PiecewiseLinear
-from fiberscope.network.operators import Dense
+from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.numerics.algebra.base import Ring
 from fiberscope.numerics.algebra.floating import FLOAT
 from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.floats import SignArray
+from fiberscope.run import ENDLESS, Progress, Run
 
-LIMIT = 1 << 33
+MEMORY = 1 << 33
 """Bytes that a Jacobian or a kernel may take unless the caller says otherwise."""
 
 
-def jacobian(net: Any, X: Any, *, limit: int = LIMIT) -> Any:
+def jacobian(
+    net: Any, X: Any, *, memory: int = MEMORY, progress: Progress | None = None, time_limit: float | None = None
+) -> Any:
     r"""Derivatives of all outputs with respect to all parameters, :math:`J(X) = \partial f_\theta(X) / \partial\theta`.
 
     Row ``i * out_size + o`` belongs to output ``o`` at point ``i``. Columns follow ``net.parameters``: one parameter
@@ -40,8 +42,10 @@ def jacobian(net: Any, X: Any, *, limit: int = LIMIT) -> Any:
         tensor of the module's dtype, dropout and batch normalisation are in evaluation mode).
     X
         The batch, ``(points, in_size)``.
-    limit
+    memory
         Bytes that the answer may take; above, :class:`TooLargeError` says how many it needs.
+    progress, time_limit
+        Called as ``progress(done, total, text)``; seconds after which :class:`OutOfTimeError` is raised.
 
     Returns
     -------
@@ -56,26 +60,28 @@ def jacobian(net: Any, X: Any, *, limit: int = LIMIT) -> Any:
     array([[15.,  5.,  7.,  1.]])
     """
     net = as_model(net)
-    check_limit(limit)
+    check_memory(memory)
+    run = Run.begin(progress, time_limit)
     if not isinstance(net, Network):
-        return modules.derivatives.jacobian(net, X, limit)
+        return modules.derivatives.jacobian(net, X, memory, run=run)
     check_parameters(net)
     X = batch(X, net.in_size)
-    check_size(len(X) * net.out_size, net.num_parameters, limit)
-    return assemble(net, uses(net, X, FLOAT), len(X), FLOAT)
+    check_size(len(X) * net.out_size, net.num_parameters, memory)
+    return assemble(net, uses(net, X, FLOAT), len(X), FLOAT, run)
 
 
-def rows_in_ring(net: Network, X: Any, ring: Ring, signs: SignArray | None) -> Any:
+def rows_in_ring(net: Network, X: Any, ring: Ring, signs: SignArray | None, run: Run = ENDLESS) -> Any:
     """The Jacobian in a ring, the signs given; arguments are taken as checked."""
-    return assemble(net, uses(net, X, ring, signs), len(X), ring)
+    return assemble(net, uses(net, X, ring, signs), len(X), ring, run)
 
 
-def assemble(net: Network, found: list[Use], points: int, ring: Ring) -> Any:
+def assemble(net: Network, found: list[Use], points: int, ring: Ring, run: Run = ENDLESS) -> Any:
     """Uses side by side in the order of the parameters, those of one parameter added up."""
     starts = offsets(net)
     result = ring.empty((points, net.out_size, net.num_parameters))
     written: set[tuple[str, int]] = set()
     for use in found:
+        run.check()
         first = starts[use.name] + use.start
         part = result[:, :, first : first + size_of(use)]
         add_block(use, part, ring, fresh=(use.name, use.start) not in written)
@@ -105,7 +111,7 @@ def own_network(module: Any, X: Any) -> Network:
     (a weight that is normalised first, a slope that is learned): derivatives would be those of something else.
     """
     shape = None if X is None else tuple(np.shape(X)[1:])
-    net = load(module, shape or None)
+    net = loaded(module, shape or None)
     names = {name for name, _ in module.named_parameters()}
     if names != set(net.parameters):
         missing = sorted(names.symmetric_difference(net.parameters))[0]
@@ -121,9 +127,7 @@ def check_parameters(net: Network) -> None:
                 f"parameter {node.slope_name}: a learned slope; questions about parameters are not asked of networks "
                 "that have one, since the slopes would count as constants"
             )
-    unrolled = net.is_chain and any(
-        isinstance(node, Affine) and isinstance(node.operator, Dense) and node.weight_name is None for node in net.nodes
-    )
+    unrolled = net.is_chain and any(node.weight_name is None for node in net.layout.affine)
     if not net.parameters or unrolled:
         raise UnsupportedModelError(
             "questions about parameters are only asked of networks whose parameters are the model's own, "
@@ -131,18 +135,18 @@ def check_parameters(net: Network) -> None:
         )
 
 
-def check_limit(limit: float) -> None:
+def check_memory(memory: float) -> None:
     """Refuse limits that limit nothing; not-a-number is one."""
-    if not limit > 0:
-        raise InputError(f"limit: expected a positive number of bytes, got {limit}")
+    if not memory > 0:
+        raise InputError(f"memory: expected a positive number of bytes, got {memory}")
 
 
-def check_size(rows: int, columns: int, limit: int, copies: int = 1) -> None:
+def check_size(rows: int, columns: int, memory: int, copies: int = 1) -> None:
     """Raise :class:`TooLargeError` with the estimate and the way around it."""
     need = 8 * rows * columns * copies
-    check_limit(limit)
-    if not need <= limit:
+    check_memory(memory)
+    if not need <= memory:
         raise TooLargeError(
-            f"a {rows} x {columns} Jacobian needs {need / 2**30:.1f} GiB here, the limit is {limit / 2**30:.1f} GiB; "
-            "take fewer points, raise limit=, or ask kernel_spectrum(net, X), which never forms it"
+            f"a {rows} x {columns} Jacobian needs {need / 2**30:.1f} GiB here, the limit is {memory / 2**30:.1f} GiB; "
+            "take fewer points, raise memory=, or ask kernel_spectrum(net, X), which never forms it"
         )

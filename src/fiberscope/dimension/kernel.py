@@ -14,17 +14,18 @@ from typing import Any
 import numpy as np
 
 from fiberscope import modules
-from fiberscope.dimension.gradients import add_block, size_of
-from fiberscope.dimension.jacobian import LIMIT, check_limit, check_parameters
+from fiberscope.dimension.jacobian import MEMORY, check_memory, check_parameters
+from fiberscope.dimension.use_gradients import add_block, size_of
 from fiberscope.dimension.uses import Use, uses
 from fiberscope.errors import InputError, TooLargeError
-from fiberscope.network.io import as_model
+from fiberscope.network.border import as_model
 from fiberscope.network.network import Network
 from fiberscope.network.operators import Dense
 from fiberscope.numerics.algebra.floating import FLOAT
 from fiberscope.numerics.arrays import batch, real_array
 from fiberscope.numerics.cutoffs import SYMMETRY
 from fiberscope.numerics.floats import BoolArray, FloatArray
+from fiberscope.run import ENDLESS, Progress, Run
 
 _STRIP_BYTES = 1 << 18
 """Size of the strips in which narrow layers are summed: three of them stay in a core's cache."""
@@ -60,7 +61,15 @@ class Term:
         return int(max(self.delta[0].shape[1], 0 if self.inputs is None else self.inputs[0].shape[1]))
 
 
-def ntk(net: Any, X: Any, Y: Any = None, *, limit: int = LIMIT) -> Any:
+def ntk(
+    net: Any,
+    X: Any,
+    Y: Any = None,
+    *,
+    memory: int = MEMORY,
+    progress: Progress | None = None,
+    time_limit: float | None = None,
+) -> Any:
     r"""The empirical tangent kernel :math:`K(X, Y) = J(X) J(Y)^{\mathsf T}`, without forming :math:`J`.
 
     With ``n`` outputs, entry ``(i * n + o, j * n + p)`` belongs to output ``o`` at ``X[i]`` and output ``p`` at
@@ -75,8 +84,10 @@ def ntk(net: Any, X: Any, Y: Any = None, *, limit: int = LIMIT) -> Any:
         A :class:`Network` or any ``torch.nn.Module``.
     X, Y
         Batches ``(points, in_size)``; ``Y=None`` means ``Y = X``, and the answer is exactly symmetric.
-    limit
+    memory
         Bytes that the answer may take.
+    progress, time_limit
+        Called as ``progress(done, total, text)``; seconds after which :class:`OutOfTimeError` is raised.
 
     References
     ----------
@@ -91,25 +102,26 @@ def ntk(net: Any, X: Any, Y: Any = None, *, limit: int = LIMIT) -> Any:
     array([[1.]])
     """
     net = as_model(net)
-    check_limit(limit)
+    check_memory(memory)
+    run = Run.begin(progress, time_limit)
     if not isinstance(net, Network):
-        return modules.derivatives.ntk(net, X, Y, limit)
+        return modules.derivatives.ntk(net, X, Y, memory, run)
     check_parameters(net)
     X = batch(X, net.in_size)
     right_batch = X if Y is None else batch(Y, net.in_size, "Y")
     outputs = net.out_size
-    _check(len(X) * outputs, len(right_batch) * outputs, limit)
+    _check(len(X) * outputs, len(right_batch) * outputs, memory)
     left = uses(net, X, FLOAT)
     right = left if Y is None else uses(net, right_batch, FLOAT)
     terms = kernel_terms(left, right, len(X), len(right_batch))
-    return sum_terms(terms, (len(X), len(right_batch), outputs), symmetric=Y is None)
+    return sum_terms(terms, (len(X), len(right_batch), outputs), symmetric=Y is None, run=run)
 
 
-def _check(rows: int, columns: int, limit: int) -> None:
-    if not 8 * rows * columns <= limit:
+def _check(rows: int, columns: int, memory: int) -> None:
+    if not 8 * rows * columns <= memory:
         raise TooLargeError(
             f"a {rows} x {columns} kernel needs {8 * rows * columns / 2**30:.1f} GiB, the limit is "
-            f"{limit / 2**30:.1f} GiB; take fewer points, raise limit=, or ask "
+            f"{memory / 2**30:.1f} GiB; take fewer points, raise memory=, or ask "
             "kernel_spectrum(net, X), which never forms it"
         )
 
@@ -185,7 +197,7 @@ def _gram(group: list[tuple[Use, Use]], points: int, others: int) -> Term:
     return Term((blocks[0], blocks[1]), None, 1, constant=False)
 
 
-def sum_terms(terms: list[Term], sizes: tuple[int, int, int], symmetric: bool) -> FloatArray:
+def sum_terms(terms: list[Term], sizes: tuple[int, int, int], symmetric: bool, run: Run = ENDLESS) -> FloatArray:
     """The sum, strip by strip of the rows; of a symmetric kernel only the strips from the diagonal on.
 
     Long inner products want tall strips, so that the matrix product is at its best; short ones want strips that stay in
@@ -200,7 +212,7 @@ def sum_terms(terms: list[Term], sizes: tuple[int, int, int], symmetric: bool) -
     fresh = True
     for group, step in ((wide, tall), (narrow, flat)):
         if group:
-            _sweep(group, result, sizes, min(points, step), symmetric, fresh)
+            _sweep(group, result, sizes, min(points, step), symmetric, fresh, run)
             fresh = False
     if fresh:
         result[...] = 0.0
@@ -213,12 +225,19 @@ def sum_terms(terms: list[Term], sizes: tuple[int, int, int], symmetric: bool) -
 
 
 def _sweep(
-    terms: list[Term], result: FloatArray, sizes: tuple[int, int, int], step: int, symmetric: bool, fresh: bool
+    terms: list[Term],
+    result: FloatArray,
+    sizes: tuple[int, int, int],
+    step: int,
+    symmetric: bool,
+    fresh: bool,
+    run: Run,
 ) -> None:
     points, others, outputs = sizes
     alone = fresh and len(terms) == 1
     work = np.empty(step * others * (1 + (0 if alone else outputs**2)))
     for first in range(0, points, step):
+        run.step(first, points, "rows of the kernel")
         rows = slice(first, min(first + step, points))
         columns = slice(first if symmetric else 0, others)
         strip = result[first * outputs : rows.stop * outputs, columns.start * outputs :]

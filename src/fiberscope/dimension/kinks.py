@@ -33,9 +33,10 @@ from fiberscope.numerics.algebra.bits import BitAlgebra
 from fiberscope.numerics.algebra.residue import ModularAlgebra
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.numerics.modular import LOW_BIT, random_primes
+from fiberscope.run import ENDLESS, Run
 
 
-def kinks(net: Network, X: FloatArray, signs: SignArray) -> BoolArray:
+def kinks(net: Network, X: FloatArray, signs: SignArray, run: Run = ENDLESS) -> BoolArray:
     """Where a zero sign is a kink of an output in the parameters, ``(points, num_signs)``.
 
     ``signs`` are the certified ones of the batch ``X``. A point whose row is False throughout has a Jacobian, and the
@@ -51,6 +52,7 @@ def kinks(net: Network, X: FloatArray, signs: SignArray) -> BoolArray:
     """
     zero = _apart_from_idle(net, signs)
     for i in np.flatnonzero(zero.any(axis=1)):
+        run.check()
         found = open_ties(net, X[i], signs[i])
         reaching = _reaching(net, signs[i], found)
         if reaching.any():

@@ -18,12 +18,13 @@ from fiberscope import modules
 from fiberscope.dimension.jacobian import check_parameters, own_network
 from fiberscope.dimension.tangent import TangentMap, kernel_diagonal
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.network.io import NetworkLike, as_model
+from fiberscope.network.border import NetworkLike, as_model
 from fiberscope.network.network import Network, Seed
 from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.cutoffs import LANCZOS
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Result
+from fiberscope.run import ENDLESS, Progress, Run
 
 Product = Callable[[FloatArray], FloatArray]
 
@@ -55,7 +56,15 @@ class KernelSpectrum(Result):
 
 
 def kernel_spectrum(
-    net: NetworkLike, X: Any, count: int = 10, *, steps: int | None = None, probes: int = 4, seed: Seed = 0
+    net: NetworkLike,
+    X: Any,
+    count: int = 10,
+    *,
+    steps: int | None = None,
+    probes: int = 4,
+    seed: Seed = 0,
+    progress: Progress | None = None,
+    time_limit: float | None = None,
 ) -> KernelSpectrum:
     """Leading eigenvalues and effective rank of ``ntk(net, X)``, with their errors, without forming it.
 
@@ -73,6 +82,8 @@ def kernel_spectrum(
         Random vectors for the estimate of the effective rank, at least two.
     seed
         For the random vectors.
+    progress, time_limit
+        Called as ``progress(done, total, text)``; seconds after which :class:`OutOfTimeError` is raised.
 
     Examples
     --------
@@ -86,16 +97,17 @@ def kernel_spectrum(
     if count < 1 or probes < 2:
         raise InputError(f"expected count >= 1 and probes >= 2, got {count} and {probes}")
     rng = np.random.default_rng(seed)
+    run = Run.begin(progress, time_limit)
     with np.errstate(over="ignore", invalid="ignore"):
-        tangent, trace = _tangent(as_model(net), X)
+        tangent, trace = _tangent(as_model(net), X, run)
     if not np.isfinite(trace):
         raise InputError("net: the tangent kernel of this network on this batch exceeds the range of floats")
     size = tangent.shape[0]
     steps = min(size, 2 * count + 12 if steps is None else max(steps, count))
-    run = lanczos(tangent.gram, rng.normal(size=size), steps)
-    values, vectors, errors = run.ritz(min(count, len(run.diagonal)))
+    found = lanczos(tangent.gram, rng.normal(size=size), steps, run)
+    values, vectors, errors = found.ritz(min(count, len(found.diagonal)))
     low, high = _between(values, trace, size)
-    estimate, deviation, used = _estimated(tangent.gram, values, vectors, (trace, size, probes), rng)
+    estimate, deviation, used = _estimated(tangent.gram, values, vectors, (trace, size, probes), rng, run)
     return KernelSpectrum(
         values,
         errors,
@@ -105,21 +117,21 @@ def kernel_spectrum(
         deviation,
         low,
         high,
-        len(run.diagonal) + used,
+        len(found.diagonal) + used,
     )
 
 
-def _tangent(net: Any, X: Any) -> tuple[Any, float]:
+def _tangent(net: Any, X: Any, run: Run) -> tuple[Any, float]:
     """The Jacobian as a map, and the trace of the kernel."""
     if not isinstance(net, Network):
         try:
             net = own_network(net, X)
         except UnsupportedModelError:
             found = modules.derivatives.TangentMap(net, X)
-            return found, found.trace()
+            return found, found.trace(run)
     check_parameters(net)
     X = batch(X, net.in_size)
-    return TangentMap(net, X), float(kernel_diagonal(net, X).sum())
+    return TangentMap(net, X), float(kernel_diagonal(net, X, run).sum())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,7 +152,7 @@ class Krylov:
         return np.asarray(values[top], dtype=np.float64), np.asarray(local[:, top].T @ self.basis), np.asarray(errors)
 
 
-def lanczos(product: Product, start: FloatArray, steps: int) -> Krylov:
+def lanczos(product: Product, start: FloatArray, steps: int, run: Run = ENDLESS) -> Krylov:
     """Lanczos' method with full reorthogonalisation (C. Lanczos, J. Res. Nat. Bur. Stand. 45, 1950).
 
     ``steps`` is at most the dimension.
@@ -151,6 +163,7 @@ def lanczos(product: Product, start: FloatArray, steps: int) -> Krylov:
     diagonal, beside = [], []
     vector, remainder = start / length if length else start, 0.0
     for k in range(steps):
+        run.step(k, steps, "products with the kernel")
         basis[k] = vector
         image = product(vector)
         diagonal.append(float(image @ vector))
@@ -193,7 +206,12 @@ def _between(values: FloatArray, trace: float, size: int) -> tuple[float, float]
 
 
 def _estimated(
-    product: Product, values: FloatArray, vectors: FloatArray, sizes: tuple[float, int, int], rng: np.random.Generator
+    product: Product,
+    values: FloatArray,
+    vectors: FloatArray,
+    sizes: tuple[float, int, int],
+    rng: np.random.Generator,
+    run: Run,
 ) -> tuple[float, float, int]:
     """Effective rank by quadrature on random vectors beside the known ones, its standard error, and the products used.
 
@@ -209,16 +227,16 @@ def _estimated(
     def beside(v: FloatArray) -> FloatArray:
         return v - vectors.T @ (vectors @ v)
 
-    found, used = [], 0
+    entropies, used = [], 0
     for _ in range(probes):
         start = beside(rng.choice([-1.0, 1.0], size=size))
         weight = float(start @ start)
-        run = lanczos(lambda v: beside(product(v)), start, min(8, size - len(values)))
-        used += len(run.diagonal)
-        nodes, local = scipy.linalg.eigh_tridiagonal(run.diagonal, run.beside)
+        found = lanczos(lambda v: beside(product(v)), start, min(8, size - len(values)), run)
+        used += len(found.diagonal)
+        nodes, local = scipy.linalg.eigh_tridiagonal(found.diagonal, found.beside)
         shares = np.maximum(nodes, 0.0) / trace
         logs = np.where(shares > 0, -shares * np.log(np.where(shares > 0, shares, 1.0)), 0.0)
-        found.append(weight * float(local[0] ** 2 @ logs))
-    entropy = known + float(np.mean(found))
-    error = float(np.std(found, ddof=1) / np.sqrt(probes))
+        entropies.append(weight * float(local[0] ** 2 @ logs))
+    entropy = known + float(np.mean(entropies))
+    error = float(np.std(entropies, ddof=1) / np.sqrt(probes))
     return float(np.exp(entropy)), float(np.exp(entropy) * error), used

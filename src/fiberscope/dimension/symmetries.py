@@ -16,11 +16,11 @@ from scipy.sparse.csgraph import connected_components
 
 from fiberscope.dimension.jacobian import offsets
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.numerics.algebra.residue import ModularAlgebra
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.numerics.modular import Residues, random_primes, rank_mod, subtract_mod
 from fiberscope.results import Result, Tabular
+from fiberscope.run import ENDLESS, Run
 
 WORK = 4 * 10**9
 """Products that the rank of the infinitesimal action may cost; above, only rescalings and dead neurons count."""
@@ -84,7 +84,6 @@ def activity(net: Network, signs: SignArray) -> list[Layer]:
     layers = []
     for place in net.layout.places:
         node, part = place.node, signs[:, place.columns]
-        assert isinstance(node, PiecewiseLinear)  # a chain has no others
         positive, negative = (part > 0).all(axis=0), (part < 0).all(axis=0)
         dead = negative & (node.slopes == 0)
         linear = positive | (negative & ~dead) | node.linear
@@ -108,7 +107,7 @@ def acts_freely_on(net: Network) -> bool:
     """
     if not net.is_chain:
         return False
-    affine = [node for node in net.nodes if isinstance(node, Affine)]
+    affine = net.layout.affine
     names = [name for node in affine for name in (node.weight_name, node.bias_name) if name is not None]
     hidden = affine[:-1]
     return (
@@ -119,7 +118,7 @@ def acts_freely_on(net: Network) -> bool:
     )
 
 
-def hidden_symmetry(net: Network, signs: SignArray, work: int = WORK) -> HiddenSymmetry | None:
+def hidden_symmetry(net: Network, signs: SignArray, work: int = WORK, run: Run = ENDLESS) -> HiddenSymmetry | None:
     """The group of a batch at the parameter of a chain; None for other networks (see :func:`acts_freely_on`).
 
     Four neurons that are active on the whole batch, one input and three outputs: the group is ``GL(4)``, and two of its
@@ -146,9 +145,9 @@ def hidden_symmetry(net: Network, signs: SignArray, work: int = WORK) -> HiddenS
         return HiddenSymmetry(counts, dimension, None, None, translations, int(free.sum()), directions, False)
     prime = random_primes(1, 0)[0]
     group, moved = tangents(net, layers, prime)
-    orbit = rank_mod(group, prime) if len(group) else 0
+    orbit = rank_mod(group, prime, run) if len(group) else 0
     together = np.concatenate([group, moved])[:, ~free]
-    directions = int(free.sum()) + (rank_mod(np.ascontiguousarray(together), prime) if together.size else 0)
+    directions = int(free.sum()) + (rank_mod(np.ascontiguousarray(together), prime, run) if together.size else 0)
     return HiddenSymmetry(counts, dimension, orbit, dimension - orbit, translations, int(free.sum()), directions, True)
 
 
@@ -203,16 +202,16 @@ def _translations(net: Network, k: int, linear: IntArray, d: FloatArray, ring: M
 
 def _places(net: Network, k: int) -> IntArray:
     """Columns of the entries of ``W_{k+1}``, in its shape."""
-    node = net.nodes[2 * k]
-    assert isinstance(node, Affine) and node.weight_name is not None  # acts_freely_on
+    node = net.layout.affine[k]
+    assert node.weight_name is not None  # acts_freely_on
     shape = net.weights[k].shape
     return offsets(net)[node.weight_name] + np.arange(shape[0] * shape[1]).reshape(shape)
 
 
 def _bias(net: Network, k: int) -> int | None:
     """First column of ``b_{k+1}``, or None if it is no parameter."""
-    node = net.nodes[2 * k]
-    name = node.bias_name if isinstance(node, Affine) and node.bias is not None else None
+    node = net.layout.affine[k]
+    name = None if node.bias is None else node.bias_name
     return None if name is None else offsets(net)[name]
 
 

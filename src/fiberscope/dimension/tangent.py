@@ -6,9 +6,9 @@ from math import prod
 
 import numpy as np
 
-from fiberscope.dimension.gradients import add_block, size_of, taps
 from fiberscope.dimension.jacobian import offsets
 from fiberscope.dimension.kernel import kernel_terms
+from fiberscope.dimension.use_gradients import add_block, size_of, taps
 from fiberscope.dimension.uses import Use, uses, uses_behind
 from fiberscope.network.convolutions import Convolution
 from fiberscope.network.network import Network
@@ -17,6 +17,7 @@ from fiberscope.network.operators import Dense, Operator
 from fiberscope.network.walk import traced, walk
 from fiberscope.numerics.algebra.floating import FLOAT
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.run import ENDLESS, Run
 
 _CHUNK_BYTES = 1 << 27
 """Memory of what is formed for a few points at a time."""
@@ -107,13 +108,14 @@ def _kernel_gradient(operator: Convolution, delta: FloatArray, inputs: FloatArra
     return result.reshape(-1)
 
 
-def kernel_diagonal(net: Network, X: FloatArray) -> FloatArray:
+def kernel_diagonal(net: Network, X: FloatArray, run: Run = ENDLESS) -> FloatArray:
     """The diagonal of the tangent kernel, ``(points * out_size,)``: squared lengths of the rows of the Jacobian."""
     width = max(prod(shape) for shape in net.shapes)
-    largest = max((_formed(node.operator) for node in net.nodes if isinstance(node, Affine)), default=0)
+    largest = max((_formed(node.operator) for node in net.layout.affine), default=0)
     step = max(1, _CHUNK_BYTES // (8 * net.out_size * max(width * len(net.nodes), largest)))
     parts = []
     for start in range(0, len(X), step):
+        run.check()
         part = X[start : start + step]
         found = uses(net, part, FLOAT)
         diagonal = np.zeros((len(part), net.out_size))

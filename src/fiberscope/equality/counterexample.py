@@ -4,31 +4,38 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from fiberscope.equality.evidence import Check, Evidence
-from fiberscope.equality.question import Question
+from fiberscope.equality.evidence import Check, Evidence, number
 from fiberscope.equality.rounding import deviation, exact_deviation
-from fiberscope.errors import InputError
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine
-from fiberscope.network.walk import output
+from fiberscope.network.nodes import Add
+from fiberscope.network.walk import output, walk
 from fiberscope.numerics.algebra.ball import EXACT, BallAlgebra
 from fiberscope.numerics.algebra.bounded import BoundedAlgebra
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.exact_arrays import nearest
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.numerics.ulps import DOUBLE, FEW
+from fiberscope.run import ENDLESS, Run
+
+_SECONDS = 1e-6
+"""Of one product in exact arithmetic, on an ordinary machine."""
+
+if TYPE_CHECKING:
+    from fiberscope.equality.question import Question
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counterexample(Evidence):
     """An input at which two networks differ: ``x`` exactly as given, ``a`` and ``b`` rounded from the exact outputs.
 
-    On a plane, and on a flat box, ``x`` has the coordinates of the slice. ``difference`` is the largest difference of
-    an output, rounded; ``allowed`` is what the kind of equality allows there.
+    ``x`` has the coordinates of the input; on a plane, where these would be rounded, those of the plane.
+    ``difference`` is the largest difference of an output, rounded; ``allowed`` is what the kind of equality allows
+    there. Where classes are compared, the class of ``a`` is beaten in ``b`` by ``difference``. A number beyond the
+    floats is told as the largest one.
     """
 
     kind: ClassVar[str] = "counterexample"
@@ -41,29 +48,39 @@ class Counterexample(Evidence):
     allowed: float
 
     def check(self, question: Question) -> Check:
-        x = real_array(self.x, "x").reshape(-1)
-        if x.size != question.a.in_size:
-            raise InputError(f"x: expected {question.a.in_size} coordinates, got {x.size}")
-        if not question.place.contains(x[None])[0]:
+        x = question.inside(real_array(self.x, "x").reshape(-1))
+        if x is None:
             return Check(False, "the input is outside the domain")
         example = confirmed(question, x)
         if example is None:
             text = "the exact outputs at the input do not differ by more than the kind of equality allows"
             return Check(False, text)
+        if not self._tells(example, question.tolerance is None and question.margin is None):
+            return Check(False, "the outputs at the input are not what the certificate tells")
+        if question.margin is not None:
+            return Check(True, f"in exact arithmetic the class of a is beaten in b by {example.difference:.6g}")
         return Check(True, f"the exact outputs at the input differ by {example.difference:.6g}")
+
+    def _tells(self, other: Counterexample, rounding: bool) -> bool:
+        """Whether the outputs are those computed again; what rounding explains is not told to the last bit."""
+        same = np.array_equal(self.a, other.a) and np.array_equal(self.b, other.b)
+        most = 0 <= self.allowed < self.difference if rounding else self.allowed == other.allowed
+        return bool(same and self.difference == other.difference and most)
 
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> Counterexample:
-        # the input is all that counts: what is said about the outputs there is computed again
-        return cls(real_array(found["x"], "x"), np.zeros(0), np.zeros(0), np.nan, np.nan)
+        x, a, b = (real_array(found[name], name, ndim=1) for name in ("x", "a", "b"))
+        return cls(x, a, b, *(number(found[name], name) for name in ("difference", "allowed")))
 
 
-def exact_outputs(net: Network, x: FloatArray) -> list[Fraction]:
+def exact_outputs(net: Network, x: FloatArray, run: Run = ENDLESS) -> list[Fraction]:
     """The outputs at one point as fractions; the floats are taken as exact numbers."""
     arithmetic = BallAlgebra(EXACT)
     with arithmetic.working():
-        values = output(net.layout, arithmetic.take(x.reshape(1, -1)), arithmetic)[0]
-        return [_fraction(v) for v in values]
+        values = {0: arithmetic.take(x.reshape(1, -1))}
+        for _ in walk(net.layout, values, arithmetic):
+            run.check()
+        return [_fraction(v) for v in values[len(net.nodes)][0]]
 
 
 def _fraction(ball: Any) -> Fraction:
@@ -90,20 +107,45 @@ def confirmed(question: Question, x: FloatArray) -> Counterexample | None:
     if not np.isfinite(x).all():
         return None
     a, b, tolerance = question.a, question.b, question.tolerance
+    if _SECONDS * (products(a) + products(b)) > question.seconds_left:
+        question.notes.append("too large to be evaluated in exact arithmetic in the time that is left")
+        return None
+    if question.margin is not None:
+        return _other_class(question, x)
     allowed = _allowance(question, x) if tolerance is None else [Fraction(tolerance)] * a.out_size
-    left, right = exact_outputs(a, x), exact_outputs(b, x)
+    left, right = exact_outputs(a, x, question.run), exact_outputs(b, x, question.run)
     gaps = [abs(p - q) for p, q in zip(left, right, strict=True)]
     over = [gap - e for gap, e in zip(gaps, allowed, strict=True)]
     worst = max(range(len(gaps)), key=lambda k: over[k])
     if not over[worst] > 0:
         return None
     gap, most = _rounded([gaps[worst], allowed[worst]])
-    return Counterexample(x.copy(), _rounded(left), _rounded(right), float(gap), float(most))
+    return Counterexample(question.outside(x), _rounded(left), _rounded(right), float(gap), float(most))
+
+
+def _other_class(question: Question, x: FloatArray) -> Counterexample | None:
+    """The counterexample at ``x``, if ``a`` has one class there, by the margin, and another one is larger in ``b``."""
+    left, right = exact_outputs(question.a, x, question.run), exact_outputs(question.b, x, question.run)
+    own = max(range(len(left)), key=lambda k: left[k])
+    ahead = left[own] - max(value for k, value in enumerate(left) if k != own)
+    if not (ahead > 0 and ahead >= Fraction(question.margin or 0.0)):
+        return None
+    beaten = max(right) - right[own]
+    if not beaten > 0:
+        return None
+    return Counterexample(question.outside(x), _rounded(left), _rounded(right), float(_rounded([beaten])[0]), 0.0)
+
+
+def exact_gap(question: Question, x: FloatArray) -> Fraction:
+    """The largest difference of an output at ``x``."""
+    pairs = zip(exact_outputs(question.a, x), exact_outputs(question.b, x), strict=True)
+    return max(abs(p - q) for p, q in pairs)
 
 
 def _rounded(values: list[Fraction]) -> FloatArray:
-    """The nearest floats; infinite beyond their range."""
-    return nearest(np.array(values, dtype=object))
+    """The nearest floats, for a value beyond their range the largest: JSON has no number for infinity."""
+    most = np.finfo(np.float64).max
+    return np.clip(nearest(np.array(values, dtype=object)), -most, most)
 
 
 def _allowance(question: Question, x: FloatArray) -> list[Fraction]:
@@ -126,5 +168,9 @@ def _allowance(question: Question, x: FloatArray) -> list[Fraction]:
 def longest_sum(net: Network) -> int:
     """The most terms of a sum in the program."""
     terms = [len(node.sources) for node in net.nodes if isinstance(node, Add)]
-    stages = [stage for node in net.nodes if isinstance(node, Affine) for stage in node.operator.stages()]
-    return max([*terms, *(stage.fan_in for stage in stages)], default=1)
+    return max([*terms, *(stage.fan_in for stage in net.layout.stages)], default=1)
+
+
+def products(net: Network) -> int:
+    """Products of one evaluation, but for zeros that are not stored."""
+    return sum(stage.out_size * stage.fan_in for stage in net.layout.stages)

@@ -8,21 +8,25 @@ import hashlib
 import json
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 import numpy as np
 
+from fiberscope.equality.plain import plain_program
 from fiberscope.errors import FiberscopeError, InputError
 from fiberscope.files import write_atomically
 from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space
+from fiberscope.geometry.storage import domain_of_parts, domain_parts
 from fiberscope.network.io import load, save
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, Concat, MaxPool, PiecewiseLinear
+from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear
 
 if TYPE_CHECKING:
     from fiberscope.equality.verdict import Verdict
 
-FORMAT = "fiberscope certificate 3"
+FORMAT = "fiberscope certificate 4"
+FORMAT_3 = "fiberscope certificate 3"
+"""The one before: without the plain programs."""
 
 
 def content_hash(net: Network) -> str:
@@ -42,21 +46,26 @@ def content_hash(net: Network) -> str:
     put(net.in_size, net.out_size, len(net.nodes))
     for node in net.nodes:
         put(type(node).__name__, node.sources, int(np.prod(node.shape)))
-        if isinstance(node, Affine):
-            stages = node.operator.stages()
-            put(len(stages))
-            for stage in stages:
-                matrix = stage.sparse()
-                matrix.sort_indices()
-                put(matrix.shape, *(_bytes(x, "<i8") for x in (matrix.indptr, matrix.indices)))
-                put(_bytes(matrix.data + 0.0, "<f8"))
-            put(_bytes(np.zeros(node.operator.out_size) if node.offset is None else node.offset + 0.0, "<f8"))
-        elif isinstance(node, PiecewiseLinear):
-            put(_bytes(node.slopes + 0.0, "<f8"))
-        elif isinstance(node, MaxPool):
-            put(node.windows.shape, _bytes(node.windows, "<i8"))
-        elif isinstance(node, Concat):
-            put(b"" if node.order is None else _bytes(node.order, "<i8"))
+        match node:
+            case Affine():
+                stages = node.operator.stages()
+                put(len(stages))
+                for stage in stages:
+                    matrix = stage.sparse()
+                    matrix.sort_indices()
+                    put(matrix.shape, *(_bytes(x, "<i8") for x in (matrix.indptr, matrix.indices)))
+                    put(_bytes(matrix.data + 0.0, "<f8"))
+                put(_bytes(np.zeros(node.operator.out_size) if node.offset is None else node.offset + 0.0, "<f8"))
+            case PiecewiseLinear():
+                put(_bytes(node.slopes + 0.0, "<f8"))
+            case MaxPool():
+                put(node.windows.shape, _bytes(node.windows, "<i8"))
+            case Concat():
+                put(b"" if node.order is None else _bytes(node.order, "<i8"))
+            case Add():
+                pass
+            case _:
+                assert_never(node)
     return digest.hexdigest()
 
 
@@ -71,28 +80,35 @@ def write_certificate(path: Path | str, verdict: Verdict, models: tuple[Path | s
     if verdict.evidence is None:
         raise InputError("certificate: expected a proven verdict, got an undecided one, which proves nothing")
     names = (None, None) if models is None else models
+    programs = [plain_program(net) for net in verdict.networks]
     content = {
         "format": FORMAT,
         "claim": {
             "equal": verdict.equal,
             "tolerance": verdict.tolerance,
             "precision": (verdict.precision or "float64") if verdict.tolerance is None else None,
+            **({} if verdict.margin is None else {"criterion": "argmax", "margin": verdict.margin}),
             "domain": domain_to_dict(verdict.domain),
             "models": [model_to_dict(net, name) for net, name in zip(verdict.networks, names, strict=True)],
         },
         "method": verdict.method,
         "networks": [network_to_dict(net, name) for net, name in zip(verdict.networks, names, strict=True)],
+        "programs": None if None in programs else programs,
         "evidence": {"kind": verdict.evidence.kind, **verdict.evidence.to_dict()},
     }
     write_atomically(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
 def model_to_dict(net: Network, path: Path | str | None = None) -> dict[str, Any]:
-    """What a claim says of a model: the hash of its plain weights, and of the bytes of its file where it was one."""
+    """What a claim says of a model: the hash of its plain weights, and of the bytes of its files where it had some."""
     source = net.source
     if path is not None:
         source = load(path).source
-    file = None if source.path is None else {"name": source.path.name, "sha256": source.sha256}
+    file: dict[str, Any] | None = None
+    if source.path is not None:
+        file = {"name": source.path.name, "sha256": source.sha256}
+        if source.data:
+            file["data"] = dict(source.data)
     return {"weights": content_hash(net), "file": file, "inputs": net.in_size, "outputs": net.out_size}
 
 
@@ -136,16 +152,16 @@ def _embedded(found: dict[str, Any]) -> Network:
 
 def domain_to_dict(domain: Domain) -> dict[str, Any]:
     """A domain as plain data; floats survive JSON exactly."""
+    kind, arrays = domain_parts(domain)
+    parts = {name: array.tolist() for name, array in arrays.items()}
     match domain:
-        case Box():
-            return {"kind": "box", "low": domain.low.tolist(), "high": domain.high.tolist()}
         case Orthant() | Space():
-            return {"kind": type(domain).__name__.lower(), "dimension": domain.dimension}
-        case Polytope():
-            return {"kind": "polytope", "A": domain.A.tolist(), "b": domain.b.tolist()}
+            parts["dimension"] = domain.dimension
         case Plane():
-            vectors = {name: getattr(domain, name).tolist() for name in ("origin", "u", "v")}
-            return {"kind": "plane", **vectors, "box": domain_to_dict(domain.box)}
+            parts["box"] = {"kind": "box", "low": parts.pop("low"), "high": parts.pop("high")}
+        case Box() | Polytope():
+            pass
+    return {"kind": kind, **parts}
 
 
 def domain_text(domain: Domain) -> str:
@@ -179,19 +195,14 @@ def domain_from_dict(found: Any) -> Domain:
     if not isinstance(found, dict):
         raise InputError(f"certificate: expected a domain, got {type(found).__name__}")
     try:
-        match found.get("kind"):
-            case "box":
-                return Box(found["low"], found["high"])
-            case "orthant":
-                return Orthant(int(found["dimension"]))
-            case "space":
-                return Space(int(found["dimension"]))
-            case "polytope":
-                return Polytope(found["A"], found["b"])
-            case "plane":
-                box = domain_from_dict(found["box"])
-                if isinstance(box, Box):
-                    return Plane(found["origin"], found["u"], found["v"], box)
+        kind, parts = str(found.get("kind")), dict(found)
+        if kind == "plane":
+            if found["box"]["kind"] != "box":
+                raise InputError(f"expected a plane with a box, got {found['box']['kind']!r}")
+            parts.update(low=found["box"]["low"], high=found["box"]["high"])
+        dimension = int(found["dimension"]) if kind in ("orthant", "space") else 0
+        return domain_of_parts(kind, dimension, parts)
+    except InputError as error:
+        raise InputError(f"certificate: {error}") from error
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"certificate: the domain is not complete ({error})") from error
-    raise InputError(f"certificate: expected a known kind of domain, got {found.get('kind')!r}")

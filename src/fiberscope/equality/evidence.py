@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
-from fiberscope.equality.question import Question
 from fiberscope.errors import InputError
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.results import Result
+
+if TYPE_CHECKING:
+    from fiberscope.equality.question import Question
 
 
 class Check(NamedTuple):
@@ -78,4 +80,7 @@ def number(found: Any, name: str) -> float:
     """A number out of JSON."""
     if isinstance(found, bool) or not isinstance(found, int | float):
         raise InputError(f"certificate: expected a number for {name}, got {type(found).__name__}")
-    return float(found)
+    try:
+        return float(found)
+    except OverflowError as error:
+        raise InputError(f"certificate: expected a number for {name}, got an integer beyond the floats") from error

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from importlib import import_module
+from typing import Any
 
-from fiberscope.equality.question import Question
+from fiberscope.equality.interval import interval_of
+from fiberscope.equality.question import CRITERIA, Question
 from fiberscope.equality.rungs import (
     bottleneck,
+    channels,
     covering_inputs,
     gradients,
     identical,
@@ -16,28 +20,38 @@ from fiberscope.equality.rungs import (
     random_inputs,
     regions,
     simplification,
+    split_boxes,
     structure,
     symmetry,
 )
 from fiberscope.equality.verdict import Rung, Verdict
-from fiberscope.errors import OutOfTimeError
+from fiberscope.errors import InputError, OutOfTimeError, UnsupportedModelError
 from fiberscope.geometry.domains import Domain
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network, library_of
+from fiberscope.run import Progress
 
 RUNGS: tuple[Rung, ...] = (
     identical.RUNG,
+    split_boxes.QUICK,
     symmetry.RUNG,
     structure.RUNG,
+    channels.RUNG,
     output_ranges.RUNG,
     random_inputs.RUNG,
+    split_boxes.FIRST,
     bottleneck.RUNG,
     normal_form.RUNG,
     covering_inputs.RUNG,
     simplification.RUNG,
     regions.RUNG,
     gradients.RUNG,
+    split_boxes.RUNG,
 )
 """From cheap to dear. A new method is its file in ``rungs``, one entry here, and its test."""
+
+
+CLASSES: tuple[Rung, ...] = (split_boxes.QUICK, random_inputs.RUNG, split_boxes.FIRST, split_boxes.RUNG)
+"""The methods that can be asked about classes; all others show that the two are the same real function, or nothing."""
 
 
 def equivalent(
@@ -47,6 +61,11 @@ def equivalent(
     tolerance: float | None = None,
     time_limit: float | None = None,
     seed: int = 0,
+    example: Any = None,
+    *,
+    criterion: str = "values",
+    margin: float | None = None,
+    progress: Progress | None = None,
 ) -> Verdict:
     """Whether two networks are the same function on a domain: proven True, proven False, or None for undecided.
 
@@ -59,11 +78,16 @@ def equivalent(
     - ``tolerance=0``, *the same real function*: floats are exact rationals, one ulp in one weight makes two functions.
     - ``tolerance=e > 0``: ``max |a - b| <= e`` on the domain.
 
+    ``criterion="argmax"`` asks for the same class instead: wherever one output of ``a`` is larger than all others (by
+    ``margin`` at least, if one is given, in units of the outputs), no output of ``b`` is larger than the same one of
+    ``b``. A counterexample is an input at which the classes differ.
+
     Methods are tried from cheap to dear: symmetry (permutations, rescalings), random inputs, the theorem about
     three-layer bottlenecks (moved and reflected hyperplanes), normal forms (dead, linear, duplicated neurons; complete
     for one hidden layer), simplification with bounds of the difference, the regions of both networks in up to three
-    dimensions, inputs improved along gradients. Every counterexample is
-    confirmed in exact arithmetic. In general the question is coNP-hard, so None is a possible answer.
+    dimensions, and on boxes branch and bound on the difference, for as long as there is time. Every counterexample is
+    confirmed in exact arithmetic. In general the question is coNP-hard, so None is a possible answer; ``interval`` says
+    what is known of the largest difference in any case.
 
     Parameters
     ----------
@@ -73,6 +97,13 @@ def equivalent(
         A box, orthant, polytope, plane or all of space (None).
     time_limit
         Seconds after which to give up; 60 for None. Every loop looks at it, so it is passed by a second at most.
+    example
+        Inputs of torch modules, for their shape. With it, modules that are not piecewise linear (transformers, GELU)
+        are compared by structure: one program, parameters equal up to permutations of neurons; else undecided.
+    criterion, margin
+        ``"values"`` (compared as ``tolerance`` says) or ``"argmax"``.
+    progress
+        Is told how far the search is.
 
     Examples
     --------
@@ -84,25 +115,62 @@ def equivalent(
     >>> equivalent(net, other, tolerance=0).equal, equivalent(net, other).equal
     (False, True)
     """
-    a = as_network(a, "a")
-    b = as_network(b, "b")
+    try:
+        a, b = as_network(a, "a", example), as_network(b, "b", example)
+    except (UnsupportedModelError, InputError):
+        if example is None or library_of(a) != "torch" or library_of(b) != "torch":
+            raise
+        live: Verdict = import_module("fiberscope.equality.live").equivalent_modules(a, b, example, tolerance)
+        return live
     start = time.monotonic()
-    question = Question.of(a, b, domain, tolerance, time_limit, seed)
-    verdict = _decided(question)
+    ahead = _margin(criterion, margin, tolerance)
+    question = Question.of(a, b, domain, tolerance, time_limit, seed, margin=ahead, progress=progress)
+    tried: list[tuple[str, float]] = []
+    verdict = _decided(question, tried)
     if verdict is None:
         reason = "; ".join(dict.fromkeys(question.notes)) or "no method decides this pair"
-        verdict = Verdict(None, "no method", question.domain, question.tolerance, reason=reason)
-    return replace(verdict, networks=(a, b), seconds=time.monotonic() - start, precision=question.precision)
+        verdict = Verdict(None, "no method", question.domain, question.tolerance, reason=reason, margin=ahead)
+    known, seconds = interval_of(question, verdict), time.monotonic() - start
+    return replace(
+        verdict, networks=(a, b), seconds=seconds, precision=question.precision, interval=known, tried=tuple(tried)
+    )
 
 
-def _decided(question: Question) -> Verdict | None:
-    """The verdict of the first rung that has one."""
+def _margin(criterion: str, margin: float | None, tolerance: float | None) -> float | None:
+    """The margin of a question about classes, None for one about values."""
+    if criterion not in CRITERIA:
+        raise InputError(f"criterion: expected one of {', '.join(CRITERIA)}, got {criterion!r}")
+    if criterion == "values":
+        if margin is not None:
+            raise InputError("margin: expected criterion='argmax' with it, got 'values'")
+        return None
+    if tolerance is not None:
+        raise InputError("tolerance: expected none with criterion='argmax', which compares no values")
+    return 0.0 if margin is None else margin
+
+
+def _decided(question: Question, tried: list[tuple[str, float]]) -> Verdict | None:
+    """The verdict of the first rung that has one; those that were asked are listed with their seconds."""
     try:
-        for rung in RUNGS:
-            question.run.check()
-            verdict = rung.search(question)
+        # what knows of classes comes first where they are asked about
+        order = RUNGS if question.margin is None else sorted(RUNGS, key=lambda rung: rung not in CLASSES[:3])
+        for rung in order:
+            question.run.step(len(tried), len(RUNGS), rung.name)
+            start = time.monotonic()
+            try:
+                verdict = _asked(rung, question)
+            finally:
+                tried.append((rung.name, time.monotonic() - start))
             if verdict is not None:
                 return verdict
     except OutOfTimeError:
         question.notes.append("out of time")
     return None
+
+
+def _asked(rung: Rung, question: Question) -> Verdict | None:
+    """What a method says; one that knows nothing of classes can show that the two are the same real function."""
+    if question.margin is None or rung in CLASSES:
+        return rung.search(question)
+    found = rung.search(question.exactly())
+    return replace(found, tolerance=None, margin=question.margin) if found is not None and found.equal else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fiberscope.equality.ladder import equivalent
-from fiberscope.fibers.components import Membership
+from fiberscope.fibers.membership import Membership
 from fiberscope.network.network import Network
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from fiberscope.equality.counterexample import Counterexample, confirmed
+from fiberscope.equality.counterexample import Counterexample, confirmed, products
 from fiberscope.equality.evidence import Check
-from fiberscope.equality.question import Question
 from fiberscope.equality.verdict import Verdict, answered
-from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine
 from fiberscope.numerics.floats import FloatArray
+
+if TYPE_CHECKING:
+    from fiberscope.equality.question import Question
 
 POINTS = 256
 """Random inputs of a first look."""
@@ -30,7 +32,10 @@ _EXACT = 30_000_000
 
 def different(question: Question, method: str, example: Counterexample, reason: str = "") -> Verdict:
     """The verdict of a counterexample."""
-    return answered(question, method, example, Check(True, reason or "the outputs at x differ in exact arithmetic"))
+    text = reason or "the outputs at x differ in exact arithmetic"
+    if question.tolerance is None and question.margin is None:
+        text += f", by more than a few units of {question.rounding.precision} in every stored parameter explain"
+    return answered(question, method, example, Check(True, text))
 
 
 def refuted(question: Question, points: FloatArray, method: str) -> Verdict | None:
@@ -38,19 +43,25 @@ def refuted(question: Question, points: FloatArray, method: str) -> Verdict | No
     points = points[question.place.contains(points)]
     if not len(points):
         return None
-    gaps = difference(question, points)
-    if max(_products(question.a), _products(question.b)) > _EXACT:
+    gaps = excess(question, points)
+    if not small_enough(question):
         question.notes.append("too large to be evaluated in exact arithmetic")
         return None
     order = promising(gaps, CONFIRM)
     for i in order:
-        hopeless = question.tolerance is not None and question.tolerance > 0 and gaps[i] < 0.99 * question.tolerance
-        if hopeless or question.seconds_left < 0:
+        if hopeless(question, float(gaps[i])) or question.seconds_left < 0:
             break
         example = confirmed(question, points[i])
         if example is not None:
             return different(question, f"refutation ({method})", example)
     return None
+
+
+def hopeless(question: Question, gap: float) -> bool:
+    """Whether floats show clearly that a point is no counterexample, by what :func:`excess` gives there."""
+    if question.margin is not None:
+        return gap < 0
+    return question.tolerance is not None and question.tolerance > 0 and gap < 0.99 * question.tolerance
 
 
 def promising(gaps: FloatArray, count: int) -> list[int]:
@@ -70,12 +81,39 @@ def difference(question: Question, points: FloatArray) -> FloatArray:
             found.append(np.abs(question.a(part) - question.b(part)).max(axis=1))
             question.run.check()
     gaps = np.concatenate(found)
+    question.record.see(points, gaps)
     return np.where(np.isfinite(gaps), gaps, np.inf)
+
+
+def excess(question: Question, points: FloatArray) -> FloatArray:
+    """What a counterexample needs much of: the largest difference of an output, or how clearly the classes differ."""
+    if question.margin is None or not len(points):
+        return difference(question, points)
+    found = []
+    with np.errstate(over="ignore", invalid="ignore"):
+        for part in np.array_split(points, -(-len(points) // _CHUNK)):
+            a, b = question.a(part), question.b(part)
+            question.record.see(part, np.abs(a - b).max(axis=1))
+            rows, own = np.arange(len(part)), a.argmax(axis=1)
+            rest = a.copy()
+            rest[rows, own] = -np.inf
+            found.append(np.minimum(a[rows, own] - rest.max(axis=1) - question.margin, b.max(axis=1) - b[rows, own]))
+            question.run.check()
+    scores = np.concatenate(found)
+    return np.where(np.isfinite(scores), scores, np.inf)
+
+
+def small_enough(question: Question, most: int = _EXACT) -> bool:
+    """Whether the two can be evaluated exactly in reasonable time."""
+    return max(products(question.a), products(question.b)) <= most
 
 
 def covering(question: Question, points: FloatArray) -> list[int]:
     """A few of the points that together switch on every neuron of both networks that any of them does."""
-    active = np.concatenate([z > 0 for net in (question.a, question.b) for z in net.preactivations(points)], axis=1)
+    signs = [z > 0 for net in (question.a, question.b) for z in net.preactivations(points)]
+    if not signs:
+        return []
+    active = np.concatenate(signs, axis=1)
     order: list[int] = []
     missing = active.any(axis=0)
     while missing.any() and len(order) < COVER:
@@ -83,9 +121,3 @@ def covering(question: Question, points: FloatArray) -> list[int]:
         order.append(best)
         missing &= ~active[best]
     return order
-
-
-def _products(net: Network) -> int:
-    """Products of one evaluation, but for zeros that are not stored."""
-    stages = [stage for node in net.nodes if isinstance(node, Affine) for stage in node.operator.stages()]
-    return sum(stage.out_size * stage.fan_in for stage in stages)

@@ -91,9 +91,6 @@ class _Deviations:
         moved = np.where(beaten, 0.0, gather(value.moved, windows, 0.0))
         return _Moving(self.plain.window_max(value.value, windows), moved.max(axis=2))
 
-    def window_margins(self, value: _Moving, windows: IntArray) -> _Moving:
-        raise NotImplementedError("deviations have no margins")
-
 
 class _ExactDeviations:
     """The same bound in exact arithmetic, which has no largest number; values are ``(value, moved)``."""
@@ -127,9 +124,6 @@ class _ExactDeviations:
 
     def window_max(self, value: Any, windows: IntArray) -> Any:
         return self.plain.window_max(value[0], windows), self.plain.window_max(value[1], windows)
-
-    def window_margins(self, value: Any, windows: IntArray) -> Any:
-        raise NotImplementedError("deviations have no margins")
 
 
 def deviation(net: Network, x: FloatArray, rounding: Rounding, times: int = 1) -> FloatArray:

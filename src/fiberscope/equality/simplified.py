@@ -10,7 +10,7 @@ from fiberscope.equality.verdict import Verdict
 from fiberscope.errors import InputError
 from fiberscope.fibers.normal_form.compare import Agreement
 from fiberscope.fibers.simplify.simplify import Simplified
-from fiberscope.network.formats.storage import holds, rounded
+from fiberscope.network.formats.float_types import holds, rounded
 from fiberscope.numerics.ulps import DOUBLE
 
 

@@ -10,14 +10,15 @@ values of the products that it was added up from: rounding is measured by this s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 from scipy import sparse as sp
 
+from fiberscope.equality.question import Question
 from fiberscope.equality.rounding import sizes_of
 from fiberscope.errors import TooLargeError
-from fiberscope.network.convolutions import Convolution, Convolving
+from fiberscope.network.convolutions import Convolution, Convolving, full_kernel
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense, Operator, Scale, Sparse
@@ -96,6 +97,16 @@ def skeleton(net: Network, rounding: Rounding, run: Run = ENDLESS) -> Skeleton:
         return _skeleton(net, rounding, run)
 
 
+def skeletons(question: Question) -> tuple[Skeleton, Skeleton]:
+    """Of both networks of a question, made once."""
+    found = []
+    for net in (question.a, question.b):
+        if ("skeleton", net) not in question.kept:
+            question.kept["skeleton", net] = skeleton(net, question.rounding, question.run)
+        found.append(question.kept["skeleton", net])
+    return found[0], found[1]
+
+
 def _skeleton(net: Network, rounding: Rounding, run: Run) -> Skeleton:
     forms = [_start(0, net.in_size, net.input_shape)]
     gates: list[Gate] = []
@@ -112,11 +123,13 @@ def _skeleton(net: Network, rounding: Rounding, run: Run) -> Skeleton:
             case Concat():
                 forms.append(_joined([forms[s] for s in node.sources], node, rounding))
             case PiecewiseLinear() | MaxPool():
-                if isinstance(node, PiecewiseLinear) and node.linear.all():
+                if node.linear.all():
                     forms.append(forms[node.source])
                     continue
                 gates.append(Gate(node, index, forms[node.source]))
                 forms.append(_start(len(gates), int(np.prod(node.shape)), node.shape))
+            case _:
+                assert_never(node)
     return Skeleton(tuple(gates), forms[-1])
 
 
@@ -137,13 +150,13 @@ def _applied(stage: Operator, form: ComposedMap, rounding: Rounding) -> Composed
         if piece.is_identity:
             pieces[name] = Piece(stage, sizes)
         else:
-            low = low or _may_underflow(stage.coefficients, piece.values.coefficients)
+            low = low or may_underflow(stage.coefficients, piece.values.coefficients)
             pieces[name] = composed(stage, sizes, piece)
-            rounded = stage.fan_in + 1
+            rounded = max(rounded, 0 if _spreads(piece.values) else stage.fan_in + 1)
     offset, offset_sizes = form.offset, form.offset_sizes
     if offset.any() or offset_sizes.any():
         rounded = max(rounded, stage.fan_in + 1)
-        low = low or _may_underflow(stage.coefficients, offset)
+        low = low or may_underflow(stage.coefficients, offset)
         offset, offset_sizes = stage.apply(offset[None])[0], sizes.apply(offset_sizes[None])[0]
     else:
         offset, offset_sizes = np.zeros(stage.out_size), np.zeros(stage.out_size)
@@ -167,7 +180,7 @@ def _summed(forms: list[ComposedMap]) -> ComposedMap:
     for form in forms:
         for name, piece in form.pieces.items():
             if name in pieces:
-                pieces[name] = _added(pieces[name], piece)
+                pieces[name] = added(pieces[name], piece)
                 rounded += 1
             else:
                 pieces[name] = piece
@@ -182,19 +195,30 @@ def _joined(forms: list[ComposedMap], node: Concat, rounding: Rounding) -> Compo
     total = int(np.prod(node.shape))
     place = np.arange(total) if node.order is None else np.argsort(node.order)
     start, parts = 0, []
-    for form in forms:
+    for k, form in enumerate(forms):
         size = form.offset.size
         rows = place[start : start + size]
+        spread = _spread(rows, start, node, k)
         start += size
-        ones = sp.csr_array((np.ones(size), (rows, np.arange(size))), shape=(total, size))
         pieces = {}
         for name, piece in form.pieces.items():
-            spread = Sparse(ones, piece.values.out_shape, node.shape)
             pieces[name] = Piece(spread, spread) if piece.is_identity else composed(spread, spread, piece)
         offset, sizes = np.zeros(total), np.zeros(total)
         offset[rows], sizes[rows] = form.offset, form.offset_sizes
         parts.append(ComposedMap(pieces, offset, sizes, form.roundings, form.lost))
     return _summed(parts)
+
+
+def _spread(rows: IntArray, start: int, node: Concat, k: int) -> Operator:
+    """The map that puts a value into its places of a larger one; of channels of an image, a convolution."""
+    total, own = node.shape, node.shapes[k]
+    if node.axis == 0 and len(own) == 3:
+        kernel = np.zeros((total[0], own[0], 1, 1))
+        first = start // (own[1] * own[2])
+        kernel[np.arange(first, first + own[0]), np.arange(own[0])] = 1.0
+        return Convolution(kernel, own)
+    ones = sp.csr_array((np.ones(len(rows)), (rows, np.arange(len(rows)))), shape=(int(np.prod(total)), len(rows)))
+    return Sparse(ones, own, total)
 
 
 # -- maps after maps ---------------------------------------------------------------------------------------------------
@@ -213,24 +237,59 @@ def _product(outer: Operator, inner: Operator) -> Operator:
             return Scale(factors * np.broadcast_to(inner.factors, inner.in_shape).reshape(-1), (factors.size,))
         if isinstance(inner, Dense):
             return inner.with_coefficients(inner.matrix * factors[:, None])
-        each = _per_channel(factors, inner.out_shape)
+        each = per_channel(factors, inner.out_shape)
         if isinstance(inner, Convolution) and each is not None:
             return inner.with_coefficients(inner.kernel * each[:, None, None, None])
     if isinstance(inner, Scale):
         factors = np.broadcast_to(inner.factors, inner.in_shape).reshape(-1)
         if isinstance(outer, Dense):
             return outer.with_coefficients(outer.matrix * factors)
-        each = _per_channel(factors, outer.in_shape)
+        each = per_channel(factors, outer.in_shape)
         if isinstance(outer, Convolution) and each is not None:
             groups = each.reshape(outer.groups, -1)  # every group of outputs reads its own channels
             per_output = np.repeat(groups, outer.kernel.shape[0] // outer.groups, axis=0)
             return outer.with_coefficients(outer.kernel * per_output[:, :, None, None])
     if isinstance(outer, Dense) and isinstance(inner, Dense):
         return Dense(outer.matrix @ inner.matrix, inner.in_shape)
+    if isinstance(outer, Convolution) and isinstance(inner, Convolution):
+        found = _of_kernels(outer, inner)
+        if found is not None:
+            return found
     return _sparse_product(outer, inner)
 
 
-def _per_channel(factors: FloatArray, shape: tuple[int, ...]) -> FloatArray | None:
+def _of_kernels(outer: Convolution, inner: Convolution) -> Convolution | None:
+    """Two convolutions in a row as one, where one of them mixes channels pixel by pixel."""
+    if _pointwise(inner) and outer.in_shape == inner.out_shape:
+        kernel = np.einsum("ochw,ci->oihw", full_kernel(outer), full_kernel(inner)[:, :, 0, 0], optimize=True)
+        return Convolution(kernel, inner.in_shape, outer.stride, outer.padding, outer.dilation)
+    if _pointwise(outer) and outer.in_size == inner.out_size and outer.in_shape[0] == inner.out_shape[0]:
+        kernel = np.einsum("oc,cihw->oihw", full_kernel(outer)[:, :, 0, 0], full_kernel(inner), optimize=True)
+        return Convolution(kernel, inner.in_shape, inner.stride, inner.padding, inner.dilation)
+    return None
+
+
+def _pointwise(operator: Convolution) -> bool:
+    return operator.kernel.shape[2:] == (1, 1) and operator.stride == (1, 1) and not any(operator.padding)
+
+
+def _spreads(operator: Operator) -> bool:
+    """Whether every input goes to one output at most, times a power of two: then products with it are exact."""
+    if isinstance(operator, Convolution):
+        if not _pointwise(operator) or operator.groups > 1:
+            return False
+        matrix = operator.kernel[:, :, 0, 0]
+    elif isinstance(operator, Sparse):
+        matrix = operator.matrix
+    else:
+        return False
+    if ((matrix != 0).sum(axis=0) > 1).any():
+        return False
+    numbers = np.abs(operator.coefficients[operator.coefficients != 0])
+    return bool((np.frexp(numbers)[0] == 0.5).all())
+
+
+def per_channel(factors: FloatArray, shape: tuple[int, ...]) -> FloatArray | None:
     """One factor for every channel of an image, if they are the same all over it."""
     if len(shape) != 3:
         return None
@@ -239,8 +298,8 @@ def _per_channel(factors: FloatArray, shape: tuple[int, ...]) -> FloatArray | No
 
 
 def _sparse_product(outer: Operator, inner: Operator) -> Operator:
-    _check_size(outer)
-    _check_size(inner)
+    checked_size(outer)
+    checked_size(inner)
     left, right = outer.sparse(), inner.sparse()
     work = int(np.diff(right.indptr)[left.indices].sum()) if left.nnz else 0
     if work > _ENTRIES:
@@ -248,7 +307,7 @@ def _sparse_product(outer: Operator, inner: Operator) -> Operator:
     return Sparse(left @ right, inner.in_shape, outer.out_shape)
 
 
-def _check_size(operator: Operator) -> None:
+def checked_size(operator: Operator) -> None:
     entries = operator.in_size * operator.out_size if isinstance(operator, Dense) else operator.out_size
     if isinstance(operator, Convolving):
         entries *= operator.fan_in
@@ -256,25 +315,28 @@ def _check_size(operator: Operator) -> None:
         raise TooLargeError(f"composed maps: a matrix of more than {_ENTRIES} entries")
 
 
-def _may_underflow(*factors: FloatArray) -> bool:
+def may_underflow(*factors: FloatArray) -> bool:
     """Whether a product of two numbers may be below the normal ones; overflow shows in the result."""
     lowest = 0
     for numbers in factors:
-        mantissas, exponents = np.frexp(np.abs(numbers[numbers != 0]))
-        least = int(exponents.min(initial=1))
-        if least > 0 and (mantissas == 0.5).all():  # products with 1, 2, 4, ... are exact: sums, concatenations
+        sizes = np.abs(numbers)
+        smallest = float(np.min(sizes, initial=np.inf, where=sizes > 0))
+        if smallest == np.inf:
             return False
+        least = int(np.frexp(smallest)[1])
+        if least > 0 and (np.frexp(sizes[sizes > 0])[0] == 0.5).all():
+            return False  # products with 1, 2, 4, ... are exact: sums, concatenations
         lowest += least
     return lowest < _LOWEST
 
 
-def _added(a: Piece, b: Piece) -> Piece:
+def added(a: Piece, b: Piece) -> Piece:
     if same_layout(a.values, b.values):
         pairs = ((a.values, b.values), (a.sizes, b.sizes))
         found = [p.with_coefficients(p.coefficients + q.coefficients) for p, q in pairs]
         return Piece(found[0], found[1])
     for piece in (a, b):
-        _check_size(piece.values)
+        checked_size(piece.values)
     shapes = (a.values.in_shape, a.values.out_shape)
     values = Sparse(a.values.sparse() + b.values.sparse(), *shapes)
     return Piece(values, Sparse(a.sizes.sparse() + b.sizes.sparse(), *shapes))
@@ -296,7 +358,7 @@ def same_layout(a: Operator, b: Operator) -> bool:
 
 def entries(operator: Operator) -> tuple[IntArray, Any]:
     """The stored entries of a map: their places in the matrix, row by row and increasing, and their values."""
-    _check_size(operator)
+    checked_size(operator)
     matrix = operator.sparse()
     matrix.sum_duplicates()
     rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))

@@ -4,19 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fiberscope.equality.counterexample import Counterexample
-from fiberscope.equality.encoding import write_certificate
 from fiberscope.equality.evidence import Check, Evidence
-from fiberscope.equality.question import Question
-from fiberscope.geometry.domains import Domain
+from fiberscope.geometry.domains import Box, Domain
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Result, hidden
+
+if TYPE_CHECKING:
+    from fiberscope.equality.question import Question
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Interval(Result):
+    """Where the largest difference of an output on a domain lies: ``low <= max |a - b| <= high``.
+
+    ``low`` is the difference at the input ``x``, rounded down from its exact value (from floats with a bound of their
+    error for large networks); ``high`` is proven. ``x`` has the coordinates of the input; on a plane those of
+    the plane.
+    """
+
+    low: float
+    high: float
+    x: FloatArray | None = None
+
+    @property
+    def ratio(self) -> float:
+        """``high / low``: how much is left open."""
+        if self.high == 0:
+            return 1.0
+        return self.high / self.low if self.low > 0 else np.inf
+
+    def __repr__(self) -> str:
+        return f"Interval([{self.low:.6g}, {self.high:.6g}])"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,6 +53,9 @@ class Verdict(Result):
     *within it everywhere on the domain*. ``evidence`` is what was found: a witness of equality, a counterexample, or
     representations that differ. ``bound`` is the largest difference that is proven (0 for the same real function),
     ``residual`` how far the evidence is from exact agreement, in ulps. ``reason`` says in words what was found.
+    ``interval`` holds the largest difference on the domain, whatever the answer is. With a ``margin`` classes were
+    compared, and neither tolerance nor bound are about them. ``tried`` are the methods that were asked, each with its
+    seconds.
     """
 
     equal: bool | None
@@ -40,6 +69,9 @@ class Verdict(Result):
     reason: str = ""
     networks: tuple[Network, Network] | None = field(default=None, repr=False, metadata=hidden())
     precision: str | None = None
+    interval: Interval | None = None
+    margin: float | None = None
+    tried: tuple[tuple[str, float], ...] = ()
 
     told = ("witness=_named_witness", "counterexample")
 
@@ -64,14 +96,29 @@ class Verdict(Result):
     @property
     def kind(self) -> str:
         """The kind of equality in words."""
-        return kind_of(self.tolerance, self.precision)
+        return kind_of(self.tolerance, self.precision, self.margin)
+
+    @property
+    def criterion(self) -> str:
+        """What was compared: ``"values"`` or ``"argmax"``."""
+        return "values" if self.margin is None else "argmax"
+
+    @property
+    def next_step(self) -> str:
+        """What to try where the question is undecided, as options of the command."""
+        tried = [f"--time-limit {max(60, round(10 * self.seconds))}"]
+        if not isinstance(self.domain, Box):
+            tried.insert(0, "--box LOW HIGH (bounds of differences need a bounded domain)")
+        elif self.tolerance is None:
+            tried.insert(0, "--tolerance 1e-3 (a bound is easier to prove than equality up to rounding)")
+        return ", or ".join(tried)
 
     def save(self, path: Path | str, models: tuple[Path | str, Path | str] | None = None) -> None:
         """Write a certificate that :func:`fiberscope.verify` can replay.
 
         The networks go into the file, or, with ``models``, their paths; in either case with a hash of their content.
         """
-        write_certificate(path, self, models)
+        import_module("fiberscope.equality.encoding").write_certificate(path, self, models)
 
     def __repr__(self) -> str:
         answer = {True: "equal", False: "different", None: "undecided"}[self.equal]
@@ -93,21 +140,28 @@ class Rung:
     search: Callable[[Question], Verdict | None]
     evidence: tuple[type[Evidence], ...]
 
+    @property
+    def name(self) -> str:
+        """In words, after the file of the method."""
+        return self.search.__module__.rsplit(".", 1)[-1].replace("_", " ")
+
 
 def answered(question: Question, method: str, evidence: Evidence, found: Check) -> Verdict:
     """The verdict of a method whose evidence holds."""
     return Verdict(
         evidence.equal, method, question.domain, question.tolerance, evidence, found.bound, found.residual,
-        reason=found.text,
+        reason=found.text, margin=question.margin,
     )  # fmt: skip
 
 
-def kind_of(tolerance: float | None, precision: str | None) -> str:
+def kind_of(tolerance: float | None, precision: str | None, margin: float | None = None) -> str:
     """A kind of equality in words.
 
     >>> kind_of(None, "float32"), kind_of(0.0, None), kind_of(0.5, None)
     ('up to float32 rounding', 'as real functions', 'within 0.5')
     """
+    if margin is not None:
+        return "in the class" + (f" where a is ahead by {margin:g}" if margin else "")
     if tolerance is None:
         return f"up to {precision or 'float64'} rounding"
     return "as real functions" if tolerance == 0 else f"within {tolerance:g}"

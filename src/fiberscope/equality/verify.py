@@ -8,8 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fiberscope.equality import checker
+from fiberscope.equality.counterexample import Counterexample
 from fiberscope.equality.encoding import (
     FORMAT,
+    FORMAT_3,
     content_hash,
     domain_from_dict,
     domain_text,
@@ -20,13 +23,23 @@ from fiberscope.equality.evidence import Evidence, number
 from fiberscope.equality.format_2 import FORMAT_2, evidence_of_2
 from fiberscope.equality.ladder import RUNGS
 from fiberscope.equality.question import Question
+from fiberscope.equality.rungs.split_boxes import SplitBoxes
 from fiberscope.equality.verdict import kind_of
 from fiberscope.errors import FiberscopeError, InputError
 from fiberscope.geometry.domains import Domain
-from fiberscope.network.io import as_network
+from fiberscope.network.border import as_network
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.ulps import ROUNDINGS
 from fiberscope.results import Result, named
+
+FIELDS = ("format", "claim", "method", "networks", "programs", "evidence")
+"""Of a certificate of today."""
+CLAIM = ("equal", "tolerance", "precision", "domain", "models")
+CRITERIA = ("criterion", "margin")
+"""Of its claim; those of the second row may be missing."""
+
+MODEL = ("weights", "file", "inputs", "outputs")
+"""Of each model of the claim."""
 
 KINDS: dict[str, type[Evidence]] = {kind.kind: kind for rung in RUNGS for kind in rung.evidence}
 """Every kind of evidence that a rung of the ladder gives, by its name in certificates."""
@@ -44,12 +57,16 @@ class Model(Result):
     outputs: int
     file: str | None = None
     sha256: str | None = None
+    data: tuple[tuple[str, str], ...] = ()
+    """Names and SHA-256 of the files beside it that hold its numbers."""
     compared: bool | None = None
 
     @property
     def text(self) -> str:
         """In words."""
-        name = f"{self.file}, sha256 {self.sha256}" if self.file else f"a model in memory, weights {self.weights}"
+        files = [(self.file, self.sha256), *self.data] if self.file else []
+        name = " with ".join(f"{name}, sha256 {digest}" for name, digest in files)
+        name = name or f"a model in memory, weights {self.weights}"
         told = {True: "compared, the same", False: "compared, NOT the same", None: "not compared with a model of yours"}
         return f"{name} ({told[self.compared]})"
 
@@ -70,6 +87,7 @@ class Replay(Result):
     domain: Domain = field(metadata=named(told=domain_to_dict))
     models: tuple[Model, Model]
     precision: str | None = None
+    margin: float | None = None
 
     def __bool__(self) -> bool:
         return self.ok
@@ -78,7 +96,7 @@ class Replay(Result):
     def claim(self) -> str:
         """The claim in words, without the names of the models."""
         answer = "equal" if self.equal else "different"
-        return f"{answer} {kind_of(self.tolerance, self.precision)} on {domain_text(self.domain)}"
+        return f"{answer} {kind_of(self.tolerance, self.precision, self.margin)} on {domain_text(self.domain)}"
 
 
 def verify(certificate: Path | str, a: Any = None, b: Any = None) -> Replay:
@@ -119,13 +137,24 @@ def verify(certificate: Path | str, a: Any = None, b: Any = None) -> Replay:
     found = _read(path)
     claim = found["claim"]
     equal, tolerance, precision = _kind(path, claim)
+    margin = _margin(path, claim)
     models = [_model(item) for item in claim["models"]]
     nets = [network_from_dict(item, m.weights) for item, m in zip(found["networks"], models, strict=True)]
+    for model, net in zip(models, nets, strict=True):
+        if (model.inputs, model.outputs) != (net.in_size, net.out_size):
+            raise InputError(f"{path}: expected models with {net.in_size} inputs and {net.out_size} outputs")
     shown = tuple(_compared(m, mine) for m, mine in zip(models, (a, b), strict=True))
-    where, kept = domain_from_dict(claim.get("domain")), precision or "float64"
-    question = Question.of(nets[0], nets[1], where, tolerance, math.inf, precision=kept)
+    where = domain_from_dict(claim.get("domain"))
+    question = Question.of(
+        nets[0], nets[1], where, tolerance, math.inf, precision=precision or "float64", margin=margin
+    )
     try:
-        ok, evidence, *_ = _evidence(path, found.get("evidence"), equal).check(question)
+        given = _evidence(path, found.get("evidence"), equal)
+        if found["format"] == FORMAT and {"kind": given.kind, **given.to_dict()} != found["evidence"]:
+            raise InputError(f"{path}: the evidence has other fields than those of its kind, {given.kind!r}")
+        # one real function has one class; what knows nothing of classes must show that
+        aware = margin is None or isinstance(given, SplitBoxes | Counterexample)
+        ok, evidence, *_ = given.check(question if aware else question.exactly())
     except FiberscopeError:
         raise
     except (KeyError, TypeError, IndexError, OverflowError, ValueError, ZeroDivisionError) as error:
@@ -135,7 +164,8 @@ def verify(certificate: Path | str, a: Any = None, b: Any = None) -> Replay:
         other = f"{' and '.join(wrong)} is not the model of the claim"
         ok, evidence = False, f"{other}; of those in the certificate: {evidence}"
     method = str(found.get("method", ""))
-    return Replay(ok, equal, tolerance, method, evidence, question.domain, (shown[0], shown[1]), precision)
+    kept = None if margin is not None else precision
+    return Replay(ok, equal, tolerance, method, evidence, question.domain, (shown[0], shown[1]), kept, margin)
 
 
 def _read(path: Path | str) -> dict[str, Any]:
@@ -145,14 +175,40 @@ def _read(path: Path | str) -> dict[str, Any]:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: expected a certificate in JSON, got something else") from error
-    if not isinstance(found, dict) or found.get("format") not in (FORMAT, FORMAT_2):
+    if not isinstance(found, dict) or found.get("format") not in (FORMAT, FORMAT_3, FORMAT_2):
         raise InputError(f"{path}: expected the format {FORMAT!r}")
     networks, claim = found.get("networks"), found.get("claim")
     if not isinstance(claim, dict) or not isinstance(networks, list) or len(networks) != 2:
         raise InputError(f"{path}: expected a claim and two networks")
     if not isinstance(claim.get("models"), list) or len(claim["models"]) != 2:
         raise InputError(f"{path}: expected a claim about two models")
-    return found if found["format"] == FORMAT else found | {"evidence": evidence_of_2(found)}
+    if found["format"] == FORMAT:
+        _check_fields(path, found)
+    return found if found["format"] != FORMAT_2 else found | {"evidence": evidence_of_2(found)}
+
+
+def _check_fields(path: Path | str, found: dict[str, Any]) -> None:
+    """Of a certificate of today: all fields and no others, and plain programs that are those of the claim."""
+    programs = found.get("programs")
+    try:
+        checker.keys(found, "certificate", *FIELDS)
+        claim = checker.keys(found["claim"], "claim", *CLAIM, optional=CRITERIA)
+        for model, network in zip(claim["models"], found["networks"], strict=True):
+            file = checker.keys(model, "model", *MODEL)["file"]
+            checker.keys({"name": "", "sha256": ""} if file is None else file, "file", "name", "sha256")
+            outside = isinstance(network, dict) and "path" in network
+            checker.keys(network, "network", *(("path",) if outside else ("file", "base64")))
+        if domain_to_dict(domain_from_dict(claim["domain"])) != claim["domain"]:
+            raise InputError(f"{path}: the domain has other fields than those of its kind")
+        if programs is None:
+            return
+        if not isinstance(programs, list) or len(programs) != 2:
+            raise InputError(f"{path}: expected two plain programs")
+        digests = [checker.program_of(program).digest for program in programs]
+    except (checker.Malformed, ValueError, OverflowError) as error:
+        raise InputError(f"{path}: {error}") from error
+    if digests != [isinstance(model, dict) and model.get("weights") for model in found["claim"]["models"]]:
+        raise InputError(f"{path}: a plain program is not the one that the claim names (its hash differs)")
 
 
 def _kind(path: Path | str, claim: dict[str, Any]) -> tuple[bool, float | None, str | None]:
@@ -170,6 +226,16 @@ def _kind(path: Path | str, claim: dict[str, Any]) -> tuple[bool, float | None, 
     return equal, tolerance, None
 
 
+def _margin(path: Path | str, claim: dict[str, Any]) -> float | None:
+    """The margin of a claim about classes, None for one about values."""
+    criterion = claim.get("criterion", "values")
+    if criterion == "values" and claim.get("margin") is None:
+        return None
+    if criterion != "argmax" or claim.get("tolerance") is not None:
+        raise InputError(f"{path}: expected the criterion values, or argmax with a margin and no tolerance")
+    return number(claim.get("margin"), "margin")
+
+
 def _model(found: Any) -> Model:
     """What a claim says of one model, of the right kinds."""
     if not isinstance(found, dict) or not isinstance(found.get("weights"), str):
@@ -180,8 +246,16 @@ def _model(found: Any) -> Model:
         return Model(found["weights"], inputs, outputs)
     if not isinstance(file, dict) or not all(isinstance(file.get(name), str) for name in ("name", "sha256")):
         raise InputError("certificate: expected a file with its name and sha256")
-    name, digest = (" ".join(file[key].split())[:200] for key in ("name", "sha256"))  # whatever it holds, one line
-    return Model(found["weights"], inputs, outputs, name, digest)
+    data = file.get("data", {})
+    if not isinstance(data, dict) or not all(isinstance(digest, str) for digest in data.values()):
+        raise InputError("certificate: expected the files that hold the numbers of a model with their sha256")
+    (name, digest), *others = ((_one_line(a), _one_line(b)) for a, b in ((file["name"], file["sha256"]), *data.items()))
+    return Model(found["weights"], inputs, outputs, name, digest, tuple(others))
+
+
+def _one_line(text: str) -> str:
+    """Whatever it holds, so that it can be printed."""
+    return " ".join(text.split())[:200]
 
 
 def _size(found: Any) -> int:
@@ -197,7 +271,7 @@ def _compared(model: Model, mine: Any) -> Model:
     net = as_network(mine, "model")
     same = content_hash(net) == model.weights
     if None not in (net.source.sha256, model.sha256):
-        same = same and net.source.sha256 == model.sha256
+        same = same and net.source.sha256 == model.sha256 and (not model.data or net.source.data == model.data)
     return replace(model, compared=same)
 
 

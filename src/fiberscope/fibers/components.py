@@ -1,4 +1,4 @@
-"""Answers about a fiber: components, membership, and paths."""
+"""Answers about a fiber: components and paths."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from fiberscope.numerics.floats import IntArray
 from fiberscope.results import Result, hidden
 
 if TYPE_CHECKING:
-    from fiberscope.equality.verdict import Verdict
     from fiberscope.fibers.one_layer.realisations import Cell
 
 ComponentKind = Literal["orbit", "orientation", "translation", "reflection", "constant", "known", "assignment"]
@@ -37,18 +36,6 @@ class Component(Result):
     flipped: tuple[int, ...] = ()
     text: str = ""
     cell: Cell | None = field(default=None, repr=False, metadata=hidden())
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Membership(Result):
-    """Whether a network is in the fiber: True, False, or None for undecided; true or false in conditions."""
-
-    contained: bool | None
-    reason: str
-    verdict: Verdict | None = field(default=None, repr=False)
-
-    def __bool__(self) -> bool:
-        return self.contained is True
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -29,9 +29,9 @@ import numpy as np
 
 from fiberscope.dimension.jacobian import jacobian, offsets
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.network.io import NetworkLike, as_network, as_networks
+from fiberscope.network.border import NetworkLike, as_network, as_networks
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, PiecewiseLinear
+from fiberscope.network.nodes import Affine
 from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
 from fiberscope.results import Result
@@ -103,7 +103,7 @@ def conserved_quantities(net: NetworkLike, X: Any = None) -> Conserved:
 def _check(net: Network) -> None:
     """The numbers of the chain must be free parameters."""
     net.weights  # noqa: B018  # raises with a reason if this is no chain
-    names = [name for node in net.nodes if isinstance(node, Affine) for name in _names(node)]
+    names = [name for node in net.layout.affine for name in _names(node)]
     if None in names or len(set(names)) < len(names):
         what = "constants or products" if None in names else "shared parameters"
         raise UnsupportedModelError(f"conserved quantities: expected layers with parameters of their own, got {what}")
@@ -126,19 +126,14 @@ def _form(net: Network, layer: int) -> FloatArray:
 
 def _acting_slopes(net: Network, X: Any) -> list[FloatArray]:
     """For every hidden layer the slope with which each neuron acts on all inputs; NaN where there is no such."""
-    nodes = [node for node in net.nodes if isinstance(node, PiecewiseLinear)]
-    found = [np.where(node.linear, 1.0, np.nan) for node in nodes]
-    if X is None or not nodes:
-        return found
-    signs = net.signs(batch(X, net.in_size)).signs
-    start = 0
-    for node, slope in zip(nodes, found, strict=True):
-        part = signs[:, start : start + node.num_signs]
-        start += node.num_signs
-        slope[(part > 0).all(axis=0)] = 1.0
-        negative = (part < 0).all(axis=0) & ~node.linear
-        slope[negative] = node.slopes[negative]
-    return found
+    layout = net.layout
+    found = np.where(layout.linear, 1.0, np.nan)
+    if X is not None and layout.size:
+        signs = net.signs(batch(X, net.in_size)).signs
+        found[(signs > 0).all(axis=0)] = 1.0
+        negative = (signs < 0).all(axis=0) & ~layout.linear
+        found[negative] = layout.slopes[negative]
+    return [found[place.columns] for place in layout.places]
 
 
 # -- along a training ----------------------------------------------------------------------------------------------
@@ -343,7 +338,7 @@ def translation_obstruction(net: NetworkLike, neuron: int, X: Any) -> Obstructio
 
 def _columns(net: Network, neuron: int) -> tuple[int, IntArray, IntArray]:
     """Columns of the Jacobian for ``b_1[i]``, ``W_2[:, i]`` and ``b_2``."""
-    first, second = (node for node in net.nodes[:3] if isinstance(node, Affine))
+    first, second = net.layout.affine[:2]
     if first.bias_name is None or second.bias_name is None or second.weight_name is None:
         raise InputError("translation: expected biases in the first two layers, got a layer without")
     start, (m, n) = offsets(net), net.weights[1].shape

@@ -10,7 +10,7 @@ from importlib import import_module
 import numpy as np
 
 from fiberscope.errors import InputError, NotGenericError
-from fiberscope.fibers.components import Component, Connection, FiberPath, Membership
+from fiberscope.fibers.components import Component, Connection, FiberPath
 from fiberscope.fibers.generic import AMONG
 from fiberscope.fibers.identifiability import (
     ORIENTATIONS,
@@ -21,12 +21,13 @@ from fiberscope.fibers.identifiability import (
     silent_flips,
 )
 from fiberscope.fibers.members import member
+from fiberscope.fibers.membership import Membership
 from fiberscope.fibers.one_layer.assignments import LIMIT
 from fiberscope.fibers.one_layer.layer import DEAD, LINEAR, NONLINEAR, nonnegative_rank
 from fiberscope.fibers.one_layer.realisations import Cell, cells
 from fiberscope.fibers.paths.connect import connect
 from fiberscope.fibers.theorems import Setting, known_dimension, setting_of
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network, Seed
 from fiberscope.results import Tabular, hidden
 

@@ -17,7 +17,7 @@ from fiberscope.fibers.one_layer.layer import LINEAR, NONLINEAR, OneLayer
 from fiberscope.fibers.one_layer.realisations import Cell, cells
 from fiberscope.fibers.one_layer.representation import opposite, primitive
 from fiberscope.fibers.theorems import KnownSymmetry, Setting, setting_of
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.numerics.exact_arrays import fractions
 from fiberscope.numerics.floats import BoolArray
 from fiberscope.numerics.rank import exact_rank

@@ -3,28 +3,46 @@
 On a cell with a given sign vector every value of the program is an affine function of the input. Here they are computed
 for many sign vectors in one batch of products. Where the bound leaves open whether two maps differ, the active paths
 through the network often prove that they do not; what is still open is decided in exact arithmetic.
+
+On the way a value is ``(cells, n + 1, features)``, the constant term in the last row, and ``(1, n + 1, features)`` in
+front of the first switch, where all cells have the same; answers have the rows last, ``(cells, ..., n + 1)``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator
+from math import prod
+from typing import TYPE_CHECKING, Any, assert_never
 
-import flint
 import numpy as np
 
-from fiberscope.network.layout import Layout
-from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
-from fiberscope.network.operators import Operator
-from fiberscope.network.walk import affine_values
-from fiberscope.numerics.algebra.ball import EXACT, EXACT_ROWS, nearest_floats
-from fiberscope.numerics.algebra.bounded import Bounded, BoundedAlgebra
-from fiberscope.numerics.algebra.floating import FloatAlgebra
+from fiberscope.network.nodes import MaxPool, PiecewiseLinear, Switch
+from fiberscope.network.walk import (
+    affine_result,
+    affine_start,
+    backward,
+    boundary,
+    boundary_seeds,
+    choices_of,
+    switches,
+    walk,
+)
+from fiberscope.numerics.algebra.ball import EXACT_ROWS, nearest_floats
+from fiberscope.numerics.algebra.base import Constant, gather
+from fiberscope.numerics.algebra.bits import BitAlgebra
+from fiberscope.numerics.algebra.bounded import BOUNDED_ROWS, Bounded, BoundedAlgebra
+from fiberscope.numerics.algebra.floating import FLOAT
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, ObjectArray, SignArray, gamma, round_up
+
+if TYPE_CHECKING:
+    from fiberscope.network.layout import Layout
+    from fiberscope.network.network import Network
 
 _CHUNK = 1 << 17
 """Numbers in the widest value of one batch: what fits a cache, since fresh memory costs more than arithmetic."""
+
+_SLOPES = BoundedAlgebra(Constant.NOWHERE)
+_BITS = BitAlgebra()
 
 
 def batches(net: Network, count: int, rows: int | None = None) -> Iterator[slice]:
@@ -44,7 +62,7 @@ def output_forms(net: Network, signs: SignArray) -> Bounded:
     result = Bounded(np.empty(shape), np.empty(shape))
     for rows in batches(net, len(signs)):
         with np.errstate(over="ignore", invalid="ignore"):
-            last = _forms(net.nodes, net.in_size, signs[rows])[-1]
+            last = affine_result(net.layout, net.in_size, signs[rows], BOUNDED_ROWS)
         result.value[rows], result.error[rows] = last.value.swapaxes(1, 2), last.error.swapaxes(1, 2)
     for cell in np.flatnonzero(~np.isfinite(result.value).all(axis=(1, 2))):
         value = nearest_floats(exact_output(net, signs[cell]).T)
@@ -60,85 +78,16 @@ def neuron_forms(net: Network, signs: SignArray, entries: IntArray) -> Bounded:
     shape = (len(signs), net.in_size + 1)
     result = Bounded(np.zeros(shape), np.zeros(shape))
     for rows in batches(net, len(signs)):
-        values = _forms(net.nodes, net.in_size, signs[rows])
-        start, wanted = 0, entries[rows]
-        for node in net.switches:
-            own = np.flatnonzero((wanted >= start) & (wanted < start + node.num_signs))
-            at, source, place = rows.start + own, values[node.source], wanted[own] - start
-            if len(own) and isinstance(node, PiecewiseLinear):
-                result.value[at], result.error[at] = source.value[own, :, place], source.error[own, :, place]
-            elif len(own) and isinstance(node, MaxPool):
-                part = signs[at, start : start + node.num_signs]
-                window = place // node.windows.shape[1]
-                best = np.array([node.chosen(row)[w] for row, w in zip(part, window, strict=True)])
-                loser = node.windows.reshape(-1)[place]
-                result.value[at] = source.value[own, :, loser] - source.value[own, :, best]
-                error = source.error[own, :, loser] + source.error[own, :, best] + gamma(1) * np.abs(result.value[at])
-                result.error[at] = round_up(error, 3)
-            start += node.num_signs
+        choices, values = choices_of(net.layout, signs[rows]), {0: affine_start(net.in_size, signs, BOUNDED_ROWS)}
+        for place in switches(net.layout, values, BOUNDED_ROWS, choices):
+            own = np.flatnonzero((entries[rows] >= place.start) & (entries[rows] < place.stop))
+            if len(own):
+                source, at = values[place.source], rows.start + own
+                source = source[own] if len(source.value) > 1 else source
+                local = (entries[at] - place.start)[:, None]
+                form = boundary(place.node, source, BOUNDED_ROWS, choices[place.index][own], local)
+                result.value[at], result.error[at] = form.value[:, :, 0], form.error[:, :, 0]
     return result
-
-
-def _forms(nodes: Sequence[Node], size: int, signs: SignArray) -> list[Bounded]:
-    """Every value of the program on every cell, ``(cells, n + 1, features)``."""
-    cells = len(signs)
-    identity = np.broadcast_to(np.eye(size + 1, size), (cells, size + 1, size))
-    values = [Bounded(identity, np.zeros(identity.shape))]
-    start = 0
-    for node in nodes:
-        part = None
-        if isinstance(node, PiecewiseLinear | MaxPool):
-            part = signs[:, start : start + node.num_signs]
-            start += node.num_signs
-        values.append(form_step(node, values, part))
-    return values
-
-
-def form_step(node: Node, values: Sequence[Bounded] | Mapping[int, Bounded], signs: SignArray | None) -> Bounded:
-    """The value of one node on every cell, ``(cells, rows, features)``, the constant term in the last row.
-
-    ``signs`` are those of the node's own entries on the cells, for a node that has any.
-    """
-    arithmetic = BoundedAlgebra()
-    if isinstance(node, Affine):
-        return _affine(node, values[node.source], arithmetic)
-    if isinstance(node, Add | Concat):
-        return _joined(node, [values[s] for s in node.sources], arithmetic)
-    assert signs is not None
-    source = values[node.source]
-    if isinstance(node, PiecewiseLinear):
-        return _scaled(source, np.where(signs[:, None] > 0, 1.0, node.slopes))
-    chosen = node.chosen(signs)[:, None, :]
-    return Bounded(*(np.take_along_axis(x, chosen, axis=2) for x in (source.value, source.error)))
-
-
-def _affine(node: Affine, value: Bounded, arithmetic: BoundedAlgebra) -> Bounded:
-    cells, rows, width = value.value.shape
-    flat = Bounded(value.value.reshape(-1, width), value.error.reshape(-1, width))
-    result = arithmetic.affine(node.operator, None, flat)
-    total, error = (x.reshape(cells, rows, -1).copy() for x in (result.value, result.error))
-    if node.offset is not None:
-        exact = (error[:, -1] == 0) & ((total[:, -1] == 0) | (node.offset == 0))
-        total[:, -1] += node.offset
-        error[:, -1] = np.where(exact, 0.0, round_up(error[:, -1] + gamma(1) * np.abs(total[:, -1]), 2))
-    return Bounded(total, error)
-
-
-def _scaled(value: Bounded, slopes: FloatArray, rounded: Any = False) -> Bounded:
-    """``slopes * value``; ``rounded`` marks slopes that are themselves off by one rounding."""
-    flat = slopes == 0  # flat whatever overflowed before: zero times infinity would be NaN
-    result = np.where(flat, 0.0, slopes * value.value)
-    unit = np.where(rounded, gamma(2), gamma(1))
-    plain = ((slopes == 1) | (slopes == 0)) & ~np.asarray(rounded) | ((value.value == 0) & (value.error == 0))
-    rough = round_up(np.abs(slopes) * (1 + unit) * value.error + unit * np.abs(result), 4)
-    return Bounded(result, np.where(plain, np.where(flat, 0.0, np.abs(slopes) * value.error), rough))
-
-
-def _joined(node: Add | Concat, parts: list[Bounded], arithmetic: BoundedAlgebra) -> Bounded:
-    if isinstance(node, Add):
-        return arithmetic.add(parts)
-    joined = [np.concatenate([getattr(p, name) for p in parts], axis=2) for name in ("value", "error")]
-    return Bounded(*(x if node.order is None else x[:, :, node.order] for x in joined))
 
 
 def jumps(net: Network, one: SignArray, two: SignArray, directions: FloatArray) -> Bounded:
@@ -150,81 +99,120 @@ def jumps(net: Network, one: SignArray, two: SignArray, directions: FloatArray) 
     """
     result = Bounded(np.zeros((len(one), net.out_size)), np.zeros((len(one), net.out_size)))
     for rows in batches(net, len(one), rows=1):
-        last = _jumps(net.nodes, one[rows], two[rows], directions[rows])
+        last = _jumps(net.layout, one[rows], two[rows], directions[rows])
         result.value[rows], result.error[rows] = last.value, last.error
     return result
 
 
-def _jumps(nodes: Sequence[Node], one: SignArray, two: SignArray, directions: FloatArray) -> Bounded:
-    arithmetic, start = BoundedAlgebra(), 0
-    slopes = [Bounded(directions, np.zeros_like(directions))]
-    changes = [Bounded(np.zeros_like(directions), np.zeros_like(directions))]
-    for node in nodes:
-        if isinstance(node, Affine):
-            slope = arithmetic.affine(node.operator, None, slopes[node.source])
-            change = arithmetic.affine(node.operator, None, changes[node.source])
-        elif isinstance(node, PiecewiseLinear | MaxPool):
-            columns = slice(start, start + node.num_signs)
-            start += node.num_signs
-            slope, change = _switch(node, slopes[node.source], changes[node.source], one[:, columns], two[:, columns])
-        elif isinstance(node, Add):
-            slope, change = (arithmetic.add([v[s] for s in node.sources]) for v in (slopes, changes))
-        else:
-            slope, change = (arithmetic.concat([v[s] for s in node.sources], node.order) for v in (slopes, changes))
-        slopes.append(slope)
-        changes.append(change)
-    return changes[-1]
+def _jumps(layout: Layout, one: SignArray, two: SignArray, directions: FloatArray) -> Bounded:
+    # Values are (2, pairs, features): slopes on the first cell, and their change to the second.
+    values = {0: _SLOPES.take(np.stack([directions, np.zeros_like(directions)]))}
+    for place in switches(layout, values, _SLOPES, {}, to_end=True):
+        before = values[place.source]
+        both = _behind(place.node, before[0], before[1], one[:, place.columns], two[:, place.columns])
+        values[place.index + 1] = Bounded(*(np.stack([getattr(x, k) for x in both]) for k in ("value", "error")))
+    return values[len(layout.nodes)][1]
 
 
-def _switch(
-    node: PiecewiseLinear | MaxPool, slope: Bounded, change: Bounded, one: SignArray, two: SignArray
-) -> tuple[Bounded, Bounded]:
-    """Slopes behind an activation under the first signs, and their change to the second."""
-    if isinstance(node, PiecewiseLinear):
-        first, second = (np.where(signs > 0, 1.0, node.slopes) for signs in (one, two))
-        # 1 - s is exact for s = 0 and s = 1 only; the first sign decides on which side the slope s stands
-        own = _scaled(slope, second - first, (first != second) & (node.slopes != 0))
-        after, kept = _scaled(slope, first), _scaled(change, second)
-    else:
-        a, b = (node.chosen(signs) for signs in (one, two))
-        after, other, kept = _taken(slope, a), _taken(slope, b), _taken(change, b)
-        value = other.value - after.value
-        # nothing is rounded between equal inputs, nor where one of two exact slopes is zero, as behind dead neurons
-        sure = (other.error == 0) & (after.error == 0) & ((other.value == 0) | (after.value == 0))
-        rough = round_up(other.error + after.error + gamma(1) * np.abs(value), 3)
-        error = np.where((a == b) | sure, 0.0, rough)
-        own = Bounded(value, error)
-    total = kept.value + own.value
-    error = round_up(kept.error + own.error + gamma(1) * np.abs(total), 3)
-    plain = (kept.error == 0) & (own.error == 0) & ((kept.value == 0) | (own.value == 0))
-    return after, Bounded(total, np.where(plain, 0.0, error))
+def _behind(node: Switch, slope: Bounded, change: Bounded, one: SignArray, two: SignArray) -> tuple[Bounded, Bounded]:
+    """Slopes behind a switch under the first signs, and their change to the second."""
+    a: Any = node.chosen(one)
+    b: Any = node.chosen(two)
+    match node:
+        case PiecewiseLinear():
+            # 1 - s is exact for s = 0 and s = 1 only; the first sign decides on which side the slope s stands
+            factor = np.where(a == b, 0.0, np.where(b, 1.0 - node.slopes, node.slopes - 1.0))
+            own = _scaled(slope, factor, node.slopes != 0)
+            after, kept = (_SLOPES.gate(x, on, node.leak) for x, on in ((slope, a), (change, b)))
+        case MaxPool():
+            after, kept = _SLOPES.pick(slope, a), _SLOPES.pick(change, b)
+            own = _SLOPES.difference(_SLOPES.pick(slope, b), after)
+            own = Bounded(own.value, np.where(a == b, 0.0, own.error))
+        case _:
+            assert_never(node)
+    return after, _SLOPES.add([kept, own])
 
 
-def _taken(value: Bounded, columns: IntArray) -> Bounded:
-    return Bounded(*(np.take_along_axis(x, columns, axis=1) for x in (value.value, value.error)))
+def _scaled(value: Bounded, factor: FloatArray, rounded: BoolArray) -> Bounded:
+    """``factor * value``; ``rounded`` marks factors that are themselves off by one rounding."""
+    result = np.where(factor == 0, 0.0, factor * value.value)  # flat whatever overflowed before
+    unit = np.where(rounded, gamma(2), gamma(1))
+    error = round_up(np.abs(factor) * (1 + unit) * value.error + unit * np.abs(result), 4)
+    plain = np.abs(factor) == 1
+    error = np.where(plain & ~rounded, value.error, error)
+    return Bounded(result, np.where((factor == 0) | ((value.value == 0) & (value.error == 0)), 0.0, error))
 
 
 def exact_output(net: Network, signs: SignArray) -> ObjectArray:
     """The network on one cell, ``(n + 1, out)`` in exact Arb numbers."""
-    with flint.ctx.workprec(EXACT):
-        return np.asarray(affine_values(net.layout, net.in_size, signs, EXACT_ROWS)[-1])
+    with EXACT_ROWS.working():
+        return np.asarray(affine_result(net.layout, net.in_size, signs, EXACT_ROWS))
 
 
-def exact_neuron(net: Network, signs: SignArray, entry: int) -> ObjectArray:
-    """As :func:`neuron_forms` on one cell, ``(n + 1,)`` in exact Arb numbers."""
-    start = 0
-    for index, node in enumerate(net.nodes):
-        if isinstance(node, PiecewiseLinear | MaxPool):
-            if entry < start + node.num_signs:
-                with flint.ctx.workprec(EXACT):
-                    before = Layout(net.nodes[:index])
-                    rows, place = affine_values(before, net.in_size, signs, EXACT_ROWS)[node.source], entry - start
-                    if isinstance(node, PiecewiseLinear):
-                        return np.asarray(rows[:, place])
-                    best = node.chosen(signs[start : start + node.num_signs])[place // node.windows.shape[1]]
-                    return np.asarray(rows[:, node.windows.reshape(-1)[place]] - rows[:, best])
-            start += node.num_signs
-    raise IndexError(entry)
+class ExactRegion:
+    """The functions that vanish on the boundaries of one region, exactly; values are computed once, when asked for."""
+
+    def __init__(self, net: Network, signs: SignArray) -> None:
+        self._layout, self._choices = net.layout, choices_of(net.layout, signs)
+        with EXACT_ROWS.working():
+            self._values = {0: affine_start(net.in_size, signs, EXACT_ROWS)}
+        every = range(len(net.nodes))
+        self._walk = walk(net.layout, self._values, EXACT_ROWS, self._choices, keep=every)
+        self._reached = -1
+
+    def margin(self, entry: int) -> ObjectArray:
+        """As :func:`neuron_forms` has it for one entry, ``(n + 1,)`` Arb numbers, the constant term last."""
+        place = self._layout.at(entry)
+        with EXACT_ROWS.working():
+            while self._reached < place.index:
+                self._reached = next(self._walk)
+            local = np.array([entry - place.start])
+            choice = self._choices[place.index]
+            return np.asarray(boundary(place.node, self._values[place.source], EXACT_ROWS, choice, local)[:, 0])
+
+
+def neuron_gradients(net: Network, signs: SignArray, entries: IntArray) -> FloatArray:
+    """The gradient of one entry of the sign vector per point, ``(points, in_size)``, by one pass backwards.
+
+    For an input of a pooling window it is that of its difference to the winner; entries below 0 give zeros.
+
+    >>> from fiberscope.network.network import Network
+    >>> net = Network([[[1.0, 0.0], [0.0, 2.0]], [[1.0, 3.0]], [[1.0]]], [[0.0, 0.0], [0.0], [0.0]])
+    >>> neuron_gradients(net, np.array([[1, 1, 1], [-1, 1, 1]], dtype=np.int8), np.array([2, 2]))
+    array([[1., 6.],
+           [0., 6.]])
+    """
+    return _gradients(net, signs, signs, entries)
+
+
+def crossing_gradients(net: Network, one: SignArray, two: SignArray, entries: IntArray) -> FloatArray:
+    """Gradients of the functionals that vanish between pairs of regions, ``(pairs, in_size)``.
+
+    ``entries`` names one entry of the sign vector for every pair. A neuron's functional is its preactivation, that of a
+    pooling window the difference of its two winners; signs are those of the side where the entry is not zero.
+    """
+    rows, layout = np.arange(len(entries)), net.layout
+    if not len(entries):
+        return np.zeros((0, net.in_size))
+    signs = np.where((one[rows, entries] != 0)[:, None], one, two)
+    # In a pooling window the input that wins on the second side: the first of its window that no other beats.
+    rivals = (two >= 0) & (layout.window == layout.window[entries][:, None])
+    return _gradients(net, signs, one, np.where(layout.pooled[entries], rivals.argmax(axis=1), entries))
+
+
+def _gradients(net: Network, signs: SignArray, winners: SignArray, entries: IntArray) -> FloatArray:
+    """As :func:`neuron_gradients`, where inputs of pooling windows are compared with the winners under other signs."""
+    layout, deltas = net.layout, dict[int, FloatArray]()
+    for place in layout.places:
+        own = np.flatnonzero((entries >= place.start) & (entries < place.stop))
+        if len(own):
+            size = prod(net.shapes[place.source])
+            choice = place.node.chosen(winners[own, place.columns])
+            seeds = np.zeros((len(signs), size))
+            seeds[own] = boundary_seeds(place.node, size, choice, entries[own] - place.start)
+            deltas[place.source] = seeds + deltas.get(place.source, 0.0)
+    found = (at.delta for at in backward(layout, choices_of(layout, signs), deltas, FLOAT) if at.value == 0)
+    return np.asarray(next(found, np.zeros((len(signs), net.in_size))))
 
 
 def influence(net: Network, seeds: BoolArray, active: BoolArray) -> tuple[BoolArray, BoolArray]:
@@ -233,35 +221,18 @@ def influence(net: Network, seeds: BoolArray, active: BoolArray) -> tuple[BoolAr
     ``seeds`` and ``active`` are ``(cells, num_signs)``: neurons to start behind, and neurons that let a path through.
     False proves that the value does not depend on what the seeds do; weights that are zero let nothing through.
     """
-    values: list[FloatArray] = [np.zeros((len(seeds), net.in_size))]
-    reached: list[BoolArray] = []
-    arithmetic, start = FloatAlgebra(), 0
-    value: Any
-    for node in net.nodes:
-        if isinstance(node, Affine):
-            value = values[node.source]
-            for stage in node.operator.stages():
-                value = (_indicator(stage).apply(value) > 0).astype(np.float64)
-        elif isinstance(node, PiecewiseLinear | MaxPool):
-            columns = slice(start, start + node.num_signs)
-            start += node.num_signs
-            source = values[node.source]
-            if isinstance(node, PiecewiseLinear):
-                reached.append(source > 0)
-                value = ((source > 0) & active[:, columns] | seeds[:, columns]).astype(np.float64)
-            else:
-                inside = np.where(node.windows >= 0, source[:, node.windows], 0.0) > 0
+    values = {0: np.zeros((len(seeds), net.in_size), dtype=bool)}
+    reached = [np.zeros((len(seeds), 0), dtype=bool)]
+    for place in switches(net.layout, values, _BITS, {}, to_end=True):
+        node, source, own = place.node, values[place.source], seeds[:, place.columns]
+        match node:
+            case PiecewiseLinear():
+                reached.append(source)
+                values[place.index + 1] = (source & active[:, place.columns]) | own
+            case MaxPool():
+                inside = gather(source, node.windows, False)
                 reached.append(inside.reshape(len(seeds), -1))
-                own = seeds[:, columns].reshape(inside.shape)
-                value = (inside | own).any(axis=2).astype(np.float64)
-        elif isinstance(node, Add):
-            value = np.concatenate([values[s][None] for s in node.sources]).max(axis=0)
-        else:
-            value = arithmetic.concat([values[s] for s in node.sources], node.order)
-        values.append(value)
-    joined = np.concatenate(reached, axis=1) if reached else np.zeros((len(seeds), 0), dtype=bool)
-    return joined, values[-1] > 0
-
-
-def _indicator(operator: Operator) -> Operator:
-    return operator.with_coefficients((operator.coefficients != 0).astype(np.float64))
+                values[place.index + 1] = (inside | own.reshape(inside.shape)).any(axis=2)
+            case _:
+                assert_never(node)
+    return np.concatenate(reached, axis=1), values[len(net.nodes)]

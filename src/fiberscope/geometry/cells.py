@@ -8,29 +8,27 @@ loses inside a cell if it loses at some vertex; of those that do not lose, a sin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
 
-from fiberscope.network.nodes import MaxPool, Switch
+from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
+
+if TYPE_CHECKING:
+    from fiberscope.network.layout import Layout
 
 Pools = tuple[tuple[int, int, int], ...]
 """Where the pooling windows stand in a sign vector: ``(first entry, windows, inputs per window)``."""
 
 
-def pool_layout(switches: Sequence[Switch]) -> Pools:
+def pool_layout(layout: Layout) -> Pools:
     """The pooling windows among the switches of a network."""
-    layout, start = [], 0
-    for node in switches:
-        if isinstance(node, MaxPool):
-            layout.append((start, *node.windows.shape))
-        start += node.num_signs
-    return tuple(layout)
+    pools = [(place.start, place.node) for place in layout.places]
+    return tuple((start, *node.windows.shape) for start, node in pools if isinstance(node, MaxPool))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 import networkx as nx
 import numpy as np
@@ -16,13 +18,14 @@ from fiberscope.geometry.domains import Domain, View
 from fiberscope.geometry.facets import Facets, find_facets, sides_of
 from fiberscope.geometry.measures import Metrics, metrics
 from fiberscope.geometry.ridges import Balance, Ridges, balance, find_ridges, straight_facets
-from fiberscope.geometry.storage import read_complex, save_complex
-from fiberscope.geometry.verify import Certificate, verify
 from fiberscope.network.network import AffineMap, Network
 from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.results import Pictured, Result, hidden
 from fiberscope.run import Progress
+
+if TYPE_CHECKING:
+    from fiberscope.geometry.verify import Certificate
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -307,16 +310,22 @@ class Complex(Pictured):
 
     def verify(self, progress: Progress | None = None, time_limit: float | None = None) -> Certificate:
         """Check everything that can be checked; see :func:`fiberscope.geometry.verify.verify`."""
-        return verify(self, progress, time_limit)
+        found: Certificate = import_module("fiberscope.geometry.verify").verify(self, progress, time_limit)
+        return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the complex with its network and domain to a ``.npz`` file, which :meth:`load` reads."""
-        save_complex(path, self.net, self.domain, self.structure)
+        import_module("fiberscope.geometry.storage").save_complex(path, self.net, self.domain, self.structure)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Complex:
         """Read a complex from a ``.npz`` file."""
-        return cls(*read_complex(path))
+        return cls(*import_module("fiberscope.geometry.storage").read_complex(path))
+
+    def _repr_html_(self) -> str:
+        """For a notebook: a picture that answers, where there is one, and the numbers."""
+        shown: str = import_module("fiberscope.explorer.view").notebook(self)
+        return shown + super()._repr_html_()
 
     def __repr__(self) -> str:
         least = "" if self.complete else "at least "

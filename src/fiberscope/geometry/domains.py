@@ -15,9 +15,8 @@ import numpy as np
 
 from fiberscope.errors import InputError
 from fiberscope.network.network import Network, Seed
-from fiberscope.network.nodes import Affine
+from fiberscope.network.nodes import Affine, behind
 from fiberscope.network.operators import Dense
-from fiberscope.network.rewire import later
 from fiberscope.numerics.arrays import frozen, real_array
 from fiberscope.numerics.floats import BoolArray, FloatArray, gamma, round_up
 from fiberscope.numerics.lp.programs import Polyhedron
@@ -426,7 +425,7 @@ class View:
     @classmethod
     def through(cls, net: Network, domain: Solid, matrix: FloatArray, origin: FloatArray) -> View:
         """The network behind ``origin + matrix y``."""
-        program = [Affine(0, Dense(matrix), origin), *(later(node) for node in net.nodes)]
+        program = [Affine(0, Dense(matrix), origin), *behind(net.nodes, 1)]
         return cls(Network.from_nodes(program, (matrix.shape[1],)), domain, (frozen(matrix), frozen(origin)))
 
     def lift(self, points: FloatArray) -> FloatArray:

@@ -8,20 +8,22 @@ kink.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import flint
 import numpy as np
 
-from fiberscope.geometry.affine_forms import batches, exact_neuron, exact_output, influence, jumps, neuron_forms
+from fiberscope.geometry.affine_forms import ExactRegion, batches, exact_output, influence, jumps, neuron_forms
 from fiberscope.geometry.cells import Cells, Incidence
-from fiberscope.geometry.domains import Solid
 from fiberscope.geometry.measures import Metrics
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.numerics.algebra.ball import EXACT
 from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import INFLATE, BoolArray, FloatArray, IntArray, SignArray, gamma, round_up
 from fiberscope.results import Tabular, hidden, named
+
+if TYPE_CHECKING:
+    from fiberscope.geometry.domains import Solid
 
 _DIGITS = 256
 """Bits of quotients and roots of exact gradients: no cancellation is left there, so that far more than 53 is enough."""
@@ -256,7 +258,7 @@ def _from_gradients(net: Network, top: SignArray, regions: IntArray, neurons: In
 
 def _exact_plane(net: Network, signs: SignArray, entry: int, direction: int, facet: int, planes: _Planes) -> None:
     """Normal and offset from an exact gradient; the geometric ones stay where not even that is finite and not zero."""
-    form = exact_neuron(net, signs, entry)
+    form = ExactRegion(net, signs).margin(entry)
     with flint.ctx.workprec(_DIGITS):
         largest = max(abs(g) for g in form[:-1])
         if not largest.is_finite() or largest.is_zero():
@@ -337,6 +339,4 @@ def switched(net: Network, one: SignArray, two: SignArray) -> BoolArray:
 
 def passes(net: Network, signs: SignArray) -> BoolArray:
     """Which neurons let a change through, ``(cells, num_signs)``: all that are not on a flat piece."""
-    slopes = [node.slopes if isinstance(node, PiecewiseLinear) else np.ones(node.num_signs) for node in net.switches]
-    flat = np.concatenate(slopes) == 0 if slopes else np.zeros(0, dtype=bool)
-    return np.asarray((signs > 0) | ~flat)
+    return np.asarray((signs > 0) | (net.layout.slopes != 0))

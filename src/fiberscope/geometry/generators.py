@@ -12,17 +12,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
 
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.network.io import as_network, library_of, load
+from fiberscope.network.border import as_network, library_of, loaded
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, Node
-from fiberscope.network.rewire import moved
+from fiberscope.network.nodes import behind, nameless
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Result
@@ -80,7 +79,7 @@ def as_generator(module: Any, shape: tuple[int, ...]) -> Generator:
     if library_of(module) == "torch":
         function = _function_of(module, shape)
         try:
-            return Generator(function, load(module, shape))
+            return Generator(function, loaded(module, shape))
         except UnsupportedModelError as error:
             return Generator(function, None, str(error))
     if not callable(module):
@@ -124,14 +123,8 @@ def composition(net: Network, inner: Network) -> Network:
     """
     if inner.out_size != net.in_size:
         raise InputError(f"generator: expected {net.in_size} outputs for this network, got {inner.out_size}")
-    last = len(inner.nodes)
-    behind = [moved(node, tuple(s + last for s in node.sources)) for node in net.nodes]
-    return Network.from_nodes([_nameless(node) for node in (*inner.nodes, *behind)], inner.input_shape)
-
-
-def _nameless(node: Node) -> Node:
-    """Without parameter names: two models may use the same ones."""
-    return replace(node, weight_name=None, bias_name=None) if isinstance(node, Affine) else node
+    nodes = (*inner.nodes, *behind(net.nodes, len(inner.nodes)))
+    return Network.from_nodes([nameless(node) for node in nodes], inner.input_shape)
 
 
 def latent_points(name: str, points: list[Any]) -> tuple[tuple[int, ...], list[FloatArray]]:

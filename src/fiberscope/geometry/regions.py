@@ -10,10 +10,9 @@ from fiberscope.geometry.domains import Domain, View, view_of
 from fiberscope.geometry.engines.choose import NumRegions, cells_on, count_on, engine_for
 from fiberscope.geometry.engines.limits import MEMORY, MOST_FACES
 from fiberscope.geometry.engines.traversal.estimate import estimate
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.mlp import without_pooling
-from fiberscope.network.network import Seed
-from fiberscope.network.nodes import MaxPool
+from fiberscope.network.network import Network, Seed
 from fiberscope.run import Progress, Run
 
 _BYTES_PER_REGION = {3: 260, 4: 520, 5: 1300, 6: 3100}
@@ -51,7 +50,6 @@ def regions(
     Three lines in general position cut the plane into seven regions:
 
     >>> from fiberscope.geometry.domains import Space
-    >>> from fiberscope.network.network import Network
     >>> net = Network([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [[1.0, 1.0, 1.0]]], [[0.0, 0.0, -1.0], [0.0]])
     >>> regions(net, Space(2)).f_vector
     (3, 9, 7)
@@ -62,6 +60,23 @@ def regions(
     if limit is None:
         _check_size(view, run)
     return Complex(net, domain, cells_on(view, run, threads=threads))
+
+
+def regions_within(net: Network, domain: Domain, run: Run) -> Complex:
+    """As :func:`regions`, as a part of a longer run: what stops it before the run's own limit is raised.
+
+    >>> from fiberscope.geometry.domains import Box
+    >>> regions_within(Network.random((2, 3, 1), 0), Box.cube(2), Run.begin(time_limit=60.0)).complete
+    True
+    """
+    view = view_of(net, domain)
+    if run.limit is None:
+        _check_size(view, run)
+    found = Complex(net, domain, cells_on(view, run.quietly()))
+    if not found.complete and (run.limit is None or found.num_regions <= run.limit):
+        run.check()
+        raise KeyboardInterrupt
+    return found
 
 
 def _begin(progress: Progress | None, limit: int | None, time_limit: float | None, threads: int) -> Run:
@@ -75,7 +90,7 @@ def _check_size(view: View, run: Run) -> None:
     net, domain, n = view.net, view.domain, view.domain.dimension
     if not 2 < n <= MOST_FACES:
         return  # in the plane the engine knows, above it says no
-    if any(isinstance(node, MaxPool) for node in net.switches):
+    if net.layout.pooled.any():
         net = without_pooling(net)  # a tournament: its losers cut about as many regions as our comparisons
     most = MEMORY // _BYTES_PER_REGION.get(n, 2**n * 50)
     if prod(sum(comb(node.num_signs, i) for i in range(n + 1)) for node in net.switches) <= most:
@@ -109,7 +124,6 @@ def count_regions(
     edges alone, take one thread.
 
     >>> from fiberscope.geometry.domains import Box
-    >>> from fiberscope.network.network import Network
     >>> count_regions(Network([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]]), Box.cube(2))
     4
     """

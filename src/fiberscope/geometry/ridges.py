@@ -8,12 +8,11 @@ import flint
 import numpy as np
 
 from fiberscope.errors import UnsupportedModelError
-from fiberscope.geometry.affine_forms import batches, exact_neuron, influence, neuron_forms
+from fiberscope.geometry.affine_forms import ExactRegion, batches, influence, neuron_forms
 from fiberscope.geometry.cells import Cells, Incidence
 from fiberscope.geometry.facets import Facets, passes, switched, to_scale, unit
 from fiberscope.geometry.measures import Metrics
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.algebra.ball import EXACT
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma
 from fiberscope.results import Result
@@ -130,7 +129,7 @@ def straight_facets(net: Network, cells: Cells, facets: Facets, ridges: Ridges) 
 
     Decided exactly; also returns how many comparisons needed exact arithmetic.
     """
-    if any(isinstance(node, MaxPool) for node in net.switches):
+    if net.layout.pooled.any():
         raise UnsupportedModelError("bending ridges: expected activations only, got max pooling; take net.as_mlp()")
     straight = np.zeros(len(ridges.facets.indices), dtype=bool)
     a, b = _pairs(ridges.facets)
@@ -179,7 +178,7 @@ def _parallel(net: Network, cells: Cells, facets: Facets, fa: IntArray, fb: IntA
     pairs = np.flatnonzero(parallel)
     hard = _unproven(net, top, use, entry, fa, fb, pairs)
     for k in hard:
-        g, h = (exact_neuron(net, top[use[f]], int(entry[f]))[:-1] for f in (fa[k], fb[k]))
+        g, h = (ExactRegion(net, top[use[f]]).margin(int(entry[f]))[:-1] for f in (fa[k], fb[k]))
         with flint.ctx.workprec(EXACT):
             parallel[k] = all((g[i] * h[j] - g[j] * h[i]).is_zero() for i in range(n) for j in range(i + 1, n))
     return parallel, len(hard)

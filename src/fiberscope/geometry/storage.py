@@ -26,7 +26,7 @@ def save_complex(path: str | os.PathLike[str], net: Network, domain: Domain, cel
     if target.suffix != ".npz":
         raise InputError(f"{target}: expected a name that ends in .npz")
     made = describe(net, "float64")
-    kind, sides = _describe_domain(domain)
+    kind, sides = domain_parts(domain)
     header = {
         "format": "fiberscope.complex",
         "version": VERSION,
@@ -75,7 +75,7 @@ def _rebuild(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> tuple[Netw
     own = {name.removeprefix("network."): value for name, value in arrays.items() if name.startswith("network.")}
     net = restore(header["network"], own)
     sides = {name.removeprefix("domain."): value for name, value in arrays.items() if name.startswith("domain.")}
-    domain = _restore_domain(header["domain"], int(header["dimension"]), sides)
+    domain = domain_of_parts(header["domain"], int(header["dimension"]), sides)
     boundary = tuple(
         Incidence(arrays[f"indptr.{k}"], arrays[f"indices.{k}"]) for k in range(1, int(header["dimension"]) + 1)
     )
@@ -91,7 +91,7 @@ def _rebuild(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> tuple[Netw
         domain_signs=arrays.get("domain_signs"),
         complete=bool(header["complete"]),
         point_errors=arrays.get("point_errors"),
-        pools=pool_layout(net.switches),
+        pools=pool_layout(net.layout),
     )
     return net, domain, cells
 
@@ -109,7 +109,8 @@ def _check(points: Any, signs: Any, boundary: tuple[Incidence, ...], num_signs: 
         below = len(inside)
 
 
-def _describe_domain(domain: Domain) -> tuple[str, dict[str, Any]]:
+def domain_parts(domain: Domain) -> tuple[str, dict[str, Any]]:
+    """The kind of a domain and its arrays; an orthant and all of space have a dimension only."""
     match domain:
         case Box():
             return "box", {"low": domain.low, "high": domain.high}
@@ -124,7 +125,8 @@ def _describe_domain(domain: Domain) -> tuple[str, dict[str, Any]]:
             return "space", {}
 
 
-def _restore_domain(kind: str, dimension: int, sides: Mapping[str, Any]) -> Domain:
+def domain_of_parts(kind: str, dimension: int, sides: Mapping[str, Any]) -> Domain:
+    """The domain of a file from what :func:`domain_parts` says of it; a KeyError where something is missing."""
     match kind:
         case "box":
             return Box(sides["low"], sides["high"])
@@ -136,4 +138,4 @@ def _restore_domain(kind: str, dimension: int, sides: Mapping[str, Any]) -> Doma
             return Orthant(dimension)
         case "space":
             return Space(dimension)
-    raise InputError(f"complex: expected a known kind of domain, got {kind!r}")
+    raise InputError(f"expected a known kind of domain, got {kind!r}")

@@ -16,18 +16,17 @@ import flint
 import numpy as np
 
 from fiberscope.errors import NotGenericError, OutOfTimeError
-from fiberscope.geometry.affine_forms import exact_neuron, exact_output
+from fiberscope.geometry.affine_forms import ExactRegion, exact_output
 from fiberscope.geometry.cells import Cells
 from fiberscope.geometry.domains import Box, View
 from fiberscope.geometry.engines.lattice.engine import lattice_cells
-from fiberscope.geometry.engines.lattice.exact import HomogeneousBalls, Integers, exact_signs, integers, reduced
+from fiberscope.geometry.engines.lattice.exact import Integers, exact_signs, integers, reduced
 from fiberscope.geometry.facets import Facets
 from fiberscope.geometry.measures import metrics
 from fiberscope.geometry.ridges import Balance
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import MaxPool
 from fiberscope.network.walk import switch_values
-from fiberscope.numerics.algebra.ball import EXACT
+from fiberscope.numerics.algebra.ball import EXACT, HomogeneousBalls
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma
 from fiberscope.numerics.points import integer_rows
 from fiberscope.results import Result, Tabular, hidden
@@ -222,23 +221,15 @@ def _exact_vertices(complex: Subject, vertices: IntArray, region: int) -> list[I
     assert cells.domain_signs is not None
     n, label = cells.dimension, complex.structure.top_signs[region]
     pool = net.layout.pooled
-    entries = np.flatnonzero(np.where(pool, (label < 0) & ~_padding(net), label != 0))
-    forms = [list(integers(exact_neuron(net, label, int(j)))) for j in entries]
+    entries = np.flatnonzero(np.where(pool, (label < 0) & ~net.layout.padding, label != 0))
+    exact = ExactRegion(net, label)
+    forms = [list(integers(exact.margin(int(j)))) for j in entries]
     rows = [*_sides(complex), *forms, [0] * n + [1]]
     at = cells.vertex_signs[vertices][:, entries]
     at = np.where(pool[entries], np.minimum(at, 0), at)
     far = complex.structure.at_infinity(0)[vertices]
     signs = np.concatenate([cells.domain_signs[vertices], at, ~far[:, None]], axis=1).astype(int)
     return [_exact_vertex(rows, own.tolist(), n) for own in signs]
-
-
-def _padding(net: Network) -> BoolArray:
-    """Which entries of the sign vector are padding of a pooling window: no input at all."""
-    parts = [
-        (node.windows < 0).reshape(-1) if isinstance(node, MaxPool) else np.zeros(node.num_signs, dtype=bool)
-        for node in net.switches
-    ]
-    return np.concatenate(parts) if parts else np.zeros(0, dtype=bool)
 
 
 def _exact_vertex(rows: list[list[int]], signs: list[int], n: int) -> Integers:

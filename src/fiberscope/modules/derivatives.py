@@ -16,6 +16,7 @@ import torch
 from torch.func import functional_call, jacrev, vmap
 
 from fiberscope.errors import InputError, TooLargeError, UnsupportedModelError
+from fiberscope.run import ENDLESS, Run
 
 CHUNK_BYTES = 1 << 28
 """Memory of the Jacobian rows that are held at once."""
@@ -25,7 +26,7 @@ _RAISED = (RuntimeError, TypeError, ValueError, LookupError, AttributeError, Ari
 """What modules raise on an input, or in a precision, that they cannot take; NotImplementedError is a RuntimeError."""
 
 
-def jacobian(module: Any, X: Any, limit: int, precision: str | None = None) -> torch.Tensor:
+def jacobian(module: Any, X: Any, memory: int, precision: str | None = None, run: Run = ENDLESS) -> torch.Tensor:
     """``(points * outputs, parameters)``; the columns follow ``named_parameters()``.
 
     In the module's own dtype, or in another one (``"float64"``): its numbers are converted, its code is run as it is.
@@ -35,11 +36,11 @@ def jacobian(module: Any, X: Any, limit: int, precision: str | None = None) -> t
         batch = _batch(module, X, "X", dtype)
         call = _Call(module, dtype)
         rows, size = len(batch) * call.outputs(batch), _count(module)
-        _fits(rows, size, dtype.itemsize, limit, "Jacobian")
-        return torch.cat(list(_blocks(call, batch, CHUNK_BYTES)))
+        _fits(rows, size, dtype.itemsize, memory, "Jacobian")
+        return torch.cat(list(_blocks(call, batch, run)))
 
 
-def ntk(module: Any, X: Any, Y: Any, limit: int) -> torch.Tensor:
+def ntk(module: Any, X: Any, Y: Any, memory: int, run: Run = ENDLESS) -> torch.Tensor:
     """``J(X) J(Y)^T``, from blocks of the two Jacobians; ``Y=None`` means ``X`` and an exactly symmetric answer."""
     with evaluating(_checked(module)):
         dtype = _parameter(module).dtype
@@ -47,14 +48,14 @@ def ntk(module: Any, X: Any, Y: Any, limit: int) -> torch.Tensor:
         left = _batch(module, X, "X", dtype)
         right = left if Y is None else _batch(module, Y, "Y", dtype)
         outputs = call.outputs(left)
-        _fits(len(left) * outputs, len(right) * outputs, dtype.itemsize, limit, "kernel")
+        _fits(len(left) * outputs, len(right) * outputs, dtype.itemsize, memory, "kernel")
         result = left.new_empty(len(left) * outputs, len(right) * outputs)
         start = 0
-        for rows in _blocks(call, left, CHUNK_BYTES):
+        for rows in _blocks(call, left, run):
             # Of a symmetric kernel only what lies from the diagonal block on is computed.
             column = start if Y is None else 0
             end = start + len(rows)
-            parts = _blocks(call, right[column // outputs :], CHUNK_BYTES)
+            parts = _blocks(call, right[column // outputs :], run.quietly())
             whole = Y is None and end - column == len(right) * outputs - column
             for block in [rows] if whole else parts:
                 result[start:end, column : column + len(block)] = rows @ block.T
@@ -101,10 +102,10 @@ class TangentMap:
             for part, value in zip(found, self._values.values(), strict=True)
         ]
 
-    def trace(self) -> float:
+    def trace(self, run: Run = ENDLESS) -> float:
         """The trace of the kernel, from blocks of rows."""
         with evaluating(self._module):
-            return float(sum((rows**2).sum() for rows in _blocks(self._call, self._batch, CHUNK_BYTES)))
+            return float(sum((rows**2).sum() for rows in _blocks(self._call, self._batch, run)))
 
 
 class _Call:
@@ -187,11 +188,12 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _blocks(call: _Call, batch: torch.Tensor, memory: int) -> Iterator[torch.Tensor]:
-    """Rows of the Jacobian, as many points at a time as fit into ``memory`` bytes."""
+def _blocks(call: _Call, batch: torch.Tensor, run: Run) -> Iterator[torch.Tensor]:
+    """Rows of the Jacobian, as many points at a time as fit into :data:`CHUNK_BYTES`."""
     per_point = call.outputs(batch) * _count(call.module) * call.dtype.itemsize
-    step = max(1, memory // max(1, per_point))
+    step = max(1, CHUNK_BYTES // max(1, per_point))
     for start in range(0, len(batch), step):
+        run.step(start, len(batch), "rows of the Jacobian")
         yield call.rows(batch[start : start + step])
 
 
@@ -242,10 +244,10 @@ def _count(module: torch.nn.Module) -> int:
     return sum(value.numel() for value in module.parameters())
 
 
-def _fits(rows: int, columns: int, item: int, limit: int, what: str) -> None:
+def _fits(rows: int, columns: int, item: int, memory: int, what: str) -> None:
     need = item * rows * columns
-    if not need <= limit:
+    if not need <= memory:
         raise TooLargeError(
-            f"a {rows} x {columns} {what} needs {need / 2**30:.1f} GiB, the limit is {limit / 2**30:.1f} GiB; "
-            "take fewer points or raise limit="
+            f"a {rows} x {columns} {what} needs {need / 2**30:.1f} GiB, the limit is {memory / 2**30:.1f} GiB; "
+            "take fewer points or raise memory="
         )

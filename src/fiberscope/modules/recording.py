@@ -70,35 +70,38 @@ class Moments(Result):
 
 @dataclass(frozen=True, eq=False)
 class CrossMoments:
-    """Means and squares of ``x`` in ``R^p`` and ``y`` in ``R^q`` seen together, and ``cross = E[x y^T]`` ``(p, q)``."""
+    """Means and variances of ``x`` in ``R^p`` and ``y`` in ``R^q`` seen together, and their covariance ``(p, q)``.
+
+    Summed about the mean: features that hardly vary have correlations, too, and ``E[x y^T] - E[x] E[y]^T`` loses them.
+    """
 
     count: int
     means: tuple[FloatArray, FloatArray]
-    squares: tuple[FloatArray, FloatArray]
-    cross: FloatArray
+    variances: tuple[FloatArray, FloatArray]
+    covariance: FloatArray
 
     @property
     def correlation(self) -> FloatArray:
         """Pearson correlation ``(p, q)``, with its sign; 0 where a feature is constant."""
         scales = []
-        for mean, square, constant in zip(self.means, self.squares, self.constant, strict=True):
-            deviation = np.sqrt(np.maximum(square - mean**2, 0.0))
-            scales.append(np.where(constant, 0.0, 1.0 / np.where(constant, 1.0, deviation)))
-        covariance = self.cross - np.outer(*self.means)
-        return np.asarray(np.clip(covariance * np.outer(*scales), -1.0, 1.0))
+        for variance, constant in zip(self.variances, self.constant, strict=True):
+            scales.append(np.where(constant, 0.0, 1.0 / np.sqrt(np.where(constant, 1.0, variance))))
+        return np.asarray(np.clip(self.covariance * np.outer(*scales), -1.0, 1.0))
 
     @property
     def constant(self) -> tuple[BoolArray, BoolArray]:
-        """Features whose variance is within the rounding error of the two sums that it is the difference of."""
-        slack = 4.0 * gamma(self.count + 4)
+        """Features that are as far from their mean as the rounding of that mean can bring them."""
+        slack = 4.0 * gamma(self.count + 4) ** 2
         x, y = (
-            np.asarray(~(square - mean**2 > slack * square))
-            for mean, square in zip(self.means, self.squares, strict=True)
+            np.asarray(~(variance > slack * (variance + mean**2)))
+            for mean, variance in zip(self.means, self.variances, strict=True)
         )
         return x, y
 
     def __repr__(self) -> str:
-        return f"CrossMoments({self.count} samples of {self.cross.shape[0]} and {self.cross.shape[1]} features)"
+        return (
+            f"CrossMoments({self.count} samples of {self.covariance.shape[0]} and {self.covariance.shape[1]} features)"
+        )
 
 
 def record_inputs(
@@ -300,18 +303,29 @@ class _Sums:
 
 
 class _CrossSums:
+    """Means and sums of squares about them; two parts are joined as Chan, Golub and LeVeque do (1983)."""
+
     def __init__(self) -> None:
         self.count = 0
+        self.means: list[FloatArray] = []
         self.sums: list[FloatArray] = []
 
     def add(self, x: FloatArray, y: FloatArray) -> None:
-        terms = [x.sum(axis=0), y.sum(axis=0), np.einsum("ni,ni->i", x, x), np.einsum("ni,ni->i", y, y), x.T @ y]
-        self.sums = terms if not self.sums else [old + new for old, new in zip(self.sums, terms, strict=True)]
+        means = [x.mean(axis=0), y.mean(axis=0)]
+        x, y = x - means[0], y - means[1]
+        sums = [np.einsum("ni,ni->i", x, x), np.einsum("ni,ni->i", y, y), x.T @ y]
+        if self.count:
+            apart, other = (new - old for new, old in zip(means, self.means, strict=True))
+            share = len(x) / (self.count + len(x))
+            between = [apart**2, other**2, np.outer(apart, other)]
+            sums = [a + b + self.count * share * c for a, b, c in zip(self.sums, sums, between, strict=True)]
+            means = [self.means[0] + share * apart, self.means[1] + share * other]
+        self.means, self.sums = means, sums
         self.count += len(x)
 
     def moments(self) -> CrossMoments:
-        mean_x, mean_y, square_x, square_y, cross = (total / self.count for total in self.sums)
-        return CrossMoments(self.count, (mean_x, mean_y), (square_x, square_y), cross)
+        x, y, cross = (total / self.count for total in self.sums)
+        return CrossMoments(self.count, (self.means[0], self.means[1]), (x, y), cross)
 
 
 def _recorded(

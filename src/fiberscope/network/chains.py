@@ -7,15 +7,14 @@ see no hidden neuron.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from fiberscope.errors import UnsupportedModelError
 from fiberscope.network.convolutions import Convolving
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
-from fiberscope.network.rewire import moved
+from fiberscope.network.nodes import Affine, Node, behind
 from fiberscope.numerics.floats import FloatArray
 
 
@@ -31,8 +30,9 @@ class Split:
         """The network with another chain behind the same prefix."""
         if not self.prefix:
             return tail
-        nodes = [moved(node, tuple(s + len(self.prefix) for s in node.sources)) for node in tail.nodes]
-        return Network.from_nodes([*self.prefix, *nodes], self.input_shape, tail.source.derived)
+        return Network.from_nodes(
+            [*self.prefix, *behind(tail.nodes, len(self.prefix))], self.input_shape, tail.source.derived
+        )
 
 
 def split(net: Network) -> Split:
@@ -44,7 +44,7 @@ def split(net: Network) -> Split:
     found = try_split(net)
     if found is not None:
         return found
-    if any(isinstance(node, Affine) and _convolves(node) for node in net.nodes):
+    if any(isinstance(stage, Convolving) for stage in net.layout.stages):
         raise UnsupportedModelError(
             "a question about parameters: the neurons of a convolution share their weights, so they cannot be permuted "
             "or rescaled one by one, and those of net.as_mlp() are not parameters of the model"
@@ -74,23 +74,13 @@ def _split_before(net: Network) -> Split | None:
     if first < 2:
         return None
     cut = first - 1
-    rest = [moved(node, tuple(s - cut for s in node.sources)) for node in net.nodes[cut:]]
-    tail = Network.from_nodes(rest, net.shapes[cut], net.source.derived)
+    tail = Network.from_nodes(behind(net.nodes[cut:], -cut), net.shapes[cut], net.source.derived)
     return Split(net.nodes[:cut], tail, net.input_shape) if tail.is_chain else None
-
-
-def _convolves(node: Affine) -> bool:
-    return any(isinstance(stage, Convolving) for stage in node.operator.stages())
-
-
-def nameless(node: Node) -> Node:
-    """The node as a constant of the model: two networks side by side may use one name for different numbers."""
-    return replace(node, weight_name=None, bias_name=None) if isinstance(node, Affine) else node
 
 
 def slopes_of(chain: Network) -> tuple[FloatArray, ...]:
     """Slopes of the activation of every hidden layer."""
-    return tuple(node.slopes for node in chain.nodes if isinstance(node, PiecewiseLinear))
+    return tuple(place.node.slopes for place in chain.layout.places)
 
 
 def with_arrays(chain: Network, weights: Sequence[FloatArray], biases: Sequence[FloatArray]) -> Network:

@@ -8,9 +8,8 @@ from math import ceil, log2
 import numpy as np
 
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, Node
+from fiberscope.network.nodes import Affine, Node, moved
 from fiberscope.network.operators import Dense
-from fiberscope.network.rewire import moved
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.numerics.points import row_bits
 

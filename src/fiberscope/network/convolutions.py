@@ -195,3 +195,16 @@ class TransposedConvolution(Operator):
 
 Convolving = Convolution | TransposedConvolution
 """Operators whose numbers are a kernel that is used all over an image."""
+
+
+def full_kernel(operator: Convolution) -> FloatArray:
+    """The kernel of a convolution in one group: zeros where a group does not read."""
+    if operator.groups == 1:
+        return operator.kernel
+    out, each, *size = operator.kernel.shape
+    found = np.zeros((out, each * operator.groups, *size))
+    per_group = out // operator.groups
+    for g in range(operator.groups):
+        rows = slice(g * per_group, (g + 1) * per_group)
+        found[rows, g * each : (g + 1) * each] = operator.kernel[rows]
+    return found

@@ -8,7 +8,7 @@ from typing import Any, assert_never
 
 import numpy as np
 
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Composite, Concat, Given, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense, Shape
@@ -125,7 +125,9 @@ def _affine_summary(node: Affine) -> LayerSummary:
     entries = np.concatenate([numbers.reshape(-1), bias])
     kind = type(node.operator).__name__.lower()
     largest = float(np.abs(entries).max(initial=0))
-    return LayerSummary(kind, node.shape, own, float(np.linalg.norm(entries)), largest)
+    # Squares of numbers that a float holds need not be floats.
+    norm = largest * float(np.linalg.norm(entries / largest)) if largest else 0.0
+    return LayerSummary(kind, node.shape, own, norm, largest)
 
 
 def _coincident(net: Network) -> list[tuple[int, list[list[int]]]]:

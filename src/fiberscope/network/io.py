@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
 from math import prod
@@ -13,24 +12,24 @@ from pathlib import Path
 from typing import Any
 
 from fiberscope.errors import FiberscopeError, InputError, TooLargeError
-from fiberscope.files import write_atomically
+from fiberscope.files import sha256_of, write_atomically
+from fiberscope.network.border import NetworkLike, as_network, library_of
+from fiberscope.network.formats.float_types import narrowest, rounded
 from fiberscope.network.formats.request import Request, UnneededError
-from fiberscope.network.formats.storage import narrowest, rounded
+from fiberscope.network.formats.stored.state_dict import Numbers, as_chain
 from fiberscope.network.network import Network
+from fiberscope.network.source import coarsest
 
 _FORMATS = "fiberscope.network.formats"
 _READERS = {
-    ".onnx": "onnx_reader",
-    ".npz": "arrays",
-    ".safetensors": "safetensors_file",
-    ".pt": "torch_file",
-    ".pth": "torch_file",
-    ".ckpt": "torch_file",
+    ".onnx": "onnx.reader",
+    ".npz": "stored.npz_file",
+    ".safetensors": "stored.safetensors_file",
+    ".pt": "stored.torch_file",
+    ".pth": "stored.torch_file",
+    ".ckpt": "stored.torch_file",
 }
-_WRITERS = {ending: name for ending, name in _READERS.items() if ending != ".ckpt"} | {".onnx": "onnx_writer"}
-
-NetworkLike = Network | str | os.PathLike[str] | Any
-"""Whatever :func:`load` takes: a network, a model in memory, or the path of a file."""
+_WRITERS = {ending: name for ending, name in _READERS.items() if ending != ".ckpt"} | {".onnx": "onnx.writer"}
 
 
 def load(
@@ -120,75 +119,9 @@ def load_many(
     return found
 
 
-def as_network(source: NetworkLike, name: str = "net", points: Any = None) -> Network:
-    """The border of every public function that asks about a network: a network itself, else what :func:`load` makes.
-
-    Parameters
-    ----------
-    source
-        Whatever :func:`load` takes.
-    name
-        What the caller's user calls it, for the message where it is something else.
-    points
-        A batch that the question is asked on. Its shape tells a torch module the shape of one input, where it has
-        more axes than one.
-
-    Examples
-    --------
-    >>> net = Network.random((2, 3, 1), seed=0)
-    >>> as_network(net) is net
-    True
-    >>> as_network(3)
-    Traceback (most recent call last):
-    fiberscope.errors.InputError: net: expected a Network, a torch module, a scikit-learn MLP or the path of a model
-    file, got int
-    """
-    if isinstance(source, Network):
-        return source
-    shape = tuple(getattr(points, "shape", ()))[1:] if library_of(source) == "torch" else ()
-    return _load(source, Request(shape if len(shape) > 1 else None), name)
-
-
-def as_networks(sources: Sequence[NetworkLike], name: str = "networks") -> list[Network]:
-    """As :func:`as_network`, for every entry of a list.
-
-    >>> len(as_networks([Network.random((2, 3, 1), seed) for seed in (0, 1)]))
-    2
-    """
-    if isinstance(sources, Network | str | os.PathLike) or not isinstance(sources, Iterable):
-        raise InputError(f"{name}: expected a list of networks, got {type(sources).__name__}")
-    return [as_network(source, f"{name}, entry {index}") for index, source in enumerate(sources)]
-
-
-def as_model(source: Any, name: str = "net") -> Any:
-    """The border where a live torch module is meant as it stands; anything else becomes a network.
-
-    >>> import torch
-    >>> module = torch.nn.Linear(2, 1)
-    >>> as_model(module) is module
-    True
-    """
-    return source if library_of(source) == "torch" else as_network(source, name)
-
-
-def as_torch(source: Any, name: str = "net") -> Any:
-    """The border where a torch module is needed: a live one as it stands, anything else as a module in float64.
-
-    >>> as_torch(Network([[[2.0]]], [[0.0]]))
-    Sequential(
-      (0): Linear(in_features=1, out_features=1, bias=True)
-    )
-    """
-    found = as_model(source, name)
-    return found.to_torch() if isinstance(found, Network) else found
-
-
-def library_of(source: Any) -> str | None:
-    """Whose model this is. It is imported already; looking at names keeps the other libraries out."""
-    found = {f"{base.__module__}.{base.__qualname__}" for base in type(source).__mro__}
-    if "torch.nn.modules.module.Module" in found:
-        return "torch"
-    return "sklearn" if any(name.startswith("sklearn.") for name in found) else None
+def load_plain(source: NetworkLike, shape: tuple[int, ...] | None, name: str) -> Network:
+    """As :func:`load` without options; ``name`` is what the caller's user calls the source, for the message."""
+    return _load(source, Request(shape), name)
 
 
 def _load(source: Any, request: Request, name: str) -> Network:
@@ -201,7 +134,7 @@ def _load(source: Any, request: Request, name: str) -> Network:
     library = library_of(source)
     if library == "torch":
         request.refuse("a torch module, which has its architecture", "activation", "module", "key")
-        read: Network = import_module(f"{_FORMATS}.torch_module").read(source, shape, request.until)
+        read: Network = import_module(f"{_FORMATS}.torch.module").read(source, shape, request.until)
         return read
     if library == "sklearn":
         request.refuse("a scikit-learn MLP, which has its architecture", "activation", "module", "key", "until")
@@ -216,9 +149,11 @@ def _read(path: Path, request: Request) -> Network:
     reader = _module(path, _READERS)
     _check_file(path)
     try:
-        digest = _sha256(path)
-        found = _with_input_shape(import_module(f"{_FORMATS}.{reader}").read(path, request), request.shape)
-        return found.with_source(found.source.at(path, digest))
+        digest = sha256_of(path)
+        found = import_module(f"{_FORMATS}.{reader}").read(path, request)
+        net = found if isinstance(found, Network) else _function(found, request)
+        net = _with_input_shape(net, request.shape)
+        return net.with_source(net.source.at(path, digest))
     except UnneededError as error:
         raise UnneededError(f"{path}: {error}", error.option) from error
     except FiberscopeError as error:
@@ -232,6 +167,16 @@ def _read(path: Path, request: Request) -> Network:
         # No reader should get here; but whatever a damaged file makes it do, the caller gets an error of ours.
         reason = f"{type(error).__name__}: {_line(error)[:200]}"
         raise InputError(f"{path}: damaged, or nothing that the reader has foreseen ({reason})") from error
+
+
+def _function(numbers: Numbers, request: Request) -> Network:
+    """Of numbers without an architecture: the request says which function they make."""
+    if request.module is None:
+        return as_chain(numbers, request)
+    module = import_module(f"{_FORMATS}.stored.module_state").filled(request.module, numbers.state)
+    net: Network = import_module(f"{_FORMATS}.torch.module").read(module, request.shape, request.until)
+    precision = coarsest([net.source.precision, numbers.precision])
+    return net.with_source(replace(net.source, precision=precision))
 
 
 def _line(error: Exception) -> str:
@@ -272,7 +217,7 @@ def save(net: NetworkLike, path: str | os.PathLike[str], dtype: str | None = Non
         raise InputError(f"{target}: expected a path for a new file, found {what}")
     if dtype == "float32":
         net = rounded(net)
-    face = net.source.interface if writer == "onnx_writer" else None
+    face = net.source.interface if writer == "onnx.writer" else None
     if face is not None and dtype is not None:
         net = net.with_source(replace(net.source, interface=replace(face, dtype=dtype)))
     chosen = dtype or narrowest(net, preferred_type(net, target))
@@ -313,12 +258,6 @@ def _with_input_shape(net: Network, shape: tuple[int, ...] | None) -> Network:
     if prod(shape) != net.in_size:
         raise InputError(f"input_shape: expected {net.input_shape} or as many entries, got {shape}")
     return Network.from_nodes(net.program, shape, net.source)
-
-
-def _sha256(path: Path) -> str:
-    """Of the bytes of a file."""
-    with open(path, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _module(path: Path, table: dict[str, str]) -> str:

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fiberscope.network.nodes import Composite, MaxPool, Node, PiecewiseLinear, Switch
-from fiberscope.numerics.floats import BoolArray, IntArray
+from fiberscope.network.nodes import Affine, Composite, Given, MaxPool, Node, Switch, moved
+from fiberscope.network.operators import Operator
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +65,8 @@ class Layout:
         """The program."""
         self.detours = detours or {}
         """The plain nodes that composite ones stand for, by the number of the first of them."""
+        self.results = {k: way.last + 1 for first, way in self.detours.items() for k in range(first, way.last)}
+        """For the nodes inside of composite ones, without the last, the value that the composite one gives."""
         places: list[Place] = []
         for index, node in enumerate(nodes):
             if isinstance(node, Switch):
@@ -80,6 +83,22 @@ class Layout:
         """For every value the node that reads it last; -1 for a value that nobody reads, as the output."""
         self.released = tuple(tuple(s for s in {*node.sources} if last[s] == k) for k, node in enumerate(nodes))
         """For every node the values that are not needed behind it any more."""
+
+    @cached_property
+    def up_to_last_switch(self) -> Layout:
+        """The program as far as regions depend on it; values that only the output needs are let go earlier."""
+        stop = self.places[-1].index + 1 if self.places else 0
+        return Layout(self.nodes[:stop], {k: detour for k, detour in self.detours.items() if detour.last < stop})
+
+    @cached_property
+    def affine(self) -> tuple[Affine, ...]:
+        """The affine maps in order."""
+        return tuple(node for node in self.nodes if isinstance(node, Affine))
+
+    @cached_property
+    def stages(self) -> tuple[Operator, ...]:
+        """Their linear maps one by one."""
+        return tuple(stage for node in self.affine for stage in node.operator.stages())
 
     @property
     def size(self) -> int:
@@ -109,10 +128,45 @@ class Layout:
         return np.array(kinds, dtype=bool)[self.switch]
 
     @cached_property
+    def layers(self) -> IntArray:
+        """For every neuron, so for every entry that is not pooled, its activation layer, counted from 1."""
+        return np.unique(self.switch[~self.pooled], return_inverse=True)[1].reshape(-1) + 1
+
+    @cached_property
+    def window(self) -> IntArray:
+        """For every entry the number of the pooling window that it belongs to, ``(size,)``; a neuron has its own."""
+        parts = [np.full(p.node.num_signs // p.node.window_size, p.node.window_size) for p in self.places]
+        sizes = np.concatenate([np.zeros(0, dtype=np.int64), *parts])
+        return np.repeat(np.arange(len(sizes)), sizes)
+
+    @cached_property
     def linear(self) -> BoolArray:
         """Which entries belong to neurons that are linear by their activation, ``(size,)``."""
-        parts = [
-            place.node.linear if isinstance(place.node, PiecewiseLinear) else np.zeros(place.node.num_signs, dtype=bool)
-            for place in self.places
-        ]
-        return np.concatenate(parts) if parts else np.zeros(0, dtype=bool)
+        return np.concatenate([np.zeros(0, dtype=bool), *(place.node.linear for place in self.places)])
+
+    @cached_property
+    def slopes(self) -> FloatArray:
+        """By what every entry's value is multiplied where that is not positive, ``(size,)``; 1 for pooling windows."""
+        return np.concatenate([np.zeros(0), *(place.node.slopes for place in self.places)])
+
+    @cached_property
+    def padding(self) -> BoolArray:
+        """Which entries of pooling windows are no input at all, ``(size,)``."""
+        return np.concatenate([np.zeros(0, dtype=bool), *(place.node.padded for place in self.places)])
+
+
+def expanded(program: Sequence[Given]) -> tuple[tuple[Node, ...], dict[int, Detour]]:
+    """The plain nodes of a program, and the detours over several of them that composite nodes mean, by the first."""
+    nodes: list[Node] = []
+    detours: dict[int, Detour] = {}
+    place = {0: 0}
+    for index, node in enumerate(program):
+        sources = tuple(place[s] for s in node.sources)
+        if isinstance(node, Composite):
+            first = len(nodes)
+            nodes += [moved(n, tuple(first + s if s else sources[0] for s in n.sources)) for n in node.meaning()]
+            detours[first] = Detour(node, sources[0], len(nodes) - 1)
+        else:
+            nodes.append(moved(node, sources) if sources != node.sources else node)
+        place[index + 1] = len(nodes)
+    return tuple(nodes), detours

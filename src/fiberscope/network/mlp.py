@@ -16,18 +16,17 @@ from scipy import sparse as sp
 
 from fiberscope.errors import TooLargeError
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear, Switch
+from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear, Switch, moved
 from fiberscope.network.operators import Dense, Sparse
-from fiberscope.network.rewire import moved
 from fiberscope.network.walk import smooth
 from fiberscope.numerics.algebra.floating import FLOAT_ROWS
 from fiberscope.numerics.floats import FloatArray
 
 
-def as_mlp(net: Network, limit: int = 1 << 31) -> Network:
+def as_mlp(net: Network, memory: int = 1 << 31) -> Network:
     """The dense chain with the function of ``net``, up to the rounding of products of weights.
 
-    Raises :class:`TooLargeError` with an estimate where its matrices would need more than ``limit`` bytes.
+    Raises :class:`TooLargeError` with an estimate where its matrices would need more than ``memory`` bytes.
 
     >>> from fiberscope.network.network import Network
     >>> chain = Network.random((2, 3, 1), seed=0)
@@ -39,10 +38,10 @@ def as_mlp(net: Network, limit: int = 1 << 31) -> Network:
     flat = without_pooling(net)
     plan = _Plan.of(flat)
     need = plan.bytes(flat)
-    if need > limit:
+    if need > memory:
         raise TooLargeError(
             f"the dense chain of this network has widths {'-'.join(map(str, plan.widths(flat)))} and needs "
-            f"{need / 2**30:.2f} GiB, the limit is {limit / 2**30:.2f} GiB"
+            f"{need / 2**30:.2f} GiB, the limit is {memory / 2**30:.2f} GiB"
         )
     return _Builder(flat, plan).build()
 

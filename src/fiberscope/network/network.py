@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, assert_never
 import numpy as np
 
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.network.layout import Layout
+from fiberscope.network.layout import Layout, expanded
 from fiberscope.network.nodes import Add, Affine, Composite, Concat, Given, MaxPool, Node, PiecewiseLinear, Switch
 from fiberscope.network.operators import Dense, Shape
-from fiberscope.network.rewire import expanded
 from fiberscope.network.source import MEMORY, Source, coarsest, precision_of
 from fiberscope.network.walk import affine_output, output, switch_values
 from fiberscope.numerics.algebra.floating import FLOAT
@@ -167,15 +166,13 @@ class Network:
     def parameters(self) -> Mapping[str, FloatArray]:
         """The model's own numbers by name, in order of first use; constants of the model are not among them."""
         found: dict[str, FloatArray] = {}
-        for node in self.nodes:
-            if isinstance(node, Affine):
-                bias = None if node.bias is None else node.bias
-                for name, value in ((node.weight_name, node.operator.coefficients), (node.bias_name, bias)):
-                    if name is None or value is None:
-                        continue
-                    if name in found and not np.array_equal(found[name], value):
-                        raise InputError(f"parameter {name}: shared by nodes with different values")
-                    found.setdefault(name, value)
+        for node in self.layout.affine:
+            for name, value in ((node.weight_name, node.operator.coefficients), (node.bias_name, node.bias)):
+                if name is None or value is None:
+                    continue
+                if name in found and not np.array_equal(found[name], value):
+                    raise InputError(f"parameter {name}: shared by nodes with different values")
+                found.setdefault(name, value)
         return found
 
     def with_parameters(self, parameters: Mapping[str, Any]) -> Network:
@@ -223,7 +220,7 @@ class Network:
     @property
     def num_hidden(self) -> int:
         """``N``: the neurons in activation layers (linear ones included; max pooling has no neurons)."""
-        return sum(node.num_signs for node in self.nodes if isinstance(node, PiecewiseLinear))
+        return int((~self.layout.pooled).sum())
 
     @property
     def num_signs(self) -> int:
@@ -249,7 +246,7 @@ class Network:
                 f"expected a plain chain of dense layers and activations, got {self.architecture}; "
                 "net.as_mlp() gives a dense chain with the same function up to rounding"
             )
-        return tuple(node for node in self.nodes if isinstance(node, Affine))
+        return self.layout.affine
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -343,9 +340,9 @@ class Network:
 
     # -- other views: they stand on this module, so they are loaded when asked for ------------------------------
 
-    def as_mlp(self, limit: int = 1 << 31) -> Network:
+    def as_mlp(self, memory: int = 1 << 31) -> Network:
         """The dense chain with the same function up to rounding; see :func:`fiberscope.network.mlp.as_mlp`."""
-        chain: Network = import_module("fiberscope.network.mlp").as_mlp(self, limit)
+        chain: Network = import_module("fiberscope.network.mlp").as_mlp(self, memory)
         return chain
 
     @cached_property

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -98,9 +98,14 @@ class PiecewiseLinear:
         return (self.source,)
 
     @property
-    def linear(self) -> Any:
+    def linear(self) -> BoolArray:
         """Mask of the neurons without a kink, ``(size,)``."""
-        return self.slopes == 1
+        return np.asarray(self.slopes == 1)
+
+    @property
+    def padded(self) -> BoolArray:
+        """Mask of the entries without an input: none."""
+        return np.zeros(self.slopes.size, dtype=bool)
 
     @cached_property
     def leak(self) -> FloatArray | None:
@@ -110,6 +115,20 @@ class PiecewiseLinear:
     @property
     def num_signs(self) -> int:
         return self.slopes.size
+
+    @property
+    def window_size(self) -> int:
+        """How many entries compete: every neuron has its own."""
+        return 1
+
+    @property
+    def num_cuts(self) -> int:
+        """How many functions cut regions: one for every neuron."""
+        return self.slopes.size
+
+    def bounding(self, signs: SignArray) -> BoolArray:
+        """Which entries stand for a boundary of regions with these signs, ``(..., size)``: all but linear neurons."""
+        return np.broadcast_to(~self.linear, signs.shape)
 
     def chosen(self, signs: SignArray) -> BoolArray:
         """Which neurons are active under their own entries ``(..., size)`` of sign vectors; at zero none is."""
@@ -239,6 +258,39 @@ class MaxPool:
     def num_signs(self) -> int:
         return self.windows.size
 
+    @cached_property
+    def pairs(self) -> IntArray:
+        """All pairs of inputs that meet in some window, ``(count, 2)``, each once, the smaller index first."""
+        first, second = np.triu_indices(self.windows.shape[1], 1)
+        pairs = np.stack([self.windows[:, first].ravel(), self.windows[:, second].ravel()], axis=1)
+        pairs = np.sort(pairs[(pairs >= 0).all(axis=1)], axis=1)
+        return np.asarray(np.unique(pairs, axis=0).reshape(-1, 2))
+
+    @property
+    def window_size(self) -> int:
+        """How many entries compete."""
+        return int(self.windows.shape[1])
+
+    @property
+    def num_cuts(self) -> int:
+        """How many functions cut regions: the difference of every pair of inputs."""
+        return len(self.pairs)
+
+    @property
+    def linear(self) -> BoolArray:
+        """Mask of the entries without a kink, ``(num_signs,)``: none."""
+        return np.zeros(self.num_signs, dtype=bool)
+
+    @property
+    def slopes(self) -> FloatArray:
+        """For every entry 1: what wins goes through as it is."""
+        return np.ones(self.num_signs)
+
+    @property
+    def padded(self) -> BoolArray:
+        """Mask of the entries without an input, ``(num_signs,)``."""
+        return np.asarray(self.windows.reshape(-1) < 0)
+
     def chosen(self, signs: SignArray) -> IntArray:
         """The input that each window takes its value from under its own entries ``(..., num_signs)`` of sign vectors.
 
@@ -246,6 +298,14 @@ class MaxPool:
         """
         first = (signs.reshape(*signs.shape[:-1], *self.windows.shape) >= 0).argmax(axis=-1)
         return np.asarray(self.windows[np.arange(len(self.windows)), first])
+
+    def bounding(self, signs: SignArray) -> BoolArray:
+        """Which entries stand for a boundary of regions with these signs, ``(..., num_signs)``: ties with the winner.
+
+        All inputs of a window but the winner itself.
+        """
+        winner = np.repeat(self.chosen(signs), self.windows.shape[1], axis=-1)
+        return np.asarray((winner != self.windows.reshape(-1)) & ~self.padded)
 
     @cached_property
     def windows(self) -> IntArray:
@@ -377,3 +437,22 @@ COMPOSITES: dict[str, type[Composite]] = {"clip": Clip}
 
 Given = Node | Composite
 """What a model can be made of."""
+
+N = TypeVar("N", bound=Given)
+
+
+def moved(node: N, sources: tuple[int, ...]) -> N:
+    """The same node reading other values."""
+    own: Any = {"sources": sources} if isinstance(node, Add | Concat) else {"source": sources[0]}
+    result: N = replace(node, **own)  # type: ignore[type-var]  # every kind is a dataclass
+    return result
+
+
+def behind(nodes: Sequence[N], values: int) -> list[N]:
+    """The same nodes in a program with so many more values in front."""
+    return [moved(node, tuple(source + values for source in node.sources)) for node in nodes]
+
+
+def nameless(node: Node) -> Node:
+    """The node as a constant of the model: two networks side by side may use one name for different numbers."""
+    return replace(node, weight_name=None, bias_name=None) if isinstance(node, Affine) else node

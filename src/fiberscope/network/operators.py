@@ -101,13 +101,13 @@ class Operator(ABC):
         """The maps to apply one after the other; more than one only for a composition."""
         return (self,)
 
-    def dense(self, limit: int = 1 << 32) -> FloatArray:
-        """The matrix ``(out_size, in_size)``; raises :class:`TooLargeError` above ``limit`` bytes."""
+    def dense(self, memory: int = 1 << 32) -> FloatArray:
+        """The matrix ``(out_size, in_size)``; raises :class:`TooLargeError` above ``memory`` bytes."""
         need = 8 * self.in_size * self.out_size
-        if need > limit:
+        if need > memory:
             raise TooLargeError(
                 f"a dense {self.out_size} x {self.in_size} matrix needs {need / 2**30:.1f} GiB, "
-                f"the limit is {limit / 2**30:.1f} GiB"
+                f"the limit is {memory / 2**30:.1f} GiB"
             )
         return np.asarray(self.sparse().toarray(), dtype=np.float64)
 
@@ -165,7 +165,7 @@ class Dense(Operator):
     def sparse(self) -> Any:
         return sp.csr_array(self.matrix)
 
-    def dense(self, limit: int = 1 << 32) -> FloatArray:
+    def dense(self, memory: int = 1 << 32) -> FloatArray:
         return self.matrix
 
 
@@ -201,6 +201,24 @@ class Sparse(Operator):
 
     def sparse(self) -> Any:
         return self.matrix
+
+
+def checked_csr(structure: tuple[Any, Any, Any], in_shape: tuple[int, ...], out_shape: tuple[int, ...]) -> Any:
+    """A sparse matrix from a file; every index is checked, since compiled products trust them.
+
+    SciPy's own check passes over row pointers that end in zero, so it is not enough.
+    """
+    data, indices, indptr = structure
+    rows, columns = prod(out_shape), prod(in_shape)
+    if any(part.ndim != 1 for part in structure) or any(part.dtype.kind not in "iu" for part in (indices, indptr)):
+        raise InputError("sparse matrix: expected vectors of values and integer indices")
+    indices, indptr = indices.astype(np.int64), indptr.astype(np.int64)
+    fits = len(indptr) == rows + 1 and len(data) == len(indices)
+    if not fits or indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
+        raise InputError(f"sparse matrix: expected {rows} rows that share {len(data)} values among them")
+    if len(indices) and not (indices.min() >= 0 and indices.max() < columns):
+        raise InputError(f"sparse matrix: expected columns from 0 to {columns - 1}, got another one")
+    return sp.csr_array((data, indices, indptr), shape=(rows, columns))
 
 
 class Scale(Operator):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.network.operators import Operator
@@ -137,17 +137,9 @@ _POSSIBLE_SIGNS = _PossibleSigns()
 
 
 def _from_extremes(net: Network, low: SignArray, high: SignArray, where: str, signs: SignArray | None) -> Roles:
-    masks, layers, zero_entries = [], [], 0
-    places = [(place.columns, place.node) for place in net.layout.places]
-    activations = [(part, node) for part, node in places if isinstance(node, PiecewiseLinear)]
-    for layer, (part, node) in enumerate(activations, start=1):
-        never_positive, never_negative = high[part] <= 0, low[part] >= 0
-        dead = never_positive & (node.slopes == 0)
-        linear = ~dead & (never_positive | never_negative | node.linear)
-        masks.append(np.stack([dead, linear, ~dead & ~linear]))
-        layers.append(np.full(node.num_signs, layer))
-        if signs is not None:
-            zero_entries += int((signs[:, part] == 0).sum())
-    table = np.concatenate(masks, axis=1) if masks else np.zeros((3, 0), dtype=bool)
-    numbers = np.concatenate(layers) if layers else np.zeros(0, dtype=np.int64)
-    return Roles(table[0], table[1], table[2], numbers, where, zero_entries)
+    layout, neurons = net.layout, ~net.layout.pooled
+    never_positive, never_negative = high[neurons] <= 0, low[neurons] >= 0
+    dead = never_positive & (layout.slopes[neurons] == 0)
+    linear = ~dead & (never_positive | never_negative | layout.linear[neurons])
+    zero_entries = 0 if signs is None else int((signs[:, neurons] == 0).sum())
+    return Roles(dead, linear, ~dead & ~linear, layout.layers, where, zero_entries)

@@ -39,7 +39,8 @@ class Source(Result):
 
     ``precision`` is the coarsest precision in which a parameter was stored on its way here. Values alone do not tell
     it: the weight 0.5 fits into every one. ``path`` and ``sha256`` (of the bytes) belong to a model that was read from
-    a file, ``interface`` to one from an ONNX file. A network that is made from another one (permuted, rescaled,
+    a file, ``interface`` to one from an ONNX file, ``data`` to one whose numbers stand in other files: their names
+    beside it, each with its SHA-256. A network that is made from another one (permuted, rescaled,
     simplified, ...) keeps its precision, since the rounding of the numbers it was made from does not go away, and the
     interface, and loses its file.
 
@@ -51,6 +52,7 @@ class Source(Result):
     path: Path | None = None
     sha256: str | None = None
     interface: Interface | None = field(default=None, metadata=hidden())
+    data: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:

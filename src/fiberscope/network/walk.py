@@ -14,18 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from math import prod
-from typing import Any, Generic, NamedTuple, TypeVar, assert_never
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, assert_never
 
 import numpy as np
 
-from fiberscope.network.layout import Layout
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear, Smooth, Switch
 from fiberscope.numerics.algebra.ball import EXACT_ROWS, nearest_floats
-from fiberscope.numerics.algebra.base import Algebra, Evaluation
+from fiberscope.numerics.algebra.base import Algebra, Evaluation, picked
 from fiberscope.numerics.algebra.floating import FLOAT_ROWS
-from fiberscope.numerics.floats import FloatArray, SignArray
+from fiberscope.numerics.floats import FloatArray, IntArray, SignArray
+
+if TYPE_CHECKING:
+    from fiberscope.network.layout import Layout, Place
 
 V = TypeVar("V")
 
@@ -55,7 +56,8 @@ def walk(
     There the caller may look at the values, refine all of them, add choices, or put the value of the node in place by
     itself; it may also stop and go on later from the same node. A value is let go after its last use, but for those to
     ``keep``.
-    The result of a composite node is computed directly where that is possible, and its parts all the same.
+    The result of a composite node is computed directly where that is possible, and its parts all the same; who puts a
+    value in place inside of it gets the result that follows from that value.
 
     >>> from fiberscope.network.network import Network
     >>> from fiberscope.numerics.algebra.floating import FLOAT
@@ -68,7 +70,9 @@ def walk(
     """
     for index in range(first, len(layout.nodes)):
         yield index
-        if index in layout.detours and isinstance(algebra, Algebra):
+        if index + 1 in values and index in layout.results:
+            values.pop(layout.results[index], None)  # computed directly, from other values than these
+        elif index in layout.detours and isinstance(algebra, Algebra):
             _shorten(layout, values, algebra, choices, index)
         node = layout.nodes[index]
         if index + 1 not in values:
@@ -176,12 +180,113 @@ def all_values(layout: Layout, start: V, algebra: Evaluation[V], choices: Choice
     return [values[k] for k in range(len(values))]
 
 
+def switches(
+    layout: Layout,
+    values: dict[int, V],
+    algebra: Evaluation[V],
+    choices: Choices | None = None,
+    *,
+    first: int = 0,
+    keep: Container[int] = (),
+    to_end: bool = False,
+) -> Iterator[Place]:
+    """The walk from switch to switch: each is given when the value in front of it is known.
+
+    Not further than to the last switch, unless ``to_end``: what signs and boundaries are does not depend on what comes
+    behind.
+    """
+    for index in walk(layout, values, algebra, choices, first=first, keep=keep):
+        place = layout.of_node.get(index)
+        if place is not None:
+            yield place
+            if place is layout.places[-1] and not to_end:
+                return
+
+
 def switch_values(layout: Layout, start: V, algebra: Algebra[V]) -> list[V]:
     """What the signs of all switches are those of, in order; see :func:`compared`."""
     values = {0: start}
-    reached = (layout.of_node[index] for index in walk(layout, values, algebra) if index in layout.of_node)
-    # Not further than to the last switch: signs do not depend on what comes behind.
-    return [compared(place.node, values[place.source], algebra) for place in islice(reached, len(layout.places))]
+    return [compared(place.node, values[place.source], algebra) for place in switches(layout, values, algebra)]
+
+
+def cuts(node: Switch, value: V, algebra: Algebra[V]) -> V:
+    """The functions of which a switch cuts regions: preactivations; for pooling ``x_i - x_j`` for all its ``pairs``."""
+    match node:
+        case PiecewiseLinear():
+            return value
+        case MaxPool():
+            one, other = (algebra.pick(value, index) for index in node.pairs.T)
+            return algebra.difference(one, other)
+        case _:
+            assert_never(node)
+
+
+def boundary(node: Switch, value: V, algebra: Algebra[V], choice: Any, entries: IntArray | None = None) -> V:
+    """What vanishes where a region ends, for some entries of a switch that does what ``choice`` says (default all).
+
+    Preactivations; for pooling every input of a window minus the one that wins. ``entries`` are counted from the
+    switch's own first one, ``(k,)`` for all or ``(cells, k)``. Entries of padding give no meaning.
+    """
+    match node:
+        case PiecewiseLinear():
+            return value if entries is None else algebra.pick(value, entries)
+        case MaxPool():
+            own = np.arange(node.num_signs) if entries is None else entries
+            inputs = np.maximum(node.windows, 0).reshape(-1)[own]
+            best = picked(choice, own // node.window_size)
+            return algebra.difference(algebra.pick(value, inputs), algebra.pick(value, best))
+        case _:
+            assert_never(node)
+
+
+def boundary_seeds(node: Switch, size: int, choice: Any, entries: IntArray) -> FloatArray:
+    """The derivatives of :func:`boundary` with respect to the ``size`` features in front of it, to go back from.
+
+    One entry for each row of ``choice``; ``(rows, size)``.
+    """
+    rows = np.arange(len(entries))
+    delta = np.zeros((len(entries), size))
+    match node:
+        case PiecewiseLinear():
+            delta[rows, entries] = 1.0
+        case MaxPool():
+            delta[rows, node.windows.reshape(-1)[entries]] += 1.0
+            delta[rows, choice[rows, entries // node.window_size]] -= 1.0
+        case _:
+            assert_never(node)
+    return delta
+
+
+def boundaries(
+    layout: Layout,
+    values: dict[int, V],
+    algebra: Algebra[V],
+    choices: Choices,
+    *,
+    first: int = 0,
+    given: bool = True,
+) -> V:
+    """What vanishes on the boundaries of regions, for all switches from node ``first`` on, side by side.
+
+    ``choices`` say what the switches do on the regions; unless ``given`` the values decide on the way.
+
+    >>> from fiberscope.network.network import Network
+    >>> net = Network([[[1.0], [-1.0]], [[1.0, 1.0]]], [[0.0, 2.0], [0.0]])
+    >>> start = affine_start(1, np.array([1, 1]), FLOAT_ROWS)
+    >>> boundaries(net.layout, {0: start}, FLOAT_ROWS, choices_of(net.layout, np.array([1, 1])))
+    array([[ 1., -1.],
+           [ 0.,  2.]])
+    """
+    found = [algebra.pick(values[max(values)], np.zeros(0, dtype=np.int64))]
+    for place in switches(layout, values, algebra, choices if given else None, first=first):
+        found.append(boundary(place.node, values[place.source], algebra, choices[place.index]))
+    return algebra.concat(found, None)
+
+
+def affine_start(size: int, signs: SignArray, algebra: Algebra[V]) -> V:
+    """The input of ``size`` entries as an affine function of itself: where :func:`affine_values` begins."""
+    unit = np.eye(size + 1, size)
+    return algebra.take(unit if signs.ndim == 1 else unit[None])
 
 
 def affine_values(layout: Layout, size: int, signs: SignArray, algebra: Algebra[V]) -> list[V]:
@@ -191,9 +296,12 @@ def affine_values(layout: Layout, size: int, signs: SignArray, algebra: Algebra[
     ``(size + 1, features)``, a row for each input coordinate and last the constant term; for ``(cells, num_signs)`` as
     ``(cells, size + 1, features)``, where one block stands for all cells in front of the first switch.
     """
-    unit = np.eye(size + 1, size)
-    start = algebra.take(unit if signs.ndim == 1 else unit[None])
-    return all_values(layout, start, algebra, choices_of(layout, signs))
+    return all_values(layout, affine_start(size, signs, algebra), algebra, choices_of(layout, signs))
+
+
+def affine_result(layout: Layout, size: int, signs: SignArray, algebra: Algebra[V]) -> V:
+    """The last of :func:`affine_values` alone."""
+    return output(layout, affine_start(size, signs, algebra), algebra, choices_of(layout, signs))
 
 
 def affine_output(layout: Layout, size: int, signs: SignArray) -> FloatArray:
@@ -203,11 +311,11 @@ def affine_output(layout: Layout, size: int, signs: SignArray) -> FloatArray:
     infinite only if it is itself beyond that range, and never NaN.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        rows: FloatArray = affine_values(layout, size, signs, FLOAT_ROWS)[-1]
+        rows: FloatArray = affine_result(layout, size, signs, FLOAT_ROWS)
     if np.isfinite(rows).all():
         return rows
     with EXACT_ROWS.working():
-        return nearest_floats(np.asarray(affine_values(layout, size, signs, EXACT_ROWS)[-1]))
+        return nearest_floats(np.asarray(affine_result(layout, size, signs, EXACT_ROWS)))
 
 
 # -- a record of the way, and the way back -----------------------------------------------------------------------------

@@ -14,8 +14,8 @@ import numpy as np
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.network.action.element import permutation
 from fiberscope.neurons.coherence import Concentration, checked_basis, coherence, concentration
-from fiberscope.neurons.forms import Points
 from fiberscope.neurons.gaps import Gap, gap_in, gap_out
+from fiberscope.neurons.gram_forms import Points
 from fiberscope.neurons.layers import LayerArrays, from_arrays, layer_arrays
 from fiberscope.neurons.projected import ProjectedLayer
 from fiberscope.neurons.reindexing import (

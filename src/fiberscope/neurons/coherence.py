@@ -9,7 +9,7 @@ import numpy as np
 import scipy.linalg
 
 from fiberscope.errors import InputError
-from fiberscope.neurons.forms import Grams
+from fiberscope.neurons.gram_forms import Grams
 from fiberscope.neurons.projected import ProjectedLayer
 from fiberscope.numerics.arrays import frozen, real_array
 from fiberscope.numerics.cutoffs import ORTHONORMAL

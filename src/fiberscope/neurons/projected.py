@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fiberscope.neurons.forms import Grams
+from fiberscope.neurons.gram_forms import Grams
 from fiberscope.numerics.arrays import frozen
 from fiberscope.numerics.floats import FloatArray
 

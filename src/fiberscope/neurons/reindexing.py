@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError, TooLargeError
-from fiberscope.neurons.forms import Metric, Points
 from fiberscope.neurons.gaps import BLOCK_BYTES
+from fiberscope.neurons.gram_forms import Metric, Points
 from fiberscope.neurons.projected import ProjectedLayer
 from fiberscope.neurons.swaps import CostMatrix, own_costs, permutation_cost
 from fiberscope.numerics.arrays import frozen

@@ -23,7 +23,7 @@ from fiberscope.errors import InputError, TooLargeError
 from fiberscope.neurons.activations import Activation, activation_of
 from fiberscope.neurons.classes import NeuronClasses
 from fiberscope.neurons.descent import Minima, minimise
-from fiberscope.neurons.forms import Points
+from fiberscope.neurons.gram_forms import Points
 from fiberscope.neurons.layers import LayerArrays, layer_arrays
 from fiberscope.neurons.normalisation import Normalisation, normalised
 from fiberscope.neurons.projected import ProjectedLayer

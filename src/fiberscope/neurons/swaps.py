@@ -14,7 +14,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
 from fiberscope.errors import InputError
-from fiberscope.neurons.forms import Metric, Points
+from fiberscope.neurons.gram_forms import Metric, Points
 from fiberscope.neurons.projected import ProjectedLayer
 from fiberscope.numerics.arrays import frozen
 from fiberscope.numerics.floats import FloatArray, IntArray

@@ -87,3 +87,36 @@ not risen. Without it two equally good orders could follow each other for ever."
 
 STALLED = 1e-6
 """Descents over scales and soft choices: a round that gains less than this part of the objective is the last one."""
+
+ORACLE_NOISE = 2.0**-50
+"""Recovery: the least relative error that values of a function are taken to have; a few roundings."""
+
+ORACLE_WORST = 1e-5
+"""Recovery: second differences on tiny steps above this part of the values are no rounding of float32."""
+
+ORACLE_CLEAR = 8.0
+"""Recovery: values of a line that differ by so many times the noise are told apart."""
+
+SHORTEST_PIECE = 1e-7
+"""Recovery: intervals below this part of a segment are not searched for further kinks."""
+
+SPAN = 1e-7
+"""Recovery: vectors whose part outside a span is below this share are taken to lie inside."""
+
+SIGN_OFF = 0.02
+"""Recovery: solutions of a linear system for signs may be off by this; wrong systems give anything."""
+
+RECOVERED = 2.0**13
+"""Recovery: a network whose values differ by more than so many times the noise is not called recovered."""
+
+FITTED = 1e-6
+"""Recovery: differences below this part of the values are those of neurons that are known but not polished yet."""
+
+CRUDE = 1e-12
+"""Recovery: values with more noise are measured on longer segments."""
+
+RIDGE = 1e-14
+"""Recovery: added to normal equations of normalised columns; rescalings of neurons, which change nothing, stay put."""
+
+SAME = 1e-4
+"""Recovery: two measurements of one neuron differ by less than this part; two neurons by more."""

@@ -23,6 +23,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from fiberscope.errors import InputError
+from fiberscope.run import ENDLESS, Run
 
 Residues = NDArray[np.uint64]
 
@@ -241,31 +242,28 @@ def _panel(m: Any, lower: Any, pivots: Any, corner: Any, constants: Any) -> Any:
 
 
 @numba.njit(cache=True, nogil=True)
-def _rank_kernel(m: Any, pivots: Any, constants: Any) -> Any:
-    """Rank by blocked elimination, in place; ``pivots`` receives the pivot columns.
+def _eliminate_kernel(m: Any, work: Any, pivots: Any, corner: Any, constants: Any) -> Any:
+    """One panel of a blocked elimination, in place, and the columns behind it; returns the number of pivots.
 
-    The entries are read as Montgomery forms: that scales the matrix by a unit and leaves the rank alone.
+    ``corner`` is as in :func:`_panel`, which finds the pivots. ``work = (lower, upper)``, ``(rows, _BLOCK)`` and
+    ``(columns, _BLOCK)``, keeps nothing from one panel to the next. The entries are read as Montgomery forms: that
+    scales the matrix by a unit and leaves the rank alone.
     """
     p, inverse, _, _ = constants
     rows, columns = m.shape
-    lower = np.empty((rows, _BLOCK), np.uint64)
-    upper = np.empty((columns, _BLOCK), np.uint64)
-    rank = 0
-    left = 0
-    while left < columns and rank < rows:
-        right = min(left + _BLOCK, columns)
-        found = _panel(m, lower, pivots[rank:], (rank, left, right), constants)
-        for j in range(right, columns):  # finish the pivot rows, transposed into ``upper``
-            for s in range(found):
-                high, low = np.uint64(0), np.uint64(0)
-                for q in range(s):
-                    high, low = _mul_add(high, low, lower[rank + s, q], upper[j, q])
-                upper[j, s] = _sum(m[rank + s, j], _reduce_wide(high, low, p, inverse), p)
-        rank += found
-        if found and right < columns and rank < rows:
-            _update(m[rank:, right:], lower[rank:], upper[right:], (0, found), constants)
-        left = right
-    return rank
+    lower, upper = work
+    top, _, right = corner
+    found = _panel(m, lower, pivots, corner, constants)
+    for j in range(right, columns):  # finish the pivot rows, transposed into ``upper``
+        for s in range(found):
+            high, low = np.uint64(0), np.uint64(0)
+            for q in range(s):
+                high, low = _mul_add(high, low, lower[top + s, q], upper[j, q])
+            upper[j, s] = _sum(m[top + s, j], _reduce_wide(high, low, p, inverse), p)
+    rank = top + found
+    if found and right < columns and rank < rows:
+        _update(m[rank:, right:], lower[rank:], upper[right:], (0, found), constants)
+    return found
 
 
 # --- the field -------------------------------------------------------------------------------------------
@@ -442,16 +440,16 @@ def matmul_mod(a: Residues, b: Residues, prime: int) -> Residues:
     return out
 
 
-def rank_mod(matrix: Residues, prime: int) -> int:
+def rank_mod(matrix: Residues, prime: int, run: Run = ENDLESS) -> int:
     """Rank of a residue matrix over the field of p elements; the argument is not changed.
 
     >>> rank_mod(residues(np.array([[1.0, 2.0], [2.0, 4.0], [0.0, 0.0]]), 2**61 - 1), 2**61 - 1)
     1
     """
-    return len(pivots_mod(matrix, prime))
+    return len(pivots_mod(matrix, prime, run))
 
 
-def pivots_mod(matrix: Residues, prime: int) -> tuple[int, ...]:
+def pivots_mod(matrix: Residues, prime: int, run: Run = ENDLESS) -> tuple[int, ...]:
     """The columns which are no combination of columns to their left, modulo p (the column rank profile).
 
     >>> pivots_mod(np.array([[0, 1, 1], [0, 2, 3]], np.uint64), 2**61 - 1)
@@ -459,6 +457,14 @@ def pivots_mod(matrix: Residues, prime: int) -> tuple[int, ...]:
     """
     f = field_of(prime)
     work = _checked(matrix, "matrix", 2).copy()
+    rows, columns = work.shape
     pivots = np.empty(min(work.shape), np.int64)
-    rank = _rank_kernel(work, pivots, f.constants)
+    parts = (np.empty((rows, _BLOCK), np.uint64), np.empty((columns, _BLOCK), np.uint64))
+    rank = 0
+    for left in range(0, columns, _BLOCK):
+        if rank == rows:
+            break
+        run.check()
+        right = min(left + _BLOCK, columns)
+        rank += _eliminate_kernel(work, parts, pivots[rank:], (rank, left, right), f.constants)
     return tuple(int(c) for c in pivots[:rank])

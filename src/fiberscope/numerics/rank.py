@@ -20,6 +20,7 @@ from fiberscope.numerics.floats import FloatArray
 from fiberscope.numerics.modular import LOW_BIT, PRIME_COUNT, Residues, random_primes, rank_mod, residues
 from fiberscope.numerics.points import integer_rows, row_bits
 from fiberscope.results import Result
+from fiberscope.run import ENDLESS, Run
 
 RATIONAL_LIMIT = 100
 """Largest number of rows or columns for which a rank below full is proven over the integers by default."""
@@ -56,6 +57,7 @@ def exact_rank(
     method: Method = "auto",
     primes: int = 2,
     seed: int = 0,
+    run: Run = ENDLESS,
 ) -> ExactRank:
     """Rank over the rationals of a matrix of floats, taken as exact, or of a matrix known by residues.
 
@@ -74,6 +76,8 @@ def exact_rank(
         How many are drawn. The rank is the largest of the modular ranks: it fails only if all fail.
     seed
         Seed of the draw.
+    run
+        Its deadline is looked at on the way.
 
     >>> third = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [5.0, 7.0, 9.0]])  # the sum of the others
     >>> exact_rank(third)
@@ -87,17 +91,17 @@ def exact_rank(
             raise InputError("expected a bound on the bits of the entries along with a residue function")
         if method == "rational":
             raise InputError("expected floats for the rational method, got a residue function")
-        return _modular(matrix, lambda shape: _minor_bits([bits] * min(shape)), primes, seed)
+        return _modular(matrix, lambda shape: _minor_bits([bits] * min(shape)), primes, seed, run)
     values = _matrix(matrix)
     if method == "rational" or min(values.shape) == 0:
         return _rational(values)
-    result = _modular(lambda p: residues(values, p), lambda shape: float_minor_bits(values), primes, seed)
+    result = _modular(lambda p: residues(values, p), lambda shape: float_minor_bits(values), primes, seed, run)
     small = max(values.shape) <= RATIONAL_LIMIT
     return _rational(values) if method == "auto" and small and not result.proven else result
 
 
 def _modular(
-    function: ResidueFunction, minor_bits: Callable[[tuple[int, int]], int], count: int, seed: int
+    function: ResidueFunction, minor_bits: Callable[[tuple[int, int]], int], count: int, seed: int, run: Run
 ) -> ExactRank:
     if count < 1:
         raise InputError(f"expected at least one prime, got {count}")
@@ -107,7 +111,7 @@ def _modular(
         table = function(prime)
         drawn.append(prime)
         shape = (table.shape[0], table.shape[1])
-        rank = max(rank, rank_mod(table, prime))
+        rank = max(rank, rank_mod(table, prime, run))
         if rank == min(shape):  # full rank modulo one prime proves full rank
             return ExactRank(rank, rank, 0.0, tuple(drawn), "modular", shape)
     return ExactRank(rank, rank, failure_bound(minor_bits(shape), count), tuple(drawn), "modular", shape)

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fiberscope.numerics.floats import U
+import numpy as np
+
+from fiberscope.numerics.floats import FloatArray, U
 
 FEW = 16
 """Largest distance, in units in the last place of an entry, that equality *up to rounding* allows.
@@ -68,3 +70,16 @@ ROUNDINGS = {
 """By the name of the precision."""
 
 DOUBLE = ROUNDINGS["float64"]
+
+
+def nearest_power(factors: FloatArray | float, rounding: Rounding = DOUBLE) -> FloatArray:
+    """Positive factors, those that are a power of two up to rounding as that power: multiplying by it rounds nothing.
+
+    >>> nearest_power(np.array([2.0 + 2.0**-50, 3.0])).tolist()
+    [2.0, 3.0]
+    """
+    found = np.asarray(factors, dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        power = np.exp2(np.round(np.log2(found)))
+        near = np.abs(found - power) <= power * max(1 / GRID, 2 * rounding.unit)
+    return np.where(near, power, found)

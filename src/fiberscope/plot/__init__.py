@@ -11,6 +11,8 @@ _NAMES = {
     "boundary_distance": "distances",
     "curve_bars": "curves",
     "dependency_graph": "fold_sets",
+    "distance_histogram": "distances",
+    "explore": "explorers",
     "fiber": "fibers",
     "fiber_movie": "fibers",
     "fold_set": "fold_sets",
@@ -18,6 +20,7 @@ _NAMES = {
     "house_style": "style",
     "matching_objectives": "matchings",
     "projected_gradients": "distances",
+    "recovered": "recoveries",
     "regions": "complexes",
     "save_figure": "style",
     "save_movie": "style",
@@ -29,6 +32,10 @@ _NAMES = {
     "under_curve": "curves",
 }
 __all__ = list(_NAMES)
+
+
+def __dir__() -> list[str]:
+    return sorted(_NAMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -114,3 +114,22 @@ def projected_gradients(found: ProjectedGradients, *, neuron: int = 0, ax: Axes 
         ax.set_aspect("equal")
         ax.legend(loc="upper left", bbox_to_anchor=(0.0, -0.08), ncols=2)
     return ax
+
+
+def distance_histogram(found: BoundaryDistance, *, bins: int = 40, ax: Axes | None = None) -> Axes:
+    """How the distances of points to the boundary of their region are spread, on a logarithmic scale."""
+    finite = found.distance[np.isfinite(found.distance) & (found.distance > 0)]
+    if not finite.size:
+        raise InputError("plot: expected finite distances, got none")
+    ax = new_axes(ax, (7.0, 3.6))
+    with house_style():
+        low, high = float(finite.min()), float(finite.max())
+        edges = np.geomspace(low, high if high > low else 2 * low, bins + 1)
+        ax.hist(finite, bins=list(edges), color=LAYERS[0], edgecolor=PAPER, linewidth=0.6)
+        middle = float(np.median(finite))
+        ax.axvline(middle, color=ACCENT, linewidth=1.6)
+        ax.annotate(f" median {middle:.3g}", (middle, 0.96), xycoords=("data", "axes fraction"), color=ACCENT, va="top")
+        ax.set_xscale("log")
+        ax.set_xlabel("distance to the boundary of the region")
+        ax.set_ylabel("points")
+    return ax

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Box
-from fiberscope.network.io import NetworkLike, as_networks
+from fiberscope.network.border import NetworkLike, as_networks
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.plot.functions import function

@@ -10,7 +10,7 @@ from matplotlib.colors import TwoSlopeNorm
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Box
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.numerics.arrays import real_array
 from fiberscope.plot.style import FUNCTION, INK, house_style, new_axes
 

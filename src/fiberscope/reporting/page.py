@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment
 
@@ -31,7 +33,9 @@ class Section:
     """One stop of a page: a question, its answer in a sentence, rows of evidence, and pictures as PNG bytes.
 
     ``head`` names the columns of the rows; without it the first cell of a row is the name of the others. ``wide``
-    pictures have several panels and stand below each other.
+    pictures have several panels and stand below each other. ``call`` is the line of code that gives the answer,
+    ``evidence`` why it can be believed, ``seconds`` how long it took, ``open`` an answer that was not given.
+    ``widget`` is HTML of our own, put in as it is, ``data`` the answer for machines.
     """
 
     title: str
@@ -41,17 +45,33 @@ class Section:
     figures: Sequence[tuple[str, bytes]] = field(default=(), repr=False)
     head: Sequence[str] = ()
     wide: bool = False
+    call: str = ""
+    evidence: str = ""
+    seconds: float | None = None
+    open: bool = False
+    widget: str = field(default="", repr=False)
+    data: Any = field(default=None, repr=False)
 
 
-def render_page(title: str, subtitle: str, sections: Sequence[Section], footer: str = "") -> str:
-    """The page as a string of HTML."""
+def render_page(
+    title: str,
+    subtitle: str,
+    sections: Sequence[Section],
+    footer: str = "",
+    cards: Sequence[tuple[str, str]] = (),
+    data: Any = None,
+) -> str:
+    """The page as a string of HTML; ``cards`` are short facts at its top, ``data`` is embedded for machines."""
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["inline"] = lambda data: "data:image/png;base64," + b64encode(data).decode()
     environment.filters["mark"] = lambda cell: cell if isinstance(cell, Mark) else Mark(cell)
+    environment.filters["seconds"] = duration
     footer = footer or f"Made by fiberscope {__version__}."
     return environment.from_string(_PAGE).render(
-        title=title, subtitle=subtitle, sections=sections, footer=footer, style=_STYLE
-    )
+        title=title, subtitle=subtitle, sections=sections, footer=footer, style=_STYLE, cards=cards,
+        data="" if data is None else json.dumps(data, allow_nan=False).replace("<", "\\u003c"),
+        copies=_COPY if any(section.call for section in sections) else "",
+    )  # fmt: skip
 
 
 def write_page(folder: Path, title: str, subtitle: str, sections: Sequence[Section]) -> Path:
@@ -67,6 +87,17 @@ def write_page(folder: Path, title: str, subtitle: str, sections: Sequence[Secti
     page = folder / "index.html"
     write_atomically(page, render_page(title, subtitle, sections))
     return page
+
+
+def duration(seconds: float) -> str:
+    """A time in words.
+
+    >>> duration(0.0123), duration(4.56), duration(0.0001)
+    ('12 ms', '4.6 s', '0.1 ms')
+    """
+    if seconds < 1:
+        return f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.1f} ms"
+    return f"{seconds:.1f} s"
 
 
 def _slug(title: str) -> str:
@@ -109,6 +140,33 @@ figcaption { color: var(--soft); font-size: .9rem; margin-top: .4rem }
 .figures:has(figure:only-child) { grid-template-columns: minmax(0, 38rem) }
 .figures.wide { grid-template-columns: minmax(0, 1fr) }
 footer { border-top: 1px solid var(--line); color: var(--soft); font-size: .9rem; padding-top: 1rem }
+.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); gap: .75rem; margin: 0 0 2rem }
+.card { border: 1px solid var(--line); border-radius: .6rem; padding: .6rem .9rem; min-width: 0 }
+.card dt { color: var(--soft); font-size: .85rem } .card dd { margin: 0; font-size: 1.15rem; font-weight: 600;
+  overflow-wrap: anywhere }
+.unasked { color: var(--open) }
+.call { display: flex; gap: .6rem; align-items: flex-start; margin: 1rem 0 .3rem; border: 1px solid var(--line);
+  border-radius: .5rem; padding: .5rem .7rem }
+.call pre { margin: 0; flex: 1; min-width: 0; white-space: pre-wrap; overflow-wrap: anywhere;
+  font: .85rem/1.5 ui-monospace, SFMono-Regular, Menlo, monospace }
+.call button { font: inherit; font-size: .8rem; color: var(--deep); background: none; border: 1px solid var(--line);
+  border-radius: .4rem; cursor: pointer; padding: .1rem .6rem }
+.call button:focus-visible, nav a:focus-visible { outline: 3px solid var(--deep); outline-offset: 1px }
+.proof { color: var(--soft); font-size: .9rem; margin: 0 0 .5rem }
+.widget { margin: 1rem 0 }
+@media (max-width: 40rem) { main { padding-top: 2rem } h1 { font-size: 1.9rem } }
+@media print { nav, .call button { display: none } section { break-inside: avoid } body { background: none } }
+"""
+
+_COPY = """
+document.querySelectorAll(".call button").forEach((button) => button.addEventListener("click", async () => {
+  const text = button.parentNode.querySelector("pre").textContent;
+  try { await navigator.clipboard.writeText(text); } catch { // not allowed for files in some browsers
+    const area = document.createElement("textarea");
+    area.value = text; document.body.append(area); area.select(); document.execCommand("copy"); area.remove();
+  }
+  button.textContent = "copied"; setTimeout(() => { button.textContent = "copy"; }, 1500);
+}));
 """
 
 _PAGE = """<!doctype html>
@@ -123,7 +181,14 @@ _PAGE = """<!doctype html>
 <main>
 <h1>{{ title }}</h1>
 <p class="subtitle">{{ subtitle }}</p>
-<nav>
+{% if cards %}
+<dl class="cards">
+{% for name, value in cards %}
+<div class="card"><dt>{{ name }}</dt><dd>{{ value }}</dd></div>
+{% endfor %}
+</dl>
+{% endif %}
+<nav aria-label="questions">
 {% for section in sections %}
 <a href="#stop-{{ loop.index }}">{{ section.title }}</a>
 {% endfor %}
@@ -131,8 +196,9 @@ _PAGE = """<!doctype html>
 {% for section in sections %}
 <section id="stop-{{ loop.index }}">
 <h2><span class="number">{{ loop.index }}</span>{{ section.title }}</h2>
-{% if section.answer %}<p class="answer">{{ section.answer }}</p>{% endif %}
+{% if section.answer %}<p class="answer{{ " unasked" if section.open }}">{{ section.answer }}</p>{% endif %}
 {% if section.text %}<p class="text">{{ section.text }}</p>{% endif %}
+{% if section.widget %}<div class="widget">{{ section.widget|safe }}</div>{% endif %}
 {% if section.rows %}
 <div class="scroll">
 <table>
@@ -159,10 +225,19 @@ _PAGE = """<!doctype html>
 {% endfor %}
 </div>
 {% endif %}
+{% if section.call %}
+<div class="call"><pre>{{ section.call }}</pre><button type="button">copy</button></div>
+{% endif %}
+{% if section.evidence or section.seconds is not none %}
+<p class="proof">{% if section.evidence %}Why: {{ section.evidence }}{% endif %}
+{% if section.seconds is not none %} It took {{ section.seconds|seconds }}.{% endif %}</p>
+{% endif %}
 </section>
 {% endfor %}
 <footer>{{ footer }}</footer>
 </main>
+{% if data %}<script type="application/json" id="answers">{{ data|safe }}</script>{% endif %}
+{% if copies %}<script>{{ copies|safe }}</script>{% endif %}
 </body>
 </html>
 """

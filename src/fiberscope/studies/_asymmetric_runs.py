@@ -19,8 +19,8 @@ from torch.func import functional_call, stack_module_state, vmap
 from fiberscope.connectivity.paths import check_comparable
 from fiberscope.errors import InputError
 from fiberscope.modules.models import mlp
+from fiberscope.neurons.asymmetric_models import w_mlp
 from fiberscope.neurons.asymmetry import break_symmetry
-from fiberscope.neurons.models import w_mlp
 from fiberscope.training.datasets.dataset import Dataset
 
 ARCHITECTURES = ("standard", "w", "syre", "sigma")

@@ -24,7 +24,7 @@ from fiberscope.studies.lab.table import Table
 from fiberscope.training.datasets.dataset import Dataset
 from fiberscope.training.datasets.loading import load_dataset
 from fiberscope.training.datasets.synthetic import ARCS, random_plane
-from fiberscope.training.many import train_many
+from fiberscope.training.seeds import train_many
 
 CURVES: dict[str, tuple[str, dict[str, str]]] = {
     "circle": ("circle", {"arc": "whole"}),

@@ -18,7 +18,7 @@ import flint
 import numpy as np
 
 from fiberscope.dimension.bounds import Bound
-from fiberscope.dimension.exact import Sampled, spanning_points
+from fiberscope.dimension.exact_rank import Sampled, spanning_points
 from fiberscope.dimension.jacobian import assemble
 from fiberscope.dimension.spans import multiplied, span, summed, united
 from fiberscope.dimension.uses import uses_behind
@@ -61,7 +61,7 @@ def silent_layers_bound(net: Network, found: Sampled) -> int:
 
     A network that is off to the left of zero, in two regions that differ before the silent layer:
 
-    >>> from fiberscope.dimension.exact import sample
+    >>> from fiberscope.dimension.exact_rank import sample
     >>> net = Network([[[1.0], [1.0]], [[1.0, 1.0]], [[1.0]]], [[1.0, 2.0], [-9.0], [0.0]])
     >>> points = sample(net, np.array([[-1.2], [-1.5], [0.0], [1.0]]))
     >>> position_bound(points), silent_layers_bound(net, points)
@@ -88,7 +88,7 @@ def adjacent_layers_bound(net: Network, found: Sampled) -> Bound:
 
     One neuron that is active on the batch, ``v (w x + b) + c``: a line, so two of the four parameters are too many.
 
-    >>> from fiberscope.dimension.exact import sample
+    >>> from fiberscope.dimension.exact_rank import sample
     >>> net = Network([[[2.0]], [[3.0]]], [[1.0], [0.0]])
     >>> bound = adjacent_layers_bound(net, sample(net, np.array([[1.0], [2.0], [3.0]])))
     >>> bound.value, bound.proven, bound.failure_probability < 1e-25

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fiberscope.studies._runs import LAYERS
-from fiberscope.studies._verdicts import REASONS
+from fiberscope.studies._verdicts import LAYERS, REASONS
 from fiberscope.studies.lab.study import Picture
 
 WORDS = {

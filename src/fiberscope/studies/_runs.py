@@ -20,23 +20,23 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.dimension.exact import sample
+from fiberscope.dimension.exact_rank import sample
 from fiberscope.dimension.functional import FunctionalDimension, functional_dimension
 from fiberscope.errors import InputError, hint
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.studies._gap import adjacent_layers_bound, position_bound, silent_layers_bound
+from fiberscope.studies._verdicts import LAYERS
 from fiberscope.studies.lab.study import Task
 from fiberscope.training.datasets.loading import load_dataset
 from fiberscope.training.datasets.synthetic import target_function
-from fiberscope.training.many import train_many
+from fiberscope.training.seeds import train_many
 
 UNIVARIATE = ("f1", "f2", "f3")
 BIVARIATE = ("g1", "g2", "g3")
 ENERGY = ("heating", "cooling")
 
-LAYERS, WIDTH = 4, 10
-"""Four hidden layers have the parameters that the paper counts (361, 371, 431); its text says five."""
+WIDTH = 10
 
 WEIGHT_DECAY = 1e-4
 SUCCESS = 0.9

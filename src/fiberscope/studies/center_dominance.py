@@ -20,9 +20,9 @@ from fiberscope.connectivity.chords import chord_deviation
 from fiberscope.errors import InputError
 from fiberscope.modules.models import mlp
 from fiberscope.modules.recording import record_activations
+from fiberscope.neurons.asymmetric_models import w_mlp
 from fiberscope.neurons.chord import ChordSums, LayerChord, path_points
 from fiberscope.neurons.layers import from_arrays
-from fiberscope.neurons.models import w_mlp
 from fiberscope.numerics.cutoffs import ATTAINED
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.studies._asymmetric_runs import PAPER, Recipe, standardised, train_modules

@@ -21,8 +21,8 @@ from fiberscope.studies.lab.study import Claim, Finding, Picture, Study, Task
 from fiberscope.studies.lab.table import Table
 from fiberscope.training.datasets.loading import load_dataset
 from fiberscope.training.datasets.synthetic import coherence_embedding
-from fiberscope.training.many import train_many
 from fiberscope.training.plan import Parametrisation
+from fiberscope.training.seeds import train_many
 
 SIZES: dict[str, dict[str, Any]] = {
     "quick": {"masks": 2, "pairs": 5, "copies": [1, 2, 4, 7, 10], "epochs": 100},

@@ -21,7 +21,7 @@ from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study, Task
 from fiberscope.studies.lab.table import Table
-from fiberscope.training.many import train_many
+from fiberscope.training.seeds import train_many
 
 SIZES: dict[str, dict[str, Any]] = {
     "quick": {"networks": 8, "halvings": 4, "widths": [[2, 5, 4, 1]]},

@@ -24,7 +24,7 @@ from fiberscope.network.network import Network
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study, Task
 from fiberscope.studies.lab.table import Table
 from fiberscope.training.datasets.loading import load_dataset
-from fiberscope.training.many import train_many
+from fiberscope.training.seeds import train_many
 
 SIZES: dict[str, dict[str, Any]] = {
     "quick": {

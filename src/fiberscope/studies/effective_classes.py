@@ -24,8 +24,8 @@ from fiberscope.studies._asymmetric_runs import PAPER
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study, Task
 from fiberscope.studies.lab.table import Table
 from fiberscope.training.datasets.synthetic import coherence_embedding
-from fiberscope.training.many import TrainingRuns, train_many
 from fiberscope.training.plan import Parametrisation
+from fiberscope.training.seeds import TrainingRuns, train_many
 
 SIZES: dict[str, dict[str, Any]] = {
     "quick": {"draws": 6, "pairs": 5, "sigmas": [0.5, 1.0, 2.0]},

@@ -23,8 +23,8 @@ from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study, Task
 from fiberscope.studies.lab.table import Table
-from fiberscope.training.many import train_many
 from fiberscope.training.quantities import State, fiber_dimension, identifiable, neuron_kinds
+from fiberscope.training.seeds import train_many
 
 SIZES: dict[str, dict[str, Any]] = {
     "quick": {"networks": 40, "widths": [[2, 2, 2, 1], [3, 3, 3, 1], [4, 4, 4, 1]], "epochs": [0, 30, 300]},

@@ -24,7 +24,7 @@ from fiberscope.studies.lab.study import Claim, Finding, Picture, Study, Task
 from fiberscope.studies.lab.table import Table
 from fiberscope.training.datasets.loading import load_dataset
 from fiberscope.training.generators import TrainedGenerator, train_generator
-from fiberscope.training.many import train_many
+from fiberscope.training.seeds import train_many
 
 SIZES: dict[str, dict[str, Any]] = {
     "quick": {"images": "digits", "count": 300, "runs": 4, "curves": 6, "epochs": 200, "moments": 8},

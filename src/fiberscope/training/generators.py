@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.files import check_archive, write_atomically
-from fiberscope.network.io import load
+from fiberscope.network.border import as_network
 from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray
@@ -67,7 +67,7 @@ class TrainedGenerator(Result):
 
     def network(self) -> Network:
         """The decoder as a :class:`Network`; a smooth one is refused."""
-        return load(self.decoder)
+        return as_network(self.decoder)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a ``.pt`` file with settings, losses and state dicts; :func:`load_generator` reads it."""

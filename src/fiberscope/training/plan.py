@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fiberscope.errors import InputError, hint
-from fiberscope.network.io import NetworkLike, as_networks
+from fiberscope.network.border import NetworkLike, as_networks
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.training.batched import LOSSES, FixedParts, Layout

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fiberscope import __version__
 from fiberscope.errors import FiberscopeError, InputError
-from fiberscope.network.io import load
+from fiberscope.network.border import loaded
 from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.floats import FloatArray
@@ -373,4 +373,4 @@ def _network(source: Any, data: tuple[Any, Any] | None) -> Network:
     if isinstance(source, Network):
         return source
     shape = None if data is None else tuple(data[0].shape[1:])
-    return load(source, input_shape=shape)
+    return loaded(source, shape)

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fiberscope as fs
+from fiberscope.geometry.affine_forms import neuron_gradients
 from fiberscope.geometry.distances.distance import boundary_distance
-from fiberscope.geometry.distances.gradients import gradient_norms, has_boundary, neuron_gradients, switch_margins
+from fiberscope.geometry.distances.gradients import gradient_norms, has_boundary, switch_margins
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense

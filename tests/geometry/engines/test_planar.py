@@ -17,8 +17,8 @@ from fiberscope.geometry.domains import Box, Plane, Polytope, view_of
 from fiberscope.geometry.engines import watched
 from fiberscope.geometry.engines.planar import engine as planar
 from fiberscope.geometry.engines.planar.engine import planar_cells, planar_count
-from fiberscope.geometry.engines.planar.tracked import Tracked, affine, spectral_bound
-from fiberscope.geometry.engines.planar.twofold import TwofoldOracle
+from fiberscope.geometry.engines.planar.exact import TwofoldOracle
+from fiberscope.geometry.engines.planar.tracked import Tracked, TrackedAlgebra, spectral_bound
 from fiberscope.geometry.regions import count_regions
 from fiberscope.network.convolutions import Convolution
 from fiberscope.network.io import load
@@ -559,13 +559,13 @@ def test_useless_error_bounds_give_the_same(monkeypatch, sharp):
     """Then every decision is exact, or made by the sharper filter; the complex does not change."""
     net = from_facts(2, 6, 6, 1)
     expected = planar_cells(net, SQUARE)
-    plain = planar.track.affine
+    plain = TrackedAlgebra.affine
 
     def vague(*args):
         value = plain(*args)
         return Tracked(value.z, value.c + 1e3, value.e2 + 1e3, value.r)
 
-    monkeypatch.setattr(planar.track, "affine", vague)
+    monkeypatch.setattr(TrackedAlgebra, "affine", vague)
     if not sharp:
         monkeypatch.setattr(TwofoldOracle, "of", lambda oracle: None)
     found = planar_cells(net, SQUARE)
@@ -588,11 +588,11 @@ def test_error_bounds_hold(seed):
     rng = np.random.default_rng(seed)
     net = Network.random((3, 7, 5, 1), rng)
     x = rng.normal(size=(4, 3)) * 2.0 ** rng.integers(-20, 20)
-    value = affine(net.nodes[0], Tracked.exact(x), True)
-    value = affine(Affine(0, Dense(rng.normal(size=(5, 7))), rng.normal(size=5)), value, True)
+    node, tight = net.nodes[0], TrackedAlgebra(tight=True)
+    value = tight.affine(node.operator, node.offset, Tracked.exact(x))
+    value = tight.affine(Dense(rng.normal(size=(5, 7))), rng.normal(size=5), value)
     assert (value.c > 0).all()
-    node = net.nodes[0]
-    again = affine(node, Tracked.exact(x), False)
+    again = TrackedAlgebra(tight=False).affine(node.operator, node.offset, Tracked.exact(x))
     for row, z, c in zip(x, again.z, again.c, strict=True):
         for j in range(7):
             true = sum(

@@ -13,16 +13,15 @@ from fiberscope.errors import InputError, NotGenericError
 from fiberscope.geometry.domains import Box, Plane, Polytope
 from fiberscope.geometry.engines.planar.engine import planar_cells
 from fiberscope.geometry.regions import count_regions, regions
-from fiberscope.geometry.surfaces import engine as surface_engine
+from fiberscope.geometry.surfaces import mesh_engine as surface_engine
 from fiberscope.geometry.surfaces.regions_on import regions_on
 from fiberscope.geometry.surfaces.shapes import Mesh, Sphere, Torus
 from fiberscope.geometry.surfaces.sizes import polygon_areas
 from fiberscope.geometry.surfaces.surface_regions import SurfaceRegions
 from fiberscope.network.action.chain import permute, rescale
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine
+from fiberscope.network.nodes import Affine, later
 from fiberscope.network.operators import Dense
-from fiberscope.network.rewire import later
 from fiberscope.testing import CASES, case, convolutional, fraction_signs
 from fiberscope.testing.strategies import chains
 

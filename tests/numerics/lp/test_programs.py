@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from fiberscope.errors import InputError
 from fiberscope.numerics.floats import gamma
-from fiberscope.numerics.lp.exact import (
+from fiberscope.numerics.lp.floats import DualModel, directed, inside, safe_bound
+from fiberscope.numerics.lp.programs import Polyhedron
+from fiberscope.numerics.lp.rational import (
     Constraints,
     Sense,
     check_infeasible,
@@ -24,8 +26,6 @@ from fiberscope.numerics.lp.exact import (
     exact_simplex,
     rational_point,
 )
-from fiberscope.numerics.lp.floats import DualModel, directed, inside, safe_bound
-from fiberscope.numerics.lp.programs import Polyhedron
 from fiberscope.numerics.lp.simplex import SmallModel
 from fiberscope.numerics.points import ExactPoint
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fiberscope.equality.counterexample import Counterexample, confirmed
-from fiberscope.equality.evidence import Check, Evidence, number
+from fiberscope.equality.evidence import Check, Evidence, integers
 from fiberscope.equality.question import Question
 from fiberscope.equality.refutation import difference, different
 from fiberscope.equality.verdict import Rung, Verdict, answered
@@ -29,7 +29,7 @@ class NormalForms(Evidence):
     kind: ClassVar[str] = "normal form"
 
     signs: tuple[IntArray, IntArray]
-    hyperplanes: int
+    hyperplanes: int | None
     ulps: int
 
     @classmethod
@@ -51,6 +51,8 @@ class NormalForms(Evidence):
                     return Check(False, "a sign that the normal form uses could not be proven again")
         table = table_for(question.a, question.place, self.ulps, rounding=rounding)
         same, _ = forms_agree(question.a, question.b, table, self.signs)
+        if same and not self.ulps and self.hyperplanes not in (None, len(table.rows)):
+            return Check(False, f"there are {len(table.rows)} hyperplanes and not {self.hyperplanes}")
         how = "exactly" if not self.ulps else f"within {table.residual:.3g} units of {rounding.precision} rounding"
         text = f"the normal forms {'agree ' + how if same else 'differ'} over {len(table.rows)} hyperplanes"
         return Check(same, text, None if self.ulps else 0.0, table.residual)
@@ -58,8 +60,9 @@ class NormalForms(Evidence):
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> NormalForms:
         a, b = (_signs(s) for s in found["signs"])
-        ulps, hyperplanes = (int(number(found.get(name, 0), name)) for name in ("ulps", "hyperplanes"))
-        return cls((a, b), hyperplanes, ulps)
+        (ulps,) = integers([found.get("ulps", 0)], "ulps")
+        told = integers([found["hyperplanes"]], "hyperplanes")[0] if "hyperplanes" in found else None
+        return cls((a, b), told, ulps)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,6 +16,7 @@ from fiberscope.equality.question import Question
 from fiberscope.equality.verdict import Rung, Verdict, answered
 from fiberscope.geometry.domains import Box
 from fiberscope.geometry.ranges.intervals import ranges
+from fiberscope.network.network import Network
 from fiberscope.numerics.floats import round_up
 
 
@@ -28,16 +29,21 @@ class OutputRanges(Evidence):
     def check(self, question: Question) -> Check:
         if not question.tolerance or not isinstance(question.place, Box):
             return Check(False, "ranges of the outputs prove a tolerance on a box, and nothing else")
-        a, b = (ranges(net, question.place)[-1] for net in (question.a, question.b))
-        with np.errstate(over="ignore", invalid="ignore"):
-            apart = np.maximum(a.high - b.low, b.high - a.low)
-            bound = float(round_up(apart, 2).max(initial=0.0))
+        bound = apart(question.a, question.b, question.place)
         text = f"the outputs lie in ranges that are at most {bound:.3g} apart"
         return Check(bound <= question.tolerance, text, bound)
 
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> OutputRanges:
         return cls()
+
+
+def apart(a: Network, b: Network, box: Box) -> float:
+    """A bound of the difference of two networks on a box by the ranges of their outputs; NaN or infinite if none."""
+    left, right = (ranges(net, box)[-1] for net in (a, b))
+    with np.errstate(over="ignore", invalid="ignore"):
+        distance = np.maximum(left.high - right.low, right.high - left.low)
+        return float(round_up(distance, 2).max(initial=0.0))
 
 
 def by_output_ranges(question: Question) -> Verdict | None:

@@ -16,11 +16,9 @@ from fiberscope.errors import FiberscopeError
 from fiberscope.geometry.affine_forms import exact_output, output_forms
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.regions import regions
-from fiberscope.network.chains import nameless
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, Concat, Node, PiecewiseLinear
+from fiberscope.network.nodes import Affine, Concat, Node, PiecewiseLinear, moved, nameless
 from fiberscope.network.operators import Dense
-from fiberscope.network.rewire import moved
 from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import FloatArray, IntArray
 
@@ -45,6 +43,8 @@ class RegionCount(Evidence):
         verdict = by_regions(question)
         if verdict is None or verdict.equal is not True:
             return Check(False, "the regions do not prove equality")
+        if not isinstance(verdict.evidence, RegionCount) or verdict.evidence.regions != self.regions:
+            return Check(False, f"{verdict.reason}, and these are not {self.regions}")
         return Check(
             True, f"{verdict.reason}; all of them were listed again, the certificate holds no shorter proof",
             verdict.bound, verdict.residual,
@@ -94,7 +94,8 @@ def by_regions(question: Question) -> Verdict | None:
     if question.tolerance:
         return _within(question, found)
     forms = output_forms(gap, found.sign_vectors)
-    size = np.abs(forms.value).max(axis=(1, 2)) - forms.error.max(axis=(1, 2))
+    with np.errstate(invalid="ignore"):  # an order to look in: where floats do not reach, last
+        size = np.abs(forms.value).max(axis=(1, 2)) - forms.error.max(axis=(1, 2))
     return _same_maps(question, found, forms) or _different(question, found, np.argsort(-size))
 
 
@@ -167,7 +168,8 @@ def _inner_points(found: Complex, cell: int) -> list[FloatArray]:
     point = found.points[cell]
     own = found.structure.vertices_of(found.dimension)[cell]
     corners = [v for v in own if not found.rays[v]]
-    moved_points = [point + t * (found.vertices[v] - point) for v in corners[:6] for t in (0.5, 0.999, 1.0)]
+    with np.errstate(over="ignore", invalid="ignore"):  # corners beyond the floats make points that are not confirmed
+        moved_points = [point + t * (found.vertices[v] - point) for v in corners[:6] for t in (0.5, 0.999, 1.0)]
     rays = [point + s * found.vertices[v] for v in own if found.rays[v] for s in (1.0, 1e3, 1e6)]
     return [point, *moved_points, *rays]
 

@@ -9,40 +9,25 @@ added up from. On a box the difference of the outputs is then bounded layer by l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy import sparse as sp
 
+from fiberscope.equality.compared import Compared, compare, units_apart
 from fiberscope.equality.evidence import Check, Evidence, integers
 from fiberscope.equality.question import Question
-from fiberscope.equality.skeleton import ComposedMap, Gate, Piece, Skeleton, entries, same_layout, skeleton
+from fiberscope.equality.skeleton import Gate, Skeleton, skeletons
 from fiberscope.equality.verdict import Rung, Verdict, answered
 from fiberscope.errors import FiberscopeError, OutOfTimeError
 from fiberscope.geometry.domains import Box
 from fiberscope.geometry.ranges.intervals import Range, ranges
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear
-from fiberscope.network.operators import Operator, Sparse
 from fiberscope.numerics.algebra.base import gather
-from fiberscope.numerics.floats import INFLATE, TINY, FloatArray, round_up
+from fiberscope.numerics.floats import TINY, FloatArray, round_up
 from fiberscope.numerics.ulps import Rounding
 from fiberscope.run import ENDLESS, Run
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Compared:
-    """Two affine maps of the same values: for every value ``|A|`` and ``|A - B|`` as maps, rounded up.
-
-    ``residual`` is the largest difference of an entry in units of rounding; ``exact`` says that there is none.
-    """
-
-    left: dict[int, Operator]
-    gaps: dict[int, Operator]
-    offset: FloatArray
-    residual: float
-    exact: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +50,7 @@ class LayerOrder(Evidence):
     order: tuple[int, ...]
 
     def check(self, question: Question) -> Check:
-        pair = _skeletons(question)
+        pair = skeletons(question)
         found = aligned(*pair, question.rounding, self.order, question.run)
         return Check(False, "the layers do not match") if found is None else judged(question, pair, found)
 
@@ -77,7 +62,7 @@ class LayerOrder(Evidence):
 def by_structure(question: Question) -> Verdict | None:
     """The search: two programs with the same switches in turn, whatever their affine parts are made of."""
     try:
-        pair = _skeletons(question)
+        pair = skeletons(question)
         alignment = aligned(*pair, question.rounding, run=question.run)
     except OutOfTimeError:
         raise
@@ -92,11 +77,6 @@ def by_structure(question: Question) -> Verdict | None:
     if question.tolerance is None:
         question.notes.append(f"layer by layer, {found.text}")
     return None
-
-
-def _skeletons(question: Question) -> tuple[Skeleton, Skeleton]:
-    a, b = (skeleton(net, question.rounding, question.run) for net in (question.a, question.b))
-    return a, b
 
 
 def judged(question: Question, pair: tuple[Skeleton, Skeleton], found: Alignment) -> Check:
@@ -171,79 +151,8 @@ def _with_slopes(a: Gate, b: Gate, found: Compared, rounding: Rounding) -> Compa
     p, q = a.node.slopes, b.node.slopes
     if np.array_equal(p, q):
         return found
-    residual = _units(np.abs(p - q), np.abs(p) + np.abs(q), rounding)
-    return Compared(found.left, found.gaps, found.offset, max(found.residual, residual), False)
-
-
-def compare(a: ComposedMap, b: ComposedMap, names: dict[int, int], rounding: Rounding) -> Compared:
-    """Two forms, entry by entry; ``names`` are the values of ``a`` that the values of ``b`` stand for."""
-    with np.errstate(over="ignore", invalid="ignore"):  # what is beyond the floats has no finite residual
-        return _compare(a, b, names, rounding)
-
-
-def _compare(a: ComposedMap, b: ComposedMap, names: dict[int, int], rounding: Rounding) -> Compared:
-    other = {names[name]: piece for name, piece in b.pieces.items()}
-    left: dict[int, Operator] = {}
-    gaps: dict[int, Operator] = {}
-    residual, exact = 0.0, True
-    for name in {**a.pieces, **other}:
-        pair = _layout(a.pieces.get(name), other.get(name))
-        (p, size_p), (q, size_q) = ((v.coefficients, s.coefficients) for v, s in pair)
-        slack = a.error * size_p + a.lost + b.error * size_q + b.lost
-        gap = np.abs(p - q) + slack
-        same = bool((gap == 0).all())
-        exact = exact and same
-        residual = max(residual, 0.0 if same else _units(gap, size_p + size_q, rounding))
-        layout = pair[0][0]
-        left[name] = layout.with_coefficients(_up(np.abs(p) + a.error * size_p + a.lost))
-        gaps[name] = layout.with_coefficients(np.zeros_like(gap) if same else _up(gap))
-    offset = np.abs(a.offset - b.offset) + a.error * a.offset_sizes + b.error * b.offset_sizes + a.lost + b.lost
-    if (offset != 0).any():
-        exact = False
-        residual = max(residual, _units(offset, a.offset_sizes + b.offset_sizes, rounding))
-        offset = _up(offset)
-    return Compared(left, gaps, offset, residual, exact)
-
-
-def _up(values: FloatArray) -> FloatArray:
-    """Bounds that took a few roundings; an exact zero stays one."""
-    return np.where(values == 0, 0.0, round_up(values, 6))
-
-
-def _units(gap: FloatArray, size: FloatArray, rounding: Rounding) -> float:
-    """The largest quotient in units of rounding, rounded up; infinite where it is not a number.
-
-    Numbers below the smallest normal one are rounded like that one, also those that no network stores.
-    """
-    with np.errstate(invalid="ignore", over="ignore"):
-        units = gap / np.maximum(size, TINY) / rounding.unit * INFLATE
-    worst = float(units.max(initial=0.0))
-    return worst if worst >= 0 else np.inf
-
-
-def _layout(a: Piece | None, b: Piece | None) -> list[tuple[Operator, Operator]]:
-    """The values and sizes of two maps with coefficients in the same places; a map that is missing is zero."""
-    if a is not None and b is not None and same_layout(a.values, b.values):
-        aligned_sizes = same_layout(a.sizes, b.sizes)
-        if aligned_sizes and a.values.coefficients.shape == a.sizes.coefficients.shape:
-            return [(a.values, a.sizes), (b.values, b.sizes)]
-    known = a or b
-    assert known is not None
-    parts = [entries(o) for piece in (a, b) if piece is not None for o in (piece.values, piece.sizes)]
-    places = np.unique(np.concatenate([where for where, _ in parts]))
-    shape = (known.values.out_size, known.values.in_size)
-    indptr = np.searchsorted(places, np.arange(shape[0] + 1, dtype=np.int64) * shape[1])
-
-    def filled(operator: Operator | None) -> Operator:
-        data = np.zeros(len(places))
-        if operator is not None:
-            where, values = entries(operator)
-            data[np.searchsorted(places, where)] = values
-        matrix = sp.csr_array((data, places % shape[1], indptr), shape=shape)
-        return Sparse(matrix, known.values.in_shape, known.values.out_shape)
-
-    pairs = ((None, None) if piece is None else (piece.values, piece.sizes) for piece in (a, b))
-    return [(filled(values), filled(sizes)) for values, sizes in pairs]
+    more = units_apart(np.abs(p - q), np.abs(p) + np.abs(q), rounding)
+    return replace(found, units=np.maximum(found.units, more))
 
 
 def largest_difference(a: Network, b: Network, pair: tuple[Skeleton, Skeleton], found: Alignment, box: Box) -> float:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from fiberscope.equality.evidence import Check, Evidence, integers
-from fiberscope.equality.question import Question
 from fiberscope.equality.verdict import Rung, Verdict, answered
 from fiberscope.errors import FiberscopeError, InputError
 from fiberscope.fibers.canonical.matching import Match, carries, match_chains, residual_of, same_prefix
@@ -23,6 +22,9 @@ from fiberscope.network.walk import all_values
 from fiberscope.numerics.floats import TINY, FloatArray, IntArray, gamma, round_up
 from fiberscope.numerics.ulps import DOUBLE, Rounding
 from fiberscope.numerics.wide import Wide, same_products
+
+if TYPE_CHECKING:
+    from fiberscope.equality.question import Question
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,8 +9,8 @@ import numpy as np
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.fibers.canonical.labelling import WORK, labelling
 from fiberscope.network.action.chain import Symmetry
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.chains import slopes_of, split, with_arrays
-from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray

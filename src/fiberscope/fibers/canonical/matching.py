@@ -12,8 +12,8 @@ from scipy.optimize import linear_sum_assignment
 from fiberscope.fibers.canonical.form import Normalised, normalised
 from fiberscope.fibers.canonical.labelling import canonical_orders
 from fiberscope.network.action.chain import Symmetry
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.chains import Split, slopes_of, split
-from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.network.operators import Dense

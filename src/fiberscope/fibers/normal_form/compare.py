@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fiberscope.errors import TooLargeError
 from fiberscope.fibers.normal_form.table import Row, Table, combine, normal_form
 from fiberscope.geometry.domains import Box, Domain, Orthant
-from fiberscope.geometry.ranges.domain_roles import DomainRoles
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.numerics.floats import IntArray
 from fiberscope.numerics.ulps import DOUBLE, FEW, Rounding
 from fiberscope.run import ENDLESS, Run
+
+if TYPE_CHECKING:
+    from fiberscope.geometry.ranges.domain_roles import DomainRoles
 
 Signs = tuple[IntArray | None, IntArray | None]
 """Proven signs of the neurons of two networks on the domain, as entries of their sign vectors."""
@@ -85,11 +87,6 @@ def compare_forms(a: Network, b: Network, domain: Domain, signs: Signs, exactly:
 
 def entries_of(net: Network, roles: DomainRoles) -> IntArray:
     """Proven signs of neurons as entries of the sign vector, which has entries of pooling windows as well."""
-    parts, start = [np.zeros(0, dtype=np.int64)], 0
-    for node in net.switches:
-        if isinstance(node, PiecewiseLinear):
-            parts.append(roles.signs[start : start + node.num_signs].astype(np.int64))
-            start += node.num_signs
-        else:
-            parts.append(np.zeros(node.num_signs, dtype=np.int64))
-    return np.concatenate(parts)
+    found = np.zeros(net.num_signs, dtype=np.int64)
+    found[~net.layout.pooled] = roles.signs
+    return found

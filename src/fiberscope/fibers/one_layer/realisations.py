@@ -23,7 +23,7 @@ from functools import cached_property
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.fibers.components import Membership
+from fiberscope.fibers.membership import Membership
 from fiberscope.fibers.one_layer.assignments import (
     LIMIT,
     Assignment,

@@ -14,9 +14,9 @@ from fiberscope.fibers.normal_form.compare import compare_forms
 from fiberscope.fibers.simplify.reductions import Layers, Neuron
 from fiberscope.geometry.domains import Domain, domain_of
 from fiberscope.geometry.ranges.domain_roles import DomainRoles, domain_roles
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.chains import slopes_of, split, try_split
 from fiberscope.network.convolutions import Convolving
-from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.numerics.exact_arrays import nearest, product, total

@@ -9,7 +9,7 @@ from fiberscope.geometry.curves.curve_regions import CurveRegions
 from fiberscope.geometry.curves.generated import GeneratorCurve, regions_through
 from fiberscope.geometry.curves.planar_curves import planar_breaks
 from fiberscope.geometry.curves.smooth import smooth_breaks
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network
 
 
 def regions_along(net: NetworkLike, curve: Path) -> CurveRegions:

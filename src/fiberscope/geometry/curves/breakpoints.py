@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -51,9 +52,31 @@ def chosen(makers: Incidence, keep: IntArray) -> Incidence:
     return Incidence(starts.astype(np.int64), makers.indices[index])
 
 
-def closed_by(makers: Incidence, entries: IntArray) -> Incidence:
-    """With one more row, the entries of a closing point."""
-    return Incidence(np.append(makers.indptr, makers.indptr[-1] + len(entries)), np.append(makers.indices, entries))
+class Marks(NamedTuple):
+    """Which points of a curve are breakpoints: their numbers in order, the entries that make them, regions between.
+
+    ``pieces`` is the first piece of every region; with ``closes`` the last breakpoint closes the curve.
+    """
+
+    points: IntArray
+    neurons: Incidence
+    pieces: IntArray
+    closes: bool
+
+
+def marked(point: IntArray, entry: IntArray, order: IntArray, closed: bool) -> Marks:
+    """The breakpoints among the points ``order`` along a curve, from pairs of a point and an entry that vanishes there.
+
+    The first and the last point of a closed curve are one: what vanishes there, and on one side of it at most.
+    """
+    makers = grouped(point, entry, len(order))
+    place = 1 + np.flatnonzero(np.diff(makers.indptr)[order[1:-1]] > 0)
+    points, neurons, pieces = order[place], chosen(makers, order[place]), np.concatenate([[0], place])
+    last = np.unique(np.concatenate([makers[int(order[k])] for k in (0, -1)]))
+    if not (closed and len(last)):
+        return Marks(points, neurons, pieces, False)
+    joined = np.append(neurons.indptr, neurons.indptr[-1] + len(last)), np.append(neurons.indices, last)
+    return Marks(np.append(points, order[-1]), Incidence(*joined), pieces, True)
 
 
 def changing(parts: tuple[SignArray, SignArray], at: SignArray) -> BoolArray:

@@ -13,7 +13,7 @@ from fiberscope.geometry.curves.chain_kernels import cut, scan
 from fiberscope.geometry.curves.curve import Polyline
 from fiberscope.geometry.curves.straight import straight_breaks
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, PiecewiseLinear
+from fiberscope.network.nodes import Affine
 from fiberscope.numerics.cutoffs import TAME
 from fiberscope.numerics.floats import ENTRY_FLOOR, INFLATE, FloatArray, IntArray, SignArray, gamma
 
@@ -42,14 +42,14 @@ def _row_norms(node: Affine) -> Norms | None:
 
 def _short(net: Network, chain: Polyline) -> Breaks | None:
     """The breakpoints, or None where something is left open or the network is no plain ReLU chain."""
-    if not net.is_chain or any(isinstance(x, PiecewiseLinear) and x.slopes.any() for x in net.nodes):
+    if not net.is_chain or net.layout.slopes.any():
         return None
     values: FloatArray = chain.points
     t, error = np.arange(len(values), dtype=np.float64), np.zeros(len(values))
     maker = np.full(len(values), -1)
     e2, norm = np.zeros(len(values)), np.linalg.norm(values, axis=1) * INFLATE
     first, decisions = 0, 0
-    layers = [node for node in net.nodes if isinstance(node, Affine)][:-1]
+    layers = net.layout.affine[:-1]
     for index, node in enumerate(layers):
         norms = _row_norms(node)
         if norms is None or not (norm.max() < TAME[1]):

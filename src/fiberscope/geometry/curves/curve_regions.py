@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.geometry.affine_forms import jumps, output_forms
+from fiberscope.geometry.affine_forms import crossing_gradients, jumps, output_forms
 from fiberscope.geometry.curves.breakpoints import Breaks
 from fiberscope.geometry.curves.curve import Path
-from fiberscope.geometry.curves.normals import crossing_gradients
 from fiberscope.geometry.facets import bends_across, unit
 from fiberscope.network.network import AffineMap, Network
 from fiberscope.network.walk import affine_output

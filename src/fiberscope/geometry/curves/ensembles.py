@@ -13,9 +13,8 @@ from fiberscope.geometry.curves.curve import Circle, Path, Planar
 from fiberscope.geometry.curves.ensemble_kernels import count_chain
 from fiberscope.geometry.curves.planar_curves import curve_ends
 from fiberscope.geometry.curves.root_kernels import CIRCLE, OPEN, TRACTRIX
-from fiberscope.network.io import NetworkLike, as_networks
+from fiberscope.network.border import NetworkLike, as_networks
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.results import Tabular
 from fiberscope.run import Progress, Run
@@ -90,9 +89,8 @@ def _one_slope(net: Network) -> float | None:
     """The slope of all neurons of a chain, if they have one in common and are not linear."""
     if not net.is_chain or len(net.nodes) < 3:
         return None
-    slopes = [node.slopes for node in net.nodes if isinstance(node, PiecewiseLinear)]
-    first = float(slopes[0][0])
-    return first if first != 1 and first >= 0 and all((s == first).all() for s in slopes) else None
+    first = float(net.layout.slopes[0])
+    return first if first != 1 and first >= 0 and (net.layout.slopes == first).all() else None
 
 
 class _Room:

@@ -2,24 +2,31 @@
 
 Whatever the curve, on every piece a preactivation is an affine function of some coordinates of the curve. How zeros are
 found, ordered and proven depends on the coordinates: that is left to the engines for the kinds of curves.
+
+Points are numbered as they are found, with ``t``, ``lo``, ``hi`` ``(points,)``; ``order`` lists them along the curve,
+so piece ``p`` lies between ``order[p]`` and ``order[p + 1]``. Values of the program are ``(pieces, coordinates + 1,
+features)``; a switch makes more pieces, ``parent (new pieces,)`` says of which, and all live values follow.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fiberscope.geometry.affine_forms import form_step
-from fiberscope.geometry.curves.breakpoints import Breaks, changing, chosen, closed_by, grouped
+from fiberscope.geometry.curves.breakpoints import Breaks, changing, marked
 from fiberscope.geometry.curves.certify import Number
-from fiberscope.geometry.engines.planar.exact import pool_signs, window_pairs
+from fiberscope.geometry.engines.planar.exact import pool_signs
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import MaxPool, PiecewiseLinear, Switch
-from fiberscope.numerics.algebra.bounded import Bounded
+from fiberscope.network.nodes import MaxPool, Switch
+from fiberscope.network.walk import cuts, switches
+from fiberscope.numerics.algebra.bounded import BOUNDED_ROWS, Bounded
 from fiberscope.numerics.floats import INFLATE, TINY, FloatArray, IntArray, SignArray, gamma
+
+if TYPE_CHECKING:
+    from fiberscope.network.layout import Place
 
 Touched = tuple[IntArray, IntArray]
 """Points known before, and functionals that vanish there."""
@@ -58,9 +65,7 @@ class Follower(ABC):
     """
 
     def __init__(self, net: Network, rows: FloatArray, t: FloatArray, wide: FloatArray, closed: bool) -> None:
-        last = max((k for k, x in enumerate(net.nodes) if isinstance(x, PiecewiseLinear | MaxPool)), default=-1)
-        self.net, self.nodes, self.rows = net, net.nodes[: last + 1], rows
-        self.last_use = {source: k for k, node in enumerate(self.nodes) for source in node.sources}
+        self.net, self.rows, self.layout = net, rows, net.layout.up_to_last_switch
         self.t, self.lo, self.hi, self.closed = t, t - wide, t + wide, closed
         self.order = np.arange(len(t))
         self.root = np.arange(len(t) - 1)
@@ -68,7 +73,7 @@ class Follower(ABC):
         self.numbers: list[Number | None] = [None] * len(t)
         self.cuts: list[Cut] = []
         self.makers: list[tuple[IntArray, IntArray]] = []
-        self.by_float = self.by_exact = self.undecided = self.first = 0
+        self.by_float = self.by_exact = self.undecided = 0
         self.residual = 0.0
 
     # -- what depends on the curve ---------------------------------------------------------------
@@ -102,20 +107,17 @@ class Follower(ABC):
     def breaks(self) -> Breaks:
         """Cut by every switch, then read off the breakpoints."""
         values = {0: Bounded(np.repeat(self.rows[None], len(self.root), axis=0), self.start_error())}
-        for index, node in enumerate(self.nodes):
-            if isinstance(node, PiecewiseLinear | MaxPool):
-                values = self._split(node, values, index)
-            else:
-                values[index + 1] = form_step(node, values, None)
-            for source in set(node.sources):
-                if self.last_use[source] == index:
-                    values.pop(source, None)
+        choices: dict[int, Any] = {}
+        for place in switches(self.layout, values, BOUNDED_ROWS, choices):
+            signs = self._split(place, values)
+            choices[place.index] = place.node.chosen(signs)
         return self._result()
 
-    def _split(self, node: Switch, values: dict[int, Bounded], index: int) -> dict[int, Bounded]:
-        pairs = window_pairs(node) if isinstance(node, MaxPool) else None
-        forms = values[node.source] if pairs is None else differences(values[node.source], pairs)
-        skip = node.linear if isinstance(node, PiecewiseLinear) else np.zeros(forms.value.shape[2], dtype=bool)
+    def _split(self, place: Place, values: dict[int, Bounded]) -> SignArray:
+        """Cut the pieces by one switch, and all values with them; its signs on the new pieces."""
+        node = place.node
+        forms = cuts(node, values[node.source], BOUNDED_ROWS)
+        skip = np.zeros(node.num_cuts, dtype=bool) if isinstance(node, MaxPool) else node.linear
         found, touched = self.zeros(forms, skip)
         found, rank = self.ordered(found)
         pieces = len(self.order) - 1
@@ -124,19 +126,15 @@ class Follower(ABC):
         parent = np.repeat(np.arange(pieces), counts + 1)
         signs = self._piece_signs(forms, parent, skip)
         at = (np.concatenate([point_of, touched[0]]), np.concatenate([found.label, touched[1]]))
-        if pairs is None:
-            entries = self._not_on_both_sides(at, signs)
-        else:
-            assert isinstance(node, MaxPool)
+        if isinstance(node, MaxPool):
             signs, entries = self._pooled(node, signs, at)
-        self.makers.append((entries[0], self.first + entries[1]))
-        self.first += node.num_signs
+        else:
+            entries = self._not_on_both_sides(at, signs)
+        self.makers.append((entries[0], place.start + entries[1]))
         self.cuts.append(Cut(node, parent, signs))
         self.root = self.root[parent]
-        live = {key: x for key, x in values.items() if self.last_use[key] > index or key == node.source}
-        values = {key: Bounded(x.value[parent], x.error[parent]) for key, x in live.items()}
-        values[index + 1] = form_step(node, values, signs)
-        return values
+        values.update({key: value[parent] for key, value in values.items()})
+        return signs
 
     def _not_on_both_sides(self, at: tuple[IntArray, IntArray], signs: SignArray) -> tuple[IntArray, IntArray]:
         """Without what vanishes at a point and on both of its sides."""
@@ -202,19 +200,12 @@ class Follower(ABC):
     def _result(self) -> Breaks:
         empty = [np.zeros(0, dtype=np.int64)]
         point, entry = (np.concatenate([*empty, *(m[k] for m in self.makers)]) for k in (0, 1))
-        makers = grouped(point, entry, len(self.t))
-        place = 1 + np.flatnonzero(np.diff(makers.indptr)[self.order[1:-1]] > 0)
-        mine = self.order[place]
-        incidence = chosen(makers, mine)
-        pieces = np.concatenate([[0], place])
+        mine, incidence, pieces, closes = marked(point, entry, self.order, self.closed)
         low, high = self.lo[mine], self.hi[mine]
         first, last = int(self.order[0]), int(self.order[-1])
-        entries = np.unique(np.concatenate([makers[first], makers[last]]))
-        closes = self.closed and len(entries) > 0
-        if closes:
-            mine, incidence = np.append(mine, last), closed_by(incidence, entries)
-            low = np.append(low, min(self.lo[last], self.t[last] - (self.t[first] - self.lo[first])))
-            high = np.append(high, max(self.hi[last], self.t[last] + (self.hi[first] - self.t[first])))
+        if closes:  # the closing point is known from both of its sides
+            low[-1] = min(low[-1], self.t[last] - (self.t[first] - self.lo[first]))
+            high[-1] = max(high[-1], self.t[last] + (self.hi[first] - self.t[first]))
 
         def signs() -> SignArray:
             parts, own = [], pieces
@@ -235,15 +226,6 @@ class Follower(ABC):
             self.residual,
             closes=closes,
         )
-
-
-def differences(value: Bounded, pairs: IntArray) -> Bounded:
-    """Forms of ``x_i - x_j`` for pairs of features."""
-    i, j = pairs.T
-    total = value.value[:, :, i] - value.value[:, :, j]
-    error = value.error[:, :, i] + value.error[:, :, j]
-    exact = (error == 0) & ((value.value[:, :, i] == 0) | (value.value[:, :, j] == 0))
-    return Bounded(total, np.where(exact, 0.0, (error + gamma(1) * np.abs(total)) * INFLATE + TINY))
 
 
 def firsts(rank: IntArray) -> IntArray:

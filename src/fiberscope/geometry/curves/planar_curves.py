@@ -20,10 +20,10 @@ from fiberscope.geometry.curves.certify import CircleForm, CurveForm, Mark, Numb
 from fiberscope.geometry.curves.curve import Circle, Planar
 from fiberscope.geometry.curves.follower import Follower, Found, Touched
 from fiberscope.geometry.curves.root_kernels import CIRCLE, TRACTRIX, find_zeros
-from fiberscope.geometry.engines.planar.exact import Dyadic, ExactProgram
+from fiberscope.geometry.engines.planar.exact import FixedProgram, exact_program
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Node
 from fiberscope.numerics.algebra.bounded import Bounded
+from fiberscope.numerics.algebra.dyadic import Dyadic
 from fiberscope.numerics.floats import FloatArray, IntArray, SignArray, U
 
 
@@ -63,17 +63,6 @@ def _quarter_mark(value: float) -> Mark:
     return Mark(value, quarters) if value == quarters * (np.pi / 2) else Mark(value)
 
 
-class PlaneProgram(ExactProgram):
-    """The program on the plane of a curve, as rows of the coordinates x, y and 1."""
-
-    def __init__(self, nodes: Sequence[Node], rows: FloatArray) -> None:
-        super().__init__(nodes)
-        self.rows = rows
-
-    def start(self, chart: int) -> Dyadic:
-        return Dyadic.of(self.rows)
-
-
 class _PlanarFollower(Follower):
     """Along a circle or tractrix; the first two points are its ends."""
 
@@ -85,8 +74,9 @@ class _PlanarFollower(Follower):
         self.numbers = list(_marks(curve))
 
     @cached_property
-    def program(self) -> PlaneProgram:
-        return PlaneProgram(self.nodes, self.rows)
+    def program(self) -> FixedProgram[Dyadic]:
+        """The network on the plane of the curve, as rows of the coordinates x, y and 1."""
+        return exact_program(self.layout, lambda chart: Dyadic.of(self.rows))
 
     def coordinates(self, t: FloatArray, pieces: IntArray) -> tuple[FloatArray, FloatArray]:
         xy = self.curve.flat(t)
@@ -184,7 +174,7 @@ class _PlanarFollower(Follower):
 
     def _form(self, stage: int, piece: int, label: int) -> CurveForm | None:
         """A functional in integers; None if it is zero."""
-        column = self.program.functionals(self._prefix(stage, piece))[stage][:, label]
+        column = self.program.functionals(self._prefix(stage, piece))[stage].integers[:, label]
         row = (column[0], column[1], column[2])
         if not any(row):
             return None

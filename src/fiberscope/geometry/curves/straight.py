@@ -10,32 +10,30 @@ of a preactivation at a point, and the order in which preactivations vanish betw
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fiberscope.geometry.curves.breakpoints import Breaks, changing, chosen, closed_by, grouped
+from fiberscope.geometry.curves.breakpoints import Breaks, changing, marked
 from fiberscope.geometry.curves.curve import Polyline
 from fiberscope.geometry.engines.planar import faces as kernels
 from fiberscope.geometry.engines.planar import tracked as track
-from fiberscope.geometry.engines.planar.arrange import Arranger
-from fiberscope.geometry.engines.planar.exact import (
-    Dyadic,
-    ExactProgram,
-    pool_signs,
-    ranks_between,
-    window_pairs,
-)
+from fiberscope.geometry.engines.planar.arrange import Arranger, sure_signs
+from fiberscope.geometry.engines.planar.exact import FixedProgram, exact_program, pool_signs, ranks_between
 from fiberscope.geometry.engines.planar.mesh import Crossings, winner_signs
-from fiberscope.geometry.engines.planar.tracked import Tracked
+from fiberscope.geometry.engines.planar.tracked import Tracked, TrackedAlgebra
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear, Switch
-from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, U
+from fiberscope.network.nodes import MaxPool, Switch
+from fiberscope.network.walk import cuts, switches
+from fiberscope.numerics.algebra.dyadic import Dyadic
+from fiberscope.numerics.floats import IntArray, SignArray, U
 from fiberscope.numerics.points import Triple, dot, sign
+
+if TYPE_CHECKING:
+    from fiberscope.network.layout import Place
 
 MANY = 64
 """So many open signs in one layer are worth tighter bounds, which cost a factorisation of every matrix."""
@@ -52,17 +50,6 @@ def straight_breaks(net: Network, chain: Polyline) -> Breaks:
 
 class _Loose(Exception):
     """The cheap error bounds leave too much open."""
-
-
-class ChainProgram(ExactProgram):
-    """The program on the segments of a chain: chart ``i`` has the rows of ``1 - t``, ``t`` and 1 on segment ``i``."""
-
-    def __init__(self, nodes: Sequence[Any], points: FloatArray) -> None:
-        super().__init__(nodes)
-        self.points = points
-
-    def start(self, chart: int) -> Dyadic:
-        return Dyadic.of(np.concatenate([self.points[chart : chart + 2], np.zeros((1, self.points.shape[1]))]))
 
 
 @dataclass(slots=True, eq=False)
@@ -111,17 +98,12 @@ class _Cutter(Arranger):
     def __init__(self, net: Network, chain: Polyline, tight: bool) -> None:
         self.by_float = self.by_exact = 0
         self.tight = tight
-        last = max((k for k, x in enumerate(net.nodes) if isinstance(x, PiecewiseLinear | MaxPool)), default=-1)
-        self.net, self.chain, self.nodes = net, chain, net.nodes[: last + 1]
-        self.last_use = {source: k for k, node in enumerate(self.nodes) for source in node.sources}
+        self.net, self.chain, self.layout = net, chain, net.layout.up_to_last_switch
+        self.algebra = TrackedAlgebra(tight)
         count = len(chain.points)
         self.t, self.error = np.arange(count, dtype=np.float64), np.zeros(count)
         self.order = np.arange(count)
         self.cuts: list[_Stage] = []
-        # Which entries of a value are zero, as certified signs say: a float 0.0 may be a rounded positive number.
-        # Only pools ask for it: what is dead ties.
-        self.zeros: dict[int, BoolArray] = {}
-        self.pools = any(isinstance(x, MaxPool) for x in self.nodes)
         self.known_points: dict[tuple[int, int], Triple] = {}
 
     @property
@@ -132,39 +114,20 @@ class _Cutter(Arranger):
     def breaks(self) -> Breaks:
         """Cut by every switch, then read off the breakpoints."""
         values = {0: Tracked.exact(self.chain.points)}
-        for index, node in enumerate(self.nodes):
-            if isinstance(node, PiecewiseLinear | MaxPool):
-                values = self._split(node, values, index)
-            elif isinstance(node, Affine):
-                values[index + 1] = track.affine(node, values[node.source], self.tight)
-            else:
-                parts = [values[s] for s in node.sources]
-                values[index + 1] = track.add(parts) if isinstance(node, Add) else track.concat(parts, node.order)
-                if self.pools:
-                    self._join_zeros(node, index, parts)
-            for source in set(node.sources):
-                if self.last_use[source] == index:
-                    values.pop(source, None)
-                    self.zeros.pop(source, None)
+        for place in switches(self.layout, values, self.algebra, {}):
+            self._split(place, values)
         return self._result()
 
     # -- one switch ----------------------------------------------------------------------------------------------
 
-    def _split(self, node: Switch, values: dict[int, Tracked], index: int) -> dict[int, Tracked]:
-        """The chain cut by one switch, and the values at old and new points, those of the switch among them."""
-        stage = len(self.cuts)
+    def _split(self, place: Place, values: dict[int, Tracked]) -> None:
+        """The chain cut by one switch; the values at old and new points, those behind the switch among them."""
+        stage, node = len(self.cuts), place.node
         source = values[node.source]
-        pairs = window_pairs(node) if isinstance(node, MaxPool) else None
-        value = source if pairs is None else track.differences(source, pairs)
-        zero = self.zeros.get(node.source)
+        value = cuts(node, source, self.algebra)
         mesh: Any = _Edges(self.ends)
 
-        def known(signs: SignArray, undecided: int) -> None:
-            if pairs is None:
-                signs[:, np.flatnonzero(node.linear)] = 1  # type: ignore[union-attr]  # no pairs, no pool
-            elif undecided and zero is not None:
-                signs[:, : len(pairs)][zero[:, pairs[:, 0]] & zero[:, pairs[:, 1]]] = 0  # two dead inputs tie exactly
-
+        known = sure_signs(node, source)
         signs = self._signs(mesh, value, stage, 0, known)  # type: ignore[arg-type]  # a stage is a number here
         found = self._cross_edges(mesh, value, signs, stage, 0)  # type: ignore[arg-type]  # as above
         edge, _, t, d = found.points
@@ -172,36 +135,14 @@ class _Cutter(Arranger):
         parent = np.repeat(np.arange(len(mesh.ends)), 1 + np.diff(found.point_ptr))
         self._insert(found, A, B)
         self.cuts.append(_Stage(node, mesh.ends, signs, found, parent, self.ends))
-        if index == len(self.nodes) - 1:
-            return {}
+        if place is self.layout.places[-1]:
+            return
         if len(edge):
-            block = [(A, B, t, d)]
-            values = {key: x.extended(block) for key, x in values.items() if self.last_use[key] > index or x is source}
-            # Between two neighbours a value is affine: it vanishes at a point between them if it does at both.
-            self.zeros = {key: np.concatenate([x, x[A] & x[B]]) for key, x in self.zeros.items() if key in values}
+            values.update({key: x.extended([(A, B, t, d)]) for key, x in values.items()})
         after = self.cuts[-1].after = self.cuts[-1].point_signs()
-        source = values[node.source]
-        over = self.last_use[node.source] == index and len(edge) > 0
-        if isinstance(node, MaxPool):
-            values[index + 1] = track.pool(node, source)
-            if node.source in self.zeros:
-                dead = self.zeros[node.source][:, node.windows] | (node.windows < 0)
-                self.zeros[index + 1] = np.asarray(dead.all(axis=2))
-        else:
-            values[index + 1] = track.activate(node, source, after, over)
-            if self.pools:
-                own = after[:, : node.num_signs]
-                self.zeros[index + 1] = (own == 0) | ((own < 0) & (node.slopes == 0))
-        return values
-
-    def _join_zeros(self, node: Add | Concat, index: int, parts: list[Tracked]) -> None:
-        """Zeros of a sum or of values side by side."""
-        known = [self.zeros.get(s, np.zeros(x.z.shape, dtype=bool)) for s, x in zip(node.sources, parts, strict=True)]
-        if isinstance(node, Add):
-            self.zeros[index + 1] = np.asarray(np.logical_and.reduce(known))
-        else:
-            joined = np.concatenate(known, axis=1)
-            self.zeros[index + 1] = joined if node.order is None else joined[:, node.order]
+        reuse = self.layout.last_use[node.source] == place.index and len(edge) > 0
+        pools = bool(self.layout.pooled[place.stop :].any())
+        values[place.index + 1] = track.behind(node, values[node.source], after, reuse, pools)
 
     def _insert(self, found: Crossings, A: IntArray, B: IntArray) -> None:
         """Number the new points and put them in their places."""
@@ -219,8 +160,11 @@ class _Cutter(Arranger):
     # -- exact decisions, in place of those on a planar mesh --------------------------------------------------------
 
     @cached_property
-    def program(self) -> ChainProgram:
-        return ChainProgram(self.nodes, self.chain.points)
+    def program(self) -> FixedProgram[Dyadic]:
+        """The network on the segments of the chain: chart ``i`` has the rows of ``1 - t``, ``t`` and 1 on segment i."""
+        points = self.chain.points
+        last = np.zeros((1, points.shape[1]))
+        return exact_program(self.layout, lambda i: Dyadic.of(np.concatenate([points[i : i + 2], last])))
 
     def _decide_exactly(self, mesh: Any, signs: SignArray, stage: Any, first: int) -> None:
         points, columns = np.nonzero(signs == 2)
@@ -255,7 +199,7 @@ class _Cutter(Arranger):
         """Functional ``j`` of a switch on a piece that it cuts."""
         chart, *pieces = self._ancestors(stage, np.array([piece]))
         prefix = [cut.piece_signs(own)[0] for cut, own in zip(self.cuts, pieces, strict=False)]
-        column = self.program.functionals(prefix, int(chart[0]))[stage][:, j]
+        column = self.program.functionals(prefix, int(chart[0]))[stage].integers[:, j]
         return column[0], column[1], column[2]
 
     def _exact(self, point: int, chart: int) -> Triple:
@@ -276,8 +220,8 @@ class _Cutter(Arranger):
 
     def _makers(self) -> tuple[IntArray, IntArray]:
         """Points and the entries of the sign vector that make them breakpoints."""
-        points, entries, first = [], [], 0
-        for cut in self.cuts:
+        points, entries = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+        for cut, switch in zip(self.cuts, self.layout.places, strict=True):
             found = cut.crossings
             if isinstance(cut.node, MaxPool):
                 at, entry = _pool_makers(cut, self.chain.closed)
@@ -288,35 +232,22 @@ class _Cutter(Arranger):
                     more = _zero_makers(cut.ends, cut.signs)
                     at, entry = (np.concatenate(x) for x in ((at, more[0]), (entry, more[1])))
             points.append(at)
-            entries.append(first + entry)
-            first += cut.node.num_signs
-        if not points:
-            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+            entries.append(switch.start + entry)
         return np.concatenate(points), np.concatenate(entries)
 
     def _result(self) -> Breaks:
-        makers = grouped(*self._makers(), len(self.t))
-        inner = self.order[1:-1]
-        place = 1 + np.flatnonzero(np.diff(makers.indptr)[inner] > 0)
-        point = self.order[place]
-        first_pieces = np.concatenate([[0], place])
-        incidence = chosen(makers, point)
-        # The first and the last point of a closed chain are one: what vanishes there and on one side of it at most.
-        last = np.unique(np.concatenate([makers[int(self.order[k])] for k in (0, -1)]))
-        closes = self.chain.closed and len(last) > 0
-        if closes:
-            point, incidence = np.append(point, self.order[-1]), closed_by(incidence, last)
-        t, error = self.t[point], self.error[point]
+        marks = marked(*self._makers(), self.order, self.chain.closed)
+        t, error = self.t[marks.points], self.error[marks.points]
 
         def signs() -> SignArray:
-            _, *pieces = self._ancestors(len(self.cuts), first_pieces)
+            _, *pieces = self._ancestors(len(self.cuts), marks.pieces)
             parts = [cut.piece_signs(own) for cut, own in zip(self.cuts, pieces, strict=True)]
-            joined = np.concatenate(parts, axis=1) if parts else np.zeros((len(first_pieces), 0), dtype=np.int8)
+            joined = np.concatenate(parts, axis=1) if parts else np.zeros((len(marks.pieces), 0), dtype=np.int8)
             joined[:, self.net.linear_entries] = 1
             return joined
 
         def exact(i: int) -> Fraction:
-            v = int(point[i])
+            v = int(marks.points[i])
             if v < len(self.chain.points):
                 return Fraction(v)
             stage = next(s for s in reversed(range(len(self.cuts))) if v >= len(self.cuts[s].signs))
@@ -327,7 +258,7 @@ class _Cutter(Arranger):
 
         low, high = (np.clip(x, *self.chain.interval) for x in (t - error, t + error))
         counts = (self.by_float, self.by_exact)
-        return Breaks(t, low, high, incidence, signs, *counts, exact=exact, closes=closes)
+        return Breaks(t, low, high, marks.neurons, signs, *counts, exact=exact, closes=marks.closes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

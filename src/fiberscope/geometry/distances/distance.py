@@ -16,26 +16,24 @@ import flint
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.geometry.affine_forms import jumps
+from fiberscope.geometry.affine_forms import ExactRegion, jumps, neuron_gradients
 from fiberscope.geometry.distances.gradients import (
     MEMORY,
-    ExactRegion,
     ball_margins,
     gradient_norms,
     has_boundary,
-    neuron_gradients,
     switch_margins,
 )
 from fiberscope.geometry.distances.ties import ExactFoot, is_affordable
 from fiberscope.geometry.facets import bends_across
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.algebra.ball import EXACT
 from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, ObjectArray, SignArray, gamma
 from fiberscope.results import Pictured, Tabular, hidden
+from fiberscope.run import Progress, Run
 
 _WIDE = 2.0**-20
 """A quotient known only to this relative accuracy is computed exactly, if it might be the smallest."""
@@ -105,7 +103,14 @@ class BoundaryDistance(Tabular, Pictured):
         return f"BoundaryDistance({len(self)} points, {middle}; nearest boundary invisible at {hidden})"
 
 
-def boundary_distance(net: NetworkLike, X: Any, *, memory: int = MEMORY) -> BoundaryDistance:
+def boundary_distance(
+    net: NetworkLike,
+    X: Any,
+    *,
+    memory: int = MEMORY,
+    progress: Progress | None = None,
+    time_limit: float | None = None,
+) -> BoundaryDistance:
     """Distance of every point to the boundary of its activation region: ``min |z(x)| / ||grad z(x)||``.
 
     Signs are certified; the distances come with proven bounds; gradients that vanish identically are told from small
@@ -119,6 +124,8 @@ def boundary_distance(net: NetworkLike, X: Any, *, memory: int = MEMORY) -> Boun
         ``(points, in_size)``.
     memory
         Bytes of the largest array of gradients; points (and for a single point, directions) are taken in parts.
+    progress, time_limit
+        Called as ``progress(done, total, text)``; seconds after which :class:`OutOfTimeError` is raised.
 
     Examples
     --------
@@ -134,41 +141,49 @@ def boundary_distance(net: NetworkLike, X: Any, *, memory: int = MEMORY) -> Boun
     net = as_network(net, points=X)
     if memory < 1:
         raise InputError(f"memory: expected a positive number of bytes, got {memory}")
+    run = Run.begin(progress, time_limit)
     points = batch(X, net.in_size)
     sizes = [node.num_signs for node in net.switches]
     layers = np.repeat(np.arange(1, len(sizes) + 1), sizes)
     step = max(1, min(_BATCH, memory // (64 * max(1, net.num_signs))))
-    parts = [_part(net, points[start : start + step], memory) for start in range(0, len(points), step)]
+    parts = []
+    for start in range(0, len(points), step):
+        run.step(start, len(points), "points")
+        parts.append(_part(net, points[start : start + step], memory, run))
     joined = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
     return BoundaryDistance(*[*joined, layers])
 
 
-def _part(net: Network, X: FloatArray, memory: int) -> tuple[Any, ...]:
+def _part(net: Network, X: FloatArray, memory: int, run: Run) -> tuple[Any, ...]:
     signs = net.signs(X).signs
     if not net.num_signs:
         return _no_boundary(X, signs)
-    found = _quotients(net, X, signs, memory)
+    found = _quotients(net, X, signs, memory, run)
     rows = np.arange(len(X))
     lower, upper = found.lower.min(axis=1), found.upper.min(axis=1)
     neuron = np.where(np.isfinite(found.middle.min(axis=1)), found.middle.argmin(axis=1), -1)
     tied = (found.lower <= upper[:, None]) & np.isfinite(found.lower)
-    feet = _exact_feet(net, X, signs, neuron, tied)
+    feet = _exact_feet(net, X, signs, neuron, tied, run)
     for row, foot in feet.items():
         neuron[row] = foot.entry
     distance = np.clip(found.middle[rows, neuron], lower, upper)
     gradient, point = _feet(net, X, signs, neuron, distance, found.exact)
-    visible, decided = _visible(net, X, signs, neuron, tied, (gradient, point, distance), feet)
+    visible, decided = _visible(net, X, signs, neuron, tied, (gradient, point, distance), feet, run)
     return distance, lower, upper, neuron, point, visible, decided, tied.sum(axis=1), signs
 
 
 def _exact_feet(
-    net: Network, X: FloatArray, signs: SignArray, neuron: IntArray, tied: BoolArray
+    net: Network, X: FloatArray, signs: SignArray, neuron: IntArray, tied: BoolArray, run: Run
 ) -> dict[int, ExactFoot]:
     """Which of several neurons is nearest where bounds do not tell, for networks small enough to ask."""
     rows = np.flatnonzero((neuron >= 0) & (tied.sum(axis=1) > 1))
     if not len(rows) or not is_affordable(net):
         return {}
-    return {row: ExactFoot(net, X[row], signs[row], np.flatnonzero(tied[row]).tolist()) for row in rows.tolist()}
+    found = {}
+    for row in rows.tolist():
+        run.check()
+        found[row] = ExactFoot(net, X[row], signs[row], np.flatnonzero(tied[row]).tolist())
+    return found
 
 
 def _no_boundary(X: FloatArray, signs: SignArray) -> tuple[Any, ...]:
@@ -187,7 +202,7 @@ class _Quotients:
     exact: dict[tuple[int, int], FloatArray]
 
 
-def _quotients(net: Network, X: FloatArray, signs: SignArray, memory: int) -> _Quotients:
+def _quotients(net: Network, X: FloatArray, signs: SignArray, memory: int, run: Run) -> _Quotients:
     z, g = switch_margins(net, X, signs), gradient_norms(net, signs, memory)
     size, zero = np.abs(z.value), signs == 0
     with np.errstate(all="ignore"):
@@ -202,7 +217,7 @@ def _quotients(net: Network, X: FloatArray, signs: SignArray, memory: int) -> _Q
     none = ~has_boundary(net, signs)
     for bound in (lower, middle, upper):
         bound[none] = np.inf
-    exact = _settle(net, X, signs, g, (lower, middle, upper))
+    exact = _settle(net, X, signs, g, (lower, middle, upper), run)
     middle = np.where(np.isfinite(middle), middle, np.where(np.isfinite(lower), np.minimum(upper, _LARGEST), np.inf))
     return _Quotients(lower, middle, upper, exact)
 
@@ -227,7 +242,12 @@ def _between(least: Any, most: Any, flat: Any, steep: Any) -> tuple[FloatArray, 
 
 
 def _settle(
-    net: Network, X: FloatArray, signs: SignArray, g: Bounded, bounds: tuple[FloatArray, FloatArray, FloatArray]
+    net: Network,
+    X: FloatArray,
+    signs: SignArray,
+    g: Bounded,
+    bounds: tuple[FloatArray, FloatArray, FloatArray],
+    run: Run,
 ) -> dict[tuple[int, int], FloatArray]:
     """Improve the quotients that are known badly and could be the smallest; gives unit gradients that took fractions.
 
@@ -242,6 +262,7 @@ def _settle(
         bad = contender & ~known & ~((lower == 0) & (upper == 0))
         steady = (g.error <= _WIDE * g.value) & np.isfinite(g.value)
     for row in np.flatnonzero(bad.any(axis=1)):
+        run.check()
         values: FloatArray | None = None
         region: ExactRegion | None = None
         # the most promising first: what it settles may rule out the others
@@ -322,6 +343,7 @@ def _visible(
     tied: BoolArray,
     place: tuple[FloatArray, FloatArray, FloatArray],
     feet: dict[int, ExactFoot],
+    run: Run,
 ) -> tuple[BoolArray, BoolArray]:
     """Whether the function bends at the foot points, and where that is certain.
 
@@ -341,6 +363,7 @@ def _visible(
     _across(net, hard[tied[hard].sum(axis=1) == 1], neuron, (signs, tied, *place), one, two, decided)
     if is_affordable(net):
         for row in hard[~decided[hard]].tolist():
+            run.check()
             foot = feet.get(row) or ExactFoot(net, X[row], signs[row], [int(neuron[row])])
             sides = foot.sides()
             if _open(net, sides, np.broadcast_to(~net.layout.pooled, sides.shape)):
@@ -358,22 +381,15 @@ def _visible(
 
 def crossed(net: Network, one: SignArray, two: SignArray, rows: IntArray, neuron: IntArray) -> None:
     """Set the signs on both sides of the facets that ``neuron[rows]`` make alone."""
-    start = 0
-    for node in net.switches:
-        own = rows[(neuron[rows] >= start) & (neuron[rows] < start + node.num_signs)]
-        local = neuron[own]
-        if isinstance(node, MaxPool) and len(own):
-            size = node.windows.shape[1]
-            window, place = np.divmod(local - start, size)
-            first = start + window * size
-            for k in range(size):
-                two[own, first + k] = -1  # also those that shared the maximum with the old winner
-            one[own, first + place], two[own, first + place] = -1, 1
-        elif len(own):
-            here = one[own, local]
-            one[own, local] = np.where(here == 0, -1, here)
-            two[own, local] = np.where(here == 0, 1, -here)
-        start += node.num_signs
+    window, entry = net.layout.window, neuron[rows]
+    if not len(rows):
+        return
+    pooled, here = net.layout.pooled[entry], one[rows, entry]
+    # In a pooling window the others lose, also those that shared the maximum with the old winner.
+    losing = pooled[:, None] & (window == window[entry][:, None])
+    two[rows] = np.where(losing, -1, two[rows])
+    one[rows, entry] = np.where(pooled | (here == 0), -1, here)
+    two[rows, entry] = np.where(pooled | (here == 0), 1, -here)
 
 
 def _open(net: Network, signs: SignArray, neurons: BoolArray) -> bool:
@@ -391,13 +407,11 @@ def _open(net: Network, signs: SignArray, neurons: BoolArray) -> bool:
 
 def _with_windows(net: Network, entries: BoolArray) -> BoolArray:
     """The entries, and all of every pooling window that has one of them: with one input, the winner changes."""
-    found, start = entries.copy(), 0
-    for node in net.switches:
-        if isinstance(node, MaxPool):
-            own = entries[:, start : start + node.num_signs].reshape(len(entries), *node.windows.shape)
-            found[:, start : start + node.num_signs] = np.repeat(own.any(axis=2), own.shape[2], axis=1)
-        start += node.num_signs
-    return found
+    window = net.layout.window
+    if not len(window):
+        return entries
+    starts = np.flatnonzero(np.diff(window, prepend=-1))
+    return np.asarray(np.logical_or.reduceat(entries, starts, axis=1)[:, window])
 
 
 def _across(

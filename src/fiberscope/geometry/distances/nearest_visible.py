@@ -19,12 +19,12 @@ import flint
 import numpy as np
 from scipy.optimize import nnls
 
-from fiberscope.geometry.affine_forms import jumps
+from fiberscope.geometry.affine_forms import ExactRegion, jumps
 from fiberscope.geometry.distances.distance import BoundaryDistance, boundary_distance
-from fiberscope.geometry.distances.gradients import MEMORY, ExactRegion, has_boundary, switch_rows
+from fiberscope.geometry.distances.gradients import MEMORY, has_boundary, switch_rows
 from fiberscope.geometry.distances.ties import are_proportional, is_affordable
 from fiberscope.geometry.facets import bends_across
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.numerics.algebra.ball import EXACT
 from fiberscope.numerics.arrays import batch, row_lengths

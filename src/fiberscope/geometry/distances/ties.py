@@ -12,10 +12,11 @@ from typing import Any
 import flint
 import numpy as np
 
-from fiberscope.geometry.distances.gradients import ExactRegion
+from fiberscope.geometry.affine_forms import ExactRegion
+from fiberscope.geometry.engines.planar.exact import entry_signs
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, MaxPool, PiecewiseLinear
-from fiberscope.numerics.algebra.ball import EXACT, balls
+from fiberscope.network.walk import cuts, switches
+from fiberscope.numerics.algebra.ball import EXACT, HomogeneousBalls, ball_signs
 from fiberscope.numerics.floats import FloatArray, ObjectArray, SignArray
 
 _MOST = 1 << 17
@@ -25,8 +26,7 @@ _MOST = 1 << 17
 def is_affordable(net: Network) -> bool:
     """Whether exact affine functions of all neurons may be computed for single points."""
     sizes = [int(np.prod(shape)) for shape in net.shapes]
-    stages = [stage for node in net.nodes if isinstance(node, Affine) for stage in node.operator.stages()]
-    weights = sum(stage.fan_in * stage.out_size for stage in stages)
+    weights = sum(stage.fan_in * stage.out_size for stage in net.layout.stages)
     return (net.in_size + 1) * (weights + sum(sizes)) <= _MOST
 
 
@@ -71,55 +71,14 @@ class ExactFoot:
             return np.stack([ray_signs(self.net, foot, way, self.square) for way in (-onward, onward)])
 
 
-def _sign(x: Any) -> int:
-    return int(bool(x > 0)) - int(bool(x < 0))
-
-
-def _order(v: Any, d: Any) -> int:
-    """Sign of ``v + t d`` for small positive ``t``."""
-    return _sign(v) or _sign(d)
-
-
 def ray_signs(net: Network, point: ObjectArray, way: ObjectArray, scale: Any) -> SignArray:
     """Signs a little behind ``point / scale`` in the direction ``way``, exactly; call it under :data:`EXACT`."""
-    values = [(point, way)]
-    signs: list[int] = []
-    for node in net.nodes:
-        if isinstance(node, Affine):
-            v, d = values[node.source]
-            for stage in node.operator.stages():
-                v, d = (stage.apply_scalars(x[None])[0] for x in (v, d))
-            if node.offset is not None:
-                v = v + balls(node.offset) * scale
-        elif isinstance(node, PiecewiseLinear):
-            v, d = values[node.source]
-            own = [_order(a, b) for a, b in zip(v, d, strict=True)]
-            signs += [1 if linear else s for s, linear in zip(own, node.linear, strict=True)]
-            factor = balls(np.where(np.array(own) > 0, 1.0, node.slopes))
-            v, d = v * factor, d * factor
-        elif isinstance(node, MaxPool):
-            v, d, own = _pool(node, *values[node.source])
-            signs += own
-        elif isinstance(node, Add):
-            v, d = (sum((values[s][k] for s in node.sources[1:]), start=values[node.sources[0]][k]) for k in (0, 1))
-        else:
-            v, d = (np.concatenate([values[s][k] for s in node.sources]) for k in (0, 1))
-            v, d = (v, d) if node.order is None else (v[node.order], d[node.order])
-        values.append((v, d))
-    return np.array(signs, dtype=np.int8)
-
-
-def _pool(node: MaxPool, v: ObjectArray, d: ObjectArray) -> tuple[ObjectArray, ObjectArray, list[int]]:
-    """Maxima of windows, and for every input of one its sign against the best of the others."""
-    winners, signs = [], []
-    for window in node.windows.tolist():
-        inside = [i for i in window if i >= 0]
-        best = inside[0]
-        for i in inside[1:]:
-            if _order(v[i] - v[best], d[i] - d[best]) > 0:
-                best = i
-        winners.append(best)
-        for i in window:
-            rivals = [_order(v[i] - v[k], d[i] - d[k]) for k in inside if k != i] if i >= 0 else [-1]
-            signs.append(min(rivals, default=1))
-    return v[winners], d[winners], signs
+    # The first row is a point with its scale, the second a direction, which biases do not move.
+    algebra = HomogeneousBalls(np.array([scale, flint.arb(0)]))
+    values, choices = {0: np.stack([point, way])}, dict[int, Any]()
+    signs = [np.zeros(0, dtype=np.int8)]
+    for place in switches(net.layout, values, algebra, choices):
+        v, d = ball_signs(cuts(place.node, values[place.source], algebra))
+        signs.append(entry_signs(place.node, np.where(v != 0, v, d)[None])[0])
+        choices[place.index] = place.node.chosen(signs[-1])
+    return np.where(net.layout.linear, np.int8(1), np.concatenate(signs))

@@ -24,7 +24,6 @@ from fiberscope.geometry.engines.traversal.engine import visit
 from fiberscope.geometry.engines.traversal.exact import fraction
 from fiberscope.geometry.engines.traversal.rows import exact_functionals
 from fiberscope.network.network import Network, Seed
-from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.run import ENDLESS, Run
 
 
@@ -96,7 +95,7 @@ def count_on(view: View, seed: Seed, run: Run, *, threads: int = 1) -> NumRegion
 
 def _check_vertices(net: Network, domain: Solid) -> None:
     """Raise :class:`NotGenericError` if the first layer and the domain leave a direction free: no cell has a vertex."""
-    if not all(isinstance(node, PiecewiseLinear) for node in net.switches):
+    if net.layout.pooled.any():
         return  # the engine says what it does not take
     width = net.switches[0].num_signs if net.switches else 0
     neurons = np.flatnonzero(~net.linear_entries[:width]).tolist()

@@ -22,6 +22,11 @@ sums = numba.njit(cache=True, nogil=True, no_cfunc_wrapper=True, fastmath={"reas
 inner = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True)
 """A function that only kernels call."""
 
+adding = numba.njit(
+    nogil=True, error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True, fastmath={"reassoc", "contract"}
+)
+"""A function that only kernels call, whose sums may be taken in any order."""
+
 once = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True, inline="always")
 """A function that is called in one place and calls others: inside its caller they are optimised once less."""
 

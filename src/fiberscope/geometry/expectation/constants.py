@@ -23,6 +23,7 @@ from fiberscope.geometry.expectation.manifolds import Manifold, tangent_sample
 from fiberscope.network.network import Seed
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Result
+from fiberscope.run import ENDLESS, Progress, Run
 
 CURVE_CONSTANT = 1 / 8
 """``C_{M,kappa}`` of a curve by the paper's proof: the maximum of ``zeta (1 - 2 zeta)``."""
@@ -32,6 +33,9 @@ SHARP_CURVE_CONSTANT = 1 / 4
 
 _POINTS = 8
 """Points of the manifold at which moments of gradients are compared."""
+
+SAMPLES = 2000
+"""Networks that are drawn at each of them by default, and at most at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,29 +59,46 @@ class Constants(Result):
 
 
 def theory_constants(
-    ensemble: Ensemble, manifold: Manifold, k: int = 1, *, samples: int = 2000, seed: Seed = 0
+    ensemble: Ensemble,
+    manifold: Manifold,
+    k: int = 1,
+    *,
+    samples: int = SAMPLES,
+    seed: Seed = 0,
+    progress: Progress | None = None,
+    time_limit: float | None = None,
 ) -> Constants:
     """Estimate the constants; neurons of one layer are exchangeable, so that their moments are averaged.
+
+    ``progress(done, total, text)`` is called now and then; after ``time_limit`` seconds there is an ``OutOfTimeError``.
 
     >>> from fiberscope.geometry.domains import Box
     >>> found = theory_constants(Ensemble.of((2, 50, 1)), Box.cube(2))
     >>> abs(found.gradient - 2**0.5) < 0.01, found.manifold, found.bias.__round__(3)
     (True, 1.0, 0.399)
     """
+    return constants_within(ensemble, manifold, k, samples, seed, Run.begin(progress, time_limit))
+
+
+def constants_within(ensemble: Ensemble, manifold: Manifold, k: int, samples: int, seed: Seed, run: Run) -> Constants:
+    """:func:`theory_constants` as a part of a longer run."""
     check_question(ensemble, manifold, k, samples)
     rng = np.random.default_rng(seed)
     best = (0.0, 0.0)
     lengths, shadows, norms = [], [], []
-    for _ in range(_POINTS):
+    for done in range(_POINTS):
         at = tangent_sample(manifold, rng, 1)
         norms.append(float(np.linalg.norm(at.frames[0], 2)))
-        for gradients in gradients_at(ensemble, at.points[0], rng, samples):
-            length = np.linalg.norm(gradients, axis=1)  # (samples, neurons)
-            moment = (length ** (2 * k)).mean(axis=1)
-            mean, error = float(moment.mean()), float(moment.std(ddof=1)) / sqrt(samples)
-            best = max(best, (mean, error))
+        parts = []
+        for start in range(0, samples, SAMPLES):
+            run.step(done * samples + start, _POINTS * samples, "gradients")
+            own = min(SAMPLES, samples - start)
+            parts.append([_moments(g, at.frames[0], k) for g in gradients_at(ensemble, at.points[0], rng, own, run)])
+        for layer in zip(*parts, strict=True):
+            moment, length, shadow = np.concatenate(layer, axis=1)
+            best = max(best, (float(moment.mean()), float(moment.std(ddof=1)) / sqrt(samples)))
             lengths.append(float(length.mean()))
-            shadows.append(float(np.linalg.norm(at.frames[0] @ gradients, axis=1).mean()))
+            shadows.append(float(shadow.mean()))
     moment, error = best
     root = moment ** (1 / (2 * k))
     slack = root * error / (2 * k * moment) if moment > 0 else 0.0
@@ -93,12 +114,22 @@ def theory_constants(
     )
 
 
-def gradients_at(ensemble: Ensemble, x: FloatArray, rng: np.random.Generator, count: int) -> list[FloatArray]:
+def _moments(gradients: FloatArray, frame: FloatArray, k: int) -> FloatArray:
+    """For every network the mean over a layer of ``|g|^(2k)``, ``|g|`` and the length of the projected gradient."""
+    length = np.linalg.norm(gradients, axis=1)  # (networks, neurons)
+    shadow = np.linalg.norm(frame @ gradients, axis=1)
+    return np.stack([x.mean(axis=1) for x in (length ** (2 * k), length, shadow)])
+
+
+def gradients_at(
+    ensemble: Ensemble, x: FloatArray, rng: np.random.Generator, count: int, run: Run = ENDLESS
+) -> list[FloatArray]:
     """Gradients of all neurons of random networks at a point, ``(count, n, width)`` per hidden layer."""
     a = np.broadcast_to(x, (count, 1, len(x)))
     G = np.broadcast_to(np.eye(len(x)), (count, len(x), len(x)))
     found = []
     for W, b in ensemble.batch(rng, count)[:-1]:
+        run.check()
         back = W.transpose(0, 2, 1)
         z = a @ back + b[:, None, :]
         slopes = G @ back

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.geometry.distances.gradients import neuron_gradients
+from fiberscope.geometry.affine_forms import neuron_gradients
 from fiberscope.geometry.expectation.ensemble import Ensemble
 from fiberscope.geometry.expectation.manifolds import (
     Manifold,
@@ -33,7 +33,7 @@ from fiberscope.geometry.expectation.manifolds import (
     tangent_sample,
     volume_of,
 )
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network, Seed
 from fiberscope.numerics.arrays import batch, real_array
 from fiberscope.numerics.floats import FloatArray, IntArray

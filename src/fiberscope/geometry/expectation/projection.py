@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError
+from fiberscope.geometry.affine_forms import neuron_gradients
 from fiberscope.geometry.curves.curve import Path
-from fiberscope.geometry.distances.gradients import neuron_gradients
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.results import Pictured, hidden
 

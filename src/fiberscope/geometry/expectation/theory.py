@@ -11,7 +11,7 @@ from fiberscope.errors import InputError
 from fiberscope.geometry.curves.along import regions_along
 from fiberscope.geometry.curves.curve import Path
 from fiberscope.geometry.distances.along_curve import distance_along
-from fiberscope.geometry.expectation.constants import SHARP_CURVE_CONSTANT, Constants, theory_constants
+from fiberscope.geometry.expectation.constants import SAMPLES, SHARP_CURVE_CONSTANT, Constants, constants_within
 from fiberscope.geometry.expectation.density import ExpectedVolume, expected_volume
 from fiberscope.geometry.expectation.ensemble import Ensemble
 from fiberscope.geometry.expectation.manifolds import Manifold, volume_of
@@ -154,7 +154,7 @@ def region_theory(
     run = Run.begin(progress, time_limit)
     if networks < 2:
         raise InputError(f"networks: expected at least 2, got {networks}")
-    constants = theory_constants(ensemble, manifold, k, seed=seed)
+    constants = constants_within(ensemble, manifold, k, SAMPLES, seed, run.quietly())
     neurons = ensemble.num_hidden
     rate = constants.gradient * constants.bias * constants.manifold
     measured, distances = [], []

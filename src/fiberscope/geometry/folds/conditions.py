@@ -16,6 +16,7 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.results import Result
+from fiberscope.run import ENDLESS, Run
 
 MAX_PATTERNS = 1024
 """Up to so many activity patterns all are enumerated, whether they occur or not."""
@@ -156,11 +157,8 @@ def is_transparent(net: Network, signs: SignArray, where: str, *, exhaustive: bo
     Regions are enough: where all units of a layer are negative they are so on a neighbourhood, hence on a region.
     """
     reasons = []
-    for layer, (node, part) in enumerate(
-        zip(net.switches, [place.columns for place in net.layout.places], strict=True), start=1
-    ):
-        assert isinstance(node, PiecewiseLinear)
-        blocked = (signs[:, part] < 0).all(axis=1) if not node.slopes.any() else np.zeros(len(signs), dtype=bool)
+    for layer, place in enumerate(net.layout.places, start=1):
+        blocked = (signs[:, place.columns] < 0).all(axis=1) & ~place.node.slopes.any()
         if blocked.any():
             reasons.append(f"all neurons of layer {layer} are negative on {int(blocked.sum())} of {where}")
     if reasons or exhaustive:
@@ -198,16 +196,16 @@ def _single_units(net: Network) -> BoolArray:
     return np.array(rows, dtype=bool).reshape(-1, net.num_signs)
 
 
-def ranks_are_maximal(net: Network, patterns: BoolArray, where: str) -> Condition:
+def ranks_are_maximal(net: Network, patterns: BoolArray, where: str, run: Run = ENDLESS) -> Condition:
     """Every masked product of consecutive layers has the largest possible rank, under all masks or those given."""
     if not net.is_chain:
         return Condition(None, "not asked: masked products are those of a plain chain of layers")
     every = _every_pattern(net)
     if every is None:
-        found = masked_ranks(net, np.concatenate([patterns, _single_units(net)]), failure_limit=_ENOUGH)
+        found = masked_ranks(net, np.concatenate([patterns, _single_units(net)]), failure_limit=_ENOUGH, run=run)
         masks = f"the {len(patterns)} masks that {where} and those that single out two units"
     else:
-        found = masked_ranks(net, every, failure_limit=_ENOUGH)
+        found = masked_ranks(net, every, failure_limit=_ENOUGH, run=run)
         masks = f"all {len(every)} masks"
     part = "" if found.complete else ", then stopped"
     whole = found.complete and every is not None
@@ -256,15 +254,15 @@ def _pairs(extended: Network, patterns: BoolArray) -> tuple[SignArray, IntArray]
     """All units, each under every activity of the layers before it in which every layer has a passing unit."""
     rows, entries = [], []
     passing = np.ones(len(patterns), dtype=bool)
-    for node, part in zip(extended.switches, [place.columns for place in extended.layout.places], strict=True):
-        assert isinstance(node, PiecewiseLinear)
+    for place in extended.layout.places:
+        part = place.columns
         before = np.unique(patterns[passing, : part.start], axis=0)
         block = np.zeros((len(before), extended.num_signs), dtype=np.int8)
         block[:, : part.start] = np.where(before, 1, -1)
         rows.append(np.repeat(block, part.stop - part.start, axis=0))
         entries.append(np.tile(np.arange(part.start, part.stop), len(before)))
         if part.stop <= patterns.shape[1]:
-            passing &= (patterns[:, part] | (node.slopes != 0)).any(axis=1)
+            passing &= (patterns[:, part] | (place.node.slopes != 0)).any(axis=1)
     return np.concatenate(rows), np.concatenate(entries)
 
 
@@ -274,6 +272,6 @@ def _unit(net: Network, entry: int) -> str:
 
 def _passing(extended: Network, signs: SignArray, entry: int) -> str:
     """Which units are active before a unit, in words."""
-    parts = [part for part in [place.columns for place in extended.layout.places] if part.stop <= entry]
+    parts = [place.columns for place in extended.layout.places if place.stop <= entry]
     texts = [f"{np.flatnonzero(signs[part] > 0).tolist()} of layer {k}" for k, part in enumerate(parts, start=1)]
     return " and ".join(texts) + " are active" if texts else "any are active"

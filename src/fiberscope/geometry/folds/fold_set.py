@@ -30,11 +30,12 @@ from fiberscope.geometry.domains import Domain
 from fiberscope.geometry.facets import switched
 from fiberscope.geometry.folds.hyperplanes import form_classes, refuse_pooling
 from fiberscope.geometry.folds.masked_ranks import product_rank
-from fiberscope.geometry.regions import regions
+from fiberscope.geometry.regions import regions_within
 from fiberscope.geometry.stars import Level, inner_facets, levels
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
 from fiberscope.results import Pictured, Result, Tabular, hidden
+from fiberscope.run import ENDLESS, Progress, Run
 
 Surface = Literal["function", "units"]
 
@@ -149,7 +150,14 @@ class FoldSet(Tabular, Pictured):
         return f"FoldSet({self.surface} of {self.complex.net.architecture}: pieces by order {counts}{left})"
 
 
-def fold_set(source: NetworkLike | Complex, domain: Domain | None = None, *, surface: Surface = "function") -> FoldSet:
+def fold_set(
+    source: NetworkLike | Complex,
+    domain: Domain | None = None,
+    *,
+    surface: Surface = "function",
+    progress: Progress | None = None,
+    time_limit: float | None = None,
+) -> FoldSet:
     """The fold-set of a network on the interior of a domain, layered into pieces of hyperplanes.
 
     Parameters
@@ -161,6 +169,8 @@ def fold_set(source: NetworkLike | Complex, domain: Domain | None = None, *, sur
     surface
         ``"function"``: the points where the network is not differentiable. ``"units"``: the kinks of all hidden units,
         which Lemma 3 is about; the same set for a general and transparent network.
+    progress, time_limit
+        Called as ``progress(done, total, text)``; seconds after which :class:`OutOfTimeError` is raised.
 
     Examples
     --------
@@ -179,10 +189,11 @@ def fold_set(source: NetworkLike | Complex, domain: Domain | None = None, *, sur
     """
     if surface not in ("function", "units"):
         raise InputError(f"surface: expected 'function' or 'units', got {surface!r}")
-    return _fold_set(as_complex(source, domain), surface, None)
+    run = Run.begin(progress, time_limit)
+    return _fold_set(as_complex(source, domain, run), surface, None, run)
 
 
-def as_complex(source: NetworkLike | Complex, domain: Domain | None) -> Complex:
+def as_complex(source: NetworkLike | Complex, domain: Domain | None, run: Run = ENDLESS) -> Complex:
     """The complex itself, or that of a network on a domain."""
     if isinstance(source, Complex):
         if domain is not None and domain is not source.domain:
@@ -191,11 +202,13 @@ def as_complex(source: NetworkLike | Complex, domain: Domain | None) -> Complex:
     net = as_network(source, "source")
     if domain is None:
         raise InputError("domain: expected one beside a network, got none")
-    return regions(net, domain)
+    run.step(0, None, "regions")
+    return regions_within(net, domain, run)
 
 
-def _fold_set(complex: Complex, surface: Surface, inside: BoolArray | None) -> FoldSet:
+def _fold_set(complex: Complex, surface: Surface, inside: BoolArray | None, run: Run = ENDLESS) -> FoldSet:
     refuse_pooling(complex.net, "fold-set")
+    run.step(0, None, "facets")
     rows = np.flatnonzero(inner_facets(complex, inside) & _folds(complex, surface))
     facets, top = complex.facets, complex.sign_vectors
     entry = facets.neuron[rows]
@@ -203,7 +216,7 @@ def _fold_set(complex: Complex, surface: Surface, inside: BoolArray | None) -> F
     # A neuron may vanish on one side as a whole; its hyperplane is that of the other.
     side = np.where(top[one, entry] != 0, one, two) if len(rows) else one
     classes = form_classes(complex.view.net, top[side], entry)
-    order, group = _layers(complex, rows, classes.label, inside)
+    order, group = _layers(complex, rows, classes.label, inside, run)
     pieces = _pieces(complex, rows, classes.label, order, group)
     return FoldSet(complex, surface, pieces, rows, order, classes.label, inside, classes.exact_decisions)
 
@@ -220,7 +233,9 @@ def _folds(complex: Complex, surface: Surface) -> BoolArray:
     return found
 
 
-def _layers(complex: Complex, rows: IntArray, label: IntArray, inside: BoolArray | None) -> tuple[IntArray, IntArray]:
+def _layers(
+    complex: Complex, rows: IntArray, label: IntArray, inside: BoolArray | None, run: Run
+) -> tuple[IntArray, IntArray]:
     """Order of every facet of the set, and the number of its piece; both 0 and -1 where it belongs to none."""
     order, group = np.zeros(len(rows), dtype=np.int64), np.full(len(rows), -1, dtype=np.int64)
     ridges = next(iter(levels(complex, inside)), None)
@@ -231,6 +246,7 @@ def _layers(complex: Complex, rows: IntArray, label: IntArray, inside: BoolArray
     level = count = 0
     while (left := np.flatnonzero(order == 0)).size:
         level += 1
+        run.step(len(rows) - len(left), len(rows), f"pieces of order {level}")
         open_walls = inner[~in_piece[inner]]
         cell = _components(sides[open_walls], complex.num_regions)
         owner, ridge = on[0][~covered[on[1]]], on[1][~covered[on[1]]]
@@ -330,6 +346,7 @@ def truncated_fold_sets(complex: Complex, layer: int) -> Truncation:
     Behind the first layer of the example of :func:`fold_set` the second is two lines:
 
     >>> from fiberscope.geometry.domains import Box
+    >>> from fiberscope.geometry.regions import regions
     >>> from fiberscope.network.network import Network
     >>> weights = [[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [-1.0, -1.0]], [[1.0, 2.0]]]
     >>> complex = regions(Network(weights, [[0.0, 0.0], [-0.5, 1.5], [0.0]]), Box.cube(2))
@@ -348,7 +365,7 @@ def truncated_fold_sets(complex: Complex, layer: int) -> Truncation:
     front = [place.columns for place in net.layout.places][: layer - 1]
     active = complex.sign_vectors[:, : front[-1].stop] > 0
     patterns, owner = np.unique(active, axis=0, return_inverse=True)
-    slopes = [np.asarray(node.slopes) for node in net.switches[: layer - 1]]  # type: ignore[union-attr]  # a chain
+    slopes = [np.asarray(node.slopes) for node in net.switches[: layer - 1]]
     parts = []
     for k, pattern in enumerate(patterns):
         masks = [np.where(pattern[s], 1.0, slope) for s, slope in zip(front, slopes, strict=True)]

@@ -8,7 +8,7 @@ before it, with a passing unit in each of these, give affine functions that are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,11 +28,11 @@ from fiberscope.geometry.folds.conditions import (
     ranks_are_maximal,
 )
 from fiberscope.geometry.folds.fold_set import as_complex
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.floats import SignArray
 from fiberscope.results import Tabular
+from fiberscope.run import Progress, Run
 
 SAMPLES = 4096
 """Points at which a network is looked at where its complex is too large."""
@@ -105,7 +105,13 @@ class Genericity(Tabular):
         return f"Genericity({answers}; {len(self.reasons)} reasons)"
 
 
-def genericity(source: NetworkLike | Complex, domain: Domain | None = None) -> Genericity:
+def genericity(
+    source: NetworkLike | Complex,
+    domain: Domain | None = None,
+    *,
+    progress: Progress | None = None,
+    time_limit: float | None = None,
+) -> Genericity:
     """Check every condition of genericity on a domain, exactly.
 
     Parameters
@@ -114,6 +120,8 @@ def genericity(source: NetworkLike | Complex, domain: Domain | None = None) -> G
         A network, or its complex. Masked ranks are asked of plain chains only.
     domain
         For a network. Where the complex is too large, a box is sampled instead: that can refute, never confirm.
+    progress, time_limit
+        Called as ``progress(done, total, text)``; seconds after which :class:`OutOfTimeError` is raised.
 
     Examples
     --------
@@ -129,29 +137,34 @@ def genericity(source: NetworkLike | Complex, domain: Domain | None = None) -> G
     >>> print(found.reasons[0])
     neuron 0 of layer 1 and neuron 1 of layer 1 vanish on a cell of codimension 1, near (-0.25, 0)
     """
+    run = Run.begin(progress, time_limit)
     source = source if isinstance(source, Complex) else as_network(source, "source")
     try:
-        complex = as_complex(source, domain)
+        complex = as_complex(source, domain, run)
     except TooLargeError as error:
         if isinstance(source, Complex) or not isinstance(domain, Box):
             raise
-        return _sampled(source, domain, str(error))
+        return _sampled(source, domain, str(error), run)
     if not complex.complete:
         raise NotGenericError("genericity: expected a complete complex, got one that was interrupted")
     net, where = complex.net, f"{complex.num_regions} regions on {complex.domain}"
-    if any(isinstance(node, MaxPool) for node in net.switches):
+    if net.layout.pooled.any():
         undecided = Condition(None, "not asked of networks with max pooling; take net.as_mlp()")
         return Genericity(dict.fromkeys(_NAMES, undecided), where)
     signs = complex.sign_vectors
-    found = {
-        "supertransversal": is_supertransversal(complex),
-        "masked_ranks": ranks_are_maximal(net, passing_patterns(net, signs), "occur in the complex"),
-        "no_zero_optimum": no_zero_optimum(complex),
-        "distinct_functions": distinct_functions(complex.view.net, signs),
-        "transparent": is_transparent(net, signs, f"all {len(signs)} regions", exhaustive=True),
-        "honest": is_honest(complex),
-        "cancellation_free": cancels_nothing(complex),
+    asked: dict[str, Callable[[], Condition]] = {
+        "supertransversal": lambda: is_supertransversal(complex),
+        "masked_ranks": lambda: ranks_are_maximal(net, passing_patterns(net, signs), "occur in the complex", run),
+        "no_zero_optimum": lambda: no_zero_optimum(complex),
+        "distinct_functions": lambda: distinct_functions(complex.view.net, signs),
+        "transparent": lambda: is_transparent(net, signs, f"all {len(signs)} regions", exhaustive=True),
+        "honest": lambda: is_honest(complex),
+        "cancellation_free": lambda: cancels_nothing(complex),
     }
+    found = {}
+    for done, (name, ask) in enumerate(asked.items()):
+        run.step(done, len(asked), name)
+        found[name] = ask()
     return Genericity(found, where)
 
 
@@ -166,15 +179,15 @@ _NAMES = (
 )
 
 
-def _sampled(net: Network, box: Box, why: str) -> Genericity:
+def _sampled(net: Network, box: Box, why: str, run: Run) -> Genericity:
     """What certified signs at random points can say."""
     points = box.draw(np.random.default_rng(0), SAMPLES)
     signs: SignArray = np.unique(net.signs(points).signs, axis=0)
     text = f"{SAMPLES} random points, which meet {len(signs)} sign vectors ({why})"
     found = dict.fromkeys(_NAMES, Condition(None, f"not decided: {why}"))
-    if not any(isinstance(node, MaxPool) for node in net.switches):
+    if not net.layout.pooled.any():
         found["transparent"] = is_transparent(net, signs, text, exhaustive=False)
-        found["masked_ranks"] = ranks_are_maximal(net, passing_patterns(net, signs), "occur at random points")
+        found["masked_ranks"] = ranks_are_maximal(net, passing_patterns(net, signs), "occur at random points", run)
     return Genericity(found, text)
 
 

@@ -12,10 +12,9 @@ import flint
 import numpy as np
 
 from fiberscope.errors import UnsupportedModelError
-from fiberscope.geometry.affine_forms import exact_neuron, neuron_forms
+from fiberscope.geometry.affine_forms import ExactRegion, neuron_forms
 from fiberscope.geometry.facets import to_scale
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.algebra.ball import EXACT
 from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, ObjectArray, SignArray, gamma, round_up
@@ -42,7 +41,7 @@ def neuron_name(net: Network, entry: int) -> str:
 
 def refuse_pooling(net: Network, question: str) -> None:
     """Raise :class:`UnsupportedModelError` if the network has max pooling, whose entries are no affine units."""
-    if any(isinstance(node, MaxPool) for node in net.switches):
+    if net.layout.pooled.any():
         raise UnsupportedModelError(f"{question}: expected activations only, got max pooling; take net.as_mlp()")
 
 
@@ -121,7 +120,7 @@ class _Grouping:
 
     def _form(self, i: int) -> ObjectArray:
         if i not in self.known:
-            self.known[i] = exact_neuron(self.net, self.signs[i], int(self.entries[i]))
+            self.known[i] = ExactRegion(self.net, self.signs[i]).margin(int(self.entries[i]))
         return self.known[i]
 
     def _is_zero(self, i: int) -> bool:

@@ -19,6 +19,7 @@ from fiberscope.numerics.floats import BoolArray, FloatArray, ObjectArray
 from fiberscope.numerics.modular import Residues, matmul_mod, multiply_mod, rank_mod, residues
 from fiberscope.numerics.points import to_dyadic
 from fiberscope.results import Result
+from fiberscope.run import ENDLESS, Run
 
 MAX_PRODUCTS = 50_000
 """Products that are checked before the answer says that it covers only some."""
@@ -88,7 +89,11 @@ def _exact(weights: Sequence[FloatArray], masks: Sequence[FloatArray]) -> int:
 
 
 def masked_ranks(
-    net: Network, patterns: BoolArray, limit: int = MAX_PRODUCTS, failure_limit: int | None = None
+    net: Network,
+    patterns: BoolArray,
+    limit: int = MAX_PRODUCTS,
+    failure_limit: int | None = None,
+    run: Run = ENDLESS,
 ) -> MaskedRanks:
     """Check every product of consecutive layers of a chain under the given activity patterns, ``(count, num_signs)``.
 
@@ -101,7 +106,7 @@ def masked_ranks(
     >>> found.checked, [str(failure) for failure in found.failures]
     (5, ['the weights of layer 1 with units [0, 1] of layer 1 have rank 1, at most 2'])
     """
-    slopes = [np.asarray(node.slopes) for node in net.switches]  # type: ignore[union-attr]  # a chain
+    slopes = [np.asarray(node.slopes) for node in net.switches]
     masks = np.where(patterns, 1.0, np.concatenate(slopes)) if slopes else np.zeros((1, 0))
     ends = np.cumsum([0, *net.widths[1:-1]]).tolist()
     failures: list[RankFailure] = []
@@ -111,6 +116,7 @@ def masked_ranks(
         for chosen, table, largest in _products(net, first, own):
             if checked == limit or len(failures) == failure_limit:
                 return MaskedRanks(checked, tuple(failures), False)
+            run.check()
             checked += 1
             if rank_mod(table, _PRIME) == largest:
                 continue

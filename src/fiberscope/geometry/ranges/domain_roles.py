@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import FiberscopeError
-from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Solid, Space, domain_of
+from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Solid, Space, domain_of, view_of
+from fiberscope.geometry.engines.choose import cells_on
 from fiberscope.geometry.ranges.intervals import ranges
 from fiberscope.geometry.ranges.relaxation import BRANCHES, Relaxation
-from fiberscope.geometry.regions import regions
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.chains import try_split
-from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear
+from fiberscope.network.nodes import Affine, Node, PiecewiseLinear, behind
 from fiberscope.network.operators import Dense
-from fiberscope.network.rewire import moved
 from fiberscope.network.roles import Roles, structural_roles
 from fiberscope.network.roles import roles as batch_roles
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
@@ -130,11 +129,9 @@ class _State:
     def __init__(self, net: Network, domain: Solid) -> None:
         self.net, self.domain = net, domain
         size = net.num_signs
-        self.nonnegative, self.nonpositive = net.linear_entries.copy() & False, np.zeros(size, dtype=bool)
+        self.nonnegative, self.nonpositive = np.zeros(size, dtype=bool), np.zeros(size, dtype=bool)
         self.positive, self.negative = np.zeros(size, dtype=bool), np.zeros(size, dtype=bool)
-        self.neurons = np.concatenate(
-            [np.full(n.num_signs, isinstance(n, PiecewiseLinear)) for n in net.switches] or [np.zeros(0, dtype=bool)]
-        )
+        self.neurons = ~net.layout.pooled
 
     @property
     def open(self) -> BoolArray:
@@ -147,19 +144,17 @@ class _State:
         if isinstance(self.domain, Orthant):
             n = net.in_size
             front: list[Node] = [Affine(0, Dense(np.eye(n))), PiecewiseLinear(1, np.zeros(n), (n,))]
-            rest = [moved(node, tuple(s + 2 for s in node.sources)) for node in net.nodes]
-            found = structural_signs(Network.from_nodes(front + rest, (n,)))[:, n:]
+            found = structural_signs(Network.from_nodes([*front, *behind(net.nodes, 2)], (n,)))[:, n:]
         else:
             found = structural_signs(net)
         self.nonnegative[self.neurons] |= found[0]
         self.nonpositive[self.neurons] |= found[1]
         if isinstance(self.domain, Space | Orthant) and self.net.switches:
             # a first layer sees all of the domain, so that its weights decide
-            first = next(i for i, node in enumerate(net.nodes) if isinstance(node, PiecewiseLinear | MaxPool))
-            layer = net.nodes[0]
-            straight = first == 1 and isinstance(net.nodes[1], PiecewiseLinear)
+            first, layer = net.layout.places[0], net.nodes[0]
+            straight = first.index == 1 and self.neurons[0]
             if straight and isinstance(layer, Affine) and len(layer.operator.stages()) == 1:
-                block = slice(0, net.switches[0].num_signs)
+                block = first.columns
                 up, down = _first_signs(layer, isinstance(self.domain, Space))
                 self.positive[block] |= up
                 self.negative[block] |= down
@@ -168,14 +163,11 @@ class _State:
 
     def by_ranges(self, box: Box) -> None:
         """Interval arithmetic with outward rounding."""
-        start = 0
         found = ranges(self.net, box)
-        for node in self.net.switches:
-            part = slice(start, start + node.num_signs)
-            start += node.num_signs
-            if isinstance(node, PiecewiseLinear):
-                self.nonnegative[part] |= found[node.source].low >= 0
-                self.nonpositive[part] |= found[node.source].high <= 0
+        for place in self.net.layout.places:
+            if self.neurons[place.start]:
+                self.nonnegative[place.columns] |= found[place.source].low >= 0
+                self.nonpositive[place.columns] |= found[place.source].high <= 0
 
     def by_samples(self, points: FloatArray) -> None:
         """Certified signs at points; one that rounding put outside of the domain shows nothing."""
@@ -214,22 +206,20 @@ class _State:
         """All regions of a plane or an interval: every sign that occurs inside of one."""
         try:
             run.check()
-            found = regions(self.net, self.domain, time_limit=run.seconds_left)
+            found = cells_on(view_of(self.net, self.domain), run.quietly())
         except (FiberscopeError, OverflowError):  # a corner may lie beyond the floats
             return
         if not found.complete:
             return
-        signs = found.sign_vectors
+        signs = found.top_signs
         self.nonnegative |= (signs >= 0).all(axis=0) & self.neurons
         self.nonpositive |= (signs <= 0).all(axis=0) & self.neurons
         self.positive |= (signs > 0).any(axis=0)
         self.negative |= (signs < 0).any(axis=0)
 
     def result(self, where: str) -> DomainRoles:
-        slopes = [node.slopes for node in self.net.switches if isinstance(node, PiecewiseLinear)]
-        slope = np.concatenate(slopes) if slopes else np.zeros(0)
-        layers = [np.full(s.size, i) for i, s in enumerate(slopes, start=1)]
-        keep = self.neurons
+        layout, keep = self.net.layout, self.neurons
+        slope = layout.slopes[keep]
         never_positive, never_negative = self.nonpositive[keep], self.nonnegative[keep]
         dead = never_positive & (slope == 0)
         linear = ~dead & (never_positive | never_negative | (slope == 1))
@@ -241,7 +231,7 @@ class _State:
             ~dead & ~linear & ~switching,
             never_negative,
             never_positive,
-            np.concatenate(layers) if layers else np.zeros(0, dtype=np.int64),
+            layout.layers,
             where,
         )
 
@@ -266,8 +256,7 @@ def _first_signs(layer: Affine, everywhere: bool) -> tuple[BoolArray, BoolArray]
 def structural_signs(net: Network) -> BoolArray:
     """Whether each neuron is nowhere negative, and nowhere positive, by its weights alone: ``(2, num_hidden)``."""
     found = structural_roles(net)
-    slopes = [node.slopes for node in net.switches if isinstance(node, PiecewiseLinear)]
-    slope = np.concatenate(slopes) if slopes else np.zeros(0)
+    slope = net.layout.slopes[~net.layout.pooled]
     # structural roles call a leaky neuron linear whichever sign it keeps, and one with slope 1 whatever it does
     nonnegative = found.linear & (slope == 0)
     return np.stack([nonnegative, found.dead])

@@ -22,8 +22,8 @@ from fiberscope.network.layout import Layout
 from fiberscope.network.network import Network
 from fiberscope.network.walk import all_values
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, U, gamma, round_up
-from fiberscope.numerics.lp.exact import Constraints, Sense
 from fiberscope.numerics.lp.floats import DualModel, safe_bound
+from fiberscope.numerics.lp.rational import Constraints, Sense
 
 _VARIABLES = 260
 """Largest program that is tried."""

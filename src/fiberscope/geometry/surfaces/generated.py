@@ -20,7 +20,7 @@ from fiberscope.geometry.generators import (
     has_settled,
     latent_points,
 )
-from fiberscope.geometry.surfaces.engine import affine_span, cut_surface
+from fiberscope.geometry.surfaces.mesh_engine import affine_span, cut_surface
 from fiberscope.geometry.surfaces.shapes import Mesh
 from fiberscope.geometry.surfaces.surface_regions import SurfaceRegions
 from fiberscope.network.network import Network

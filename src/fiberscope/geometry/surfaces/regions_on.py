@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from fiberscope.errors import InputError
-from fiberscope.geometry.surfaces.engine import cut_surface
 from fiberscope.geometry.surfaces.generated import GeneratorSurface, regions_over
+from fiberscope.geometry.surfaces.mesh_engine import cut_surface
 from fiberscope.geometry.surfaces.shapes import Mesh, Sphere, Surface, Torus
 from fiberscope.geometry.surfaces.surface_regions import SurfaceRegions
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.run import Progress, Run
 
 

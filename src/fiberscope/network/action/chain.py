@@ -10,8 +10,8 @@ import numpy as np
 
 from fiberscope.errors import InputError
 from fiberscope.network.action.element import Monomial, permutation, positive, random_scales
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.chains import split
-from fiberscope.network.io import NetworkLike, as_network
 from fiberscope.network.network import Network, Seed
 from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense

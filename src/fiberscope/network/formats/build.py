@@ -9,7 +9,7 @@ place, or as part of a computed weight) cannot be shared by name, so it comes as
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -17,43 +17,12 @@ from scipy import sparse as sp
 
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.convolutions import Convolution, TransposedConvolution
-from fiberscope.network.formats.windows import Window
+from fiberscope.network.formats.graph_values import Named, Value, Window
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, Clip, Concat, Given, MaxPool, PiecewiseLinear
+from fiberscope.network.nodes import Add, Affine, Clip, Concat, Given, MaxPool, PiecewiseLinear, moved
 from fiberscope.network.operators import Composition, Dense, Gather, Operator, Scale, Shape, Sparse
-from fiberscope.network.rewire import moved
 from fiberscope.network.source import Source, coarsest
 from fiberscope.numerics.floats import FloatArray, IntArray
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """A value of the program (0 is the input) and the shape that the foreign graph gives it now.
-
-    ``batched`` says whether the graph's tensor has a batch axis before that shape; a graph for one point may drop it.
-    """
-
-    index: int
-    shape: Shape
-    batched: bool = True
-
-    @property
-    def size(self) -> int:
-        return prod(self.shape)
-
-    def reshaped(self, shape: Sequence[int], batched: bool = True) -> Value:
-        """The same numbers in another shape."""
-        if prod(shape) != self.size:
-            raise InputError(f"cannot reshape {self.shape} to {tuple(shape)}")
-        return Value(self.index, tuple(shape), batched)
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """A constant array of the foreign model, and its parameter name where it is a parameter."""
-
-    array: FloatArray
-    name: str | None = None
 
 
 class Builder:

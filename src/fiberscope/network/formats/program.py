@@ -13,14 +13,13 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from scipy import sparse as sp
 
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.files import unpack_limit
 from fiberscope.network.convolutions import Convolution, Convolving, TransposedConvolution
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import COMPOSITES, Add, Affine, Composite, Concat, Given, MaxPool, PiecewiseLinear
-from fiberscope.network.operators import Composition, Dense, Gather, Operator, Scale, Sparse
+from fiberscope.network.operators import Composition, Dense, Gather, Operator, Scale, Sparse, checked_csr
 from fiberscope.network.source import Source, precision_of
 
 KEY = "fiberscope"
@@ -242,21 +241,3 @@ def _restore_operator(entry: Any, arrays: Mapping[str, Any]) -> Operator:
             return kind(array, in_shape, (s, t), (p, q, r, u), (d, e), groups)
         case other:
             raise InputError(f"description: unknown operator {other!r}")
-
-
-def checked_csr(structure: tuple[Any, Any, Any], in_shape: tuple[int, ...], out_shape: tuple[int, ...]) -> Any:
-    """A sparse matrix from a file; every index is checked, since compiled products trust them.
-
-    SciPy's own check passes over row pointers that end in zero, so it is not enough.
-    """
-    data, indices, indptr = structure
-    rows, columns = prod(out_shape), prod(in_shape)
-    if any(part.ndim != 1 for part in structure) or any(part.dtype.kind not in "iu" for part in (indices, indptr)):
-        raise InputError("sparse matrix: expected vectors of values and integer indices")
-    indices, indptr = indices.astype(np.int64), indptr.astype(np.int64)
-    fits = len(indptr) == rows + 1 and len(data) == len(indices)
-    if not fits or indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
-        raise InputError(f"sparse matrix: expected {rows} rows that share {len(data)} values among them")
-    if len(indices) and not (indices.min() >= 0 and indices.max() < columns):
-        raise InputError(f"sparse matrix: expected columns from 0 to {columns - 1}, got another one")
-    return sp.csr_array((data, indices, indptr), shape=(rows, columns))

@@ -2,7 +2,7 @@
 
 The network is the function before the output activation: a classifier's logits, not its probabilities. A hidden
 activation ``"identity"`` makes linear neurons. Scalers are constants of the model: a shift, then factors, where a
-division becomes a factor that is rounded once.
+division becomes a factor that is rounded once; one that clips (``clip=True``) ends in a clip.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, Stan
 
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, Node
+from fiberscope.network.nodes import Affine, Clip, Given, behind
 from fiberscope.network.operators import Scale
-from fiberscope.network.rewire import moved
 from fiberscope.numerics.arrays import real_array
 
 
@@ -32,14 +31,16 @@ def read(model: Any, input_shape: tuple[int, ...] | None) -> Network:
     """
     *scalers, last = _steps(model)
     net = _perceptron(last)
-    front: list[Node] = []
+    front: list[Given] = []
     for scaler in scalers:
         for factors, shift in _scaling(scaler):
             front.append(Affine(len(front), Scale(factors, (net.in_size,)), shift))
+        if getattr(scaler, "clip", False):
+            low, high = scaler.feature_range if isinstance(scaler, MinMaxScaler) else (-1.0, 1.0)
+            front.append(Clip(len(front), np.array(low), np.array(high), (net.in_size,)))
     if not front:
         return net
-    nodes = [moved(node, tuple(source + len(front) for source in node.sources)) for node in net.nodes]
-    return Network.from_nodes([*front, *nodes], net.input_shape, net.source)
+    return Network.from_nodes([*front, *behind(net.nodes, len(front))], net.input_shape, net.source)
 
 
 def _steps(model: Any) -> Iterator[Any]:
@@ -81,8 +82,6 @@ def _scaling(scaler: Any) -> Iterator[tuple[Any, Any]]:
         )
     if not hasattr(scaler, "scale_"):
         raise InputError(f"{kind}: expected a fitted scaler, got one without factors; call fit first")
-    if getattr(scaler, "clip", False):
-        raise UnsupportedModelError(f"{kind}: clip=True is not supported")
     if isinstance(scaler, MinMaxScaler):
         yield real_array(scaler.scale_, "scale"), real_array(scaler.min_, "shift")
         return

@@ -48,6 +48,9 @@ class BallAlgebra(ArrayAlgebra):
     def add(self, values: Sequence[ObjectArray]) -> ObjectArray:
         return np.asarray(sum(values[1:], start=values[0]))
 
+    def difference(self, one: ObjectArray, other: ObjectArray) -> ObjectArray:
+        return np.asarray(one - other)
+
     def gate(self, value: ObjectArray, active: BoolArray, slopes: FloatArray | None) -> ObjectArray:
         other = flint.arb(0) if slopes is None else value * balls(slopes)
         return np.where(aligned(active, value.ndim), value, other)
@@ -74,6 +77,17 @@ class BallAlgebra(ArrayAlgebra):
                 margin = inputs[j] - _largest(rivals) if rivals else flint.arb("inf")
             result[(*window, j)] = margin
         return result.reshape(*value.shape[:-1], -1)
+
+
+class HomogeneousBalls(BallAlgebra):
+    """Exact arithmetic on homogeneous coordinates: biases are multiplied by the last coordinate, t, ``(points,)``."""
+
+    def __init__(self, t: ObjectArray) -> None:
+        super().__init__(EXACT)
+        self.t = t
+
+    def shift(self, value: ObjectArray, offset: FloatArray) -> Any:
+        return value + balls(offset) * self.t[:, None]
 
 
 EXACT_ROWS = BallAlgebra(EXACT, Constant.LAST)

@@ -11,12 +11,14 @@ module             values                                                     ha
 ``bounded``        float and bound of its error                               order, fixed switches
 ``ball``           Arb balls; exact at a precision that rounds nothing        order, fixed switches
 ``residue``        residues modulo a prime                                    fixed switches, way back, products
+``dyadic``         integers with a common exponent, exact                     rows with fixed switches
+``twofold``        pairs of floats and bound of their error                   rows with fixed switches
 ``bits``           what can be other than zero                                fixed switches
 =================  =========================================================  ==================================
 
 Others live beside their only reader and need no more than :class:`Evaluation`: ranges of values, deviations by rounding
-and normal forms where equality is decided, spans of bits in :mod:`fiberscope.dimension.spans`. Integers with a common
-exponent, pairs of floats and tracked values of the planar engine would be modules of this folder.
+and normal forms where equality is decided, spans of bits in :mod:`fiberscope.dimension.spans`, tracked values of the
+planar engine, lengths of gradients in :mod:`fiberscope.geometry.distances`.
 """
 
 from __future__ import annotations
@@ -25,11 +27,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from enum import Enum
 from itertools import accumulate
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, ObjectArray
+if TYPE_CHECKING:
+    from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, ObjectArray
+
 
 V = TypeVar("V")
 
@@ -54,6 +58,8 @@ class LinearMap(Protocol):
     def apply_scalars(self, X: ObjectArray) -> ObjectArray: ...
     def adjoint(self, Y: FloatArray) -> FloatArray: ...
     def sparse(self) -> Any: ...
+    def dense(self) -> FloatArray: ...
+    def with_coefficients(self, coefficients: FloatArray) -> LinearMap: ...
     def stages(self) -> Sequence[LinearMap]: ...
 
 
@@ -97,17 +103,21 @@ class Algebra(ABC, Generic[V]):
     def apply(self, stage: LinearMap, value: V) -> V:
         """A linear map that is no composition."""
 
-    @abstractmethod
     def shift(self, value: V, offset: FloatArray) -> V:
         """The bias ``(features,)`` added, times the constant 1 of the batch."""
+        raise self._lacks("bias on its own")
 
-    @abstractmethod
     def add(self, values: Sequence[V]) -> V:
         """The sum of values."""
+        raise self._lacks("sums")
 
     @abstractmethod
     def concat(self, values: Sequence[V], order: IntArray | None) -> V:
         """Values side by side, then taken in this order."""
+
+    def difference(self, one: V, other: V) -> V:
+        """``one - other``."""
+        raise self._lacks("differences")
 
     def affine(self, operator: LinearMap, bias: FloatArray | None, value: V) -> V:
         """``operator(value) + bias``, stage by stage."""

@@ -23,6 +23,9 @@ class Bounded:
     value: FloatArray
     error: FloatArray
 
+    def __getitem__(self, index: Any) -> Bounded:
+        return Bounded(self.value[index], self.error[index])
+
     @property
     def decided(self) -> Any:
         """Where the sign is proven: away from zero by more than the error, or exact.
@@ -79,12 +82,16 @@ class BoundedAlgebra(Algebra[Bounded]):
 
     def add(self, values: Sequence[Bounded]) -> Bounded:
         result = FLOAT.add([v.value for v in values])
-        magnitude = sum(np.abs(v.value) for v in values)
-        error = sum(v.error for v in values) + gamma(len(values)) * magnitude
-        bound = round_up(np.asarray(error), len(values) + 2)
+        # One addition is rounded in proportion to its result, however large the terms are.
+        size = np.abs(result) if len(values) == 2 else sum(np.abs(v.value) for v in values)
+        error = sum(v.error for v in values) + gamma(len(values) - 1) * size
+        bound = np.where(np.isfinite(result), round_up(np.asarray(error), len(values) + 2), np.inf)
         # Exact terms of which at most one is not zero have an exact sum.
         rounded = sum((v.error != 0) * 2 + (v.value != 0) for v in values) > 1
         return Bounded(result, np.where(rounded, bound, 0.0))
+
+    def difference(self, one: Bounded, other: Bounded) -> Bounded:
+        return self.add([one, Bounded(-other.value, other.error)])
 
     def concat(self, values: Sequence[Bounded], order: IntArray | None) -> Bounded:
         return Bounded(joined([v.value for v in values], order), joined([v.error for v in values], order))

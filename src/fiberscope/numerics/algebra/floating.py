@@ -61,6 +61,9 @@ class FloatAlgebra(Ring):
             total = total + value
         return total
 
+    def difference(self, one: Any, other: Any) -> Any:
+        return one - other
+
     def piecewise(self, value: Any, slopes: FloatArray) -> Any:
         if not slopes.any():
             return np.maximum(value, 0.0)

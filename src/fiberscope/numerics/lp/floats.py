@@ -17,7 +17,7 @@ import numba
 import numpy as np
 
 from fiberscope.numerics.floats import TINY, FloatArray, SignArray
-from fiberscope.numerics.lp.exact import CAP, Constraints, Proposal, Sense
+from fiberscope.numerics.lp.rational import CAP, Constraints, Proposal, Sense
 
 _PULLS = 0.5 ** np.array([44.0, 36.0, 28.0, 20.0, 12.0, 6.0])
 """How far a vertex is pulled towards an inner point to become feasible; the first that works is taken."""
@@ -139,7 +139,8 @@ class DualModel:
         columns = np.column_stack([np.concatenate([constraints.A / weights[:, None], bounds]), depth])
         lp = highspy.HighsLp()
         lp.num_col_, lp.num_row_ = columns.shape
-        lp.col_cost_ = np.concatenate([constraints.b / weights, cost])
+        with np.errstate(over="ignore"):  # a solver that gets an infinity proposes nothing, and that is checked anyway
+            lp.col_cost_ = np.concatenate([constraints.b / weights, cost])
         lp.col_lower_, lp.col_upper_ = low, high
         lp.row_lower_ = lp.row_upper_ = np.zeros(n + 1)
         lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise

@@ -2,7 +2,7 @@
 
 Multipliers proposed by the solver become an upper bound with all rounding included; points are checked row by row,
 pulled a little towards an inner point (:mod:`fiberscope.numerics.lp.floats`). Where that does not decide, the
-rational simplex method of :mod:`fiberscope.numerics.lp.exact` starts from the solver's basis.
+rational simplex method of :mod:`fiberscope.numerics.lp.rational` starts from the solver's basis.
 """
 
 from __future__ import annotations
@@ -16,7 +16,15 @@ import numpy as np
 from fiberscope.errors import InputError
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray, gamma
-from fiberscope.numerics.lp.exact import (
+from fiberscope.numerics.lp.floats import (
+    DualModel,
+    directed,
+    inside,
+    pull_inside,
+    safe_bound,
+    value_bounds,
+)
+from fiberscope.numerics.lp.rational import (
     CAP,
     Constraints,
     ExactOutcome,
@@ -25,14 +33,6 @@ from fiberscope.numerics.lp.exact import (
     Status,
     check_point,
     exact_simplex,
-)
-from fiberscope.numerics.lp.floats import (
-    DualModel,
-    directed,
-    inside,
-    pull_inside,
-    safe_bound,
-    value_bounds,
 )
 from fiberscope.numerics.lp.simplex import SmallModel
 from fiberscope.numerics.points import ExactPoint

@@ -1,6 +1,6 @@
 """A small compiled simplex method in floats, for programs with few variables that are asked by the thousand.
 
-It is the float twin of :func:`fiberscope.numerics.lp.exact.exact_simplex`: a basis of tight rows with its explicit
+It is the float twin of :func:`fiberscope.numerics.lp.rational.exact_simplex`: a basis of tight rows with its explicit
 inverse, violated rows entering while the multipliers are valid, then rows with a wrong multiplier leaving. It may
 fail or err; what it says is a proposal like that of any other solver. For a program of 64 rows and 8 variables it
 takes microseconds where a general solver takes a hundred.
@@ -15,7 +15,7 @@ import numba
 import numpy as np
 
 from fiberscope.numerics.floats import FloatArray, IntArray, SignArray
-from fiberscope.numerics.lp.exact import CAP, Constraints, Proposal
+from fiberscope.numerics.lp.rational import CAP, Constraints, Proposal
 
 OPTIMAL, INFEASIBLE, UNBOUNDED, FAILED = 0, 1, 2, 3
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from fiberscope.backends import Backend, Outcome, choose_backend, connected, outcomes
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, OutOfTimeError
 from fiberscope.results import Result, Tabular, named
+from fiberscope.run import Run
 from fiberscope.studies.lab.progress import Clock, Status, Watcher, watching
 from fiberscope.studies.lab.registry import all_studies, broken_studies, find_study
 from fiberscope.studies.lab.store import Store
@@ -93,6 +94,7 @@ def reproduce(
     out: str | Path | None = None,
     *,
     progress: bool | Watcher | None = None,
+    time_limit: float | None = None,
     **options: Any,
 ) -> StudyResult:
     """Run a study, or finish one that was interrupted, and say what it found.
@@ -115,6 +117,9 @@ def reproduce(
         The folder; by default ``fiberscope-studies/<name>-<scale>`` below the current one.
     progress
         True or False for a bar on the terminal, None to show it only to people, or a function of a ``Status``.
+    time_limit
+        Seconds after which no task is begun any more: :class:`OutOfTimeError`. Finished tasks are kept, and the same
+        call goes on where the work stopped.
     options
         The study's own options.
 
@@ -126,6 +131,7 @@ def reproduce(
     >>> len(result.table), result.complete
     (6, True)
     """
+    run = Run.begin(time_limit=time_limit)
     study = name if isinstance(name, Study) else find_study(name)
     settled = study.settle(scale, options)
     tasks = study.tasks(scale, options)
@@ -138,7 +144,7 @@ def reproduce(
         store = Store(folder, study, scale, settled)
         stack.callback(store.close)
         watch = stack.enter_context(watching(progress))
-        return _Run(study, scale, tasks, store, watch).finish(backend, client)
+        return _Run(study, scale, tasks, store, watch).finish(backend, client, run)
 
 
 def default_folder(study: Study, scale: str, options: Mapping[str, Any], base: Path | None = None) -> Path:
@@ -216,7 +222,7 @@ class _Run:
         self.recomputed: list[str] = []
         self.reused = 0
 
-    def finish(self, backend: Backend, client: Any) -> StudyResult:
+    def finish(self, backend: Backend, client: Any, run: Run) -> StudyResult:
         """Do what is missing, then write the table and what follows from it."""
         try:
             self._find_finished()
@@ -225,11 +231,18 @@ class _Run:
             self._tell()
             for outcome in outcomes(partial(rows_of, self.study.run_task), waiting, backend, client) if waiting else ():
                 self._receive(outcome)
+                self._check(run)
             result = self._write()
             self._note("end", failed=len(self.failures), seconds=result.seconds)
             return result
         finally:
             self.log.close()
+
+    def _check(self, run: Run) -> None:
+        """Give up behind the deadline, unless everything is done."""
+        done, total = len(self.rows) + len(self.failures), len(self.tasks)
+        if run.is_over and done < total:
+            raise OutOfTimeError(f"the time is up after {done} of {total} tasks; they are kept, the same call goes on")
 
     def _find_finished(self) -> None:
         for task in self.tasks:

@@ -10,34 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import gcd, isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import flint
 import numpy as np
 
 from fiberscope.network.layout import Layout
-from fiberscope.network.network import Network
 from fiberscope.network.walk import all_values
-from fiberscope.numerics.algebra.ball import EXACT, BallAlgebra, ball_signs, balls
+from fiberscope.numerics.algebra.ball import EXACT, HomogeneousBalls, ball_signs
 from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import TINY, FloatArray, IntArray, ObjectArray, SignArray, U
 from fiberscope.numerics.points import quotient
+
+if TYPE_CHECKING:
+    from fiberscope.network.network import Network
 
 Integers = tuple[int, ...]
 
 Parents = Callable[[int], tuple[int, int, int]]
 """Of a vertex: the ends of the edge that it was cut from, and the entry of the sign vector that vanishes there."""
-
-
-class HomogeneousBalls(BallAlgebra):
-    """Exact arithmetic on homogeneous coordinates: biases are multiplied by the last coordinate, t, ``(points,)``."""
-
-    def __init__(self, t: ObjectArray) -> None:
-        super().__init__(EXACT)
-        self.t = t
-
-    def shift(self, value: ObjectArray, offset: FloatArray) -> Any:
-        return value + balls(offset) * self.t[:, None]
 
 
 class ExactVertices:

@@ -1,4 +1,11 @@
-"""What the lattice and the skeleton share: a walk through the layers, with values and signs at the vertices."""
+"""What the lattice and the skeleton share: a walk through the layers, with values and signs at the vertices.
+
+While a layer is split, ``table`` and ``error`` ``(vertices, columns)`` hold all live values side by side, cut by
+``slices`` (by the number of the value, :data:`T` for the last homogeneous coordinate), so that a new vertex between two
+others is one row. ``signs (vertices, sides + num_signs)`` begin with those of the domain's sides. Invariants: a sign is
+certified or :data:`.kernels.UNKNOWN`, and none is unknown when a layer ends; values are bounded by ``error``, a row
+that was decided exactly to one rounding; columns from ``reached`` on are 0 if the walk was stopped.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +15,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 import numpy as np
 
@@ -19,12 +27,15 @@ from fiberscope.geometry.engines.limits import PATIENCE
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense
-from fiberscope.network.walk import step
-from fiberscope.numerics.algebra.bounded import Bounded, BoundedAlgebra
+from fiberscope.network.walk import switches
+from fiberscope.numerics.algebra.bounded import BOUNDED, Bounded, BoundedAlgebra
 from fiberscope.numerics.arrays import grown
 from fiberscope.numerics.floats import FloatArray, IntArray, gamma, round_up
 from fiberscope.numerics.rows import proportional_rows
 from fiberscope.run import ENDLESS, STOPPED, Run
+
+if TYPE_CHECKING:
+    from fiberscope.network.layout import Place
 
 T = -1
 """Key of the homogeneous coordinate among the live values."""
@@ -62,17 +73,23 @@ class Stopped(Exception):
 
 
 class HomogeneousBounds(BoundedAlgebra):
-    """Bounded floats on homogeneous coordinates: biases are multiplied by the last coordinate, t, ``(points, 1)``."""
+    """Bounded floats on homogeneous coordinates: biases are multiplied by the last coordinate, t, ``(points, 1)``.
 
-    def __init__(self, t: Bounded) -> None:
+    It is asked for when it is needed, because every layer makes more points; None where t is 1 for all.
+    """
+
+    def __init__(self, t: Callable[[], Bounded | None]) -> None:
         super().__init__()
         self.t = t
 
     def shift(self, value: Bounded, offset: FloatArray) -> Bounded:
-        shift = self.t.value * offset
+        t = self.t()
+        if t is None:
+            return super().shift(value, offset)
+        shift = t.value * offset
         # A product of zero proves nothing: it may have underflowed.
-        exact = (offset == 0) | ((self.t.error == 0) & ((self.t.value == 0) | (self.t.value == 1)))
-        slip = round_up(gamma(1) * np.abs(shift) + np.abs(offset) * self.t.error, 4)
+        exact = (offset == 0) | ((t.error == 0) & ((t.value == 0) | (t.value == 1)))
+        slip = round_up(gamma(1) * np.abs(shift) + np.abs(offset) * t.error, 4)
         return self.add([value, Bounded(shift, np.where(exact, 0.0, slip))])
 
 
@@ -156,34 +173,41 @@ class LayerWalk(ABC):
         The run's progress is told of every neuron that is done.
         """
         values: dict[int, Bounded] = {0: self.inputs}
-        done, total = 0, self.net.num_signs
-        self.run, self.paused = run, lambda: self._stops(done, total, interrupted)
-        for index, node in enumerate(self.net.nodes):
-            if done == total:
+        total = self.net.num_signs
+        self.run = run
+        algebra = HomogeneousBounds(lambda: self.t)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for place in switches(self.net.layout, values, algebra, {}, keep=(0,)):
+                match place.node:
+                    case PiecewiseLinear() as node:
+                        self.paused = partial(self._stops, place.start, total, interrupted)
+                        if not self._split_by(place, node, values, total, interrupted):
+                            return
+                    case MaxPool():  # its inputs have been compared before, see pools.py; the walk goes on by itself
+                        self.signs[: self.num_vertices, self.sides + place.start : self.sides + place.stop] = 0
+                    case _:
+                        assert_never(place.node)
+
+    def _split_by(
+        self,
+        place: Place,
+        node: PiecewiseLinear,
+        values: dict[int, Bounded],
+        total: int,
+        interrupted: Callable[[], bool],
+    ) -> bool:
+        """Split by one layer, with the values behind it; False if the walk ends here."""
+        try:
+            layer = self._begin_layer(place.index, node, values, self.sides + place.start)
+        except Stopped:
+            LayerWalk.drop_from(self, self.sides + place.start)  # nothing is split by this layer yet
+            return False
+        for column in self.split_layer(layer):
+            if self._stops(column - self.sides + 1, total, interrupted, self.run.limit):
+                self.drop_from(column + 1)
                 break
-            if isinstance(node, PiecewiseLinear):
-                try:
-                    layer = self._begin_layer(index, node, values, self.sides + done)
-                except Stopped:
-                    LayerWalk.drop_from(self, self.sides + done)  # nothing is split by this layer yet
-                    return
-                for column in self.split_layer(layer):
-                    if self._stops(column - self.sides + 1, total, interrupted, run.limit):
-                        self.drop_from(column + 1)
-                        break
-                self._end_layer(layer, node, values)
-                if not self.complete:
-                    return
-                done += node.num_signs
-            else:
-                if isinstance(node, MaxPool):  # its inputs have been compared before, see pools.py
-                    self.signs[: self.num_vertices, self.sides + done : self.sides + done + node.num_signs] = 0
-                    done += node.num_signs
-                arithmetic = BoundedAlgebra() if self.t is None else HomogeneousBounds(self.t)
-                with np.errstate(over="ignore", invalid="ignore"):
-                    values[index + 1] = step(node, values, arithmetic)
-            for key in [k for k in values if k and self.net.layout.last_use[k] <= index]:
-                del values[key]
+        self._end_layer(layer, node, values)
+        return self.complete
 
     def _stops(self, done: int, total: int, interrupted: Callable[[], bool], limit: int | None = None) -> bool:
         try:
@@ -266,11 +290,6 @@ class LayerWalk(ABC):
         if layer.end == self.sides + self.net.num_signs or not self.complete:
             return  # the last activation: nobody asks for its values
         source = values[layer.source]
-        slopes = np.where(signs > 0, 1.0, node.slopes)
-        zero = (signs == 0) | (slopes == 0)
-        with np.errstate(over="ignore", invalid="ignore"):  # zero times infinity, where zero is meant
-            bound = np.where(slopes == 1, source.error, round_up(np.abs(slopes) * source.error, 2))
-            rounding = np.where(slopes == 1, 0.0, gamma(1) * np.abs(slopes * source.value))
-            values[layer.index + 1] = Bounded(
-                np.where(zero, 0.0, slopes * source.value), np.where(zero, 0.0, round_up(bound + rounding, 2))
-            )
+        behind = BOUNDED.gate(source, signs > 0, node.leak)
+        known = signs != 0  # a zero is exact whatever the slope
+        values[layer.index + 1] = Bounded(*(np.where(known, x, 0.0) for x in (behind.value, behind.error)))

@@ -18,11 +18,10 @@ import scipy.sparse as sp
 
 from fiberscope.geometry.cells import Cells, Incidence, pool_layout
 from fiberscope.geometry.engines.lattice import kernels
-from fiberscope.geometry.engines.planar.exact import pool_signs, window_pairs
+from fiberscope.geometry.engines.planar.exact import pool_signs
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear
+from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear, moved
 from fiberscope.network.operators import Sparse
-from fiberscope.network.rewire import moved
 from fiberscope.numerics.floats import IntArray, SignArray
 
 
@@ -37,24 +36,19 @@ class Pooling(NamedTuple):
 def compared(net: Network) -> tuple[Network, tuple[Pooling, ...]]:
     """The same function, with all pairs of inputs of each window compared before the pool."""
     nodes: list[Node] = []
-    pools: list[Pooling] = []
-    place, column = {0: 0}, 0
+    place = {0: 0}
     for index, node in enumerate(net.nodes):
         sources = tuple(place[s] for s in node.sources)
         if isinstance(node, MaxPool):
-            pairs = window_pairs(node)
-            count = len(pairs)
+            count = node.num_cuts
             if count:
-                nodes.append(Affine(sources[0], Sparse(_differences(pairs, int(np.prod(node.in_shape))))))
+                nodes.append(Affine(sources[0], Sparse(_differences(node.pairs, int(np.prod(node.in_shape))))))
                 nodes.append(PiecewiseLinear(len(nodes), np.zeros(count), (count,)))
-            own = slice(column + count, column + count + node.num_signs)
-            pools.append(Pooling(node, slice(column, own.start), own))
-            column = own.stop
-        elif isinstance(node, PiecewiseLinear):
-            column += node.num_signs
         nodes.append(moved(node, sources))
         place[index + 1] = len(nodes)
-    return Network.from_nodes(nodes, net.input_shape), tuple(pools)
+    found = Network.from_nodes(nodes, net.input_shape)
+    pools = [(at, at.node) for at in found.layout.places if isinstance(at.node, MaxPool)]
+    return found, tuple(Pooling(node, slice(at.start - node.num_cuts, at.start), at.columns) for at, node in pools)
 
 
 def _differences(pairs: IntArray, size: int) -> sp.csr_array:
@@ -87,7 +81,7 @@ def coarsened(cells: Cells, net: Network, pools: Sequence[Pooling], reached: int
         rays=None,
         domain_signs=cells.domain_signs[kept],
         point_errors=None if cells.point_errors is None else cells.point_errors[kept],
-        pools=pool_layout(net.switches),
+        pools=pool_layout(net.layout),
     )
 
 

@@ -21,7 +21,6 @@ from fiberscope.geometry.engines.lattice import kernels
 from fiberscope.geometry.engines.lattice.exact import Start
 from fiberscope.geometry.engines.lattice.layers import LayerStep, LayerWalk, deferred_interrupt
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.arrays import grown
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma, round_up
 from fiberscope.numerics.points import to_dyadic
@@ -93,7 +92,7 @@ def count_by_skeleton(net: Network, start: Start, run: Run = ENDLESS) -> tuple[i
 
 
 def _built(net: Network, start: Start, run: Run) -> _SkeletonBuilder:
-    if any(isinstance(node, MaxPool) for node in net.switches):
+    if net.layout.pooled.any():
         raise NotGenericError("skeleton: expected activations only, got max pooling, whose walls end on each other")
     if not start.bounded:
         raise InputError("skeleton: expected a bounded domain, got one with directions at infinity")

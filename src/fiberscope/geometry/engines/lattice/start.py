@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations, product
+from typing import TYPE_CHECKING
 
 import flint
 import numpy as np
 
 from fiberscope.errors import NotGenericError
-from fiberscope.geometry.domains import Box, Orthant, Polytope, Space
+from fiberscope.geometry.affine_forms import ExactRegion
 from fiberscope.geometry.engines.lattice.exact import Integers, Start, integers
-from fiberscope.network.layout import Layout
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import MaxPool, PiecewiseLinear
-from fiberscope.network.walk import affine_values
-from fiberscope.numerics.algebra.ball import EXACT, EXACT_ROWS
 from fiberscope.numerics.floats import SignArray
 from fiberscope.numerics.points import integer_rows, solve_point, to_dyadic
+
+if TYPE_CHECKING:
+    from fiberscope.geometry.domains import Box, Orthant, Polytope, Space
 
 
 def box_start(box: Box) -> Start:
@@ -82,18 +82,13 @@ def _first_layer(net: Network) -> list[list[int]]:
 
     There are none if a pool comes first, unless its windows leave it no choice.
     """
-    signs = np.zeros(0, dtype=np.int8)
-    for index, node in enumerate(net.nodes):
-        if isinstance(node, MaxPool):
-            if ((node.windows >= 0).sum(axis=1) > 1).any():
-                return []
-            signs = np.concatenate([signs, np.where(node.windows.reshape(-1) < 0, -1, 1).astype(np.int8)])
-        if isinstance(node, PiecewiseLinear):
-            with flint.ctx.workprec(EXACT):
-                before = Layout(net.nodes[:index])
-                rows = affine_values(before, net.in_size, signs, EXACT_ROWS)[node.source].T
-            return [list(integers(row)) for row, linear in zip(rows, node.linear, strict=True) if not linear]
-    return []
+    layout = net.layout
+    free = [place for place in layout.places if place.node.num_cuts]
+    if not free or layout.pooled[free[0].start]:
+        return []
+    region = ExactRegion(net, np.where(layout.padding, -1, 1).astype(np.int8))
+    entries = free[0].start + np.flatnonzero(~free[0].node.linear)
+    return [list(integers(region.margin(entry))) for entry in entries.tolist()]
 
 
 def _independent(rows: Sequence[Sequence[int]], n: int) -> list[int]:

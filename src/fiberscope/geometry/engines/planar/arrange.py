@@ -14,16 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 
 from fiberscope.geometry.engines.planar import kernels
-from fiberscope.geometry.engines.planar.exact import Oracle, Stage, ranks_between
+from fiberscope.geometry.engines.planar.exact import Oracle, Stage, TwofoldOracle, Unclear, ranks_between
 from fiberscope.geometry.engines.planar.faces import count_inside
 from fiberscope.geometry.engines.planar.mesh import Arrangement, Crossings, Meetings, Polygons, assure, pointers
 from fiberscope.geometry.engines.planar.tracked import Tracked
-from fiberscope.geometry.engines.planar.twofold import TwofoldOracle, Unclear
+from fiberscope.network.nodes import MaxPool, PiecewiseLinear, Switch
 from fiberscope.numerics.floats import ENTRY_FLOOR, FloatArray, IntArray, SignArray, U
 from fiberscope.numerics.points import Triple, dot, sign
 from fiberscope.run import ENDLESS, Run
@@ -263,6 +263,25 @@ def _both(point: PointAt, a: int, b: int, oracle: Oracle) -> tuple[Triple, Tripl
 
 
 Known = Callable[[SignArray, int], None]
+
+
+def sure_signs(node: Switch, source: Tracked) -> Known:
+    """Signs of a switch's functionals that need no decision, from what is known of the value in front of it."""
+
+    def known(signs: SignArray, undecided: int) -> None:
+        match node:
+            case PiecewiseLinear():
+                signs[:, np.flatnonzero(node.linear)] = 1
+            case MaxPool():
+                if undecided and source.zeros is not None:  # two dead inputs tie exactly
+                    i, j = node.pairs.T
+                    signs[:, : len(i)][source.zeros[:, i] & source.zeros[:, j]] = 0
+            case _:
+                assert_never(node)
+
+    return known
+
+
 """Called with the signs (2 where open) and how many are open; may replace some of them."""
 
 

@@ -10,12 +10,11 @@ its windows' inputs, and faces with equal winners are joined again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -25,9 +24,9 @@ from fiberscope.geometry.cells import Cells, Incidence, pool_layout
 from fiberscope.geometry.domains import Box, Polytope
 from fiberscope.geometry.engines.limits import MEMORY
 from fiberscope.geometry.engines.planar import tracked as track
-from fiberscope.geometry.engines.planar.arrange import Arranger
+from fiberscope.geometry.engines.planar.arrange import Arranger, sure_signs
 from fiberscope.geometry.engines.planar.build import build
-from fiberscope.geometry.engines.planar.exact import Oracle, Stage, pool_signs, window_pairs
+from fiberscope.geometry.engines.planar.exact import Oracle, Stage, pool_signs
 from fiberscope.geometry.engines.planar.mesh import (
     Arrangement,
     Polygons,
@@ -36,11 +35,12 @@ from fiberscope.geometry.engines.planar.mesh import (
     merged,
     winner_signs,
 )
-from fiberscope.geometry.engines.planar.tracked import Tracked
+from fiberscope.geometry.engines.planar.tracked import Tracked, TrackedAlgebra
 from fiberscope.geometry.engines.watched import single_blas
+from fiberscope.network.layout import Layout
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear, Switch
-from fiberscope.network.operators import Dense
+from fiberscope.network.nodes import Affine, MaxPool, Switch
+from fiberscope.network.walk import cuts, switches
 from fiberscope.numerics.floats import FloatArray, SignArray
 from fiberscope.results import Result
 from fiberscope.run import ENDLESS, STOPPED, Run
@@ -128,13 +128,10 @@ class Engine:
     ``sides`` are rows ``(a, b, c)`` with ``a x + b y + c <= 0`` on the domain.
     """
 
-    def __init__(self, nodes: Sequence[Node], sides: FloatArray) -> None:
-        self.nodes, self.sides = tuple(nodes), sides
-        self.switch_nodes = [k for k, x in enumerate(self.nodes) if isinstance(x, PiecewiseLinear | MaxPool)]
-        self.switches = [x for x in self.nodes if isinstance(x, PiecewiseLinear | MaxPool)]
-        self.pairs = [window_pairs(x) if isinstance(x, MaxPool) else None for x in self.switches]
-        sizes = [x.num_signs if p is None else len(p) for x, p in zip(self.switches, self.pairs, strict=True)]
-        self.offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    def __init__(self, layout: Layout, sides: FloatArray) -> None:
+        self.layout, self.sides = layout.up_to_last_switch, sides
+        self.switches = [place.node for place in self.layout.places]
+        self.offsets = np.cumsum([0, *(node.num_cuts for node in self.switches)]).astype(np.int64)
         self.interrupted = False
 
     @classmethod
@@ -143,13 +140,13 @@ class Engine:
         if domain.dimension != 2 or net.in_size != 2:
             raise InputError(f"domain: expected two dimensions and two inputs, got {domain} and {net.in_size} inputs")
         A, b = domain.halfspaces()
-        return cls(net.nodes, np.column_stack([A, -b]))
+        return cls(net.layout, np.column_stack([A, -b]))
 
     def start(self) -> Polygons:
         """The domain as one polygon, with values at its corners."""
         mesh, points = first_mesh(self.sides)
         mesh.values = {XY: Tracked.exact(points), 0: corner_values(mesh, points, self.sides)}
-        oracle = Oracle(self.nodes_before_output, self.sides, self.offsets)
+        oracle = Oracle(self.layout, self.sides, self.offsets)
         self.arranger = Arranger(oracle, Stage(mesh.indptr, mesh.loop_v, [], []))
         return mesh
 
@@ -177,46 +174,25 @@ class Engine:
     # -- the program at the vertices -----------------------------------------------------------------------------
 
     @property
-    def nodes_before_output(self) -> tuple[Node, ...]:
-        """The program up to the last switch: all that regions depend on."""
-        return self.nodes[: self.switch_nodes[-1] + 1] if self.switch_nodes else ()
+    def composed(self) -> tuple[Affine, Affine] | None:
+        """The two first maps, if the first is one of the plane (a slice of a large space) that the second alone reads.
 
-    @cached_property
-    def last_use(self) -> list[int]:
-        """Index of the last node that reads each value, as far as regions depend on it."""
-        last = [-1] * (len(self.nodes) + 1)
-        for index, node in enumerate(self.nodes_before_output):
-            for source in node.sources:
-                last[source] = index
-        return last
-
-    @property
-    def composes(self) -> bool:
-        """Whether it begins with a map of the plane (a slice of a large space) that one dense layer alone reads."""
-        chain = all(isinstance(x, Affine) and isinstance(x.operator, Dense) for x in self.nodes[:2])
-        return chain and self.last_use[:2] == [0, 1] and self.nodes[0].operator.in_size == 2  # type: ignore[union-attr]
+        Both are dense.
+        """
+        match self.layout.nodes[:2]:
+            case (Affine() as plane, Affine() as layer) if self.layout.last_use[:2] == (0, 1):
+                dense = all(node.operator.stored_matrix is not None for node in (plane, layer))
+                return (plane, layer) if dense and plane.operator.in_size == 2 else None
+        return None
 
     def advance(self, mesh: Polygons, node: int) -> int:
         """Evaluate the program up to the next switch; the index of that node."""
         values = mesh.values
-        while node not in self.switch_nodes:
-            step = self.nodes[node]
-            if node == 0 and self.composes:
-                values[2] = track.lifted(step, self.nodes[1], values[0])  # type: ignore[arg-type]  # both are affine here
-                node, step = 1, self.nodes[1]
-                del values[0]
-            elif isinstance(step, Affine):
-                # spectral norms serve the layers behind the next switch
-                values[node + 1] = track.affine(step, values[step.source], sum(k > node for k in self.switch_nodes) > 1)
-            elif isinstance(step, Add):
-                values[node + 1] = track.add([values[s] for s in step.sources])
-            elif isinstance(step, Concat):
-                values[node + 1] = track.concat([values[s] for s in step.sources], step.order)
-            for source in step.sources:
-                if self.last_use[source] == node:
-                    values.pop(source, None)
-            node += 1
-        return node
+        if node == 0 and (both := self.composed) is not None:
+            values[2], node = track.lifted(*both, values.pop(0)), 2
+        # spectral norms serve the layers behind the next switch
+        algebra = TrackedAlgebra(tight=sum(place.index > node for place in self.layout.places) > 1)
+        return next(switches(self.layout, values, algebra, {}, first=node)).index
 
     def split(self, mesh: Polygons, switch: int, node: int, memory: int | None = None) -> Polygons:
         """The mesh cut by one switch, with the switch's own value at its vertices; of at most ``memory`` bytes."""
@@ -231,13 +207,10 @@ class Engine:
             finer = merged(finer, mesh.num_vertices)
         if last:
             return finer
-        source, over = finer.values[step.source], self.last_use[step.source] == node
-        if isinstance(step, MaxPool):
-            finer.values[node + 1] = track.pool(step, source)
-        else:
-            own = over and found.meetings is not None  # an uncut mesh shares its arrays with the one before
-            pools = any(isinstance(x, MaxPool) for x in self.switches[switch + 1 :])
-            finer.values[node + 1] = track.activate(step, source, finer.signs[-1], own, pools)
+        over = self.layout.last_use[step.source] == node
+        own = over and found.meetings is not None  # an uncut mesh shares its arrays with the one before
+        pools = bool(self.layout.pooled[self.layout.places[switch].stop :].any())
+        finer.values[node + 1] = track.behind(step, finer.values[step.source], finer.signs[-1], own, pools)
         if over:
             del finer.values[step.source]
         return finer
@@ -262,19 +235,11 @@ class Engine:
 
     def arrange(self, mesh: Polygons, switch: int) -> Arrangement:
         """All decisions about one switch."""
-        step, pairs = self.switches[switch], self.pairs[switch]
+        step = self.switches[switch]
         source = mesh.values[step.source]
-        value = source if pairs is None else track.differences(source, pairs)
+        value = cuts(step, source, TrackedAlgebra(tight=False))
         stage = Stage(mesh.indptr, mesh.loop_v, mesh.signs, [_part(s) for s in self.switches[:switch]], mesh.root)
-
-        def known(signs: SignArray, undecided: int) -> None:
-            if isinstance(step, PiecewiseLinear):
-                signs[:, np.flatnonzero(step.linear)] = 1
-            elif undecided and source.zeros is not None and pairs is not None:
-                # two dead inputs tie exactly
-                signs[:, : len(pairs)][source.zeros[:, pairs[:, 0]] & source.zeros[:, pairs[:, 1]]] = 0
-
-        return self.arranger.arrange(mesh, value, stage, int(self.offsets[switch]), known)
+        return self.arranger.arrange(mesh, value, stage, int(self.offsets[switch]), sure_signs(step, source))
 
     # -- results -------------------------------------------------------------------------------------------------
 
@@ -311,7 +276,7 @@ class Engine:
 
         def piece(bounds: tuple[int, int]) -> tuple[int, Arranger]:
             worker = copy(self)
-            worker.arranger = self.arranger.fork(Oracle(self.nodes_before_output, self.sides, self.offsets))
+            worker.arranger = self.arranger.fork(Oracle(self.layout, self.sides, self.offsets))
             return worker._count_piece(mesh.part(*bounds), switch, node, run), worker.arranger
 
         pool = ThreadPoolExecutor(threads)
@@ -330,7 +295,7 @@ class Engine:
             run.check()
             with np.errstate(all="ignore"):  # what overflows is left to exact arithmetic
                 node = self.advance(mesh, node)
-                if switch < len(self.switches) - 1 or self.pairs[switch] is not None:
+                if switch < len(self.switches) - 1 or isinstance(self.switches[switch], MaxPool):
                     finer = self.split(mesh, switch, node)
                     run.step(switch + 1, len(self.switches), f"{finer.num_polygons} polygons")
                     found = self.count(finer, switch + 1, node + 1, run, threads)
@@ -358,7 +323,7 @@ class Engine:
             exact_decisions=self.arranger.by_exact,
             float_decisions=self.arranger.by_float,
             domain_signs=mesh.sides,
-            pools=pool_layout(self.switches),
+            pools=pool_layout(self.layout),
             complete=reached == len(self.switches),
         )
 

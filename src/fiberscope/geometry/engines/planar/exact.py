@@ -4,199 +4,88 @@ On a polygon every preactivation is an affine function of ``(x, y)``; with the p
 of the program as a row ``(a, b, c)`` of integers, up to a positive factor. A vertex is stored by the two lines that
 define it and is their cross product, a homogeneous point ``(X, Y, W)`` with ``W > 0``. Floats are dyadic rationals, so
 all of this is integer arithmetic.
+
+A sharper filter comes before it. The values at vertices carry bounds that grow with every layer, by the norm of its
+weights: on a trained network of six layers they leave some hundreds of decisions open that are not close at all. Then a
+polygon's rows are composed from the weights in about 106 bits; points and orders follow in balls (``flint.arb``). What
+is still open, a coincidence as a rule, goes on to the integers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
-from typing import Any
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, assert_never
 
 import flint
 import numpy as np
 
 from fiberscope.geometry.engines.planar.faces import compare_windows
-from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
-from fiberscope.network.operators import Dense, Operator
-from fiberscope.numerics.floats import FloatArray, IntArray, ObjectArray, SignArray
-from fiberscope.numerics.points import Triple, cross, dot, integer_rows, to_dyadic
+from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear, Switch
+from fiberscope.network.walk import Choices, cuts, switches
+from fiberscope.numerics.algebra.base import Algebra
+from fiberscope.numerics.algebra.dyadic import Dyadic, DyadicAlgebra
+from fiberscope.numerics.algebra.twofold import TwofoldAlgebra
+from fiberscope.numerics.compensated import Twofold
+from fiberscope.numerics.floats import FloatArray, IntArray, SignArray, U
+from fiberscope.numerics.points import Triple, cross, dot, integer_rows, sign
 
-_fmpz = np.frompyfunc(flint.fmpz, 1, 1)
+if TYPE_CHECKING:
+    from fiberscope.network.layout import Layout
 
+V = TypeVar("V")
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Dyadic:
-    """``integers * 2**exponent`` in an object array."""
+_BITS = 128
+"""Precision of balls: enough for the sum of a pair of floats."""
 
-    integers: ObjectArray
-    exponent: int
+_DENSE = 1 << 20
+"""Entries of a matrix up to which an operator is taken as a matrix."""
 
-    @classmethod
-    def of(cls, array: FloatArray) -> Dyadic:
-        integers, exponent = to_dyadic(array)
-        return cls(_fmpz(integers), exponent)
-
-    def at(self, exponent: int) -> ObjectArray:
-        """The integers for a smaller exponent."""
-        shift = self.exponent - exponent
-        return np.asarray(self.integers * (flint.fmpz(1) << shift) if shift else self.integers.copy())
+_MOST_ROWS = 1 << 21
+"""How many numbers the states of a program may hold before they are dropped."""
 
 
-def _plus(a: Dyadic, b: Dyadic) -> Dyadic:
-    low = min(a.exponent, b.exponent)
-    return Dyadic(a.at(low) + b.at(low), low)
-
-
-State = tuple[int, dict[int, Any], list[Any]]
-"""The index of a switch, the values needed from there on, and the functionals of all switches up to this one."""
-
-_MOST_INTEGERS = 1 << 21
-"""How many integers the states of an exact program may hold before they are dropped."""
-
-
-class FixedProgram:
-    """The program on three homogeneous rows (for x, y and 1) with all signs fixed, in some arithmetic.
+class FixedProgram(Generic[V]):
+    """The program on three homogeneous rows (for x, y and 1) with all signs fixed, in some algebra of rows.
 
     Polygons share the signs of their first layers with many others, so the state behind every switch is kept under
     the signs that led there. On a surface every triangle has coordinates of its own, its *chart*; a plane has one.
+    ``start`` gives the input as a function of the coordinates of a chart, ``(3, in_size)``.
     """
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
-        self.nodes = nodes
-        self.last_use = {source: k for k, node in enumerate(nodes) for source in node.sources}
-        self._maps: dict[int, Any] = {}
-        self._states: dict[bytes, State] = {}
+    def __init__(self, layout: Layout, algebra: Algebra[V], start: Callable[[int], V]) -> None:
+        self.layout, self.algebra, self.start = layout, algebra, start
+        self._states: dict[bytes, tuple[dict[int, V], list[V]]] = {}
         self._held = 0
 
-    def start(self, chart: int) -> Any:
-        """The input as a function of the coordinates ``(x, y, 1)`` of a chart, ``(3, in_size)``."""
-        raise NotImplementedError
-
-    def _switch(self, node: PiecewiseLinear | MaxPool, value: Any, signs: SignArray) -> Any:
-        raise NotImplementedError
-
-    def _plain(self, node: Node, values: Mapping[int, Any]) -> Any:
-        raise NotImplementedError
-
-    def _rows(self, node: PiecewiseLinear | MaxPool, value: Any) -> Any:
-        raise NotImplementedError
-
-    def functionals(self, signs: Sequence[SignArray], chart: int = 0) -> list[Any]:
+    def functionals(self, signs: Sequence[SignArray], chart: int = 0) -> list[V]:
         """The rows whose signs are taken, ``(3, n)`` per switch, for as many switches as signs are given plus one."""
         keys = list(accumulate((part.tobytes() for part in signs), initial=chart.to_bytes(8, "little")))
-        if self._held > _MOST_INTEGERS:
+        if self._held > _MOST_ROWS:
             self._states.clear()
             self._held = 0
         if keys[0] not in self._states:
-            self._states[keys[0]] = self._onward(0, {0: self.start(chart)}, [])
+            self._states[keys[0]] = self._onward({0: self.start(chart)}, [], {}, 0)
         known = max(k for k, key in enumerate(keys) if key in self._states)
         for k in range(known, len(signs)):
-            index, values, found = self._states[keys[k]]
-            switch = self.nodes[index]
-            assert isinstance(switch, PiecewiseLinear | MaxPool)
-            after = self._switch(switch, values[switch.source], signs[k])
-            self._states[keys[k + 1]] = self._onward(index + 1, {**values, index + 1: after}, found)
-        return self._states[keys[-1]][2]
+            values, found = self._states[keys[k]]
+            place = self.layout.places[k]
+            choice = {place.index: place.node.chosen(signs[k])}
+            self._states[keys[k + 1]] = self._onward(dict(values), found, choice, place.index)
+        return self._states[keys[-1]][1]
 
-    def _onward(self, index: int, values: dict[int, Any], found: list[Any]) -> State:
-        """On to the next switch and its functionals; values that nothing reads any more are let go."""
-        while not isinstance(node := self.nodes[index], PiecewiseLinear | MaxPool):
-            values[index + 1] = self._plain(node, values)
-            index += 1
-        rows = self._rows(node, values[node.source])
-        self._held += 6 * node.num_signs
-        live = {key: value for key, value in values.items() if self.last_use.get(key, -1) >= index}
-        return index, live, [*found, rows]
+    def _onward(self, values: dict[int, V], found: list[V], choices: Choices, first: int) -> Any:
+        """On through one switch to the next and its functionals: the values there, and all functionals so far."""
+        way = switches(self.layout, values, self.algebra, choices, first=first)
+        place = next(place for place in way if place.index not in choices)
+        self._held += 6 * place.node.num_signs
+        return values, [*found, cuts(place.node, values[place.source], self.algebra)]
 
 
-class ExactProgram(FixedProgram):
+def exact_program(layout: Layout, start: Callable[[int], Dyadic]) -> FixedProgram[Dyadic]:
     """The program with all signs fixed, in integers."""
-
-    def start(self, chart: int) -> Dyadic:
-        """The input as a function of the coordinates ``(x, y, 1)`` of a chart, ``(3, in_size)``."""
-        return Dyadic(_fmpz(np.array([[1, 0], [0, 1], [0, 0]], dtype=object)), 0)
-
-    def _rows(self, node: PiecewiseLinear | MaxPool, value: Dyadic) -> ObjectArray:
-        return value.integers if isinstance(node, PiecewiseLinear) else _pairs(node, value.integers)
-
-    def _switch(self, node: PiecewiseLinear | MaxPool, value: Dyadic, signs: SignArray) -> Dyadic:
-        if isinstance(node, MaxPool):
-            return Dyadic(value.integers[:, node.chosen(signs)], value.exponent)
-        if not node.slopes.any():
-            return Dyadic(np.where(signs > 0, value.integers, flint.fmpz(0)), value.exponent)
-        factors = Dyadic.of(np.where(signs > 0, 1.0, node.slopes))
-        return Dyadic(value.integers * factors.integers, value.exponent + factors.exponent)
-
-    def _plain(self, node: Node, values: Mapping[int, Dyadic]) -> Dyadic:
-        if isinstance(node, Affine):
-            value = values[node.source]
-            for stage in node.operator.stages():
-                value = self._apply(stage, value)
-            if node.offset is None:
-                return value
-            if id(node) not in self._maps:
-                self._maps[id(node)] = Dyadic.of(node.offset)
-            offset = self._maps[id(node)]
-            low = min(value.exponent, offset.exponent)
-            rows = value.at(low)
-            rows[2] = rows[2] + offset.at(low)
-            return Dyadic(rows, low)
-        parts = [values[s] for s in node.sources]
-        if isinstance(node, Add):
-            total = parts[0]
-            for part in parts[1:]:
-                total = _plus(total, part)
-            return total
-        assert isinstance(node, Concat)
-        low = min(part.exponent for part in parts)
-        joined = np.concatenate([part.at(low) for part in parts], axis=1)
-        return Dyadic(joined if node.order is None else joined[:, node.order], low)
-
-    def _apply(self, stage: Operator, value: Dyadic) -> Dyadic:
-        if id(stage) not in self._maps:
-            self._maps[id(stage)] = _dense(stage) if isinstance(stage, Dense) else _sparse(stage)
-        apply, exponent = self._maps[id(stage)]
-        return Dyadic(apply(value.integers), value.exponent + exponent)
-
-
-def _dense(stage: Dense) -> tuple[Callable[[ObjectArray], ObjectArray], int]:
-    integers, exponent = to_dyadic(stage.matrix)
-    matrix = flint.fmpz_mat(integers.T.tolist())
-
-    def apply(rows: ObjectArray) -> ObjectArray:
-        return np.array((flint.fmpz_mat(rows.tolist()) * matrix).tolist(), dtype=object)
-
-    return apply, exponent
-
-
-def _sparse(stage: Operator) -> tuple[Callable[[ObjectArray], ObjectArray], int]:
-    matrix = stage.sparse()
-    data = Dyadic.of(matrix.data)
-    filled = np.flatnonzero(np.diff(matrix.indptr))
-    starts = matrix.indptr[filled]
-
-    def apply(rows: ObjectArray) -> ObjectArray:
-        result = _fmpz(np.zeros((3, stage.out_size), dtype=object))
-        if len(filled):
-            result[:, filled] = np.add.reduceat(rows[:, matrix.indices] * data.integers, starts, axis=1)
-        return np.asarray(result)
-
-    return apply, data.exponent
-
-
-def window_pairs(node: MaxPool) -> IntArray:
-    """All pairs of inputs that meet in some window, ``(count, 2)``, each once, the smaller index first."""
-    size = node.windows.shape[1]
-    first, second = np.triu_indices(size, 1)
-    pairs = np.stack([node.windows[:, first].ravel(), node.windows[:, second].ravel()], axis=1)
-    pairs = np.sort(pairs[(pairs >= 0).all(axis=1)], axis=1)
-    return np.asarray(np.unique(pairs, axis=0).reshape(-1, 2))
-
-
-def _pairs(node: MaxPool, rows: ObjectArray) -> ObjectArray:
-    i, j = window_pairs(node).T
-    return np.asarray(rows[:, i] - rows[:, j])
+    return FixedProgram(layout, DyadicAlgebra(), start)
 
 
 def pool_signs(node: MaxPool, pair_signs: SignArray) -> SignArray:
@@ -204,7 +93,7 @@ def pool_signs(node: MaxPool, pair_signs: SignArray) -> SignArray:
 
     Columns of ``pair_signs`` beyond the pairs are not read.
     """
-    pairs, windows = window_pairs(node), node.windows
+    pairs, windows = node.pairs, node.windows
     size = int(np.prod(node.in_shape))
     a, b = windows[:, :, None], windows[:, None, :]
     wanted = np.minimum(a, b) * size + np.maximum(a, b)
@@ -213,6 +102,17 @@ def pool_signs(node: MaxPool, pair_signs: SignArray) -> SignArray:
     result = np.empty((len(pair_signs), windows.size), dtype=np.int8)
     compare_windows(pair_signs, windows, column, result)
     return result
+
+
+def entry_signs(node: Switch, cut_signs: SignArray) -> SignArray:
+    """Signs of a switch's entries ``(points, num_signs)`` from those of its :func:`~fiberscope.network.walk.cuts`."""
+    match node:
+        case PiecewiseLinear():
+            return cut_signs[:, : node.num_signs]
+        case MaxPool():
+            return pool_signs(node, cut_signs)
+        case _:
+            assert_never(node)
 
 
 def ranks_between(lines: Sequence[Triple], a: Triple, b: Triple) -> tuple[list[int], list[float]]:
@@ -241,10 +141,8 @@ class Stage:
     signs: list[SignArray]
     parts: Sequence[Callable[[SignArray], SignArray]]
     root: IntArray | None = None
-    rows: dict[int, list[ObjectArray]] = field(default_factory=dict)
-    points: dict[tuple[int, int, int], Triple] = field(default_factory=dict)
-    twofold_rows: dict[int, list[Any]] = field(default_factory=dict)
-    twofold_points: dict[tuple[int, int, int], Triple] = field(default_factory=dict)
+    rows: dict[tuple[type[Oracle], int], list[Any]] = field(default_factory=dict)
+    points: dict[tuple[type[Oracle], int, int, int], Triple] = field(default_factory=dict)
 
     def chart(self, polygon: int) -> int:
         """The chart of a polygon."""
@@ -263,8 +161,11 @@ class Oracle:
     A vertex is given by ``(stage, polygon, line, line)``.
     """
 
-    def __init__(self, nodes: Sequence[Node], sides: FloatArray, offsets: IntArray) -> None:
-        self.program: FixedProgram = ExactProgram(nodes)
+    def __init__(
+        self, layout: Layout, sides: FloatArray, offsets: IntArray, start: Callable[[int], Dyadic] | None = None
+    ) -> None:
+        plane = Dyadic.of(np.eye(3, 2))
+        self.program: FixedProgram[Any] = exact_program(layout, start or (lambda chart: plane))
         self.sides: list[Triple] = [(flint.fmpz(a), flint.fmpz(b), flint.fmpz(c)) for a, b, c in integer_rows(sides)]
         self.offsets = offsets
 
@@ -280,18 +181,112 @@ class Oracle:
         """A line's functional on a polygon."""
         if number < 0:
             return self.side(stage.chart(polygon), -1 - number)
-        if polygon not in stage.rows:
-            stage.rows[polygon] = self.program.functionals(stage.prefix(polygon), stage.chart(polygon))
+        key = (type(self), polygon)
+        if key not in stage.rows:
+            stage.rows[key] = self.program.functionals(stage.prefix(polygon), stage.chart(polygon))
         switch = int(np.searchsorted(self.offsets, number, side="right")) - 1
-        column = stage.rows[polygon][switch][:, number - self.offsets[switch]]
-        return column[0], column[1], column[2]
+        return self._row(stage.rows[key][switch], number - int(self.offsets[switch]))
+
+    def _row(self, rows: Any, column: int) -> Triple:
+        a, b, c = rows.integers[:, column]
+        return a, b, c
 
     def point(self, stage: Stage, polygon: int, first: int, second: int) -> Triple:
         """The vertex where two lines meet."""
-        key = (polygon, first, second)
+        key = (type(self), polygon, first, second)
         if key not in stage.points:
-            found = cross(self.line(stage, polygon, first), self.line(stage, polygon, second))
-            if not found[2] > 0:  # pragma: no cover - lines that cross are not parallel
-                raise ArithmeticError("two lines that define a vertex do not meet")
-            stage.points[key] = found
+            stage.points[key] = self._meeting(self.line(stage, polygon, first), self.line(stage, polygon, second))
         return stage.points[key]
+
+    def _meeting(self, first: Triple, second: Triple) -> Triple:
+        found = cross(first, second)
+        if not found[2] > 0:  # pragma: no cover - lines that cross are not parallel
+            raise ArithmeticError("two lines that define a vertex do not meet")
+        return found
+
+
+# -- the sharper filter ------------------------------------------------------------------------------------------------
+
+
+class Unclear(Exception):
+    """A ball contains zero, or two overlap."""
+
+
+def _is_plain(node: Node) -> bool:
+    """Whether a node is a moderate affine map or made of ReLUs (or linear entries) alone."""
+    match node:
+        case Affine():
+            return all(stage.in_size * stage.out_size <= _DENSE for stage in node.operator.stages())
+        case PiecewiseLinear():
+            return bool(np.isin(node.slopes, (0.0, 1.0)).all())
+        case MaxPool() | Add() | Concat():
+            return False
+        case _:
+            assert_never(node)
+
+
+class TwofoldOracle(Oracle):
+    """Answers about the vertices of a complex in balls; raises :class:`Unclear` where they do not tell."""
+
+    def __init__(self, exact: Oracle) -> None:
+        plane = Twofold.exact(np.eye(3, 2))
+        self.program: FixedProgram[Any] = FixedProgram(exact.program.layout, TwofoldAlgebra(), lambda chart: plane)
+        self.offsets = exact.offsets
+        with flint.ctx.workprec(_BITS):
+            self.sides = [(flint.arb(a), flint.arb(b), flint.arb(c)) for a, b, c in exact.sides]
+
+    @classmethod
+    def of(cls, exact: Oracle) -> TwofoldOracle | None:
+        """The filter in front of an exact oracle, where there is one: in the plane, not in charts."""
+        plain = type(exact) is Oracle and all(_is_plain(node) for node in exact.program.layout.nodes)
+        return cls(exact) if plain else None
+
+    def _row(self, rows: Any, column: int) -> Triple:
+        a, b, c = (_ball(rows, i, column) for i in range(3))
+        return a, b, c
+
+    def _meeting(self, first: Triple, second: Triple) -> Triple:
+        with flint.ctx.workprec(_BITS):
+            found = cross(first, second)
+        if not found[2] > 0:
+            raise Unclear
+        return found
+
+    def sign_at(self, line: Triple, point: Triple) -> int:
+        """The sign of a line's functional at a point, never 0."""
+        with flint.ctx.workprec(_BITS):
+            found = sign(dot(line, point))
+        if found == 0:
+            raise Unclear
+        return found
+
+    def ranks(self, lines: Sequence[Triple], a: Triple, b: Triple) -> tuple[list[int], list[float]]:
+        """As :func:`ranks_between`, for lines that meet the segment in different points."""
+        with flint.ctx.workprec(_BITS):
+            where = [_share(line, a, b) for line in lines]
+            order = sorted(range(len(where)), key=lambda k: float(where[k].mid()))
+            if any(not where[i] < where[k] for i, k in pairwise(order)):
+                raise Unclear
+            found = [float(t.mid()) for t in where]
+        ranks = np.empty(len(order), dtype=np.int64)
+        ranks[order] = np.arange(len(order))
+        return ranks.tolist(), found
+
+
+def _share(line: Triple, a: Triple, b: Triple) -> Any:
+    """Where a line divides a segment, to more than the precision of floats."""
+    here, there = abs(dot(line, a)) * b[2], abs(dot(line, b)) * a[2]
+    found = here / (here + there)
+    if not (found.is_finite() and found.rad() < U / 2):
+        raise Unclear
+    return found
+
+
+def _ball(rows: Twofold, i: int, j: int) -> Any:
+    """One number with its error; the two parts fit into the working precision."""
+    parts: tuple[FloatArray, ...] = (rows.high, rows.low, rows.error)
+    high, low, error = (float(part[i, j]) for part in parts)
+    if not error < np.inf:
+        raise Unclear
+    with flint.ctx.workprec(_BITS):
+        return flint.arb(high, error) + flint.arb(low)

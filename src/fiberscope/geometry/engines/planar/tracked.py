@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 import numpy as np
 
 from fiberscope.geometry.engines.planar.faces import join_values, rectify
-from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
-from fiberscope.network.operators import Dense, Operator, Scale
+from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear, Switch
+from fiberscope.numerics.algebra.base import Algebra, LinearMap, joined
 from fiberscope.numerics.compensated import accurate_product
 from fiberscope.numerics.floats import ENTRY_FLOOR, TINY, BoolArray, FloatArray, IntArray, SignArray, U, gamma
 
@@ -74,28 +75,21 @@ class Tracked:
         return Tracked(z, c, e2, r, zeros)
 
 
-def affine(node: Affine, value: Tracked, tight: bool) -> Tracked:
-    """The node's values; ``tight`` also bounds spectral norms, which pays where more layers follow."""
-    *before, last = node.operator.stages()
-    for stage in before:
-        value = _linear(stage, value, None, tight)
-    return _linear(last, value, node.offset, tight)
-
-
 def lifted(plane: Affine, node: Affine, points: Tracked) -> Tracked:
     """Two affine maps in a row, a plane and a dense layer, composed almost exactly before they meet the points.
 
     Through the large space in between, rounding would count its dimension.
     """
-    assert isinstance(plane.operator, Dense) and isinstance(node.operator, Dense)
-    rows = np.zeros((plane.operator.out_size, 3))
-    rows[:, :2] = plane.operator.matrix
+    first, second = plane.operator.stored_matrix, node.operator.stored_matrix
+    assert first is not None and second is not None
+    rows = np.zeros((len(first), 3))
+    rows[:, :2] = first
     if plane.offset is not None:
         rows[:, 2] = plane.offset
-    start = np.zeros((node.operator.out_size, 3))
+    start = np.zeros((len(second), 3))
     if node.offset is not None:
         start[:, 2] = node.offset
-    F, error = accurate_product(node.operator.matrix, rows, start)
+    F, error = accurate_product(second, rows, start)
     r = (np.hypot.reduce(F, axis=1) + np.hypot.reduce(error, axis=1) / U) * _UP
     size = np.hypot(_norms(points.z), 1.0) * _UP
     c = (points.e2 + gamma(8) * size) * _UP
@@ -124,10 +118,10 @@ def _length(r: FloatArray) -> float:
     return float(np.sqrt((_positive(r) ** 2).sum())) * _UP
 
 
-def _row_norms(stage: Operator) -> FloatArray:
+def _row_norms(stage: LinearMap) -> FloatArray:
     """Not below the Euclidean norms of the rows; sums of absolute values where squares would leave the range."""
-    if isinstance(stage, Dense):
-        squares = np.einsum("ij,ij->i", stage.matrix, stage.matrix)
+    if (matrix := stage.stored_matrix) is not None:
+        squares = np.einsum("ij,ij->i", matrix, matrix)
         if ((squares > SMALL) & (squares < 1 / SMALL)).all():  # what vanished is far below the rest
             return np.asarray(np.sqrt(squares) * _UP)
     ones = np.ones((1, stage.in_size))
@@ -136,12 +130,12 @@ def _row_norms(stage: Operator) -> FloatArray:
     return np.asarray(np.where((total > SMALL) & (total < 1 / SMALL), np.sqrt(squares) * _UP, total))
 
 
-def _linear(stage: Operator, value: Tracked, offset: FloatArray | None, tight: bool) -> Tracked:
+def _linear(stage: LinearMap, value: Tracked, offset: FloatArray | None, tight: bool) -> Tracked:
     result = stage.apply(value.z)
     if offset is not None:
         result += offset
-    if isinstance(stage, Scale):
-        return _scaled(stage, value, result, offset)
+    if (diagonal := stage.stored_diagonal) is not None:
+        return _scaled(np.abs(diagonal), value, result, offset)
     rows = _row_norms(stage)
     r = rows if offset is None else np.hypot(rows, offset) * _UP
     # |W_j a + b_j| <= r_j |(a, 1)|, so rounding is in proportion to r_j as well. Rows without input stay exact.
@@ -151,14 +145,13 @@ def _linear(stage: Operator, value: Tracked, offset: FloatArray | None, tight: b
     c = (value.e2 + rounding) * _UP
     frobenius = _length(r)
     e2 = c * frobenius
-    if tight and isinstance(stage, Dense):
-        e2 = np.minimum(e2, value.e2 * min(frobenius, spectral_bound(stage.matrix)) + rounding * frobenius)
+    if tight and (matrix := stage.stored_matrix) is not None:
+        e2 = np.minimum(e2, value.e2 * min(frobenius, spectral_bound(matrix)) + rounding * frobenius)
     return Tracked(result, c, np.where(c == 0, 0.0, e2 * _UP + len(r) * ENTRY_FLOOR), r)
 
 
-def _scaled(stage: Scale, value: Tracked, result: FloatArray, offset: FloatArray | None) -> Tracked:
+def _scaled(factors: FloatArray, value: Tracked, result: FloatArray, offset: FloatArray | None) -> Tracked:
     """A diagonal map keeps errors entry by entry."""
-    factors = np.abs(stage.apply(np.ones((1, stage.in_size)))[0])
     # a factor that is not zero leaves a column that is not zero, also where the product underflows
     r = np.where((value.r == 0) | (factors == 0), 0.0, np.maximum(value.r * factors * _UP, TINY))
     scaled = Tracked(result, _inexact(value.c, value.z), value.e2 * factors.max(initial=0.0) * _UP, r)
@@ -225,29 +218,61 @@ def pool(node: MaxPool, value: Tracked) -> Tracked:
     return Tracked(z, value.c, e2, r, zeros)
 
 
-def add(values: Sequence[Tracked]) -> Tracked:
-    """The sum."""
-    zeros = _each_zero(values)
-    total = values[0]
-    for value in values[1:]:
-        summed = Tracked(
-            total.z + value.z, np.maximum(total.c, value.c), total.e2 + value.e2, (total.r + value.r) * _UP
-        )
-        total = _rounded(summed)
-    return replace(total, zeros=None if zeros is None else np.logical_and.reduce(zeros))
+def behind(node: Switch, value: Tracked, signs: SignArray, reuse: bool, mark: bool) -> Tracked:
+    """The value behind a switch with certified signs; see :func:`activate`."""
+    match node:
+        case PiecewiseLinear():
+            return activate(node, value, signs, reuse, mark)
+        case MaxPool():
+            return pool(node, value)
+        case _:
+            assert_never(node)
 
 
-def concat(values: Sequence[Tracked], order: IntArray | None) -> Tracked:
-    """The values side by side."""
-    z = np.concatenate([v.z for v in values], axis=1)
-    r = np.concatenate([v.r for v in values])
-    if order is not None:
-        z, r = z[:, order], r[order]
-    c = np.max([v.c for v in values], axis=0)
-    e2 = np.hypot.reduce([v.e2 for v in values], axis=0) * _UP  # squares of small errors would vanish
-    marks = _each_zero(values)
-    zeros = None if marks is None else np.concatenate(marks, axis=1)
-    return Tracked(z, c, e2, r, zeros if zeros is None or order is None else zeros[:, order])
+class TrackedAlgebra(Algebra[Tracked]):
+    """Between switches. At a switch the mesh or chain is cut, which changes all values: engines do that themselves.
+
+    ``tight`` also bounds spectral norms, which pays where more layers follow.
+    """
+
+    def __init__(self, tight: bool) -> None:
+        self.tight = tight
+
+    def take(self, values: FloatArray) -> Tracked:
+        return Tracked.exact(values)
+
+    def affine(self, operator: LinearMap, bias: FloatArray | None, value: Tracked) -> Tracked:
+        *before, last = operator.stages()
+        for stage in before:
+            value = self.apply(stage, value)
+        return _linear(last, value, bias, self.tight)
+
+    def apply(self, stage: LinearMap, value: Tracked) -> Tracked:
+        return _linear(stage, value, None, self.tight)
+
+    def add(self, values: Sequence[Tracked]) -> Tracked:
+        zeros = _each_zero(values)
+        total = values[0]
+        for value in values[1:]:
+            size = (total.r + value.r) * _UP
+            total = _rounded(Tracked(total.z + value.z, np.maximum(total.c, value.c), total.e2 + value.e2, size))
+        return replace(total, zeros=None if zeros is None else np.logical_and.reduce(zeros))
+
+    def difference(self, one: Tracked, other: Tracked) -> Tracked:
+        size = (one.r + other.r) * _UP
+        return _rounded(Tracked(one.z - other.z, np.maximum(one.c, other.c), one.e2 + other.e2, size))
+
+    def concat(self, values: Sequence[Tracked], order: IntArray | None) -> Tracked:
+        zeros = _each_zero(values)
+        c = np.max([value.c for value in values], axis=0)
+        e2 = np.hypot.reduce([value.e2 for value in values], axis=0) * _UP  # squares of small errors would vanish
+        z, r = (joined([getattr(value, name) for value in values], order) for name in ("z", "r"))
+        return Tracked(z, c, e2, r, None if zeros is None else joined(zeros, order))
+
+    def pick(self, value: Tracked, index: IntArray) -> Tracked:
+        zeros = None if value.zeros is None else value.zeros[:, index]
+        r = value.r[index]
+        return Tracked(value.z[:, index], value.c, value.c * _length(r) * _UP, r, zeros)
 
 
 def _each_zero(values: Sequence[Tracked]) -> list[BoolArray] | None:
@@ -255,13 +280,6 @@ def _each_zero(values: Sequence[Tracked]) -> list[BoolArray] | None:
     if all(v.zeros is None for v in values):
         return None
     return [np.zeros(v.z.shape, dtype=bool) if v.zeros is None else v.zeros for v in values]
-
-
-def differences(value: Tracked, pairs: IntArray) -> Tracked:
-    """``x_i - x_j`` for the pairs ``(count, 2)``."""
-    i, j = pairs.T
-    z = value.z[:, i] - value.z[:, j]
-    return _rounded(Tracked(z, value.c, value.c * 0.0, (value.r[i] + value.r[j]) * _UP))
 
 
 def spectral_bound(matrix: FloatArray) -> float:

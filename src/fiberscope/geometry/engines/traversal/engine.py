@@ -31,7 +31,7 @@ from fiberscope.geometry.engines.traversal.facet_tests import Batch, points_behi
 from fiberscope.geometry.engines.traversal.labels import Labels, Words, distinct, known_neighbours, pack, unpack
 from fiberscope.geometry.engines.traversal.rows import Sides, check, copies, exact_functionals, functionals, start
 from fiberscope.geometry.engines.watched import Workers
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import AffineMap, Network, Seed
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.results import Result, hidden

@@ -42,7 +42,7 @@ from fiberscope.geometry.engines.traversal.rows import (
     start,
 )
 from fiberscope.geometry.engines.watched import Workers
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network, Seed
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.results import Result

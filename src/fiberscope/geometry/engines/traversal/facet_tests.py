@@ -25,9 +25,9 @@ it is a proposal and nothing else, all that follows from it is checked as before
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -35,11 +35,13 @@ from fiberscope.geometry.engines.traversal import kernels
 from fiberscope.geometry.engines.traversal.rows import Sides, onward
 from fiberscope.geometry.engines.watched import Workers
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import PiecewiseLinear
-from fiberscope.numerics.algebra.bounded import Bounded
+from fiberscope.numerics.algebra.bounded import BOUNDED_ROWS
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.numerics.lp.programs import Polyhedron
 from fiberscope.run import ENDLESS, Run
+
+if TYPE_CHECKING:
+    from fiberscope.network.layout import Layout, Place
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,20 +106,19 @@ def dismiss_behind_bottlenecks(
     the values ``|f_k|`` at the inner points, what is asked, and what is known (see :mod:`.kernels`). Rows
     that turn out to be facets in these coordinates stay open, since rows from before the layer may cut them off.
     """
-    for index, first in _cuts(net):
-        node = net.nodes[index]
-        assert isinstance(node, PiecewiseLinear)
-        here = slice(first, first + node.num_signs)
+    layout = net.layout
+    for place in _cuts(layout):
+        first, here, size = place.start, place.columns, place.node.num_signs
         asked = (state[:, first : net.num_signs] == kernels.OPEN).any(axis=1)
-        alive = (signs[:, here] > 0) | (node.slopes != 0)
+        alive = (signs[:, here] > 0) | (layout.slopes[here] != 0)
         count = alive.sum(axis=1)
         for d in range(1, net.in_size + 1):
             cells = np.flatnonzero(asked & (count == d))
             if len(cells):
                 own = signs[cells]
-                H, E = _rows(net, own, index, here, alive[cells])
+                H, E = _rows(net, own, place, alive[cells])
                 wanted = _wanted(kinds[cells, first : net.num_signs], state[cells, first : net.num_signs])
-                wanted[:, : node.num_signs][~alive[cells]] = kernels.OFF
+                wanted[:, :size][~alive[cells]] = kernels.OFF
                 U = (heights[cells, here] * own[:, here])[alive[cells]].reshape(len(cells), d)
                 found, behind = np.empty_like(wanted), np.empty((*wanted.shape, 2 * d))
                 far = np.full(d, np.inf)
@@ -126,31 +127,23 @@ def dismiss_behind_bottlenecks(
                 state[cells[cell], first + row] = kernels.ABSENT
 
 
-def _cuts(net: Network) -> Iterator[tuple[int, int]]:
-    """Activations that everything later reads through, but the last: their node, and where their signs begin."""
-    start = 0
-    for index, node in enumerate(net.nodes):
-        if isinstance(node, PiecewiseLinear):
-            stop = start + node.num_signs
-            if stop < net.num_signs and all(s > index for later in net.nodes[index + 1 :] for s in later.sources):
-                yield index, start
-            start = stop
+def _cuts(layout: Layout) -> list[Place]:
+    """Activations that everything later reads through, but the last."""
+    return [place for place in layout.places[:-1] if max(layout.last_use[: place.index + 1]) <= place.index]
 
 
-def _rows(net: Network, signs: SignArray, index: int, here: slice, alive: BoolArray) -> tuple[FloatArray, FloatArray]:
+def _rows(net: Network, signs: SignArray, place: Place, alive: BoolArray) -> tuple[FloatArray, FloatArray]:
     """Oriented rows of the layer and of all later ones in the d coordinates of each cell, with their errors."""
-    node = net.nodes[index]
-    assert isinstance(node, PiecewiseLinear)
+    here = place.columns
     cells, size = alive.shape
     d = int(alive[0].sum())
     cell, neuron = np.nonzero(alive)
-    place = np.tile(np.arange(d), cells)
+    number = np.tile(np.arange(d), cells)
     after = np.zeros((cells, d + 1, size))
-    after[cell, place, neuron] = np.where(signs[:, here] > 0, 1.0, node.slopes)[cell, neuron]
-    unit = Bounded(after.reshape(-1, size), np.zeros((cells * (d + 1), size)))
-    later = onward(net, signs, [unit] * (index + 2), here.stop)
+    after[cell, number, neuron] = np.where(signs[:, here] > 0, 1.0, net.layout.slopes[here])[cell, neuron]
+    later = onward(net, signs, {place.index + 1: BOUNDED_ROWS.take(after)}, place.index + 1)
     H, E = np.zeros((cells, size + later.value.shape[1], d + 1)), np.zeros((cells, size + later.value.shape[1], d + 1))
-    H[cell, neuron, place] = 1.0
+    H[cell, neuron, number] = 1.0
     H[:, size:], E[:, size:] = later.value, later.error
     H *= signs[:, here.start :, None]
     return H, E

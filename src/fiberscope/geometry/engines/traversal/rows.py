@@ -15,16 +15,16 @@ import flint
 import numpy as np
 
 from fiberscope.errors import InputError, UnsupportedModelError
-from fiberscope.network.network import Network, Seed
-from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear
-from fiberscope.network.walk import affine_values, step
-from fiberscope.numerics.algebra.ball import EXACT, EXACT_ROWS
-from fiberscope.numerics.algebra.bounded import Bounded, BoundedAlgebra
-from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma, round_up
+from fiberscope.network.nodes import Affine
+from fiberscope.network.walk import affine_start, boundaries, choices_of
+from fiberscope.numerics.algebra.ball import EXACT_ROWS
+from fiberscope.numerics.algebra.bounded import BOUNDED_ROWS, Bounded
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.numerics.rows import proportional_rows
 
 if TYPE_CHECKING:
     from fiberscope.geometry.domains import Solid
+    from fiberscope.network.network import Network, Seed
 
 _DENSE = 1 << 22
 """Entries of a matrix up to which copies are looked for; without, coincident neurons are found cell by cell."""
@@ -35,10 +35,10 @@ _TRIES = 200
 
 def check(net: Network) -> None:
     """Raise unless the regions of ``net`` can be traversed."""
-    pool = next((index for index, node in enumerate(net.nodes) if isinstance(node, MaxPool)), None)
-    if pool is not None:
+    if net.layout.pooled.any():
+        node = net.layout.at(int(net.layout.pooled.argmax())).index
         raise UnsupportedModelError(
-            f"node {pool}: max pooling is not supported by traversal; take net.as_mlp(), which has other neurons, "
+            f"node {node}: max pooling is not supported by traversal; take net.as_mlp(), which has other neurons, "
             "or a two-dimensional slice (Plane)"
         )
 
@@ -52,73 +52,28 @@ def functionals(net: Network, signs: SignArray) -> Bounded:
     >>> functionals(net, np.array([[1, 1]], dtype=np.int8)).value.tolist()
     [[[1.0, 0.0], [-1.0, 2.0]]]
     """
-    cells, n = len(signs), net.in_size
-    unit = np.broadcast_to(np.eye(n + 1, n), (cells, n + 1, n)).reshape(-1, n)
-    return onward(net, signs, [Bounded(unit, np.zeros_like(unit))], 0)
+    return onward(net, signs, {0: affine_start(net.in_size, signs, BOUNDED_ROWS)}, 0)
 
 
-def onward(net: Network, signs: SignArray, values: list[Bounded], start: int) -> Bounded:
-    """The preactivations from entry ``start`` of the sign vector on, as :func:`functionals` gives them.
+def onward(net: Network, signs: SignArray, values: dict[int, Bounded], first: int) -> Bounded:
+    """The preactivations from node ``first`` on, as :func:`functionals` gives them.
 
-    ``values`` are those of the first nodes, as many as there are; the last of them has ``n + 1`` rows for every cell.
+    ``values`` are those that are read from there on, ``(cells, rows, features)`` each, one block for all or one for
+    every cell, as affine functions of whatever coordinates; the last row is the constant term.
     """
-    cells = len(signs)
-    width = len(values[-1].value) // cells if cells else net.in_size + 1
-    found: list[Bounded] = []
     with np.errstate(over="ignore", invalid="ignore"):
-        for node in net.nodes[len(values) - 1 :]:
-            if isinstance(node, PiecewiseLinear):
-                found.append(values[node.source])
-                part = signs[:, start : start + node.num_signs]
-                start += node.num_signs
-                values.append(_activated(node, values[node.source], part))
-                if start == net.num_signs:
-                    break
-            else:
-                values.append(_linear(node, values, width - 1))
-    if not found:
-        return Bounded(np.zeros((cells, 0, width)), np.zeros((cells, 0, width)))
-    shape = (cells, width, -1)
-    value = np.concatenate([f.value.reshape(shape) for f in found], axis=2).transpose(0, 2, 1)
-    error = np.concatenate([f.error.reshape(shape) for f in found], axis=2).transpose(0, 2, 1)
-    return Bounded(np.ascontiguousarray(value), np.ascontiguousarray(error))
-
-
-def _linear(node: Node, values: list[Bounded], n: int) -> Bounded:
-    """A node without a kink; a bias goes to the constant terms alone."""
-    if not isinstance(node, Affine):
-        return step(node, values, BoundedAlgebra())
-    result = BoundedAlgebra().affine(node.operator, None, values[node.source])
-    if node.offset is None:
-        return result
-    value, error = result.value.copy(), result.error.copy()
-    total = value[n :: n + 1] + node.offset
-    exact = (error[n :: n + 1] == 0) & ((value[n :: n + 1] == 0) | (node.offset == 0))
-    error[n :: n + 1] = np.where(exact, 0.0, round_up(error[n :: n + 1] + gamma(1) * np.abs(total), 2))
-    value[n :: n + 1] = total
-    return Bounded(value, error)
-
-
-def _activated(node: PiecewiseLinear, before: Bounded, signs: SignArray) -> Bounded:
-    slopes = np.where(signs > 0, 1.0, node.slopes)[:, None, :]
-    shape = (len(signs), -1, node.num_signs)
-    flat, old, slip = slopes == 0, before.value.reshape(shape), before.error.reshape(shape)
-    value = np.where(flat, 0.0, old * slopes)  # flat whatever overflowed before
-    error = np.where(flat, 0.0, slip * np.abs(slopes))
-    rounded = round_up(error + gamma(1) * np.abs(value), 2)
-    # A product of zero may have underflowed: only what was zero before is zero.
-    error = np.where(flat | (slopes == 1) | ((old == 0) & (slip == 0)), error, rounded)
-    return Bounded(value.reshape(before.value.shape), error.reshape(before.value.shape))
+        found = boundaries(net.layout, values, BOUNDED_ROWS, choices_of(net.layout, signs), first=first)
+    shape = (len(signs), *found.value.shape[1:])
+    parts = (np.broadcast_to(x, shape).swapaxes(1, 2) for x in (found.value, found.error))
+    return Bounded(*(np.ascontiguousarray(x) for x in parts))
 
 
 def exact_functionals(net: Network, signs: SignArray) -> list[list[Any]]:
     """The affine functions of one cell as exact rationals, a row of ``n + 1`` for every neuron."""
-    rows: list[list[Any]] = []
-    with flint.ctx.workprec(EXACT):
-        values = affine_values(net.layout, net.in_size, signs, EXACT_ROWS)
-        for node in net.switches:
-            rows += [[_rational(x) for x in column] for column in values[node.source].T]
-    return rows
+    with EXACT_ROWS.working():
+        start = affine_start(net.in_size, signs, EXACT_ROWS)
+        rows = boundaries(net.layout, {0: start}, EXACT_ROWS, choices_of(net.layout, signs))
+        return [[_rational(x) for x in column] for column in rows.T]
 
 
 def _rational(x: Any) -> Any:
@@ -148,17 +103,15 @@ def copies(net: Network) -> IntArray:
     array([0, 0, 2])
     """
     first = np.arange(net.num_signs)
-    start = 0
-    for node in net.switches:
-        source = net.nodes[node.source - 1] if node.source else None
+    for place in net.layout.places:
+        source = net.nodes[place.source - 1] if place.source else None
         if isinstance(source, Affine):
             last = source.operator.stages()[-1]  # of a composition the others do not matter, and are not multiplied out
             offset = np.zeros(last.out_size) if source.offset is None else source.offset
             if last.in_size * last.out_size <= _DENSE:
                 for group in proportional_rows(np.column_stack([last.dense(), offset])):
-                    own = [start + k for k in group if not net.linear_entries[start + k]]
+                    own = [place.start + k for k in group if not net.linear_entries[place.start + k]]
                     first[own] = own[0] if own else 0
-        start += node.num_signs
     return first
 
 

@@ -1,0 +1,142 @@
+"""The exact rank of a Jacobian: certified signs, then forward and backward modulo primes.
+
+With the signs fixed every entry of the Jacobian is a sum of products of floats, hence a dyadic rational with a residue
+modulo every odd prime. Nothing is rounded on the way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fiberscope.dimension.blocks import sketch
+from fiberscope.dimension.jacobian import rows_in_ring
+from fiberscope.dimension.kinks import describe, kinks
+from fiberscope.dimension.spans import entry_bits
+from fiberscope.network.network import Network
+from fiberscope.numerics.algebra.residue import ModularAlgebra
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
+from fiberscope.numerics.modular import LOW_BIT, Residues, pivots_mod, random_primes, residues
+from fiberscope.numerics.rank import ExactRank, exact_rank, failure_bound
+from fiberscope.run import ENDLESS, Run
+
+WIDE = 6
+"""From this ratio of columns to rows on a Jacobian is sketched and not formed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sampled:
+    """A batch without its points on kinks: certified signs, and which points share a sign vector.
+
+    ``region`` numbers the sign vectors in order of first appearance, ``(points,)``; ``counts`` says how many points
+    each has. ``on_boundary`` are the indices, in the batch that was given, of the points that were left out, and
+    ``reasons`` says of each which neuron or window is at fault.
+    """
+
+    X: FloatArray
+    signs: SignArray
+    region: IntArray
+    counts: IntArray
+    on_boundary: IntArray
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def regions(self) -> int:
+        return len(self.counts)
+
+
+def sample(net: Network, X: FloatArray, run: Run = ENDLESS) -> Sampled:
+    """Certify the signs of a batch and set its points on kinks apart: see :mod:`fiberscope.dimension.kinks`."""
+    signs = net.signs(X).signs
+    zero = kinks(net, X, signs, run)
+    bad = zero.any(axis=1)
+    kept = signs[~bad]
+    packed = np.packbits(kept > 0, axis=1) if kept.shape[1] else np.zeros((len(kept), 1), np.uint8)
+    # Entries that are zero without a kink are told apart from negative ones too: one formula for every sign vector.
+    ties = kept == 0
+    if ties.any():
+        packed = np.concatenate([packed, np.packbits(ties, axis=1)], axis=1)
+    _, first, inverse, counts = np.unique(packed, axis=0, return_index=True, return_inverse=True, return_counts=True)
+    rank = np.argsort(np.argsort(first))
+    ordered = np.empty_like(counts)
+    ordered[rank] = counts
+    region = rank[inverse.reshape(-1)]
+    left_out = np.flatnonzero(bad)
+    reasons = tuple(_reason(net, int(i), zero[i]) for i in left_out)
+    return Sampled(X[~bad], kept, region, ordered, left_out, reasons)
+
+
+def _reason(net: Network, point: int, entries: BoolArray) -> str:
+    first = int(entries.argmax())
+    return f"point {point}: {describe(net, first)} is exactly at its kink, and its sides differ in the outputs"
+
+
+def spanning_points(found: Sampled, run: Run = ENDLESS) -> IntArray:
+    """Points whose rows span the row space of the whole Jacobian, proven over the rationals.
+
+    On a region the rows are affine functions of the point. So of a region with more than ``n_0 + 1`` points it is
+    enough to keep ``n_0 + 1`` that are affinely independent; independent modulo a prime is independent.
+    """
+    n = found.X.shape[1] + 1
+    crowded = np.flatnonzero(found.counts > n)
+    if len(crowded) == 0:
+        return np.arange(len(found.X))
+    prime = random_primes(1, 0)[0]
+    keep = np.ones(len(found.X), dtype=bool)
+    order = np.argsort(found.region, kind="stable")
+    ends = np.cumsum(found.counts)
+    for region in crowded:
+        run.check()
+        members = order[ends[region] - found.counts[region] : ends[region]]
+        lifted = np.column_stack([found.X[members], np.ones(len(members))])
+        pivots = pivots_mod(residues(np.ascontiguousarray(lifted.T), prime), prime)
+        if len(pivots) == n:
+            keep[members] = False
+            keep[members[list(pivots)]] = True
+    return np.flatnonzero(keep)
+
+
+def residue_rows(net: Network, X: FloatArray, signs: SignArray, prime: int, run: Run = ENDLESS) -> Residues:
+    """The Jacobian modulo a prime, ``(points * out_size, num_parameters)``."""
+    rows: Residues = rows_in_ring(net, X, ModularAlgebra(prime), signs, run)
+    return rows
+
+
+def exact_jacobian_rank(
+    net: Network, found: Sampled, upper: int | None = None, seed: int = 0, run: Run = ENDLESS
+) -> ExactRank:
+    """Rank over the rationals; one prime is enough where its rank meets a proven ``upper`` bound, else two.
+
+    A Jacobian with far more columns than rows is not formed but sketched.
+    """
+    keep = spanning_points(found, run)
+    X, signs = found.X[keep], found.signs[keep]
+    bits = entry_bits(net, X)
+    rows, D = len(X) * net.out_size, net.num_parameters
+    count = min(rows, D if upper is None else upper)
+    wide = WIDE * rows < D
+    numbers = [int(s) for s in np.random.SeedSequence(seed).generate_state(4)]
+
+    def one(prime_seed: int, sketch_seed: int) -> ExactRank:
+        if not wide:
+            return exact_rank(
+                lambda p: residue_rows(net, X, signs, p, run), bits=bits, primes=1, seed=prime_seed, run=run
+            )
+        # Minors of J have at most ``rows`` rows; the table given here has the same number, and only then proves itself.
+        result = exact_rank(
+            lambda p: sketch(net, X, signs, p, count, sketch_seed, run), bits=bits, primes=1, seed=prime_seed, run=run
+        )
+        if result.rank == rows:
+            return result
+        chance = failure_bound(rows * (bits + rows.bit_length()), 1) + 2 * rows / 2**LOW_BIT
+        return ExactRank(result.rank, result.lower, min(1.0, chance), result.primes, "modular", (rows, D))
+
+    a = one(numbers[0], numbers[2])
+    if a.proven or a.rank == upper:
+        return ExactRank(a.rank, a.lower, 0.0, a.primes, "modular", (rows, D))
+    b = one(numbers[1], numbers[3])
+    # The larger rank is wrong only if both primes are unlucky.
+    failure = 0.0 if b.proven else a.failure_probability * b.failure_probability
+    rank = max(a.rank, b.rank)
+    return ExactRank(rank, rank, failure, (*a.primes, *b.primes), "modular", (rows, D))

@@ -1,0 +1,120 @@
+"""Branch and bound over boxes: the box with the largest bound is split next, until a goal is reached or the time is up.
+
+The bound of everything is the largest bound of an open box, so it falls while the search goes on and holds whenever it
+is stopped. A box is split if and only if its bound is above the goal: the tree of a proof does not depend on the order.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from fiberscope.equality.bounding.chains import Bounds
+from fiberscope.equality.bounding.trees import Growing, Tree, halves, leaves
+from fiberscope.numerics.floats import FloatArray
+from fiberscope.run import Run
+
+BATCH = 32
+"""Boxes that are split between two looks at the clock."""
+
+MOST_NODES = 4_000_000
+"""Nodes of a tree after which the search stops: more do not fit into memory."""
+
+
+class Bounder(Protocol):
+    """Rigorous bounds of what is asked about on boxes."""
+
+    def bounds(self, low: FloatArray, high: FloatArray) -> Bounds: ...
+
+
+Look = Callable[[FloatArray], bool]
+"""Is told points that may be worth a look; true when the search can stop since one of them decides."""
+
+Exactly = Callable[[FloatArray, FloatArray], bool]
+"""Whether what is asked about is exactly zero on a box on which no sign is open."""
+
+
+class Search:
+    """The open boxes of one question. ``low, high``: the box; a ``tree`` of an earlier search is gone on with."""
+
+    def __init__(self, bounder: Bounder, low: FloatArray, high: FloatArray, tree: Tree = (None,)) -> None:
+        self.bounder = bounder
+        self.tree = Growing()
+        self.heap: list[tuple[float, int, FloatArray, FloatArray, int, int]] = []
+        self.boxes = 0
+        self.stuck = -np.inf
+        """The largest bound of a box that cannot be split any more."""
+        self._first_points = np.zeros((0, low.size))
+        numbers = self.tree.graft(0, tree)
+        lows, highs = leaves(tree, low, high)
+        for start in range(0, len(numbers), 4 * BATCH):
+            part = slice(start, start + 4 * BATCH)
+            self._add(numbers[part], lows[part], highs[part])
+        self.first = self.bound
+        """The bound that the search began with."""
+
+    @property
+    def bound(self) -> float:
+        """Of everything: the largest one of an open box."""
+        top = -self.heap[0][0] if self.heap else -np.inf
+        return float(max(top, self.stuck))
+
+    def _add(self, numbers: list[int], lows: FloatArray, highs: FloatArray) -> FloatArray:
+        found = self.bounder.bounds(lows, highs)
+        self.boxes += len(numbers)
+        rows = zip(numbers, found.high.tolist(), found.dimension.tolist(), found.opened.tolist(), strict=True)
+        for k, (node, high, d, opened) in enumerate(rows):
+            bound = high if high <= np.inf else np.inf  # not a number: no bound
+            heapq.heappush(self.heap, (-bound, node, lows[k], highs[k], d, opened))
+        self._first_points = found.points
+        return found.points
+
+    def go(
+        self,
+        goal: float,
+        run: Run,
+        look: Look | None = None,
+        exactly: Exactly | None = None,
+        most: int | None = None,
+    ) -> bool:
+        """Split until the bound is at most ``goal`` (true), or ``look`` says to stop, or the time is up (false).
+
+        ``goal`` is fixed: boxes at or below it stay leaves. ``most``: boxes after which to stop.
+        """
+        if look is not None and look(self._first_points):
+            return False
+        while not self.bound <= goal:
+            if most is not None and self.boxes >= most:
+                return False
+            if run.is_over or len(self.tree.cuts) > MOST_NODES or not self.heap or not -self.heap[0][0] > goal:
+                return False
+            points = self._round(goal, exactly)
+            run.report(self.boxes, None, f"bound {self.bound:.4g}, {len(self.heap)} boxes open")
+            if look is not None and len(points) and look(points):
+                return False
+        return True
+
+    def _round(self, goal: float, exactly: Exactly | None) -> FloatArray:
+        """Split the boxes with the largest bounds; the points that their parts propose."""
+        numbers: list[int] = []
+        lows: list[FloatArray] = []
+        highs: list[FloatArray] = []
+        while self.heap and len(numbers) < 2 * BATCH and -self.heap[0][0] > goal:
+            bound, node, low, high, d, opened = heapq.heappop(self.heap)
+            if opened == 0 and exactly is not None and exactly(low, high):
+                continue
+            if d < 0:
+                self.stuck = max(self.stuck, -bound)
+                continue
+            cut = (d, float(0.5 * low[d] + 0.5 * high[d]))
+            first = self.tree.split(node, cut)
+            numbers += [first, first + 1]
+            for bottom, top in halves(low, high, *cut):
+                lows.append(bottom)
+                highs.append(top)
+        if not numbers:
+            return np.zeros((0, self._first_points.shape[1]))
+        return self._add(numbers, np.array(lows), np.array(highs))

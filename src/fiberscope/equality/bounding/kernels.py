@@ -1,0 +1,522 @@
+"""Compiled bounds of the difference of two dense chains on boxes: forms of ``a`` and of ``a - b`` in common generators.
+
+A *form* is ``centre + sum_g coefficient_g eps_g`` with every ``eps_g`` in [-1, 1], plus a radius for all that rounding
+lost. Forms of ``a`` use the inputs and one generator for every neuron of ``a`` whose sign is open; forms of the
+difference use these (the *common* ones) and one *own* generator for every pair of neurons whose difference had to be
+enclosed. With corresponding neurons ``d = z_a - z_b`` goes through an affine layer as ``W_b d + (W_a - W_b) h_a``, so
+what both networks do alike is never bounded twice. Signs that are open are asked again by linear bounds that go back to
+the input, which are incomparable with the forms.
+
+Arrays. A layer ``l`` of ``rows[l]`` neurons reads ``cols[l]`` values; its matrices stand in the flat arrays ``wa``,
+``wb``, ``dw`` from ``starts[l]`` on, row by row, its offsets in ``ba``, ``db`` and its slopes in ``slopes`` from
+``places[l]`` on. ``bends[l]`` says whether an activation follows, ``alike[l]`` whether the two layers are the same.
+Matrices of forms have a row for every neuron that is not exactly zero, ``index`` says which; column 0 is the centre,
+then come the inputs, then the generators in the order in which they were made.
+
+Rounding. An entry of a product of ``n`` terms is off by at most ``gamma(n)`` times the sum of the absolute terms, so
+the coefficients of a neuron together are off by ``gamma(n) |W| size``, where ``size`` of a form is the sum of its
+absolute coefficients (``fa``, ``fd``), which may be more than the largest value (``sa``). This goes into the radius.
+Numbers that overflow give bounds that are not finite and prove nothing.
+"""
+# mypy: disable-error-code="no-untyped-def, type-arg"
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from fiberscope.geometry.engines.compiled import adding, inner
+from fiberscope.numerics.floats import TINY, U
+
+EPS = 4.0 * U
+"""More than the relative error of three roundings."""
+
+VALUES, CLASSES = 0, 1
+"""What is bounded: the largest difference of an output; or how far a class of ``a`` may be beaten in ``b``."""
+
+
+@inner
+def enclosed(low, high, slope, factor):
+    """``low, high`` of ``f(z) - factor z`` for ``z`` in an interval around 0, ``f`` the activation; rounded outward."""
+    left, right = (slope - factor) * low, (1.0 - factor) * high
+    down, up = min(0.0, left, right), max(0.0, left, right)
+    if np.isnan(left) or np.isnan(right):
+        down, up = -np.inf, np.inf
+    slack = EPS * (abs(slope) + abs(factor) + 1.0) * max(abs(low), abs(high)) + TINY
+    return down - slack, up + slack
+
+
+@inner
+def chord(low, high, slope):
+    """The slope from ``(low, slope low)`` to ``(high, high)``."""
+    found = (high - slope * low) / (high - low)
+    return found if abs(found) < np.inf else 0.0
+
+
+@inner
+def mixed(low, high, share):
+    """A factor ``q`` for ``R = q d + [low', high']`` where ``R`` is between 0 and ``d``; and that interval.
+
+    Its width is the larger one of ``|low|`` and ``|high|`` for many factors; the one nearest to ``share`` is taken.
+    """
+    q = 0.5
+    if low < 0.0 < high:
+        small, large = min(-low, high), max(-low, high)
+        q = min(max(share, small / (small + large)), large / (small + large))
+    elif low >= 0.0 or high <= 0.0:
+        q = min(max(share, 0.0), 1.0)
+    if not (0.0 <= q <= 1.0):
+        q = 0.5
+    top, bottom = max(high, 0.0), min(low, 0.0)
+    slack = EPS * max(top, -bottom) + TINY
+    return q, min((1.0 - q) * bottom, -q * top) - slack, max((1.0 - q) * top, -q * bottom) + slack
+
+
+@adding
+def reach_of(form, own, i, radius):
+    """Largest distance of form ``i`` from its centre; ``own`` holds coefficients of more generators."""
+    total = 0.0
+    for g in range(1, form.shape[1]):
+        total += abs(form[i, g])
+    for g in range(own.shape[1]):
+        total += abs(own[i, g])
+    return (total + radius) * (1.0 + (form.shape[1] + own.shape[1] + 8) * EPS)
+
+
+@adding
+def reach_of_other(form, rest, own, i, radius):
+    """The same for ``form - rest``, the form of ``b``."""
+    total, size = 0.0, 0.0
+    for g in range(1, form.shape[1]):
+        total += abs(form[i, g] - rest[i, g])
+        size += abs(form[i, g]) + abs(rest[i, g])
+    for g in range(own.shape[1]):
+        total += abs(own[i, g])
+    return (total + radius) * (1.0 + (form.shape[1] + own.shape[1] + 8) * EPS) + EPS * size
+
+
+@inner
+def ends(centre, reach):
+    slack = EPS * (abs(centre) + reach) + TINY
+    return centre - reach - slack, centre + reach + slack
+
+
+@adding
+def times_abs(matrix, row, vector):
+    total = 0.0
+    for j in range(vector.size):
+        total += abs(matrix[row, j]) * vector[j]
+    return total
+
+
+@inner
+def untouched(matrix, row):
+    """Whether a row holds zeros only, so that nothing is added up and nothing rounded."""
+    for j in range(matrix.shape[1]):  # noqa: SIM110 -- kernels have no generators
+        if matrix[row, j] != 0.0:
+            return False
+    return True
+
+
+@inner
+def columns(flat, start, rows, cols, index):
+    """The columns of a stored matrix that are needed."""
+    found = np.empty((rows, index.size))
+    for i in range(rows):
+        for j in range(index.size):
+            found[i, j] = flat[start + i * cols + index[j]]
+    return found
+
+
+@adding
+def back_bound(row, layer, sign, low, high, wa, ba, slopes, rows, cols, starts, places, bends, lows, highs, sizes):
+    """A lower bound of ``sign * z`` for one preactivation, by linear bounds of every activation on the way back.
+
+    ``lows``, ``highs`` are bounds of the preactivations before it, ``sizes`` of ``|W| |h| + |b|`` there.
+    """
+    n = cols[layer]
+    start = starts[layer] + row * n
+    v = np.empty(n)
+    for j in range(n):
+        v[j] = sign * wa[start + j]
+    constant = sign * ba[places[layer] + row]
+    lost, moved = 0.0, abs(constant)
+    for k in range(layer - 1, -1, -1):
+        n, place = cols[k], places[k]
+        before = np.zeros(n)
+        unit = (2 * n + 24) * EPS
+        for j in range(rows[k]):
+            c = v[j]
+            if c == 0.0:
+                continue
+            if bends[k]:
+                l, u, s = lows[place + j], highs[place + j], slopes[place + j]
+                if l >= 0.0 or s == 1.0:
+                    pass
+                elif u <= 0.0:
+                    c = c * s
+                elif c >= 0.0:
+                    if not u > -l:
+                        c = c * s
+                else:
+                    factor = chord(l, u, s)
+                    up = enclosed(l, u, s, factor)[1]
+                    constant += c * up
+                    moved += abs(c * up)
+                    c = c * factor
+                if c == 0.0:
+                    continue
+            lost += unit * abs(c) * sizes[place + j]
+            at = starts[k] + j * n
+            for m in range(n):
+                before[m] += c * wa[at + m]
+            constant += c * ba[place + j]
+            moved += abs(c * ba[place + j])
+        v = before
+    total = 0.0
+    for t in range(v.size):
+        part = v[t] * low[t] if v[t] >= 0.0 else v[t] * high[t]
+        total += part
+        moved += abs(part)
+    count = 8.0
+    for k in range(layer + 1):
+        count += rows[k] + cols[k]
+    return constant + total - (lost + count * EPS * moved) * (1.0 + count * EPS) - TINY
+
+
+@adding
+def between(one, two, i, j, sign, own, weight, radius):
+    """An upper bound of ``sign ((one - weight two)_i - (one - weight two)_j)``, with ``own`` generators of ``two``."""
+    centre, total, size = 0.0, 0.0, 0.0
+    for g in range(one.shape[1]):
+        part = (one[i, g] - weight * two[i, g]) - (one[j, g] - weight * two[j, g])
+        size += abs(one[i, g]) + abs(one[j, g]) + abs(two[i, g]) + abs(two[j, g])
+        if g == 0:
+            centre = sign * part
+        else:
+            total += abs(part)
+    for g in range(own.shape[1]):
+        total += abs(own[i, g] - own[j, g])
+        size += abs(own[i, g]) + abs(own[j, g])
+    count = one.shape[1] + own.shape[1] + 16
+    return (centre + total + radius) + 4.0 * EPS * size + count * EPS * (abs(centre) + total + radius) + TINY
+
+
+@inner
+def worst_classes(za, zc, zo, era, erd, margin):
+    """For the pair of classes that is hardest: the bound, the two classes, and which of three bounds it is.
+
+    A class ``i`` of ``a`` that ``j`` beats in ``b`` needs ``a_i - a_k >= margin`` for all ``k``, ``b_j > b_i``, and
+    then ``d_i - d_j`` is above the margin. One bound that says no is enough.
+    """
+    nothing = np.zeros((1, 0))
+    best, first, second, mode = -np.inf, 0, 1, 0
+    for i in range(za.shape[0]):
+        lead = np.inf  # a class needs to be ahead of all others
+        for j in range(za.shape[0]):
+            if i != j:
+                found = between(za, zc, i, j, 1.0, nothing, 0.0, era[i] + era[j]) - margin
+                found += EPS * (abs(found) + margin) + TINY
+                if found < lead:  # noqa: PLR1730 -- what is not a number is no bound
+                    lead = found
+        for j in range(za.shape[0]):
+            if i == j:
+                continue
+            ra, rd = era[i] + era[j], erd[i] + erd[j]
+            gain = between(zc, za, i, j, 1.0, zo, 0.0, rd) - margin
+            gain += EPS * (abs(gain) + margin)
+            lost = between(za, zc, i, j, -1.0, zo, 1.0, ra + rd)
+            value, which = gain, 1
+            if lead < value:
+                value, which = lead, 0
+            if lost < value:
+                value, which = lost, 2
+            if not value <= best:
+                best, first, second, mode = value, i, j, which
+    return best, first, second, mode
+
+
+@inner
+def one_box(  # noqa: PLR0915 -- cut up, one pass through both networks would hand a dozen arrays around
+    low, high, wa, wb, dw, ba, db, slopes, rows, cols, starts, places, bends, alike, scaled, back, kind, margin, point
+):
+    """The bound on one box, the coordinate to split, and in ``point`` the corner where the difference seems largest."""
+    n0, layers = low.size, rows.size
+    ga, gd = 1 + n0, 0
+    neurons = places[-1] + rows[-1]
+    lows, highs, sizes = np.empty(neurons), np.empty(neurons), np.empty(neurons)
+    share_a, share_d = np.zeros((neurons, n0)), np.zeros((neurons, n0))
+    num_a, num_d = 0, 0
+    ha = np.zeros((n0, ga))
+    ra, sa, fa = np.zeros(n0), np.zeros(n0), np.zeros(n0)
+    ia, id_ = np.arange(n0), np.arange(0)
+    for t in range(n0):
+        centre = 0.5 * low[t] + 0.5 * high[t]
+        r = max(high[t] - centre, centre - low[t])
+        r = r * (1.0 + EPS) + TINY if r > 0.0 else 0.0
+        ha[t, 0], ha[t, 1 + t], sa[t] = centre, r, (abs(centre) + r) * (1.0 + EPS)
+        fa[t] = sa[t]
+    hc, ho, rd, fd = np.zeros((0, ga)), np.zeros((0, gd)), np.zeros(0), np.zeros(0)
+    nothing = np.zeros((1, 0))
+    za, zc, zo = ha, hc, ho
+    era, erd = ra, rd
+    for layer in range(layers):
+        m, n, place = rows[layer], cols[layer], places[layer]
+        na, nd = ia.size, id_.size
+        unit = (2 * n + 24) * EPS
+        w = columns(wa, starts[layer], m, n, ia)
+        za = np.dot(w, ha)
+        zc, zo = np.zeros((m, ga)), np.zeros((m, gd))
+        same = alike[layer]
+        v = columns(wb, starts[layer], m, n, id_)
+        if nd:
+            zc = np.dot(v, hc)
+            if gd:
+                zo = np.dot(v, ho)
+        delta = w
+        if not same:
+            delta = columns(dw, starts[layer], m, n, ia)
+            zc = zc + np.dot(delta, ha)
+        ta, td = ra + unit * fa, rd + unit * fd
+        era, erd = np.empty(m), np.zeros(m)
+        la, ua, lb, ub, dl, du = np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.zeros(m), np.zeros(m)
+        more = 1.0 + unit
+        for i in range(m):
+            bias = ba[place + i]
+            za[i, 0] += bias
+            era[i] = (times_abs(w, i, ta) + unit * abs(bias)) * more + TINY
+            sizes[place + i] = (times_abs(w, i, sa) + abs(bias)) * more + TINY
+            la[i], ua[i] = ends(za[i, 0], reach_of(za, nothing, i, era[i]))
+            if untouched(w, i):
+                era[i], la[i], ua[i] = 0.0, bias, bias
+            if nd or not same:
+                e = times_abs(v, i, td)
+                if not same:
+                    zc[i, 0] += db[place + i]
+                    e += times_abs(delta, i, ta) + unit * abs(db[place + i])
+                    e += scaled * (times_abs(w, i, fa) + abs(bias))
+                erd[i] = e * more + TINY
+                dl[i], du[i] = ends(zc[i, 0], reach_of(zc, zo, i, erd[i]))
+                other = reach_of_other(za, zc, zo, i, era[i] + erd[i])
+                lb[i], ub[i] = ends(za[i, 0] - zc[i, 0], other)
+                lb[i], ub[i] = lb[i] - EPS * abs(za[i, 0]), ub[i] + EPS * abs(za[i, 0])
+                if untouched(v, i) and (same or (db[place + i] == 0.0 and untouched(delta, i))):
+                    erd[i], dl[i], du[i], lb[i], ub[i] = 0.0, 0.0, 0.0, la[i], ua[i]
+            else:
+                lb[i], ub[i] = la[i], ua[i]
+        if layer == layers - 1:
+            break
+        whole_a, whole_d = np.empty(m), np.empty(m)
+        for i in range(m):
+            whole_a[i], whole_d[i] = max(abs(la[i]), abs(ua[i])), max(abs(dl[i]), abs(du[i]))
+        if back and layer > 0 and bends[layer]:
+            for i in range(m):
+                s = slopes[place + i]
+                if s < 1.0 and la[i] < 0.0 < ua[i] and sizes[place + i] < 1e300:
+                    down = back_bound(
+                        i, layer, 1.0, low, high, wa, ba, slopes, rows, cols, starts, places, bends, lows, highs, sizes
+                    )
+                    if down > la[i]:  # noqa: PLR1730 -- what is not a number is no bound
+                        la[i] = down
+                    if la[i] < 0.0:
+                        up = -back_bound(
+                            i, layer, -1.0, low, high, wa, ba, slopes, rows, cols, starts, places, bends, lows, highs,
+                            sizes,
+                        )  # fmt: skip
+                        if up < ua[i]:  # noqa: PLR1730
+                            ua[i] = up
+                    la[i] = min(la[i], ua[i])
+        for i in range(m):
+            lows[place + i], highs[place + i] = la[i], ua[i]
+            # what is known of z_a and d bounds z_b, and the other way round
+            slack = EPS * (abs(la[i]) + abs(ua[i]) + abs(dl[i]) + abs(du[i])) + TINY
+            if nd or not same:
+                lb[i] = max(lb[i], la[i] - du[i] - slack)
+                ub[i] = min(ub[i], ua[i] - dl[i] + slack)
+            else:
+                lb[i], ub[i] = la[i], ua[i]
+        if not bends[layer]:
+            ha, hc, ho, ra, rd = za, zc, zo, era, erd
+            ia = np.arange(m)
+            id_ = np.arange(m) if nd or not same else np.arange(0)
+            if id_.size == 0:
+                hc, ho, rd = np.zeros((0, ga)), np.zeros((0, gd)), np.zeros(0)
+            sa, fa, fd = whole_a, whole_a, whole_d[: id_.size].copy()
+            continue
+        # -- the activation ----------------------------------------------------------------------------------------
+        open_a, keep_a, keep_d, own_d = 0, 0, 0, 0
+        state = np.empty(m, dtype=np.int64)
+        apart = nd > 0 or not same
+        for i in range(m):
+            s = slopes[place + i]
+            on_a, off_a = la[i] >= 0.0 or s == 1.0, ua[i] <= 0.0
+            on_b, off_b = lb[i] >= 0.0 or s == 1.0, ub[i] <= 0.0
+            a = 0 if on_a else (1 if off_a else 2)
+            b = 0 if on_b else (1 if off_b else 2)
+            if a == 1 and off_b:
+                b = 1
+            if not apart:
+                b = a
+            state[i] = 3 * a + b
+            open_a += a == 2
+            keep_a += not (a == 1 and s == 0.0)
+            if apart and not (state[i] == 4 and s == 0.0):
+                keep_d += 1
+                own_d += b == 2
+        na, nd = keep_a, keep_d
+        new_a, new_d = ga + open_a, gd + own_d
+        ha, ra, ia = np.zeros((na, new_a)), np.zeros(na), np.empty(na, dtype=np.int64)
+        sa, fa = np.zeros(na), np.zeros(na)
+        hc, ho = np.zeros((nd, new_a)), np.zeros((nd, new_d))
+        rd, fd, id_ = np.zeros(nd), np.zeros(nd), np.empty(nd, dtype=np.int64)
+        ka, kd, next_a, next_d = 0, 0, ga, gd
+        for i in range(m):
+            s = slopes[place + i]
+            a, b = state[i] // 3, state[i] % 3
+            size_a, size_d = max(abs(la[i]), abs(ua[i])), max(abs(dl[i]), abs(du[i]))
+            factor, middle, half = 1.0, 0.0, 0.0
+            column = -1
+            if a == 1:
+                factor = s
+            elif a == 2:
+                factor = chord(la[i], ua[i], s)
+                down, up = enclosed(la[i], ua[i], s, factor)
+                middle, half = 0.5 * down + 0.5 * up, (0.5 * up - 0.5 * down) * (1.0 + EPS) + TINY
+                column = next_a
+                next_a += 1
+                whole = 0.0
+                for t in range(n0):
+                    whole += abs(za[i, 1 + t])
+                for t in range(n0):
+                    share_a[num_a, t] = abs(za[i, 1 + t]) / whole if whole > 0.0 else 0.0
+                num_a += 1
+            if not (a == 1 and s == 0.0):
+                for g in range(ga):
+                    ha[ka, g] = factor * za[i, g]
+                ha[ka, 0] += middle
+                if column >= 0:
+                    ha[ka, column] = half
+                ra[ka] = abs(factor) * era[i] * (1.0 + EPS)
+                if factor != 1.0 or a == 2:
+                    ra[ka] += EPS * (abs(factor) * whole_a[i] + abs(middle) + half) + TINY
+                fa[ka] = (abs(factor) * whole_a[i] + abs(middle) + half) * (1.0 + EPS)
+                sa[ka] = size_a if abs(s) <= 1.0 else size_a * abs(s) * (1.0 + EPS)
+                ia[ka] = i
+                ka += 1
+            if not apart or (state[i] == 4 and s == 0.0):
+                continue
+            # d behind the activation = p z_a + q d + e h_a + [down, up]
+            p, q, e, down, up = 0.0, 1.0, 0.0, 0.0, 0.0
+            if b == 2:
+                bound = chord(lb[i], ub[i], s)
+                one, two = enclosed(lb[i], ub[i], s, bound)
+                if a == 0:
+                    p, q, down, up = 1.0 - bound, bound, -two, -one
+                elif a == 1:
+                    p, q, down, up = s - bound, bound, -two, -one
+                else:
+                    weight = ua[i] / (ua[i] - la[i])
+                    part, three, four = mixed(dl[i], du[i], weight)
+                    q, rest = s + (1.0 - s) * part, 1.0 - s
+                    down, up = min(rest * three, rest * four), max(rest * three, rest * four)
+                    slack = EPS * (abs(s) + abs(rest)) * (size_d + abs(down) + abs(up)) + TINY
+                    down, up = down - slack, up + slack
+                    if not (up - down <= two - one + 2.0 * half):
+                        p, q, e, down, up = -bound, bound, 1.0, -two, -one
+            elif a == 0 and b == 1:
+                p, q = 1.0 - s, s
+            elif a == 1 and b == 0:
+                p = s - 1.0
+            elif a == 1 and b == 1:
+                q = s
+            elif a == 2 and b == 0:
+                p, e = -1.0, 1.0
+            elif a == 2 and b == 1:
+                p, q, e = -s, s, 1.0
+            for g in range(ga):
+                hc[kd, g] = p * za[i, g] + q * zc[i, g]
+            if e != 0.0:
+                for g in range(ga):
+                    hc[kd, g] += factor * za[i, g]
+                hc[kd, 0] += middle
+                if column >= 0:
+                    hc[kd, column] = half
+            for g in range(gd):
+                ho[kd, g] = q * zo[i, g]
+            rd[kd] = ((abs(p) + abs(e * factor)) * era[i] + abs(q) * erd[i]) * (1.0 + EPS)
+            size = (abs(p) + abs(e * factor)) * whole_a[i] + abs(e) * (abs(middle) + half)
+            size += abs(q) * whole_d[i] + abs(up) + abs(down)
+            fd[kd] = size * (1.0 + 2.0 * EPS)
+            if state[i] != 0:
+                rd[kd] += 4.0 * EPS * size + TINY
+            if b == 2:
+                hc[kd, 0] += 0.5 * down + 0.5 * up
+                ho[kd, next_d] = (0.5 * up - 0.5 * down) * (1.0 + EPS) + TINY
+                next_d += 1
+                whole = 0.0
+                for t in range(n0):
+                    whole += abs(za[i, 1 + t])
+                for t in range(n0):
+                    share_d[num_d, t] = abs(za[i, 1 + t]) / whole if whole > 0.0 else 0.0
+                num_d += 1
+            id_[kd] = i
+            kd += 1
+        ga, gd = new_a, new_d
+    # -- the outputs -----------------------------------------------------------------------------------------------
+    m = rows[-1]
+    best, first, second, mode = -np.inf, 0, 0, 0
+    if kind == VALUES:
+        for i in range(m):
+            size = max(abs(dl[i]), abs(du[i]))
+            if not size <= best:
+                best, first = size, i
+    else:
+        best, first, second, mode = worst_classes(za, zc, zo, era, erd, margin)
+    form = np.empty(ga)
+    own = np.zeros(gd)
+    sign = 1.0
+    if kind == VALUES:
+        sign = 1.0 if abs(du[first]) >= abs(dl[first]) else -1.0
+        form[:] = zc[first]
+        own[:] = zo[first]
+    else:
+        form[:] = zc[first] - zc[second]
+        own[:] = zo[first] - zo[second]
+        if mode == 0:
+            form[:] = za[first] - za[second]
+            own[:] = 0.0
+        elif mode == 2:
+            form[:] += za[second] - za[first]
+    score = np.zeros(n0)
+    for g in range(num_a):
+        for t in range(n0):
+            score[t] += abs(form[1 + n0 + g]) * share_a[g, t]
+    for g in range(num_d):
+        for t in range(n0):
+            score[t] += abs(own[g]) * share_d[g, t]
+    dimension, most = -1, -1.0
+    for t in range(n0):
+        point[t] = high[t] if sign * form[1 + t] >= 0.0 else low[t]
+        value = score[t] + abs(form[1 + t])
+        middle = 0.5 * low[t] + 0.5 * high[t]
+        if low[t] < middle < high[t] and not value <= most:
+            dimension, most = t, value
+    if not best < np.inf:
+        best = np.inf
+    return best, dimension, num_a + num_d
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def bound_boxes(
+    low, high, wa, wb, dw, ba, db, slopes, rows, cols, starts, places, bends, alike, scaled, back, kind, margin
+):
+    """For boxes ``(count, n)``: bounds, coordinates to split, numbers of generators, and corners to look at."""
+    count = len(low)
+    bounds, dimensions, opened = np.empty(count), np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+    points = np.empty_like(low)
+    for k in range(count):
+        bounds[k], dimensions[k], opened[k] = one_box(
+            low[k], high[k], wa, wb, dw, ba, db, slopes, rows, cols, starts, places, bends, alike, scaled, back, kind,
+            margin, points[k],
+        )  # fmt: skip
+    return bounds, dimensions, opened, points

@@ -1,0 +1,65 @@
+"""What is known of the largest difference of two networks, whatever the answer to the question about them is."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fiberscope.equality.bounding.chains import ChainPair
+from fiberscope.equality.counterexample import exact_gap, rounding_error
+from fiberscope.equality.question import Question
+from fiberscope.equality.refutation import small_enough
+from fiberscope.equality.rungs.output_ranges import apart
+from fiberscope.equality.verdict import Interval, Verdict
+from fiberscope.geometry.domains import Box
+from fiberscope.numerics.floats import FloatArray
+
+EXACTLY = 100_000
+"""Products up to which the difference at a point is evaluated exactly; beyond, floats with a bound of their error."""
+
+
+def interval_of(question: Question, verdict: Verdict) -> Interval:
+    """From the points that were looked at and the bounds that were proven; on an unbounded domain there may be none."""
+    x, low = _found(question, verdict)
+    high = question.record.proven
+    if verdict.bound is not None and verdict.equal and question.margin is None:
+        high = min(high, verdict.bound)
+    if not high < math.inf and isinstance(question.place, Box):
+        high = _quick_bound(question, question.place)
+    return Interval(low, high, None if x is None else question.outside(x))
+
+
+def _found(question: Question, verdict: Verdict) -> tuple[FloatArray | None, float]:
+    """The best point, and the difference there, rounded down."""
+    example = verdict.counterexample
+    tried = [question.record.x, None if example is None else question.inside(example.x)]
+    points = [x for x in tried if x is not None and question.place.contains(x[None])[0]]
+    found = [(lowest_gap(question, x), k) for k, x in enumerate(points)]
+    gap, best = max(found, default=(0.0, -1))
+    return (points[best], gap) if best >= 0 else (None, 0.0)
+
+
+def lowest_gap(question: Question, x: FloatArray) -> float:
+    """A number that the difference at ``x`` is proven to reach: its exact value rounded down, where that can be had."""
+    if small_enough(question, EXACTLY):
+        gap = exact_gap(question, x)
+        try:
+            rounded = float(gap)
+        except OverflowError:
+            return float(np.finfo(np.float64).max)
+        return rounded if rounded <= gap else math.nextafter(rounded, 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        a, b = question.a(x[None])[0], question.b(x[None])[0]
+        error = rounding_error(question.a, x) + rounding_error(question.b, x)
+        least = (np.abs(a - b) * (1 - 1e-15) - error * (1 + 1e-15)).max()
+    return float(least) if least > 0 else 0.0
+
+
+def _quick_bound(question: Question, box: Box) -> float:
+    """A bound that costs no search."""
+    bound = apart(question.a, question.b, box)
+    pair = ChainPair.of(question.a, question.b)
+    if pair is not None:
+        bound = min(bound, float(pair.bounds(box.low[None], box.high[None]).high[0]))
+    return bound if bound >= 0 else math.inf

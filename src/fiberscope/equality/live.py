@@ -1,0 +1,177 @@
+"""Equality of live modules that are not piecewise linear: one program, with parameters equal up to a symmetry.
+
+Where two modules run the same operations with the same settings, and an element of the permutation structure carries
+the parameters of one onto those of the other, they are the same function, of inputs of the example's shape, up to the
+rounding that the parameters differ by. Nothing is claimed where that is not so: *undecided*, with the reason.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fiberscope.equality.evidence import Check, Evidence
+from fiberscope.equality.question import Question
+from fiberscope.equality.verdict import Verdict
+from fiberscope.errors import InputError
+from fiberscope.geometry.domains import Space
+from fiberscope.modules.action import PERMUTATION, act
+from fiberscope.modules.batches import batches
+from fiberscope.modules.calls import Inputs, Selector, call, meant, moved, tensors
+from fiberscope.modules.correspondence import corresponding
+from fiberscope.modules.derivatives import evaluating
+from fiberscope.modules.parametrisations import plain
+from fiberscope.modules.program import first_difference, recorded
+from fiberscope.modules.tracing.groups import groups_of, own_tensors, traced
+from fiberscope.network.action.element import Element
+from fiberscope.network.border import as_torch
+from fiberscope.network.source import coarsest
+from fiberscope.numerics.ulps import ROUNDINGS, Rounding
+
+BROKEN = (RuntimeError, TypeError, ValueError, LookupError, AssertionError, AttributeError, NotImplementedError)
+"""What a module may raise on inputs that it is not made for."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SameModule(Evidence):
+    """Both modules run one program, and ``element`` carries the tensors of ``a`` onto those of ``b``."""
+
+    kind: ClassVar[str] = "same module"
+
+    element: Element
+
+    def check(self, question: Question) -> Check:
+        raise InputError("evidence: expected networks; that of live modules is checked by asking again")
+
+    def _answer(self) -> Iterator[tuple[str, Any]]:
+        yield "element", self.element.to_dict()
+
+    @classmethod
+    def from_dict(cls, found: dict[str, Any]) -> SameModule:
+        return cls(Element.from_dict(found["element"]))
+
+
+def equivalent_modules(
+    a: Any, b: Any, example: Any, tolerance: float | None = None, output: Selector = None
+) -> Verdict:
+    """Whether two modules are the same function of inputs like the example; proven by structure, or undecided.
+
+    >>> net = nn.Sequential(nn.Linear(2, 3), nn.GELU(), nn.Linear(3, 1))
+    >>> other = nn.Sequential(nn.Linear(2, 3), nn.GELU(), nn.Linear(3, 1))
+    >>> order = [2, 0, 1]
+    >>> moved = {"0.weight": net[0].weight[order], "0.bias": net[0].bias[order], "2.bias": net[2].bias}
+    >>> _ = other.load_state_dict({**moved, "2.weight": net[2].weight[:, order]})
+    >>> equivalent_modules(net, other, torch.zeros(1, 2)).equal
+    True
+    """
+    start = time.monotonic()
+    left, right = plain(as_torch(a, "a")), plain(as_torch(b, "b"))
+    inputs = next(batches(example, left, 4, name="example"))[0]
+    domain = Space(max(1, sum(t[0].numel() for t in tensors(inputs) if t.dim())))
+    rounding = ROUNDINGS[coarsest(str(t.dtype).removeprefix("torch.") for m in (left, right) for t in m.parameters())]
+    element, residual, reason = _compared(left, right, inputs, output, rounding)
+    allowed = float(rounding.few) if tolerance is None else 0.0
+    proven = element is not None and residual <= allowed
+    if element is not None and not proven:
+        reason = f"one program, but after matching a parameter is {residual:.3g} units of {rounding.precision} off"
+    if not proven:
+        reason = f"{reason}; {_seen(left, right, inputs, output)}"
+    return Verdict(
+        True if proven else None,
+        "same program" if proven else "no method",
+        domain,
+        tolerance,
+        SameModule(element) if proven and element is not None else None,
+        0.0 if proven and residual == 0 else None,
+        residual if proven else None,
+        time.monotonic() - start,
+        reason,
+        precision=rounding.precision if tolerance is None else None,
+    )
+
+
+def _compared(
+    a: nn.Module, b: nn.Module, inputs: Inputs, output: Selector, rounding: Rounding
+) -> tuple[Element | None, float, str]:
+    """An element, how far it is from carrying ``a`` onto ``b`` in units of rounding, and in words what was found."""
+    own, theirs = own_tensors(a)[0], own_tensors(b)[0]
+    if {k: t.shape for k, t in own.items()} != {k: t.shape for k, t in theirs.items()}:
+        names = sorted({*own.items()} and {k for k in {**own, **theirs} if _shape(own, k) != _shape(theirs, k)})
+        return None, np.inf, f"the tensors are not the same: {', '.join(names[:3])}"
+    try:
+        programs = [recorded(*_double(module, inputs), output) for module in (a, b)]
+    except BROKEN as error:
+        raise InputError(f"module: it does not run on the example: {str(error).splitlines()[0][:120]}") from error
+    apart = first_difference(*programs)
+    if apart is not None:
+        return None, np.inf, f"the programs differ, {apart[:200]}"
+    if programs[0].random:
+        return None, np.inf, f"the program draws random numbers ({programs[0].random[0]})"
+    text = f"both run one program of {len(programs[0].steps)} operations on inputs of this shape"
+    direct = _distance(own, theirs, rounding)
+    if direct <= rounding.few:
+        return Element({}), direct, f"{text}, with parameters within {direct:.3g} units of {rounding.precision}"
+    groups = [group for group in groups_of(traced(*_double(a, inputs), output)) if group.kind == PERMUTATION]
+    element = corresponding(groups, own, theirs)
+    now = dict(own)
+    for group in groups:
+        if not element[group.name].is_identity:
+            now |= act(element[group.name], group.axes, now)
+    residual = _distance(now, theirs, rounding)
+    moved_groups = sum(not part.is_identity for part in element.values())
+    told = f"{text}, and permutations of {moved_groups} groups of neurons carry one onto the other within "
+    return element, residual, f"{told}{residual:.3g} units of {rounding.precision}"
+
+
+def _shape(tensors_by_name: dict[str, Tensor], name: str) -> tuple[int, ...] | None:
+    return tuple(tensors_by_name[name].shape) if name in tensors_by_name else None
+
+
+def _double(module: nn.Module, inputs: Inputs) -> tuple[nn.Module, Inputs]:
+    """A copy in float64, so that copies in other types run the same operations; as it is where that does not run."""
+    made = deepcopy(module).double()
+    like = next((p for p in made.parameters() if p.is_floating_point()), None)
+    given = moved(inputs, like)
+    try:
+        with torch.no_grad(), evaluating(made):
+            call(made, given)
+    except RuntimeError:
+        return module, inputs
+    return made, given
+
+
+def _distance(a: dict[str, Tensor], b: dict[str, Tensor], rounding: Rounding) -> float:
+    """The largest difference of an entry in units of rounding; infinite where whole numbers differ."""
+    worst = 0.0
+    for name, mine in a.items():
+        theirs = b[name].detach().to(mine.device)
+        if torch.equal(mine.detach(), theirs):
+            continue
+        if not mine.is_floating_point():
+            return np.inf
+        p, q = mine.detach().double(), theirs.double()
+        size = torch.maximum(p.abs(), q.abs()).clamp_min(rounding.least)
+        off = float(((p - q).abs() / size).max()) / rounding.unit
+        worst = max(worst, off) if off >= 0 else np.inf
+    return worst
+
+
+def _seen(a: nn.Module, b: nn.Module, inputs: Inputs, output: Selector) -> str:
+    """What the example shows, which proves nothing."""
+    try:
+        found = []
+        for module in (a, b):
+            like = next((p for p in module.parameters() if p.is_floating_point()), None)
+            with torch.no_grad(), evaluating(module):
+                found.append([t.double() for t in meant(call(module, moved(inputs, like)), output)])
+        gap = max(float((p - q).abs().max()) for p, q in zip(*found, strict=True))
+    except (*BROKEN, InputError):
+        return "the outputs on the example cannot be compared"
+    return f"on the example the outputs differ by {gap:.3g}"

@@ -1,0 +1,238 @@
+"""Equality on a box by branch and bound: bounds of the difference on ever smaller boxes, and a look for inputs that
+differ.
+
+**The certificate.** Evidence of the kind ``split_boxes`` holds
+
+- ``tree``, the splits of the domain in preorder: ``[d, v]`` cuts a box in coordinate ``d`` at the float ``v`` (first
+  the part ``x_d <= v``, then the part ``x_d >= v``), ``null`` is a leaf. On a plane and on a flat box coordinates are
+  those of its view: ``(s, t)``, or the coordinates that are free, in their order.
+- ``method``, ``"pair"`` where the neurons of the two correspond to each other and ``"single"`` where they do not, and
+  ``matching``, null or the ``permutations`` and ``scales`` that carry the neurons of ``a`` to those of ``b``. They say
+  which bound to compute and are no part of the proof: whatever they say, a bound that is computed holds.
+
+Nothing is stored with a leaf: its bound is computed again, in outward rounding. For values it must be at most the
+tolerance; for ``tolerance=0`` it is exactly zero, or no sign of a neuron is open on the leaf and the two affine maps
+are the same as rational numbers. For classes, and every two of them ``i != j``, one of these must be shown not to be
+positive: ``a_i - a_k - m`` for some ``k`` (for ``m > 0`` to be negative), ``b_j - b_i``, or
+``(a_i - b_i) - (a_j - b_j) - m``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fiberscope.equality.bounding.attack import climb, looks
+from fiberscope.equality.bounding.branching import Search
+from fiberscope.equality.bounding.pairs import Pairing, best_pairing, goal_of
+from fiberscope.equality.bounding.trees import Cut, leaves, tree_of
+from fiberscope.equality.counterexample import Counterexample, confirmed
+from fiberscope.equality.evidence import Check, Evidence, integers
+from fiberscope.equality.question import Question
+from fiberscope.equality.refutation import different, excess, hopeless, promising, small_enough
+from fiberscope.equality.rungs.regions import difference_network
+from fiberscope.equality.verdict import Rung, Verdict, answered
+from fiberscope.errors import FiberscopeError, InputError
+from fiberscope.geometry.affine_forms import exact_output
+from fiberscope.geometry.domains import Box
+from fiberscope.network.action.chain import Symmetry
+from fiberscope.numerics.floats import FloatArray
+from fiberscope.run import Run
+
+_SHARE = 0.25
+"""Part of the time that is left which the first try may take: other methods may be complete where this one is not."""
+
+_FEW = 64
+"""Boxes of the very first try."""
+
+_LEAVES = 1024
+"""Leaves whose bounds are computed at a time when evidence is checked."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SplitBoxes(Evidence):
+    """On every leaf of the ``tree`` the bound of the difference is small enough; see the top of this module."""
+
+    kind: ClassVar[str] = "split_boxes"
+
+    tree: tuple[Cut | None, ...]
+    pairing: Pairing
+
+    @property
+    def permutations(self) -> tuple[Any, ...]:
+        return () if self.pairing.matching is None else self.pairing.matching.permutations
+
+    @property
+    def scales(self) -> tuple[Any, ...]:
+        return () if self.pairing.matching is None else self.pairing.matching.scales
+
+    def check(self, question: Question) -> Check:
+        box = question.place
+        if not isinstance(box, Box):
+            return Check(False, "boxes do not cover the domain")
+        bounder = self.pairing.bounder(question)
+        if bounder is None:
+            return Check(False, "the networks do not fit the pairing of their neurons")
+        lows, highs = leaves(self.tree, box.low, box.high)
+        goal, exact, worst = goal_of(question), ExactLeaves(question), -np.inf
+        for start in range(0, len(lows), _LEAVES):
+            part = slice(start, start + _LEAVES)
+            found = bounder.bounds(lows[part], highs[part])
+            for k in np.flatnonzero(~(found.high <= goal)).tolist():
+                if found.opened[k] or not exact.zero(lows[start + k], highs[start + k]):
+                    return Check(False, f"on a box the difference is only bounded by {found.high[k]:.3g}")
+                found.high[k] = 0.0
+            worst = max(worst, float(found.high.max()))
+            question.run.check()
+        return Check(True, _text(question, len(lows), worst), worst if question.margin is None else None)
+
+    def _answer(self) -> Iterator[tuple[str, Any]]:
+        yield "tree", self.tree
+        yield "method", self.pairing.method
+        matching = self.pairing.matching
+        yield "matching", None if matching is None else matching.to_dict()
+
+    @classmethod
+    def from_dict(cls, found: dict[str, Any]) -> SplitBoxes:
+        return cls(tree_of(found["tree"]), _pairing(found))
+
+
+def _pairing(found: dict[str, Any]) -> Pairing:
+    matching = found["matching"]
+    if found["method"] not in ("pair", "single"):
+        raise InputError(f"certificate: expected pair or single, got {str(found['method'])[:40]!r}")
+    if matching is None:
+        return Pairing(found["method"])
+    try:
+        orders = [np.array(integers(p, "permutations"), dtype=np.int64) for p in matching["permutations"]]
+        return Pairing(found["method"], Symmetry(orders, matching["scales"]))
+    except (ValueError, FiberscopeError) as error:
+        raise InputError(f"certificate: the matching is not one of networks ({error})") from error
+
+
+def _text(question: Question, boxes: int, bound: float) -> str:
+    where = f"on {boxes} boxes" if boxes > 1 else "on the whole box"
+    if question.margin is not None:
+        return f"no class of a is beaten in b, shown {where}"
+    return f"the difference is at most {bound:.6g}, shown {where}"
+
+
+class ExactLeaves:
+    """Whether the difference is exactly zero on boxes where it is one affine map."""
+
+    def __init__(self, question: Question) -> None:
+        self.wanted = not question.tolerance and question.margin is None and small_enough(question)
+        self.gap = difference_network(question.a, question.b) if self.wanted else None
+
+    def zero(self, low: FloatArray, high: FloatArray) -> bool:
+        """For a box on which every sign is proven."""
+        if self.gap is None:
+            return False
+        middle = np.clip(0.5 * low + 0.5 * high, low, high)
+        signs = self.gap.signs(middle[None]).signs[0]
+        return all(v.is_zero() for v in np.asarray(exact_output(self.gap, signs)).ravel())
+
+
+class Looker:
+    """Evaluates points; keeps the first counterexample, confirmed exactly."""
+
+    def __init__(self, question: Question, box: Box) -> None:
+        self.question, self.box, self.example = question, box, None
+        self.able = small_enough(question)
+        self.best = -np.inf
+
+    example: Counterexample | None
+
+    def __call__(self, points: FloatArray) -> bool:
+        question = self.question
+        gaps = excess(question, points)
+        top = float(gaps.max(initial=-np.inf))
+        if top > self.best and np.isfinite(top):  # a new best point is worth a few steps uphill
+            self.best = top
+            order = np.argsort(-gaps, kind="stable")[:4]
+            better, values = climb(question, self.box, points[order], 12)
+            points, gaps = np.concatenate([points, better]), np.concatenate([gaps, values])
+            self.best = max(self.best, float(values.max()))
+        if not self.able:
+            return False
+        for i in promising(gaps, 2):
+            if not self._above(float(gaps[i])):
+                continue
+            self.example = confirmed(question, points[i])
+            if self.example is not None:
+                return True
+        return False
+
+    def _above(self, gap: float) -> bool:
+        if self.question.margin is not None or self.question.tolerance:
+            return not hopeless(self.question, gap)
+        return gap > 0
+
+
+def by_split_boxes(question: Question, share: float = 1.0) -> Verdict | None:
+    """The search; what it has reached is kept in the question, so that it can go on later."""
+    box = question.place
+    if not isinstance(box, Box):
+        return None
+    record = question.record
+    if not record.attacked:
+        record.attacked = True
+        look = Looker(question, box)
+        if any(look(points) for points in looks(question, box)) and look.example is not None:
+            return different(question, "refutation (inputs improved along gradients)", look.example)
+        chosen = best_pairing(question, box, record.search)
+        if chosen is None:
+            question.notes.append("no bounds of the difference for these programs")
+            return None
+        if record.search is None or chosen[0] is not record.search[0]:
+            record.search = (chosen[0], Search(chosen[1], box.low, box.high))
+    if record.search is None:
+        return None
+    return _gone_on(question, box, question.run.within(max(0.5, share * question.seconds_left)))
+
+
+def _gone_on(question: Question, box: Box, run: Run, most: int | None = None) -> Verdict | None:
+    """Branch and bound from where it stands."""
+    record = question.record
+    pairing, search = record.search
+    exact, look = ExactLeaves(question), Looker(question, box)
+    proven = search.go(goal_of(question), run, look, exact.zero if exact.wanted else None, most)
+    if question.margin is None:
+        record.prove(max(search.bound, 0.0))
+    if look.example is not None:
+        return different(question, "branch and bound", look.example)
+    if not proven:
+        if most is None:
+            question.notes.append(f"branch and bound reached {search.bound:.4g} with {search.boxes} boxes")
+        return None
+    evidence = SplitBoxes(tuple(search.tree.preorder()), pairing)
+    count = sum(node is None for node in evidence.tree)
+    bound = max(search.bound, 0.0)
+    found = Check(True, _text(question, count, bound), bound if question.margin is None else None)
+    return answered(question, "branch and bound", evidence, found)
+
+
+def by_first_boxes(question: Question) -> Verdict | None:
+    """The search with a part of the time."""
+    return by_split_boxes(question, _SHARE)
+
+
+def by_few_boxes(question: Question) -> Verdict | None:
+    """A few boxes, for networks whose neurons correspond as they stand: most pairs that differ little are done here."""
+    box = question.place
+    if not isinstance(box, Box) or not (question.tolerance or question.margin is not None):
+        return None
+    pairing = Pairing()
+    bounder = pairing.bounder(question)
+    if bounder is None:
+        return None
+    question.record.search = (pairing, Search(bounder, box.low, box.high))
+    return _gone_on(question, box, question.run.within(_SHARE * question.seconds_left), _FEW)
+
+
+QUICK = Rung(by_few_boxes, (SplitBoxes, Counterexample))
+FIRST = Rung(by_first_boxes, (SplitBoxes, Counterexample))
+RUNG = Rung(by_split_boxes, (SplitBoxes, Counterexample))

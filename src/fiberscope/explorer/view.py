@@ -1,0 +1,132 @@
+"""Complexes as a piece of a page: frames, settings, style and script in one self-contained fragment of HTML."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fiberscope.errors import InputError
+from fiberscope.explorer.payload import MOST_REGIONS, Marks, encode
+from fiberscope.files import write_atomically
+from fiberscope.geometry.complex import Complex
+from fiberscope.network.network import Network
+from fiberscope.numerics.floats import FloatArray
+
+_PAGE = (
+    '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    "<title>{title}</title></head><body>{body}</body></html>\n"
+)
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """A picture that answers, as a fragment of HTML; a notebook shows it, :meth:`save` writes a page.
+
+    It needs no server and fetches nothing.
+    """
+
+    title: str
+    fragment: str
+
+    def _repr_html_(self) -> str:
+        return self.fragment
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a page with the picture alone, whole or not at all."""
+        write_atomically(Path(path), _PAGE.format(title=escape(self.title), body=self.fragment))
+
+    def __repr__(self) -> str:
+        return f"Exploration({self.title}; {len(self.fragment):,} bytes)"
+
+
+def explore(
+    complex: Complex | Sequence[Complex],
+    *,
+    labels: Sequence[str] | None = None,
+    slider: str = "frame",
+    walk: Sequence[Network] | None = None,
+    points: Any = None,
+    point_labels: Any = None,
+    pictures: Sequence[tuple[tuple[float, float], bytes]] = (),
+    full: bool = False,
+) -> Exploration:
+    """A complex in two dimensions, or a plane through many, that can be panned, zoomed and asked.
+
+    Parameters
+    ----------
+    complex
+        From :func:`fiberscope.regions`; several are the frames of a slider, for example the epochs of a training.
+    labels, slider
+        What each frame is called, and the name of the slider.
+    walk
+        Networks of one fiber: a second slider moves along them and shows the parameters move while the picture stands
+        still.
+    points, point_labels
+        Data in the coordinates of the picture, ``(points, 2)``, and a class for each.
+    pictures
+        Small images as ``((s, t), PNG bytes)``.
+    full
+        Draw every region; without it at most 20,000 of one frame, with a word about the others.
+    """
+    frames = [complex] if isinstance(complex, Complex) else list(complex)
+    if not frames or not all(isinstance(frame, Complex) for frame in frames):
+        raise InputError("explore: expected a complex of fs.regions, or several")
+    names = [str(k) for k in range(len(frames))] if labels is None else [str(name) for name in labels]
+    if len(names) != len(frames):
+        raise InputError(f"labels: expected one for each of {len(frames)} frames, got {len(names)}")
+    marks = Marks(points, point_labels, pictures)
+    data: dict[str, Any] = {
+        "frames": [encode(frame, marks, full) for frame in frames],
+        "labels": names,
+        "slider": slider,
+    }
+    if walk is not None:
+        data["walk"] = _walk(frames[0].net, list(walk))
+    return Exploration(f"{frames[0].num_regions} regions", fragment(data))
+
+
+def notebook(complex: Complex) -> str:
+    """The picture of a complex for a notebook; nothing where it is not planar, bounded and complete, or too large."""
+    planar = complex.dimension == 2 and complex.complete and not complex.rays.any()
+    return explore(complex).fragment if planar and complex.num_regions <= MOST_REGIONS else ""
+
+
+def fragment(data: dict[str, Any]) -> str:
+    """A piece of HTML with the data, the style and the script, which finds it by its class."""
+    text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    return (
+        f"<style>{asset('explorer.css')}</style>"
+        f'<div class="fx"><script type="application/json">{text}</script></div>'
+        f"<script>{asset('explorer.js')}</script>"
+    )
+
+
+@cache
+def asset(name: str) -> str:
+    """A file of the package's own, as text."""
+    return (files("fiberscope.explorer") / "static" / name).read_text(encoding="utf-8")
+
+
+def _walk(net: Network, steps: list[Network]) -> dict[str, Any]:
+    values = [_parameters(step) for step in steps]
+    if not values or any(value.size != values[0].size for value in values):
+        raise InputError("walk: expected networks with the same parameters, got different sizes")
+    return {
+        "values": [value.tolist() for value in values],
+        "labels": [f"step {k} of {len(steps) - 1}" for k in range(len(steps))],
+        "caption": f"The {values[0].size} parameters, those that have moved in red. Every step computes the same "
+        "function, so the picture stands still.",
+    }
+
+
+def _parameters(net: Network) -> FloatArray:
+    return np.concatenate([np.ravel(value) for value in net.parameters.values()])

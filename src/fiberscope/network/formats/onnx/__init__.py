@@ -1,0 +1,1 @@
+"""ONNX files: a graph read node by node, and written."""

@@ -1,0 +1,1 @@
+"""Live torch modules, traced and read operation by operation."""

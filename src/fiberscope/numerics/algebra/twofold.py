@@ -1,0 +1,55 @@
+"""Pairs of floats, about 106 bits, with a bound of the error; see :class:`fiberscope.numerics.compensated.Twofold`.
+
+Rows are coefficients of affine functions, ``(rows, features)`` with the constant term last. Sums of
+values and slopes other than 0 and 1 would need rounding of their own and are not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from fiberscope.numerics.algebra.base import Algebra, Constant, LinearMap, joined
+from fiberscope.numerics.compensated import Twofold
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
+
+
+class TwofoldAlgebra(Algebra[Twofold]):
+    """Rows in pairs of floats; a bias goes into the product itself, which rounds it with all the rest."""
+
+    constant = Constant.LAST
+
+    def __init__(self) -> None:
+        self._matrices: WeakKeyDictionary[LinearMap, FloatArray] = WeakKeyDictionary()
+
+    def take(self, values: FloatArray) -> Twofold:
+        return Twofold.exact(values)
+
+    def affine(self, operator: LinearMap, bias: FloatArray | None, value: Twofold) -> Twofold:
+        *before, last = operator.stages()
+        for stage in before:
+            value = self.apply(stage, value)
+        return self._times(last, value, bias)
+
+    def apply(self, stage: LinearMap, value: Twofold) -> Twofold:
+        return self._times(stage, value, None)
+
+    def _times(self, stage: LinearMap, value: Twofold, bias: FloatArray | None) -> Twofold:
+        if stage not in self._matrices:
+            self._matrices[stage] = np.ascontiguousarray(stage.dense().T, dtype=np.float64)
+        start = np.zeros((len(value.high), stage.out_size))
+        if bias is not None:
+            start[-1] = bias
+        return value.times(self._matrices[stage], start)
+
+    def concat(self, values: Sequence[Twofold], order: IntArray | None) -> Twofold:
+        parts = ("high", "low", "error")
+        return Twofold(*(joined([getattr(value, part) for value in values], order) for part in parts))
+
+    def gate(self, value: Twofold, active: BoolArray, slopes: FloatArray | None) -> Twofold:
+        if slopes is not None and not np.isin(slopes, (0.0, 1.0)).all():
+            raise self._lacks("slopes but 0 and 1")
+        alive = active if slopes is None else active | (slopes == 1)
+        return Twofold(*(np.where(alive, part, 0.0) for part in (value.high, value.low, value.error)))

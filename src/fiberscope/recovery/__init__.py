@@ -1,0 +1,1 @@
+"""From the function back to the parameters, as a fiber."""

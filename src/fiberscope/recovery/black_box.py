@@ -1,0 +1,313 @@
+"""A function that can only be evaluated, back to a network of given widths.
+
+Layer by layer: the first one from straight hyperplanes, the others from surfaces that bend at those before; the signs
+of a layer from the coefficients of the next one; the last layer by regression. Then all parameters are polished on the
+values that were asked, and the result is tried at fresh points. The ideas are those of Rolnick and Kording (2020),
+Carlini et al. (2020), Canales-Martinez et al. (2024), Daniely and Granot (2023) and Foerster et al. (2024); following a
+surface over the folds, signs as one linear system, and the remainder that names neurons which never switch are ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fiberscope.errors import InputError
+from fiberscope.network.network import Network
+from fiberscope.numerics.cutoffs import RECOVERED, SPAN
+from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.recovery.first_layer import Pool, first_layer
+from fiberscope.recovery.isolation import isolated, looked_at_again
+from fiberscope.recovery.later_layers import draw_telling, fit_outputs, next_layer
+from fiberscope.recovery.oracle import Function, Oracle, SpentError, settle
+from fiberscope.recovery.place import Place, place_of
+from fiberscope.recovery.polish import forward, polish
+from fiberscope.recovery.prefix import Prefix
+from fiberscope.recovery.result import Recovery, Unresolved
+from fiberscope.recovery.signs import solve_signs, solve_with_remainder
+from fiberscope.recovery.surfaces import Equations, Row
+from fiberscope.run import Run
+
+HELD_OUT = 100_000
+"""Fresh points at which the result is tried."""
+
+DENSE = 1200
+"""Parameters up to which all are polished together; beyond, the first layer is measured again and then fixed."""
+
+POINTS = 2.5
+"""Equations per parameter that polishing uses, of those that were asked."""
+
+WEIGHED = 60
+"""Points at which a weight is looked for that surfaces do not tell."""
+
+INVISIBLE = (
+    "no kink of it was found: it is dead, linear or not read on the domain, and stands here as a neuron of zeros"
+)
+
+
+class StuckError(Exception):
+    """No further layer can be found; the reason stands in ``unresolved``."""
+
+
+@dataclass
+class Search:
+    """What is known so far: ``weights`` and ``biases`` of layers with signs, of the last one without."""
+
+    pool: Pool
+    widths: tuple[int, ...]
+    weights: list[FloatArray] = field(default_factory=list)
+    biases: list[FloatArray] = field(default_factory=list)
+    unresolved: list[Unresolved] = field(default_factory=list)
+    open: list[tuple[int, int, int]] = field(default_factory=list)
+
+    @property
+    def prefix(self) -> Prefix:
+        return Prefix(tuple(self.weights), tuple(self.biases))
+
+    def stuck(self, layer: int, reason: str) -> StuckError:
+        self.unresolved.append(Unresolved(layer, None, reason))
+        return StuckError(reason)
+
+    # -- layers ------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """All layers, the outputs last; raises :class:`StuckError` where it cannot go on."""
+        hidden = self.widths[1:-1]
+        W, b = first_layer(self.pool, hidden[0])
+        self.add(W, b)
+        for number in range(2, len(hidden) + 1):
+            self.deeper(number)
+        self.outputs()
+
+    def add(self, W: FloatArray, b: FloatArray) -> None:
+        number = len(self.weights) + 1
+        if len(W) > self.widths[number]:
+            raise self.stuck(number, f"expected {self.widths[number]} neurons, found at least {len(W)}")
+        if not len(W):
+            raise self.stuck(number, "the function has no kink on the domain that belongs to it")
+        self.weights.append(W)
+        self.biases.append(b)
+
+    def deeper(self, number: int) -> None:
+        """Find layer ``number`` and give signs to the one before."""
+        last = number == len(self.widths) - 2
+        layer = next_layer(self.pool, self.prefix, self.widths[number], number, last)
+        if not layer.rows:
+            why = max(layer.refused, key=lambda text: layer.refused[text], default="no kink is left open")
+            raise self.stuck(number, f"none of its neurons was found; {why}")
+        W, b = self.oriented(layer.rows, last=False)
+        size = np.linalg.norm(W, axis=1)
+        self.add(W / size[:, None], b / size)
+
+    def oriented(self, rows: list[Row], last: bool) -> tuple[FloatArray, FloatArray]:
+        """Give the last known layer its signs; weights and biases of the rows over its activations."""
+        number = len(self.weights)
+        W, b = self.weights[-1], self.biases[-1]
+        n = len(W)
+        sure = [row.coefficients for row in rows if row.complete] or [row.coefficients for row in rows]
+        U, Q = np.array(sure)[:, :n], np.array(sure)[:, n:-1]
+        signs = solve_signs(U, W, Q)
+        extra: tuple[FloatArray, FloatArray] | None = None
+        if signs is None and self.widths[number] > n:
+            found = solve_with_remainder(U, W, Q, self.pool.place.bounded)
+            if found is not None:
+                signs, extra = found.signs, (found.out, found.row)
+        if signs is None:
+            what = "the outputs" if last else f"layer {number + 1}"
+            raise self.stuck(number, f"no choice of signs of its {n} neurons explains {what}")
+        if signs.choices > 1:
+            text = f"{signs.choices} choices of signs give this function; one of them was taken"
+            self.unresolved.append(Unresolved(number, None, text))
+        for i in np.flatnonzero(~signs.sure) if extra is None else ():
+            self.unresolved.append(Unresolved(number, int(i), "its sign does not matter to any neuron that was found"))
+        s = signs.values
+        self.weights[-1], self.biases[-1] = s[:, None] * W, s * b
+        if extra is not None:
+            if len(sure) < len(rows):
+                raise self.stuck(number + 1, "some of its neurons are known only in part")
+            full = np.array(sure)
+            return self.with_constant(2 * full[:, :n], full[:, -1] - full[:, :n] @ (s * b), *extra, last)
+        return self.signed(rows)
+
+    def signed(self, rows: list[Row]) -> tuple[FloatArray, FloatArray]:
+        """Weights and biases over the activations of a layer that has its signs; what they leave open is named."""
+        number, (W, b) = len(self.weights), (self.weights[-1], self.biases[-1])
+        n, p = W.shape
+        T = np.zeros((n + p + 1, n + 1))
+        T[:n, :n], T[n:-1, :n], T[-1, :n], T[-1, n] = np.eye(n) / 2, W.T / 2, b / 2, 1.0
+        found = np.zeros((len(rows), n + 1))
+        for k, row in enumerate(rows):
+            found[k], known = row.over(T)
+            self.open += [(number + 1, k, int(i)) for i in np.flatnonzero(~known[:-1])]
+        return found[:, :-1], found[:, -1]
+
+    def with_constant(self, W: FloatArray, b: FloatArray, out: FloatArray, row: FloatArray,
+                      last: bool) -> tuple[FloatArray, FloatArray]:  # fmt: skip
+        """Add a neuron that never switches to the last known layer, with an offset that keeps it active."""
+        number, place = len(self.weights), self.pool.place
+        if number == 1 and place.bounded:
+            shift = float(-np.minimum(row * place.low, row * place.high).sum()) + 1.0
+            text = "it is active wherever it is read: its offset is free, and one was chosen that keeps it active"
+        elif last:
+            shift = 1.0
+            text = "it is linear: its offset is free, and one was chosen that keeps it active"
+        else:
+            shift = float((b / np.where(out > 0, out, np.inf)).max()) + 1.0
+            text = "its hyperplane is hidden: it can be moved, and one place was chosen"
+        self.unresolved.append(Unresolved(number, len(self.weights[-1]), text))
+        self.weights[-1] = np.concatenate([self.weights[-1], row[None]])
+        self.biases[-1] = np.append(self.biases[-1], shift)
+        return np.column_stack([W, out]), b - out * shift
+
+    def outputs(self) -> None:
+        """The last layer by regression, and the signs of the last hidden one."""
+        last = len(self.weights)
+        off = sorted({i for layer, _, i in self.open if layer == last})
+        fit = fit_outputs(self.pool, self.prefix, len(self.weights[-1]) < self.widths[-2], off)
+        if not fit.holds.mean() > 0.5 and len(self.weights[-1]) < self.widths[-2]:
+            raise self.stuck(last, "the outputs are no linear function of the neurons that were found")
+        W, b = self.oriented([Row(Equations(np.eye(len(c)), c)) for c in fit.coefficients.T], last=True)
+        self.weights.append(W)
+        self.biases.append(b)
+        for layer, j, i in self.open:
+            if layer == last:
+                self.weigh(j, i, [k for k in off if k != i])
+
+    def weigh(self, j: int, i: int, others: list[int]) -> None:
+        """The weight of a neuron that is off wherever neuron ``j`` of the last hidden layer switches, from values.
+
+        Where ``i`` is on, ``j`` is either always on, and the weight follows, or always off, and it is only bounded.
+        """
+        oracle, last = self.pool.oracle, len(self.weights) - 1
+        X = draw_telling(self.pool, Prefix(tuple(self.weights[:1]), tuple(self.biases[:1])), 4000)
+        before = Prefix(tuple(self.weights[: last - 1]), tuple(self.biases[: last - 1]))
+        inputs = before.preactivations(X)[-1]
+        X = X[(inputs[:, i] > 0) & (inputs[:, others] <= 0).all(axis=1)][:WEIGHED]
+        if not len(X):
+            text = f"the weight of neuron {i} of layer {last - 1} in it was not seen"
+            self.unresolved.append(Unresolved(last, j, text))
+            return
+        a = before.activate(before.preactivations(X)[-1])
+        z = a @ self.weights[last - 1].T + self.biases[last - 1]
+        v = self.weights[-1][:, j]
+        rest = before.activate(z) @ self.weights[-1].T + self.biases[-1] - np.outer(before.activate(z[:, j]), v)
+        own = (oracle.values(X) - rest) @ v / (v @ v)
+        base = z[:, j] - self.weights[last - 1][j, i] * a[:, i]
+        on = own > SPAN * max(float(np.abs(z).max()), 1.0)
+        if on.any():
+            weight = float(np.median((own[on] - base[on]) / a[on, i]))
+        else:
+            weight = float((-base / a[:, i]).min()) - 1.0
+            text = f"the weight of neuron {i} of layer {last - 1} in it is free below {weight + 1:.3g}; one was chosen"
+            self.unresolved.append(Unresolved(last, j, text))
+        self.weights[last - 1][j, i] = weight
+
+    # -- the whole ---------------------------------------------------------------------------------------------
+
+    def sharpened(self) -> None:
+        """Polish what is complete."""
+        theta = [a for pair in zip(self.weights, self.biases, strict=True) for a in pair]
+        oracle, rng = self.pool.oracle, self.pool.rng
+        count = sum(a.size for a in theta)
+        large = count > DENSE
+        if large and len(theta) == 4:
+            alone = isolated(oracle, self.pool.place, theta)
+            if alone is not None:
+                self.keep(alone)
+                return
+        if large:
+            theta = looked_at_again(oracle, self.pool.place, theta, rng)
+            count -= theta[0].size + theta[1].size
+        most = int(POINTS * count / oracle.outputs) + 50
+        oracle.values(draw_telling(self.pool, Prefix((theta[0],), (theta[1],)), most * 2 // 3 if large else most // 3))
+        X, Y = oracle.log()
+        if len(X) > most:
+            pick = telling(theta, X, most, rng)
+            X, Y = X[pick], Y[pick]
+        self.keep(polish(theta, X, Y, self.pool.run, int(large)))
+
+    def keep(self, theta: list[FloatArray]) -> None:
+        self.weights, self.biases = theta[::2], theta[1::2]
+
+    def padded(self) -> list[FloatArray]:
+        """Weights and biases of the widths asked for; neurons that were not seen are zero, and named."""
+        theta: list[FloatArray] = []
+        before = 0
+        for number, (W, b) in enumerate(zip(self.weights, self.biases, strict=True), 1):
+            more = self.widths[number] - len(W)
+            for k in range(more):
+                self.unresolved.append(Unresolved(number, len(W) + k, INVISIBLE))
+            theta += [np.pad(W, ((0, more), (0, before))), np.pad(b, (0, more))]
+            before = more
+        return theta
+
+
+def telling(theta: list[FloatArray], X: FloatArray, count: int, rng: np.random.Generator) -> IntArray:
+    """Points for polishing: random ones, and for every neuron some on the side that is rarer."""
+    _, activations = forward(theta, X)
+    order = rng.permutation(len(X))
+    chosen = [order[:count]]
+    for a in activations[1:-1]:
+        on = a[order] > 0
+        rarer = np.where(on.mean(axis=0) > 0.5, ~on, on)
+        chosen += [order[np.flatnonzero(side)[: 2 * a.shape[1]]] for side in rarer.T]
+    return np.unique(np.concatenate(chosen))
+
+
+def black_box(function: Function, widths: tuple[int, ...], domain: Any, max_queries: int | None, seed: int,
+              run: Run) -> Recovery:  # fmt: skip
+    """Recover a network of the widths from values alone; see :func:`fiberscope.recovery.recover.recover`."""
+    place = place_of(domain, widths[0])
+    oracle = Oracle(function, widths[0], max_queries, seed)
+    rng = np.random.default_rng(seed)
+    search = Search(Pool.begin(oracle, place, rng, run), widths)
+    whole = False
+    try:
+        settle(oracle, place, rng)
+        if oracle.outputs != widths[-1]:
+            raise InputError(f"widths: expected {oracle.outputs} outputs, which the function has, got {widths[-1]}")
+        search.run()
+        whole = True
+        search.sharpened()
+    except SpentError:
+        reached = len(search.weights) + (not whole)
+        text = f"the limit of {max_queries} queries was reached" + (
+            "; the parameters are not polished" if whole else ""
+        )
+        search.unresolved.append(Unresolved(reached, None, text))
+    except StuckError:
+        pass
+    return conclude(search, whole, domain, run)
+
+
+def conclude(search: Search, whole: bool, domain: Any, run: Run) -> Recovery:
+    """Try the result at fresh points and say what it is worth."""
+    oracle = search.pool.oracle
+    planes = tuple(zip(search.weights, search.biases, strict=True))
+    if not whole:
+        return Recovery(search.widths, None, np.inf, oracle.scale, oracle.noise, oracle.spent, 0,
+                        tuple(search.unresolved), False, domain, planes)  # fmt: skip
+    theta = search.padded()
+    residual, size = held_out(oracle, search.pool.place, theta, search.pool.rng, run)
+    close = bool(residual <= RECOVERED * oracle.noise * size)
+    if not close:
+        text = f"the network differs by {residual:.2g} at held-out points, more than the noise of the values explains"
+        search.unresolved.append(Unresolved(len(search.widths) - 1, None, text))
+    return Recovery(search.widths, Network(theta[::2], theta[1::2]), residual, size, oracle.noise, oracle.spent,
+                    HELD_OUT, tuple(search.unresolved), close and not search.unresolved, domain, planes)  # fmt: skip
+
+
+def held_out(oracle: Oracle, place: Place, theta: list[FloatArray], rng: np.random.Generator,
+             run: Run) -> tuple[float, float]:  # fmt: skip
+    """The largest difference at fresh points, which are not counted, and the largest value there."""
+    worst, size, done = 0.0, oracle.scale, 0
+    step = max(1, min(HELD_OUT, 2_000_000 // place.low.size))
+    while done < HELD_OUT:
+        X = place.draw(rng, min(step, HELD_OUT - done))
+        Y = oracle.uncounted(X)
+        off = np.abs(Y - forward(theta, X)[0]).max()
+        worst, size, done = max(worst, float(off)), max(size, float(np.abs(Y).max())), done + len(X)
+        run.step(done, HELD_OUT, "held-out points")
+    return worst, size

@@ -1,0 +1,172 @@
+"""The first layer: hyperplanes that are kinks wherever they are looked at.
+
+The normal of a kink is the difference of the gradients on its two sides. A first-layer hyperplane then predicts kinks
+on every other line; the surfaces of later layers bend, and their predictions fail.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fiberscope.numerics.cutoffs import ORACLE_CLEAR
+from fiberscope.numerics.floats import BoolArray, FloatArray
+from fiberscope.recovery.lines import Line, scan
+from fiberscope.recovery.oracle import Oracle
+from fiberscope.recovery.place import Place
+from fiberscope.recovery.probes import Gradients, locate, normal_of
+from fiberscope.run import Run
+
+LINES = 5
+"""Lines that are searched to begin with."""
+
+ROUNDS = 6
+"""Further lines, one after the other, while neurons of the first layer are missing."""
+
+
+@dataclass
+class Pool:
+    """Lines with their kinks, those of them that are explained by known neurons, and normals that were measured."""
+
+    oracle: Oracle
+    place: Place
+    rng: np.random.Generator
+    run: Run
+    gradients: Gradients
+    lines: list[Line] = field(default_factory=list)
+    explained: list[BoolArray] = field(default_factory=list)
+    normals: dict[tuple[int, int], FloatArray] = field(default_factory=dict)
+    slopes: dict[tuple[int, int], FloatArray | None] = field(default_factory=dict)
+
+    @classmethod
+    def begin(cls, oracle: Oracle, place: Place, rng: np.random.Generator, run: Run) -> Pool:
+        return cls(oracle, place, rng, run, Gradients(oracle, rng))
+
+    @property
+    def tolerance(self) -> float:
+        """How far, in parts of a line, a predicted kink may be from a measured one."""
+        return float(np.sqrt(self.oracle.noise))
+
+    def search(self, starts: FloatArray, ends: FloatArray) -> range:
+        """Scan further segments; the numbers of the lines."""
+        first = len(self.lines)
+        self.lines += scan(self.oracle, starts, ends, self.run)
+        self.explained += [np.zeros(len(line.kinks), dtype=bool) for line in self.lines[first:]]
+        return range(first, len(self.lines))
+
+    def open(self) -> list[tuple[int, int]]:
+        """Kinks that nothing explains, as pairs of a line and a number; those with a known normal first."""
+        found = [(k, int(i)) for k, done in enumerate(self.explained) for i in np.flatnonzero(~done)]
+        return sorted(found, key=lambda key: key not in self.normals)
+
+    def point(self, key: tuple[int, int]) -> FloatArray:
+        return self.lines[key[0]].at(float(self.lines[key[0]].kinks[key[1]]))
+
+    def slope(self, k: int, segment: int) -> FloatArray | None:
+        """The gradient on a segment between two kinks of a line."""
+        key = (k, segment)
+        if key not in self.slopes:
+            line = self.lines[k]
+            ends = np.concatenate([[0.0], line.kinks, [1.0]])
+            a, b = ends[segment], ends[segment + 1]
+            n, rate = len(line.start), (len(line.kinks) + 1) / line.length
+            radius = min(0.3 / (rate * max(self.gradients.basis.shape[1], 8)), 0.25 * (b - a) * line.length)
+            x = line.at((a + b) / 2)
+            if not self.place.bounded or radius <= self.place.size / np.sqrt(n):
+                x = np.clip(x, self.place.low + radius, self.place.high - radius)
+            self.slopes[key] = self.gradients.at(x, radius)
+        return self.slopes[key]
+
+    def normal(self, key: tuple[int, int]) -> FloatArray | None:
+        """The unit normal of a kink, from the gradients of the two segments beside it."""
+        if key not in self.normals:
+            before, after = self.slope(key[0], key[1]), self.slope(key[0], key[1] + 1)
+            if before is None or after is None:
+                return None
+            self.normals[key] = normal_of(before, after)[0]
+        return self.normals[key]
+
+    def explain(self, rows: FloatArray, offsets: FloatArray) -> None:
+        """Mark the kinks that lie on one of these hyperplanes of the input space."""
+        for k, line in enumerate(self.lines):
+            if len(line.kinks):
+                far = np.abs(line.points @ rows.T + offsets) / line.length
+                self.explained[k] |= (far <= self.tolerance).any(axis=1)
+
+
+def first_layer(pool: Pool, width: int) -> tuple[FloatArray, FloatArray]:
+    """Unit normals ``(found, n)`` and offsets of straight hyperplanes; more than ``width`` only if there are more.
+
+    Stops once ``width`` are found and the kinks of the first line are all looked at, or after some more lines.
+    """
+    pool.search(*pool.place.lines(pool.rng, LINES))
+    found: list[tuple[FloatArray, float]] = []
+    bent: set[tuple[int, int]] = set()
+    for turn in range(LINES + ROUNDS):
+        if turn >= len(pool.lines):
+            pool.search(*pool.place.lines(pool.rng, 1))
+            if found:
+                pool.explain(np.array([n for n, _ in found]), np.array([b for _, b in found]))
+        for key in [key for key in pool.open() if key[0] == turn]:
+            if pool.explained[key[0]][key[1]] or key in bent:
+                continue
+            pool.run.step(pool.oracle.spent, pool.oracle.limit, f"layer 1: {len(found)} of {width} neurons")
+            n = pool.normal(key)
+            if n is None:
+                continue
+            b = -float(n @ pool.point(key))
+            if straight(pool, n, b, key[0]):
+                if not any(_same(n, b, *other, pool.tolerance * 1000) for other in found):
+                    found.append((n, b))
+                pool.explain(n[None], np.array([b]))
+            else:
+                bent.add(key)
+        if len(found) >= width:
+            break
+    return np.array([n for n, _ in found]).reshape(-1, len(pool.place.low)), np.array([b for _, b in found])
+
+
+def _same(n: FloatArray, b: float, m: FloatArray, c: float, tolerance: float) -> bool:
+    """Whether two hyperplanes are one that was measured twice."""
+    sign = np.sign(n @ m)
+    return bool(np.abs(n - sign * m).max() <= tolerance and abs(b - sign * c) <= tolerance * max(1.0, abs(b)))
+
+
+def straight(pool: Pool, n: FloatArray, b: float, own: int) -> bool:
+    """Whether kinks are where the hyperplane predicts them: on the other lines, else at points that are aimed at."""
+    hits = misses = 0
+    for k, line in enumerate(pool.lines):
+        speed = float(n @ (line.end - line.start))
+        if k == own or abs(speed) <= pool.tolerance * line.length:
+            continue
+        t = -(float(n @ line.start) + b) / speed
+        if 0.01 < t < 0.99:
+            near = np.abs(line.kinks - t).min(initial=np.inf) * abs(speed) <= pool.tolerance * line.length
+            hits, misses = hits + bool(near), misses + (not near)
+    for _ in range(6):
+        if hits >= 3 and hits >= 2 * misses:
+            return True
+        if misses >= 2 and misses > hits:
+            return False
+        seen = _seen_at(pool, n, b)
+        hits, misses = hits + bool(seen), misses + (seen is False)
+    return hits >= 2 and hits >= 2 * misses
+
+
+def _seen_at(pool: Pool, n: FloatArray, b: float) -> bool | None:
+    """Whether there is a kink at a random point of the hyperplane; None if no point of it was met."""
+    for _ in range(20):
+        x = pool.place.draw(pool.rng, 1)[0]
+        x = x - (n @ x + b) * n
+        low, high = pool.place.chord(x, n)
+        w = 0.9 * min(-low, high, pool.place.size / (8 * len(pool.lines[0].kinks) + 8))
+        if not pool.place.inside(x)[0] or not w > 0:
+            continue
+        for _ in range(4):
+            met = locate(pool.oracle, x, n, w)
+            if met is not None:
+                return abs(met[0]) <= ORACLE_CLEAR * pool.tolerance * pool.place.size
+            w /= 8
+        return False
+    return None

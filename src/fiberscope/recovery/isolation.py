@@ -1,0 +1,119 @@
+"""The first layer again, each neuron where it is best seen: alone, or far from the folds of all others."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fiberscope.numerics.cutoffs import ORACLE_CLEAR
+from fiberscope.numerics.floats import FloatArray
+from fiberscope.recovery.oracle import Oracle
+from fiberscope.recovery.place import Place
+from fiberscope.recovery.polish import forward
+from fiberscope.recovery.probes import locate, normal_of
+
+DISTANCE = 1.0
+"""Preactivations of rows of norm one at the points that are looked at."""
+
+
+def isolated(oracle: Oracle, place: Place, theta: list[FloatArray]) -> list[FloatArray] | None:
+    """The parameters again, each neuron from the one gradient where it is alone; None where there is no such point.
+
+    With all other neurons off the values are small and the ball is large, so little is lost to rounding.
+    """
+    W, b, V, _ = theta
+    n, d = W.shape
+    if n > d:
+        return None
+    sizes = np.linalg.norm(W, axis=1)
+    Z = sizes[:, None] * (2 * np.eye(n) - 1) * DISTANCE
+    try:
+        gram = np.linalg.inv(W @ W.T)
+    except np.linalg.LinAlgError:
+        return None
+    X = ((Z.T - b) @ gram) @ W  # row i: neuron i on, the others off
+    off = ((-DISTANCE * sizes - b) @ gram) @ W
+    radius = DISTANCE / 2
+    if not place.inside(np.concatenate([X, off[None]])).all() and place.bounded:
+        return None
+    base = oracle.values(off[None], keep=False)[0]
+    rows, offsets, out = np.empty_like(W), np.empty_like(b), np.empty_like(V)
+    for i, x in enumerate(X):
+        Y = oracle.values(x + np.concatenate([np.zeros((1, d)), np.eye(d) * radius]), keep=False)
+        slopes = (Y[1:] - Y[0]) / radius  # (d, outputs), v_i w_i
+        left, _s, _right = np.linalg.svd(slopes, full_matrices=False)
+        row = left[:, 0] * np.sign(left[:, 0] @ W[i])
+        v = (slopes.T @ row) / (row @ row)
+        height = float((Y[0] - base) @ v / (v @ v))
+        rows[i], offsets[i], out[:, i] = row, height - row @ x, v
+    return [rows, offsets, out, base]
+
+
+CANDIDATES = 300
+"""Random points of a hyperplane of which the clearest is taken."""
+
+
+def looked_at_again(
+    oracle: Oracle, place: Place, theta: list[FloatArray], rng: np.random.Generator
+) -> list[FloatArray]:
+    """The same with sharper rows of the first layer: gradients on both sides, far from all other known folds."""
+    W, b = theta[0].copy(), theta[1].copy()
+    for i in range(len(W)):
+        found = _clear_point(place, theta, i, rng)
+        if found is None:
+            continue
+        x, room = found
+        size = float(np.linalg.norm(W[i]))
+        n = W[i] / size
+        met = locate(oracle, x, n, 0.5 * room)
+        if met is None:
+            continue
+        x = x + met[0] * n
+        sides = [_gradient(oracle, x + sign * 0.5 * room * n, 0.45 * room) for sign in (-1.0, 1.0)]
+        if sides[0] is None or sides[1] is None:
+            continue
+        row = normal_of(sides[0], sides[1])[0]
+        if abs(row @ n) > 1 - 1e-6:
+            W[i] = row * np.sign(row @ n) * size
+            b[i] = -float(W[i] @ x)
+    return [W, b, *theta[2:]]
+
+
+def _gradient(oracle: Oracle, x: FloatArray, radius: float) -> FloatArray | None:
+    """Along coordinates, with one value more that must fit."""
+    n = len(x)
+    spread = np.full(n, 1 / np.sqrt(n))
+    Y = oracle.values(x + np.concatenate([np.zeros((1, n)), np.eye(n), spread[None]]) * radius, keep=n < 200)
+    slopes = (Y[1:-1] - Y[0]) / radius
+    error = ORACLE_CLEAR * oracle.noise * max(oracle.scale, float(np.abs(Y).max()))
+    if np.abs(Y[-1] - Y[0] - radius * (spread @ slopes)).max() > error * (1 + np.sqrt(n)):
+        return None
+    return np.asarray(slopes.T)
+
+
+def _clear_point(place: Place, theta: list[FloatArray], i: int, rng: np.random.Generator) -> (
+    tuple[FloatArray, float] | None
+):  # fmt: skip
+    """A point of hyperplane ``i`` with the most room, times how well the neuron is seen there."""
+    n = theta[0][i] / np.linalg.norm(theta[0][i])
+    X = place.draw(rng, CANDIDATES)
+    X = X - (X @ n + theta[1][i] / np.linalg.norm(theta[0][i]))[:, None] * n
+    X = X[place.inside(X)]
+    if not len(X):
+        return None
+    room = np.minimum(X - place.low, place.high - X).min(axis=1)
+    _, activations = forward(theta, X)
+    slopes = np.zeros(0)
+    for k in range(len(theta) // 2 - 1):
+        W, b = theta[2 * k], theta[2 * k + 1]
+        z = activations[k] @ W.T + b
+        H = np.broadcast_to(W, (len(X), *W.shape)) if k == 0 else W @ slopes
+        far = np.abs(z) / np.maximum(np.linalg.norm(H, axis=2), np.finfo(float).tiny)
+        if k == 0:
+            far[:, i] = np.inf
+        room = np.minimum(room, far.min(axis=1))
+        slopes = H * (z > 0)[:, :, None]
+    step = 1e-6 * place.size
+    ahead = forward(theta, X + step * n)[0] + forward(theta, X - step * n)[0] - 2 * forward(theta, X)[0]
+    score = room * np.abs(ahead).max(axis=1)
+    best = int(score.argmax())
+    return (X[best], float(room[best])) if score[best] > 0 else None

@@ -1,0 +1,319 @@
+"""The layers behind the first: every open kink starts a walk, and neurons that no line has met are aimed at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fiberscope.numerics.cutoffs import FITTED
+from fiberscope.numerics.floats import BoolArray, FloatArray
+from fiberscope.recovery.first_layer import Pool
+from fiberscope.recovery.prefix import Prefix
+from fiberscope.recovery.probes import locate, normal_of
+from fiberscope.recovery.surfaces import Row, Walk
+
+MORE_LINES = 5
+"""Further lines for a layer that is not whole."""
+
+TESTS, BATCH = 2000, 200
+"""Points at which the network without a missing neuron is tried, and how many at once."""
+
+AIMS = 3
+"""Places where it failed that are looked into, one after the other."""
+
+ASTRAY = "what its surface seemed to be at one place does not hold at others"
+
+FIT_POINTS = 4000
+
+
+@dataclass
+class Layer:
+    """Neurons of one layer over the features of the layers before, and why kinks were left open."""
+
+    rows: list[Row] = field(default_factory=list)
+    partial: list[Row] = field(default_factory=list)
+    refused: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def matrix(self) -> FloatArray:
+        return np.array([row.coefficients for row in self.rows])
+
+    def with_partial(self, width: int) -> Layer:
+        """The layer with neurons that are known in part, as far as there is room."""
+        return Layer(self.rows + self.partial[: width - len(self.rows)], [], self.refused)
+
+
+def next_layer(pool: Pool, prefix: Prefix, width: int, number: int, last: bool) -> Layer:
+    """At most ``width`` neurons of layer ``number`` behind the known ones; ``last`` if no hidden layer comes after."""
+    layer = Layer()
+    walk = Walk(pool.oracle, pool.place, prefix, pool.rng)
+    tried: set[tuple[int, int]] = set()
+    for turn in range(1 + MORE_LINES):
+        if turn > 2 and last and len(layer.rows) + len(layer.partial) >= width:
+            break
+        if turn == 1:  # once more from where it failed, and nothing is explained that is only near
+            tried.clear()
+            for k in range(len(pool.lines)):
+                pool.explained[k][:] = False
+                _explain_known(pool, prefix, layer, k, 0.1)
+        elif turn:
+            aimed = _aimed(pool, prefix, walk, layer, width) if last and layer.rows else None
+            if aimed is False:
+                break  # everything is explained without the neurons that are missing
+            if len(layer.rows) >= width:
+                break
+            if aimed:
+                continue
+            for k in pool.search(*pool.place.lines(pool.rng, 1)):
+                _explain_known(pool, prefix, layer, k)
+        for key in pool.open():
+            if key in tried or pool.explained[key[0]][key[1]]:
+                continue
+            tried.add(key)
+            pool.run.step(pool.oracle.spent, pool.oracle.limit, f"layer {number}: {len(layer.rows)} of {width} neurons")
+            normal = pool.normal(key)
+            if normal is not None:
+                _note(pool, prefix, layer, walk, walk.follow(pool.point(key), normal))
+            if len(layer.rows) >= width:
+                return layer
+    return layer.with_partial(width)
+
+
+def _note(pool: Pool, prefix: Prefix, layer: Layer, walk: Walk, found: Row | str) -> bool:
+    if isinstance(found, str):
+        layer.refused[found] = layer.refused.get(found, 0) + 1
+        return False
+    row = found.normalised()
+    if any(other.ratio(row) is not None for other in layer.rows):
+        return False
+    for other in list(layer.partial):
+        factor = other.ratio(row)
+        if factor is not None:
+            layer.partial.remove(other)
+            row = other.merged(row, factor).normalised()
+    if row.complete and not _confirmed(pool, prefix, row.coefficients):
+        layer.refused[ASTRAY] = layer.refused.get(ASTRAY, 0) + 1
+        return False
+    (layer.rows if row.complete else layer.partial).append(row)
+    if layer.rows:
+        walk.others = layer.matrix
+    for k in range(len(pool.lines)):
+        _explain_by(pool, prefix, row.coefficients[None], k)
+    return True
+
+
+def _confirmed(pool: Pool, prefix: Prefix, row: FloatArray) -> bool:
+    """Whether a neuron switches on the lines where there is a kink, and nowhere else; at new places if that is rare."""
+    hits = misses = 0
+    for line in pool.lines:
+        nodes = np.concatenate([[0.0], line.kinks, [1.0]])
+        z = prefix.features(line.at(nodes)) @ row
+        zero = np.abs(z) <= 3 * pool.tolerance * line.length
+        hits += int(zero[1:-1].sum())
+        misses += int(((z[:-1] * z[1:] < 0) & ~zero[:-1] & ~zero[1:]).sum())
+    for _ in range(4):
+        if hits + misses >= 4:
+            break
+        seen = _switches(pool, prefix, row)
+        hits, misses = hits + (seen is True), misses + (seen is False)
+    return hits >= 2 and hits >= 2 * misses
+
+
+def _switches(pool: Pool, prefix: Prefix, row: FloatArray) -> bool | None:
+    """Whether there is a kink at a random place where the neuron would switch; None if no such place was met."""
+    X = draw_telling(pool, prefix, 400)
+    z = prefix.features(X) @ row
+    on, off = np.flatnonzero(z > 0), np.flatnonzero(z <= 0)
+    if not len(on) or not len(off):
+        return None
+    a, b = X[pool.rng.choice(on)], X[pool.rng.choice(off)]
+    for _ in range(60):
+        middle = (a + b) / 2
+        a, b = (middle, b) if (prefix.features(middle[None]) @ row)[0] > 0 else (a, middle)
+    slope = prefix.cell(prefix.pattern(a)).slopes.T @ row
+    u = slope / np.linalg.norm(slope)
+    for w in (1e-3, 1e-4, 1e-5):
+        met = locate(pool.oracle, a, u, w * pool.place.size)
+        if met is not None:
+            return abs(met[0]) <= 30 * pool.tolerance
+    return False
+
+
+def _explain_by(pool: Pool, prefix: Prefix, rows: FloatArray, k: int, strict: float = 1.0) -> None:
+    """Mark kinks of a line that lie on surfaces of these neurons."""
+    line, done = pool.lines[k], pool.explained[k]
+    if len(done):
+        features = prefix.features(line.points)
+        done |= (np.abs(features @ rows.T) <= strict * pool.tolerance * line.length).any(axis=1)
+
+
+def _explain_known(pool: Pool, prefix: Prefix, layer: Layer, k: int, strict: float = 1.0) -> None:
+    line, done = pool.lines[k], pool.explained[k]
+    if len(done):
+        near = [np.abs(z) / np.maximum(np.linalg.norm(W, axis=1), 1e-300) <= strict * pool.tolerance * line.length
+                for z, W in zip(prefix.preactivations(line.points), prefix.weights, strict=True)]  # fmt: skip
+        done |= np.concatenate(near, axis=1).any(axis=1)
+    if layer.rows:
+        _explain_by(pool, prefix, layer.matrix, k, strict)
+
+
+# -- what the output tells ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The outputs as a linear map of features, ``(features, outputs)``, and how far it is off at the points ``X``."""
+
+    prefix: Prefix | FreeLayer
+    coefficients: FloatArray
+    X: FloatArray
+    residual: FloatArray
+    tolerance: float
+
+    @property
+    def holds(self) -> BoolArray:
+        return np.asarray(self.residual <= self.tolerance)
+
+    def off(self, X: FloatArray, Y: FloatArray) -> FloatArray:
+        """How far the outputs are from the fit."""
+        return np.asarray(np.abs(Y - self.prefix.features(X) @ self.coefficients).max(axis=1))
+
+
+def fit_outputs(pool: Pool, prefix: Prefix | FreeLayer, robust: bool, silent: Sequence[int] = ()) -> Fit:
+    """The last layer by linear regression on the points that were asked; robustly where neurons are missing.
+
+    Only points where the neurons ``silent`` of the last layer but one are off are used.
+    """
+    oracle = pool.oracle
+    # the log is dense on few lines, so that some fresh points are needed
+    need = prefix.num_features * 3 // 2 + 50
+    fresh = _where_off(prefix, draw_telling(pool, prefix, need * 4 ** min(len(silent), 5)), silent)[:need]
+    X, Y = oracle.log()
+    if silent:
+        kept = _is_off(prefix, X, silent)
+        X, Y = X[kept], Y[kept]
+    values = oracle.values(fresh)
+    if len(X) > FIT_POINTS:
+        pick = pool.rng.choice(len(X), FIT_POINTS, replace=False)
+        X, Y = X[pick], Y[pick]
+    X, Y = np.concatenate([X, fresh]), np.concatenate([Y, values])
+    features = prefix.features(X)
+    tolerance = FITTED * max(oracle.scale, float(np.abs(Y).max())) * max(1.0, oracle.noise / 1e-15) ** 0.5
+    least = 1e3 * oracle.noise * max(oracle.scale, float(np.abs(Y).max()))
+    coefficients = _least_squares(features, Y)
+    off = np.abs(Y - features @ coefficients).max(axis=1)
+    if robust:
+        for turn in range(40):
+            floor = max(least, float(np.median(off)) * 0.5**turn)
+            weights = 1 / np.maximum(off, floor)
+            coefficients = _least_squares(features * weights[:, None], Y * weights[:, None])
+            off = np.abs(Y - features @ coefficients).max(axis=1)
+        holds = off <= max(100 * float(np.median(off)), least)
+        if holds.sum() > features.shape[1]:
+            coefficients = _least_squares(features[holds], Y[holds])
+            off = np.abs(Y - features @ coefficients).max(axis=1)
+    if robust:  # neurons are known better than that, and what is missing may be small
+        tolerance = min(tolerance, max(100 * float(np.median(off)), least))
+    return Fit(prefix, coefficients, X, off, tolerance)
+
+
+def _is_off(prefix: Prefix | FreeLayer, X: FloatArray, off: Sequence[int]) -> BoolArray:
+    if not off or isinstance(prefix, FreeLayer):
+        return np.ones(len(X), dtype=bool)
+    return np.asarray((prefix.preactivations(X)[-2][:, list(off)] <= 0).all(axis=1))
+
+
+def _where_off(prefix: Prefix | FreeLayer, X: FloatArray, off: Sequence[int]) -> FloatArray:
+    return X[_is_off(prefix, X, off)]
+
+
+def _least_squares(A: FloatArray, B: FloatArray) -> FloatArray:
+    scale = np.linalg.norm(A, axis=0)
+    scale[scale == 0] = 1.0
+    solved, *_ = np.linalg.lstsq(A / scale, B, rcond=1e-12)
+    return np.asarray(solved / scale[:, None])
+
+
+@dataclass(frozen=True)
+class FreeLayer:
+    """Neurons over the features of known layers, before the signs of those are known.
+
+    Its own features are ``(|z|, features of the known layers)``: the outputs are linear in them whatever the signs are.
+    """
+
+    inner: Prefix
+    matrix: FloatArray
+
+    @property
+    def num_features(self) -> int:
+        return len(self.matrix) + self.inner.num_features
+
+    def features(self, X: FloatArray) -> FloatArray:
+        inner = self.inner.features(X)
+        return np.concatenate([np.abs(inner @ self.matrix.T), inner], axis=1)
+
+
+def _aimed(pool: Pool, prefix: Prefix, walk: Walk, layer: Layer, width: int) -> bool | None:
+    """Look where the outputs are no linear function of what is known, and follow the kink that must be there.
+
+    True if a neuron was found so, False if there is no such place, None if too much is missing to tell.
+    """
+    oracle, _place = pool.oracle, pool.place
+    fit = fit_outputs(pool, FreeLayer(prefix, layer.matrix), robust=True)
+    if fit.holds.mean() < 0.5:
+        return None
+    bad, good = fit.X[fit.residual > 10 * fit.tolerance], fit.X[fit.holds]
+    for _ in range(TESTS // BATCH):
+        if len(bad):
+            break
+        X = draw_telling(pool, prefix, BATCH)
+        bad = X[fit.off(X, oracle.values(X)) > 10 * fit.tolerance]
+    if not len(bad):
+        return False
+    found: bool | None = None
+    for x in bad[pool.rng.permutation(len(bad))[:AIMS]]:
+        key = _edge(pool, fit, good[pool.rng.integers(len(good))], x)
+        if key is None:
+            continue
+        found = _note(pool, prefix, layer, walk, walk.follow(*key)) or found
+        if len(layer.rows) >= width:
+            break
+    return found
+
+
+def draw_telling(pool: Pool, prefix: Prefix | FreeLayer, count: int) -> FloatArray:
+    """Points of the domain; half of them where few first neurons are active: rare neurons switch there."""
+    known = prefix.inner if isinstance(prefix, FreeLayer) else prefix
+    W, b, rng = known.weights[0], known.biases[0], pool.rng
+    half = count // 2
+    few = rng.random((half, len(W))) < rng.uniform(0.05, 0.5, (half, 1))
+    target = np.where(few, 1.0, -1.0) * rng.choice([-1.0, 1.0], (half, 1)) * rng.exponential(2.0, (half, len(W)))
+    X = (target * np.linalg.norm(W, axis=1) - b) @ np.linalg.pinv(W).T
+    return np.concatenate([pool.place.draw(rng, count - half), pool.place.pulled(pool.place.clip(X))])
+
+
+def _edge(pool: Pool, fit: Fit, good: FloatArray, bad: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+    """A kink between a point where the fit holds and one where it does not, and its normal."""
+    low, high = 0.0, 1.0
+    for _ in range(16):
+        middle = (low + high) / 2
+        x = (good + middle * (bad - good))[None]
+        holds = fit.off(x, pool.oracle.values(x))[0] <= fit.tolerance
+        low, high = (middle, high) if holds else (low, middle)
+    length = float(np.linalg.norm(bad - good))
+    u = (bad - good) / length
+    x = good + (low + high) / 2 * (bad - good)
+    for w in (1e-2, 1e-3, 1e-1):
+        met = locate(pool.oracle, x, u, w * pool.place.size / 10)
+        if met is not None:
+            break
+    else:
+        return None
+    x = x + met[0] * u
+    step = w * pool.place.size / 20
+    before, after = (pool.gradients.at(x + s * step * u, step / 4) for s in (-1.0, 1.0))
+    if before is None or after is None:
+        return None
+    return x, normal_of(before, after)[0]

@@ -1,0 +1,117 @@
+"""A function that can only be evaluated: every row that is asked is counted, and the answers are checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fiberscope.errors import InputError
+from fiberscope.numerics.cutoffs import ORACLE_NOISE, ORACLE_WORST
+from fiberscope.numerics.floats import FloatArray
+from fiberscope.recovery.place import Place
+
+Function = Callable[[FloatArray], Any]
+
+LOGGED = 4_000_000
+"""Numbers of inputs that are remembered, to be used again when the parameters are polished."""
+
+
+class SpentError(Exception):
+    """The queries that were allowed are used up."""
+
+
+@dataclass(eq=False)
+class Oracle:
+    """``function`` on batches ``(points, inputs)``; ``spent`` rows so far, at most ``limit``.
+
+    ``values`` gives ``(points, outputs)``. ``along`` gives one number for every point, a fixed random combination of
+    the outputs, whose kinks are those of all outputs but for accidents. ``noise`` is the relative error of a value.
+    """
+
+    function: Function
+    inputs: int
+    limit: int | None = None
+    seed: int = 0
+    spent: int = 0
+    noise: float = ORACLE_NOISE
+    scale: float = 1.0
+    outputs: int = 0
+    _mix: FloatArray | None = field(default=None, repr=False)
+    _log: list[tuple[FloatArray, FloatArray]] = field(default_factory=list, repr=False)
+    _logged: int = 0
+
+    def values(self, X: FloatArray, keep: bool = True) -> FloatArray:
+        """The function at the rows of ``X``, counted; raises :class:`SpentError` instead of exceeding the limit."""
+        if not len(X):
+            return np.zeros((0, self.outputs))
+        if self.limit is not None and self.spent + len(X) > self.limit:
+            raise SpentError
+        self.spent += len(X)
+        Y = self.uncounted(X)
+        if keep and self._logged + X.size <= LOGGED:
+            self._log.append((X, Y))
+            self._logged += X.size
+        return Y
+
+    def uncounted(self, X: FloatArray) -> FloatArray:
+        """As :meth:`values`, for the check at the end, which is no part of the search."""
+        raw = self.function(X)
+        raw = raw.detach().cpu().numpy() if hasattr(raw, "detach") else np.asarray(raw)
+        if raw.dtype.kind not in "fiu":
+            raise InputError(f"function: expected real numbers, got {raw.dtype}")
+        if raw.shape[:1] != (len(X),) or raw.size % max(len(X), 1):
+            raise InputError(f"function: expected one value or one row for each of {len(X)} inputs, got {raw.shape}")
+        Y = raw.reshape(len(X), -1).astype(np.float64)
+        self.outputs = self.outputs or Y.shape[1]
+        if Y.shape[1] != self.outputs:
+            raise InputError(f"function: expected {self.outputs} outputs as before, got {Y.shape[1]}")
+        if not np.isfinite(Y).all():
+            row = int(np.flatnonzero(~np.isfinite(Y).all(axis=1))[0])
+            raise InputError(
+                f"function: expected finite values, got {Y[row].tolist()} at {np.round(X[row], 3).tolist()}"
+            )
+        return Y
+
+    @property
+    def mix(self) -> FloatArray:
+        """The combination of outputs that is searched for kinks, ``(outputs,)``."""
+        if self._mix is None or len(self._mix) != self.outputs:
+            draw = np.random.default_rng(self.seed + 1).normal(size=self.outputs)
+            self._mix = np.ones(1) if self.outputs == 1 else draw / np.linalg.norm(draw)
+        return self._mix
+
+    def along(self, X: FloatArray) -> FloatArray:
+        """The combination of outputs at the rows, ``(points,)``."""
+        Y = self.values(X)
+        return np.asarray(Y @ self.mix)
+
+    def log(self) -> tuple[FloatArray, FloatArray]:
+        """All points that were asked and remembered, and the values there."""
+        X = np.concatenate([x for x, _ in self._log]) if self._log else np.zeros((0, self.inputs))
+        return X, np.concatenate([y for _, y in self._log]) if self._log else np.zeros((0, self.outputs))
+
+
+def settle(oracle: Oracle, place: Place, rng: np.random.Generator) -> None:
+    """Ask a few points: the number of outputs, the size and noise of the values; refuse what is no function of points.
+
+    The noise is the median of the second differences on tiny steps, where a piecewise linear function has none but for
+    rounding. A smooth function has second differences like the square of the step: they are seen in the scan.
+    """
+    X = place.draw(rng, 12)
+    Y = oracle.values(X)
+    again = oracle.values(X)
+    if not np.array_equal(Y, again):
+        worst = np.abs(Y - again).max()
+        raise InputError(f"function: expected the same values for the same inputs, got a difference of {worst:.2g}")
+    oracle.scale = max(float(np.abs(Y).max()), np.finfo(float).tiny)
+    step = rng.normal(size=X.shape)
+    step *= place.size * 2.0**-24 / np.linalg.norm(step, axis=1, keepdims=True)
+    line = np.stack([Y, *(oracle.values(place.clip(X + k * step)) for k in (1, 2, 3))])
+    second = np.abs(np.diff(line, 2, axis=0)).max(axis=(0, 2))
+    rough = float(np.median(second)) / oracle.scale
+    if not rough <= ORACLE_WORST:
+        raise InputError(f"function: expected values no noisier than float32, got second differences of {rough:.1g}")
+    oracle.noise = max(ORACLE_NOISE, rough)

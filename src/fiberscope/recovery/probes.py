@@ -1,0 +1,117 @@
+"""Local measurements: the gradient at a point, the place of one kink on a short segment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fiberscope.numerics.cutoffs import ORACLE_CLEAR
+from fiberscope.numerics.floats import FloatArray
+from fiberscope.recovery.oracle import Oracle
+
+SHRINK, TRIES = 0.25, 6
+
+
+@dataclass
+class Gradients:
+    """Gradients ``(outputs, n)`` by differences; all directions in which none was ever seen are asked at once.
+
+    ``basis`` spans all gradients so far. Behind a narrow first layer its rank stays that of the layer, and a gradient
+    costs that many values and three more: the centre, one direction outside the span, and one point that must lie on
+    the plane through the others.
+    """
+
+    oracle: Oracle
+    rng: np.random.Generator
+    basis: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+    fresh: bool = True
+
+    def at(self, x: FloatArray, radius: float) -> FloatArray | None:
+        """The gradient at ``x``, or None where no ball is found in which the function is affine."""
+        n = len(x)
+        if not self.basis.size:
+            self.basis = np.zeros((n, 0))
+        for _ in range(TRIES):
+            found = self._affine(x, radius)
+            if found is not None:
+                return found
+            radius *= SHRINK
+        return None
+
+    def _affine(self, x: FloatArray, radius: float) -> FloatArray | None:
+        n, known = len(x), self.basis.shape[1]
+        if self.fresh and known < n:  # the last gradient was new, so this one may be
+            self.fresh = False
+            return self._full(x, radius)
+        out = self._outside(n)
+        inner = np.column_stack([self.basis, out]) if out is not None else self.basis
+        spread = self.rng.normal(size=inner.shape[1])
+        spread /= np.linalg.norm(spread)
+        steps = np.column_stack([np.zeros(n), inner, inner @ spread]).T * radius
+        Y = self.oracle.values(x + steps)
+        slopes = (Y[1:-1] - Y[0]) / radius
+        error = self._error(Y)
+        if np.abs(Y[-1] - Y[0] - radius * (spread @ slopes)).max() > error * (1 + np.abs(spread).sum()):
+            return None
+        if out is None or np.abs(slopes[known]).max() <= 4 * error / radius:
+            return np.asarray((inner @ slopes).T)
+        return self._full(x, radius)
+
+    def _error(self, Y: FloatArray) -> float:
+        return ORACLE_CLEAR * self.oracle.noise * max(self.oracle.scale, float(np.abs(Y).max()))
+
+    def _outside(self, n: int) -> FloatArray | None:
+        """A random unit vector orthogonal to the basis, None if it spans everything."""
+        if self.basis.shape[1] >= n:
+            return None
+        v = self.rng.normal(size=n)
+        for _ in range(2):
+            v = v - self.basis @ (self.basis.T @ v)
+        return np.asarray(v / np.linalg.norm(v))
+
+    def _full(self, x: FloatArray, radius: float) -> FloatArray | None:
+        """The same along all coordinates; the span grows by what is new."""
+        n = len(x)
+        spread = self.rng.normal(size=n)
+        spread /= np.linalg.norm(spread)
+        Y = self.oracle.values(x + np.concatenate([np.zeros((1, n)), np.eye(n), spread[None]]) * radius, n < 200)
+        slopes, error = (Y[1:-1] - Y[0]) / radius, self._error(Y)
+        if np.abs(Y[-1] - Y[0] - radius * (spread @ slopes)).max() > error * (1 + np.abs(spread).sum()):
+            return None
+        for row in slopes.T:
+            left = row - self.basis @ (self.basis.T @ row)
+            left = left - self.basis @ (self.basis.T @ left)
+            size = np.linalg.norm(left)
+            if size > 64 * error / radius * np.sqrt(n):
+                self.basis = np.column_stack([self.basis, left / size])
+                self.fresh = True
+        return np.asarray(slopes.T)
+
+
+def normal_of(before: FloatArray, after: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The unit normal of a kink between two gradients, and the jump of every output along it."""
+    jump = after - before
+    _, _, V = np.linalg.svd(jump, full_matrices=False)
+    return V[0], np.asarray(jump @ V[0])
+
+
+def locate(oracle: Oracle, x: FloatArray, u: FloatArray, w: float) -> tuple[float, float] | None:
+    """Where on ``x + s u``, ``-w <= s <= w``, the only kink is, and the jump of the slope; None if it is not just one.
+
+    Five values: two on either side and one at the meeting point of the two lines.
+    """
+    s = np.array([-1.0, -0.6, 0.6, 1.0]) * w
+    f = oracle.along(x + s[:, None] * u)
+    error = ORACLE_CLEAR * oracle.noise * max(oracle.scale, float(np.abs(f).max()))
+    left, right = (f[1] - f[0]) / (s[1] - s[0]), (f[3] - f[2]) / (s[3] - s[2])
+    blur = 4 * error / (0.4 * w)
+    if not abs(right - left) > 4 * blur:
+        return None
+    meet = (f[0] - left * s[0] - f[3] + right * s[3]) / (right - left)
+    if not abs(meet) < 0.6 * w:
+        return None
+    value = oracle.along((x + meet * u)[None])[0]
+    if not abs(value - f[0] - left * (meet - s[0])) <= 2 * error + blur * w:
+        return None
+    return float(meet), float(right - left)

@@ -1,0 +1,62 @@
+"""What was recovered, and what was not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fiberscope.fibers.fiber import Fiber, fiber
+from fiberscope.network.network import Network
+from fiberscope.numerics.floats import FloatArray
+from fiberscope.results import Pictured, Result, hidden
+
+
+@dataclass(frozen=True, slots=True)
+class Unresolved(Result):
+    """A neuron, or a layer where ``neuron`` is None, that could not be decided, and why. Layers count from 1."""
+
+    layer: int
+    neuron: int | None
+    reason: str
+
+    def __str__(self) -> str:
+        where = f"layer {self.layer}" if self.neuron is None else f"neuron {self.neuron} of layer {self.layer}"
+        return f"{where}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recovery(Pictured):
+    """A network that agrees with a function, as far as it could be recovered.
+
+    ``network`` is None where no network of the widths was found; ``hyperplanes`` are then what is known: for every
+    layer reached its weights and offsets. ``residual`` is the largest difference at ``held_out`` fresh points of the
+    domain, which ``queries`` does not count; ``size`` is the largest value there and ``noise`` the relative error that
+    values of the function were found to have. ``recovered`` says that the residual is explained by that noise and
+    nothing is unresolved; it is a statement about the points, not a proof. ``fiber`` are the parameters with the same
+    function: the truth is one of them.
+    """
+
+    widths: tuple[int, ...]
+    network: Network | None
+    residual: float
+    size: float
+    noise: float
+    queries: int
+    held_out: int
+    unresolved: tuple[Unresolved, ...]
+    recovered: bool
+    domain: Any = field(default=None, metadata=hidden())
+    hyperplanes: tuple[tuple[FloatArray, FloatArray], ...] = field(default=(), repr=False, metadata=hidden())
+
+    picture = "recovered"
+
+    @property
+    def fiber(self) -> Fiber | None:
+        """All parameters of this architecture with the same function, as far as they are known."""
+        return None if self.network is None else fiber(self.network)
+
+    def __repr__(self) -> str:
+        shape = "-".join(map(str, self.widths))
+        state = "recovered" if self.recovered else "not recovered"
+        rest = "" if not self.unresolved else f", {len(self.unresolved)} unresolved: {self.unresolved[0]}"
+        return f"Recovery({shape} {state}, residual {self.residual:.2g}, {self.queries} queries{rest})"

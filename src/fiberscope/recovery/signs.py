@@ -1,0 +1,140 @@
+"""Which side of its hyperplane a neuron is active on, for a whole layer at once.
+
+With ``relu(s z) = (|z| + s z) / 2`` a next neuron ``sum_i w_i relu(s_i z_i) + b`` over ``z = W a + c`` is
+``sum_i u_i |z_i| + q a + const`` with ``u = w / 2`` and ``q = sum_i u_i s_i W_i``. The ``u`` and ``q`` of all next
+neurons (or outputs) are known, so the signs solve a linear system, also where the layer is wider than its input.
+Neurons that never switch are no part of ``W``: they leave a remainder in ``q``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import qr
+
+from fiberscope.numerics.cutoffs import SIGN_OFF, SPAN
+from fiberscope.numerics.floats import BoolArray, FloatArray
+
+ENUMERATED = 18
+"""Undetermined signs up to which all choices are tried."""
+
+
+@dataclass(frozen=True)
+class Signs:
+    """``values`` are +1 and -1; ``sure`` says which are determined; ``remainder`` is what no switching neuron explains.
+
+    ``choices`` counts the assignments that fit: more than one where the function does not determine them.
+    """
+
+    values: FloatArray
+    sure: BoolArray
+    remainder: FloatArray
+    choices: int = 1
+
+
+@dataclass(frozen=True)
+class NeverSwitching:
+    """Signs of a layer, and one more neuron of it that never switches: ``row`` over its inputs, read by ``out``."""
+
+    signs: Signs
+    out: FloatArray
+    row: FloatArray
+
+
+def solve_signs(U: FloatArray, W: FloatArray, Q: FloatArray) -> Signs | None:
+    """Signs ``s`` with ``Q = U diag(s) W``, for ``U`` ``(next, n)``, ``W`` ``(n, p)``, ``Q`` ``(next, p)``.
+
+    None where no signs fit: the layer is not the whole of it.
+
+    >>> W = np.array([[1.0, 0.0], [1.0, 1.0]])
+    >>> solve_signs(np.array([[2.0, 3.0]]), W, np.array([[-1.0, -3.0]])).values
+    array([ 1., -1.])
+    """
+    M = (U[:, None, :] * W.T[None]).reshape(-1, len(W))
+    norms = np.linalg.norm(M, axis=0)
+    live = norms > SPAN * max(norms.max(initial=0.0), np.finfo(float).tiny)
+    target = Q.ravel()
+    values = np.ones(len(W))
+    if not live.any():
+        return Signs(values, live, Q)
+    scaled = M[:, live] / norms[live]
+    left, sizes, right = np.linalg.svd(scaled, full_matrices=True)
+    rank = int((sizes > SPAN * sizes[0]).sum())
+    share = (left[:, :rank].T @ target) / sizes[:rank]
+    start = (right[:rank].T @ share) / norms[live]
+    free = right[rank:].T / norms[live][:, None]
+    found, choices = _completed(start, free)
+    if found is None:
+        return None
+    values[live] = np.sign(found)
+    rest = Q - (U * values) @ W
+    if np.abs(rest).max() > SIGN_OFF * max(np.abs(Q).max(), np.finfo(float).tiny):
+        return None
+    return Signs(values, live, rest, choices)
+
+
+def _completed(start: FloatArray, free: FloatArray) -> tuple[FloatArray | None, int]:
+    """The member of ``start + free y`` whose entries are all +1 or -1, and how many there are."""
+    q = free.shape[1]
+    if not q:
+        return (start, 1) if np.abs(np.abs(start) - 1).max() <= SIGN_OFF else (None, 0)
+    if q > ENUMERATED:
+        return None, 0
+    _, _, order = qr(free.T, pivoting=True, mode="economic")
+    pivots = order[:q]
+    tries = np.array(list(itertools.product([1.0, -1.0], repeat=q)))
+    y = np.linalg.solve(free[pivots], (tries - start[pivots]).T)
+    all_ = start[:, None] + free @ y
+    good = np.abs(np.abs(all_) - 1).max(axis=0) <= SIGN_OFF
+    if not good.any():
+        return None, 0
+    closest = np.abs(np.abs(all_) - 1).max(axis=0).argmin()
+    return all_[:, closest], int(good.sum())
+
+
+def solve_with_remainder(U: FloatArray, W: FloatArray, Q: FloatArray, bounded: bool) -> NeverSwitching | None:
+    """Signs, and one neuron that never switches: ``Q = U diag(s) W + out row``.
+
+    Several next neurons: the part of ``Q`` outside the span of ``W`` tells ``out``, and then the signs are linear. A
+    single one: any signs whose remainder has entries of one sign, as a neuron that is linear on the orthant needs;
+    on a bounded domain any remainder can be had.
+    """
+    p, size = W.shape[1], max(np.abs(Q).max(), np.finfo(float).tiny)
+    if len(Q) == 1:
+        return _one_output(U, W, Q, bounded)
+    basis, _ = np.linalg.qr(W.T)
+    outside = Q - (Q @ basis) @ basis.T if len(W) < p else np.zeros_like(Q)
+    if not np.abs(outside).max() > SPAN * size:
+        return None
+    left, sizes, _ = np.linalg.svd(outside, full_matrices=False)
+    if len(sizes) > 1 and sizes[1] > 100 * SPAN * sizes[0]:
+        return None
+    out = left[:, 0] * np.sign(left[np.abs(left[:, 0]).argmax(), 0])
+    project = np.eye(len(Q)) - np.outer(out, out)
+    M = np.einsum("jk,ki,il->jli", project, U, W).reshape(-1, len(W))
+    found, *_ = np.linalg.lstsq(M, (project @ Q).ravel(), rcond=None)
+    if np.abs(np.abs(found) - 1).max(initial=0.0) > SIGN_OFF:
+        return None
+    values = np.sign(found)
+    rest = Q - (U * values) @ W
+    return NeverSwitching(Signs(values, np.ones(len(W), dtype=bool), rest), out, np.asarray(out @ rest))
+
+
+def _one_output(U: FloatArray, W: FloatArray, Q: FloatArray, bounded: bool) -> NeverSwitching | None:
+    n = len(W)
+    if n > ENUMERATED and not bounded:
+        return None
+    tries = np.array(list(itertools.product([1.0, -1.0], repeat=n))) if n <= ENUMERATED else np.ones((1, n))
+    rest = Q[0] - (tries * U[0]) @ W
+    size = np.abs(rest).max(axis=1, initial=0.0)
+    worst = np.minimum((-rest).max(axis=1, initial=0.0), rest.max(axis=1, initial=0.0))
+    good = worst <= SPAN * np.maximum(size, np.finfo(float).tiny)
+    if not good.any() and not bounded:
+        return None
+    pick = int(np.flatnonzero(good)[0]) if good.any() else 0
+    row = rest[pick]
+    sign = -1.0 if -row.min(initial=0.0) > row.max(initial=0.0) else 1.0
+    sure = np.zeros(n, dtype=bool)
+    return NeverSwitching(Signs(tries[pick], sure, rest[pick][None], int(good.sum())), np.array([sign]), sign * row)

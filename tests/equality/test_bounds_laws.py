@@ -1,0 +1,167 @@
+"""Bounds of differences hold at every input: against exact values at points, and against all regions where those can be
+listed."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fiberscope as fs
+from fiberscope.equality.bounding.chains import ChainPair
+from fiberscope.equality.bounding.programs import ProgramPair
+from fiberscope.equality.counterexample import exact_outputs
+from fiberscope.equality.rungs.regions import difference_network
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import Affine
+from fiberscope.network.operators import Gather
+from fiberscope.testing import cases
+from fiberscope.testing.hostile import NUMBERS, TAME, hostile_chains, programs
+
+NOISE: dict[str, Any] = {
+    "none": lambda rng, x: x,
+    "small": lambda rng, x: x + 1e-3 * rng.normal(size=x.shape),
+    "relative": lambda rng, x: x * (1 - 1e-2 * rng.random(x.shape)),
+    "ulp": lambda rng, x: np.nextafter(x, x + rng.choice([-1.0, 1.0], x.shape)),
+    "one": lambda rng, x: np.where(np.arange(x.size).reshape(x.shape) == rng.integers(x.size), x + 0.5, x),
+    "large": lambda rng, x: x + rng.normal(size=x.shape),
+    "zero": lambda rng, x: np.zeros_like(x),
+}
+
+
+def noisy(net: Network, kind: str, seed: int) -> Network:
+    """A copy whose numbers are others."""
+    rng, nodes = np.random.default_rng(seed), []
+    for node in net.nodes:
+        if isinstance(node, Affine) and not any(isinstance(s, Gather) for s in node.operator.stages()):
+            coefficients = _finite(NOISE[kind](rng, node.operator.coefficients))
+            bias = None if node.bias is None else _finite(NOISE[kind](rng, node.bias))
+            node = Affine(node.source, node.operator.with_coefficients(coefficients), bias)  # noqa: PLW2901
+        nodes.append(node)
+    return Network.from_nodes(nodes, net.input_shape)
+
+
+def _finite(x: Any) -> Any:
+    return np.where(np.isfinite(x), x, 0.0)
+
+
+def boxes(seed: int, size: int) -> fs.Box:
+    """Ordinary, thin, flat in some coordinates, subnormal, large."""
+    rng = np.random.default_rng(seed)
+    centre = rng.normal(size=size) * rng.choice([0.0, 1.0, 1e-300, 1e6])
+    width = np.abs(rng.normal(size=size)) * rng.choice([1e-12, 1e-3, 1.0, 10.0, 1e-310])
+    width = np.where(rng.random(size) < 0.2, 0.0, width)
+    width[0] = max(width[0], 1e-300)
+    low, high = centre - width, centre + width
+    high[0] = max(high[0], np.nextafter(low[0], np.inf))
+    return fs.Box(low, high)
+
+
+def points_of(box: fs.Box, seed: int, more: Any = None) -> Any:
+    found = box.sample(12, seed)
+    return found if more is None else np.concatenate([found, more])
+
+
+def check(a: Network, b: Network, box: fs.Box, pair: Any, seed: int) -> None:
+    """The exact difference at points is never above the bound, nor is a class beaten where none should be."""
+    found = pair.bounds(box.low[None], box.high[None])
+    assert not np.isnan(found.high).any()
+    assert found.dimension[0] == -1 or box.low[found.dimension[0]] < box.high[found.dimension[0]]
+    bound = float(found.high[0])
+    if bound == np.inf:
+        return
+    for x in points_of(box, seed, found.points):
+        left, right = exact_outputs(a, x), exact_outputs(b, x)
+        if pair.margin is None:
+            assert max(abs(p - q) for p, q in zip(left, right, strict=True)) <= Fraction(bound)
+        elif bound <= 0:
+            own = max(range(len(left)), key=lambda k: left[k])
+            ahead = left[own] - max(v for k, v in enumerate(left) if k != own)
+            assert not (ahead > 0 and ahead >= pair.margin and max(right) > right[own])
+
+
+def pairs(a: Network, b: Network, margin: float | None) -> list[Any]:
+    tried = [
+        ChainPair.of(a, b, None, margin) if margin is None else ChainPair.of(a, b, margin=margin),
+        ProgramPair.of(a, b, margin),
+        ProgramPair.of(a, b, margin, paired=False),
+    ]
+    return [pair for pair in tried if pair is not None]
+
+
+@given(hostile_chains(), st.sampled_from(sorted(NOISE)), st.integers(0, 10**6))
+@settings(max_examples=60)
+def test_bounds_of_hostile_chains(net, kind, seed):
+    other, box = noisy(net, kind, seed), boxes(seed, net.in_size)
+    found = pairs(net, other, None)
+    assert len(found) >= 2
+    for pair in found:
+        check(net, other, box, pair, seed)
+    if net.out_size > 1:
+        for pair in pairs(net, other, 0.25 * (seed % 2)):
+            check(net, other, box, pair, seed)
+
+
+@given(programs(), st.sampled_from(sorted(NOISE)), st.integers(0, 10**6))
+@settings(max_examples=60)
+def test_bounds_of_hostile_programs(net, kind, seed):
+    other, box = noisy(net, kind, seed), boxes(seed, net.in_size)
+    for pair in pairs(net, other, None):
+        check(net, other, box, pair, seed)
+
+
+@pytest.mark.parametrize("kind", sorted(NOISE))
+@pytest.mark.parametrize("name", ["convolutional", "residual"])
+def test_bounds_of_convolutions_and_residuals(name, kind):
+    net = getattr(cases, name)(0)
+    other = noisy(net, kind, 1)
+    low = np.random.default_rng(2).normal(size=net.in_size)
+    box = fs.Box(low, low + 0.1)
+    found = pairs(net, other, None)
+    assert len(found) == 2
+    for pair in found:
+        check(net, other, box, pair, 3)
+    both = [pair.bounds(box.low[None], box.high[None]).high[0] for pair in found]
+    if kind in ("none", "small", "ulp"):
+        assert both[0] < both[1]  # what both do alike is not bounded twice
+    if kind == "none":
+        assert both[0] == 0
+
+
+@given(st.integers(0, 10**6), st.sampled_from(["small", "one", "large", "relative"]))
+@settings(max_examples=25)
+def test_bounds_are_above_the_maximum_over_all_regions(seed, kind):
+    rng = np.random.default_rng(seed)
+    style = TAME[seed % len(TAME)]
+    shapes = [(4, 2), (4, 4), (2, 4)]
+    net = Network([NUMBERS[style](rng, s) for s in shapes], [NUMBERS[style](rng, s[:1]) for s in shapes])
+    other = noisy(net, kind, seed)
+    box = fs.Box.cube(2)
+    found = fs.regions(difference_network(net, other), box)
+    corners = np.clip(found.vertices, -1.0, 1.0)
+    most = float(np.abs(net(corners) - other(corners)).max())
+    for pair in pairs(net, other, None):
+        assert float(pair.bounds(box.low[None], box.high[None]).high[0]) >= most * (1 - 1e-9)
+
+
+def test_numbers_beyond_the_floats_prove_nothing():
+    big = 1e300
+    a = Network([[[big]], [[big]]], [[0.0], [0.0]])
+    b = Network([[[big]], [[-big]]], [[0.0], [0.0]])
+    for pair in pairs(a, b, None):
+        assert pair.bounds(np.array([[-1.0]]), np.array([[1.0]])).high[0] == np.inf
+
+
+def test_noise_is_bounded_closely():
+    net = Network.random((5, 20, 20, 1), seed=0)
+    other = noisy(net, "small", 0)
+    pair = ChainPair.of(net, other)
+    assert pair is not None
+    box = fs.Box(np.full(5, -0.05), np.full(5, 0.05))
+    bound = float(pair.bounds(box.low[None], box.high[None]).high[0])
+    points = box.sample(2000, 0)
+    assert np.abs(net(points) - other(points)).max() <= bound <= 3 * np.abs(net(points) - other(points)).max()

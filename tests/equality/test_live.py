@@ -1,0 +1,140 @@
+"""Modules that are not piecewise linear: one program with permuted parameters is one function, else undecided."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import pytest
+import torch
+from torch import nn
+
+import fiberscope as fs
+from fiberscope.connectivity.structure import permutation_structure
+
+
+def encoder() -> tuple[nn.Module, object]:
+    layer = nn.TransformerEncoderLayer(12, 3, 20, batch_first=True, activation="gelu")
+    return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval(), torch.randn(2, 5, 12)
+
+
+def smooth() -> tuple[nn.Module, object]:
+    parts = [nn.Linear(4, 9), nn.GELU(), nn.LayerNorm(9), nn.Linear(9, 7), nn.Tanh(), nn.Linear(7, 2)]
+    return nn.Sequential(*parts).eval(), torch.randn(3, 4)
+
+
+def hugging_face(name: str) -> tuple[nn.Module, object]:
+    transformers = pytest.importorskip("transformers")
+    ids = {"input_ids": torch.randint(0, 50, (2, 7))}
+    if name == "gpt2":
+        config = transformers.GPT2Config(n_layer=2, n_head=2, n_embd=16, vocab_size=50, n_positions=16)
+        return transformers.GPT2LMHeadModel(config).eval(), ids
+    if name == "bert":
+        config = transformers.BertConfig(
+            num_hidden_layers=2, num_attention_heads=2, hidden_size=16, intermediate_size=24, vocab_size=50
+        )
+        return transformers.BertForSequenceClassification(config).eval(), ids
+    config = transformers.LlamaConfig(
+        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, hidden_size=16, intermediate_size=24,
+        vocab_size=50,
+    )  # fmt: skip
+    return transformers.LlamaForCausalLM(config).eval(), ids
+
+
+MODELS = {
+    "encoder": encoder,
+    "smooth": smooth,
+    "gpt2": lambda: hugging_face("gpt2"),
+    "bert": lambda: hugging_face("bert"),
+    "llama": lambda: hugging_face("llama"),
+}
+
+
+def drawn(name: str) -> tuple[nn.Module, object]:
+    torch.manual_seed(0)
+    module, example = MODELS[name]()
+    with torch.no_grad():
+        for value in module.parameters():
+            value.add_(0.1 * torch.randn(value.shape))
+    return module, example
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_permuted_copy_is_the_same_function(name):
+    module, example = drawn(name)
+    structure = permutation_structure(module, example).only("permutation")
+    assert structure.groups
+    other = structure.apply(module, structure.random(1))
+    verdict = fs.equivalent(module, other, example=example)
+    assert verdict.equal is True and verdict.residual == 0 and verdict.precision == "float32", verdict.reason
+    assert any(not part.is_identity for part in verdict.evidence.element.values())
+    assert fs.equivalent(module, other, example=example, tolerance=0).exact
+    assert fs.equivalent(module, deepcopy(module), example=example).equal is True
+    assert "one program" in verdict.reason and verdict.to_dict()["witness"]["kind"] == "same module"
+
+    half = deepcopy(other).half().float()
+    assert fs.equivalent(module, half, example=example).equal is None
+    stored = fs.equivalent(module, deepcopy(other).half(), example=example)
+    assert stored.equal is True and stored.precision == "float16" and stored.residual > 0
+    assert fs.equivalent(module, deepcopy(other).half(), example=example, tolerance=0).equal is None
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_other_functions_are_undecided(name):
+    module, example = drawn(name)
+    for k, (key, value) in enumerate(module.named_parameters()):
+        if value.dim() < 2 or k % 3:
+            continue
+        other = deepcopy(module)
+        weight = dict(other.named_parameters())[key]
+        with torch.no_grad():
+            weight[0] = weight[0].flip(0)
+        verdict = fs.equivalent(module, other, example=example)
+        assert verdict.equal is None and "differ" in verdict.reason, (key, verdict)
+
+
+def test_settings_belong_to_the_program():
+    x = torch.randn(2, 4)
+    one = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.GELU())
+    for k, part in ((1, nn.LayerNorm(4, eps=1e-4)), (2, nn.GELU(approximate="tanh")), (2, nn.SiLU())):
+        other = deepcopy(one)
+        other[k] = part
+        if k == 1:
+            other[k].load_state_dict(one[k].state_dict())
+        verdict = fs.equivalent(one, other, example=x)
+        assert verdict.equal is None and "the programs differ" in verdict.reason
+    other = deepcopy(one)
+    with torch.no_grad():
+        other[0].bias[1] = torch.nextafter(other[0].bias[1], torch.tensor(9.0))
+    assert fs.equivalent(one, other, example=x, tolerance=0).equal is None
+    assert fs.equivalent(one, other, example=x).equal is True
+
+
+class Constant(nn.Module):
+    def __init__(self, value: float, random: bool = False) -> None:
+        super().__init__()
+        self.value, self.random, self.layer = torch.full((3,), value), random, nn.Linear(3, 3)
+
+    def forward(self, x):
+        return torch.sin(self.layer(x)) + self.value + (torch.rand(3) if self.random else 0)
+
+
+def test_constants_and_random_numbers():
+    one, two, three = Constant(1.0), Constant(2.0), Constant(1.0, random=True)
+    for other in (two, three):
+        other.layer.load_state_dict(one.layer.state_dict())
+    x = torch.randn(2, 3)
+    assert fs.equivalent(one, deepcopy(one), example=x).equal is True
+    assert fs.equivalent(one, two, example=x).equal is None
+    drawn = fs.equivalent(three, deepcopy(three), example=x)
+    assert drawn.equal is None and "random" in drawn.reason
+
+
+def test_bad_input():
+    net = nn.Sequential(nn.Linear(2, 2), nn.GELU())
+    with pytest.raises(fs.UnsupportedModelError):
+        fs.equivalent(net, net)
+    with pytest.raises(fs.InputError, match="does not run"):
+        fs.equivalent(net, net, example=torch.zeros(1, 5))
+    wider = nn.Sequential(nn.Linear(2, 3), nn.GELU())
+    verdict = fs.equivalent(net, wider, example=torch.zeros(1, 2))
+    assert verdict.equal is None and "0.weight" in verdict.reason

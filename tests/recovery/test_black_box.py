@@ -1,0 +1,119 @@
+"""Planted networks are recovered from values alone, or what is missing is named."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from planted import counted, distance, random_network
+
+import fiberscope as fs
+
+
+@pytest.mark.parametrize(
+    ("widths", "seed", "most"),
+    [((1, 4, 1), 0, 400), ((2, 3, 2), 1, 400), ((10, 15, 1), 0, 2000), ((30, 20, 3), 0, 4000), ((6, 5, 4, 2), 2, 3000),
+     ((10, 15, 15, 1), 0, 8000), ((10, 15, 15, 1), 1, 8000), ((20, 10, 10, 1), 1, 8000)],
+)  # fmt: skip
+def test_a_planted_network_comes_back(widths, seed, most):
+    truth = random_network(widths, seed)
+    found = fs.recover(truth, widths, seed=seed)
+    assert found.recovered and found.unresolved == ()
+    assert found.residual <= 1e-10 * found.size
+    assert found.queries <= most
+    assert found.network.widths == widths
+    assert distance(truth, found.network) <= 1e-8
+
+
+def test_the_residual_is_that_of_fresh_points_and_queries_are_counted():
+    truth = random_network((3, 5, 4, 1), 3)
+    function, asked = counted(truth)
+    found = fs.recover(function, (3, 5, 4, 1))
+    assert found.recovered
+    assert sum(asked) == found.queries + found.held_out and found.held_out == 100_000
+    X = np.random.default_rng(9).normal(size=(1000, 3))
+    assert np.abs(truth(X) - found.network(X)).max() <= 2 * found.residual + 1e-13
+
+
+def test_the_same_seed_gives_the_same_answer():
+    truth = random_network((4, 6, 1), 0)
+    one, two = (fs.recover(truth, (4, 6, 1), seed=5) for _ in range(2))
+    assert one.queries == two.queries and fs.identical(one.network, two.network)
+
+
+def test_a_box_is_never_left():
+    truth, box = random_network((3, 4, 3, 1), 2), fs.Box.cube(3, -2.0, 2.0)
+    outside = []
+
+    def function(X):
+        outside.append(int((~box.contains(X)).sum()))
+        return truth(X)
+
+    found = fs.recover(function, (3, 4, 3, 1), box)
+    assert sum(outside) == 0
+    assert found.network is None or np.isfinite(found.residual)
+
+
+def test_the_limit_is_kept_and_what_was_found_is_returned():
+    truth = random_network((10, 15, 15, 1), 0)
+    function, asked = counted(truth)
+    found = fs.recover(function, (10, 15, 15, 1), max_queries=3000)
+    assert not found.recovered and found.network is None
+    assert sum(asked) == found.queries <= 3000
+    assert any("limit of 3000 queries" in item.reason for item in found.unresolved)
+    W, _b = found.hyperplanes[0]
+    true = truth.weights[0] / np.linalg.norm(truth.weights[0], axis=1, keepdims=True)
+    assert len(W) == 15
+    assert np.abs(np.abs(W @ true.T).max(axis=0) - 1).max() <= 1e-9
+
+
+@pytest.mark.parametrize("widths", [(4, 4, 1), (4, 5, 3, 1)])
+def test_too_narrow_widths_are_refused(widths):
+    found = fs.recover(random_network((4, 6, 1), 0), widths)
+    assert not found.recovered and found.unresolved
+
+
+def test_a_neuron_too_many_is_named_and_not_invented():
+    truth = random_network((4, 5, 1), 0)
+    found = fs.recover(truth, (4, 6, 1))
+    assert not found.recovered
+    assert [(item.layer, item.neuron) for item in found.unresolved] == [(1, 5)]
+    assert "no kink of it was found" in found.unresolved[0].reason
+    assert not found.network.weights[0][5].any() and not found.network.weights[1][:, 5].any()
+    assert found.residual <= 1e-10 * found.size
+
+
+# -- what is no piecewise linear function -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("function", "word"),
+    [
+        (lambda X: np.sin(X).sum(axis=1), "piecewise linear"),
+        (lambda X: np.where(X[:, 0] > 0.2, np.nan, 1.0), "finite"),
+        (lambda X: X[:, 0] + 1e-3 * np.random.default_rng().normal(size=len(X)), "same values"),
+        (lambda X: np.maximum(X[:, 0], 0) + 1e-3 * np.sin(1e9 * X[:, 1]), "noisier"),
+        (lambda X: X[:, :1].astype(complex), "real numbers"),
+        (lambda X: np.ones(3), "one value or one row"),
+        (lambda X: np.stack([X[:, 0], X[:, 1]], axis=1), "outputs"),
+    ],
+)
+def test_bad_functions_are_refused_in_one_line(function, word):
+    with pytest.raises(fs.InputError, match=word) as caught:
+        fs.recover(function, (2, 3, 1))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_constant_has_no_kinks_and_its_neurons_are_not_invented():
+    found = fs.recover(lambda X: np.full(len(X), 2.5), (3, 4, 1))
+    assert not found.recovered and found.network is None
+    assert "no kink" in found.unresolved[0].reason
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"widths": (2, 1)}, {"widths": (2, 0, 1)}, {"widths": (2, 3, 1), "max_queries": 0}, {"widths": (1, 3, 3, 1)},
+     {"widths": (2, 3, 1), "seed": -1}, {"widths": (2, 3, 1), "domain": fs.Box.cube(3)}],
+)  # fmt: skip
+def test_bad_arguments(arguments):
+    with pytest.raises(fs.InputError, match="expected"):
+        fs.recover(fs.Network.random((2, 3, 1), 0), **arguments)

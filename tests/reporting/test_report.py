@@ -1,0 +1,152 @@
+"""Reports: every question is answered or its silence is explained, in one file that fetches nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+import fiberscope as fs
+from fiberscope.errors import InputError, TooLargeError
+from fiberscope.reporting import questions
+from fiberscope.reporting.images import image_png, image_shape
+from fiberscope.reporting.slices import corner_points
+from fiberscope.testing import convolutional
+
+
+def embedded(html):
+    return json.loads(re.search(r'id="answers">(.*?)</script>', html, re.S)[1])
+
+
+@pytest.fixture(scope="module")
+def planar():
+    net = fs.Network.random((2, 6, 5, 3), 0)
+    data = np.random.default_rng(0).normal(size=(40, 2))
+    return (
+        net,
+        data,
+        fs.report(net, data=data, labels=np.arange(40) % 3, against=fs.permute(net, [range(6)[::-1], range(5)])),
+    )
+
+
+def test_every_answer_has_its_call_its_evidence_and_its_time(planar):
+    _, _, found = planar
+    assert found.complete
+    assert found.unasked == {}
+    answers = embedded(found.html)["answers"]
+    assert [a["question"] for a in answers] == list(found.answers)
+    assert all(a["call"] and a["evidence"] and a["seconds"] >= 0 for a in answers)
+    assert answers[-1]["answer"].startswith("Yes")
+
+
+def test_the_numbers_are_those_of_the_functions(planar):
+    net, data, found = planar
+    answers = {a["question"]: a["data"] for a in embedded(found.html)["answers"]}
+    assert answers["How many directions of the parameters matter?"]["exact"] == fs.functional_dimension(net, data).exact
+    box = fs.Box(*_margins(data))
+    assert answers["Where is it linear?"]["num_regions"] == fs.count_regions(net, box)
+    distances = answers["How far are the data from the next boundary?"]["distance"]
+    np.testing.assert_allclose(distances, fs.boundary_distance(net, data).distance)
+
+
+def _margins(data):
+    low, high = data.min(axis=0), data.max(axis=0)
+    return low - 0.1 * (high - low), high + 0.1 * (high - low)
+
+
+def test_one_file_that_fetches_nothing(planar, tmp_path):
+    _, _, found = planar
+    assert found.save(tmp_path / "r.html").read_text() == found.html
+    assert not re.findall(r"(?:src|href)=\"(?:https?:)?//", found.html)
+    assert len(found.html) < 3_000_000
+
+
+def test_a_convolutional_model_is_cut_through_its_data():
+    net = convolutional(0)
+    data = np.random.default_rng(0).uniform(size=(5, *net.input_shape))
+    found = fs.report(net, data=data)
+    assert "three of the data" in found.html
+    assert "Where is it linear?" in found.answers
+
+
+def test_without_data_a_random_slice_is_said_to_be_one():
+    found = fs.report(fs.Network.random((4, 5, 2), 0))
+    assert "three random inputs" in found.html
+    assert "How many directions of the parameters matter?" in found.unasked
+    assert all(text.startswith("Not asked: ") for text in found.unasked.values())
+
+
+def test_slices_with_too_many_regions_are_made_smaller(monkeypatch):
+    monkeypatch.setattr(questions, "MOST_REGIONS", 40)
+    found = fs.report(fs.Network.random((2, 12, 12, 1), 0))
+    assert "this is the middle part of it" in found.html
+    monkeypatch.setattr(questions, "SHRINKS", 0)
+    assert "Where is it linear?" in fs.report(fs.Network.random((2, 12, 12, 1), 0)).unasked
+
+
+def test_an_interrupted_report_keeps_what_it_has(monkeypatch, tmp_path):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fs, "functional_dimension", stop, raising=False)
+    monkeypatch.setattr("fiberscope.reporting.report.warm_up", lambda: None)
+    found = fs.report(fs.Network.random((2, 4, 1), 0), tmp_path / "r.html")
+    assert not found.complete
+    assert "Where is it linear?" in found.answers
+    assert "interrupted" in found.unasked["Which other parameters are the same function?"]
+    assert found.path == tmp_path / "r.html"
+    assert "interrupted" in found.path.read_text()
+
+
+def test_a_refusal_is_a_sentence_of_the_page(monkeypatch):
+    def refuse(*_, **__):
+        raise TooLargeError("10 TB <needed>")
+
+    monkeypatch.setattr(fs, "fiber", refuse, raising=False)
+    found = fs.report(fs.Network.random((2, 4, 1), 0))
+    assert found.unasked == {"Which other parameters are the same function?": "Not asked: 10 TB <needed>."}
+    assert "10 TB &lt;needed&gt;" in found.html
+
+
+def test_bad_input_is_refused_before_the_work(tmp_path):
+    net = fs.Network.random((2, 3, 1), 0)
+    with pytest.raises(InputError, match="got a folder"):
+        fs.report(net, tmp_path)
+    with pytest.raises(InputError, match="folder that exists"):
+        fs.report(net, tmp_path / "no" / "r.html")
+    with pytest.raises(InputError, match="expected 2 numbers for every point"):
+        fs.report(net, data=np.zeros((4, 3)))
+    with pytest.raises(InputError, match="whole number for each of 4"):
+        fs.report(net, data=np.zeros((4, 2)), labels=[0.5] * 4)
+    with pytest.raises(InputError, match="data beside them"):
+        fs.report(net, labels=[0])
+    with pytest.raises(InputError, match="expected 2 inputs and 1 outputs, got 3 and 1"):
+        fs.report(net, against=fs.Network.random((3, 3, 1), 0))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_corners_are_of_three_classes_or_far_apart():
+    rng = np.random.default_rng(0)
+    X, classes = rng.normal(size=(60, 5)), np.repeat(np.arange(4), 15)
+    rows, text = corner_points(X, classes)
+    assert len({int(classes[row]) for row in rows}) == 3
+    assert "class" in text
+    line = np.outer(np.arange(5.0), np.ones(3))
+    assert len(set(corner_points(line, None)[0])) == 3
+
+
+def test_images_are_recognised_and_drawn(tmp_path):
+    assert image_shape((3, 16, 16)) == (3, 16, 16)
+    assert image_shape((300,)) == (3, 10, 10)
+    assert image_shape((50,)) is None
+    from matplotlib.image import imread
+
+    grey = np.linspace(0, 1, 64)
+    (tmp_path / "a.png").write_bytes(image_png(grey, (1, 8, 8), 0.0, 1.0))
+    np.testing.assert_allclose(imread(tmp_path / "a.png"), grey.reshape(8, 8), atol=1 / 255)
+    colour = np.linspace(0, 1, 192)
+    (tmp_path / "b.png").write_bytes(image_png(colour, (3, 8, 8), 0.0, 1.0))
+    shown = imread(tmp_path / "b.png")[..., :3]
+    np.testing.assert_allclose(shown, np.moveaxis(colour.reshape(3, 8, 8), 0, -1), atol=1 / 255)
