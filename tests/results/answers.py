@@ -350,6 +350,7 @@ ANSWERS: dict[str, Maker] = {
     "Matching": matching,
     "Aligned": lambda: Aligned(Path("c"), (2.0, 1.0), 3, 4, 0.5, None, None, Element({})),
     "Matchings": lambda: fs.match_many([NET, NET]),
+    "Rotations": lambda: fs.rotations(matching().structure),
     "PathValues": lambda: barrier().loss,
     "Structure": lambda: matching().structure,
     # training and studies
