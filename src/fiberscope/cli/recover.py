@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import fiberscope as fs
-from fiberscope.cli.models import Loader, ModelFile, reads_models
+from fiberscope.cli.model_options import Loader, ModelFile, reads_models
 from fiberscope.errors import InputError
 
 CODES = {True: 0, False: 3}

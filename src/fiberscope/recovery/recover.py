@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.network.io import as_network
+from fiberscope.network.border import as_network
 from fiberscope.recovery.black_box import black_box
 from fiberscope.recovery.result import Recovery
 from fiberscope.run import Progress, Run
