@@ -16,9 +16,11 @@ from fiberscope.equality.bounding.chains import ChainPair
 from fiberscope.equality.bounding.programs import ProgramPair
 from fiberscope.equality.counterexample import exact_outputs
 from fiberscope.equality.rungs.regions import difference_network
+from fiberscope.errors import OutOfTimeError
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.network.operators import Gather
+from fiberscope.run import Run
 from fiberscope.testing import cases
 from fiberscope.testing.hostile import NUMBERS, TAME, hostile_chains, programs
 
@@ -165,3 +167,11 @@ def test_noise_is_bounded_closely():
     bound = float(pair.bounds(box.low[None], box.high[None]).high[0])
     points = box.sample(2000, 0)
     assert np.abs(net(points) - other(points)).max() <= bound <= 3 * np.abs(net(points) - other(points)).max()
+
+
+def test_bounds_of_wide_programs_look_at_the_clock():
+    a, b = Network.random((3, 20, 20, 1), 0), Network.random((3, 20, 20, 1), 1)
+    for paired in (True, False):
+        bounder = ProgramPair.of(a, b, None, paired, Run.begin(time_limit=1e-9))
+        with pytest.raises(OutOfTimeError):
+            bounder.bounds(-np.ones((1, 3)), np.ones((1, 3)))

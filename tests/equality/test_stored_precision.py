@@ -298,7 +298,9 @@ def test_rounding_is_never_called_a_difference(net, precision, seed):
     net = net.with_source(Source(precision))
     other = perturbed(net, rounding.share, rounding.least, rng)
     verdict = fs.equivalent(net, other, time_limit=10)
-    assert verdict.equal is True and verdict.precision == precision
+    assert verdict.equal is not False and verdict.precision == precision
+    if not net.linear_entries.any():  # behind a linear neuron there are two maps in a row
+        assert verdict.equal is True
     x = rng.normal(size=net.in_size)
     bound = deviation(net, x, rounding)
     exact = zip(fraction_values(net, x)[-1], fraction_values(other, x)[-1], bound, strict=True)

@@ -343,8 +343,7 @@ def test_constants_are_equal_whatever_the_first_layer_does(tmp_path):
     ]
     same = by_bottleneck(Question.of(nets[0], nets[1], None, 0.0, None, 0))
     assert same.equal is True and same.exact and "constant" in same.reason and same.witness.permutations[0].size == 0
-    same = equivalent(nets[0], nets[1], tolerance=0)
-    same.save(tmp_path / "proof.json")
+    equivalent(nets[0], nets[1], tolerance=0).save(tmp_path / "proof.json")
     assert verify(tmp_path / "proof.json").ok
     assert equivalent(nets[0], nets[2], tolerance=0).equal is False
     assert not check_exact(*(ExactNet.of(nets[k]) for k in (0, 2)), same.witness.transport)[0]

@@ -31,9 +31,9 @@ class Pairing:
         """The bounds; None where the pairing does not fit."""
         a, b, margin = question.a, question.b, question.margin
         if self.method != "pair":
-            return ProgramPair.of(a, b, margin, paired=False)
+            return ProgramPair.of(a, b, margin, paired=False, run=question.run)
         found = ChainPair.of(a, b, self.matching, margin)
-        return ProgramPair.of(a, b, margin) if found is None and self.matching is None else found
+        return ProgramPair.of(a, b, margin, run=question.run) if found is None and self.matching is None else found
 
 
 def pairings(question: Question) -> Iterator[Pairing]:

@@ -19,6 +19,7 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense, Gather, Operator, Sparse
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, U
+from fiberscope.run import ENDLESS, Run
 
 EPS = 4.0 * U
 """More than the relative error of three roundings."""
@@ -134,11 +135,15 @@ class ProgramPair:
     b: Network
     margin: float | None
     paired: bool = True
+    run: Run = ENDLESS
+    """Looked at between nodes: one of a wide network may take a second."""
 
     @classmethod
-    def of(cls, a: Network, b: Network, margin: float | None, paired: bool = True) -> ProgramPair | None:
+    def of(
+        cls, a: Network, b: Network, margin: float | None, paired: bool = True, run: Run = ENDLESS
+    ) -> ProgramPair | None:
         """The pair, None where nodes do not correspond and should."""
-        return cls(a, b, margin, paired) if not paired or corresponding(a, b) else None
+        return cls(a, b, margin, paired, run) if not paired or corresponding(a, b) else None
 
     def bounds(self, low: FloatArray, high: FloatArray) -> Bounds:
         """Bounds on boxes, ``(count, inputs)`` each."""
@@ -171,7 +176,7 @@ class ProgramPair:
 
     def _apart(self, start: Form) -> Twin:
         """Both on their own: they have the inputs in common."""
-        one, two = (alone(net, start) for net in (self.a, self.b))
+        one, two = (alone(net, start, self.run) for net in (self.a, self.b))
         n = len(start.rows)
         rows = np.concatenate([one.rows[:n] - two.rows[:n], one.rows[n:]])
         lost = EPS * (np.abs(one.rows[:n]) + np.abs(two.rows[:n])).sum(axis=0)
@@ -181,6 +186,7 @@ class ProgramPair:
         values = [Twin(start, Form(start.rows * 0.0, start.radius * 0.0), np.zeros((0, start.rows.shape[1])))]
         layout = self.a.layout
         for index, (one, two) in enumerate(zip(self.a.nodes, self.b.nodes, strict=True)):
+            self.run.check()
             sources = [values[s] for s in one.sources]
             values.append(_both(one, two, sources))
             for s in layout.released[index]:
@@ -230,10 +236,11 @@ def worst_pair(twin: Twin, margin: float) -> tuple[float, FloatArray]:
 # -- one program alone -------------------------------------------------------------------------------------------------
 
 
-def alone(net: Network, start: Form) -> Form:
+def alone(net: Network, start: Form, run: Run = ENDLESS) -> Form:
     """The output of one network."""
     values = [start]
     for node in net.nodes:
+        run.check()
         values.append(_single(node, [values[s] for s in node.sources]))
     return values[-1]
 

@@ -133,9 +133,9 @@ def match_chains(a: Network, b: Network, loose: bool = False, rounding: Rounding
 
 def _relabelled(left: Normalised, right: Normalised, shift: float, grid: float) -> list[IntArray]:
     """The neurons of both in canonical order, entries that agree up to rounding taken for equal."""
-    pairs = [
-        canonical_orders([np.round(rows * grid + shift) for rows in form.rows], form.slopes) for form in (left, right)
-    ]
+    with np.errstate(over="ignore"):  # entries beyond the floats are taken for equal; the match is weighed afterwards
+        grids = [[np.round(rows * grid + shift) for rows in form.rows] for form in (left, right)]
+    pairs = [canonical_orders(rows, form.slopes) for rows, form in zip(grids, (left, right), strict=True)]
     return [p[np.argsort(q)] for p, q in zip(*pairs, strict=True)]
 
 
