@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, assert_never
 
@@ -170,10 +171,14 @@ class Oracle:
     def __init__(
         self, layout: Layout, sides: FloatArray, offsets: IntArray, start: Callable[[int], Dyadic] | None = None
     ) -> None:
-        plane = Dyadic.of(np.eye(3, 2))
-        self.program: FixedProgram[Any] = exact_program(layout, start or (lambda chart: plane))
+        self.layout, self._begin = layout, start or (lambda chart: Dyadic.of(np.eye(3, 2)))
         self.sides: list[Triple] = [(flint.fmpz(a), flint.fmpz(b), flint.fmpz(c)) for a, b, c in integer_rows(sides)]
         self.offsets = offsets
+
+    @cached_property
+    def program(self) -> FixedProgram[Any]:
+        """The rows of every polygon; made when the first one is asked for, which is seldom."""
+        return exact_program(self.layout, self._begin)
 
     def side(self, chart: int, number: int) -> Triple:
         """A side of the domain in the coordinates of a chart."""
@@ -235,17 +240,19 @@ class TwofoldOracle(Oracle):
     """Answers about the vertices of a complex in balls; raises :class:`Unclear` where they do not tell."""
 
     def __init__(self, exact: Oracle) -> None:
-        plane = Twofold.exact(np.eye(3, 2))
-        self.program: FixedProgram[Any] = FixedProgram(exact.program.layout, TwofoldAlgebra(), lambda chart: plane)
-        self.offsets = exact.offsets
+        self.layout, self.offsets = exact.layout, exact.offsets
         with flint.ctx.workprec(_BITS):
             self.sides = [(flint.arb(a), flint.arb(b), flint.arb(c)) for a, b, c in exact.sides]
 
     @classmethod
     def of(cls, exact: Oracle) -> TwofoldOracle | None:
         """The filter in front of an exact oracle, where there is one: in the plane, not in charts."""
-        plain = type(exact) is Oracle and all(_is_plain(node) for node in exact.program.layout.nodes)
+        plain = type(exact) is Oracle and all(_is_plain(node) for node in exact.layout.nodes)
         return cls(exact) if plain else None
+
+    @cached_property
+    def program(self) -> FixedProgram[Any]:
+        return FixedProgram(self.layout, TwofoldAlgebra(), lambda chart: Twofold.exact(np.eye(3, 2)))
 
     def _row(self, rows: Any, column: int) -> Triple:
         a, b, c = (_ball(rows, i, column) for i in range(3))
