@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fiberscope.equality.diff.by_name import new_grid
 from fiberscope.equality.diff.changes import ADDED, CHANGED, REMOVED, ROUNDED, SAME, Change, Difference
-from fiberscope.equality.diff.tensors import new_grid
 from fiberscope.equality.maps.blocks import rows_of
 from fiberscope.equality.maps.compared import compare, in_one_layout
 from fiberscope.equality.maps.numbering import SAME as TWIN
