@@ -13,9 +13,8 @@ from rich.console import Console
 import fiberscope as fs
 from fiberscope.cli.canon import canon
 from fiberscope.cli.checkpoints import align, apply, barrier, merge
-from fiberscope.cli.diff import diff
 from fiberscope.cli.dimension import dimension_command
-from fiberscope.cli.equal import equal, vnncomp
+from fiberscope.cli.equal import diff, equal, vnncomp
 from fiberscope.cli.fiber import fiber
 from fiberscope.cli.inspect import inspect
 from fiberscope.cli.recover import recover

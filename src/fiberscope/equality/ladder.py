@@ -127,7 +127,7 @@ def equivalent(
     """
     ahead = _margin(criterion, margin, tolerance)
     if any(str(source).endswith(".onnx") for source in (a, b)) and any(map(_quantised, (a, b))):
-        bounded = import_module("fiberscope.equality.quantised").equivalent_quantised
+        bounded = import_module("fiberscope.equality.beyond.quantised").equivalent_quantised
         within: Verdict = bounded(a, b, domain, tolerance, time_limit, equivalent)
         return within
     try:
@@ -136,7 +136,7 @@ def equivalent(
         if example is None or library_of(a) != "torch" or library_of(b) != "torch":
             raise
         exactly = tolerance if ahead is None else 0.0  # the same class follows from the same real function
-        live: Verdict = import_module("fiberscope.equality.live").equivalent_modules(a, b, example, exactly)
+        live: Verdict = import_module("fiberscope.equality.beyond.live").equivalent_modules(a, b, example, exactly)
         return replace(live, tolerance=tolerance, margin=ahead)
     start = time.monotonic()
     question = Question.of(a, b, domain, tolerance, time_limit, seed, margin=ahead, progress=progress)

@@ -18,7 +18,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 import fiberscope as fs
 from fiberscope.connectivity.structure import permutation_structure
-from fiberscope.equality.numbering import Claim, Numbering
+from fiberscope.equality.maps.numbering import Claim, Numbering
 from fiberscope.equality.question import Question
 from fiberscope.equality.rounding import deviation
 from fiberscope.equality.rungs.channels import ChannelsAgree, _prepared, by_channels

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from fiberscope.equality.diff.by_name import by_tensors, tensors_of
 from fiberscope.equality.diff.changes import Difference
 from fiberscope.equality.diff.networks import by_layers
-from fiberscope.equality.diff.tensors import by_tensors, tensors_of
 from fiberscope.errors import FiberscopeError, InputError, TooLargeError
 from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.run import Run

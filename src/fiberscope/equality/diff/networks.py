@@ -1,4 +1,4 @@
-"""Two programs compared layer by layer, in terms of matched channels: see ``equality.numbering``.
+"""Two programs compared layer by layer, in terms of matched channels: see ``equality.maps.numbering``.
 
 A layer is what one activation, one pool or the output reads: the affine maps between switches, composed. So fused,
 split and folded maps are one layer, and what is compared is what the maps do, after neurons were matched.
@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fiberscope.equality.blocks import rows_of
-from fiberscope.equality.compared import compare, in_one_layout
+from fiberscope.equality.diff.by_name import new_grid
 from fiberscope.equality.diff.changes import ADDED, CHANGED, REMOVED, ROUNDED, SAME, Change, Difference
-from fiberscope.equality.diff.tensors import new_grid
-from fiberscope.equality.numbering import SAME as TWIN
-from fiberscope.equality.numbering import Numbering
+from fiberscope.equality.maps.blocks import rows_of
+from fiberscope.equality.maps.compared import compare, in_one_layout
+from fiberscope.equality.maps.numbering import SAME as TWIN
+from fiberscope.equality.maps.numbering import Numbering
+from fiberscope.equality.maps.search import Search
+from fiberscope.equality.maps.skeleton import ComposedMap, skeletons
 from fiberscope.equality.question import Question
-from fiberscope.equality.search import Search
-from fiberscope.equality.skeleton import ComposedMap, skeletons
 from fiberscope.network.commute import pools_first
 from fiberscope.network.convolutions import Convolving
 from fiberscope.network.network import Network

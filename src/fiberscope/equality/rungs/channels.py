@@ -1,9 +1,9 @@
 """Equality by channels: both programs in terms of the same channels, up to order, positive factors and copies.
 
 Where the layers of two programs agree only after their channels or neurons are reordered and rescaled, or where some
-are split, doubled, pruned or off, value numbering (see ``equality.numbering``) finds for every channel the one that it
-is a multiple of, through convolutions, pools, residual sums and concatenations, and without unrolling anything. A pool
-behind a ReLU is taken as a ReLU behind the pool, which is the same function.
+are split, doubled, pruned or off, value numbering (see ``equality.maps.numbering``) finds for every channel the one
+that it is a multiple of, through convolutions, pools, residual sums and concatenations, and without unrolling anything.
+A pool behind a ReLU is taken as a ReLU behind the pool, which is the same function.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fiberscope.equality.compared import compare
 from fiberscope.equality.evidence import Check, Evidence, integers, number
-from fiberscope.equality.numbering import Claim, Numbering
+from fiberscope.equality.maps.compared import compare
+from fiberscope.equality.maps.numbering import Claim, Numbering
+from fiberscope.equality.maps.search import Search
+from fiberscope.equality.maps.skeleton import ComposedMap, Gate, Skeleton, skeletons
 from fiberscope.equality.question import Question
-from fiberscope.equality.search import Search
-from fiberscope.equality.skeleton import ComposedMap, Gate, Skeleton, skeletons
 from fiberscope.equality.verdict import Rung, Verdict, answered
 from fiberscope.errors import FiberscopeError, InputError, OutOfTimeError
 from fiberscope.geometry.domains import Box
@@ -28,7 +28,7 @@ from fiberscope.network.commute import pools_first
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChannelsAgree(Evidence):
-    """What every channel of every switch is, those of ``a`` first: see ``equality.numbering``."""
+    """What every channel of every switch is, those of ``a`` first: see ``equality.maps.numbering``."""
 
     kind: ClassVar[str] = "channels"
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from fiberscope.equality.blocks import Blocks
-from fiberscope.equality.numbering import CONSTANT, DEAD, PASSED, SAME, Claim, Numbering, constant_passes
-from fiberscope.equality.skeleton import ComposedMap, Gate
+from fiberscope.equality.maps.blocks import Blocks
+from fiberscope.equality.maps.numbering import CONSTANT, DEAD, PASSED, SAME, Claim, Numbering, constant_passes
+from fiberscope.equality.maps.skeleton import ComposedMap, Gate
 from fiberscope.network.convolutions import Convolution
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Scale

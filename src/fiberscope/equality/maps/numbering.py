@@ -20,21 +20,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy import sparse as sp
 
-from fiberscope.equality.blocks import Blocks, Naming, given_by, read_by, renamed, rows_of
-from fiberscope.equality.compared import Compared, compare
-from fiberscope.equality.question import Question
-from fiberscope.equality.skeleton import ComposedMap, Gate, Piece, Skeleton
+from fiberscope.equality.maps.blocks import Blocks, Naming, given_by, read_by, renamed, rows_of
+from fiberscope.equality.maps.compared import Compared, compare
+from fiberscope.equality.maps.skeleton import ComposedMap, Gate, Piece, Skeleton
 from fiberscope.geometry.domains import Box
 from fiberscope.geometry.ranges.intervals import Range, ranges
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Sparse
 from fiberscope.numerics.algebra.base import gather
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, round_up
+
+if TYPE_CHECKING:
+    from fiberscope.equality.question import Question
 
 SAME, PASSED, CONSTANT, DEAD = range(4)
 

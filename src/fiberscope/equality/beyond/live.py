@@ -11,14 +11,13 @@ import time
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from fiberscope.equality.evidence import Check, Evidence
-from fiberscope.equality.question import Question
 from fiberscope.equality.verdict import Verdict
 from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Space
@@ -34,6 +33,9 @@ from fiberscope.network.action.element import Element
 from fiberscope.network.border import as_torch
 from fiberscope.network.source import coarsest
 from fiberscope.numerics.ulps import ROUNDINGS, Rounding
+
+if TYPE_CHECKING:
+    from fiberscope.equality.question import Question
 
 BROKEN = (RuntimeError, TypeError, ValueError, LookupError, AssertionError, AttributeError, NotImplementedError)
 """What a module may raise on inputs that it is not made for."""
