@@ -23,6 +23,7 @@ from fiberscope.equality.rungs.identical import SameProgram
 from fiberscope.equality.rungs.normal_form import FormsDiffer, NormalForms
 from fiberscope.equality.rungs.regions import RegionCount, by_regions
 from fiberscope.equality.rungs.simplification import CarriedSimplified, by_simplification
+from fiberscope.equality.rungs.split_boxes import SplitBoxes
 from fiberscope.equality.rungs.structure import LayerOrder, by_structure
 from fiberscope.equality.rungs.symmetry import Carried
 from fiberscope.equality.verify import KINDS, verify
@@ -80,7 +81,7 @@ def one_of_every_kind():
 def test_evidence_is_written_read_and_checked():
     every = one_of_every_kind()
     kinds = {SameProgram, Carried, CarriedSimplified, LayerOrder, NormalForms, FormsDiffer}
-    kinds |= {Transported, TailsDiffer, RegionCount, Counterexample, ChannelsAgree}
+    kinds |= {Transported, TailsDiffer, RegionCount, Counterexample, ChannelsAgree, SplitBoxes}
     assert {type(evidence) for evidence, _ in every} == kinds
     for evidence, question in every:
         check_evidence(evidence, question)
@@ -122,8 +123,8 @@ def of_format_2(verdict, path):
 def test_certificates_of_the_second_format_are_read(tmp_path):
     path = tmp_path / "proof.json"
     for evidence, asked in one_of_every_kind():
-        if isinstance(asked.domain, fs.Plane) or isinstance(evidence, ChannelsAgree):
-            continue  # its networks are those of the slice; a kind that came later
+        if isinstance(asked.domain, fs.Plane) or isinstance(evidence, ChannelsAgree | SplitBoxes):
+            continue  # its networks are those of the slice; kinds that came later
         method = "bottleneck" if isinstance(evidence, TailsDiffer) else "another"
         pair = (asked.a, asked.b)
         verdict = fs.Verdict(evidence.equal, method, asked.domain, asked.tolerance, evidence, networks=pair)
