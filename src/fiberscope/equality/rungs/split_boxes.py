@@ -47,7 +47,7 @@ from fiberscope.run import Run
 _SHARE = 0.25
 """Part of the time that is left which the first try may take: other methods may be complete where this one is not."""
 
-_SMALL_SHARE = 0.05
+_SMALL_SHARE, _LARGE_SHARE = 0.05, 0.85
 
 _FEW = 64
 """Boxes of the very first try."""
@@ -263,9 +263,11 @@ def _resumed(question: Question, box: Box, found: dict[str, Any], tree: tuple[Cu
 
 
 def by_first_boxes(question: Question) -> Verdict | None:
-    """The search with a part of the time, a small one where only exact leaves count and regions may do better."""
+    """The search with a part of the time: a small one where only exact leaves count and regions may do better, a large
+    one where neurons correspond as they stand, so that the two differ by their numbers."""
     within = question.tolerance or question.margin is not None
-    return by_split_boxes(question, _SHARE if within else _SMALL_SHARE)
+    paired = question.record.search is not None
+    return by_split_boxes(question, _SMALL_SHARE if not within else _LARGE_SHARE if paired else _SHARE)
 
 
 def by_few_boxes(question: Question) -> Verdict | None:
