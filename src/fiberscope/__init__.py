@@ -146,6 +146,7 @@ _NAMES = {
     "Barrier": "connectivity.barrier",
     "Matching": "connectivity.matching",
     "Matchings": "connectivity.many",
+    "Rotations": "connectivity.rotations",
     "Structure": "connectivity.structure",
     "align_checkpoints": "connectivity.checkpoints.align",
     "apply_alignment": "connectivity.checkpoints.align",
@@ -159,6 +160,7 @@ _NAMES = {
     "merge_checkpoints": "connectivity.checkpoints.align",
     "permutation_structure": "connectivity.structure",
     "repair": "connectivity.repair",
+    "rotations": "connectivity.rotations",
     # pages
     "Exploration": "explorer.view",
     "Report": "reporting.report",

@@ -32,6 +32,8 @@ from .connectivity.matching import match as match
 from .connectivity.merging import merge as merge
 from .connectivity.paths import interpolate as interpolate
 from .connectivity.repair import repair as repair
+from .connectivity.rotations import Rotations as Rotations
+from .connectivity.rotations import rotations as rotations
 from .connectivity.structure import Structure as Structure
 from .connectivity.structure import permutation_structure as permutation_structure
 from .dimension.functional import FunctionalDimension as FunctionalDimension

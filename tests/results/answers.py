@@ -217,7 +217,6 @@ ANSWERS: dict[str, Maker] = {
     "Feasibility": lambda: _polyhedron().interior(),
     "LPAnswer": lambda: _polyhedron().maximize([1.0], exact=True),
     "NumericalRank": lambda: numerical_rank(np.eye(2)),
-    "SignRange": lambda: _polyhedron().sign_range([1.0], 0.0),
     # network
     "AffineMap": lambda: NET.affine_at([0.25, -0.5]),
     "Inspection": lambda: fs.inspect(NET, points=10),
@@ -351,6 +350,7 @@ ANSWERS: dict[str, Maker] = {
     "Matching": matching,
     "Aligned": lambda: Aligned(Path("c"), (2.0, 1.0), 3, 4, 0.5, None, None, Element({})),
     "Matchings": lambda: fs.match_many([NET, NET]),
+    "Rotations": lambda: fs.rotations(matching().structure),
     "PathValues": lambda: barrier().loss,
     "Structure": lambda: matching().structure,
     # training and studies
