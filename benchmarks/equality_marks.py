@@ -21,7 +21,7 @@ import numpy as np
 
 import fiberscope as fs
 from fiberscope.fibers.hardness import satisfiability_network
-from fiberscope.network.formats.storage import rounded
+from fiberscope.network.formats.float_types import rounded
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Node
 

@@ -90,6 +90,8 @@ LAZY: dict[tuple[str, str], str] = {
     ("fibers/fiber.py", "fiberscope.equality.membership"): "Fiber.contains asks whether two networks are equal",
     ("fibers/simplify/simplify.py", "fiberscope.equality.simplified"): "Simplified.verdict and .stored answer for it",
     ("cli/regions.py", "fiberscope.geometry.engines.*"): "brings numba",
+    ("equality/ladder.py", "fiberscope.backends"): "brings joblib",
+    ("equality/rungs/split_boxes.py", "fiberscope.equality.bounding.sharing"): "brings joblib",
     ("geometry/generators.py", "torch"): "brings torch",
     ("cli/report.py", "fiberscope.reporting.report"): "brings matplotlib",
     ("geometry/complex.py", "fiberscope.explorer.view"): "the notebook's picture is thin; explorer stands on complex",

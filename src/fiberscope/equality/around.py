@@ -110,7 +110,7 @@ def equivalent_around(
         raise InputError(f"data: expected rows of {left.in_size} numbers, got shape {points.shape}")
     run = Run.begin(progress)
     seconds = DEFAULT_SECONDS if time_limit is None else time_limit
-    verdicts = []
+    verdicts: list[Verdict] = []
     for box in balls(points.reshape(len(points), -1), reach, clip):
         run.report(len(verdicts), len(points), f"{sum(v.equal is None for v in verdicts)} undecided")
         verdicts.append(

@@ -33,11 +33,12 @@ def interval_of(question: Question, verdict: Verdict) -> Interval:
 def _found(question: Question, verdict: Verdict) -> tuple[FloatArray | None, float]:
     """The best point, and the difference there, rounded down."""
     example = verdict.counterexample
-    tried = [question.record.x, None if example is None else question.inside(example.x)]
-    points = [x for x in tried if x is not None and question.place.contains(x[None])[0]]
-    found = [(lowest_gap(question, x), k) for k, x in enumerate(points)]
-    gap, best = max(found, default=(0.0, -1))
-    return (points[best], gap) if best >= 0 else (None, 0.0)
+    example, x = verdict.counterexample, question.record.x
+    if example is not None and question.margin is None and not question.record.gap > example.difference:
+        return example.x, math.nextafter(example.difference, 0.0)
+    if x is None or not question.place.contains(x[None])[0]:
+        return None, 0.0
+    return x, lowest_gap(question, x)
 
 
 def lowest_gap(question: Question, x: FloatArray) -> float:

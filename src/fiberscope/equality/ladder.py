@@ -8,7 +8,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from fiberscope.backends import choose_backend
 from fiberscope.equality.interval import interval_of
 from fiberscope.equality.question import CRITERIA, Question
 from fiberscope.equality.rungs import (
@@ -140,7 +139,8 @@ def equivalent(
         return replace(live, tolerance=tolerance, margin=ahead)
     start = time.monotonic()
     question = Question.of(a, b, domain, tolerance, time_limit, seed, margin=ahead, progress=progress)
-    question.backend = None if jobs == 1 and cluster is None else choose_backend(jobs, cluster)
+    if jobs != 1 or cluster is not None:
+        question.backend = import_module("fiberscope.backends").choose_backend(jobs, cluster)
     question.state = None if state is None else Path(state)
     tried: list[tuple[str, float]] = []
     verdict = _decided(question, tried)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.backends import Backend
 from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Box, Domain, Solid, domain_of
 from fiberscope.geometry.ranges.domain_roles import DomainRoles, domain_roles
@@ -79,7 +78,7 @@ class Question:
     """What several methods need, computed once: skeletons of networks."""
     margin: float | None = None
     record: Record = field(default_factory=Record)
-    backend: Backend | None = None
+    backend: Any = None
     state: Path | None = None
     _roles: tuple[DomainRoles, DomainRoles] | None = field(default=None, init=False)
 

@@ -75,7 +75,7 @@ def difference(question: Question, points: FloatArray) -> FloatArray:
     """Largest difference of an output, in floats; infinite where floats do not tell it."""
     if not len(points):
         return np.zeros(0)
-    found = []
+    found: list[FloatArray] = []
     with np.errstate(over="ignore", invalid="ignore"):
         for part in np.array_split(points, -(-len(points) // _CHUNK)):
             if found:
@@ -90,7 +90,7 @@ def excess(question: Question, points: FloatArray) -> FloatArray:
     """What a counterexample needs much of: the largest difference of an output, or how clearly the classes differ."""
     if question.margin is None or not len(points):
         return difference(question, points)
-    found = []
+    found: list[FloatArray] = []
     with np.errstate(over="ignore", invalid="ignore"):
         for part in np.array_split(points, -(-len(points) // _CHUNK)):
             if found:

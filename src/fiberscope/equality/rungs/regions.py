@@ -36,6 +36,9 @@ _REGIONS = 1_000_000
 _SHARE = 0.5
 """Part of the time that is left in which regions are visited one by one."""
 
+_VISITED = 120
+"""Hidden neurons of both networks together up to which regions are visited to decide a tolerance."""
+
 _CHUNK = 256
 """Regions whose affine maps are compared at a time."""
 
@@ -121,8 +124,9 @@ def batched(found: Iterable[VisitedRegion], size: int) -> Iterator[list[VisitedR
 
 def by_visits(question: Question) -> Verdict | None:
     """The search where regions are visited one by one, in any dimension, for half of the time that is left."""
-    if not small_enough(question):
-        return None
+    many = question.a.num_signs + question.b.num_signs > _VISITED
+    if not small_enough(question) or (many and question.tolerance):
+        return None  # a tolerance is decided by bounds, where regions are too many to be visited
     gap = difference_network(question.a, question.b)
     wanted = threshold_network(gap, question.tolerance) if question.tolerance else gap
     run = question.run.within(_SHARE * question.seconds_left)

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,7 +30,6 @@ import numpy as np
 from fiberscope.equality.bounding.attack import climb, looks
 from fiberscope.equality.bounding.branching import Exactly, Search
 from fiberscope.equality.bounding.pairs import Pairing, best_pairing, goal_of
-from fiberscope.equality.bounding.sharing import SECONDS, load_state, save_state, share_out
 from fiberscope.equality.bounding.trees import Cut, leaves, tree_of
 from fiberscope.equality.counterexample import Counterexample, confirmed
 from fiberscope.equality.evidence import Check, Evidence, integers
@@ -47,7 +47,7 @@ from fiberscope.run import Run
 _SHARE = 0.25
 """Part of the time that is left which the first try may take: other methods may be complete where this one is not."""
 
-_SMALL_SHARE = 0.05
+_SMALL_SHARE, _LARGE_SHARE = 0.05, 0.85
 
 _FEW = 64
 """Boxes of the very first try."""
@@ -188,7 +188,7 @@ def by_split_boxes(question: Question, share: float = 1.0) -> Verdict | None:
         with suppress(OutOfTimeError):  # a bound on the whole box is to be had in any case
             if any(look(points) for points in looks(question, box)) and look.example is not None:
                 return different(question, "refutation (inputs improved along gradients)", look.example)
-        known = None if question.state is None else load_state(question.state, question)
+        known = None if question.state is None else _sharing().load_state(question.state, question)
         if known is not None:
             return _resumed(question, box, *known)
         chosen = best_pairing(question, box, record.search)
@@ -225,23 +225,29 @@ def _gone_on(question: Question, box: Box, run: Run, most: int | None = None) ->
     return answered(question, "branch and bound", evidence, found)
 
 
+def _sharing() -> Any:
+    """What runs elsewhere or goes on later, which brings joblib, is loaded when it is asked for."""
+    return import_module("fiberscope.equality.bounding.sharing")
+
+
 def _pieces(question: Question, run: Run, look: Looker, zero: Exactly | None) -> bool:
     """Branch and bound here or on a backend, with its state written every few seconds if that is wanted."""
-    pairing, search = question.record.search
+    pairing: Pairing = question.record.search[0]
+    search: Search = question.record.search[1]
     goal = goal_of(question)
     if question.backend is not None:
         within = replace(question, run=run)
-        proven = share_out(within, pairing, search, goal, question.backend, zero)
+        proven = bool(_sharing().share_out(within, pairing, search, goal, question.backend, zero))
         if not proven and question.record.x is not None:
             look(question.record.x[None])
         if question.state is not None:
-            save_state(question.state, question, pairing, search)
+            _sharing().save_state(question.state, question, pairing, search)
         return proven
     if question.state is None:
         return search.go(goal, run, look, zero)
     while True:
-        proven = search.go(goal, run.within(SECONDS), look, zero)
-        save_state(question.state, question, pairing, search)
+        proven = search.go(goal, run.within(_sharing().SECONDS), look, zero)
+        _sharing().save_state(question.state, question, pairing, search)
         if proven or run.is_over or search.spent(goal) or look.example is not None:
             return proven
 
@@ -257,9 +263,11 @@ def _resumed(question: Question, box: Box, found: dict[str, Any], tree: tuple[Cu
 
 
 def by_first_boxes(question: Question) -> Verdict | None:
-    """The search with a part of the time, a small one where only exact leaves count and regions may do better."""
+    """The search with a part of the time: a small one where only exact leaves count and regions may do better, a large
+    one where neurons correspond as they stand, so that the two differ by their numbers."""
     within = question.tolerance or question.margin is not None
-    return by_split_boxes(question, _SHARE if within else _SMALL_SHARE)
+    paired = question.record.search is not None
+    return by_split_boxes(question, _SMALL_SHARE if not within else _LARGE_SHARE if paired else _SHARE)
 
 
 def by_few_boxes(question: Question) -> Verdict | None:
