@@ -64,7 +64,7 @@ class Counterexample(Evidence):
     def _tells(self, other: Counterexample, rounding: bool) -> bool:
         """Whether the outputs are those computed again; what rounding explains is not told to the last bit."""
         same = np.array_equal(self.a, other.a) and np.array_equal(self.b, other.b)
-        most = 0 <= self.allowed < self.difference if rounding else self.allowed == other.allowed
+        most = 0 <= self.allowed <= self.difference if rounding else self.allowed == other.allowed
         return bool(same and self.difference == other.difference and most)
 
     @classmethod

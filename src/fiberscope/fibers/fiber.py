@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 
 import numpy as np
@@ -27,6 +27,7 @@ from fiberscope.fibers.one_layer.layer import DEAD, LINEAR, NONLINEAR, nonnegati
 from fiberscope.fibers.one_layer.realisations import Cell, cells
 from fiberscope.fibers.paths.connect import connect
 from fiberscope.fibers.theorems import Setting, known_dimension, setting_of
+from fiberscope.geometry.domains import Domain, Space
 from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network, Seed
 from fiberscope.results import Tabular, hidden
@@ -51,6 +52,7 @@ class Fiber(Tabular):
     identifiability: Identifiability = field(repr=False)
     setting: Setting = field(repr=False, metadata=hidden())
     degenerate: int = field(default=0, repr=False, metadata=hidden())
+    domain: Domain | None = field(default=None, repr=False, metadata=hidden())
 
     told = ("dimension", "dimension_exact", "complete")
     frame = "components"
@@ -63,6 +65,8 @@ class Fiber(Tabular):
     @property
     def dimension(self) -> int | None:
         """Largest known dimension of a part of the fiber, modulo rescaling: at least this, unless it is exact."""
+        if self.domain is not None:
+            return self.identifiability.fiber_dimension
         if self.setting.kind == "outside":
             return None
         return max(self.degenerate, *(c.dimension for c in self.components))
@@ -106,9 +110,9 @@ class Fiber(Tabular):
         return cells(self.setting.layer, limit)
 
     def contains(self, other: NetworkLike) -> Membership:
-        """Whether ``other`` has the same architecture and is the same function, up to rounding."""
+        """Whether ``other`` has the same architecture and function, up to rounding; on the domain, if there is one."""
         ask = import_module("fiberscope.equality.membership").membership
-        found: Membership = ask(self.net, as_network(other, "other"))
+        found: Membership = ask(self.net, as_network(other, "other"), self.domain)
         return found
 
     def connection(self, other: NetworkLike) -> Connection:
@@ -142,7 +146,7 @@ class Fiber(Tabular):
         return f"Fiber({count} component{'s' if count > 1 else ''}, {size}, {known})"
 
 
-def fiber(net: NetworkLike) -> Fiber:
+def fiber(net: NetworkLike, domain: Domain | None = None) -> Fiber:
     """The fiber of a parameter, up to permutation and rescaling of neurons: its components, as far as they are known.
 
     For one hidden layer and for generic three-layer bottlenecks the list is complete among generic parameters: one
@@ -151,7 +155,8 @@ def fiber(net: NetworkLike) -> Fiber:
     has nonnegative column rank at most their number. A parameter with dead or superfluous neurons has a larger fiber:
     for one hidden layer on all of space it is listed whole where it is small, one component for every assignment of
     neurons (Definition 22); otherwise the known part is given, and :meth:`Fiber.assignments` lists the rest. Elsewhere
-    only symmetries that certainly hold are listed.
+    only symmetries that certainly hold are listed. On a ``domain`` the function is compared there only, and the fiber
+    is one orbit among general networks where :func:`fiberscope.identifiability` says so, else not known to be complete.
 
     >>> net = Network([[[1.0, 0.5], [0.0, 1.0]], [[1.0, -2.0]], [[1.0]]], [[0.0, 0.0], [-0.5], [0.0]])
     >>> fiber(net)
@@ -161,9 +166,20 @@ def fiber(net: NetworkLike) -> Fiber:
     True
     """
     net = as_network(net)
+    if domain is not None and not isinstance(domain, Space):
+        found = identifiability(net, domain)
+        return Fiber(net, (_on_domain(found),), found, replace(setting_of(net), kind="outside"), 0, domain)
     found = identifiability(net)
     setting = setting_of(net)
     return Fiber(net, tuple(_components(setting, found)), found, setting, _degenerate(setting))
+
+
+def _on_domain(found: Identifiability) -> Component:
+    """One component: the orbit where the domain determines it, else what is known."""
+    text = "; ".join(found.reasons) or "permutations and rescalings"
+    if found.identifiable is True:
+        return Component("orbit", found.theorem, True, 0, (), "one orbit, among general networks")
+    return Component("known", found.theorem, False, found.fiber_dimension or 0, (), text)
 
 
 def _degenerate(setting: Setting) -> int:

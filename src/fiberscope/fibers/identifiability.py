@@ -11,17 +11,20 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError
+from fiberscope.fibers.on_domain import DomainVerdict, on_domain
 from fiberscope.fibers.one_layer.assignments import count_assignments
 from fiberscope.fibers.one_layer.cancelling import NONE, Cancelling, cancelling_subset
 from fiberscope.fibers.one_layer.layer import LINEAR, NONLINEAR, OneLayer
 from fiberscope.fibers.one_layer.realisations import Cell, cells
 from fiberscope.fibers.one_layer.representation import opposite, primitive
 from fiberscope.fibers.theorems import KnownSymmetry, Setting, setting_of
+from fiberscope.geometry.domains import Domain, Space
 from fiberscope.network.border import NetworkLike, as_network
+from fiberscope.network.network import Network
 from fiberscope.numerics.exact_arrays import fractions
 from fiberscope.numerics.floats import BoolArray
 from fiberscope.numerics.rank import exact_rank
-from fiberscope.results import Result, named
+from fiberscope.results import Result, hidden, named
 
 ORIENTATIONS = 10
 """Nonlinear neurons up to which all orientations are enumerated."""
@@ -55,6 +58,7 @@ class Identifiability(Result):
     assumptions: tuple[str, ...] = ()
     symmetries: tuple[KnownSymmetry, ...] = field(default=(), repr=False)
     dimension_exact: bool = False
+    witness: Network | None = field(default=None, repr=False, metadata=hidden())
 
     def __repr__(self) -> str:
         word = {True: "identifiable", False: "not identifiable", None: "undecided"}[self.identifiable]
@@ -64,7 +68,7 @@ class Identifiability(Result):
         return f"Identifiability({word}{free}{why})"
 
 
-def identifiability(net: NetworkLike) -> Identifiability:
+def identifiability(net: NetworkLike, domain: Domain | None = None) -> Identifiability:
     """Whether a parameter is determined by its function up to permutation and positive rescaling of hidden neurons.
 
     Decided for one hidden layer, and for two hidden layers of widths ``n_1 <= n_0`` with a first weight matrix of full
@@ -75,7 +79,12 @@ def identifiability(net: NetworkLike) -> Identifiability:
     checked to be generic (all of :mod:`~fiberscope.fibers.generic`); for one hidden layer no other at all,
     where no set of neurons can be reversed together (:mod:`~fiberscope.fibers.one_layer.cancelling`). A parameter that
     is not generic, or has too many submatrices or subsets to look at, is *undecided* unless a symmetry is known. So is
-    every other network, with the symmetries that are known.
+    every other network, with the symmetries that are known, unless the image of some layers keeps a later neuron dead
+    or linear on all of space, which proves *no*.
+
+    On a ``domain`` the question is about the function there (:mod:`~fiberscope.fibers.on_domain`): *no* where a neuron
+    never switches on it, with another parameter as ``witness``, equal on the domain up to the rounding of its biases;
+    *yes* among general networks of the architecture where the network is general, transparent and bends enough.
 
     >>> from fiberscope.network.network import Network
     >>> net = Network([[[1.0, 0.5], [0.0, 1.0]], [[1.0, -2.0]], [[1.0]]], [[0.0, 0.0], [-0.5], [0.0]])
@@ -84,6 +93,9 @@ def identifiability(net: NetworkLike) -> Identifiability:
     neuron of layer 2: it can be moved by any t > -0.5)
     """
     net = as_network(net)
+    if domain is not None and not isinstance(domain, Space):
+        domain.check(net)
+        return _told(on_domain(net, domain), net)
     setting = setting_of(net)
     known = setting.symmetries
     first = setting.chain.widths[1] if setting.kind != "affine" else 0
@@ -91,11 +103,23 @@ def identifiability(net: NetworkLike) -> Identifiability:
         theorem = "an affine map is its own parameter"
         return Identifiability(True, (), 0, np.zeros(0, dtype=bool), theorem, dimension_exact=True)
     if setting.kind == "outside":
+        images = on_domain(net, None)
+        if images.identifiable is False:
+            return _told(images, net, known)
         reasons = (f"no theorem applies: {setting.reason}", *(f"known symmetry: {s.text}" for s in known))
         return Identifiability(None, reasons, None, np.zeros(first, dtype=bool), "none", (), known)
     if setting.kind == "one layer":
         return _one_layer(setting, known)
     return _bottleneck(setting, known)
+
+
+def _told(verdict: DomainVerdict, net: Network, known: tuple[KnownSymmetry, ...] = ()) -> Identifiability:
+    """The verdict of a domain as an answer; nothing is said about single hyperplanes."""
+    rigid = np.full(net.widths[1] if net.is_chain and len(net.widths) > 2 else 0, verdict.identifiable is True)
+    return Identifiability(
+        verdict.identifiable, verdict.reasons, verdict.dimension, rigid, verdict.theorem, verdict.assumptions, known,
+        verdict.identifiable is True, verdict.witness,
+    )  # fmt: skip
 
 
 def silent_flips(layer: OneLayer) -> tuple[list[tuple[int, ...]], bool]:

@@ -143,7 +143,7 @@ def straight(pool: Pool, n: FloatArray, b: float, own: int) -> bool:
         t = -(float(n @ line.start) + b) / speed
         if 0.01 < t < 0.99:
             near = np.abs(line.kinks - t).min(initial=np.inf) * abs(speed) <= pool.tolerance * line.length
-            hits, misses = hits + bool(near), misses + (not near)
+            hits, misses = hits + bool(near), misses + (not near and not _is_constant(pool, line.at(t)))
     for _ in range(6):
         if hits >= 3 and hits >= 2 * misses:
             return True
@@ -154,14 +154,25 @@ def straight(pool: Pool, n: FloatArray, b: float, own: int) -> bool:
     return hits >= 2 and hits >= 2 * misses
 
 
+def _is_constant(pool: Pool, x: FloatArray) -> bool:
+    """Whether the function does not change near a point: there no neuron can be seen, and none is missed."""
+    steps = pool.rng.normal(size=(2, len(x)))
+    steps *= pool.tolerance * pool.place.size / np.linalg.norm(steps, axis=1, keepdims=True)
+    values = pool.oracle.along(pool.place.clip(np.concatenate([x[None], x + steps, x - steps])))
+    return bool(np.ptp(values) <= ORACLE_CLEAR * pool.oracle.noise * pool.oracle.scale)
+
+
 def _seen_at(pool: Pool, n: FloatArray, b: float) -> bool | None:
-    """Whether there is a kink at a random point of the hyperplane; None if no point of it was met."""
-    for _ in range(20):
+    """Whether there is a kink at a random point of the hyperplane; None if no point of it was met, or none tells."""
+    where = np.concatenate([line.points for line in pool.lines])
+    for turn in range(20):
         x = pool.place.draw(pool.rng, 1)[0]
+        if turn % 2 and len(where):  # where something is seen at all
+            x = 0.3 * x + 0.7 * where[pool.rng.integers(len(where))]
         x = x - (n @ x + b) * n
         low, high = pool.place.chord(x, n)
         w = 0.9 * min(-low, high, pool.place.size / (8 * len(pool.lines[0].kinks) + 8))
-        if not pool.place.inside(x)[0] or not w > 0:
+        if not pool.place.inside(x)[0] or not w > 0 or _is_constant(pool, x):
             continue
         for _ in range(4):
             met = locate(pool.oracle, x, n, w)

@@ -53,7 +53,7 @@ class Recovery(Pictured):
     @property
     def fiber(self) -> Fiber | None:
         """All parameters of this architecture with the same function, as far as they are known."""
-        return None if self.network is None else fiber(self.network)
+        return None if self.network is None else fiber(self.network, self.domain)
 
     def __repr__(self) -> str:
         shape = "-".join(map(str, self.widths))

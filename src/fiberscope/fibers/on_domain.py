@@ -1,0 +1,161 @@
+"""What a domain says about a parameter: neurons that never switch there free it, chains of bends pin it down.
+
+*No* is from section 7 of the paper on fibers: where bounds and linear programs show that the image of the layers before
+keeps a neuron of any later layer dead or linear, another parameter is the same function on the domain. *Yes* is the
+theorem of Phuong and Lampert (2020): a general and transparent network of non-increasing widths whose dependency graphs
+have a chain of bends from every unit is determined by its function on the domain, among general networks.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from fiberscope.errors import FiberscopeError
+from fiberscope.fibers.canonical.matching import same_up_to_symmetry
+from fiberscope.fibers.construction import SMALL_INPUTS, SMALL_NEURONS, chains_of
+from fiberscope.geometry.domains import Box, Domain
+from fiberscope.geometry.folds.genericity import genericity
+from fiberscope.geometry.ranges.domain_roles import domain_roles
+from fiberscope.geometry.regions import regions
+from fiberscope.network.chains import slopes_of, with_arrays
+from fiberscope.network.network import Network
+from fiberscope.numerics.floats import BoolArray
+
+EXACT_WEIGHTS = 20_000
+"""Entries of a weight matrix up to which intervals are propagated in exact arithmetic."""
+
+BENDS = "general and transparent, with chains of bends from every unit (Phuong and Lampert 2020)"
+IMAGES = "the image of the layers before keeps a neuron from switching (section 7 of the paper on fibers)"
+
+
+@dataclass(frozen=True)
+class DomainVerdict:
+    """Whether a domain determines a parameter, by which theorem, and another parameter where it does not.
+
+    ``dimension`` is a lower bound of that of the fiber, modulo rescaling: one for every neuron that can be shifted.
+    """
+
+    identifiable: bool | None
+    reasons: tuple[str, ...]
+    theorem: str
+    assumptions: tuple[str, ...] = ()
+    dimension: int | None = None
+    witness: Network | None = None
+
+
+def on_domain(net: Network, domain: Domain | None, time_limit: float = 5.0) -> DomainVerdict:
+    """The verdict on a domain; None is all of space.
+
+    >>> net = Network([[[1.0]], [[1.0]]], [[3.0], [0.0]])
+    >>> on_domain(net, Box([-1], [1])).reasons
+    ('neuron 0 of layer 1 is linear on the domain: its bias can be moved, and the next layer takes it back',)
+    """
+    if not net.is_chain or any((s != 0).any() for s in slopes_of(net)):
+        return DomainVerdict(None, ("expected a plain chain of dense layers and ReLU",), "none")
+    idle = _idle(net, domain, time_limit)
+    return idle if idle is not None else _by_bends(net, domain)
+
+
+def _idle(net: Network, domain: Domain | None, time_limit: float) -> DomainVerdict | None:
+    """Neurons that never switch on the domain, and the other parameter that they allow."""
+    if domain is None:
+        dead, active = _unbounded_images(net)
+    else:
+        roles = domain_roles(net, domain, time_limit)
+        dead, active = roles.dead, roles.linear & roles.nonnegative
+    reasons, witness, free = [], None, 0
+    starts = np.concatenate([[0], np.cumsum(net.widths[1:-1])])
+    for k in np.flatnonzero(dead | active):
+        layer = int(np.searchsorted(starts, k, side="right"))
+        neuron = int(k - starts[layer - 1])
+        other = _moved(net, layer, neuron, bool(dead[k]))
+        if same_up_to_symmetry(net, other).same is not False:
+            continue
+        witness = witness or other
+        if dead[k]:
+            still = not net.weights[layer - 1][neuron].any() and not net.biases[layer - 1][neuron]
+            free += net.widths[layer + 1] - still  # a neuron of zeros is only scaled by its outgoing weights
+            text = "dead on the domain: its outgoing weights are free"
+        else:
+            free += 1
+            text = "linear on the domain: its bias can be moved, and the next layer takes it back"
+        reasons.append(f"neuron {neuron} of layer {layer} is {text}")
+    if witness is None:
+        return None
+    return DomainVerdict(False, tuple(reasons), IMAGES, (), free, witness)
+
+
+def _unbounded_images(net: Network) -> tuple[BoolArray, BoolArray]:
+    """Neurons that are never positive, and never negative, on all of space: intervals in exact arithmetic.
+
+    The image of a layer lies in a box whose sides may be infinite; a layer of negative weights behind it is bounded
+    above, and the next one may then be bounded below.
+    """
+    low: list[Fraction | None] = [None] * net.in_size
+    high: list[Fraction | None] = [None] * net.in_size
+    dead, active = [], []
+    for weight, bias in zip(net.weights[:-1], net.biases[:-1], strict=True):
+        if weight.size > EXACT_WEIGHTS:
+            rest = net.num_hidden - len(dead)
+            return np.array(dead + [False] * rest), np.array(active + [False] * rest)
+        rows = [[Fraction(w) for w in row] for row in weight.tolist()]
+        shifts = [Fraction(b) for b in bias.tolist()]
+        above = [_most(row, b, low, high) for row, b in zip(rows, shifts, strict=True)]
+        below = [_most([-w for w in row], -b, low, high) for row, b in zip(rows, shifts, strict=True)]
+        dead += [top is not None and top <= 0 for top in above]
+        active += [top is not None and top <= 0 for top in below]
+        high = [None if top is None else max(top, Fraction(0)) for top in above]
+        low = [Fraction(0) if top is None else max(-top, Fraction(0)) for top in below]
+    return np.array(dead, dtype=bool), np.array(active, dtype=bool)
+
+
+def _most(row: list[Fraction], b: Fraction, low: list[Fraction | None], high: list[Fraction | None]) -> Fraction | None:
+    """The largest value of ``row a + b`` on a box, None for infinity."""
+    total = b
+    for w, bottom, top in zip(row, low, high, strict=True):
+        end = top if w > 0 else bottom
+        if w == 0:
+            continue
+        if end is None:
+            return None
+        total += w * end
+    return total
+
+
+def _moved(net: Network, layer: int, neuron: int, dead: bool) -> Network:
+    """The same function on the domain, up to rounding: a dead neuron read otherwise, a linear one shifted."""
+    weights, biases = [w.copy() for w in net.weights], [b.copy() for b in net.biases]
+    out = weights[layer][:, neuron]
+    if dead:
+        weights[layer][:, neuron] = np.where(out != 0, -out, 1.0)
+    else:
+        shift = 2.0 ** np.ceil(np.log2(1.0 + np.abs(biases[layer - 1][neuron])))
+        biases[layer - 1][neuron] += shift
+        biases[layer] = biases[layer] - out * shift
+    return with_arrays(net, weights, biases)
+
+
+def _by_bends(net: Network, domain: Domain | None) -> DomainVerdict:
+    """The theorem of Phuong and Lampert, where the complex is small enough to be built."""
+    widths = net.widths
+    shape = widths[-1] == 1 and widths[-2] >= 2 and all(a >= b for a, b in itertools.pairwise(widths[:-1]))
+    if not isinstance(domain, Box) or not shape:
+        text = "no theorem applies: expected a box, and non-increasing widths of at least 2 with one output"
+        return DomainVerdict(None, (f"{text}, got {'-'.join(map(str, widths))} on {domain or 'all of space'}",), "none")
+    if widths[0] > SMALL_INPUTS or net.num_hidden > SMALL_NEURONS:
+        text = f"the complex is not built above {SMALL_INPUTS} inputs or {SMALL_NEURONS} hidden neurons"
+        return DomainVerdict(None, (text,), "none")
+    try:
+        complex = regions(net, domain)
+        found, chains = genericity(complex), chains_of(complex)
+    except FiberscopeError as error:
+        return DomainVerdict(None, (f"the complex could not be looked at: {error}",), "none")
+    lacking = [f"layer {c.layer}: {len(c.units)} of {c.width} units start a chain of {c.needed} bends" for c in chains
+               if not c.enough]  # fmt: skip
+    if found.general is True and found.transparent is True and not lacking:
+        return DomainVerdict(True, (), BENDS, ("among general networks of the architecture, on the domain",), 0)
+    return DomainVerdict(None, (*found.reasons, *lacking), "none")
