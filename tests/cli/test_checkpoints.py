@@ -57,7 +57,7 @@ def test_align_apply_merge_and_barrier(run, tmp_path):
     done = run("barrier", a, c, "--data", tmp_path / "tokens.npy", "--points", 3, "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    assert len(told["t"]) == 3 and told["perplexity"]["barrier"] > 0
+    assert len(told["t"]) == 3 and min(told["perplexity"]["values"][0]) > 1
 
 
 def test_bad_questions(run, tmp_path):

@@ -67,8 +67,10 @@ def test_a_planted_llama_comes_back_byte_by_byte(tmp_path: Path, tied: bool) -> 
         assert torch.equal(value, tensors(tmp_path / "c")[name]) and value.dtype == torch.bfloat16
     model = transformers.LlamaForCausalLM.from_pretrained(tmp_path / "c")
     assert (model.lm_head.weight is model.model.embed_tokens.weight) == tied
-    kept = {"config.json", INDEX, "tokenizer.json", "alignment.json"}
-    assert kept <= {path.name for path in (tmp_path / "c").iterdir()}
+    assert {path.name for path in (tmp_path / "c").iterdir()} == {
+        "alignment.json",
+        *(path.name for path in a.iterdir()),
+    }
     assert not (tmp_path / "c.partial").exists()
     back = fs.apply_alignment(tmp_path / "c", tmp_path / "c" / "alignment.json", tmp_path / "d", inverse=True)
     assert all(torch.equal(value, tensors(back)[name]) for name, value in tensors(b).items())
@@ -85,6 +87,11 @@ def test_independent_trainings_come_closer_and_keep_their_functions(tmp_path: Pa
     assert found.distances[1] <= live.distances[1] * 1.01
 
 
+def interrupt_writing(done: int, total: int | None, text: str) -> None:
+    if text.startswith("writing") and done == 1:
+        raise KeyboardInterrupt
+
+
 def test_what_is_interrupted_goes_on(tmp_path: Path) -> None:
     a = saved(llama(0), tmp_path / "a")
     b = planted(a, tmp_path / "b")
@@ -98,10 +105,19 @@ def test_what_is_interrupted_goes_on(tmp_path: Path) -> None:
         with pytest.raises(KeyboardInterrupt):
             fs.align_checkpoints(a, b, tmp_path / "c", progress=stop)
         assert not (tmp_path / "c").exists() and (tmp_path / "c.partial" / "progress.json").is_file()
+    with pytest.raises(KeyboardInterrupt):  # while files are written
+        fs.align_checkpoints(a, b, tmp_path / "c", progress=interrupt_writing)
+    assert len(list((tmp_path / "c.partial").glob("*.safetensors"))) == 1
     done = json.loads((tmp_path / "c.partial" / "progress.json").read_text())["element"]
     assert done
     found = fs.align_checkpoints(a, b, tmp_path / "c")
     assert found.distances[1] == 0 and not (tmp_path / "c.partial").exists()
+    for name, value in tensors(a).items():
+        assert torch.equal(value, tensors(tmp_path / "c")[name])
+    (tmp_path / "e.partial").mkdir()
+    (tmp_path / "e.partial" / "mine.txt").write_text("not to be lost")
+    with pytest.raises(InputError, match="expected no such folder, or one of an interrupted run"):
+        fs.align_checkpoints(a, b, tmp_path / "e")
     with pytest.raises(OutOfTimeError):
         fs.align_checkpoints(a, b, tmp_path / "d", time_limit=1e-9)
 

@@ -19,6 +19,7 @@ from torch import nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from fiberscope.connectivity.families import Family, best, element_of, families
+from fiberscope.errors import UnsupportedModelError
 from fiberscope.modules.action import Axis, Group, act, members
 from fiberscope.modules.recording import CrossMoments, cross_moments
 from fiberscope.network.action.element import Element
@@ -86,16 +87,14 @@ class Seen:
     samples: int
 
 
-def by_activations(
-    a: nn.Module, b: nn.Module, groups: Sequence[Group], data: Any, batch_size: int, run: Run
-) -> Seen | None:
-    """The best element of the groups that some layer reads; None if there are none."""
+def by_activations(a: nn.Module, b: nn.Module, groups: Sequence[Group], data: Any, batch_size: int, run: Run) -> Seen:
+    """The best element of the groups that some layer reads."""
     trees = {tree: readers for tree in families(groups) if (readers := _readers(a, tree))}
     wanted = {
         f"{k}:{i}": layers for k, readers in enumerate(trees.values()) for i, layers in enumerate(readers.values())
     }
     if not wanted:
-        return None
+        raise UnsupportedModelError("module: expected a layer that reads neurons that can be permuted, found none")
     moments = cross_moments(a, b, wanted, data, inputs=True, batch_size=batch_size, run=run)
     element, grams, constant = Element({}), {}, {}
     for k, (tree, readers) in enumerate(trees.items()):

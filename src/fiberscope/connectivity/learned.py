@@ -168,7 +168,7 @@ def learn(
             rule.zero_grad()
             state = between(_maps(turns.rotations, angles), theirs, float(rng.uniform(*WAY)))
             part = batch_loss(a, state, batch, loss, output)
-            (part.total / max(1, part.terms)).backward()
+            torch.autograd.backward(part.total / max(1, part.terms))
             rule.step()
             if step == steps - 1 or (step + 1) % max(1, steps // 8) == 0:
                 maps = {name: value.detach() for name, value in _maps(turns.rotations, angles).items()}

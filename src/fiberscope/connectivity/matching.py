@@ -212,15 +212,7 @@ def match(
     0.0
     """
     run = Run.begin(progress, time_limit)
-    if method not in METHODS:
-        raise InputError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
-    if group not in GROUPS or (group == "orthogonal") > (method in ("weights", "learned")):
-        raise InputError(f"group: expected one of {', '.join(GROUPS)}, the last with weights or learned, got {group!r}")
-    if method == "learned" and group != "orthogonal":
-        raise UnsupportedModelError("method learned: it learns orthogonal maps; say group='orthogonal'")
-    if data is None and method != "weights":
-        wanted = "inputs to compare the activations on" if method == "activations" else "inputs with targets"
-        raise InputError(f"data: expected {wanted}, got None")
+    _check_question(method, group, data)
     left, right = (plain(as_torch(model, name)) for model, name in ((a, "a"), (b, "b")))
     if of_two_widths(left, right):
         return _of_two_widths(left, right, method, data, output, restarts, seed, run)
@@ -239,14 +231,12 @@ def match(
         return Matching(Element({}), (), structure, turned.samples, method, distances, losses, turns=turned.turns)
     pair = Weights.between(structure.groups, *(parameters_of(module) for module in (left, right)))
     pair.check()
+    options: dict[str, Any]
     if method == "activations":
         seen = by_activations(left, right, groups, data, batch_size, run)
-        if seen is None:
-            raise UnsupportedModelError("module: expected a layer that reads neurons that can be permuted, found none")
         found = _completed(seen.element, pair, groups, run)
         objectives = _correlations(seen, groups, seed, draws)
-        left_out = tuple(group.name for group in groups if group.name not in seen.grams)
-        options: dict[str, Any] = {"samples": seen.samples, "by_weights": left_out}
+        options = {"samples": seen.samples, "by_weights": tuple(g.name for g in groups if g.name not in seen.grams)}
     else:
         found = by_weights(pair, restarts, seed, run)
         options = {"samples": 0}
@@ -261,6 +251,18 @@ def match(
     distances = pair.distance(), after.distance()
     found = Element({group.name: found[group.name] for group in structure.groups if group.name in found})
     return Matching(found, tuple(objectives), structure, method=method, distances=distances, **options)
+
+
+def _check_question(method: str, group: str, data: Any) -> None:
+    if method not in METHODS:
+        raise InputError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
+    if group not in GROUPS or (group == "orthogonal" and method not in ("weights", "learned")):
+        raise InputError(f"group: expected one of {', '.join(GROUPS)}, the last with weights or learned, got {group!r}")
+    if method == "learned" and group != "orthogonal":
+        raise UnsupportedModelError("method learned: it learns orthogonal maps; say group='orthogonal'")
+    if data is None and method != "weights":
+        wanted = "inputs to compare the activations on" if method == "activations" else "inputs with targets"
+        raise InputError(f"data: expected {wanted}, got None")
 
 
 def _of_two_widths(

@@ -63,11 +63,11 @@ class Rotations(Result):
         return found
 
     def act(self, tensors: Mapping[str, Tensor], matrices: Matrices) -> dict[str, Tensor]:
-        """All tensors, turned by a map for some of the blocks; it can be differentiated by the maps."""
+        """The tensors, turned by a map for some of the blocks; they can be differentiated by the maps."""
         found = dict(tensors)
         for block in self.blocks:
             if block.name in matrices:
-                for axis in block.axes:
+                for axis in (axis for axis in block.axes if axis.tensor in found):
                     found[axis.tensor] = _turned(found[axis.tensor], axis, block, matrices[block.name])
         return found
 
@@ -143,7 +143,7 @@ def _folded(fold: Fold, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     factors = members(tensors[fold.weight].detach(), weight, 1, fold.scaling.copies).reshape(-1).double()
     if not bool((factors != 0).all()):
         raise InputError(f"{fold.weight}: expected no zeros in the weight of a norm, which is folded into its readers")
-    found = {}
+    found: dict[str, Tensor] = {}
     for axis in fold.scaling.axes:
         value = found.get(axis.tensor, tensors[axis.tensor]).detach().clone(memory_format=torch.contiguous_format)
         target = members(value, axis, 1, fold.scaling.copies)
@@ -165,20 +165,22 @@ def _turned(tensor: Tensor, axis: Axis, block: Group, matrices: Tensor) -> Tenso
 def drawn(block: Group, source: torch.Generator) -> Tensor:
     """Random orthogonal maps of a block, ``(copies, n, n)``, in float64."""
     found = torch.linalg.qr(torch.randn(block.copies, block.size, block.size, generator=source).double())[0]
-    return found if block.kind == ORTHOGONAL else _ones_fixed(found[:, :-1, :-1], block.size, source)
+    return found if block.kind == ORTHOGONAL else _ones_fixed(torch.linalg.qr(found[:, :-1, :-1])[0])
 
 
-def _ones_fixed(small: Tensor, n: int, source: torch.Generator) -> Tensor:
-    """A map of ``n`` coordinates that turns what is orthogonal to the ones."""
-    turned = torch.linalg.qr(small + 0.0)[0]
+def _ones_fixed(inner: Tensor) -> Tensor:
+    """Maps of ``n`` coordinates that turn what is orthogonal to the ones by maps of ``n - 1``."""
+    n = inner.shape[-1] + 1
     basis = centred_basis(n)
-    return basis @ turned @ basis.T + torch.full((n, n), 1.0 / n, dtype=torch.float64)
+    found: Tensor = basis @ inner @ basis.T + torch.full((n, n), 1.0 / n, dtype=torch.float64)
+    return found
 
 
 def centred_basis(n: int) -> Tensor:
     """An orthonormal basis of the vectors whose entries add up to zero, ``(n, n - 1)``."""
     lines = torch.eye(n, dtype=torch.float64) - 1.0 / n
-    return torch.linalg.qr(lines[:, :-1])[0]
+    found: Tensor = torch.linalg.qr(lines[:, :-1])[0]
+    return found
 
 
 def nearest(block: Group, gains: np.ndarray[Any, Any]) -> Tensor:
@@ -191,7 +193,7 @@ def nearest(block: Group, gains: np.ndarray[Any, Any]) -> Tensor:
     matrix = torch.from_numpy(np.asarray(gains, dtype=np.float64))
     if block.kind == CENTRED:
         basis = centred_basis(block.size)
-        inner = nearest(replace(block, kind=ORTHOGONAL), (basis.T @ matrix @ basis).numpy())
-        return basis @ inner @ basis.T + torch.full((block.size, block.size), 1.0 / block.size, dtype=torch.float64)
+        return _ones_fixed(nearest(replace(block, kind=ORTHOGONAL), (basis.T @ matrix @ basis).numpy()))
     u, _, v = torch.linalg.svd(matrix)
-    return u @ v
+    found: Tensor = u @ v
+    return found

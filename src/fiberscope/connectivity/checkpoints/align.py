@@ -37,7 +37,8 @@ from fiberscope.run import Progress, Run
 ELEMENT = "alignment.json"
 """The element that was applied, beside the tensors that it moved."""
 
-PROGRESS = "progress.json"
+PROGRESS, SOURCE = "progress.json", ".source"
+"""In the folder of the work: what was found so far, and from which files."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,26 +229,26 @@ def _matched(
     sides = [Moving(lambda own, shards=shards: _finite(shards, stored[own]), sizes, groups) for shards in (a, b)]  # type: ignore[misc]
     known = tuple(_on(group, sizes) for group in groups)
     pair = Weights(known, sides[0], sides[1])
-    begun, before = _noted(stage)
-    if before is None:
-        before = pair.distance()
-    trees = movable(pair)
+    begun, before, end = _noted(stage)
+    if before is not None and end is not None:  # files may have been written with it: it must not change any more
+        return begun, (before, end)
+    start = pair.distance() if before is None else before
 
-    def note(element: Element) -> None:
-        text = {"element": element.to_dict(), "before": before}
+    def note(element: Element, end: float | None = None) -> None:
+        text = {"element": element.to_dict(), "before": start, "after": end}
         write_atomically(stage / PROGRESS, json.dumps(text))
 
     note(begun)
-    element, after = known_first(pair, trees, run, begun, note)
+    element, after = known_first(pair, movable(pair), run, begun, note)
     if rounds:
         more, after = descend(after, 0, run, rounds)
         element = more @ element
     distance = after.distance()
-    if not distance < before:
-        element = Element({group.name: group.identity() for group in groups})
-        distance = before
-    note(element)
-    return Element({group.name: element[group.name] for group in groups}), (before, distance)
+    if not distance < start:
+        element, distance = plan.structure.identity(), start
+    element = Element({group.name: element[group.name] for group in groups})
+    note(element, distance)
+    return element, (start, distance)
 
 
 def _on(group: Group, sizes: Mapping[str, int]) -> Group:
@@ -287,14 +288,15 @@ def _write(source: Shards, made: Callable[[str], Tensor], stage: Path, run: Run,
         if not (stage / file).is_file():
             write_shard(stage / file, {name: made(name) for name in names}, source.metadata(file))
     for path in source.others:
-        if path.name not in (ELEMENT, PROGRESS):
+        if path.name not in (ELEMENT, PROGRESS, SOURCE):
             shutil.copyfile(path, stage / path.name)
 
 
 def _finish(stage: Path, target: Path, element: Element | None) -> None:
     if element is not None:
         write_atomically(stage / ELEMENT, json.dumps({"element": element.to_dict()}))
-    (stage / PROGRESS).unlink(missing_ok=True)
+    for name in (PROGRESS, SOURCE):
+        (stage / name).unlink(missing_ok=True)
     os.replace(stage, target)
 
 
@@ -311,8 +313,10 @@ def _stage(target: Path, *sources: Shards) -> Path:
     """The folder of the work; what another question had left in it is taken away."""
     stage = target.with_name(f"{target.name}.partial")
     mark = sha256(json.dumps([_described(one) for one in sources]).encode()).hexdigest()
-    label = stage / ".source"
-    if stage.is_dir() and not (label.is_file() and label.read_text() == mark):
+    label = stage / SOURCE
+    if stage.is_dir() and not label.is_file() and any(stage.iterdir()):
+        raise InputError(f"{stage}: expected no such folder, or one of an interrupted run")
+    if label.is_file() and label.read_text() != mark:
         shutil.rmtree(stage)
     stage.mkdir(exist_ok=True)
     write_atomically(label, mark)
@@ -325,11 +329,12 @@ def _described(shards: Shards) -> list[Any]:
     return [str(shards.folder.resolve()), {file: [one.st_size, one.st_mtime_ns] for file, one in stats.items()}]
 
 
-def _noted(stage: Path) -> tuple[Element, float | None]:
+def _noted(stage: Path) -> tuple[Element, float | None, float | None]:
+    """What an earlier run had come to: an element, the distance before, and the one after it if it was finished."""
     if not (stage / PROGRESS).is_file():
-        return Element({}), None
+        return Element({}), None, None
     found = json.loads((stage / PROGRESS).read_text())
-    return Element.from_dict(found["element"]), found["before"]
+    return Element.from_dict(found["element"]), found["before"], found["after"]
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------
