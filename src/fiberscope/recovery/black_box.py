@@ -34,7 +34,7 @@ from fiberscope.run import Run
 HELD_OUT = 100_000
 """Fresh points at which the result is tried."""
 
-DENSE = 1200
+DENSE = 700
 """Parameters up to which all are polished together; beyond, the first layer is measured again and then fixed."""
 
 POINTS = 2.5
@@ -174,7 +174,9 @@ class Search:
         if not fit.holds.mean() > 0.5 and len(self.weights[-1]) < self.widths[-2]:
             raise self.stuck(last, "the outputs are no linear function of the neurons that were found")
         n = len(self.weights[-1])
-        told = np.setdiff1d(np.arange(len(fit.coefficients)), [n + i for i in off])  # silent neurons have no coefficient
+        told = np.setdiff1d(
+            np.arange(len(fit.coefficients)), [n + i for i in off]
+        )  # silent neurons have no coefficient
         rows = [Row(Equations(np.eye(len(c))[told], c[told])) for c in fit.coefficients.T]
         W, b = self.oriented(rows, last=True, blind=off)
         self.weights.append(W)

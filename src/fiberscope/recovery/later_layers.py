@@ -14,7 +14,7 @@ from fiberscope.recovery.prefix import Prefix
 from fiberscope.recovery.probes import locate, normal_of
 from fiberscope.recovery.surfaces import Row, Walk
 
-MORE_LINES = 5
+MORE_LINES = 7
 """Further lines for a layer that is not whole."""
 
 TESTS, BATCH = 2000, 200
