@@ -18,12 +18,14 @@ from fiberscope.connectivity.checkpoints.align import Aligned
 from fiberscope.connectivity.selfcheck import Drift as OutputDrift
 from fiberscope.dimension.functional import functional_dimension
 from fiberscope.equality.bottlenecks.transport import Transport
+from fiberscope.equality.bounding.pairs import Pairing
 from fiberscope.equality.rungs.bottleneck import TailsDiffer, Transported
 from fiberscope.equality.rungs.identical import SameProgram
 from fiberscope.equality.rungs.normal_form import FormsDiffer, NormalForms
 from fiberscope.equality.rungs.output_ranges import OutputRanges
 from fiberscope.equality.rungs.regions import RegionCount
 from fiberscope.equality.rungs.simplification import CarriedSimplified
+from fiberscope.equality.rungs.split_boxes import SplitBoxes
 from fiberscope.equality.rungs.structure import LayerOrder
 from fiberscope.fibers.conservation import Block
 from fiberscope.fibers.construction import Chains
@@ -44,8 +46,9 @@ from fiberscope.network.action.element import Element, Monomial
 from fiberscope.network.source import Source
 from fiberscope.neurons.classes import NeuronClasses
 from fiberscope.neurons.exactness import exactness
+from fiberscope.numerics.grids import Grid
 from fiberscope.numerics.lp.programs import Polyhedron
-from fiberscope.numerics.points import PointSigns, solve_point
+from fiberscope.numerics.points import solve_point
 from fiberscope.numerics.rank import exact_rank, numerical_rank
 from fiberscope.recovery.result import Unresolved
 from fiberscope.studies.lab.runner import StudyInfo, StudyResult, TaskFailure
@@ -61,6 +64,11 @@ BOX = fs.Box([-1.0, -1.0], [1.0, 1.0])
 NET = fs.Network.random((2, 4, 3, 2), seed=3)
 LINE = fs.Network.random((2, 3, 1), seed=1)
 DATA = (X, np.array([0, 1, 0, 1]))
+
+
+@cache
+def changed() -> fs.Difference:
+    return fs.diff({"w": np.ones((2, 2))}, {"w": np.array([[1.0, 1.5], [2.0, 2.5]]), "b": np.zeros(2)})
 
 
 @cache
@@ -209,8 +217,6 @@ ANSWERS: dict[str, Maker] = {
     "Feasibility": lambda: _polyhedron().interior(),
     "LPAnswer": lambda: _polyhedron().maximize([1.0], exact=True),
     "NumericalRank": lambda: numerical_rank(np.eye(2)),
-    "PointSigns": lambda: PointSigns(np.array([[1, 0]], dtype=np.int8), 1, 1),
-    "SignRange": lambda: _polyhedron().sign_range([1.0], 0.0),
     # network
     "AffineMap": lambda: NET.affine_at([0.25, -0.5]),
     "Inspection": lambda: fs.inspect(NET, points=10),
@@ -295,13 +301,19 @@ ANSWERS: dict[str, Maker] = {
     "CarriedSimplified": lambda: CarriedSimplified(verdict().evidence),
     "Counterexample": lambda: different().counterexample,
     "FormsDiffer": FormsDiffer,
+    "Change": lambda: changed().layers[0],
+    "Difference": changed,
+    "Grid": lambda: Grid(0.25, 3, 8),
     "LayerOrder": lambda: LayerOrder((1, 0)),
     "Audit": audit,
     "DataAgreement": lambda: audit().data,
     "Model": lambda: replay().models[0],
     "QueryAnswer": query,
     "NormalForms": lambda: NormalForms((np.array([1, 0]), np.array([-1, 1])), 2, 0),
+    "Interval": lambda: fs.Interval(0.25, 0.5, np.zeros(2)),
     "OutputRanges": OutputRanges,
+    "SplitBoxes": lambda: SplitBoxes(((0, 0.5), None, None), Pairing()),
+    "VerdictsAround": lambda: fs.VerdictsAround((verdict(), different()), 0.5),
     "RegionCount of equality": lambda: RegionCount(3),
     "Replay": replay,
     "SameProgram": SameProgram,
@@ -338,6 +350,7 @@ ANSWERS: dict[str, Maker] = {
     "Matching": matching,
     "Aligned": lambda: Aligned(Path("c"), (2.0, 1.0), 3, 4, 0.5, None, None, Element({})),
     "Matchings": lambda: fs.match_many([NET, NET]),
+    "Rotations": lambda: fs.rotations(matching().structure),
     "PathValues": lambda: barrier().loss,
     "Structure": lambda: matching().structure,
     # training and studies

@@ -13,6 +13,7 @@ from rich.console import Console
 import fiberscope as fs
 from fiberscope.cli.canon import canon
 from fiberscope.cli.checkpoints import align, apply, barrier, merge
+from fiberscope.cli.diff import diff
 from fiberscope.cli.dimension import dimension_command
 from fiberscope.cli.equal import equal, vnncomp
 from fiberscope.cli.fiber import fiber
@@ -43,6 +44,7 @@ app.command(no_args_is_help=True)(inspect)
 app.command(no_args_is_help=True)(regions)
 app.command("dimension", no_args_is_help=True)(dimension_command)
 app.command(no_args_is_help=True)(equal)
+app.command(no_args_is_help=True)(diff)
 app.command(no_args_is_help=True)(verify)
 app.command(no_args_is_help=True)(vnncomp)
 app.command(no_args_is_help=True)(simplify)

@@ -17,7 +17,7 @@ import numpy as np
 from fiberscope.equality.counterexample import exact_outputs
 from fiberscope.equality.ladder import RUNGS, equivalent
 from fiberscope.equality.question import DEFAULT_SECONDS, Question
-from fiberscope.equality.verdict import Rung, Verdict
+from fiberscope.equality.verdict import Verdict
 from fiberscope.errors import InputError, OutOfTimeError
 from fiberscope.geometry.domains import Domain
 from fiberscope.network.border import NetworkLike, as_network
@@ -111,20 +111,15 @@ def structure(a: Network, b: Network, domain: Domain | None = None, time_limit: 
     rungs = [rung for rung in RUNGS if {kind.kind for kind in rung.evidence} <= STRUCTURAL]
     start = time.monotonic()
     try:
-        found = next((verdict for verdict in map(_asked(question), rungs) if verdict is not None), None)
+        for rung in rungs:
+            question.run.check()
+            found = rung.search(question)
+            if found is not None:
+                seconds = time.monotonic() - start
+                return replace(found, networks=(a, b), seconds=seconds, precision=question.precision)
     except OutOfTimeError:
-        return None
-    if found is None:
-        return None
-    return replace(found, networks=(a, b), seconds=time.monotonic() - start, precision=question.precision)
-
-
-def _asked(question: Question) -> Any:
-    def search(rung: Rung) -> Verdict | None:
-        question.run.check()
-        return rung.search(question)
-
-    return search
+        pass
+    return None
 
 
 def audit(

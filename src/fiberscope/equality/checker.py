@@ -34,7 +34,7 @@ from typing import Any
 FORMAT = "fiberscope certificate 4"
 PRECISIONS = {"float64": (53, 1022, 16), "float32": (24, 126, 8), "float16": (11, 14, 8), "bfloat16": (8, 126, 8)}
 """Bits of the unit of rounding, of the least normal number, and how many units count as rounding."""
-WORK = 40_000_000
+WORK = 400_000_000
 """Products after which a proof is too large for this checker."""
 ONE = (0, 0)
 Atom = tuple[int, int]
@@ -278,6 +278,8 @@ class Place:
     inputs: list[Row]
     ends: list[Ends]
     halfspaces: list[Row] = field(default_factory=list)
+    fixed: dict[int, Q] = field(default_factory=dict)
+    """Inputs that have one value, by their places, where the domain is a box."""
 
     @property
     def bounds(self) -> dict[Atom, Ends]:
@@ -295,7 +297,10 @@ class Place:
 
     def at(self, x: list[Q]) -> list[Row]:
         """The input rows at a point of the domain."""
-        need(len(x) == len(self.ends), f"x: expected {len(self.ends)} coordinates, got {len(x)}")
+        if any(x[k : k + 1] != [v] for k, v in self.fixed.items()):
+            raise Fails("the input is outside the domain")
+        x = [v for k, v in enumerate(x) if k not in self.fixed]
+        need(len(x) == len(self.ends), f"x: expected {len(self.ends) + len(self.fixed)} coordinates")
         value = {ONE: Q(1)} | {(0, k): v for k, v in enumerate(x, start=1)}
         inside = all(
             (low is None or low <= v) and (high is None or v <= high)
@@ -352,7 +357,9 @@ def place_of(found: Any, inputs: int) -> Place:
         free = [k for k in range(inputs) if low[k] < high[k]]
         need(len(free) > 0, "expected a box with more than one point")
         rows: list[Row] = [{(0, free.index(k) + 1): Q(1)} if k in set(free) else {ONE: low[k]} for k in range(inputs)]
-        return Place([{a: c for a, c in row.items() if c} for row in rows], [(low[k], high[k]) for k in free])
+        fixed = {k: low[k] for k in range(inputs) if k not in set(free)}
+        plain_rows = [{a: c for a, c in row.items() if c} for row in rows]
+        return Place(plain_rows, [(low[k], high[k]) for k in free], fixed=fixed)
     plain: list[Row] = [{(0, k): Q(1)} for k in range(1, inputs + 1)]
     if kind in ("space", "orthant"):
         keys(found, "domain", "kind", "dimension")
@@ -571,38 +578,44 @@ def by_identity(case: Case) -> str:
 # -- an input at which the two differ ----------------------------------------------------------------------------------
 
 
+def near(value: Q) -> Q:
+    """The nearest float, for a value beyond their range the largest, as certificates tell outputs."""
+    most = Q(sys.float_info.max)
+    return Q(float(max(-most, min(most, value))))
+
+
 def by_counterexample(case: Case) -> str:
     """The exact outputs at an input, which the certificate must tell right."""
     found = keys(case.evidence, "evidence", "kind", "x", "a", "b", "difference", "allowed")
     start = case.place.at(reals(found["x"], "x"))
     left, right = evaluate(case.a, start), evaluate(case.b, start)
+    told = [reals(found[name], name) for name in ("a", "b")]
+    numbers = reals([found["difference"], found["allowed"]], "numbers")
+    if told != [[near(v) for v in values] for values in (left, right)]:
+        raise Fails("the outputs at the input are not what the certificate tells")
     if case.margin is not None:
-        return _other_class(case, left, right)
+        return _other_class(case, left, right, numbers)
     allowed = [case.tolerance] * len(left) if case.tolerance is not None else _allowances(case, start)
     gaps = [abs(p - q) for p, q in zip(left, right, strict=True)]
     worst = max(range(len(gaps)), key=lambda k: gaps[k] - allowed[k])
     if not gaps[worst] > allowed[worst]:
         raise Fails("the exact outputs at the input do not differ by more than is allowed")
-    told = [reals(found[name], name) for name in ("a", "b")] + [
-        reals([found["difference"], found["allowed"]], "numbers")
-    ]
-    right_told = [[Q(float(v)) for v in values] for values in (left, right)]
-    if told[:2] != right_told or (
-        case.tolerance is not None and told[2] != [Q(float(gaps[worst])), Q(float(allowed[worst]))]
-    ):
-        raise Fails("the outputs at the input are not what the certificate tells")
-    if case.tolerance is None and not 0 <= told[2][1] < told[2][0] == Q(float(gaps[worst])):
+    exact = [near(gaps[worst]), near(allowed[worst])]
+    if numbers != exact if case.tolerance is not None else not 0 <= numbers[1] <= numbers[0] == exact[0]:
         raise Fails("the difference at the input is not what the certificate tells")
-    return f"the exact outputs at the input differ by {float(gaps[worst]):.6g}, {float(allowed[worst]):.6g} is allowed"
+    gap, most = (float(near(v)) for v in (gaps[worst], allowed[worst]))
+    return f"the exact outputs at the input differ by {gap:.6g}, {most:.6g} is allowed"
 
 
-def _other_class(case: Case, left: list[Q], right: list[Q]) -> str:
+def _other_class(case: Case, left: list[Q], right: list[Q], told: list[Q]) -> str:
     """Where ``a`` has one class, by the margin, and ``b`` puts another one above it."""
     i = max(range(len(left)), key=lambda k: left[k])
     lead = min([left[i] - v for k, v in enumerate(left) if k != i], default=Q(0))
     if not (lead > 0 and lead >= (case.margin or 0) and max(right) > right[i]):
         raise Fails("the class at the input is the same, or not one by the margin")
-    return f"a is in class {i} by {float(lead):.6g}, b is not"
+    if told != [near(max(right) - right[i]), Q(0)]:
+        raise Fails("the difference at the input is not what the certificate tells")
+    return f"a is in class {i} by {float(near(lead)):.6g}, b is not"
 
 
 def _allowances(case: Case, start: list[Row]) -> list[Q]:
@@ -675,6 +688,8 @@ class Forms:
         self.atoms: dict[Any, tuple[Atom, Row]] = {}
         self.facts: dict[Any, tuple[int, Row]] = {}
         self.unproven: list[int] = []
+        self.inside: dict[Atom, Row] | None = None
+        """The rows of atoms, where a maximum of ReLUs is taken as the ReLU of a maximum, which it is."""
 
     def cleaned(self, row: Row) -> Row:
         """Without what rounding may have left of a zero."""
@@ -684,27 +699,29 @@ class Forms:
         return {atom: c for atom, c in row.items() if atom in kept}
 
     def unit(self, row: Row) -> tuple[Any, Q, Row]:
-        """The row divided by its first coefficient, as a name; that coefficient; the sizes beside it."""
+        """The row divided by the size of its first coefficient, as a name; that size; the sizes beside it."""
         terms = {atom: c for atom, c in row.items() if atom[0] >= 0}
-        lead = terms[min(terms)]
-        sizes = {atom: row.get((-1 - atom[0], atom[1]), Q(0)) / abs(lead) for atom in terms}
+        lead = abs(terms[min(terms)])
+        sizes = {atom: row.get((-1 - atom[0], atom[1]), Q(0)) / lead for atom in terms}
         return tuple(sorted((atom, c / lead) for atom, c in terms.items())), lead, sizes
 
-    def found(self, table: dict[Any, tuple[Any, Row]], name: Any, sizes: Row) -> Any:
-        """What stands in a table under a name, or under one that is the same up to rounding."""
-        if name in table or not self.room:
-            return table[name][0] if name in table else None
+    def found(self, table: dict[Any, tuple[Any, Row]], name: Any, sizes: Row) -> tuple[Any, Q]:
+        """What stands in a table under a multiple of a row, exactly or up to rounding, and the factor."""
+        for sign in (1, -1):
+            if (mine := tuple((atom, sign * c) for atom, c in name)) in table:
+                return table[mine][0], Q(sign)
         top = max(abs(c) for _, c in name)
-        for other, (value, spread) in table.items():
-            if [atom for atom, _ in other] == [atom for atom, _ in name]:
-                most = max(abs(c) for _, c in other)
-                gaps = [
-                    (abs(p / top - q / most), (sizes[atom] + abs(p)) / top + (spread[atom] + abs(q)) / most)
-                    for (atom, p), (_, q) in zip(name, other, strict=True)
-                ]
-                if all(gap <= self.room * size for gap, size in gaps):
-                    return value
-        return None
+        for other, (value, spread) in table.items() if self.room else ():
+            if [atom for atom, _ in other] != [atom for atom, _ in name]:
+                continue
+            most = max(abs(c) for _, c in other)
+            pairs = [(atom, p, q) for (atom, p), (_, q) in zip(name, other, strict=True)]
+            rooms = [self.room * ((sizes[a] + abs(p)) / top + (spread[a] + abs(q)) / most) for a, p, q in pairs]
+            for sign in (1, -1):
+                gaps = [abs(p / top - sign * q / most) for _, p, q in pairs]
+                if all(gap <= room for gap, room in zip(gaps, rooms, strict=True)):
+                    return value, sign * top / most
+        return None, Q(0)
 
     def known(self, row: Row) -> int | None:
         """The sign of a row on the domain, where its terms or what was proven tell it; 0 is zero."""
@@ -715,30 +732,32 @@ class Forms:
                 signs |= {-1, 1} if low is None or low < 0 else {1 if c > 0 else -1}
         if len(signs) < 2:
             return signs.pop() if signs else 0
-        name, lead, sizes = self.unit(row)
-        fact: int | None = self.found(self.facts, name, sizes)
-        return None if fact is None else fact if lead > 0 else -fact
+        name, _, sizes = self.unit(row)
+        fact, turn = self.found(self.facts, name, sizes)
+        return None if fact is None else fact if turn > 0 else -fact
 
     def bend(self, row: Row, slope: Q, sign: int) -> Row:
         """``slope * row + (1 - slope) * relu(row)``; a ``sign`` that is not 0 is proven elsewhere."""
         row = self.cleaned(row)
         if sign and any(atom[0] >= 0 for atom in row):
-            name, lead, sizes = self.unit(row)
-            self.facts[name] = sign if lead > 0 else -sign, sizes
+            name, _, sizes = self.unit(row)
+            self.facts[name] = sign, sizes
         known = sign or self.known(row)
         if slope == 1 or known == 1:
             return row
         if known is not None:
             return total([(slope, row)])
         name, lead, sizes = self.unit(row)
-        atom = self.found(self.atoms, name, sizes)
+        atom, turn = self.found(self.atoms, name, sizes)
         if atom is None:
-            atom = (1 + len(self.atoms), 0)
+            atom, turn = (1 + len(self.atoms), 0), Q(1)
             self.atoms[name] = atom, sizes
             self.bounds[atom] = bent(hull(dict(name), self.bounds), Q(0))
+            if self.inside is not None:
+                self.inside[atom] = dict(name) | {(-1 - k, i): size for (k, i), size in sizes.items() if self.room}
         one: Row = {atom: Q(1)} | ({(-1 - atom[0], 0): Q(1)} if self.room else {})
-        part = [(slope, row), ((1 - slope) * abs(lead), one)]
-        return total(part if lead > 0 else [*part, (1 - slope, row)])
+        part = [(slope, row), ((1 - slope) * lead * abs(turn), one)]
+        return total(part if turn > 0 else [*part, (1 - slope, row)])
 
     def of(self, program: Program, signs: list[int]) -> list[Row]:
         """The outputs of a program with the signs of its neurons on the domain; ``unproven`` are left to be proven."""
@@ -761,6 +780,10 @@ class Forms:
 
     def largest(self, players: list[Row]) -> Row:
         """``max(p, q) = q + relu(p - q)``, pair by pair."""
+        terms = [[(atom, c) for atom, c in row.items() if atom[0] >= 0] for row in players]
+        inside = self.inside
+        if inside is not None and all(len(t) == 1 and t[0][0] in inside and t[0][1] > 0 for t in terms):
+            return self.bend(self.largest([total([(t[0][1], inside[t[0][0]])]) for t in terms]), Q(0), 0)
         while len(players) > 1:
             pairs = list(zip(players[::2], players[1::2], strict=False))
             won = [total(((Q(1), q), (Q(1), self.bend(total(((Q(1), p), (Q(-1), q))), Q(0), 0)))) for p, q in pairs]
@@ -795,6 +818,19 @@ def by_forms(case: Case) -> str:
         raise Fails(f"there are {len(table.atoms)} hyperplanes and not {count}")
     how = f"within {ulps} units of rounding" if ulps else "exactly"
     return f"the normal forms agree over {len(table.atoms)} hyperplanes, {how}"
+
+
+def by_channels(case: Case) -> str:
+    """Channels that are multiples of others: their normal forms show it, without the evidence."""
+    need(isinstance(keys(case.evidence, "evidence", "kind", "switches")["switches"], list), "expected switches")
+    room = case.few * case.unit if case.tolerance is None else Q(0)
+    table = Forms(case.place, room, case.least)
+    table.inside = {}
+    sizes = [sum(len(node.slopes) + sum(map(len, node.windows)) for node in p.nodes) for p in (case.a, case.b)]
+    left, right = (table.of(program, [0] * size) for program, size in zip((case.a, case.b), sizes, strict=True))
+    if not table.same(left, right):
+        raise TooLarge("channels that are only bounded, or whose normal forms do not agree")
+    return f"the normal forms agree over {len(table.atoms)} hyperplanes, " + ("up to rounding" if room else "exactly")
 
 
 # -- cells on which both are one affine map ----------------------------------------------------------------------------
@@ -1006,7 +1042,8 @@ def unpaired(case: Case) -> Bounding:
         steps.append((node, [(k, i) for i in range(node.size)], [_floats(row) for row in rows], None))
     for k, (node, rows) in enumerate(right, start=1):
         steps.append((node, [(-1 - k, i) for i in range(node.size)], [_floats(other(row)) for row in rows], None))
-    return Bounding(steps, end, [total(((Q(1), p), (Q(-1), other(q)))) for p, q in zip(end, last, strict=True)])
+    ends = [total(((Q(1), p), (Q(-1), other(q))), signed=True) for p, q in zip(end, last, strict=True)]
+    return Bounding(steps, end, ends)
 
 
 class Zonotopes:
@@ -1024,6 +1061,8 @@ class Zonotopes:
     def combined(self, forms: list[Form], weights: list[float], sizes: list[float]) -> Form:
         """A linear combination, with the error of rounding it."""
         n = len(weights)
+        if not any(f[2] for f in forms):
+            return [0.0], 0.0, 0.0  # exactly
         parts = [sum(map(mul, weights, column)) for column in zip_longest(*(f[0] for f in forms), fillvalue=0.0)] or [
             0.0
         ]
@@ -1040,6 +1079,8 @@ class Zonotopes:
 
     def ends(self, form: Form) -> tuple[float, float]:
         parts, error, size = form
+        if not size:
+            return 0.0, 0.0
         reach = (sum(map(abs, parts[1:])) + error) * (1 + (len(parts) + 2) * U) + 2 * U * size + TINY
         if not isfinite(parts[0] + reach):  # whatever is beyond the floats bounds nothing
             raise OverflowError("a bound beyond the floats")
@@ -1128,7 +1169,7 @@ def within(case: Case, bounding: Bounding, leaves: list[tuple[Box, int]]) -> str
         box, depth = stack.pop()
         count += 1
         proven, weight = False, [1.0] * len(box)
-        for generators in (False, True):
+        for generators in (False, True) if len(leaves) == 1 else (True,):
             seen = Zonotopes(box, generators)
             try:
                 seen.run(bounding.steps)
@@ -1244,6 +1285,7 @@ def by_boxes(case: Case) -> str:
 KINDS: dict[str, tuple[bool, Callable[[Case], str]]] = {
     "identical": (True, by_identity), "symmetry": (True, by_symmetry), "layers": (True, by_layers),
     "output ranges": (True, by_ranges), "normal form": (True, by_forms), "split_boxes": (True, by_boxes),
+    "channels": (True, by_channels),
     "regions": (True, by_cells), "bottleneck": (True, by_cells), "simplified symmetry": (True, by_cells),
     "counterexample": (False, by_counterexample), "hyperplane representations differ": (False, by_cells),
     "layers behind differ": (False, by_cells),
@@ -1302,6 +1344,7 @@ def _case(claim: Any, a: Program, b: Program, evidence: Any) -> tuple[Case, list
         else "as real functions"
     )
     if margin is not None:
+        made.tolerance = Q(0)  # what knows nothing of classes must show that the two are one function
         kind = "in class" + (f" wherever a is sure by {float(margin)!r}" if margin else "")
     where = json.dumps(claim["domain"])
     return made, [
@@ -1331,6 +1374,7 @@ def _model(name: str, model: Any, program: Program, data: bytes | None) -> str:
     if data is not None and hashlib.sha256(data).hexdigest() != file["sha256"]:
         raise Fails(f"the file of model {name} is another one")
     told = "not compared with a file of yours" if data is None else "your file has this hash"
+    told += ", files beside it not compared" if "data" in file else ""
     return f"{name}: {' '.join(file['name'].split())[:200]}, sha256 {file['sha256']} ({told})"
 
 
@@ -1341,7 +1385,8 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     try:
         content = Path(arguments[0]).read_text(encoding="utf-8")
-        models = [Path(name).read_bytes() for name in arguments[1:]] or [None, None]
+        models: list[bytes | None] = [Path(name).read_bytes() for name in arguments[1:]]
+        models = models or [None, None]
         claim, lines, how = check(json.loads(content, parse_constant=_no_constant), models)
     except Fails as reason:
         print(f"DOES NOT HOLD: {reason}")

@@ -34,7 +34,8 @@ class Counterexample(Evidence):
 
     ``x`` has the coordinates of the input; on a plane, where these would be rounded, those of the plane.
     ``difference`` is the largest difference of an output, rounded; ``allowed`` is what the kind of equality allows
-    there. Where classes are compared, the class of ``a`` is beaten in ``b`` by ``difference``.
+    there. Where classes are compared, the class of ``a`` is beaten in ``b`` by ``difference``. A number beyond the
+    floats is told as the largest one.
     """
 
     kind: ClassVar[str] = "counterexample"
@@ -63,13 +64,13 @@ class Counterexample(Evidence):
     def _tells(self, other: Counterexample, rounding: bool) -> bool:
         """Whether the outputs are those computed again; what rounding explains is not told to the last bit."""
         same = np.array_equal(self.a, other.a) and np.array_equal(self.b, other.b)
-        most = 0 <= self.allowed < self.difference if rounding else self.allowed == other.allowed
+        most = 0 <= self.allowed <= self.difference if rounding else self.allowed == other.allowed
         return bool(same and self.difference == other.difference and most)
 
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> Counterexample:
-        arrays = [real_array(found[name], name, ndim=1) for name in ("x", "a", "b")]
-        return cls(*arrays, *(number(found[name], name) for name in ("difference", "allowed")))
+        x, a, b = (real_array(found[name], name, ndim=1) for name in ("x", "a", "b"))
+        return cls(x, a, b, *(number(found[name], name) for name in ("difference", "allowed")))
 
 
 def exact_outputs(net: Network, x: FloatArray, run: Run = ENDLESS) -> list[Fraction]:
@@ -142,8 +143,9 @@ def exact_gap(question: Question, x: FloatArray) -> Fraction:
 
 
 def _rounded(values: list[Fraction]) -> FloatArray:
-    """The nearest floats; infinite beyond their range."""
-    return nearest(np.array(values, dtype=object))
+    """The nearest floats, for a value beyond their range the largest: JSON has no number for infinity."""
+    most = np.finfo(np.float64).max
+    return np.clip(nearest(np.array(values, dtype=object)), -most, most)
 
 
 def _allowance(question: Question, x: FloatArray) -> list[Fraction]:

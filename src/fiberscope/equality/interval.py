@@ -27,12 +27,13 @@ def interval_of(question: Question, verdict: Verdict) -> Interval:
         high = min(high, verdict.bound)
     if not high < math.inf and isinstance(question.place, Box):
         high = _quick_bound(question, question.place)
-    return Interval(low, high, x)
+    return Interval(low, high, None if x is None else question.outside(x))
 
 
 def _found(question: Question, verdict: Verdict) -> tuple[FloatArray | None, float]:
     """The best point, and the difference there, rounded down."""
-    tried = [question.record.x, None if verdict.counterexample is None else verdict.counterexample.x]
+    example = verdict.counterexample
+    tried = [question.record.x, None if example is None else question.inside(example.x)]
     points = [x for x in tried if x is not None and question.place.contains(x[None])[0]]
     found = [(lowest_gap(question, x), k) for k, x in enumerate(points)]
     gap, best = max(found, default=(0.0, -1))

@@ -103,7 +103,7 @@ def _compared(
     """An element, how far it is from carrying ``a`` onto ``b`` in units of rounding, and in words what was found."""
     own, theirs = own_tensors(a)[0], own_tensors(b)[0]
     if {k: t.shape for k, t in own.items()} != {k: t.shape for k, t in theirs.items()}:
-        names = sorted({*own.items()} and {k for k in {**own, **theirs} if _shape(own, k) != _shape(theirs, k)})
+        names = sorted(k for k in {**own, **theirs} if _shape(own, k) != _shape(theirs, k))
         return None, np.inf, f"the tensors are not the same: {', '.join(names[:3])}"
     try:
         programs = [recorded(*_double(module, inputs), output) for module in (a, b)]

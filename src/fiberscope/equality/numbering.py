@@ -54,10 +54,15 @@ class Claim(NamedTuple):
             np.zeros(channels, dtype=np.int64), np.full(channels, number), np.arange(channels), np.ones(channels)
         )
 
+    def copied(self) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
+        """Arrays that may be written to."""
+        return self.ways.copy(), self.values.copy(), self.members.copy(), self.factors.copy()
+
     def with_own(self, number: int, which: BoolArray) -> Claim:
         """The same, but some channels represent themselves."""
         own = Claim.own(number, len(self.ways))
-        return Claim(*(np.where(which, new, old) for new, old in zip(own, self, strict=True)))
+        whole = [np.where(which, new, old) for new, old in zip(own[:3], self[:3], strict=True)]
+        return Claim(whole[0], whole[1], whole[2], np.where(which, own.factors, self.factors))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -369,7 +374,8 @@ def same_windows(a: Gate, read_a: Blocks, b: Gate, read_b: Blocks) -> bool:
     """Whether two pools take the largest of the same windows in every channel."""
     if not isinstance(a.node, MaxPool) or not isinstance(b.node, MaxPool) or read_a.positions != read_b.positions:
         return False
-    first = [gate.node.windows[: len(gate.node.windows) // read.channels] for gate, read in ((a, read_a), (b, read_b))]
+    pairs = ((a.node, read_a), (b.node, read_b))
+    first = [node.windows[: len(node.windows) // read.channels] for node, read in pairs]
     return np.array_equal(np.sort(first[0], axis=1), np.sort(first[1], axis=1))
 
 

@@ -11,9 +11,7 @@ from fiberscope.equality.ladder import equivalent
 from fiberscope.equality.verdict import Verdict
 from fiberscope.equality.vnnlib import Query
 from fiberscope.errors import InputError
-from fiberscope.geometry.domains import Domain
 from fiberscope.network.border import NetworkLike, as_network
-from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Result, hidden
 
@@ -71,14 +69,9 @@ def answer_query(
     if verdict.counterexample is None:
         return QueryAnswer("unknown", verdict.reason, verdict=verdict)
     example = verdict.counterexample
-    x = in_space(query.domain, first, example.x)
+    x = example.x
     left, right = exact_outputs(first, x), exact_outputs(second, x)
     if query.constraints.holds([q - p for p, q in zip(left, right, strict=True)]):
         return QueryAnswer("sat", verdict.reason, "", x, example.a, example.b, verdict)
     reason = "an input was found at which the networks differ, but not as the query wants"
     return QueryAnswer("unknown", reason, verdict=verdict)
-
-
-def in_space(domain: Domain, net: Network, x: FloatArray) -> FloatArray:
-    """A point of the view of a domain as an input of the network."""
-    return domain.view(net).lift(x[None])[0]

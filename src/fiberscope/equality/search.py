@@ -44,10 +44,11 @@ class _Known:
 
 class Search:
     """Chooses what every channel is, switch after switch; ``allowed`` is how far apart maps may be, in units of
-    rounding. With ``loose`` the channels of the second program are assigned to the nearest ones, however far."""
+    rounding. With ``loose`` the channels of the second program are assigned to the nearest ones,
+    unless the cosine of their angle is below ``least``."""
 
-    def __init__(self, allowed: float, loose: bool = False, seed: int = 0) -> None:
-        self.allowed, self.loose = allowed, loose
+    def __init__(self, allowed: float, loose: bool = False, least: float = -1.0, seed: int = 0) -> None:
+        self.allowed, self.loose, self.least = allowed, loose, least
         self._rng = np.random.default_rng(seed)
         self._kinds: dict[bytes, int] = {}
         self._known: dict[int, _Known] = {}
@@ -101,7 +102,7 @@ class Search:
         rounding: Rounding,
     ) -> Claim:  # fmt: skip
         """The nearest of what is known, and of the channels before in the same switch."""
-        ways, values, members, factors = (part.copy() for part in claim)
+        ways, values, members, factors = claim.copied()
         for key in set(keys.tolist()):
             which = np.flatnonzero(keys == key)
             known = self._known.get(key, _Known())
@@ -126,7 +127,8 @@ class Search:
                 factor = float(_quotients(sizes[c : c + 1], size[one : one + 1])[0])
                 if value == number:  # which may be the twin of another itself
                     value, twin, factor = int(values[twin]), int(members[twin]), factor * factors[twin]
-                values[c], members[c], factors[c] = value, twin, nearest_power(factor, rounding)
+                values[c], members[c] = value, twin
+                factors[c] = _simple(np.array([factor]), apart.min(keepdims=True), rounding)[0]
         return Claim(ways, values, members, factors)
 
     def _assigned(
@@ -134,7 +136,7 @@ class Search:
         number: int,
     ) -> Claim:  # fmt: skip
         """Channels like no other, assigned to channels of the first program that nothing has been assigned to."""
-        ways, values, members, factors = (part.copy() for part in claim)
+        ways, values, members, factors = claim.copied()
         alone = (values == number) & (sizes[:, 0] > 0)
         for key in set(keys[alone].tolist()):
             which = np.flatnonzero(alone & (keys == key))
@@ -162,8 +164,12 @@ class Search:
                     best = (score, which[rows], options[columns])
             if best is not None:
                 _, rows, columns = best
+                alike = (directions[rows] * pool[columns]).sum(axis=1) >= self.least
+                rows, columns = rows[alike], columns[alike]
                 values[rows], members[rows] = owner[columns], member[columns]
-                factors[rows] = nearest_power(_quotients(sizes[rows], size[columns]), numbering.question.rounding)
+                apart = np.abs(directions[rows] - pool[columns]).max(axis=1, initial=0.0)
+                quotients = _quotients(sizes[rows], size[columns])
+                factors[rows] = _simple(quotients, apart, numbering.question.rounding)
         return Claim(ways, values, members, factors)
 
     def _passed(
@@ -179,7 +185,7 @@ class Search:
         (name,) = form.pieces
         if name not in numbering.switches or numbering.blocks[name].positions != read.positions:
             return claim
-        ways, values, members, factors = (part.copy() for part in claim)
+        ways, values, members, factors = claim.copied()
         blocks = numbering.blocks[name]
         where = np.unique(np.linspace(0, read.positions - 1, min(read.positions, POSITIONS)).astype(np.int64))
         probes = self._probes[name][:, blocks.places[:, where]]
@@ -237,7 +243,13 @@ def _quotients(sizes: FloatArray, others: FloatArray) -> FloatArray:
     where these are stored the same way."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         rough, fine = (sizes / others).T
-        return np.where(np.abs(fine / rough - 1) < NEAR**2, fine, rough)
+        return np.asarray(np.where(np.abs(fine / rough - 1) < NEAR**2, fine, rough))
+
+
+def _simple(factors: FloatArray, apart: FloatArray, rounding: Rounding) -> FloatArray:
+    """The factors, powers of two where they are as near to them as the directions of the two channels are."""
+    power = np.exp2(np.round(np.log2(factors)))
+    return np.asarray(np.where(np.abs(factors / power - 1) <= 4 * apart, power, nearest_power(factors, rounding)))
 
 
 def _given_size(gate: Gate, form: ComposedMap) -> int:

@@ -278,12 +278,12 @@ def _spreads(operator: Operator) -> bool:
     if isinstance(operator, Convolution):
         if not _pointwise(operator) or operator.groups > 1:
             return False
-        matrix = operator.kernel[:, :, 0, 0]
+        most = np.count_nonzero(operator.kernel[:, :, 0, 0], axis=0)
     elif isinstance(operator, Sparse):
-        matrix = operator.matrix
+        most = np.bincount(operator.matrix.indices[operator.coefficients != 0], minlength=1)
     else:
         return False
-    if ((matrix != 0).sum(axis=0) > 1).any():
+    if (most > 1).any():
         return False
     numbers = np.abs(operator.coefficients[operator.coefficients != 0])
     return bool((np.frexp(numbers)[0] == 0.5).all())

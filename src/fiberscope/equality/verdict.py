@@ -26,8 +26,8 @@ class Interval(Result):
     """Where the largest difference of an output on a domain lies: ``low <= max |a - b| <= high``.
 
     ``low`` is the difference at the input ``x``, rounded down from its exact value (from floats with a bound of their
-    error for large networks); ``high`` is proven. On a plane, and on a flat box, ``x`` has the coordinates of the
-    slice.
+    error for large networks); ``high`` is proven. ``x`` has the coordinates of the input; on a plane those of
+    the plane.
     """
 
     low: float

@@ -195,7 +195,8 @@ def _check_fields(path: Path | str, found: dict[str, Any]) -> None:
         claim = checker.keys(found["claim"], "claim", *CLAIM, optional=CRITERIA)
         for model, network in zip(claim["models"], found["networks"], strict=True):
             file = checker.keys(model, "model", *MODEL)["file"]
-            checker.keys({"name": "", "sha256": ""} if file is None else file, "file", "name", "sha256")
+            named = {"name": "", "sha256": ""} if file is None else file
+            checker.keys(named, "file", "name", "sha256", optional=["data"])
             outside = isinstance(network, dict) and "path" in network
             checker.keys(network, "network", *(("path",) if outside else ("file", "base64")))
         if domain_to_dict(domain_from_dict(claim["domain"])) != claim["domain"]:

@@ -339,7 +339,7 @@ def _domain(path: Path | str, rows: list[tuple[Linear, bool]], name: str, size: 
     """A box where the rows bound single inputs, else a polytope; strict bounds count as closed ones."""
     low: list[Fraction | None] = [None] * size
     high: list[Fraction | None] = [None] * size
-    general = []
+    general: list[tuple[dict[int, Fraction], Fraction]] = []
     for row, _ in rows:
         terms = {v[1]: c for v, c in row.items() if v is not None and c}
         shift = row.get(None, Fraction(0))
@@ -348,27 +348,26 @@ def _domain(path: Path | str, rows: list[tuple[Linear, bool]], name: str, size: 
             continue
         ((k, c),) = terms.items()
         end = -shift / c
-        if c > 0:
-            high[k] = end if high[k] is None else min(end, high[k])  # type: ignore[type-var]
-        else:
-            low[k] = end if low[k] is None else max(end, low[k])  # type: ignore[type-var]
+        ends, closer = (high, min) if c > 0 else (low, max)
+        known = ends[k]
+        ends[k] = end if known is None else closer(end, known)
     open_ends = [k for k in range(size) if low[k] is None or high[k] is None]
     if not general and not open_ends:
-        ends = [[float(v) for v in side if v is not None] for side in (low, high)]
-        empty = next((k for k in range(size) if not ends[0][k] <= ends[1][k]), None)
+        least, most = ([float(v) for v in side if v is not None] for side in (low, high))
+        empty = next((k for k in range(size) if not least[k] <= most[k]), None)
         if empty is not None:
             raise InputError(
-                f"{path}: the input set is empty, {name}[{empty}] is from {ends[0][empty]:g} to {ends[1][empty]:g}"
+                f"{path}: the input set is empty, {name}[{empty}] from {least[empty]:g} to {most[empty]:g}"
             )
-        return Box(*ends)
+        return Box(least, most)
     if not general and len(open_ends) == size and not rows:
         raise InputError(f"{path}: expected constraints on the inputs, got none")
     A, b = [], []
     for k in range(size):
-        for end, sign in ((low[k], -1.0), (high[k], 1.0)):
-            if end is not None:
+        for edge, sign in ((low[k], -1.0), (high[k], 1.0)):
+            if edge is not None:
                 A.append([sign if j == k else 0.0 for j in range(size)])
-                b.append(sign * float(end))
+                b.append(sign * float(edge))
     for terms, shift in general:
         A.append([float(terms.get(j, Fraction(0))) for j in range(size)])
         b.append(-float(shift))

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 import numba
 import numpy as np
 
-from fiberscope.network.nodes import MaxPool
+from fiberscope.network.nodes import MaxPool, PiecewiseLinear, Switch
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 
 if TYPE_CHECKING:
@@ -29,6 +29,32 @@ def pool_layout(layout: Layout) -> Pools:
     """The pooling windows among the switches of a network."""
     pools = [(place.start, place.node) for place in layout.places]
     return tuple((start, *node.windows.shape) for start, node in pools if isinstance(node, MaxPool))
+
+
+def winner_signs(lost: BoolArray, size: int) -> SignArray:
+    """Signs of the entries of pooling windows, ``(cells, windows * size)``, from which of them lose on a cell.
+
+    One winner has +1, several have 0. There may be no cells at all.
+
+    >>> winner_signs(np.array([[True, False], [False, False]]), 2).tolist()
+    [[-1, 1], [0, 0]]
+    >>> winner_signs(np.zeros((0, 2), dtype=bool), 2).shape
+    (0, 2)
+    """
+    shaped = lost.reshape(len(lost), lost.shape[1] // size, size)
+    single = (~shaped).sum(axis=2, keepdims=True) == 1
+    return np.where(shaped, -1, single).astype(np.int8).reshape(lost.shape)
+
+
+def cell_signs(node: Switch, low: SignArray, high: SignArray) -> SignArray:
+    """Signs of a switch on cells, ``(cells, num_signs)``, from the least and the largest ones at their vertices."""
+    match node:
+        case PiecewiseLinear():
+            return np.asarray(np.clip(low + high, -1, 1)[:, : node.num_signs])
+        case MaxPool():
+            return winner_signs(low < 0, node.window_size)
+        case _:
+            assert_never(node)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,9 +179,8 @@ class Cells:
             signs = np.zeros((len(inside), self.vertex_signs.shape[1]), dtype=np.int8)
             _join_signs(inside.indptr, inside.indices, self.signs(k - 1), signs)
             for start, windows, size in self.pools:
-                entries = signs[:, start : start + windows * size].reshape(-1, windows, size)
-                single = (entries >= 0).sum(axis=2, keepdims=True) == 1
-                signs[:, start : start + windows * size] = np.where(entries < 0, -1, single).reshape(len(signs), -1)
+                entries = slice(start, start + windows * size)
+                signs[:, entries] = winner_signs(signs[:, entries] < 0, size)
             # What lies deep inside is only a step on the way; regions and their facets are asked for again.
             for deep in [j for j in self._sign_cache if j < self.dimension - 1]:
                 del self._sign_cache[deep]

@@ -36,7 +36,7 @@ def corresponding(groups: Iterable[Group], a: Mapping[str, Tensor], b: Mapping[s
             continue
         mine, theirs = ([_slices(tensors, axis, group) for axis in group.axes] for tensors in (now, b))
         p, q = np.concatenate(mine, axis=2), np.concatenate(theirs, axis=2)
-        part = Monomial([_order(p[c], q[c]) for c in range(group.copies)], None, group.parents)
+        part = Monomial([order_of_rows(p[c], q[c]) for c in range(group.copies)], None, group.parents)
         found[group.name] = part
         if not part.is_identity:
             now |= act(part, group.axes, now)
@@ -48,11 +48,11 @@ def _slices(tensors: Mapping[str, Tensor], axis: Axis, group: Group) -> FloatArr
     tensor = tensors[axis.tensor].detach()
     view = members(tensor.contiguous(), axis, group.size, group.copies)
     rows = view.reshape(group.copies, group.size, -1).to(torch.float64).sort(dim=2).values
-    where = torch.linspace(0, rows.shape[2] - 1, min(rows.shape[2], SAMPLES)).long().unique()
-    return np.asarray(rows[:, :, where].cpu().numpy())
+    where = np.unique(np.linspace(0, rows.shape[2] - 1, min(rows.shape[2], SAMPLES)).astype(np.int64))
+    return np.asarray(rows.cpu().numpy()[:, :, where])
 
 
-def _order(mine: FloatArray, theirs: FloatArray) -> IntArray:
+def order_of_rows(mine: FloatArray, theirs: FloatArray) -> IntArray:
     """For every row of theirs the row of mine: the nearest, or, where that is none twice, the least total distance."""
     scale = np.maximum(np.abs(mine).max(axis=0), np.abs(theirs).max(axis=0))
     scale = np.where(scale > 0, scale, 1.0)

@@ -219,7 +219,7 @@ class Network:
 
     @property
     def num_hidden(self) -> int:
-        """``N``: the neurons in activation layers (linear ones included; max pooling has no neurons)."""
+        """``N``: the neurons of activation layers, linear ones included; max pooling has none, a clip two per entry."""
         return int((~self.layout.pooled).sum())
 
     @property

@@ -56,6 +56,14 @@ class Shards:
         _check_index(root, files)
         return cls(root, files, shapes, kinds)
 
+    @classmethod
+    def of_file(cls, path: Path | str) -> Shards:
+        """One file alone, whatever else is beside it."""
+        file = Path(path)
+        held = _header(file)
+        shapes, kinds = {n: shape for n, shape, _ in held}, {n: kind for n, _, kind in held}
+        return cls(file.parent, {n: file.name for n, *_ in held}, shapes, kinds)
+
     def read(self, name: str) -> Tensor:
         """One tensor, as it is stored."""
         if name not in self.files:

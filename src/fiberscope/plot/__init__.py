@@ -11,6 +11,7 @@ _NAMES = {
     "boundary_distance": "distances",
     "curve_bars": "curves",
     "dependency_graph": "fold_sets",
+    "difference": "differences",
     "distance_histogram": "distances",
     "explore": "explorers",
     "fiber": "fibers",

@@ -6,10 +6,13 @@ The strategies need Hypothesis (``pip install "fiberscope[testing]"``); the netw
 
 from fiberscope.testing.assertions import assert_same_function, fraction_signs, fraction_values
 from fiberscope.testing.cases import CASES, case, convolutional, degenerate, residual
+from fiberscope.testing.pairs import PAIRS, LabelledPair, pair
 from fiberscope.testing.rational import fraction_map, fraction_regions
 
 __all__ = [
     "CASES",
+    "PAIRS",
+    "LabelledPair",
     "assert_same_function",
     "case",
     "convolutional",
@@ -18,5 +21,6 @@ __all__ = [
     "fraction_regions",
     "fraction_signs",
     "fraction_values",
+    "pair",
     "residual",
 ]

@@ -18,6 +18,8 @@ from fiberscope.geometry.folds.masked_ranks import masked_ranks, product_rank
 from fiberscope.geometry.regions import regions
 from fiberscope.network.action.chain import permute, rescale
 from fiberscope.network.network import Network
+from fiberscope.network.nodes import Affine, Clip
+from fiberscope.network.operators import Dense
 from fiberscope.testing import convolutional, residual
 from fiberscope.testing.cases import DEGENERATE, degenerate
 from fiberscope.testing.strategies import chains
@@ -308,3 +310,13 @@ def test_no_hidden_layer_and_plain_data() -> None:
     data = genericity(Network.random((2, 3, 1), 0), SQUARE).to_dict()
     assert set(data["conditions"]) == CONDITIONS
     assert {"holds", "coverage", "exhaustive", "reasons"} == set(data["conditions"]["honest"])
+
+
+@pytest.mark.parametrize("size", [2.0, 1e6])
+def test_the_parts_of_a_clip_are_no_units(size):
+    """They are multiples of each other by construction, which says nothing of the model."""
+    layers = [Affine(0, Dense([[1.0, 2.0], [2.0, -1.0]]), [0.5, 0.25]), Clip(1, 0.0, 6.0, (2,))]
+    net = Network.from_nodes([*layers, Affine(2, Dense([[1.0, -1.0]]))], (2,))
+    found = genericity(net, Box.cube(2, -size, size))
+    assert found.generic is None and found.general is None and not found.reasons
+    assert "take net.as_mlp()" in found.coverage["transparent"]

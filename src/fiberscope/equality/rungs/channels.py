@@ -60,7 +60,8 @@ def _claim(found: Any) -> Claim:
     if not isinstance(found, dict) or not isinstance(found.get("factors"), list):
         raise InputError("certificate: expected ways, values, members and factors of every switch")
     whole = [np.array(integers(found[name], name), dtype=np.int64) for name in ("ways", "values", "members")]
-    return Claim(*whole, np.array([number(x, "a factor") for x in found["factors"]], dtype=np.float64))
+    factors = np.array([number(x, "a factor") for x in found["factors"]], dtype=np.float64)
+    return Claim(whole[0], whole[1], whole[2], factors)
 
 
 def _prepared(question: Question) -> tuple[Question, tuple[Skeleton, Skeleton]]:

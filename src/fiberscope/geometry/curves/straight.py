@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fiberscope.geometry.cells import cell_signs
 from fiberscope.geometry.curves.breakpoints import Breaks, changing, marked
 from fiberscope.geometry.curves.curve import Polyline
 from fiberscope.geometry.engines.planar import faces as kernels
 from fiberscope.geometry.engines.planar import tracked as track
 from fiberscope.geometry.engines.planar.arrange import Arranger, sure_signs
-from fiberscope.geometry.engines.planar.exact import FixedProgram, exact_program, pool_signs, ranks_between
-from fiberscope.geometry.engines.planar.mesh import Crossings, winner_signs
+from fiberscope.geometry.engines.planar.exact import FixedProgram, entry_signs, exact_program, ranks_between
+from fiberscope.geometry.engines.planar.mesh import Crossings
 from fiberscope.geometry.engines.planar.tracked import Tracked, TrackedAlgebra
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool, Switch
@@ -80,16 +81,14 @@ class _Stage:
         rank = np.arange(len(edge)) - found.point_ptr[edge]
         lists = (found.ptr, found.rank, every, every, every[1:], found.label)
         kernels.cross_signs(result, A, B, count, rank, edge, *lists)
-        return pool_signs(self.node, result) if isinstance(self.node, MaxPool) else np.asarray(result)
+        return entry_signs(self.node, result)
 
     def piece_signs(self, pieces: IntArray) -> SignArray:
         """Signs of the switch on some of the new pieces, ``(pieces, num_signs)``."""
         if self.after is None:
             self.after = self.point_signs()
         a, b = self.after[self.new_ends[pieces, 0]], self.after[self.new_ends[pieces, 1]]
-        if isinstance(self.node, MaxPool):
-            return winner_signs(self.node, np.minimum(a, b) < 0)
-        return np.asarray(np.where(a != 0, a, b)[:, : self.node.num_signs])
+        return cell_signs(self.node, np.minimum(a, b), np.maximum(a, b))
 
 
 class _Cutter(Arranger):

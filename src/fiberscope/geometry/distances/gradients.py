@@ -25,7 +25,7 @@ from fiberscope.network.walk import (
     switches,
 )
 from fiberscope.numerics.algebra.ball import BallAlgebra
-from fiberscope.numerics.algebra.base import Algebra, Constant, LinearMap, joined, on_rows, picked
+from fiberscope.numerics.algebra.base import Algebra, Constant, LinearMap, aligned, joined, on_rows, picked
 from fiberscope.numerics.algebra.bounded import BOUNDED, Bounded
 from fiberscope.numerics.algebra.floating import FLOAT, FLOAT_ROWS
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, SignArray, gamma, round_up
@@ -201,16 +201,18 @@ class _LengthAlgebra(Algebra[_Lengths]):
         return _Lengths(*(joined([getattr(v, name) for v in values], order) for name in names))
 
     def gate(self, value: _Lengths, active: BoolArray, slopes: FloatArray | None) -> _Lengths:
-        factor = np.where(active, 1.0, 0.0 if slopes is None else slopes)
+        parts = (value.value, value.length, value.error)
+        if slopes is None:
+            return _Lengths(*(np.where(aligned(active, x.ndim), x, 0.0) for x in parts))
+        factor = np.where(active, 1.0, slopes)
         size = np.abs(factor)
-        parts = (value.value * factor[:, None], value.length * size, value.error * size)
+        # flat whatever overflowed before
         inner, length, error = (
-            np.where(k == 0, 0.0, x) for k, x in zip((factor[:, None], size, size), parts, strict=True)
+            np.where(aligned(k, x.ndim) == 0, 0.0, x * aligned(k, x.ndim))
+            for k, x in zip((factor, size, size), parts, strict=True)
         )
-        if slopes is not None:
-            rounded = round_up(error + gamma(2) * length, 3)
-            error = np.where((size == 0) | (size == 1), error, rounded)
-        return _Lengths(inner, length, error)
+        rounded = round_up(error + gamma(2) * length, 3)
+        return _Lengths(inner, length, np.where((size == 0) | (size == 1), error, rounded))
 
     def pick(self, value: _Lengths, index: IntArray) -> _Lengths:
         return _Lengths(*(picked(x, index) for x in (value.value, value.length, value.error)))

@@ -117,7 +117,7 @@ def genericity(
     Parameters
     ----------
     source
-        A network, or its complex. Masked ranks are asked of plain chains only.
+        A network, or its complex. Masked ranks are asked of plain chains only, and nothing of max pooling and clips.
     domain
         For a network. Where the complex is too large, a box is sampled instead: that can refute, never confirm.
     progress, time_limit
@@ -148,8 +148,8 @@ def genericity(
     if not complex.complete:
         raise NotGenericError("genericity: expected a complete complex, got one that was interrupted")
     net, where = complex.net, f"{complex.num_regions} regions on {complex.domain}"
-    if net.layout.pooled.any():
-        undecided = Condition(None, "not asked of networks with max pooling; take net.as_mlp()")
+    if not _has_units(net):
+        undecided = Condition(None, "not asked of networks with max pooling or clips; take net.as_mlp()")
         return Genericity(dict.fromkeys(_NAMES, undecided), where)
     signs = complex.sign_vectors
     asked: dict[str, Callable[[], Condition]] = {
@@ -185,10 +185,15 @@ def _sampled(net: Network, box: Box, why: str, run: Run) -> Genericity:
     signs: SignArray = np.unique(net.signs(points).signs, axis=0)
     text = f"{SAMPLES} random points, which meet {len(signs)} sign vectors ({why})"
     found = dict.fromkeys(_NAMES, Condition(None, f"not decided: {why}"))
-    if not net.layout.pooled.any():
+    if _has_units(net):
         found["transparent"] = is_transparent(net, signs, text, exhaustive=False)
         found["masked_ranks"] = ranks_are_maximal(net, passing_patterns(net, signs), "occur at random points", run)
     return Genericity(found, text)
+
+
+def _has_units(net: Network) -> bool:
+    """Whether the switches are the units that the definitions speak of, and no windows or parts of a clip."""
+    return not net.layout.detours and not net.layout.pooled.any()
 
 
 def _all(*answers: bool | None) -> bool | None:

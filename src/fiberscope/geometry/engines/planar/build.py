@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fiberscope.geometry.cells import winner_signs
 from fiberscope.geometry.engines.planar import faces as kernels
 from fiberscope.geometry.engines.planar.mesh import (
     Arrangement,
@@ -19,7 +20,6 @@ from fiberscope.geometry.engines.planar.mesh import (
     Polygons,
     assure,
     pointers,
-    winner_signs,
 )
 from fiberscope.geometry.engines.planar.tracked import Tracked
 from fiberscope.network.nodes import MaxPool, Switch
@@ -119,7 +119,7 @@ def _extended_signs(rows: SignArray, blocks: Sequence[Block], node: Switch | Non
     for A, B, _, _ in blocks:
         kernels.join_signs(result, A, B, first)
         if isinstance(node, MaxPool):
-            result[first : first + len(A)] = winner_signs(node, np.minimum(result[A], result[B]) < 0)
+            result[first : first + len(A)] = winner_signs(np.minimum(result[A], result[B]) < 0, node.window_size)
         first += len(A)
     return result
 

@@ -10,7 +10,7 @@ its windows' inputs, and faces with equal winners are joined again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from copy import copy
@@ -33,15 +33,14 @@ from fiberscope.geometry.engines.planar.mesh import (
     corner_values,
     first_mesh,
     merged,
-    winner_signs,
 )
 from fiberscope.geometry.engines.planar.tracked import Tracked, TrackedAlgebra
 from fiberscope.geometry.engines.watched import single_blas
 from fiberscope.network.layout import Layout
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, MaxPool, Switch
+from fiberscope.network.nodes import Affine, MaxPool
 from fiberscope.network.walk import cuts, switches
-from fiberscope.numerics.floats import FloatArray, SignArray
+from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Result
 from fiberscope.run import ENDLESS, STOPPED, Run
 
@@ -238,7 +237,7 @@ class Engine:
         step = self.switches[switch]
         source = mesh.values[step.source]
         value = cuts(step, source, TrackedAlgebra(tight=False))
-        stage = Stage(mesh.indptr, mesh.loop_v, mesh.signs, [_part(s) for s in self.switches[:switch]], mesh.root)
+        stage = Stage(mesh.indptr, mesh.loop_v, mesh.signs, self.switches[:switch], mesh.root)
         return self.arranger.arrange(mesh, value, stage, int(self.offsets[switch]), sure_signs(step, source))
 
     # -- results -------------------------------------------------------------------------------------------------
@@ -326,10 +325,3 @@ class Engine:
             pools=pool_layout(self.layout),
             complete=reached == len(self.switches),
         )
-
-
-def _part(node: Switch) -> Callable[[SignArray], SignArray]:
-    """How the signs of a polygon follow from those at its vertices."""
-    if isinstance(node, MaxPool):
-        return lambda rows: np.asarray(winner_signs(node, (rows.min(axis=0) < 0).reshape(1, -1))[0])
-    return lambda rows: np.asarray((rows.max(axis=0) + rows.min(axis=0))[: node.num_signs])

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, assert_never
 import flint
 import numpy as np
 
+from fiberscope.geometry.cells import cell_signs
 from fiberscope.geometry.engines.planar.faces import compare_windows
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear, Switch
 from fiberscope.network.walk import Choices, cuts, switches
@@ -105,10 +106,13 @@ def pool_signs(node: MaxPool, pair_signs: SignArray) -> SignArray:
 
 
 def entry_signs(node: Switch, cut_signs: SignArray) -> SignArray:
-    """Signs of a switch's entries ``(points, num_signs)`` from those of its :func:`~fiberscope.network.walk.cuts`."""
+    """Signs of a switch's entries ``(points, num_signs)`` from those of its :func:`~fiberscope.network.walk.cuts`.
+
+    Columns beyond, which fill up words, stay where they are.
+    """
     match node:
         case PiecewiseLinear():
-            return cut_signs[:, : node.num_signs]
+            return cut_signs
         case MaxPool():
             return pool_signs(node, cut_signs)
         case _:
@@ -139,7 +143,7 @@ class Stage:
     indptr: IntArray
     loop_v: IntArray
     signs: list[SignArray]
-    parts: Sequence[Callable[[SignArray], SignArray]]
+    switches: Sequence[Switch]
     root: IntArray | None = None
     rows: dict[tuple[type[Oracle], int], list[Any]] = field(default_factory=dict)
     points: dict[tuple[type[Oracle], int, int, int], Triple] = field(default_factory=dict)
@@ -151,7 +155,9 @@ class Stage:
     def prefix(self, polygon: int) -> list[SignArray]:
         """Sign vector of a polygon, switch by switch."""
         vertices = self.loop_v[self.indptr[polygon] : self.indptr[polygon + 1]]
-        return [part(signs[vertices]) for part, signs in zip(self.parts, self.signs, strict=True)]
+        corners = [signs[vertices] for signs in self.signs]
+        ends = [(rows.min(axis=0, keepdims=True), rows.max(axis=0, keepdims=True)) for rows in corners]
+        return [cell_signs(node, *two)[0] for node, two in zip(self.switches, ends, strict=True)]
 
 
 class Oracle:

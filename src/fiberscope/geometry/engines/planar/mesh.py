@@ -20,7 +20,6 @@ from scipy.sparse.csgraph import connected_components
 from fiberscope.errors import InputError
 from fiberscope.geometry.engines.planar.faces import lowest_signs, same_losers
 from fiberscope.geometry.engines.planar.tracked import Tracked
-from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, U
 from fiberscope.numerics.points import Triple, cross, dot, integer_rows, quotient, sign
 
@@ -260,13 +259,6 @@ def corner_values(mesh: Polygons, points: FloatArray, sides: FloatArray) -> Trac
 
 
 # --- max pooling --------------------------------------------------------------------------------------------------
-
-
-def winner_signs(node: MaxPool, lost: BoolArray) -> SignArray:
-    """Signs of the window entries of a cell from which of them lose there: one winner has +1, several have 0."""
-    shaped = lost.reshape(len(lost), *node.windows.shape)
-    single = (~shaped).sum(axis=2, keepdims=True) == 1
-    return np.where(shaped, -1, single).astype(np.int8).reshape(lost.shape)
 
 
 def merged(mesh: Polygons, old_vertices: int) -> Polygons:

@@ -22,9 +22,10 @@ _LIMIT = 1 << 24
 
 _GROWING = frozenset({"ConstantOfShape", "Expand", "Range", "Tile"})
 _PAIRED = frozenset({"Add", "And", "Div", "Equal", "Greater", "Less", "Max", "Min", "Mod", "Mul", "Or", "Sub", "Where"})
+_STORED = frozenset({"DequantizeLinear", "QuantizeLinear"})
 _OTHER = frozenset({"Abs", "Cast", "Ceil", "Concat", "Floor", "Gather", "Neg", "Not", "Reshape", "Shape", "Slice"})
 _REST = frozenset({"ReduceMax", "ReduceMin", "ReduceProd", "Split", "Sqrt", "Squeeze", "Transpose", "Unsqueeze"})
-_FOLDABLE = _GROWING | _PAIRED | _OTHER | _REST
+_FOLDABLE = _GROWING | _PAIRED | _OTHER | _REST | _STORED
 
 
 def folded(graph: Graph, node: Any) -> list[Constant] | None:
@@ -43,8 +44,11 @@ def folded(graph: Graph, node: Any) -> list[Constant] | None:
     _check_growth(node.op_type, arrays)
     names = [name for name in node.input if name]
     try:
-        evaluator = ReferenceEvaluator(node, opsets={"": graph.versions[0]})
-        results = evaluator.run(None, dict(zip(names, arrays, strict=True)))
+        if node.op_type in _STORED:
+            results = [_stored(node, arrays)]
+        else:
+            evaluator = ReferenceEvaluator(node, opsets={"": graph.versions[0]})
+            results = evaluator.run(None, dict(zip(names, arrays, strict=True)))
     except Exception as error:  # whatever a damaged file makes it do
         raise UnsupportedModelError(f"its constants cannot be computed ({type(error).__name__}: {error})") from error
     made_from = frozenset(graph.parameters_of(known))
@@ -53,6 +57,22 @@ def folded(graph: Graph, node: Any) -> list[Constant] | None:
         Constant(name, numpy_helper.from_array(np.asarray(result), name), graph.folder, False, made_from, open_batch)
         for name, result in zip(node.output, results, strict=True)
     ]
+
+
+def _stored(node: Any, arrays: list[Any]) -> Any:
+    """Codes of a constant, or the constant of codes, with a scale for all or for every entry of an axis."""
+    value, scale = arrays[:2]
+    zero = arrays[2] if len(arrays) > 2 else np.zeros((), np.uint8)
+    if Attributes(node).integer("block_size", 0):
+        raise UnsupportedModelError("scales in blocks are not supported")
+    if np.size(scale) > 1:
+        column = [1] * value.ndim
+        column[Attributes(node).integer("axis", 1)] = -1
+        scale, zero = scale.reshape(column), zero.reshape(column) if zero.size > 1 else zero.reshape(())
+    if node.op_type == "DequantizeLinear":
+        return (value.astype(np.int64) - zero.astype(np.int64)).astype(scale.dtype) * scale
+    limits = np.iinfo(zero.dtype)
+    return np.clip(np.rint(value / scale) + zero, limits.min, limits.max).astype(zero.dtype)
 
 
 def _shape(graph: Graph, node: Any) -> Constant:

@@ -59,6 +59,8 @@ class Graph:
         self.builder = build(shape, batched)
         self.input, self.versions = inputs[0], (_opset(model), int(model.ir_version))
         self.values: dict[str, Value] = {inputs[0].name: self.builder.input}
+        self.rounding = False
+        """Whether quantisers are read as roundings; otherwise they are refused."""
 
     def interface(self) -> Interface:
         """How the file shows the model to a runtime; once the result is there."""

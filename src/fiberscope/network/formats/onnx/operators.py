@@ -16,6 +16,7 @@ from fiberscope.network.formats.graph_values import Named, Value, Window
 from fiberscope.network.formats.nonlinear import NotPiecewiseLinearError
 from fiberscope.network.formats.onnx.bends import BENDS
 from fiberscope.network.formats.onnx.graph import Attributes, Graph, MixesBatchError
+from fiberscope.network.formats.onnx.quantisers import QUANTISERS
 from fiberscope.network.formats.onnx.shaping import SHAPES
 from fiberscope.network.formats.onnx.tensors import FLOATS, Constant, kind_name
 from fiberscope.network.operators import Dense, Sparse
@@ -322,6 +323,7 @@ def _concat(graph: Graph, node: Any, attributes: Attributes) -> Value:
 
 HANDLERS: dict[str, Callable[[Graph, Any, Attributes], Value | Constant | list[Value]]] = {
     **BENDS,
+    **QUANTISERS,
     **SHAPES,
     "Add": _add,
     "AveragePool": _average_pool,

@@ -34,19 +34,32 @@ def read(path: Path, request: Request) -> Network:
     ``request.until`` names the last node that is kept, or the tensor that it gives.
     """
     request.refuse("an ONNX file, which holds its architecture", "activation", "module", "key")
+    return _read_file(path, request)
+
+
+def read_quantised(path: Path) -> Network:
+    """The program in a quantised file, with :class:`Quantiser` nodes where it rounds: not the function of the file.
+
+    Only for who takes those nodes out again and accounts for them: see ``network.quantised``.
+    """
+    return _read_file(path, Request(), rounding=True)
+
+
+def _read_file(path: Path, request: Request, rounding: bool = False) -> Network:
     try:
         model = onnx.load_model_from_string(path.read_bytes())
     except (DecodeError, ValueError, TypeError) as error:
         raise InputError("expected an ONNX file, got something else or a damaged file") from error
     if not model.graph.node or not model.graph.output or not _is_text(model.graph):
         raise InputError("expected an ONNX file with a graph, got something else or a damaged file")
-    net = _read(model, path.parent, request)
+    net = _read(model, path.parent, request, rounding)
     data = data_files(model.graph, path.parent)
     return net.with_source(replace(net.source, data=data)) if data else net
 
 
-def _read(model: Any, folder: Path, request: Request) -> Network:
+def _read(model: Any, folder: Path, request: Request, rounding: bool) -> Network:
     graph = Graph(model, folder, request.shape, request.until, Builder)
+    graph.rounding = rounding
     try:
         return _network(graph)
     except MixesBatchError as error:
@@ -54,7 +67,9 @@ def _read(model: Any, folder: Path, request: Request) -> Network:
         whole = graph.whole
         if request.shape is not None or whole is None:
             raise UnsupportedModelError(str(error)) from error
-        return _network(Graph(model, folder, whole, request.until, Builder))
+        again = Graph(model, folder, whole, request.until, Builder)
+        again.rounding = rounding
+        return _network(again)
 
 
 def _is_text(graph: Any) -> bool:

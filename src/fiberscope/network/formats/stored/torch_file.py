@@ -25,6 +25,19 @@ from fiberscope.network.source import precision_of
 
 def read(path: Path, request: Request) -> Network | Numbers:
     """The network in a ``.pt`` file; one without our description is a state dict, perhaps inside of a checkpoint."""
+    content = content_of(path)
+    if isinstance(content.get(KEY), str):
+        request.refuse(OWN, "activation", "module", "key", "until")
+        parts = [part for part in (content.get("state_dict"), content.get("constants")) if isinstance(part, Mapping)]
+        stored = precision_of(*(tensor for part in parts for tensor in part.values()))
+        return restore(content[KEY], {k: v for part in parts for k, v in _numpy(part).items()}, stored)
+    state = state_of(content, request.key)
+    _check(state)
+    return numbers_of(state, None)
+
+
+def content_of(path: Path) -> Mapping[Any, Any]:
+    """What a file saved by torch holds, if that is a mapping."""
     try:
         check_archive(path)  # torch writes stored archives, but reads deflated ones as well
         content = torch.load(path, map_location="cpu", weights_only=True)
@@ -39,14 +52,7 @@ def read(path: Path, request: Request) -> Network | Numbers:
         raise InputError("expected a state dict saved by torch, got something else or a damaged file") from error
     if not isinstance(content, Mapping):
         raise InputError(f"expected a state dict of tensors, got a {type(content).__name__}")
-    if isinstance(content.get(KEY), str):
-        request.refuse(OWN, "activation", "module", "key", "until")
-        parts = [part for part in (content.get("state_dict"), content.get("constants")) if isinstance(part, Mapping)]
-        stored = precision_of(*(tensor for part in parts for tensor in part.values()))
-        return restore(content[KEY], {k: v for part in parts for k, v in _numpy(part).items()}, stored)
-    state = state_of(content, request.key)
-    _check(state)
-    return numbers_of(state, None)
+    return content
 
 
 def _check(tensors: Mapping[Any, Any]) -> None:

@@ -1,0 +1,1 @@
+"""What changed between two models, modulo the symmetries that change nothing."""

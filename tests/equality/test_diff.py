@@ -1,0 +1,171 @@
+"""What changed: layers, pruned and quantised numbers, tensors of checkpoints, streamed."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+from typer.testing import CliRunner
+
+import fiberscope as fs
+from fiberscope.cli.app import app
+from fiberscope.connectivity.structure import permutation_structure
+from fiberscope.numerics.grids import find_grid
+from fiberscope.numerics.ulps import DOUBLE, ROUNDINGS
+
+SHAPE = (2, 8, 8)
+
+
+def model() -> nn.Sequential:
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Conv2d(2, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 5, 2), nn.ReLU(), nn.Flatten(),
+        nn.Linear(20, 7), nn.ReLU(), nn.Linear(7, 3),
+    )  # fmt: skip
+    net[1].running_mean.uniform_(-1, 1)
+    net[1].running_var.uniform_(0.5, 2)
+    return net.eval()
+
+
+def folded(net: nn.Sequential) -> nn.Sequential:
+    return nn.Sequential(fuse_conv_bn_eval(net[0], net[1]), *copy.deepcopy(list(net[2:]))).eval()
+
+
+def asked(a: nn.Module, b: nn.Module) -> fs.Difference:
+    return fs.diff(fs.load(a, SHAPE), fs.load(b, SHAPE))
+
+
+def test_symmetric_and_fused_copies_did_not_change():
+    net = model()
+    assert asked(net, copy.deepcopy(net)).same and not asked(net, net).remarks
+    structure = permutation_structure(net, torch.zeros(1, *SHAPE))
+    moved = asked(net, folded(structure.apply(net, structure.random(1))))
+    assert moved.same and not moved
+    assert moved.layers[0].status == "rounded" and {layer.status for layer in moved.layers} <= {"rounded", "same"}
+    assert moved.layers[0].maps == (3, 1) and "fused" in moved.layers[0].remarks
+    assert moved.layers[0].reordered and moved.layers[0].rescaled
+    assert all(layer.change is not None and layer.change < 1e-6 for layer in moved.layers)
+
+
+def test_a_change_is_told_where_it_is():
+    net = model()
+    other = folded(net)
+    with torch.no_grad():
+        weight = other[3].weight
+        step = weight.abs().max() / 127
+        weight.copy_((weight / step).round() * step)
+        other[6].weight[2], other[6].bias[2] = 0, 0
+    structure = permutation_structure(other, torch.zeros(1, *SHAPE)).only("permutation")
+    found = asked(net, structure.apply(other, structure.random(4)))
+    names = [layer.name for layer in found.layers]
+    assert names == ["0", "4", "7", "9"]
+    first, second, third, last = found.layers
+    assert first.status == "rounded" and first.grid is None
+    assert second.status == "changed" and 1e-4 < second.change < 2e-2
+    assert second.grid.step == pytest.approx(float(step), rel=1e-6) and second.grid.levels <= 255
+    assert third.pruned == 1 and third.status == "same" and last.status == "changed"
+    assert found and not found.same and any("grid" in line for line in found.remarks)
+    assert len(found._columns()["name"]) == 4
+
+
+def test_layers_come_and_go():
+    rng = np.random.default_rng(0)
+    w, v, u = rng.normal(size=(4, 3)), rng.normal(size=(5, 4)), rng.normal(size=(2, 5))
+    short = fs.Network([w, u[:, :4]], [np.ones(4), np.zeros(2)])
+    long = fs.Network([w, v, u], [np.ones(4), np.ones(5), np.zeros(2)])
+    more, less = fs.diff(short, long), fs.diff(long, short)
+    assert [layer.status for layer in more.layers].count("added") == 1
+    assert [layer.status for layer in less.layers].count("removed") == 1
+    assert more.layers[0].status == less.layers[0].status == "same"
+    with pytest.raises(fs.InputError, match="same inputs"):
+        fs.diff(short, fs.Network([[[1.0]]], [[0.0]]))
+
+
+def test_tensors_by_name():
+    rng = np.random.default_rng(0)
+    a = {"emb": rng.normal(size=(30, 8)), "w": rng.normal(size=(8, 8)), "v": rng.normal(size=(4, 8)), "n": np.arange(3)}
+    b = {name: value.copy() for name, value in a.items()}
+    b["w"] = b["w"][rng.permutation(8)][:, rng.permutation(8)]
+    b["v"] = np.round(b["v"] / 0.125) * 0.125
+    b["v"][1] = 0
+    b["emb"] = (b["emb"].astype(np.float16)).astype(np.float64)
+    b["head"] = np.ones((2, 2))
+    del b["n"]
+    found = fs.diff(a, b)
+    by_name = {layer.name: layer for layer in found.layers}
+    assert found.by == "tensors" and found.precision == "float64"
+    assert by_name["w"].status == "same" and by_name["w"].reordered > 0
+    assert by_name["v"].pruned == 1 and by_name["v"].grid.step == 0.125
+    assert by_name["emb"].status == "changed" and by_name["emb"].change < 1e-3
+    assert by_name["head"].status == "added" and by_name["n"].status == "removed"
+    half = fs.diff({"w": a["w"].astype(np.float32)}, {"w": a["w"].astype(np.float16)})
+    assert half.layers[0].status == "rounded" and half.precision == "float16"
+    odd = fs.diff({"w": a["w"]}, {"w": np.full((8, 8), np.nan)})
+    assert odd.layers[0].status == "changed"
+
+
+def test_shards_and_modules(tmp_path):
+    torch.manual_seed(0)
+    net = nn.TransformerEncoderLayer(8, 2, 12)
+    state = net.state_dict()
+    names = sorted(state)
+    for folder, dtype in (("one", torch.float32), ("two", torch.bfloat16)):
+        (tmp_path / folder).mkdir()
+        halves = {"a.safetensors": names[::2], "b.safetensors": names[1::2]}
+        for file, held in halves.items():
+            save_file({name: state[name].to(dtype) for name in held}, tmp_path / folder / file)
+        index = {"weight_map": {name: file for file, held in halves.items() for name in held}}
+        (tmp_path / folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    found = fs.diff(tmp_path / "one", str(tmp_path / "two"))
+    assert len(found.layers) == len(names) and found.precision == "bfloat16" and found.same
+    assert any(layer.status == "rounded" for layer in found.layers)
+    single = fs.diff(tmp_path / "one" / "a.safetensors", tmp_path / "one")
+    assert [layer.status for layer in single.layers].count("added") == len(names[1::2])
+    torch.save({"epoch": 3, "model": state}, tmp_path / "net.pt")
+    assert not fs.diff(net, tmp_path / "net.pt").remarks
+    with pytest.raises(fs.InputError):
+        fs.diff(tmp_path / "none", tmp_path / "one")
+    (tmp_path / "bad.safetensors").write_bytes(b"nothing")
+    with pytest.raises(fs.InputError):
+        fs.diff(tmp_path / "bad.safetensors", tmp_path / "one")
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("zero", [0, 3])
+def test_grids(bits, zero):
+    rng = np.random.default_rng(bits)
+    for step in (0.1, 2.0**-7, 0.0123):
+        codes = rng.integers(0, 2**bits, 500)
+        codes[:2] = 0, 2**bits - 1
+        found = find_grid(step * (codes - zero), DOUBLE)
+        assert found.step == step and found.zero == zero and found.levels == 2**bits and found.bits == bits
+        stored = (np.float32(step) * (codes - zero).astype(np.float32)).astype(np.float64)
+        assert find_grid(stored, ROUNDINGS["float32"]).levels == 2**bits
+    assert find_grid(rng.normal(size=500), DOUBLE) is None
+    assert find_grid(rng.normal(size=500).astype(np.float32).astype(np.float64), ROUNDINGS["float32"]) is None
+    assert find_grid(np.array([1.0, np.nan, 2.0, 3.0, 4.0]), DOUBLE) is None
+
+
+def test_the_command(tmp_path):
+    net = model()
+    other = folded(net)
+    paths = [str(tmp_path / name) for name in ("a.onnx", "b.onnx", "c.onnx")]
+    fs.save(fs.load(net, SHAPE), paths[0])
+    fs.save(fs.load(other, SHAPE), paths[1])
+    with torch.no_grad():
+        other[8].weight[0, 0] += 1
+    fs.save(fs.load(other, SHAPE), paths[2])
+    run = CliRunner().invoke(app, ["diff", paths[0], paths[1]])
+    assert run.exit_code == 0 and "nothing changed" in run.output
+    picture = tmp_path / "p.png"
+    run = CliRunner().invoke(app, ["diff", paths[0], paths[2], "--json", "--plot", str(picture)])
+    told = json.loads(run.output)
+    assert run.exit_code == 1 and told["same"] is False and told["layers"][-1]["status"] == "changed"
+    assert picture.stat().st_size > 1000
+    assert CliRunner().invoke(app, ["diff", paths[0], str(tmp_path / "none.onnx")]).exit_code != 0
