@@ -261,7 +261,8 @@ def _aimed(pool: Pool, prefix: Prefix, walk: Walk, layer: Layer, width: int) -> 
     True if a neuron was found so, False if there is no such place, None if too much is missing to tell.
     """
     oracle, _place = pool.oracle, pool.place
-    fit = fit_outputs(pool, FreeLayer(prefix, layer.matrix), robust=True)
+    matrix = np.array([row.coefficients for row in layer.rows + layer.partial])
+    fit = fit_outputs(pool, FreeLayer(prefix, matrix), robust=True)
     if fit.holds.mean() < 0.5:
         return None
     bad, good = fit.X[fit.residual > 10 * fit.tolerance], fit.X[fit.holds]
