@@ -88,6 +88,7 @@ LAZY: dict[tuple[str, str], str] = {
     ("cli/model_options.py", "fiberscope.network.io"): "brings SciPy",
     ("cli/model_options.py", "*"): "the user names the module",
     ("fibers/fiber.py", "fiberscope.equality.membership"): "Fiber.contains asks whether two networks are equal",
+    ("fibers/identifiability.py", "fiberscope.fibers.on_domain"): "the verdict of a domain builds complexes",
     ("fibers/simplify/simplify.py", "fiberscope.equality.simplified"): "Simplified.verdict and .stored answer for it",
     ("cli/regions.py", "fiberscope.geometry.engines.*"): "brings numba",
     ("equality/ladder.py", "fiberscope.backends"): "brings joblib",
@@ -116,6 +117,7 @@ UPWARD: frozenset[tuple[str, str]] = frozenset(
         ("results.py", "fiberscope.plot"),
         ("geometry/complex.py", "fiberscope.explorer.view"),
         ("fibers/fiber.py", "fiberscope.equality.membership"),
+        ("fibers/identifiability.py", "fiberscope.fibers.on_domain"),
         ("fibers/simplify/simplify.py", "fiberscope.equality.simplified"),
     }
 )

@@ -6,12 +6,12 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.fibers.on_domain import DomainVerdict, on_domain
 from fiberscope.fibers.one_layer.assignments import count_assignments
 from fiberscope.fibers.one_layer.cancelling import NONE, Cancelling, cancelling_subset
 from fiberscope.fibers.one_layer.layer import LINEAR, NONLINEAR, OneLayer
@@ -95,7 +95,7 @@ def identifiability(net: NetworkLike, domain: Domain | None = None) -> Identifia
     net = as_network(net)
     if domain is not None and not isinstance(domain, Space):
         domain.check(net)
-        return _told(on_domain(net, domain), net)
+        return _told(_on_domain(net, domain), net)
     setting = setting_of(net)
     known = setting.symmetries
     first = setting.chain.widths[1] if setting.kind != "affine" else 0
@@ -103,7 +103,7 @@ def identifiability(net: NetworkLike, domain: Domain | None = None) -> Identifia
         theorem = "an affine map is its own parameter"
         return Identifiability(True, (), 0, np.zeros(0, dtype=bool), theorem, dimension_exact=True)
     if setting.kind == "outside":
-        images = on_domain(net, None)
+        images = _on_domain(net, None)
         if images.identifiable is False:
             return _told(images, net, known)
         reasons = (f"no theorem applies: {setting.reason}", *(f"known symmetry: {s.text}" for s in known))
@@ -113,7 +113,12 @@ def identifiability(net: NetworkLike, domain: Domain | None = None) -> Identifia
     return _bottleneck(setting, known)
 
 
-def _told(verdict: DomainVerdict, net: Network, known: tuple[KnownSymmetry, ...] = ()) -> Identifiability:
+def _on_domain(net: Network, domain: Domain | None) -> Any:
+    """The verdict of :mod:`~fiberscope.fibers.on_domain`."""
+    return import_module("fiberscope.fibers.on_domain").on_domain(net, domain)
+
+
+def _told(verdict: Any, net: Network, known: tuple[KnownSymmetry, ...] = ()) -> Identifiability:
     """The verdict of a domain as an answer; nothing is said about single hyperplanes."""
     rigid = np.full(net.widths[1] if net.is_chain and len(net.widths) > 2 else 0, verdict.identifiable is True)
     return Identifiability(

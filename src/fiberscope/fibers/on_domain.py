@@ -97,7 +97,8 @@ def _unbounded_images(net: Network) -> tuple[BoolArray, BoolArray]:
     """
     low: list[Fraction | None] = [None] * net.in_size
     high: list[Fraction | None] = [None] * net.in_size
-    dead, active = [], []
+    dead: list[bool] = []
+    active: list[bool] = []
     for weight, bias in zip(net.weights[:-1], net.biases[:-1], strict=True):
         if weight.size > EXACT_WEIGHTS:
             rest = net.num_hidden - len(dead)

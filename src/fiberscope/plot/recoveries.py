@@ -11,11 +11,10 @@ from matplotlib.lines import Line2D
 from fiberscope.errors import InputError
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.plot.style import LAYERS, house_style, new_axes
-from fiberscope.recovery.result import Recovery
 
 
 def recovered(
-    result: Recovery, *, plane: Any = None, reach: float = 3.0, resolution: int = 240, ax: Axes | None = None
+    result: Any, *, plane: Any = None, reach: float = 3.0, resolution: int = 240, ax: Axes | None = None
 ) -> Axes:
     """The folds of all neurons that were found, coloured by layer, also where the recovery stopped half-way.
 
@@ -56,7 +55,7 @@ def recovered(
     return ax
 
 
-def _plane(result: Recovery, plane: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _plane(result: Any, plane: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
     n = result.widths[0]
     if plane is not None:
         origin, u, v = (np.asarray(part, dtype=np.float64).ravel() for part in plane)

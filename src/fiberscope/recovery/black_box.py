@@ -34,11 +34,13 @@ from fiberscope.run import Run
 HELD_OUT = 100_000
 """Fresh points at which the result is tried."""
 
-DENSE = 1200
+DENSE = 700
 """Parameters up to which all are polished together; beyond, the first layer is measured again and then fixed."""
 
 POINTS = 2.5
 """Equations per parameter that polishing uses, of those that were asked."""
+
+TAKEN = "no kink of it was found, and it is taken to be"
 
 WEIGHED = 60
 """Points at which a weight is looked for that surfaces do not tell."""
@@ -154,13 +156,13 @@ class Search:
         number, place = len(self.weights), self.pool.place
         if number == 1 and place.bounded:
             shift = float(-np.minimum(row * place.low, row * place.high).sum()) + 1.0
-            text = "it is active wherever it is read: its offset is free, and one was chosen that keeps it active"
+            text = f"{TAKEN} active wherever it is read: its offset is free, and one was chosen that keeps it so"
         elif last:
             shift = 1.0
-            text = "it is linear: its offset is free, and one was chosen that keeps it active"
+            text = f"{TAKEN} linear: its offset is free, and one was chosen that keeps it active"
         else:
             shift = float((b / np.where(out > 0, out, np.inf)).max()) + 1.0
-            text = "its hyperplane is hidden: it can be moved, and one place was chosen"
+            text = f"{TAKEN} hidden: its hyperplane can be moved, and one place was chosen"
         self.unresolved.append(Unresolved(number, len(self.weights[-1]), text))
         self.weights[-1] = np.concatenate([self.weights[-1], row[None]])
         self.biases[-1] = np.append(self.biases[-1], shift)

@@ -158,7 +158,7 @@ def _is_constant(pool: Pool, x: FloatArray) -> bool:
     """Whether the function does not change near a point: there no neuron can be seen, and none is missed."""
     steps = pool.rng.normal(size=(2, len(x)))
     steps *= pool.tolerance * pool.place.size / np.linalg.norm(steps, axis=1, keepdims=True)
-    values = pool.oracle.along(pool.place.clip(np.concatenate([x[None], x + steps, x - steps])))
+    values = pool.oracle.along(pool.place.pulled(pool.place.clip(np.concatenate([x[None], x + steps, x - steps]))))
     return bool(np.ptp(values) <= ORACLE_CLEAR * pool.oracle.noise * pool.oracle.scale)
 
 

@@ -33,7 +33,8 @@ def isolated(oracle: Oracle, place: Place, theta: list[FloatArray]) -> list[Floa
     X = ((Z.T - b) @ gram) @ W  # row i: neuron i on, the others off
     off = ((-DISTANCE * sizes - b) @ gram) @ W
     radius = DISTANCE / 2
-    if not place.inside(np.concatenate([X, off[None]])).all() and place.bounded:
+    far = radius * np.array([-1.0, 1.0])[:, None, None] + np.concatenate([X, off[None]])
+    if not oracle.allowed(far.reshape(-1, d)):
         return None
     base = oracle.values(off[None], keep=False)[0]
     rows, offsets, out = np.empty_like(W), np.empty_like(b), np.empty_like(V)
@@ -82,7 +83,10 @@ def _gradient(oracle: Oracle, x: FloatArray, radius: float) -> FloatArray | None
     """Along coordinates, with one value more that must fit."""
     n = len(x)
     spread = np.full(n, 1 / np.sqrt(n))
-    Y = oracle.values(x + np.concatenate([np.zeros((1, n)), np.eye(n), spread[None]]) * radius, keep=n < 200)
+    points = x + np.concatenate([np.zeros((1, n)), np.eye(n), spread[None]]) * radius
+    if not oracle.allowed(points):
+        return None
+    Y = oracle.values(points, keep=n < 200)
     slopes = (Y[1:-1] - Y[0]) / radius
     error = ORACLE_CLEAR * oracle.noise * max(oracle.scale, float(np.abs(Y).max()))
     if np.abs(Y[-1] - Y[0] - radius * (spread @ slopes)).max() > error * (1 + np.sqrt(n)):

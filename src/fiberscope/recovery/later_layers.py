@@ -14,7 +14,7 @@ from fiberscope.recovery.prefix import Prefix
 from fiberscope.recovery.probes import locate, normal_of
 from fiberscope.recovery.surfaces import Row, Walk
 
-MORE_LINES = 5
+MORE_LINES = 7
 """Further lines for a layer that is not whole."""
 
 TESTS, BATCH = 2000, 200
@@ -261,7 +261,8 @@ def _aimed(pool: Pool, prefix: Prefix, walk: Walk, layer: Layer, width: int) -> 
     True if a neuron was found so, False if there is no such place, None if too much is missing to tell.
     """
     oracle, _place = pool.oracle, pool.place
-    fit = fit_outputs(pool, FreeLayer(prefix, layer.matrix), robust=True)
+    matrix = np.array([row.coefficients for row in layer.rows + layer.partial])
+    fit = fit_outputs(pool, FreeLayer(prefix, matrix), robust=True)
     if fit.holds.mean() < 0.5:
         return None
     bad, good = fit.X[fit.residual > 10 * fit.tolerance], fit.X[fit.holds]

@@ -39,6 +39,7 @@ class Oracle:
     noise: float = ORACLE_NOISE
     scale: float = 1.0
     outputs: int = 0
+    place: Place | None = None
     _mix: FloatArray | None = field(default=None, repr=False)
     _log: list[tuple[FloatArray, FloatArray]] = field(default_factory=list, repr=False)
     _logged: int = 0
@@ -55,6 +56,10 @@ class Oracle:
             self._log.append((X, Y))
             self._logged += X.size
         return Y
+
+    def allowed(self, X: FloatArray) -> bool:
+        """Whether all rows lie in a bounded domain; always, where it is not bounded."""
+        return self.place is None or not self.place.bounded or bool(self.place.inside(X).all())
 
     def uncounted(self, X: FloatArray) -> FloatArray:
         """As :meth:`values`, for the check at the end, which is no part of the search."""
@@ -100,6 +105,7 @@ def settle(oracle: Oracle, place: Place, rng: np.random.Generator) -> None:
     The noise is the median of the second differences on tiny steps, where a piecewise linear function has none but for
     rounding. A smooth function has second differences like the square of the step: they are seen in the scan.
     """
+    oracle.place = place
     X = place.draw(rng, 12)
     Y = oracle.values(X)
     again = oracle.values(X)

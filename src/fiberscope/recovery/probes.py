@@ -49,6 +49,8 @@ class Gradients:
         spread = self.rng.normal(size=inner.shape[1])
         spread /= np.linalg.norm(spread)
         steps = np.column_stack([np.zeros(n), inner, inner @ spread]).T * radius
+        if not self.oracle.allowed(x + steps):
+            return None
         Y = self.oracle.values(x + steps)
         slopes = (Y[1:-1] - Y[0]) / radius
         error = self._error(Y)
@@ -75,7 +77,10 @@ class Gradients:
         n = len(x)
         spread = self.rng.normal(size=n)
         spread /= np.linalg.norm(spread)
-        Y = self.oracle.values(x + np.concatenate([np.zeros((1, n)), np.eye(n), spread[None]]) * radius, n < 200)
+        points = x + np.concatenate([np.zeros((1, n)), np.eye(n), spread[None]]) * radius
+        if not self.oracle.allowed(points):
+            return None
+        Y = self.oracle.values(points, n < 200)
         slopes, error = (Y[1:-1] - Y[0]) / radius, self._error(Y)
         if np.abs(Y[-1] - Y[0] - radius * (spread @ slopes)).max() > error * (1 + np.abs(spread).sum()):
             return None
@@ -102,6 +107,8 @@ def locate(oracle: Oracle, x: FloatArray, u: FloatArray, w: float) -> tuple[floa
     Five values: two on either side and one at the meeting point of the two lines.
     """
     s = np.array([-1.0, -0.6, 0.6, 1.0]) * w
+    if not oracle.allowed(x + s[:, None] * u):
+        return None
     f = oracle.along(x + s[:, None] * u)
     error = ORACLE_CLEAR * oracle.noise * max(oracle.scale, float(np.abs(f).max()))
     left, right = (f[1] - f[0]) / (s[1] - s[0]), (f[3] - f[2]) / (s[3] - s[2])
