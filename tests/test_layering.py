@@ -682,3 +682,42 @@ def test_the_house_is_measured(tmp_path: Path) -> None:
     assert repeated(root) == {"cells": 3}
     assert vague(root) == ["b/deep.py"]
     assert shared_classes(root) == {"Form": 3}
+
+
+# --- tests and objects ---------------------------------------------------------------------------------------------
+
+TESTS = Path(__file__).resolve().parent
+
+
+def test_tests_mirror_the_tree() -> None:
+    folders = {file.parent.relative_to(TESTS).as_posix() for file in TESTS.rglob("test_*.py")} - {"."}
+    strangers = [
+        name for name in sorted(folders) if not (SOURCE / name).exists() and not (SOURCE / f"{name}.py").exists()
+    ]
+    assert strangers == []
+    untested = [entry for entry in ORDER if entry not in {name.split("/")[0] for name in folders}]
+    assert [entry for entry in untested if not (TESTS / f"test_{entry}.py").exists()] == ["errors", "backends"]
+
+
+def mutable_caches(root: Path) -> list[str]:
+    """Fields of frozen dataclasses that look like a cache and that ``replace`` would take over."""
+    found = []
+    for file in sorted(root.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ClassDef) or "frozen=True" not in " ".join(
+                map(ast.unparse, node.decorator_list)
+            ):
+                continue
+            for item in node.body:
+                if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
+                    cache = item.target.id.startswith("_") or "cache" in item.target.id
+                    if cache and "init=False" not in ast.unparse(item):
+                        found.append(f"{file.relative_to(root).as_posix()}: {node.name}.{item.target.id}")
+    return found
+
+
+def test_frozen_objects_hold_no_caches_that_replace_keeps(tmp_path: Path) -> None:
+    assert mutable_caches(SOURCE) == []
+    text = "@dataclass(frozen=True)\nclass A:\n    _known: dict = field(default_factory=dict)\n    x: int = 0\n"
+    (tmp_path / "a.py").write_text(text, encoding="utf-8")
+    assert mutable_caches(tmp_path) == ["a.py: A._known"]

@@ -25,7 +25,7 @@ from fiberscope.equality.rungs.regions import RegionCount, by_regions
 from fiberscope.equality.rungs.simplification import CarriedSimplified, by_simplification
 from fiberscope.equality.rungs.split_boxes import SplitBoxes
 from fiberscope.equality.rungs.structure import LayerOrder, by_structure
-from fiberscope.equality.rungs.symmetry import Carried
+from fiberscope.equality.rungs.symmetry import Carried, by_symmetry
 from fiberscope.equality.verify import KINDS, verify
 from fiberscope.fibers.simplify.simplify import simplify
 from fiberscope.network.action.chain import Symmetry
@@ -43,7 +43,7 @@ def pairs():
         "identical": equivalent(NET, NET),
         "symmetry": equivalent(NET, Symmetry.random(NET.widths, 1)(NET), tolerance=0),
         "rounded": equivalent(NET, Symmetry.random(NET.widths, 1, dyadic=False)(NET)),
-        "bounds": equivalent(NET, shifted, box, tolerance=1e-3),
+        "bounds": replace(by_symmetry(Question.of(NET, shifted, box, 1e-3)), networks=(NET, shifted)),
         "duplicated": equivalent(NET, duplicate(NET, 0, np.random.default_rng(0)), tolerance=0),
         "refuted": equivalent(NET, shifted, box, tolerance=0),
         "one layer": equivalent(fold, Network([[[1.0]]], [[0.0]]), fs.Box([0], [1]), tolerance=0),

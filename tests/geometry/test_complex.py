@@ -386,3 +386,11 @@ def test_an_interrupted_certificate_keeps_what_was_decided() -> None:
         assert certificate.ok is None and not certificate
         assert repr(certificate).startswith("Certificate(undecided)")
         json.dumps(certificate.to_dict(), allow_nan=False)
+
+
+def test_a_replaced_complex_of_cells_finds_its_signs_anew() -> None:
+    cells = regions(Network.random((2, 4, 1), 0), Box.cube(2)).structure
+    before = [cells.signs(k).copy() for k in range(3)]
+    flipped = dataclasses.replace(cells, vertex_signs=-cells.vertex_signs)
+    assert all(np.array_equal(flipped.signs(k), -before[k]) for k in (0, 1))
+    assert all(np.array_equal(cells.signs(k), before[k]) for k in range(3))

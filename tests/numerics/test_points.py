@@ -66,6 +66,8 @@ def test_solve_point_against_the_oracle(equations: np.ndarray) -> None:
     else:
         point = solve_point(equations)
         assert [Fraction(p, point.denominator) for p in point.numerators] == expected
+        whole = [*point.numerators, point.denominator]
+        assert all(sum(Fraction(w) * v for w, v in zip(row, whole, strict=True)) == 0 for row in equations.tolist())
 
 
 def test_points_and_shapes_are_checked() -> None:

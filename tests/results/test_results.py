@@ -134,12 +134,27 @@ def test_a_copy_is_the_same_answer(answer: Any) -> None:
 
 
 def test_a_frame_has_columns_of_one_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=lambda columns: columns))
     tables = [answer for answer in map(made, NAMES) if isinstance(answer, Tabular)]
     assert len(tables) >= 20
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=lambda columns: columns))
     for answer in tables:
         columns = answer.to_frame()
         assert columns and len({len(column) for column in columns.values()}) == 1, type(answer)
+
+
+def test_frames_are_those_of_pandas() -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is a development tool: pip install fiberscope[dev]")
+    for answer in map(made, NAMES):
+        if isinstance(answer, Tabular):
+            frame, columns = answer.to_frame(), answer._columns()
+            assert isinstance(frame, pandas.DataFrame)
+            assert list(frame.columns) == list(columns)
+            assert all(len(frame) == len(column) for column in columns.values())
+    near = fs.boundary_distance(answers.NET, answers.X)
+    frame = near.to_frame()
+    assert frame["distance"].dtype == np.float64 and np.array_equal(frame["distance"], near.distance)
+    assert frame["visible"].dtype == bool and frame["neuron"].dtype.kind == "i"
+    assert np.array_equal(frame.filter(regex=r"^point_").to_numpy(), near.point)
 
 
 def test_a_picture_exists_and_takes_the_answer() -> None:

@@ -159,16 +159,6 @@ def test_all_verdicts_against_the_oracle(program: tuple[Polyhedron, np.ndarray])
             assert answer.exact == bound == optimum
 
 
-@settings(max_examples=100, deadline=None)
-@given(programs(), NUMBERS)
-def test_sign_range_against_the_oracle(program: tuple[Polyhedron, np.ndarray], c0: float) -> None:
-    polyhedron, c = program
-    values = [dot([Fraction(float(v)) for v in c], x) + Fraction(c0) for x in vertices(polyhedron.constraints)]
-    result = polyhedron.sign_range(c, c0)
-    assert result.positive is any(v > 0 for v in values)
-    assert result.negative is any(v < 0 for v in values)
-
-
 @settings(max_examples=60, deadline=None)
 @given(programs(), st.lists(st.tuples(st.integers(0, 4), st.sampled_from(list(Sense)), NUMBERS), max_size=4))
 def test_a_warm_polyhedron_answers_like_a_new_one(
@@ -283,7 +273,6 @@ def test_unbounded_programs_carry_a_ray() -> None:
     assert not check_ray(polyhedron.constraints, [-1.0, -1.0], answer.ray)
     assert not check_ray(polyhedron.constraints, [1.0, 1.0], (1, 0))
     assert polyhedron.maximize([1.0, -1.0], exact=True).exact == 1
-    assert polyhedron.sign_range([1.0, 1.0], -1e9).positive is True
 
 
 def test_lines_inside_the_polyhedron() -> None:
@@ -522,4 +511,3 @@ def test_results_become_plain_dictionaries() -> None:
     assert answer.to_dict()["exact"] == "1/3"
     assert "optimal" in repr(answer)
     assert polyhedron.interior().to_dict()["answer"] is True
-    assert polyhedron.sign_range([1.0], 0.0).to_dict() == {"positive": True, "negative": False}

@@ -80,14 +80,6 @@ class Feasibility(Result):
     method: Literal["float", "exact"] = "float"
 
 
-@dataclass(frozen=True, slots=True)
-class SignRange(Result):
-    """Whether an affine functional takes positive, and negative, values: proven, or None."""
-
-    positive: bool | None
-    negative: bool | None
-
-
 class Polyhedron:
     """The points x with ``A x <= b``, ``E x = e`` and ``lower <= x <= upper``, ready to be asked many times.
 
@@ -107,8 +99,8 @@ class Polyhedron:
     >>> triangle = Polyhedron([[1.0, 1.0]], [1.0], lower=0.0, upper=1.0)
     >>> triangle.maximize([1.0, 2.0], exact=True).exact
     Fraction(2, 1)
-    >>> triangle.interior().answer, triangle.sign_range([1.0, 1.0], -1.0)
-    (True, SignRange(positive=False, negative=True))
+    >>> triangle.interior().answer
+    True
     """
 
     def __init__(
@@ -270,21 +262,6 @@ class Polyhedron:
         if not upper - lower <= _GAP * max(1.0, abs(upper), abs(lower)):
             return None
         return LPAnswer("optimal", lower, upper, point=x, multipliers=y)
-
-    def sign_range(self, c: Any, c0: float) -> SignRange:
-        """Does ``c x + c0`` take positive values here, does it take negative ones? Only what is proven.
-
-        >>> Polyhedron([[1.0, 1.0]], [1.0], lower=0.0).sign_range([-1.0, -1.0], 0.0)
-        SignRange(positive=False, negative=True)
-        """
-        cost, inner = real_array(c, "c", ndim=1), self.interior()
-        low, high = -np.inf, np.inf
-        if inner.point is not None and inner.exact_point is None and cost.shape == inner.point.shape:
-            low, high = value_bounds(cost, inner.point, self._small)
-        # the sum of two floats has the sign of the exact sum
-        positive = True if low + c0 > 0 else self._exceeds(cost, c0)
-        negative = True if high + c0 < 0 else self._exceeds(-cost, -c0)
-        return SignRange(positive, negative)
 
     def _exceeds(self, c: FloatArray, c0: float) -> bool | None:
         for exact in (False, True):
