@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 
 import fiberscope as fs
 from fiberscope.cli.canon import canon
-from fiberscope.cli.equal import equal
+from fiberscope.cli.equal import equal, vnncomp
 from fiberscope.cli.simplify import simplify
 from fiberscope.cli.verify import verify
 from fiberscope.errors import FiberscopeError
@@ -19,6 +20,10 @@ from fiberscope.fibers.hidden_hyperplanes import flip, translate
 from fiberscope.network.action.chain import Symmetry
 
 NAMES = {
+    "answer_query": "equality.queries",
+    "audit": "equality.audit",
+    "read_domain": "equality.vnnlib",
+    "read_query": "equality.vnnlib",
     "canonical": "fibers.canonical.form",
     "equivalent": "equality.ladder",
     "simplify": "fibers.simplify.simplify",
@@ -52,7 +57,13 @@ def models(tmp_path):
     weights[1][2, 3] += 0.25
     changed = fs.Network(weights, net.biases)
     paths = {}
-    for name, model in (("net", net), ("copy", copy), ("changed", changed), ("other", fs.Network.random((2, 3, 2), 0))):
+    for name, model in (
+        ("net", net),
+        ("copy", copy),
+        ("changed", changed),
+        ("other", fs.Network.random((2, 3, 2), 0)),
+        ("random", fs.Network.random((3, 8, 8, 2), 5)),
+    ):
         paths[name] = tmp_path / f"{name}.npz"
         fs.save(model, paths[name])
     return paths
@@ -155,3 +166,101 @@ def test_a_moved_hyperplane_is_proven_replayed_and_described(tmp_path):
     broken["evidence"]["translation"] = "2"
     proof.write_text(json.dumps(broken))
     assert run(verify, proof)[0] == 1
+
+
+QUERY = """(vnnlib-version <2.0>)
+(declare-network f (declare-input X_f real [3]) (declare-output Y_f real [2]))
+(declare-network g (declare-input X_g real [3]) (declare-output Y_g real [2]))
+(assert (and (>= X_f[0] 0) (<= X_f[0] 1) (>= X_f[1] 0) (<= X_f[1] 1) (>= X_f[2] 0) (<= X_f[2] 1)))
+(assert (== X_f[0] X_g[0])) (assert (== X_f[1] X_g[1])) (assert (== X_f[2] X_g[2]))
+(assert (and (> Y_g[0] (+ Y_f[0] 0.001)) (< Y_g[0] (- Y_f[0] 0.001))))
+(assert (and (> Y_g[1] (+ Y_f[1] 0.001)) (< Y_g[1] (- Y_f[1] 0.001))))
+"""
+
+
+def test_four_answers_are_printed_and_told(models, tmp_path):
+    np.save(tmp_path / "data.npy", np.random.default_rng(0).uniform(-1, 1, size=(50, 3)))
+    given = ["--data", tmp_path / "data.npy", "--box", -1, 1]
+    code, text = run(equal, models["net"], models["copy"], *given)
+    assert code == 0 and "structure: one program up to symmetry, by symmetry" in text
+    assert "of 50, 0 of 50 classes differ" in text
+    code, text = run(equal, models["net"], models["changed"], *given, "--tolerance", 10, "--json")
+    found = json.loads(text)
+    assert code == 0 and found["equal"] is True and found["answers"]["structure"] is None
+    assert found["answers"]["rounding"]["equal"] is False
+    data = found["answers"]["data"]
+    assert 0 <= data["largest"] <= found["interval"]["high"] and data["samples"] == 50
+
+
+def test_an_undecided_answer_says_what_is_known(models):
+    code, text = run(equal, models["net"], models["changed"], "--tolerance", 1e9, "--time-limit", 2)
+    assert code == 3 and "undecided" in text
+    assert "tried: " in text and "try next: --box LOW HIGH" in text
+
+
+def test_junit_fails_where_the_function_changed(models, tmp_path):
+    path = tmp_path / "equal.xml"
+    for other, failures in (("copy", 0), ("changed", 1)):
+        code, _ = run(equal, models["net"], models[other], "--junit", path)
+        suite = ElementTree.parse(path).getroot()
+        assert code == failures == int(suite.attrib["failures"]) == len(suite.findall("testcase/failure"))
+        assert suite.attrib["errors"] == "0" and len(suite) == int(suite.attrib["tests"]) == 3
+
+
+def test_classes_are_a_question_of_their_own(models):
+    code, text = run(equal, models["net"], models["random"], "--box", -1, 1, "--same-class")
+    assert code == 1 and "in the class" in text
+    code, text = run(equal, models["net"], models["changed"], "--box", -1, 1, "--same-class", "--margin", 100)
+    assert code == 0
+    assert run(equal, models["net"], models["copy"], "--margin", 1)[0] == 2
+
+
+def test_questions_in_vnnlib(models, tmp_path):
+    (tmp_path / "query.vnnlib").write_text(QUERY)
+    asked = [models["net"], models["random"], "--vnnlib", tmp_path / "query.vnnlib"]
+    code, text = run(equal, *asked)
+    assert code == 0 and "unsat" in text and "whatever the networks are" in text
+    proof = tmp_path / "proof.json"
+    code, text = run(equal, *asked, "--intended", "--certificate", proof)
+    assert code == 1 and text.startswith("sat") and run(verify, proof, "--plain")[0] == 0
+    assert json.loads(run(equal, *asked, "--intended", "--json")[1])["query"]["result"] == "sat"
+    text = "".join(f"(declare-const X_{k} Real)(assert (>= X_{k} 0))(assert (<= X_{k} 1))" for k in range(3))
+    (tmp_path / "box.vnnlib").write_text(text)
+    code, text = run(equal, models["net"], models["copy"], "--domain", tmp_path / "box.vnnlib")
+    assert code == 0 and "Box([0, 1] x [0, 1] x [0, 1])" in text
+
+
+def test_the_form_of_the_competition(models, tmp_path):
+    query, result = tmp_path / "query.vnnlib", tmp_path / "result.txt"
+    query.write_text(QUERY)
+    for other, word in (("copy", "unsat"), ("random", "sat")):
+        assert run(vnncomp, models["net"], models[other], query, result, 20, "--intended")[0] == 0
+        assert result.read_text().split("\n")[0] == word
+    result.unlink()
+    assert run(vnncomp, models["net"], models["other"], query, result, 20)[0] == 2
+    assert not result.exists()
+
+
+def test_bad_questions_are_refused_and_nothing_is_written(models, tmp_path):
+    (tmp_path / "query.vnnlib").write_text(QUERY)
+    (tmp_path / "small.vnnlib").write_text("(declare-const X_0 Real)(assert (<= X_0 1))(assert (>= X_0 0))")
+    np.save(tmp_path / "wide.npy", np.zeros((4, 7)))
+    np.save(tmp_path / "nan.npy", np.full((4, 3), np.nan))
+    pair = (models["net"], models["copy"])
+    out = tmp_path / "out.json"
+    for wrong in (
+        ["--box", -1, 1, "--vnnlib", tmp_path / "query.vnnlib"],
+        ["--intended"],
+        ["--vnnlib", tmp_path / "query.vnnlib", "--tolerance", 1],
+        ["--domain", tmp_path / "small.vnnlib"],
+        ["--domain", tmp_path / "missing.vnnlib"],
+        ["--data", tmp_path / "wide.npy"],
+        ["--data", tmp_path / "nan.npy"],
+        ["--data", tmp_path / "missing.npy"],
+        ["--box", 1, -1],
+        ["--tolerance", "nan"],
+    ):
+        code, text = run(equal, *pair, *wrong, "--certificate", out, "--junit", out)
+        assert code == 2 and "\n" not in text.strip(), (wrong, text)
+        assert not out.exists(), wrong
+    assert run(equal, models["net"], models["other"], "--certificate", out)[0] == 2

@@ -51,6 +51,13 @@ def equal(
             "precision that the parameters are stored in."
         ),
     ] = None,
+    same_class: Annotated[
+        bool, typer.Option("--same-class", help="Ask for the same largest output instead of the same values.")
+    ] = False,
+    margin: Annotated[
+        float | None,
+        typer.Option(help="With --same-class: only where the first model is ahead by so much.", show_default=False),
+    ] = None,
     data: Annotated[
         Path | None, typer.Option(help="An .npy file of samples to compare on besides.", show_default=False)
     ] = None,
@@ -84,18 +91,23 @@ def equal(
         raise InputError(
             "expected one of --box, --domain and --vnnlib, --tolerance without --vnnlib, --intended with it"
         )
+    if margin is not None and not same_class:
+        raise InputError("--margin: expected --same-class beside it")
     left, right = load.all(a, b)
     console = Console(soft_wrap=True)
     found = None
-    with _working():
+    with _working() as status:
+        options: dict[str, Any] = {"progress": lambda done, total, text: status.update(f"{text or 'searching'} ...")}
         if vnnlib is not None:
             query = _query(vnnlib, intended)
-            found = fs.answer_query(query, left, right, time_limit, seed)
+            found = fs.answer_query(query, left, right, time_limit, seed, **options)
             report, verdict, answer = None, found.verdict, found.equal
         else:
             points = None if data is None else load_array(data)
             where = _domain(left, box, domain)
-            report = fs.audit(left, right, where, tolerance, points, time_limit, seed)
+            if same_class:
+                options |= {"criterion": "argmax", "margin": margin}
+            report = fs.audit(left, right, where, tolerance, points, time_limit, seed, **options)
             verdict, answer = report.verdict, report.equal
     if certificate is not None and verdict is not None and verdict.evidence is not None:
         verdict.save(certificate)

@@ -156,7 +156,9 @@ def audit(
     """
     a, b = as_network(a, "a"), as_network(b, "b")
     start, seconds = time.monotonic(), DEFAULT_SECONDS if time_limit is None else time_limit
-    Question.of(a, b, domain, tolerance, seconds, seed)  # what cannot be asked is refused before anything is done
+    Question.of(
+        a, b, domain, tolerance, seconds, seed, margin=options.get("margin")
+    )  # what cannot be asked is refused before anything is done
     measured = None if data is None else agreement(a, b, data)
     shape = structure(a, b, domain, min(10.0, seconds / 4))
     asked_rounding = tolerance is None and options.get("criterion", "values") == "values"

@@ -109,7 +109,7 @@ class Verdict(Result):
         tried = [f"--time-limit {max(60, round(10 * self.seconds))}"]
         if not isinstance(self.domain, Box):
             tried.insert(0, "--box LOW HIGH (bounds of differences need a bounded domain)")
-        elif self.tolerance is None:
+        elif self.tolerance is None and self.margin is None:
             tried.insert(0, "--tolerance 1e-3 (a bound is easier to prove than equality up to rounding)")
         return ", or ".join(tried)
 

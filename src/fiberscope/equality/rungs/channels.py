@@ -88,6 +88,8 @@ def by_channels(question: Question) -> Verdict | None:
     except FiberscopeError as error:
         question.notes.append(str(error))
         return None
+    if found.bound is not None:
+        question.record.prove(found.bound)
     question.notes.append(f"channel by channel, {found.text}")
     return None
 

@@ -74,6 +74,8 @@ def by_structure(question: Question) -> Verdict | None:
     found = judged(question, pair, alignment)
     if found.ok:
         return answered(question, "layers", LayerOrder(alignment.order), found)
+    if found.bound is not None:
+        question.record.prove(found.bound)
     if question.tolerance is None:
         question.notes.append(f"layer by layer, {found.text}")
     return None
