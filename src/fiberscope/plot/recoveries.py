@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from fiberscope.errors import InputError
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.plot.style import LAYERS, house_style, new_axes
-from fiberscope.recovery.result import Recovery
+from fiberscope.recovery.recovered import Recovery
 
 
 def recovered(

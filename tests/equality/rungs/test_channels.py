@@ -18,10 +18,10 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 import fiberscope as fs
 from fiberscope.connectivity.structure import permutation_structure
-from fiberscope.equality.numbering import Claim, Numbering
 from fiberscope.equality.question import Question
 from fiberscope.equality.rounding import deviation
 from fiberscope.equality.rungs.channels import ChannelsAgree, _prepared, by_channels
+from fiberscope.equality.skeletons.numbering import Claim, Numbering
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Concat, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense

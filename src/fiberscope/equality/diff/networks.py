@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fiberscope.equality.blocks import rows_of
-from fiberscope.equality.compared import compare, in_one_layout
 from fiberscope.equality.diff.changes import ADDED, CHANGED, REMOVED, ROUNDED, SAME, Change, Difference
 from fiberscope.equality.diff.tensors import new_grid
-from fiberscope.equality.numbering import SAME as TWIN
-from fiberscope.equality.numbering import Numbering
 from fiberscope.equality.question import Question
-from fiberscope.equality.search import Search
-from fiberscope.equality.skeleton import ComposedMap, skeletons
+from fiberscope.equality.skeletons.blocks import rows_of
+from fiberscope.equality.skeletons.compared import compare, in_one_layout
+from fiberscope.equality.skeletons.numbering import SAME as TWIN
+from fiberscope.equality.skeletons.numbering import Numbering
+from fiberscope.equality.skeletons.search import Search
+from fiberscope.equality.skeletons.skeleton import ComposedMap, skeletons
 from fiberscope.network.commute import pools_first
 from fiberscope.network.convolutions import Convolving
 from fiberscope.network.network import Network

@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fiberscope.equality.compared import compare
 from fiberscope.equality.evidence import Check, Evidence, integers, number
-from fiberscope.equality.numbering import Claim, Numbering
 from fiberscope.equality.question import Question
-from fiberscope.equality.search import Search
-from fiberscope.equality.skeleton import ComposedMap, Gate, Skeleton, skeletons
+from fiberscope.equality.skeletons.compared import compare
+from fiberscope.equality.skeletons.numbering import Claim, Numbering
+from fiberscope.equality.skeletons.search import ChannelSearch
+from fiberscope.equality.skeletons.skeleton import ComposedMap, Gate, Skeleton, skeletons
 from fiberscope.equality.verdict import Rung, Verdict, answered
 from fiberscope.errors import FiberscopeError, InputError, OutOfTimeError
 from fiberscope.geometry.domains import Box
@@ -77,7 +77,7 @@ def by_channels(question: Question) -> Verdict | None:
         made = _prepared(question)
         for far in (False, True) if loose else (False,):
             numbering = Numbering(*made, bounded=question.tolerance != 0)
-            if not numbering.run(Search(allowed, far)):
+            if not numbering.run(ChannelSearch(allowed, far)):
                 return None
             found = judged(question, numbering)
             if found.ok:

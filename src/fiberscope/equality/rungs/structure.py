@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fiberscope.equality.compared import Compared, compare, units_apart
 from fiberscope.equality.evidence import Check, Evidence, integers
 from fiberscope.equality.question import Question
-from fiberscope.equality.skeleton import Gate, Skeleton, skeletons
+from fiberscope.equality.skeletons.compared import Compared, compare, units_apart
+from fiberscope.equality.skeletons.skeleton import Gate, Skeleton, skeletons
 from fiberscope.equality.verdict import Rung, Verdict, answered
 from fiberscope.errors import FiberscopeError, OutOfTimeError
 from fiberscope.geometry.domains import Box

@@ -10,12 +10,11 @@ values of the products that it was added up from: rounding is measured by this s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 import numpy as np
 from scipy import sparse as sp
 
-from fiberscope.equality.question import Question
 from fiberscope.equality.rounding import sizes_of
 from fiberscope.errors import TooLargeError
 from fiberscope.network.convolutions import Convolution, Convolving, full_kernel
@@ -25,6 +24,9 @@ from fiberscope.network.operators import Dense, Operator, Scale, Sparse
 from fiberscope.numerics.floats import INFLATE, FloatArray, IntArray, gamma
 from fiberscope.numerics.ulps import Rounding
 from fiberscope.run import ENDLESS, Run
+
+if TYPE_CHECKING:
+    from fiberscope.equality.question import Question
 
 _ENTRIES = 20_000_000
 """Entries of a composed sparse matrix above which a comparison is given up."""

@@ -14,7 +14,15 @@ from math import prod
 import numpy as np
 from scipy import sparse as sp
 
-from fiberscope.equality.skeleton import ComposedMap, Gate, Piece, added, checked_size, may_underflow, per_channel
+from fiberscope.equality.skeletons.skeleton import (
+    ComposedMap,
+    Gate,
+    Piece,
+    added,
+    checked_size,
+    may_underflow,
+    per_channel,
+)
 from fiberscope.network.convolutions import Convolution, full_kernel
 from fiberscope.network.nodes import MaxPool
 from fiberscope.network.operators import Dense, Operator, Scale, Sparse

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from fiberscope.equality.blocks import Blocks
-from fiberscope.equality.numbering import CONSTANT, DEAD, PASSED, SAME, Claim, Numbering, constant_passes
-from fiberscope.equality.skeleton import ComposedMap, Gate
+from fiberscope.equality.skeletons.blocks import Blocks
+from fiberscope.equality.skeletons.numbering import CONSTANT, DEAD, PASSED, SAME, Claim, Numbering, constant_passes
+from fiberscope.equality.skeletons.skeleton import ComposedMap, Gate
 from fiberscope.network.convolutions import Convolution
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Scale
@@ -42,7 +42,7 @@ class _Known:
     members: list[IntArray] = field(default_factory=list)
 
 
-class Search:
+class ChannelSearch:
     """Chooses what every channel is, switch after switch; ``allowed`` is how far apart maps may be, in units of
     rounding. With ``loose`` the channels of the second program are assigned to the nearest ones,
     unless the cosine of their angle is below ``least``."""

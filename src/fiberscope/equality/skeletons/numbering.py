@@ -25,10 +25,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse as sp
 
-from fiberscope.equality.blocks import Blocks, Naming, given_by, read_by, renamed, rows_of
-from fiberscope.equality.compared import Compared, compare
 from fiberscope.equality.question import Question
-from fiberscope.equality.skeleton import ComposedMap, Gate, Piece, Skeleton
+from fiberscope.equality.skeletons.blocks import Blocks, Naming, given_by, read_by, renamed, rows_of
+from fiberscope.equality.skeletons.compared import Compared, compare
+from fiberscope.equality.skeletons.skeleton import ComposedMap, Gate, Piece, Skeleton
 from fiberscope.geometry.domains import Box
 from fiberscope.geometry.ranges.intervals import Range, ranges
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear

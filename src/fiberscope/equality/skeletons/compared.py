@@ -8,7 +8,7 @@ from functools import reduce
 import numpy as np
 from scipy import sparse as sp
 
-from fiberscope.equality.skeleton import ComposedMap, Piece, entries, same_layout
+from fiberscope.equality.skeletons.skeleton import ComposedMap, Piece, entries, same_layout
 from fiberscope.network.convolutions import Convolution
 from fiberscope.network.operators import Dense, Operator, Scale, Sparse
 from fiberscope.numerics.floats import INFLATE, TINY, FloatArray, round_up
@@ -42,7 +42,7 @@ class Compared:
 def compare(a: ComposedMap, b: ComposedMap, names: dict[int, int], rounding: Rounding) -> Compared:
     """Two forms, entry by entry; ``names`` are the values of ``a`` that the values of ``b`` stand for.
 
-    >>> from fiberscope.equality.skeleton import skeleton
+    >>> from fiberscope.equality.skeletons.skeleton import skeleton
     >>> from fiberscope.network.network import Network
     >>> from fiberscope.numerics.ulps import DOUBLE
     >>> nets = [Network([[[w, 0.5]]], [[0.0]]) for w in (1.0, 1.0 + 2.0**-50)]
