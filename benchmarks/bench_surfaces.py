@@ -9,7 +9,7 @@ from fiberscope.geometry.engines.planar.engine import planar_count
 from fiberscope.geometry.surfaces.regions_on import regions_on
 from fiberscope.geometry.surfaces.shapes import Mesh, Sphere, Torus
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, later
+from fiberscope.network.nodes import Affine, behind
 from fiberscope.network.operators import Dense
 from harness import Case
 
@@ -21,7 +21,7 @@ def one_by_one(net: Network, mesh: Mesh) -> int:
     total = 0
     for a, b, c in mesh.vertices[mesh.triangles]:
         lift = Affine(0, Dense(np.stack([b - a, c - a], axis=1)), a)
-        total += int(planar_count(Network.from_nodes([lift, *map(later, net.nodes)], (2,)), HALF_SQUARE))
+        total += int(planar_count(Network.from_nodes([lift, *behind(net.nodes, 1)], (2,)), HALF_SQUARE))
     return total
 
 

@@ -59,10 +59,18 @@ def draw_mosaic(file: Path) -> None:
     print(f"{file.name}: {complex}")
 
 
+def draw_recovery(file: Path) -> None:
+    """The folds of a network that was recovered from its values."""
+    found = fs.recover(fs.Network.random((4, 8, 6, 1), seed=1), (4, 8, 6, 1), seed=1)
+    fs.plot.save_figure(found.plot(), file)
+    print(f"{file.name}: {found}")
+
+
 if __name__ == "__main__":
     gallery = OUT / "gallery"
     gallery.mkdir(parents=True, exist_ok=True)
     draw_landing(OUT / "regions.png")
     draw_mosaic(gallery / "mosaic.png")
+    draw_recovery(OUT / "recovery.png")
     for script in DRAWING:
         subprocess.run([sys.executable, EXAMPLES / script], cwd=gallery, check=True)

@@ -17,7 +17,9 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 # No deadline: the first call of a compiled kernel takes seconds, later ones microseconds.
 # The same examples in every run, so that a failure belongs to the change under test; new ones are drawn by "thorough".
 settings.register_profile("fiberscope", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("thorough", parent=settings.get_profile("fiberscope"), derandomize=False, max_examples=1000)
+settings.register_profile(
+    "thorough", parent=settings.get_profile("fiberscope"), derandomize=False, max_examples=1000, print_blob=True
+)
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "fiberscope")
 settings.load_profile(PROFILE)
 

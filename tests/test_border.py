@@ -137,6 +137,7 @@ OTHERS = {
     "relaxed_cost": "a layer of a module",
     "reproduce": "the name of a study",
     "resnet20": "a width",
+    "rotations": "a structure",
     "theory_constants": "an ensemble",
     "train_generator": "data",
     "train_many": "widths",

@@ -32,6 +32,8 @@ from .connectivity.matching import match as match
 from .connectivity.merging import merge as merge
 from .connectivity.paths import interpolate as interpolate
 from .connectivity.repair import repair as repair
+from .connectivity.rotations import Rotations as Rotations
+from .connectivity.rotations import rotations as rotations
 from .connectivity.structure import Structure as Structure
 from .connectivity.structure import permutation_structure as permutation_structure
 from .dimension.functional import FunctionalDimension as FunctionalDimension
@@ -40,12 +42,16 @@ from .dimension.jacobian import jacobian as jacobian
 from .dimension.kernel import effective_rank as effective_rank
 from .dimension.kernel import ntk as ntk
 from .dimension.spectrum import kernel_spectrum as kernel_spectrum
+from .equality.around import VerdictsAround as VerdictsAround
+from .equality.around import equivalent_around as equivalent_around
 from .equality.audit import Audit as Audit
 from .equality.audit import audit as audit
 from .equality.diff.changes import Difference as Difference
 from .equality.diff.diff import diff as diff
 from .equality.ladder import equivalent as equivalent
+from .equality.largest import largest_difference as largest_difference
 from .equality.queries import answer_query as answer_query
+from .equality.verdict import Interval as Interval
 from .equality.verdict import Verdict as Verdict
 from .equality.verify import verify as verify
 from .equality.vnnlib import read_domain as read_domain

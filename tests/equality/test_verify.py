@@ -23,8 +23,9 @@ from fiberscope.equality.rungs.identical import SameProgram
 from fiberscope.equality.rungs.normal_form import FormsDiffer, NormalForms
 from fiberscope.equality.rungs.regions import RegionCount, by_regions
 from fiberscope.equality.rungs.simplification import CarriedSimplified, by_simplification
+from fiberscope.equality.rungs.split_boxes import SplitBoxes
 from fiberscope.equality.rungs.structure import LayerOrder, by_structure
-from fiberscope.equality.rungs.symmetry import Carried
+from fiberscope.equality.rungs.symmetry import Carried, by_symmetry
 from fiberscope.equality.verify import KINDS, verify
 from fiberscope.fibers.simplify.simplify import simplify
 from fiberscope.network.action.chain import Symmetry
@@ -42,7 +43,7 @@ def pairs():
         "identical": equivalent(NET, NET),
         "symmetry": equivalent(NET, Symmetry.random(NET.widths, 1)(NET), tolerance=0),
         "rounded": equivalent(NET, Symmetry.random(NET.widths, 1, dyadic=False)(NET)),
-        "bounds": equivalent(NET, shifted, box, tolerance=1e-3),
+        "bounds": replace(by_symmetry(Question.of(NET, shifted, box, 1e-3)), networks=(NET, shifted)),
         "duplicated": equivalent(NET, duplicate(NET, 0, np.random.default_rng(0)), tolerance=0),
         "refuted": equivalent(NET, shifted, box, tolerance=0),
         "one layer": equivalent(fold, Network([[[1.0]]], [[0.0]]), fs.Box([0], [1]), tolerance=0),
@@ -80,7 +81,7 @@ def one_of_every_kind():
 def test_evidence_is_written_read_and_checked():
     every = one_of_every_kind()
     kinds = {SameProgram, Carried, CarriedSimplified, LayerOrder, NormalForms, FormsDiffer}
-    kinds |= {Transported, TailsDiffer, RegionCount, Counterexample, ChannelsAgree}
+    kinds |= {Transported, TailsDiffer, RegionCount, Counterexample, ChannelsAgree, SplitBoxes}
     assert {type(evidence) for evidence, _ in every} == kinds
     for evidence, question in every:
         check_evidence(evidence, question)
@@ -122,7 +123,7 @@ def of_format_2(verdict, path):
 def test_certificates_of_the_second_format_are_read(tmp_path):
     path = tmp_path / "proof.json"
     for evidence, asked in one_of_every_kind():
-        if isinstance(asked.domain, fs.Plane) or isinstance(evidence, ChannelsAgree):
+        if isinstance(asked.domain, fs.Plane) or isinstance(evidence, ChannelsAgree | SplitBoxes):
             continue  # its networks are those of the slice; a kind that came later
         method = "bottleneck" if isinstance(evidence, TailsDiffer) else "another"
         pair = (asked.a, asked.b)

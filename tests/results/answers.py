@@ -18,12 +18,14 @@ from fiberscope.connectivity.checkpoints.align import Aligned
 from fiberscope.connectivity.selfcheck import Drift as OutputDrift
 from fiberscope.dimension.functional import functional_dimension
 from fiberscope.equality.bottlenecks.transport import Transport
+from fiberscope.equality.bounding.pairs import Pairing
 from fiberscope.equality.rungs.bottleneck import TailsDiffer, Transported
 from fiberscope.equality.rungs.identical import SameProgram
 from fiberscope.equality.rungs.normal_form import FormsDiffer, NormalForms
 from fiberscope.equality.rungs.output_ranges import OutputRanges
 from fiberscope.equality.rungs.regions import RegionCount
 from fiberscope.equality.rungs.simplification import CarriedSimplified
+from fiberscope.equality.rungs.split_boxes import SplitBoxes
 from fiberscope.equality.rungs.structure import LayerOrder
 from fiberscope.fibers.conservation import Block
 from fiberscope.fibers.construction import Chains
@@ -308,7 +310,10 @@ ANSWERS: dict[str, Maker] = {
     "Model": lambda: replay().models[0],
     "QueryAnswer": query,
     "NormalForms": lambda: NormalForms((np.array([1, 0]), np.array([-1, 1])), 2, 0),
+    "Interval": lambda: fs.Interval(0.25, 0.5, np.zeros(2)),
     "OutputRanges": OutputRanges,
+    "SplitBoxes": lambda: SplitBoxes(((0, 0.5), None, None), Pairing()),
+    "VerdictsAround": lambda: fs.VerdictsAround((verdict(), different()), 0.5),
     "RegionCount of equality": lambda: RegionCount(3),
     "Replay": replay,
     "SameProgram": SameProgram,
@@ -345,6 +350,7 @@ ANSWERS: dict[str, Maker] = {
     "Matching": matching,
     "Aligned": lambda: Aligned(Path("c"), (2.0, 1.0), 3, 4, 0.5, None, None, Element({})),
     "Matchings": lambda: fs.match_many([NET, NET]),
+    "Rotations": lambda: fs.rotations(matching().structure),
     "PathValues": lambda: barrier().loss,
     "Structure": lambda: matching().structure,
     # training and studies

@@ -18,8 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from fiberscope.connectivity.activations import Seen, by_activations
+from fiberscope.connectivity.learned import Turns, learn, procrustes
 from fiberscope.connectivity.losses import Loss
 from fiberscope.connectivity.paths import check_comparable
+from fiberscope.connectivity.rotations import rotations
 from fiberscope.connectivity.scales import match_scales
 from fiberscope.connectivity.straight import straight_through
 from fiberscope.connectivity.structure import Structure, permutation_structure
@@ -37,7 +39,8 @@ from fiberscope.numerics.floats import IntArray
 from fiberscope.results import Result, Tabular, hidden, named
 from fiberscope.run import Progress, Run
 
-METHODS = ("activations", "weights", "ste")
+METHODS = ("activations", "weights", "ste", "learned")
+GROUPS = ("permutation", "orthogonal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +74,11 @@ class Matching(Tabular):
     distances: tuple[float, float] | None = None
     """``|a - b|`` over the parameters that can move, before and after."""
     losses: tuple[float, float] | None = None
-    """The loss half-way between the two, before and after, where it was what counted."""
+    """The loss half-way between the two (of learned maps: its mean over three points of the way), before and after."""
     by_weights: tuple[str, ...] = ()
     """Groups that no layer was seen to read, and that were matched by their weights."""
+    turns: Turns | None = field(default=None, metadata=hidden())
+    """In orthogonal groups: permutations and maps, one after the other."""
     narrow: Mapping[str, int] | None = None
     """Where ``a`` has fewer neurons than ``b``: how many of each group. Neuron ``i`` of ``a`` is ``p[i]`` of ``b``, and
     what is left of ``b`` comes after those."""
@@ -94,17 +99,17 @@ class Matching(Tabular):
     @property
     def objective(self) -> float:
         """Mean over the groups of the objective at the permutations found."""
-        return float(np.mean([part.optimal for part in self.objectives]))
+        return float(np.mean([part.optimal for part in self.objectives] or [np.nan]))
 
     @property
     def identity(self) -> float:
         """Mean over the groups of the objective at the identity."""
-        return float(np.mean([part.identity for part in self.objectives]))
+        return float(np.mean([part.identity for part in self.objectives] or [np.nan]))
 
     @property
     def random(self) -> float:
         """Mean over the groups of the objective at random permutations."""
-        return float(np.mean([part.random for part in self.objectives]))
+        return float(np.mean([part.random for part in self.objectives] or [np.nan]))
 
     def apply(self, b: Any) -> Any:
         """A new model with the function of ``b`` and its neurons in the order of ``a``.
@@ -114,11 +119,22 @@ class Matching(Tabular):
         shares: there is no segment between the two, and ``interpolate`` says so.
         """
         b = as_model(b, "b")
+        if self.turns is not None:
+            return self.turns.apply(as_torch(b, "b"))
         if isinstance(b, Network):
             return _to_network(self.structure.apply(b.to_torch(), self.element), b)
         return self.structure.apply(plain(b), self.element)
 
+    def reference(self, a: Any) -> Any:
+        """What :meth:`apply` is to be compared with: ``a`` itself; in orthogonal groups, with its norms folded."""
+        return a if self.turns is None else self.turns.reference(as_torch(a, "a"))
+
     def __repr__(self) -> str:
+        if self.turns is not None and self.distances is not None:
+            blocks, (before, after) = len(self.turns.rotations.blocks), self.distances
+            return (
+                f"Matching({self.method}, {blocks} orthogonal blocks, distance {before:.4g} before, {after:.4g} after)"
+            )
         values = f"optimal {self.objective:.4g}, identity {self.identity:.4g}, random {self.random:.4g}"
         kind = "mean correlation" if self.method == "activations" else "mean cosine"
         return f"Matching({self.method}, {len(self.objectives)} groups, {kind}: {values})"
@@ -137,6 +153,7 @@ def match(
     draws: int = 10,
     restarts: int = 0,
     scales: bool = False,
+    group: str = "permutation",
     loss: Loss = "cross_entropy",
     steps: int = 100,
     progress: Progress | None = None,
@@ -171,8 +188,13 @@ def match(
         Further descents of ``"weights"``, from random permutations; the best one counts.
     scales
         Also bring positive scalings (of ReLU neurons, say) of ``b`` close to ``a``, in the distance of the parameters.
+    group
+        ``"orthogonal"``: beside permutations the orthogonal maps of residual streams and heads that
+        :func:`fiberscope.rotations` finds, with weights of norms folded into their readers. By ``"weights"``
+        (Procrustes) or ``"learned"``, which follows the loss half-way from there and is never worse than there. Compare
+        ``.apply(b)`` with ``.reference(a)``. Exact up to rounding only: maps are no permutations.
     loss, steps
-        For ``"ste"``: as for :func:`fiberscope.barrier`, and steps of its optimiser.
+        For ``"ste"`` and ``"learned"``: as for :func:`fiberscope.barrier`, and steps of its optimiser.
     progress, time_limit
         Called as ``progress(done, total, text)`` after every batch or group, and before a wide assignment with what it
         will cost; after so many seconds an ``OutOfTimeError``.
@@ -192,6 +214,10 @@ def match(
     run = Run.begin(progress, time_limit)
     if method not in METHODS:
         raise InputError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
+    if group not in GROUPS or (group == "orthogonal") > (method in ("weights", "learned")):
+        raise InputError(f"group: expected one of {', '.join(GROUPS)}, the last with weights or learned, got {group!r}")
+    if method == "learned" and group != "orthogonal":
+        raise UnsupportedModelError("method learned: it learns orthogonal maps; say group='orthogonal'")
     if data is None and method != "weights":
         wanted = "inputs to compare the activations on" if method == "activations" else "inputs with targets"
         raise InputError(f"data: expected {wanted}, got None")
@@ -205,6 +231,12 @@ def match(
     groups = structure.only(PERMUTATION).groups
     if not groups:
         raise UnsupportedModelError("module: expected a hidden layer whose neurons can be permuted, found none")
+    if group == "orthogonal":
+        turned = procrustes(left, right, structure, rotations(structure, seed), restarts, seed, run)
+        if method == "learned":
+            turned = learn(left, right, turned, loss, data, output, batch_size, steps, seed, run)
+        distances, losses = turned.distances, turned.losses
+        return Matching(Element({}), (), structure, turned.samples, method, distances, losses, turns=turned.turns)
     pair = Weights.between(structure.groups, *(parameters_of(module) for module in (left, right)))
     pair.check()
     if method == "activations":

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fiberscope.connectivity.losses import Loss, lost
+from fiberscope.connectivity.losses import Loss, Lost, lost
 from fiberscope.connectivity.structure import Structure
 from fiberscope.connectivity.weights import Weights, descend
 from fiberscope.errors import InputError
@@ -68,7 +68,7 @@ def straight_through(
         state, sums = middle(element), [0.0, 0.0]
         with torch.no_grad():
             for batch in held:
-                part = _lost(a, state, batch, loss, output)
+                part = batch_loss(a, state, batch, loss, output)
                 sums = [sums[0] + float(part.total), sums[1] + part.terms]
         return sums[0] / max(1.0, sums[1])
 
@@ -103,14 +103,15 @@ def _descend(
 ) -> None:
     """One step of the latent copy: it gets the gradient of the half that ``b`` has in the middle."""
     leaves = {name: state[name].clone().requires_grad_() for name in latent}
-    part = _lost(a, {**state, **leaves}, batch, loss, output)
+    part = batch_loss(a, {**state, **leaves}, batch, loss, output)
     slopes = torch.autograd.grad(part.total / max(1, part.terms), list(leaves.values()), allow_unused=True)
     for value, slope in zip(latent.values(), slopes, strict=True):
         value.grad = None if slope is None else (0.5 * slope).to(value)
     rule.step()
 
 
-def _lost(a: nn.Module, state: Mapping[str, Tensor], batch: Batch, loss: Loss, output: Selector) -> Any:
+def batch_loss(a: nn.Module, state: Mapping[str, Tensor], batch: Batch, loss: Loss, output: Selector) -> Lost:
+    """What a module with other numbers loses on a batch."""
     inputs, targets = batch
     if targets is None:
         raise InputError("data: expected inputs with targets, got inputs alone")

@@ -1042,7 +1042,8 @@ def unpaired(case: Case) -> Bounding:
         steps.append((node, [(k, i) for i in range(node.size)], [_floats(row) for row in rows], None))
     for k, (node, rows) in enumerate(right, start=1):
         steps.append((node, [(-1 - k, i) for i in range(node.size)], [_floats(other(row)) for row in rows], None))
-    return Bounding(steps, end, [total(((Q(1), p), (Q(-1), other(q)))) for p, q in zip(end, last, strict=True)])
+    ends = [total(((Q(1), p), (Q(-1), other(q))), signed=True) for p, q in zip(end, last, strict=True)]
+    return Bounding(steps, end, ends)
 
 
 class Zonotopes:
@@ -1060,6 +1061,8 @@ class Zonotopes:
     def combined(self, forms: list[Form], weights: list[float], sizes: list[float]) -> Form:
         """A linear combination, with the error of rounding it."""
         n = len(weights)
+        if not any(f[2] for f in forms):
+            return [0.0], 0.0, 0.0  # exactly
         parts = [sum(map(mul, weights, column)) for column in zip_longest(*(f[0] for f in forms), fillvalue=0.0)] or [
             0.0
         ]
@@ -1076,6 +1079,8 @@ class Zonotopes:
 
     def ends(self, form: Form) -> tuple[float, float]:
         parts, error, size = form
+        if not size:
+            return 0.0, 0.0
         reach = (sum(map(abs, parts[1:])) + error) * (1 + (len(parts) + 2) * U) + 2 * U * size + TINY
         if not isfinite(parts[0] + reach):  # whatever is beyond the floats bounds nothing
             raise OverflowError("a bound beyond the floats")

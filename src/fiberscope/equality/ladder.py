@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
+from fiberscope.backends import choose_backend
 from fiberscope.equality.interval import interval_of
 from fiberscope.equality.question import CRITERIA, Question
 from fiberscope.equality.rungs import (
@@ -66,6 +68,9 @@ def equivalent(
     criterion: str = "values",
     margin: float | None = None,
     progress: Progress | None = None,
+    jobs: int | None = 1,
+    cluster: str | None = None,
+    state: Path | str | None = None,
 ) -> Verdict:
     """Whether two networks are the same function on a domain: proven True, proven False, or None for undecided.
 
@@ -104,6 +109,11 @@ def equivalent(
         ``"values"`` (compared as ``tolerance`` says) or ``"argmax"``.
     progress
         Is told how far the search is.
+    jobs, cluster
+        Branch and bound in so many processes (None: one for every core), or on ``"dask://HOST:PORT"`` or another joblib
+        backend. The verdict and its certificate do not depend on it.
+    state
+        A file that holds the open boxes of branch and bound while it runs; a run that was killed goes on from there.
 
     Examples
     --------
@@ -130,6 +140,8 @@ def equivalent(
         return replace(live, tolerance=tolerance, margin=ahead)
     start = time.monotonic()
     question = Question.of(a, b, domain, tolerance, time_limit, seed, margin=ahead, progress=progress)
+    question.backend = None if jobs == 1 and cluster is None else choose_backend(jobs, cluster)
+    question.state = None if state is None else Path(state)
     tried: list[tuple[str, float]] = []
     verdict = _decided(question, tried)
     if verdict is None:

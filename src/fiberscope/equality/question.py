@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fiberscope.backends import Backend
 from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Box, Domain, Solid, domain_of
 from fiberscope.geometry.ranges.domain_roles import DomainRoles, domain_roles
@@ -60,7 +62,8 @@ class Question:
 
     ``tolerance`` is the kind of equality, ``rounding`` what it allows where it is None, ``run`` says when to give up.
     With a ``margin`` the question is about classes: whether the largest output of ``a``, where it is larger than all
-    others and by ``margin`` at least, is a largest output of ``b``.
+    others and by ``margin`` at least, is a largest output of ``b``. ``backend`` says where subtrees of branch and bound
+    run, if not here, and ``state`` is the file of its open boxes.
     """
 
     a: Network
@@ -76,6 +79,8 @@ class Question:
     """What several methods need, computed once: skeletons of networks."""
     margin: float | None = None
     record: Record = field(default_factory=Record)
+    backend: Backend | None = None
+    state: Path | None = None
     _roles: tuple[DomainRoles, DomainRoles] | None = field(default=None, init=False)
 
     @classmethod

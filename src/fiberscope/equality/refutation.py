@@ -78,8 +78,9 @@ def difference(question: Question, points: FloatArray) -> FloatArray:
     found = []
     with np.errstate(over="ignore", invalid="ignore"):
         for part in np.array_split(points, -(-len(points) // _CHUNK)):
+            if found:
+                question.run.check()
             found.append(np.abs(question.a(part) - question.b(part)).max(axis=1))
-            question.run.check()
     gaps = np.concatenate(found)
     question.record.see(points, gaps)
     return np.where(np.isfinite(gaps), gaps, np.inf)
@@ -92,13 +93,14 @@ def excess(question: Question, points: FloatArray) -> FloatArray:
     found = []
     with np.errstate(over="ignore", invalid="ignore"):
         for part in np.array_split(points, -(-len(points) // _CHUNK)):
+            if found:
+                question.run.check()
             a, b = question.a(part), question.b(part)
             question.record.see(part, np.abs(a - b).max(axis=1))
             rows, own = np.arange(len(part)), a.argmax(axis=1)
             rest = a.copy()
             rest[rows, own] = -np.inf
             found.append(np.minimum(a[rows, own] - rest.max(axis=1) - question.margin, b.max(axis=1) - b[rows, own]))
-            question.run.check()
     scores = np.concatenate(found)
     return np.where(np.isfinite(scores), scores, np.inf)
 

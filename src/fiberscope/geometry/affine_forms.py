@@ -231,7 +231,7 @@ def influence(net: Network, seeds: BoolArray, active: BoolArray) -> tuple[BoolAr
                 values[place.index + 1] = (source & active[:, place.columns]) | own
             case MaxPool():
                 inside = gather(source, node.windows, False)
-                reached.append(inside.reshape(len(seeds), -1))
+                reached.append(inside.reshape(own.shape))
                 values[place.index + 1] = (inside | own.reshape(inside.shape)).any(axis=2)
             case _:
                 assert_never(node)

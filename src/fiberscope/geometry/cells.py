@@ -34,9 +34,14 @@ def pool_layout(layout: Layout) -> Pools:
 def winner_signs(lost: BoolArray, size: int) -> SignArray:
     """Signs of the entries of pooling windows, ``(cells, windows * size)``, from which of them lose on a cell.
 
-    One winner has +1, several have 0.
+    One winner has +1, several have 0. There may be no cells at all.
+
+    >>> winner_signs(np.array([[True, False], [False, False]]), 2).tolist()
+    [[-1, 1], [0, 0]]
+    >>> winner_signs(np.zeros((0, 2), dtype=bool), 2).shape
+    (0, 2)
     """
-    shaped = lost.reshape(len(lost), -1, size)
+    shaped = lost.reshape(len(lost), lost.shape[1] // size, size)
     single = (~shaped).sum(axis=2, keepdims=True) == 1
     return np.where(shaped, -1, single).astype(np.int8).reshape(lost.shape)
 
@@ -45,7 +50,7 @@ def cell_signs(node: Switch, low: SignArray, high: SignArray) -> SignArray:
     """Signs of a switch on cells, ``(cells, num_signs)``, from the least and the largest ones at their vertices."""
     match node:
         case PiecewiseLinear():
-            return np.clip(low + high, -1, 1)[:, : node.num_signs]
+            return np.asarray(np.clip(low + high, -1, 1)[:, : node.num_signs])
         case MaxPool():
             return winner_signs(low < 0, node.window_size)
         case _:

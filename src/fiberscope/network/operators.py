@@ -111,6 +111,10 @@ class Operator(ABC):
             )
         return np.asarray(self.sparse().toarray(), dtype=np.float64)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # exact numbers, which are kept to be used again, do not travel to other processes
+        return {name: value for name, value in self.__dict__.items() if not name.startswith("_exact")}
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_shape} -> {self.out_shape})"
 

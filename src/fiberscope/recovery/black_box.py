@@ -9,6 +9,7 @@ surface over the folds, signs as one linear system, and the remainder that names
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,16 +102,20 @@ class Search:
         size = np.linalg.norm(W, axis=1)
         self.add(W / size[:, None], b / size)
 
-    def oriented(self, rows: list[Row], last: bool) -> tuple[FloatArray, FloatArray]:
-        """Give the last known layer its signs; weights and biases of the rows over its activations."""
+    def oriented(self, rows: list[Row], last: bool, blind: Sequence[int] = ()) -> tuple[FloatArray, FloatArray]:
+        """Give the last known layer its signs; weights and biases of the rows over its activations.
+
+        Nothing is known about the inputs ``blind`` of that layer.
+        """
         number = len(self.weights)
         W, b = self.weights[-1], self.biases[-1]
         n = len(W)
         sure = [row.coefficients for row in rows if row.complete] or [row.coefficients for row in rows]
         U, Q = np.array(sure)[:, :n], np.array(sure)[:, n:-1]
-        signs = solve_signs(U, W, Q)
+        seen = np.setdiff1d(np.arange(W.shape[1]), blind)
+        signs = solve_signs(U, W[:, seen], Q[:, seen])
         extra: tuple[FloatArray, FloatArray] | None = None
-        if signs is None and self.widths[number] > n:
+        if signs is None and self.widths[number] > n and not len(blind):
             found = solve_with_remainder(U, W, Q, self.pool.place.bounded)
             if found is not None:
                 signs, extra = found.signs, (found.out, found.row)
@@ -168,7 +173,12 @@ class Search:
         fit = fit_outputs(self.pool, self.prefix, len(self.weights[-1]) < self.widths[-2], off)
         if not fit.holds.mean() > 0.5 and len(self.weights[-1]) < self.widths[-2]:
             raise self.stuck(last, "the outputs are no linear function of the neurons that were found")
-        W, b = self.oriented([Row(Equations(np.eye(len(c)), c)) for c in fit.coefficients.T], last=True)
+        n = len(self.weights[-1])
+        told = np.setdiff1d(
+            np.arange(len(fit.coefficients)), [n + i for i in off]
+        )  # silent neurons have no coefficient
+        rows = [Row(Equations(np.eye(len(c))[told], c[told])) for c in fit.coefficients.T]
+        W, b = self.oriented(rows, last=True, blind=off)
         self.weights.append(W)
         self.biases.append(b)
         for layer, j, i in self.open:

@@ -256,7 +256,6 @@ def test_the_prefix_of_a_model_stays(seed):
 
 
 def _shifted(net):
-    from fiberscope.network.chains import nameless
-    from fiberscope.network.nodes import moved
+    from fiberscope.network.nodes import behind, nameless
 
-    return [moved(nameless(node), tuple(s + 1 for s in node.sources)) for node in net.nodes]
+    return behind([nameless(node) for node in net.nodes], 1)

@@ -20,7 +20,7 @@ from fiberscope.geometry.surfaces.sizes import polygon_areas
 from fiberscope.geometry.surfaces.surface_regions import SurfaceRegions
 from fiberscope.network.action.chain import permute, rescale
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, later
+from fiberscope.network.nodes import Affine, behind
 from fiberscope.network.operators import Dense
 from fiberscope.testing import CASES, case, convolutional, fraction_signs
 from fiberscope.testing.strategies import chains
@@ -50,13 +50,13 @@ def on_triangle(net: Network, corners: np.ndarray) -> Network:
     """The network as a function of two coordinates; exact for integer corners."""
     a, b, c = corners
     lift = Affine(0, Dense(np.stack([b - a, c - a], axis=1)), a)
-    return Network.from_nodes([lift, *(later(node) for node in net.nodes)], (2,))
+    return Network.from_nodes([lift, *behind(net.nodes, 1)], (2,))
 
 
 def edge_patterns(net: Network, a: np.ndarray, b: np.ndarray) -> set[tuple[int, ...]]:
     """Sign vectors of the pieces of an edge: of a strip over it on which nothing depends on the second coordinate."""
     lift = Affine(0, Dense(np.stack([b - a, np.zeros_like(a)], axis=1)), a)
-    strip = Network.from_nodes([lift, *(later(node) for node in net.nodes)], (2,))
+    strip = Network.from_nodes([lift, *behind(net.nodes, 1)], (2,))
     return set(map(tuple, planar_cells(strip, Box([0.0, 0.0], [1.0, 1.0])).top_signs.tolist()))
 
 

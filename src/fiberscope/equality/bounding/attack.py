@@ -30,11 +30,11 @@ _NUMBERS = 200_000
 _FEW_INPUTS = 32
 """Inputs up to which populations find anything that gradients do not."""
 
-_POPULATION, _GENERATIONS, _RESTARTS, _OUTPUTS = 32, 40, 6, 16
+_POPULATION, _GENERATIONS, _RESTARTS, _OUTPUTS = 32, 40, 10, 16
 """Points of a population, how often they breed, how often that is begun anew, and outputs that get populations."""
 
 _SECONDS, _SHARE = 2.0, 0.1
-"""Time for all looks: seconds, and part of what is left."""
+"""Time for all looks: seconds of work, and part of what is left."""
 
 
 def slopes(net: Network, points: FloatArray, directions: FloatArray) -> FloatArray:
@@ -96,7 +96,7 @@ def climb(question: Question, box: Box, starts: FloatArray, steps: int = STEPS) 
 
 def looks(question: Question, box: Box) -> Iterator[FloatArray]:
     """Points to try a claim on, the best of several ways to look, one after the other for as long as it may pay."""
-    begin = time.monotonic()
+    begin = time.process_time()
     budget = min(_SECONDS, _SHARE * question.seconds_left)
     points = box.sample(max(64, min(_LOOK, _NUMBERS // box.ambient)), question.rng)
     gaps = excess(question, points)
@@ -105,9 +105,12 @@ def looks(question: Question, box: Box) -> Iterator[FloatArray]:
     best, value = climb(question, box, points[np.argsort(-gaps, kind="stable")[:count]])
     yield best[np.argsort(-value, kind="stable")]
     for _ in range(_RESTARTS):
-        if box.ambient > _FEW_INPUTS or question.margin is not None or time.monotonic() - begin > budget:
+        spent = time.process_time() - begin > budget or question.run.is_over
+        if spent or box.ambient > _FEW_INPUTS or question.margin is not None:
             return
         yield evolved(question, box)
+        if question.record.x is not None:  # the best point may be no member of a population: of another output
+            yield question.record.x[None]
 
 
 def evolved(question: Question, box: Box) -> FloatArray:

@@ -14,7 +14,7 @@ import numpy as np
 
 from fiberscope.equality.bounding.chains import Bounds
 from fiberscope.equality.bounding.trees import Growing, Tree, halves, leaves
-from fiberscope.numerics.floats import FloatArray
+from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.run import Run
 
 BATCH = 32
@@ -37,13 +37,17 @@ Exactly = Callable[[FloatArray, FloatArray], bool]
 """Whether what is asked about is exactly zero on a box on which no sign is open."""
 
 
+Entry = tuple[float, int, FloatArray, FloatArray, int, int]
+"""An open box: its bound with the other sign, its number in the tree, its ends, where to split it, open signs."""
+
+
 class Search:
     """The open boxes of one question. ``low, high``: the box; a ``tree`` of an earlier search is gone on with."""
 
     def __init__(self, bounder: Bounder, low: FloatArray, high: FloatArray, tree: Tree = (None,)) -> None:
         self.bounder = bounder
         self.tree = Growing()
-        self.heap: list[tuple[float, int, FloatArray, FloatArray, int, int]] = []
+        self.heap: list[Entry] = []
         self.boxes = 0
         self.stuck = -np.inf
         """The largest bound of a box that cannot be split any more."""
@@ -61,6 +65,10 @@ class Search:
         """Of everything: the largest one of an open box."""
         top = -self.heap[0][0] if self.heap else -np.inf
         return float(max(top, self.stuck))
+
+    def spent(self, goal: float) -> bool:
+        """Whether no more can be done for a goal: what is above it cannot be split, or there is no room for more."""
+        return len(self.tree.cuts) > MOST_NODES or not self.heap or not -self.heap[0][0] > goal
 
     def _add(self, numbers: list[int], lows: FloatArray, highs: FloatArray) -> FloatArray:
         found = self.bounder.bounds(lows, highs)
@@ -89,7 +97,7 @@ class Search:
         while not self.bound <= goal:
             if most is not None and self.boxes >= most:
                 return False
-            if run.is_over or len(self.tree.cuts) > MOST_NODES or not self.heap or not -self.heap[0][0] > goal:
+            if run.is_over or self.spent(goal):
                 return False
             points = self._round(goal, exactly)
             run.report(self.boxes, None, f"bound {self.bound:.4g}, {len(self.heap)} boxes open")
@@ -97,18 +105,52 @@ class Search:
                 return False
         return True
 
+    def take(self, count: int, goal: float, exactly: Exactly | None = None) -> list[Entry]:
+        """The open boxes with the largest bounds, which are now somebody else's; to be given back with :meth:`put`."""
+        taken: list[Entry] = []
+        while self.heap and len(taken) < count and -self.heap[0][0] > goal:
+            entry = heapq.heappop(self.heap)
+            if not self._settled(entry, exactly):
+                taken.append(entry)
+        return taken
+
+    def put(
+        self,
+        node: int,
+        low: FloatArray,
+        high: FloatArray,
+        tree: Tree,
+        bounds: FloatArray,
+        dimensions: IntArray,
+        opened: IntArray,
+    ) -> None:
+        """A tree in the place of a box that was taken, with what is known of its leaves."""
+        numbers = self.tree.graft(node, tree)
+        lows, highs = leaves(tree, low, high)
+        rows = zip(bounds.tolist(), numbers, lows, highs, dimensions.tolist(), opened.tolist(), strict=True)
+        for bound, number, bottom, top, d, count in rows:
+            heapq.heappush(self.heap, (-bound, number, bottom, top, d, count))
+
+    def _settled(self, entry: Entry, exactly: Exactly | None) -> bool:
+        """Whether a box is exactly zero, or cannot be split."""
+        bound, _, low, high, d, opened = entry
+        if opened == 0 and exactly is not None and exactly(low, high):
+            return True
+        if d < 0:
+            self.stuck = max(self.stuck, -bound)
+            return True
+        return False
+
     def _round(self, goal: float, exactly: Exactly | None) -> FloatArray:
         """Split the boxes with the largest bounds; the points that their parts propose."""
         numbers: list[int] = []
         lows: list[FloatArray] = []
         highs: list[FloatArray] = []
         while self.heap and len(numbers) < 2 * BATCH and -self.heap[0][0] > goal:
-            bound, node, low, high, d, opened = heapq.heappop(self.heap)
-            if opened == 0 and exactly is not None and exactly(low, high):
+            entry = heapq.heappop(self.heap)
+            if self._settled(entry, exactly):
                 continue
-            if d < 0:
-                self.stuck = max(self.stuck, -bound)
-                continue
+            _, node, low, high, d, _ = entry
             cut = (d, float(0.5 * low[d] + 0.5 * high[d]))
             first = self.tree.split(node, cut)
             numbers += [first, first + 1]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from fiberscope.equality.bounding.branching import Bounder, Search
 from fiberscope.equality.bounding.chains import ChainPair
 from fiberscope.equality.bounding.programs import ProgramPair
 from fiberscope.equality.question import Question
+from fiberscope.errors import OutOfTimeError
 from fiberscope.fibers.canonical.matching import match_chains
 from fiberscope.geometry.domains import Box
 from fiberscope.network.action.chain import Symmetry
@@ -39,8 +41,10 @@ def pairings(question: Question) -> Iterator[Pairing]:
     yield Pairing()
     left, right = try_split(question.a), try_split(question.b)
     if left is not None and right is not None and left.tail.widths == right.tail.widths:
-        match = match_chains(left.tail, right.tail, loose=True, run=question.run)
-        if match.symmetry is not None:
+        match = None
+        with suppress(OutOfTimeError):  # the others take no time
+            match = match_chains(left.tail, right.tail, loose=True, run=question.run)
+        if match is not None and match.symmetry is not None:
             yield Pairing("pair", match.symmetry)
     yield Pairing("single")
 

@@ -7,7 +7,7 @@ inside.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -83,15 +83,19 @@ class Growing:
 
     def preorder(self) -> list[Cut | None]:
         """As a list."""
-        found: list[Cut | None] = []
+        return [self.cuts[node] for node in self._walk()]
+
+    def graft_order(self) -> list[int]:
+        """The numbers of the leaves in the order of the list."""
+        return [node for node in self._walk() if self.cuts[node] is None]
+
+    def _walk(self) -> Iterator[int]:
         waiting = [0]
         while waiting:
             node = waiting.pop()
-            cut = self.cuts[node]
-            found.append(cut)
-            if cut is not None:
+            yield node
+            if self.cuts[node] is not None:
                 waiting += [self.child[node] + 1, self.child[node]]
-        return found
 
 
 def tree_of(found: object) -> tuple[Cut | None, ...]:

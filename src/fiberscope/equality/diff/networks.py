@@ -1,4 +1,4 @@
-"""Two programs compared layer by layer, in terms of matched channels: see ``equality.numbering``.
+"""Two programs compared layer by layer, in terms of matched channels: see ``equality.skeletons.numbering``.
 
 A layer is what one activation, one pool or the output reads: the affine maps between switches, composed. So fused,
 split and folded maps are one layer, and what is compared is what the maps do, after neurons were matched.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,11 +12,12 @@ import numpy as np
 from fiberscope.equality.counterexample import Counterexample, confirmed
 from fiberscope.equality.evidence import Check, Evidence, integers
 from fiberscope.equality.question import Question
-from fiberscope.equality.refutation import different
+from fiberscope.equality.refutation import different, small_enough
 from fiberscope.equality.verdict import Rung, Verdict, answered
 from fiberscope.errors import FiberscopeError
 from fiberscope.geometry.affine_forms import exact_output, output_forms
 from fiberscope.geometry.complex import Complex
+from fiberscope.geometry.engines.traversal.engine import VisitedRegion, traverse
 from fiberscope.geometry.regions import regions
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Concat, Node, PiecewiseLinear, moved, nameless
@@ -29,6 +32,12 @@ _NEURONS = {1: 4000, 2: 600, 3: 60}
 
 _REGIONS = 1_000_000
 """Regions of both networks together after which the list is given up."""
+
+_SHARE = 0.5
+"""Part of the time that is left in which regions are visited one by one."""
+
+_CHUNK = 256
+"""Regions whose affine maps are compared at a time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,11 +82,15 @@ def difference_network(a: Network, b: Network) -> Network:
 
 
 def by_regions(question: Question) -> Verdict | None:
-    """The search: in up to three dimensions, the difference on every region of both networks together."""
+    """The search: the difference on every region of both networks together.
+
+    In up to three dimensions they are built with their faces where neurons are few; else visited one by one, as many
+    as there is time for.
+    """
     size = question.place.dimension
     neurons = question.a.num_signs + question.b.num_signs
     if size > _DIMENSION or neurons > _NEURONS[size]:
-        return None
+        return by_visits(question)
     gap = difference_network(question.a, question.b)
 
     wanted = threshold_network(gap, question.tolerance) if question.tolerance else gap
@@ -97,6 +110,94 @@ def by_regions(question: Question) -> Verdict | None:
     with np.errstate(invalid="ignore"):  # an order to look in: where floats do not reach, last
         size = np.abs(forms.value).max(axis=(1, 2)) - forms.error.max(axis=(1, 2))
     return _same_maps(question, found, forms) or _different(question, found, np.argsort(-size))
+
+
+def batched(found: Iterable[VisitedRegion], size: int) -> Iterator[list[VisitedRegion]]:
+    """In portions."""
+    stream = iter(found)
+    while part := list(islice(stream, size)):
+        yield part
+
+
+def by_visits(question: Question) -> Verdict | None:
+    """The search where regions are visited one by one, in any dimension, for half of the time that is left."""
+    if not small_enough(question):
+        return None
+    gap = difference_network(question.a, question.b)
+    wanted = threshold_network(gap, question.tolerance) if question.tolerance else gap
+    run = question.run.within(_SHARE * question.seconds_left)
+    try:
+        stream = traverse(wanted, question.place, limit=_REGIONS, time_limit=max(run.seconds_left, 1e-3))
+        judge = _Visits(question, gap)
+        for part in batched(stream, _CHUNK):
+            verdict = judge.take(part)
+            if verdict is not None:
+                return verdict
+    except (FiberscopeError, OverflowError) as error:
+        question.notes.append(str(error))
+        return None
+    if not stream.summary.complete:
+        question.notes.append(f"{stream.summary} of the two together, visited one by one")
+        return None
+    return judge.verdict(stream.summary.count)
+
+
+class _Visits:
+    """What the regions that were visited say."""
+
+    def __init__(self, question: Question, gap: Network) -> None:
+        self.question, self.gap = question, gap
+        self.exact, self.agree, self.residual = True, True, 0.0
+
+    def take(self, part: list[VisitedRegion]) -> Verdict | None:
+        """Some regions; a verdict if the two differ on one of them."""
+        question = self.question
+        signs = np.array([region.signs for region in part])
+        if question.tolerance:
+            over = (signs[:, -2 * question.a.out_size :] > 0).any(axis=1)
+            return self._differ([part[k] for k in np.flatnonzero(over)])
+        forms = output_forms(self.gap, signs)
+        near = np.isfinite(forms.error) & (np.abs(forms.value) <= forms.error)
+        zero = ((forms.value == 0) & (forms.error == 0)).all(axis=(1, 2))
+        suspects = np.flatnonzero(~near.all(axis=(1, 2)))
+        for k in np.flatnonzero(~zero):
+            if not self.exact:
+                break
+            rows = exact_output(self.gap, signs[k])
+            if not all(v.is_zero() for v in np.asarray(rows).ravel()):
+                self.exact = False
+                suspects = np.union1d(suspects, [k])
+            question.run.check()
+        self.agree = self.agree and bool(near.all())
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.where(forms.value == 0, 0.0, np.abs(forms.value) / forms.error)
+        self.residual = max(self.residual, float(np.nan_to_num(ratio, nan=np.inf).max(initial=0.0)))
+        return self._differ([part[k] for k in suspects.tolist()])
+
+    def _differ(self, found: list[VisitedRegion]) -> Verdict | None:
+        for region in found[:8]:
+            example = confirmed(self.question, region.witness)
+            if example is not None and self.question.place.contains(region.witness[None])[0]:
+                return different(self.question, "regions", example, "the affine maps differ on a region")
+        if found and self.question.tolerance:
+            self.agree = False  # somewhere on the region the tolerance is passed, but no float was found there
+        return None
+
+    def verdict(self, count: int) -> Verdict | None:
+        """When all regions were seen."""
+        question = self.question
+        if question.tolerance:
+            if not self.agree:
+                return None
+            text = f"the difference exceeds the tolerance on none of the {count} regions of the two"
+            return answered(question, "regions", RegionCount(count), Check(True, text, bound=question.tolerance))
+        if not self.exact and (question.tolerance is not None or not self.agree):
+            return None
+        text = f"the affine maps agree on all {count} regions of the two together"
+        residual = 0.0 if self.exact else self.residual
+        return answered(
+            question, "regions", RegionCount(count), Check(True, text, 0.0 if self.exact else None, residual)
+        )
 
 
 def _same_maps(question: Question, found: Complex, forms: Bounded) -> Verdict | None:

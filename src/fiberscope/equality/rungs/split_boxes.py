@@ -20,14 +20,16 @@ positive: ``a_i - a_k - m`` for some ``k`` (for ``m > 0`` to be negative), ``b_j
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fiberscope.equality.bounding.attack import climb, looks
-from fiberscope.equality.bounding.branching import Search
+from fiberscope.equality.bounding.branching import Exactly, Search
 from fiberscope.equality.bounding.pairs import Pairing, best_pairing, goal_of
+from fiberscope.equality.bounding.sharing import SECONDS, load_state, save_state, share_out
 from fiberscope.equality.bounding.trees import Cut, leaves, tree_of
 from fiberscope.equality.counterexample import Counterexample, confirmed
 from fiberscope.equality.evidence import Check, Evidence, integers
@@ -35,7 +37,7 @@ from fiberscope.equality.question import Question
 from fiberscope.equality.refutation import different, excess, hopeless, promising, small_enough
 from fiberscope.equality.rungs.regions import difference_network
 from fiberscope.equality.verdict import Rung, Verdict, answered
-from fiberscope.errors import FiberscopeError, InputError
+from fiberscope.errors import FiberscopeError, InputError, OutOfTimeError
 from fiberscope.geometry.affine_forms import exact_output
 from fiberscope.geometry.domains import Box
 from fiberscope.network.action.chain import Symmetry
@@ -44,6 +46,8 @@ from fiberscope.run import Run
 
 _SHARE = 0.25
 """Part of the time that is left which the first try may take: other methods may be complete where this one is not."""
+
+_SMALL_SHARE = 0.05
 
 _FEW = 64
 """Boxes of the very first try."""
@@ -181,8 +185,12 @@ def by_split_boxes(question: Question, share: float = 1.0) -> Verdict | None:
     if not record.attacked:
         record.attacked = True
         look = Looker(question, box)
-        if any(look(points) for points in looks(question, box)) and look.example is not None:
-            return different(question, "refutation (inputs improved along gradients)", look.example)
+        with suppress(OutOfTimeError):  # a bound on the whole box is to be had in any case
+            if any(look(points) for points in looks(question, box)) and look.example is not None:
+                return different(question, "refutation (inputs improved along gradients)", look.example)
+        known = None if question.state is None else load_state(question.state, question)
+        if known is not None:
+            return _resumed(question, box, *known)
         chosen = best_pairing(question, box, record.search)
         if chosen is None:
             question.notes.append("no bounds of the difference for these programs")
@@ -199,7 +207,9 @@ def _gone_on(question: Question, box: Box, run: Run, most: int | None = None) ->
     record = question.record
     pairing, search = record.search
     exact, look = ExactLeaves(question), Looker(question, box)
-    proven = search.go(goal_of(question), run, look, exact.zero if exact.wanted else None, most)
+    zero = exact.zero if exact.wanted else None
+    goal = goal_of(question)
+    proven = _pieces(question, run, look, zero) if most is None else search.go(goal, run, look, zero, most)
     if question.margin is None:
         record.prove(max(search.bound, 0.0))
     if look.example is not None:
@@ -215,9 +225,41 @@ def _gone_on(question: Question, box: Box, run: Run, most: int | None = None) ->
     return answered(question, "branch and bound", evidence, found)
 
 
+def _pieces(question: Question, run: Run, look: Looker, zero: Exactly | None) -> bool:
+    """Branch and bound here or on a backend, with its state written every few seconds if that is wanted."""
+    pairing, search = question.record.search
+    goal = goal_of(question)
+    if question.backend is not None:
+        within = replace(question, run=run)
+        proven = share_out(within, pairing, search, goal, question.backend, zero)
+        if not proven and question.record.x is not None:
+            look(question.record.x[None])
+        if question.state is not None:
+            save_state(question.state, question, pairing, search)
+        return proven
+    if question.state is None:
+        return search.go(goal, run, look, zero)
+    while True:
+        proven = search.go(goal, run.within(SECONDS), look, zero)
+        save_state(question.state, question, pairing, search)
+        if proven or run.is_over or search.spent(goal) or look.example is not None:
+            return proven
+
+
+def _resumed(question: Question, box: Box, found: dict[str, Any], tree: tuple[Cut | None, ...]) -> Verdict | None:
+    """The search of an earlier run, gone on with; the bounds of its boxes are computed again."""
+    pairing = _pairing(found)
+    bounder = pairing.bounder(question)
+    if bounder is None:
+        raise InputError(f"{question.state}: expected a pairing of neurons that fits the networks")
+    question.record.search = (pairing, Search(bounder, box.low, box.high, tree))
+    return _gone_on(question, box, question.run)
+
+
 def by_first_boxes(question: Question) -> Verdict | None:
-    """The search with a part of the time."""
-    return by_split_boxes(question, _SHARE)
+    """The search with a part of the time, a small one where only exact leaves count and regions may do better."""
+    within = question.tolerance or question.margin is not None
+    return by_split_boxes(question, _SHARE if within else _SMALL_SHARE)
 
 
 def by_few_boxes(question: Question) -> Verdict | None:

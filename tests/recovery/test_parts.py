@@ -1,0 +1,88 @@
+"""The parts of the search against obvious oracles: kinks on lines, signs, features, polishing."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from planted import random_network
+
+import fiberscope as fs
+from fiberscope.recovery.lines import scan
+from fiberscope.recovery.oracle import Oracle, settle
+from fiberscope.recovery.place import place_of
+from fiberscope.recovery.polish import forward, polish
+from fiberscope.recovery.prefix import Prefix
+from fiberscope.recovery.signs import solve_signs
+from fiberscope.run import Run
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000), st.sampled_from([(2, 4, 1), (5, 8, 4, 1), (4, 4, 4, 4, 2)]))
+def test_kinks_on_a_line_are_those_of_the_exact_engine(seed, widths):
+    net, place = random_network(widths, seed), place_of(None, widths[0])
+    oracle, rng = Oracle(net, widths[0]), np.random.default_rng(seed)
+    settle(oracle, place, rng)
+    (line,) = scan(oracle, *place.lines(rng, 1), Run())
+    exact = np.asarray(fs.regions_along(net, fs.Segment(line.start, line.end)).breakpoints, dtype=float)
+    gaps = np.abs(np.subtract.outer(line.kinks, exact)).min(axis=1, initial=np.inf)
+    assert (gaps <= 1e-8).all()  # no kink is invented
+
+
+def test_known_kinks_are_all_found():
+    kinks = np.array([0.1, 0.35, 0.4, 0.77])
+    oracle = Oracle(lambda X: (np.abs(X - kinks) * [1, -2, 3, 0.5]).sum(axis=1), 1)
+    settle(oracle, place_of(fs.Box([0.0], [1.0]), 1), np.random.default_rng(0))
+    (line,) = scan(oracle, np.zeros((1, 1)), np.ones((1, 1)), Run())
+    np.testing.assert_allclose(line.kinks, kinks, atol=1e-12)
+    np.testing.assert_allclose(line.jumps, [2, -4, 6, 1], atol=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 3), st.integers(2, 7), st.integers(2, 5))
+def test_signs_are_those_of_a_search_over_all(seed, k, n, p):
+    rng = np.random.default_rng(seed)
+    U, W, s = rng.normal(size=(k, n)), rng.normal(size=(n, p)), rng.choice([-1.0, 1.0], n)
+    found = solve_signs(U, W, (U * s) @ W)
+    fits = [t for t in itertools.product([1.0, -1.0], repeat=n) if np.allclose((U * t) @ W, (U * s) @ W, atol=1e-6)]
+    assert found is not None and tuple(found.values) in fits
+
+
+def test_no_signs_fit_what_is_not_there():
+    rng = np.random.default_rng(0)
+    assert solve_signs(rng.normal(size=(2, 3)), rng.normal(size=(3, 4)), rng.normal(size=(2, 4))) is None
+
+
+def test_turns_are_the_change_of_features_behind_a_fold():
+    net = random_network((4, 5, 3, 1), 0)
+    prefix = Prefix(tuple(net.weights[:2]), tuple(net.biases[:2]))
+    pattern = prefix.pattern(np.array([0.3, -0.2, 0.5, 0.1]))
+    cell = prefix.cell(pattern)
+    for fold in range(8):
+        flipped = [s.copy() for s in pattern]
+        part, index = (0, fold) if fold < 5 else (1, fold - 5)
+        flipped[part][index] *= -1
+        change = prefix.cell(flipped).slopes - cell.slopes
+        np.testing.assert_allclose(change, np.outer(cell.turns[fold], cell.folds[fold]), atol=1e-12)
+
+
+def test_polishing_takes_small_errors_away():
+    net, rng = random_network((4, 6, 5, 2), 1), np.random.default_rng(0)
+    theta = [a for pair in zip(net.weights, net.biases, strict=True) for a in pair]
+    X = rng.normal(size=(400, 4))
+    near = polish([a + 1e-6 * rng.normal(size=a.shape) for a in theta], X, net(X), Run())
+    fresh = rng.normal(size=(1000, 4))
+    assert np.abs(forward(near, fresh)[0] - net(fresh)).max() <= 1e-11
+
+
+@pytest.mark.parametrize(
+    "domain", [None, fs.Orthant(3), fs.Box.cube(3), fs.Polytope(np.vstack([-np.eye(3), np.ones(3)]), [0, 0, 0, 1.0])]
+)
+def test_places_stay_inside(domain):
+    place, rng = place_of(domain, 3), np.random.default_rng(0)
+    starts, ends = place.lines(rng, 5)
+    for X in (place.draw(rng, 50), (starts + ends) / 2):
+        assert domain is None or domain.contains(X).all()

@@ -1,0 +1,52 @@
+"""Barriers as trained and after alignment: rows against the networks, claims on tables made by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fiberscope.connectivity.barrier import barrier
+from fiberscope.errors import InputError
+from fiberscope.modules.models import mlp
+from fiberscope.studies import mode_connectivity as study
+from fiberscope.studies.lab.table import Table
+
+
+def test_rows_of_a_pair_against_the_networks() -> None:
+    data = study.task_data("digits")
+    assert data.test_inputs is not None and len(data.inputs) + len(data.test_inputs) == 1797
+    a, b = (mlp((64, 6, 10), seed) for seed in (0, 1))
+    rows = study.along(a, b, data)
+    assert [row["path"] for row in rows] == list(study.PATHS)
+    X, y = np.array(data.flat_inputs, dtype=np.float32), np.array(data.targets)
+    assert rows[0]["barrier"] == pytest.approx(barrier(a, b, "cross_entropy", (X, y), 9).barrier)
+    assert np.isnan(rows[0]["identity"]) and rows[1]["accuracy"] == pytest.approx(rows[0]["accuracy"])
+
+
+def test_a_task_trains_pairs() -> None:
+    tasks = study.STUDY.tasks("quick", {"pairs": 1, "epochs": 1, "width": 8})
+    assert [task.settings["kind"] for task in tasks] == list(study.KINDS)
+    rows = study.run_task(tasks[2])
+    assert {row["kind"] for row in rows} == {"centre-dominated"} and len(rows) == 3
+    with pytest.raises(InputError, match="option width"):
+        study.STUDY.tasks("quick", {"width": 0})
+
+
+def table(**values: float) -> Table:
+    """Barriers by kind and path; 1 where nothing is said."""
+    rows: list[dict[str, Any]] = [
+        {"kind": kind, "path": path, "barrier": values.get(f"{kind}/{path}", 1.0)}
+        for kind in study.KINDS
+        for path in study.PATHS
+    ]
+    return Table.of(rows)
+
+
+def test_claims_hold_and_fail() -> None:
+    low = {"standard/weights": 0.1, "standard/activations": 0.2}
+    assert study.aligned(table(**low)).holds and not study.aligned(table(**{"standard/weights": 0.1})).holds
+    assert study.mask_alone(table()).holds and not study.mask_alone(table(**{"mask alone/as trained": 0.2})).holds
+    known = {"centre-dominated/as trained": 0.05, "syre/as trained": 0.01}
+    assert study.identified(table(**known)).holds and not study.identified(table()).holds
