@@ -1,9 +1,9 @@
 """Equality by channels: both programs in terms of the same channels, up to order, positive factors and copies.
 
 Where the layers of two programs agree only after their channels or neurons are reordered and rescaled, or where some
-are split, doubled, pruned or off, value numbering (see ``equality.skeletons.numbering``) finds for every channel the one that it
-is a multiple of, through convolutions, pools, residual sums and concatenations, and without unrolling anything. A pool
-behind a ReLU is taken as a ReLU behind the pool, which is the same function.
+are split, doubled, pruned or off, value numbering (see ``equality.skeletons.numbering``) finds for every channel
+the one that it is a multiple of, through convolutions, pools, residual sums and concatenations, and without unrolling
+anything. A pool behind a ReLU is taken as a ReLU behind the pool, which is the same function.
 """
 
 from __future__ import annotations
