@@ -14,7 +14,7 @@ from fiberscope.equality.question import DEFAULT_SECONDS
 from fiberscope.equality.verdict import Verdict
 from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Box
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Tabular, hidden

@@ -13,7 +13,7 @@ from fiberscope.equality.refutation import excess
 from fiberscope.equality.verdict import Interval, Verdict
 from fiberscope.errors import InputError, OutOfTimeError
 from fiberscope.geometry.domains import Box, Domain
-from fiberscope.network.io import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.run import Progress
 

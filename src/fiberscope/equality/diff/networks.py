@@ -17,7 +17,7 @@ from fiberscope.equality.skeletons.blocks import rows_of
 from fiberscope.equality.skeletons.compared import compare, in_one_layout
 from fiberscope.equality.skeletons.numbering import SAME as TWIN
 from fiberscope.equality.skeletons.numbering import Numbering
-from fiberscope.equality.skeletons.search import Search
+from fiberscope.equality.skeletons.search import ChannelSearch
 from fiberscope.equality.skeletons.skeleton import ComposedMap, skeletons
 from fiberscope.network.commute import pools_first
 from fiberscope.network.convolutions import Convolving
@@ -45,7 +45,7 @@ def by_layers(a: Network, b: Network, time_limit: float | None = None) -> Differ
     question = Question.of(a, b, time_limit=time_limit)
     asked = replace(question, a=pools_first(question.a), b=pools_first(question.b))
     numbering = Numbering(asked, skeletons(asked))
-    numbering.run(Search(float(question.rounding.few), loose=True, least=ALIKE))
+    numbering.run(ChannelSearch(float(question.rounding.few), loose=True, least=ALIKE))
     pairs = _paired(numbering)
     found: list[Change] = []
     for number in range(1, numbering.first + 1):
