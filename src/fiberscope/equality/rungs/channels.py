@@ -113,4 +113,4 @@ def judged(question: Question, numbering: Numbering) -> Check:
     return Check(told <= question.tolerance, text, told, residual)
 
 
-RUNG = Rung(by_channels, (ChannelsAgree,))
+RUNG: Rung = Rung(by_channels, (ChannelsAgree,))
