@@ -13,11 +13,16 @@ Room = tuple[str, str, str]
 
 FLOORS: tuple[tuple[Room, ...], ...] = (
     (("cli", "parse, call, print", ""),),
-    (("plot", "pictures of results", ""), ("reporting", "pages of results", "")),
+    (
+        ("explorer", "a page to look around", ""),
+        ("plot", "pictures of results", ""),
+        ("reporting", "pages of results", ""),
+    ),
     (("training", "many seeds, datasets", "datasets"), ("studies", "the papers' studies", "lab")),
     (
-        ("fibers", "which parameters are one function?", "canonical one_layer paths simplify"),
+        ("fibers", "which are one function?", "canonical paths simplify"),
         ("equality", "are two the same?", "ladder rungs verify"),
+        ("recovery", "back from the function", ""),
         ("neurons", "which is which?", ""),
         ("connectivity", "can they be joined?", ""),
     ),

@@ -27,6 +27,7 @@ QUESTIONS = {
     "distance": "fs.boundary_distance(net(60, 200, 200, 200, 1), X(20000, 60), time_limit=LIMIT)",
     "fold-set": "fs.fold_set(net(3, 60, 60, 1), fs.Box.cube(3), time_limit=LIMIT)",
     "genericity": "fs.genericity(net(3, 50, 50, 1), fs.Box.cube(3), time_limit=LIMIT)",
+    "curve": "fs.regions_along(net(2, 400, 400, 400, 400, 1), fs.Circle(radius=3.0), time_limit=LIMIT)",
     "constants": "fs.theory_constants(fs.Ensemble.of((9, 60, 60, 1)), fs.Box.cube(9), samples=99999, time_limit=LIMIT)",
 }  # fmt: skip
 """Each would take many seconds."""
@@ -34,7 +35,7 @@ QUESTIONS = {
 FIRST = {
     "functional dimension": "fs.functional_dimension(net(2, 3, 1)), fs.functional_dimension(net(4, 3, 1))",
     "tangent kernel": "fs.ntk(net(2, 3, 1), X(3, 2)), fs.kernel_spectrum(net(2, 3, 1), X(9, 2), 2)",
-    "distance": "fs.boundary_distance(net(2, 3, 1), X(3, 2))",
+    "distance": "fs.boundary_distance(net(2, 3, 1), X(3, 2)), fs.regions_along(net(2, 3, 3, 1), fs.Circle())",
     "fold-set": "fs.fold_set(net(3, 3, 1), fs.Box.cube(3)), fs.genericity(net(3, 3, 1), fs.Box.cube(3))",
 }
 """What is compiled and loaded before the clock begins."""

@@ -123,7 +123,7 @@ _NAMES = {
     "read_query": "equality.vnnlib",
     "verify": "equality.verify",
     # recovery
-    "Recovery": "recovery.result",
+    "Recovery": "recovery.recovered",
     "recover": "recovery.recover",
     # neurons
     "NeuronClasses": "neurons.classes",
@@ -145,7 +145,7 @@ _NAMES = {
     "Aligned": "connectivity.checkpoints.align",
     "Barrier": "connectivity.barrier",
     "Matching": "connectivity.matching",
-    "Matchings": "connectivity.many",
+    "Matchings": "connectivity.consensus",
     "Rotations": "connectivity.rotations",
     "Structure": "connectivity.structure",
     "align_checkpoints": "connectivity.checkpoints.align",
@@ -155,7 +155,7 @@ _NAMES = {
     "interpolate": "connectivity.paths",
     "load_checkpoint": "connectivity.checkpoints.align",
     "match": "connectivity.matching",
-    "match_many": "connectivity.many",
+    "match_many": "connectivity.consensus",
     "merge": "connectivity.merging",
     "merge_checkpoints": "connectivity.checkpoints.align",
     "permutation_structure": "connectivity.structure",

@@ -25,8 +25,8 @@ from .connectivity.checkpoints.align import apply_alignment as apply_alignment
 from .connectivity.checkpoints.align import load_checkpoint as load_checkpoint
 from .connectivity.checkpoints.align import merge_checkpoints as merge_checkpoints
 from .connectivity.chords import chord_deviation as chord_deviation
-from .connectivity.many import Matchings as Matchings
-from .connectivity.many import match_many as match_many
+from .connectivity.consensus import Matchings as Matchings
+from .connectivity.consensus import match_many as match_many
 from .connectivity.matching import Matching as Matching
 from .connectivity.matching import match as match
 from .connectivity.merging import merge as merge
@@ -157,7 +157,7 @@ from .neurons.coherence import coherence as coherence
 from .neurons.relaxed import relaxed_cost as relaxed_cost
 from .numerics.signs import CertifiedSigns as CertifiedSigns
 from .recovery.recover import recover as recover
-from .recovery.result import Recovery as Recovery
+from .recovery.recovered import Recovery as Recovery
 from .reporting.report import Report as Report
 from .reporting.report import report as report
 from .studies.lab.runner import list_studies as list_studies

@@ -50,7 +50,7 @@ from fiberscope.numerics.grids import Grid
 from fiberscope.numerics.lp.programs import Polyhedron
 from fiberscope.numerics.points import solve_point
 from fiberscope.numerics.rank import exact_rank, numerical_rank
-from fiberscope.recovery.result import Unresolved
+from fiberscope.recovery.recovered import Unresolved
 from fiberscope.studies.lab.runner import StudyInfo, StudyResult, TaskFailure
 from fiberscope.studies.lab.study import Task
 from fiberscope.studies.lab.study import Verdict as StudyVerdict

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fiberscope.connectivity.many import match_many
+from fiberscope.connectivity.consensus import match_many
 from fiberscope.connectivity.matching import match
 from fiberscope.connectivity.paths import check_comparable, mixed_state, with_state
 from fiberscope.connectivity.structure import Structure

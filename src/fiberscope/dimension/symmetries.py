@@ -70,7 +70,7 @@ class HiddenSymmetry(Tabular):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layer:
+class LayerRoles:
     """A hidden layer of a chain on a batch: masks over its neurons, and the factor of every linear one."""
 
     dead: BoolArray
@@ -79,7 +79,7 @@ class Layer:
     factors: FloatArray
 
 
-def activity(net: Network, signs: SignArray) -> list[Layer]:
+def activity(net: Network, signs: SignArray) -> list[LayerRoles]:
     """Roles on a batch of certified signs without kinks; a leaky neuron that is never positive is linear too."""
     layers = []
     for place in net.layout.places:
@@ -88,11 +88,11 @@ def activity(net: Network, signs: SignArray) -> list[Layer]:
         dead = negative & (node.slopes == 0)
         linear = positive | (negative & ~dead) | node.linear
         factors = np.where(positive | node.linear, 1.0, node.slopes)
-        layers.append(Layer(dead, linear, ~dead & ~linear, factors))
+        layers.append(LayerRoles(dead, linear, ~dead & ~linear, factors))
     return layers
 
 
-def layer_counts(layers: list[Layer]) -> tuple[LayerActivity, ...]:
+def layer_counts(layers: list[LayerRoles]) -> tuple[LayerActivity, ...]:
     """The numbers that the paper's tables need."""
     return tuple(
         LayerActivity(k, len(x.dead), int(x.linear.sum()), int(x.dead.sum()), int(x.switching.sum()))
@@ -151,7 +151,7 @@ def hidden_symmetry(net: Network, signs: SignArray, work: int = WORK, run: Run =
     return HiddenSymmetry(counts, dimension, orbit, dimension - orbit, translations, int(free.sum()), directions, True)
 
 
-def tangents(net: Network, layers: list[Layer], prime: int) -> tuple[Residues, Residues]:
+def tangents(net: Network, layers: list[LayerRoles], prime: int) -> tuple[Residues, Residues]:
     """Tangent vectors at the parameter as rows: of the group, and of translations of linear neurons.
 
     For linear neurons ``i, j`` with factors ``d`` the generator ``E_ij``, times ``d_j``, moves ``W_l[i] += d_j W_l[j]``
@@ -215,7 +215,7 @@ def _bias(net: Network, k: int) -> int | None:
     return None if name is None else offsets(net)[name]
 
 
-def free_columns(net: Network, layers: list[Layer]) -> BoolArray:
+def free_columns(net: Network, layers: list[LayerRoles]) -> BoolArray:
     """Mask over the parameters of those that are weights of a dead neuron: no output depends on them here."""
     free = np.zeros(net.num_parameters, dtype=bool)
     for k, layer in enumerate(layers):

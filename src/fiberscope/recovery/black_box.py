@@ -19,6 +19,7 @@ from fiberscope.errors import InputError
 from fiberscope.network.network import Network
 from fiberscope.numerics.cutoffs import RECOVERED, SPAN
 from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.recovery.bent_surfaces import Equations, Row
 from fiberscope.recovery.first_layer import Pool, first_layer
 from fiberscope.recovery.isolation import isolated, looked_at_again
 from fiberscope.recovery.later_layers import draw_telling, fit_outputs, next_layer
@@ -26,9 +27,8 @@ from fiberscope.recovery.oracle import Function, Oracle, SpentError, settle
 from fiberscope.recovery.place import Place, place_of
 from fiberscope.recovery.polish import forward, polish
 from fiberscope.recovery.prefix import Prefix
-from fiberscope.recovery.result import Recovery, Unresolved
+from fiberscope.recovery.recovered import Recovery, Unresolved
 from fiberscope.recovery.signs import solve_signs, solve_with_remainder
-from fiberscope.recovery.surfaces import Equations, Row
 from fiberscope.run import Run
 
 HELD_OUT = 100_000

@@ -9,10 +9,10 @@ import numpy as np
 
 from fiberscope.numerics.cutoffs import FITTED
 from fiberscope.numerics.floats import BoolArray, FloatArray
+from fiberscope.recovery.bent_surfaces import Row, Walk
 from fiberscope.recovery.first_layer import Pool
 from fiberscope.recovery.prefix import Prefix
 from fiberscope.recovery.probes import locate, normal_of
-from fiberscope.recovery.surfaces import Row, Walk
 
 MORE_LINES = 7
 """Further lines for a layer that is not whole."""

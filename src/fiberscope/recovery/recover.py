@@ -10,7 +10,7 @@ import numpy as np
 from fiberscope.errors import InputError
 from fiberscope.network.border import as_network
 from fiberscope.recovery.black_box import black_box
-from fiberscope.recovery.result import Recovery
+from fiberscope.recovery.recovered import Recovery
 from fiberscope.run import Progress, Run
 
 

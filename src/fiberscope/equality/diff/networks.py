@@ -16,7 +16,7 @@ from fiberscope.equality.maps.blocks import rows_of
 from fiberscope.equality.maps.compared import compare, in_one_layout
 from fiberscope.equality.maps.numbering import SAME as TWIN
 from fiberscope.equality.maps.numbering import Numbering
-from fiberscope.equality.maps.search import Search
+from fiberscope.equality.maps.search import ChannelSearch
 from fiberscope.equality.maps.skeleton import ComposedMap, skeletons
 from fiberscope.equality.question import Question
 from fiberscope.network.commute import pools_first
@@ -45,7 +45,7 @@ def by_layers(a: Network, b: Network, time_limit: float | None = None) -> Differ
     question = Question.of(a, b, time_limit=time_limit)
     asked = replace(question, a=pools_first(question.a), b=pools_first(question.b))
     numbering = Numbering(asked, skeletons(asked))
-    numbering.run(Search(float(question.rounding.few), loose=True, least=ALIKE))
+    numbering.run(ChannelSearch(float(question.rounding.few), loose=True, least=ALIKE))
     pairs = _paired(numbering)
     found: list[Change] = []
     for number in range(1, numbering.first + 1):

@@ -42,7 +42,7 @@ class _Known:
     members: list[IntArray] = field(default_factory=list)
 
 
-class Search:
+class ChannelSearch:
     """Chooses what every channel is, switch after switch; ``allowed`` is how far apart maps may be, in units of
     rounding. With ``loose`` the channels of the second program are assigned to the nearest ones,
     unless the cosine of their angle is below ``least``."""

@@ -188,4 +188,4 @@ def _refuted(question: Question, pair: tuple[Split, Split]) -> Verdict | None:
     return None
 
 
-RUNG = Rung(by_bottleneck, (Transported, TailsDiffer, Counterexample))
+RUNG: Rung = Rung(by_bottleneck, (Transported, TailsDiffer, Counterexample))

@@ -17,7 +17,7 @@ import numpy as np
 from fiberscope.equality.evidence import Check, Evidence, integers, number
 from fiberscope.equality.maps.compared import compare
 from fiberscope.equality.maps.numbering import Claim, Numbering
-from fiberscope.equality.maps.search import Search
+from fiberscope.equality.maps.search import ChannelSearch
 from fiberscope.equality.maps.skeleton import ComposedMap, Gate, Skeleton, skeletons
 from fiberscope.equality.question import Question
 from fiberscope.equality.verdict import Rung, Verdict, answered
@@ -77,7 +77,7 @@ def by_channels(question: Question) -> Verdict | None:
         made = _prepared(question)
         for far in (False, True) if loose else (False,):
             numbering = Numbering(*made, bounded=question.tolerance != 0)
-            if not numbering.run(Search(allowed, far)):
+            if not numbering.run(ChannelSearch(allowed, far)):
                 return None
             found = judged(question, numbering)
             if found.ok:
@@ -115,4 +115,4 @@ def judged(question: Question, numbering: Numbering) -> Check:
     return Check(told <= question.tolerance, text, told, residual)
 
 
-RUNG = Rung(by_channels, (ChannelsAgree,))
+RUNG: Rung = Rung(by_channels, (ChannelsAgree,))

@@ -27,4 +27,4 @@ def by_coverage(question: Question) -> Verdict | None:
     return None
 
 
-RUNG = Rung(by_coverage, (Counterexample,))
+RUNG: Rung = Rung(by_coverage, (Counterexample,))

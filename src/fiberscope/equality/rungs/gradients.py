@@ -69,4 +69,4 @@ def _moved(place: Box | Orthant | Space | Polytope, x: FloatArray, gradient: Flo
     return kept if len(kept) else x[None]
 
 
-RUNG = Rung(by_gradients, (Counterexample,))
+RUNG: Rung = Rung(by_gradients, (Counterexample,))

@@ -43,4 +43,4 @@ def by_identity(question: Question) -> Verdict | None:
     return answered(question, "identical numbers", SameProgram(), found) if found.ok else None
 
 
-RUNG = Rung(by_identity, (SameProgram,))
+RUNG: Rung = Rung(by_identity, (SameProgram,))

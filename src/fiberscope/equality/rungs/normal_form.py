@@ -178,4 +178,4 @@ def near_gaps(question: Question, table: Table, gaps: list[Row], count: int = 8)
     return np.asarray(points[np.argsort(-difference(question, points))[: 2 * count]])
 
 
-RUNG = Rung(by_forms, (NormalForms, FormsDiffer, Counterexample))
+RUNG: Rung = Rung(by_forms, (NormalForms, FormsDiffer, Counterexample))

@@ -52,4 +52,4 @@ def by_output_ranges(question: Question) -> Verdict | None:
     return answered(question, "output ranges", OutputRanges(), found) if found.ok else None
 
 
-RUNG = Rung(by_output_ranges, (OutputRanges,))
+RUNG: Rung = Rung(by_output_ranges, (OutputRanges,))

@@ -13,4 +13,4 @@ def by_samples(question: Question) -> Verdict | None:
     return refuted(question, question.place.sample(POINTS, question.rng), "random inputs")
 
 
-RUNG = Rung(by_samples, (Counterexample,))
+RUNG: Rung = Rung(by_samples, (Counterexample,))

@@ -279,4 +279,4 @@ def _inner_points(found: Complex, cell: int) -> list[FloatArray]:
     return [point, *moved_points, *rays]
 
 
-RUNG = Rung(by_regions, (RegionCount, Counterexample))
+RUNG: Rung = Rung(by_regions, (RegionCount, Counterexample))

@@ -72,4 +72,4 @@ def by_simplification(question: Question) -> Verdict | None:
     return replace(found, evidence=CarriedSimplified(found.evidence))
 
 
-RUNG = Rung(by_simplification, (CarriedSimplified,))
+RUNG: Rung = Rung(by_simplification, (CarriedSimplified,))

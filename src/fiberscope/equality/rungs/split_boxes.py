@@ -283,6 +283,6 @@ def by_few_boxes(question: Question) -> Verdict | None:
     return _gone_on(question, box, question.run.within(_SHARE * question.seconds_left), _FEW)
 
 
-QUICK = Rung(by_few_boxes, (SplitBoxes, Counterexample))
-FIRST = Rung(by_first_boxes, (SplitBoxes, Counterexample))
-RUNG = Rung(by_split_boxes, (SplitBoxes, Counterexample))
+QUICK: Rung = Rung(by_few_boxes, (SplitBoxes, Counterexample))
+FIRST: Rung = Rung(by_first_boxes, (SplitBoxes, Counterexample))
+RUNG: Rung = Rung(by_split_boxes, (SplitBoxes, Counterexample))

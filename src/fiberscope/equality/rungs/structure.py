@@ -194,4 +194,4 @@ def _next(found: Compared, gaps: dict[int, FloatArray], sizes: dict[int, FloatAr
     return round_up(total + terms * TINY, terms + 4)
 
 
-RUNG = Rung(by_structure, (LayerOrder,))
+RUNG: Rung = Rung(by_structure, (LayerOrder,))

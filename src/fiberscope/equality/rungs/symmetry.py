@@ -165,4 +165,4 @@ def _entries_apart(
     return np.where(w == 0, 0.0, size), np.where(same, 0.0, off)
 
 
-RUNG = Rung(by_symmetry, (Carried,))
+RUNG: Rung = Rung(by_symmetry, (Carried,))

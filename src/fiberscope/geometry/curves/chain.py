@@ -16,6 +16,7 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.numerics.cutoffs import TAME
 from fiberscope.numerics.floats import ENTRY_FLOOR, INFLATE, FloatArray, IntArray, SignArray, gamma
+from fiberscope.run import ENDLESS, Run
 
 Norms = tuple[FloatArray, FloatArray, float]
 """Norms of the rows ``(W_j, b_j)``, rounded up, their inverses, and the norm of all of them."""
@@ -23,10 +24,10 @@ Norms = tuple[FloatArray, FloatArray, float]
 _norms: WeakKeyDictionary[Affine, Norms | None] = WeakKeyDictionary()
 
 
-def polyline_breaks(net: Network, chain: Polyline) -> Breaks:
+def polyline_breaks(net: Network, chain: Polyline, run: Run = ENDLESS) -> Breaks:
     """All breakpoints of a network along a polygonal chain, by the short way where it goes."""
-    found = _short(net, chain)
-    return straight_breaks(net, chain) if found is None else found
+    found = _short(net, chain, run)
+    return straight_breaks(net, chain, run) if found is None else found
 
 
 def _row_norms(node: Affine) -> Norms | None:
@@ -40,7 +41,7 @@ def _row_norms(node: Affine) -> Norms | None:
     return _norms[node]
 
 
-def _short(net: Network, chain: Polyline) -> Breaks | None:
+def _short(net: Network, chain: Polyline, run: Run) -> Breaks | None:
     """The breakpoints, or None where something is left open or the network is no plain ReLU chain."""
     if not net.is_chain or net.layout.slopes.any():
         return None
@@ -51,6 +52,7 @@ def _short(net: Network, chain: Polyline) -> Breaks | None:
     first, decisions = 0, 0
     layers = net.layout.affine[:-1]
     for index, node in enumerate(layers):
+        run.step(index, len(layers), "layers")
         norms = _row_norms(node)
         if norms is None or not (norm.max() < TAME[1]):
             return None

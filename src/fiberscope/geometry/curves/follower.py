@@ -24,6 +24,7 @@ from fiberscope.network.nodes import MaxPool, Switch
 from fiberscope.network.walk import cuts, switches
 from fiberscope.numerics.algebra.bounded import BOUNDED_ROWS, Bounded
 from fiberscope.numerics.floats import INFLATE, TINY, FloatArray, IntArray, SignArray, gamma
+from fiberscope.run import ENDLESS, Run
 
 if TYPE_CHECKING:
     from fiberscope.network.layout import Place
@@ -75,6 +76,7 @@ class Follower(ABC):
         self.makers: list[tuple[IntArray, IntArray]] = []
         self.by_float = self.by_exact = self.undecided = 0
         self.residual = 0.0
+        self.run = ENDLESS
 
     # -- what depends on the curve ---------------------------------------------------------------
 
@@ -104,11 +106,13 @@ class Follower(ABC):
 
     # -- the common way -------------------------------------------------------------------------
 
-    def breaks(self) -> Breaks:
+    def breaks(self, run: Run = ENDLESS) -> Breaks:
         """Cut by every switch, then read off the breakpoints."""
+        self.run = run
         values = {0: Bounded(np.repeat(self.rows[None], len(self.root), axis=0), self.start_error())}
         choices: dict[int, Any] = {}
         for place in switches(self.layout, values, BOUNDED_ROWS, choices):
+            run.step(place.start, self.layout.size, "neurons")
             signs = self._split(place, values)
             choices[place.index] = place.node.chosen(signs)
         return self._result()

@@ -24,6 +24,7 @@ from fiberscope.geometry.generators import (
 )
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.run import ENDLESS, Run
 
 MOST_CURVE_POINTS = 1 << 15
 """Polygonal curves are not refined beyond this, unless told otherwise."""
@@ -119,7 +120,7 @@ class GeneratorCurveRegions(CurveRegions):
         return f"GeneratorCurveRegions({self.num_regions} regions of the network along {self.curve}; {counts_of(self)})"
 
 
-def regions_through(net: Network, curve: GeneratorCurve) -> GeneratorCurveRegions:
+def regions_through(net: Network, curve: GeneratorCurve, run: Run = ENDLESS) -> GeneratorCurveRegions:
     """The regions of a network along the image of a latent segment.
 
     Examples
@@ -136,12 +137,13 @@ def regions_through(net: Network, curve: GeneratorCurve) -> GeneratorCurveRegion
         raise InputError(f"curve: expected one in R^{net.in_size} for this network, got R^{curve.ambient}")
     inner = curve.generator.network
     if inner is not None:
-        both = straight_breaks(composition(net, inner), Segment(curve.z0, curve.z1))
+        both = straight_breaks(composition(net, inner), Segment(curve.z0, curve.z1), run)
         return GeneratorCurveRegions(net, curve, _of_network(both, inner.num_signs), latent_regions=len(both.t) + 1)
     table: list[Refinement] = []
     points = curve.points
     while True:
-        found = _along_polygon(net, curve, points)
+        run.step(len(table), None, f"polygon of {points} points")
+        found = _along_polygon(net, curve, points, run.quietly())
         table.append(Refinement(points, len(found.t) + 1))
         settled = has_settled(table)
         if settled or 2 * points - 1 > curve.most:
@@ -170,7 +172,7 @@ def _of_network(both: Breaks, first: int) -> Breaks:
     )
 
 
-def _along_polygon(net: Network, curve: GeneratorCurve, points: int) -> Breaks:
+def _along_polygon(net: Network, curve: GeneratorCurve, points: int, run: Run) -> Breaks:
     """Breakpoints on the polygon through so many points of the curve, in the curve's parameter."""
     t = np.linspace(0, 1, points)
     corners = curve(t)
@@ -179,7 +181,7 @@ def _along_polygon(net: Network, curve: GeneratorCurve, points: int) -> Breaks:
     new = np.concatenate([[True], (corners[1:] != corners[:-1]).any(axis=1)])  # where it stands still, one point stands
     if new.sum() < 2:
         raise InputError("curve: expected a generator that moves, got one point for all latent points")
-    found = straight_breaks(net, Polyline(corners[new]))
+    found = straight_breaks(net, Polyline(corners[new]), run)
     marks = np.arange(float(new.sum()))
     ends = t[new]
     where, low, high = (np.interp(x, marks, ends) for x in (found.t, found.lower, found.upper))

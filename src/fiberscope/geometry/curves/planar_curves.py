@@ -25,12 +25,13 @@ from fiberscope.network.network import Network
 from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.algebra.dyadic import Dyadic
 from fiberscope.numerics.floats import FloatArray, IntArray, SignArray, U
+from fiberscope.run import ENDLESS, Run
 
 
-def planar_breaks(net: Network, curve: Planar) -> Breaks:
+def planar_breaks(net: Network, curve: Planar, run: Run = ENDLESS) -> Breaks:
     """All breakpoints of a network along a circle or tractrix."""
     with np.errstate(all="ignore"):  # what overflows is left to exact arithmetic
-        return _PlanarFollower(net, curve).breaks()
+        return _PlanarFollower(net, curve).breaks(run)
 
 
 def curve_ends(curve: Planar) -> tuple[FloatArray, FloatArray]:
@@ -117,6 +118,7 @@ class _PlanarFollower(Follower):
         rows: list[tuple[int, int, Zero]] = []
         touched: list[tuple[int, int]] = []
         for p, j in zip(pieces.tolist(), labels.tolist(), strict=True):
+            self.run.check()
             form = self._form(len(self.cuts), p, j)
             if form is None:
                 continue

@@ -21,6 +21,7 @@ from fiberscope.geometry.curves.series_kernels import DEPTH, find_bands
 from fiberscope.network.network import Network
 from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import INFLATE, TINY, BoolArray, FloatArray, IntArray, U, gamma
+from fiberscope.run import ENDLESS, Run
 
 WIDE = 2 * NODES
 """Curves in spaces of more dimensions are followed in coordinates of their own."""
@@ -29,10 +30,10 @@ _CHUNK = 1 << 21
 """Numbers in one batch of series."""
 
 
-def smooth_breaks(net: Network, curve: Curve) -> Breaks:
+def smooth_breaks(net: Network, curve: Curve, run: Run = ENDLESS) -> Breaks:
     """All breakpoints of a network along a curve."""
     with np.errstate(all="ignore"):  # what overflows is reported as undecided
-        return _SeriesFollower(net, curve).breaks()
+        return _SeriesFollower(net, curve).breaks(run)
 
 
 def _frame(series: FloatArray) -> tuple[FloatArray, FloatArray]:

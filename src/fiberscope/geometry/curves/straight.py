@@ -32,6 +32,7 @@ from fiberscope.network.walk import cuts, switches
 from fiberscope.numerics.algebra.dyadic import Dyadic
 from fiberscope.numerics.floats import IntArray, SignArray, U
 from fiberscope.numerics.points import Triple, dot, sign
+from fiberscope.run import ENDLESS, Run
 
 if TYPE_CHECKING:
     from fiberscope.network.layout import Place
@@ -40,13 +41,13 @@ MANY = 64
 """So many open signs in one layer are worth tighter bounds, which cost a factorisation of every matrix."""
 
 
-def straight_breaks(net: Network, chain: Polyline) -> Breaks:
+def straight_breaks(net: Network, chain: Polyline, run: Run = ENDLESS) -> Breaks:
     """All breakpoints of a network along a polygonal chain."""
     with np.errstate(all="ignore"):  # what overflows is left to exact arithmetic
         try:
-            return _Cutter(net, chain, tight=False).breaks()
+            return _Cutter(net, chain, tight=False).breaks(run)
         except _Loose:
-            return _Cutter(net, chain, tight=True).breaks()
+            return _Cutter(net, chain, tight=True).breaks(run)
 
 
 class _Loose(Exception):
@@ -110,10 +111,11 @@ class _Cutter(Arranger):
         """The points at both ends of every piece."""
         return np.stack([self.order[:-1], self.order[1:]], axis=1)
 
-    def breaks(self) -> Breaks:
+    def breaks(self, run: Run) -> Breaks:
         """Cut by every switch, then read off the breakpoints."""
         values = {0: Tracked.exact(self.chain.points)}
         for place in switches(self.layout, values, self.algebra, {}):
+            run.step(place.start, self.layout.size, "neurons")
             self._split(place, values)
         return self._result()
 

@@ -13,9 +13,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import lcm
+from typing import TYPE_CHECKING
 
 from fiberscope.modules.tracing.axes import Atom, Expr, leaves, normal
-from fiberscope.modules.tracing.places import Axes
+
+if TYPE_CHECKING:
+    from fiberscope.modules.tracing.places import Axes
 
 Place = tuple[int, int]
 """A tensor of the trace by its number, and an axis of it."""

@@ -10,7 +10,7 @@ import numpy as np
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.formats.graph_values import Named, Value
 from fiberscope.network.formats.onnx.graph import Attributes, Graph
-from fiberscope.network.formats.onnx.tensors import array_of
+from fiberscope.network.formats.onnx.stored_constants import array_of
 from fiberscope.network.nodes import MaxPool
 
 

@@ -15,7 +15,7 @@ from onnx.reference import ReferenceEvaluator
 
 from fiberscope.errors import TooLargeError, UnsupportedModelError
 from fiberscope.network.formats.onnx.graph import Attributes, Graph
-from fiberscope.network.formats.onnx.tensors import FLOATS, Constant, array_of
+from fiberscope.network.formats.onnx.stored_constants import FLOATS, Constant, array_of
 
 _LIMIT = 1 << 24
 """Entries of a constant that is made larger than what it is made from."""

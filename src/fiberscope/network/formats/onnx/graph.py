@@ -15,7 +15,7 @@ import onnx
 
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.formats.graph_values import Named, Value
-from fiberscope.network.formats.onnx.tensors import FLOATS, Constant, kind_name
+from fiberscope.network.formats.onnx.stored_constants import FLOATS, Constant, kind_name
 from fiberscope.network.source import Interface, Source
 from fiberscope.numerics.arrays import real_array
 

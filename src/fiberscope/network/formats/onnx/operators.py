@@ -18,7 +18,7 @@ from fiberscope.network.formats.onnx.bends import BENDS
 from fiberscope.network.formats.onnx.graph import Attributes, Graph, MixesBatchError
 from fiberscope.network.formats.onnx.quantisers import QUANTISERS
 from fiberscope.network.formats.onnx.shaping import SHAPES
-from fiberscope.network.formats.onnx.tensors import FLOATS, Constant, kind_name
+from fiberscope.network.formats.onnx.stored_constants import FLOATS, Constant, kind_name
 from fiberscope.network.operators import Dense, Sparse
 from fiberscope.numerics.arrays import real_array
 

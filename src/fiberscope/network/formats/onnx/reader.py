@@ -22,7 +22,7 @@ from fiberscope.network.formats.nonlinear import NotPiecewiseLinearError, refusa
 from fiberscope.network.formats.onnx.fold import folded
 from fiberscope.network.formats.onnx.graph import Attributes, Graph, MixesBatchError
 from fiberscope.network.formats.onnx.operators import ALIASES, HANDLERS
-from fiberscope.network.formats.onnx.tensors import Constant, data_files
+from fiberscope.network.formats.onnx.stored_constants import Constant, data_files
 from fiberscope.network.formats.request import Request
 from fiberscope.network.network import Network
 from fiberscope.network.source import Source

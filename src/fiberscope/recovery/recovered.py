@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from fiberscope.fibers.fiber import Fiber, fiber
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Pictured, Result, hidden
+
+if TYPE_CHECKING:
+    from fiberscope.fibers.fiber import Fiber
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,8 @@ class Recovery(Pictured):
     @property
     def fiber(self) -> Fiber | None:
         """All parameters of this architecture with the same function, as far as they are known."""
-        return None if self.network is None else fiber(self.network, self.domain)
+        ask = import_module("fiberscope.fibers.fiber").fiber
+        return None if self.network is None else ask(self.network, self.domain)
 
     def __repr__(self) -> str:
         shape = "-".join(map(str, self.widths))
