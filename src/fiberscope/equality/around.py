@@ -74,7 +74,7 @@ def equivalent_around(
     time_limit: float | None = None,
     *,
     clip: tuple[float, float] | None = None,
-    criterion: str = "values",
+    criterion: str = "value",
     margin: float | None = None,
     progress: Progress | None = None,
 ) -> VerdictsAround:

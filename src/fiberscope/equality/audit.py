@@ -161,7 +161,7 @@ def audit(
     )  # what cannot be asked is refused before anything is done
     measured = None if data is None else agreement(a, b, data)
     shape = structure(a, b, domain, min(10.0, seconds / 4))
-    asked_rounding = tolerance is None and options.get("criterion", "values") == "values"
+    asked_rounding = tolerance is None and options.get("criterion", "value") == "value"
     rounding = shape
     if rounding is None and not asked_rounding:
         rounding = equivalent(a, b, domain, None, seconds / 4, seed)

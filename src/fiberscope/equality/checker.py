@@ -1326,8 +1326,8 @@ def check(found: Any, models: Sequence[bytes | None] = (None, None)) -> tuple[st
 
 def _case(claim: Any, a: Program, b: Program, evidence: Any) -> tuple[Case, list[str]]:
     need(isinstance(evidence, dict) and isinstance(evidence.get("kind"), str), "expected evidence with its kind")
-    tolerance, precision, criterion = claim["tolerance"], claim["precision"], claim.get("criterion", "values")
-    need(criterion in ("values", "argmax") and ("margin" not in claim or criterion == "argmax"), "expected a criterion")
+    tolerance, precision, criterion = claim["tolerance"], claim["precision"], claim.get("criterion", "value")
+    need(criterion in ("value", "argmax") and ("margin" not in claim or criterion == "argmax"), "expected a criterion")
     margin = reals([claim.get("margin", 0.0)], "margin")[0] if criterion == "argmax" else None
     need(margin is None or margin >= 0, "expected a margin of at least 0")
     allowed = None if tolerance is None else reals([tolerance], "tolerance")[0]

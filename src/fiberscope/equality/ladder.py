@@ -36,12 +36,12 @@ RUNGS: tuple[Rung, ...] = (
     split_boxes.QUICK,
     symmetry.RUNG,
     structure.RUNG,
-    channels.RUNG,
     output_ranges.RUNG,
     random_inputs.RUNG,
-    split_boxes.FIRST,
     bottleneck.RUNG,
     normal_form.RUNG,
+    channels.RUNG,
+    split_boxes.FIRST,
     covering_inputs.RUNG,
     simplification.RUNG,
     regions.RUNG,
@@ -64,7 +64,7 @@ def equivalent(
     seed: int = 0,
     example: Any = None,
     *,
-    criterion: str = "values",
+    criterion: str = "value",
     margin: float | None = None,
     progress: Progress | None = None,
     jobs: int | None = 1,
@@ -105,7 +105,7 @@ def equivalent(
         Inputs of torch modules, for their shape. With it, modules that are not piecewise linear (transformers, GELU)
         are compared by structure: one program, parameters equal up to permutations of neurons; else undecided.
     criterion, margin
-        ``"values"`` (compared as ``tolerance`` says) or ``"argmax"``.
+        ``"value"`` (compared as ``tolerance`` says) or ``"argmax"``.
     progress
         Is told how far the search is.
     jobs, cluster
@@ -162,9 +162,9 @@ def _margin(criterion: str, margin: float | None, tolerance: float | None) -> fl
     """The margin of a question about classes, None for one about values."""
     if criterion not in CRITERIA:
         raise InputError(f"criterion: expected one of {', '.join(CRITERIA)}, got {criterion!r}")
-    if criterion == "values":
+    if criterion == "value":
         if margin is not None:
-            raise InputError("margin: expected criterion='argmax' with it, got 'values'")
+            raise InputError("margin: expected criterion='argmax' with it, got 'value'")
         return None
     if tolerance is not None:
         raise InputError("tolerance: expected none with criterion='argmax', which compares no values")

@@ -21,7 +21,7 @@ from fiberscope.run import Progress, Run
 
 DEFAULT_SECONDS = 60.0
 
-CRITERIA = ("values", "argmax")
+CRITERIA = ("value", "argmax")
 """What may be asked about: the numbers, or which of the outputs is the largest."""
 
 

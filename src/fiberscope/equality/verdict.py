@@ -100,8 +100,8 @@ class Verdict(Result):
 
     @property
     def criterion(self) -> str:
-        """What was compared: ``"values"`` or ``"argmax"``."""
-        return "values" if self.margin is None else "argmax"
+        """What was compared: ``"value"`` or ``"argmax"``."""
+        return "value" if self.margin is None else "argmax"
 
     @property
     def next_step(self) -> str:

@@ -229,11 +229,11 @@ def _kind(path: Path | str, claim: dict[str, Any]) -> tuple[bool, float | None, 
 
 def _margin(path: Path | str, claim: dict[str, Any]) -> float | None:
     """The margin of a claim about classes, None for one about values."""
-    criterion = claim.get("criterion", "values")
-    if criterion == "values" and claim.get("margin") is None:
+    criterion = claim.get("criterion", "value")
+    if criterion == "value" and claim.get("margin") is None:
         return None
     if criterion != "argmax" or claim.get("tolerance") is not None:
-        raise InputError(f"{path}: expected the criterion values, or argmax with a margin and no tolerance")
+        raise InputError(f"{path}: expected the criterion value, or argmax with a margin and no tolerance")
     return number(claim.get("margin"), "margin")
 
 
