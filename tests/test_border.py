@@ -59,6 +59,8 @@ TAKES: dict[str, Call] = {
     "rescale": lambda net: fs.rescale(net, [[1.0, 2.0, 4.0], None]),
     "roles": lambda net: fs.roles(net, X),
     "same_up_to_symmetry": lambda net: fs.same_up_to_symmetry(net, NET),
+    "diff": lambda net: fs.diff(net, NET).to_dict(),
+    "report": lambda net: sorted(fs.report(net).answers),
     "simplify": fs.simplify,
     "structural_roles": fs.structural_roles,
     "translation_obstruction": lambda net: fs.translation_obstruction(net, 0, X),
@@ -133,6 +135,7 @@ OTHERS = {
     "read_query": "the path of a VNN-LIB file",
     "read_track": "the path of a record",
     "record_activations": "a module that is run",
+    "recover": "a function, which may be a model",
     "record_inputs": "a module that is run",
     "region_theory": "an ensemble",
     "register_quantity": "a name",
@@ -239,6 +242,8 @@ def test_anything_else_is_refused_in_one_line(name: str, garbage: Any) -> None:
         pytest.skip("None stands for the networks of train_many")
     if name == "GeneratorCurve" and garbage is nn.Linear:
         pytest.skip("a class is a function")
+    if name == "diff" and isinstance(garbage, dict):
+        pytest.skip("a mapping is a state dict, and is refused as one")
     with pytest.raises(fs.InputError) as caught:
         (TAKES | ALSO | LIVE)[name](garbage)
     message = str(caught.value)

@@ -20,9 +20,10 @@ COMMANDS = {
     "canon": ("{folder}/form.npz",),
     "fiber": (),
     "recover": ("--widths", "2-3-1"),
+    "report": ("--out", "{folder}/report.html"),
 }
-WITHOUT = {"verify", "reproduce", "tour"}
-"""Commands that take no model, or those of a certificate."""
+WITHOUT = {"verify", "reproduce", "tour", "align", "apply", "barrier", "merge", "diff", "vnncomp"}
+"""Commands that take no model, those of a certificate, checkpoints as they are, or the files of a query."""
 
 
 def relu():

@@ -353,6 +353,8 @@ ANSWERS: dict[str, Maker] = {
     "Rotations": lambda: fs.rotations(matching().structure),
     "PathValues": lambda: barrier().loss,
     "Structure": lambda: matching().structure,
+    # pages
+    "Report": lambda: fs.report(fs.Network.random((2, 2, 1), 0)),
     # training and studies
     "Dataset": lambda: fs.Dataset("toy", X, X[:, :1]),
     "Failure": lambda: Failure(1, 2, "the loss"),

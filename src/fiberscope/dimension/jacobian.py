@@ -80,8 +80,8 @@ def assemble(net: Network, found: list[Use], points: int, ring: Ring, run: Run =
     starts = offsets(net)
     result = ring.empty((points, net.out_size, net.num_parameters))
     written: set[tuple[str, int]] = set()
-    for use in found:
-        run.check()
+    for done, use in enumerate(found):
+        run.step(done, len(found), "blocks of parameters")
         first = starts[use.name] + use.start
         part = result[:, :, first : first + size_of(use)]
         add_block(use, part, ring, fresh=(use.name, use.start) not in written)

@@ -55,7 +55,24 @@ CONTRADICTION = (
 def answer_query(
     query: Query, f: NetworkLike, g: NetworkLike, time_limit: float | None = None, seed: int = 0, **options: Any
 ) -> QueryAnswer:
-    """Decide a query, literally as it is read."""
+    """Decide a query, literally as it is read.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from fiberscope.equality.vnnlib import read_query
+    >>> from fiberscope.network.network import Network
+    >>> text = '''
+    ... (declare-network f (declare-input X real [1]) (declare-output Y real [1]))
+    ... (declare-network g (isomorphic-to f) (declare-input U real [1]) (declare-output V real [1]))
+    ... (assert (and (>= X[0] -1.0) (<= X[0] 1.0))) (assert (== X[0] U[0]))
+    ... (assert (or (> V[0] (+ Y[0] 0.25)) (< V[0] (- Y[0] 0.25))))'''
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(f"{folder}/q.vnnlib").write_text(text)
+    ...     query = read_query(f"{folder}/q.vnnlib")
+    >>> f, g = (Network([[[1.0]], [[1.0]]], [[0.0], [shift]]) for shift in (0.0, 0.125))
+    >>> answer_query(query, f, g).result
+    'unsat'
+    """
     first, second = as_network(f, query.networks[0]), as_network(g, query.networks[1])
     for name, net in zip(query.networks, (first, second), strict=True):
         if (net.in_size, net.out_size) != query.sizes:

@@ -124,7 +124,20 @@ def read_domain(path: Path | str, inputs: int) -> Domain:
 
 
 def read_query(path: Path | str) -> Query:
-    """The two-network query in a VNN-LIB 2.0 file."""
+    """The two-network query in a VNN-LIB 2.0 file.
+
+    >>> import tempfile
+    >>> text = '''
+    ... (declare-network f (declare-input X real [1]) (declare-output Y real [1]))
+    ... (declare-network g (isomorphic-to f) (declare-input U real [1]) (declare-output V real [1]))
+    ... (assert (and (>= X[0] -1.0) (<= X[0] 1.0))) (assert (== X[0] U[0]))
+    ... (assert (or (> V[0] (+ Y[0] 0.25)) (< V[0] (- Y[0] 0.25))))'''
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(f"{folder}/q.vnnlib").write_text(text)
+    ...     found = read_query(f"{folder}/q.vnnlib")
+    >>> found.domain, found.tolerance
+    (Box([-1, 1]), 0.25)
+    """
     trees = _read(path)
     names = _declared(path, trees)
     nets = [tree for tree in trees if tree[0] == "declare-network"]

@@ -97,6 +97,10 @@ def align_checkpoints(
         Load ``b`` and the result one after the other and compare what they give. This needs the memory of one model.
     progress, time_limit
         Called as ``progress(done, total, text)``; after so many seconds an ``OutOfTimeError``; the next run goes on.
+
+    >>> align_checkpoints("no-such-folder", "other", "aligned")
+    Traceback (most recent call last):
+    fiberscope.errors.InputError: no-such-folder: expected a folder with .safetensors files, found none
     """
     begin, run = time.perf_counter(), Run.begin(progress, time_limit)
     left, right, target = Shards.open(a), Shards.open(b), _free(out)
@@ -125,6 +129,10 @@ def apply_alignment(
     """Write a checkpoint moved by an element, or by its inverse: what ``alignment.json`` holds, or the element itself.
 
     Moving and moving back gives the same bytes in every tensor.
+
+    >>> apply_alignment("no-such-folder", "alignment.json", "moved")
+    Traceback (most recent call last):
+    fiberscope.errors.InputError: no-such-folder: expected a folder with .safetensors files, found none
     """
     run = Run.begin(progress, time_limit)
     source, target = Shards.open(folder), _free(out)
@@ -152,6 +160,10 @@ def merge_checkpoints(
     """Write one checkpoint out of several, tensor by tensor, by the rules of :func:`fiberscope.merge`.
 
     Nothing is aligned: give folders that :func:`align_checkpoints` wrote where they come from different trainings.
+
+    >>> merge_checkpoints([], "merged")
+    Traceback (most recent call last):
+    fiberscope.errors.InputError: folders: expected two at least, got 0
     """
     run = Run.begin(progress, time_limit)
     shards = [Shards.open(folder) for folder in folders]
@@ -187,7 +199,12 @@ def read_element(path: Path) -> Element:
 
 
 def load_checkpoint(folder: Path | str) -> Any:
-    """The model of a folder, in memory, in the type in which it is stored."""
+    """The model of a folder, in memory, in the type in which it is stored.
+
+    >>> load_checkpoint("no-such-folder")
+    Traceback (most recent call last):
+    fiberscope.errors.InputError: no-such-folder: expected a folder with .safetensors files, found none
+    """
     library, path = transformers(), Path(folder)
     Shards.open(path)
     try:

@@ -112,7 +112,7 @@ def tensors_of(source: Any) -> Tensors | None:
     """A state dict, the folder or the file of one, or a module's own; None for anything else."""
     if isinstance(source, Mapping):
         return Tensors.of(source)
-    if hasattr(source, "state_dict") and callable(source.state_dict):
+    if not isinstance(source, type) and callable(getattr(source, "state_dict", None)):
         return Tensors.of(source.state_dict())
     if isinstance(source, str | Path):
         path = Path(source)
