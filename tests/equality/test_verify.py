@@ -18,12 +18,12 @@ from fiberscope.equality.encoding import content_hash
 from fiberscope.equality.ladder import RUNGS, equivalent
 from fiberscope.equality.question import Question
 from fiberscope.equality.rungs.bottleneck import TailsDiffer, Transported, by_bottleneck
-from fiberscope.equality.rungs.channels import ChannelsAgree
+from fiberscope.equality.rungs.channels import ChannelsAgree, by_channels
 from fiberscope.equality.rungs.identical import SameProgram
 from fiberscope.equality.rungs.normal_form import FormsDiffer, NormalForms
 from fiberscope.equality.rungs.regions import RegionCount, by_regions
 from fiberscope.equality.rungs.simplification import CarriedSimplified, by_simplification
-from fiberscope.equality.rungs.split_boxes import SplitBoxes
+from fiberscope.equality.rungs.split_boxes import SplitBoxes, by_split_boxes
 from fiberscope.equality.rungs.structure import LayerOrder, by_structure
 from fiberscope.equality.rungs.symmetry import Carried, by_symmetry
 from fiberscope.equality.verify import KINDS, verify
@@ -51,6 +51,7 @@ def pairs():
         "plane": equivalent(case("chain"), case("chain"), fs.Plane.along(2, (0, 1))),
         "regions": replace(by_regions(Question.of(NET, other, box, 50.0)), networks=(NET, other)),
         "convolution": equivalent(case("convolutional"), case("convolutional")),
+        "boxes": replace(by_split_boxes(Question.of(NET, shifted, box, 1e-3)), networks=(NET, shifted)),
     }
 
 
@@ -71,6 +72,7 @@ def one_of_every_kind():
         (by_bottleneck, Question.of(hides, moved, None, 0.0)),
         (by_simplification, Question.of(fold, dead, line, 0.0)),
         (by_structure, Question.of(image, image)),
+        (by_channels, Question.of(NET, duplicate(NET, 0, np.random.default_rng(0)), None, 0.0)),
     ):
         found.append((rung(question).evidence, question))
     found.append((TailsDiffer(), Question.of(hides, twice, None, 0.0)))
