@@ -147,7 +147,9 @@ def test_a_lie_is_found_made_smaller_and_can_be_repeated():
     assert 0 < len(tally.failures) < 20 == tally.cases
     failure = tally.failures[0]
     assert failure.command == f"make fuzz AREA=lie SEED={failure.seed} CASES=1"
-    assert failure.source == "AREAS['lie'].check(Program(inputs=1, nodes=(('affine', 0, ((0.0,),), (1.0,)),)))"
+    assert (
+        failure.source == "AREAS['lie'].check(Program(inputs=1, nodes=(('affine', 0, ((0.0,),), (1.0,)),), clips=()))"
+    )
 
 
 def test_a_foreign_exception_is_a_disagreement():

@@ -38,7 +38,8 @@ def models(tmp_path):
     nets = {
         "hidden": fs.Network([first, [[1.0, -2.0]], [[1.0]]], [[0.5, 0.25], [-1.0], [0.0]]),
         "plain": fs.Network.random((2, 3, 1), 0),
-        "deep": fs.Network.random((2, 3, 3, 3, 1), 0),
+        "deep": fs.Network.random((2, 3, 3, 3, 1), 4),
+        "idle": fs.Network.random((2, 3, 3, 3, 1), 0),
     }
     for name, net in nets.items():
         fs.save(net, tmp_path / f"{name}.npz")
@@ -52,6 +53,8 @@ def test_exit_codes_and_words(models):
     assert code == 0 and "identifiable" in out
     code, out = run(models["deep"], "--json")
     assert code == 3 and json.loads(out)["identifiability"]["identifiable"] is None
+    code, out = run(models["idle"], "--json")
+    assert code == 1 and json.loads(out)["identifiability"]["identifiable"] is False
 
 
 def test_members_are_written_and_are_the_same_function(models, tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from fiber_cases import free_directions, with_signs, worst_difference
 
 from fiberscope.errors import FiberscopeError, InputError, UnsupportedModelError
+from fiberscope.fibers.canonical.matching import same_up_to_symmetry
 from fiberscope.fibers.fiber import fiber
 from fiberscope.fibers.identifiability import identifiability, identifiable_fraction
 from fiberscope.fibers.members import reflected
@@ -105,15 +106,34 @@ def test_one_hidden_layer_on_space():
     assert identifiability(unread).identifiable is False
 
 
-@pytest.mark.parametrize("widths", [(2, 3, 2, 1), (3, 3, 3, 3, 1)])
-def test_outside_the_theorems_is_undecided_with_what_is_known(widths):
-    net = Network.random(widths, 0)
+@pytest.mark.parametrize(("widths", "seed"), [((2, 3, 2, 1), 2), ((3, 3, 3, 3, 1), 8)])
+def test_outside_the_theorems_is_undecided_unless_a_neuron_never_switches(widths, seed):
+    net = Network.random(widths, seed)
+    found = identifiability(net)
+    assert found.identifiable is None and found.fiber_dimension is None and found.witness is None
+    assert "no theorem applies" in found.reasons[0]
     weights, biases = [w.copy() for w in net.weights], [b.copy() for b in net.biases]
     weights[1][0], biases[1][0] = -1.0, -1.0
+    dead = Network(weights, biases)
+    found = identifiability(dead)
+    assert found.identifiable is False
+    assert found.fiber_dimension == widths[3] and not found.dimension_exact  # its outgoing weights, and maybe more
+    assert any(s.kind == "dead" and s.layer == 2 and s.neurons == (0,) for s in found.symmetries)
+    assert any("neuron 0 of layer 2 is dead" in r for r in found.reasons)
+    assert worst_difference(dead, found.witness) == 0
+    assert same_up_to_symmetry(dead, found.witness).same is False
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_outside_the_theorems_a_hidden_hyperplane_is_told_and_does_not_decide(seed):
+    """More neurons than inputs: the image of the first layer is not the orthant."""
+    net = Network.random((2, 3, 2, 1), seed)
+    weights, biases = [w.copy() for w in net.weights], [b.copy() for b in net.biases]
+    weights[1][:], biases[1][:] = [[1.0, -1.0, -2.0], [2.0, -1.0, -3.0]], [-1.0, -2.0]
     found = identifiability(Network(weights, biases))
     assert found.identifiable is None and found.fiber_dimension is None
-    assert any(s.kind == "dead" and s.layer == 2 and s.neurons == (0,) for s in found.symmetries)
-    assert any("dead" in r for r in found.reasons)
+    assert any(s.kind == "hidden" and s.layer == 1 and s.neurons == (0,) for s in found.symmetries)
+    assert any("known symmetry" in r and "hidden" in r for r in found.reasons)
 
 
 def test_not_generic_is_not_called_identifiable():

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from fiberscope.fibers.canonical.matching import same_up_to_symmetry
+from fiberscope.fibers.identifiability import identifiability
 from fiberscope.network.network import Network
 from fiberscope.training.quantities import State, fiber_dimension, identifiable, neuron_kinds
 from fiberscope.training.track import track
@@ -16,7 +18,8 @@ RIGID = Network([np.eye(2), [[1.0, -2.0], [-1.5, 1.0]], [[1.0, 3.0]]], [[0.5, 0.
 DEAD = Network([np.eye(2), [[-1.0, -2.0], [-1.5, 1.0]], [[1.0, 2.0]]], [[0.5, 0.25], [-0.5, 0.75], [0.0]])
 LINEAR = Network([np.eye(2), [[1.0, 2.0], [-1.5, 1.0]], [[1.0, 2.0]]], [[0.5, 0.25], [0.5, 0.75], [0.0]])
 HIDDEN = Network([np.eye(2), [[1.0, -2.0], [1.5, -1.0]], [[1.0, 3.0]]], [[0.5, 0.25], [-0.5, -1.0], [0.0]])
-DEEP = Network.random((2, 3, 3, 3, 1), 0)
+DEEP = Network.random((2, 3, 3, 3, 1), 4)
+IDLE = Network.random((2, 3, 3, 3, 1), 0)
 
 
 def state_of(net: Network) -> State:
@@ -47,6 +50,15 @@ def test_outside_of_the_theorems_nothing_is_claimed() -> None:
     assert identifiable(state) is None
     assert fiber_dimension(state) is None
     assert neuron_kinds(state)["rigid"] is None
+
+
+def test_outside_of_the_theorems_neurons_that_never_switch_are_proof() -> None:
+    state = state_of(IDLE)
+    assert identifiable(state) is False
+    found = identifiability(IDLE)
+    assert found.witness is not None and same_up_to_symmetry(IDLE, found.witness).same is False
+    X = np.random.default_rng(0).normal(size=(1000, 2)) * 10
+    np.testing.assert_allclose(found.witness(X), IDLE(X), rtol=0, atol=1e-12)
 
 
 def test_of_a_parameter_that_is_not_generic_nothing_is_claimed() -> None:

@@ -17,6 +17,7 @@ from fiberscope.errors import FiberscopeError, InputError, UnsupportedModelError
 from fiberscope.network.comparison import identical
 from fiberscope.network.formats import nonlinear
 from fiberscope.network.formats.onnx.operators import HANDLERS
+from fiberscope.network.formats.onnx.quantisers import QUANTISERS
 from fiberscope.network.formats.torch.functions import FUNCTIONS, METHODS
 from fiberscope.network.formats.torch.layer_kinds import LAYERS
 from fiberscope.network.io import load
@@ -68,6 +69,12 @@ def test_operators_of_onnx_that_jump(kind: str, tmp_path: Path) -> None:
     refused(path, f"{kind}.: it is not a continuous piecewise linear function: its values jump; until='last'")
 
 
+@pytest.mark.parametrize("kind", sorted(QUANTISERS))
+def test_quantisers_of_computed_values_are_no_network(kind: str, tmp_path: Path) -> None:
+    path = model(tmp_path / "net.onnx", *HIDDEN, node(kind, "s b", "y"))
+    refused(path, f"{kind}.: it is not a continuous piecewise linear function: its values jump; until='last'")
+
+
 @pytest.mark.parametrize("kind", ["Einsum", "ScatterND", "GridSample", "Nonsense"])
 def test_operators_of_onnx_that_are_not_built_yet(kind: str, tmp_path: Path) -> None:
     path = model(tmp_path / "net.onnx", *HIDDEN, node(kind, "s", "y"))
@@ -103,7 +110,8 @@ def test_layers_of_torch_that_are_not_built_yet(layer: nn.Module) -> None:
 
 
 def test_the_table_names_nothing_that_is_read() -> None:
-    known = {*HANDLERS, *(kind.__name__ for kind in LAYERS), *METHODS}
+    known = {*HANDLERS} - {*QUANTISERS}  # those are read only where the rounding is accounted for
+    known |= {*(kind.__name__ for kind in LAYERS), *METHODS}
     known |= {function.__name__ for function in FUNCTIONS if hasattr(function, "__name__")}
     assert not {nonlinear.plain_name(name) for name in known} & nonlinear.NOT_PIECEWISE_LINEAR
 

@@ -144,6 +144,7 @@ def rounded(values: ObjectArray, scales: Sequence[int]) -> tuple[FloatArray, Flo
 def integers(values: ObjectArray) -> Integers:
     """Exact dyadic numbers as integers up to a common positive factor.
 
+    >>> from fiberscope.numerics.algebra.ball import balls
     >>> integers(balls(np.array([0.75, -1.5])))
     (1, -2)
     """

@@ -48,6 +48,7 @@ def functionals(net: Network, signs: SignArray) -> Bounded:
 
     The last column is the constant term. An entry with error 0 is exact; zero slopes make exact zeros.
 
+    >>> from fiberscope.network.network import Network
     >>> net = Network([[[1.0], [-1.0]], [[1.0, 1.0]]], [[0.0, 2.0], [0.0]])
     >>> functionals(net, np.array([[1, 1]], dtype=np.int8)).value.tolist()
     [[[1.0, 0.0], [-1.0, 2.0]]]
@@ -99,6 +100,7 @@ def is_open(net: Network, signs: SignArray) -> BoolArray:
 def copies(net: Network) -> IntArray:
     """For every neuron the first one whose functional is a multiple of its own whatever the signs are, or itself.
 
+    >>> from fiberscope.network.network import Network
     >>> copies(Network([[[1.0], [2.0], [3.0]], [[1.0, 1.0, 1.0]]], [[1.0, 2.0, 0.0], [0.0]]))
     array([0, 0, 2])
     """
