@@ -86,3 +86,15 @@ def test_places_stay_inside(domain):
     starts, ends = place.lines(rng, 5)
     for X in (place.draw(rng, 50), (starts + ends) / 2):
         assert domain is None or domain.contains(X).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_signs_where_every_next_neuron_is_known_in_part(seed):
+    """The two surfaces behind this layer do not meet all of its folds: the equations that there are tell its signs."""
+    net = fs.Network.random((4, 5, 3, 1), 0)
+    weights, biases = net.weights, net.biases
+    truth = fs.Network([weights[0], weights[1][1:], weights[2][:, 1:]], [biases[0], biases[1][1:], biases[2]])
+    found = fs.recover(truth, truth.widths, seed=seed)
+    assert found.recovered and found.residual < 1e-12
+    X = np.random.default_rng(seed).normal(size=(10_000, 4)) * 10
+    np.testing.assert_allclose(found.network(X), truth(X), rtol=0, atol=1e-10)

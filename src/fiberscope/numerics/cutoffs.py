@@ -106,6 +106,9 @@ SPAN = 1e-7
 SIGN_OFF = 0.02
 """Recovery: solutions of a linear system for signs may be off by this; wrong systems give anything."""
 
+PART_OFF = 1e-4
+"""Recovery: equations for parts of neurons are solved by a choice of signs if they are off by no more, relatively."""
+
 RECOVERED = 2.0**13
 """Recovery: a network whose values differ by more than so many times the noise is not called recovered."""
 

@@ -28,7 +28,7 @@ from fiberscope.recovery.place import Place, place_of
 from fiberscope.recovery.polish import forward, polish
 from fiberscope.recovery.prefix import Prefix
 from fiberscope.recovery.recovered import Recovery, Unresolved
-from fiberscope.recovery.signs import solve_signs, solve_with_remainder
+from fiberscope.recovery.signs import signs_of_parts, solve_signs, solve_with_remainder
 from fiberscope.run import Run
 
 HELD_OUT = 100_000
@@ -115,7 +115,10 @@ class Search:
         sure = [row.coefficients for row in rows if row.complete] or [row.coefficients for row in rows]
         U, Q = np.array(sure)[:, :n], np.array(sure)[:, n:-1]
         seen = np.setdiff1d(np.arange(W.shape[1]), blind)
-        signs = solve_signs(U, W[:, seen], Q[:, seen])
+        signs = None
+        if not len(blind) and n == self.widths[number] and not any(row.complete for row in rows):
+            signs = signs_of_parts([(row.equations.rows, row.equations.values) for row in rows], W, b)
+        signs = signs or solve_signs(U, W[:, seen], Q[:, seen])
         extra: tuple[FloatArray, FloatArray] | None = None
         if signs is None and self.widths[number] > n and not len(blind):
             found = solve_with_remainder(U, W, Q, self.pool.place.bounded)

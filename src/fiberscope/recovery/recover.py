@@ -50,10 +50,16 @@ def recover(
     Examples
     --------
     >>> from fiberscope.network.network import Network
-    >>> truth = Network.random((4, 5, 3, 1), seed=0)
+    >>> truth = Network.random((4, 5, 3, 1), seed=3)
     >>> found = recover(truth, (4, 5, 3, 1))
     >>> found.recovered, found.residual < 1e-12
     (True, True)
+
+    Here one neuron of the second layer is active far from zero only and not met; the others are found, it is named.
+
+    >>> found = recover(Network.random((4, 5, 3, 1), seed=0), (4, 5, 3, 1))
+    >>> found.recovered, found.residual < 1e-12, [(item.layer, item.neuron) for item in found.unresolved]
+    (False, True, [(2, 2)])
     """
     sizes = _widths(widths)
     if max_queries is not None and not max_queries >= 1:

@@ -9,16 +9,20 @@ Neurons that never switch are no part of ``W``: they leave a remainder in ``q``.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import qr
 
-from fiberscope.numerics.cutoffs import SIGN_OFF, SPAN
+from fiberscope.numerics.cutoffs import PART_OFF, SIGN_OFF, SPAN
 from fiberscope.numerics.floats import BoolArray, FloatArray
 
 ENUMERATED = 18
 """Undetermined signs up to which all choices are tried."""
+
+TRIED = 10
+"""Neurons up to which all choices of signs are tried where the next neurons are known only in part."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,37 @@ def solve_signs(U: FloatArray, W: FloatArray, Q: FloatArray) -> Signs | None:
     if np.abs(rest).max() > SIGN_OFF * max(np.abs(Q).max(), np.finfo(float).tiny):
         return None
     return Signs(values, live, rest, choices)
+
+
+def signs_of_parts(parts: Sequence[tuple[FloatArray, FloatArray]], W: FloatArray, b: FloatArray) -> Signs | None:
+    """Signs from next neurons that are known only in part, by equations ``E c = y`` for ``c = (u, q, const)`` each.
+
+    All choices are tried; None where not exactly one of them solves the equations of all neurons, or there are many.
+
+    >>> W, b = np.array([[1.0, 0.0], [1.0, 1.0]]), np.zeros(2)
+    >>> c = np.array([2.0, 3.0, -1.0, -3.0, 0.5])  # 4 relu(z_0) + 6 relu(-z_1) + 0.5
+    >>> parts = [np.eye(5)[1:], np.eye(5)[[0, 2, 3, 4]]]  # one does not know its u_0, the other not its u_1
+    >>> signs_of_parts([(E, E @ c) for E in parts], W, b).values
+    array([ 1., -1.])
+    """
+    n, p = W.shape
+    if n > TRIED:
+        return None
+    found = []
+    for signs in itertools.product([1.0, -1.0], repeat=n):
+        s = np.array(signs)
+        T = np.zeros((n + p + 1, n + 1))
+        T[:n, :n], T[n:-1, :n], T[-1, :n], T[-1, n] = np.eye(n) / 2, (s[:, None] * W).T / 2, s * b / 2, 1.0
+        if all(_solvable(E @ T, y) for E, y in parts):
+            found.append(s)
+    if len(found) != 1:
+        return None
+    return Signs(found[0], np.ones(n, dtype=bool), np.zeros((len(parts), p)))
+
+
+def _solvable(matrix: FloatArray, y: FloatArray) -> bool:
+    v, *_ = np.linalg.lstsq(matrix, y, rcond=SPAN)
+    return bool(np.linalg.norm(matrix @ v - y) <= PART_OFF * np.linalg.norm(y))
 
 
 def _completed(start: FloatArray, free: FloatArray) -> tuple[FloatArray | None, int]:
