@@ -149,7 +149,7 @@ def test_verdicts_about_classes_agree_with_dense_sampling(seed, margin):
 
 @pytest.mark.parametrize(
     "options",
-    [{"criterion": "top"}, {"margin": 1.0}, {"criterion": "argmax", "margin": -1.0},
+    [{"criterion": "top"}, {"criterion": "values"}, {"margin": 1.0}, {"criterion": "argmax", "margin": -1.0},
      {"criterion": "argmax", "margin": float("nan")}, {"criterion": "argmax", "tolerance": 0.1}],
 )  # fmt: skip
 def test_questions_about_classes_are_checked(options):
