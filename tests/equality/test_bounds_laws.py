@@ -175,3 +175,16 @@ def test_bounds_of_wide_programs_look_at_the_clock():
         bounder = ProgramPair.of(a, b, None, paired, Run.begin(time_limit=1e-9))
         with pytest.raises(OutOfTimeError):
             bounder.bounds(-np.ones((1, 3)), np.ones((1, 3)))
+
+
+@pytest.mark.parametrize("difference", [5e-324, 1e-300, 1e-10, 1.0])
+@pytest.mark.parametrize("margin", [None, 0.0])
+def test_an_output_that_overflows_is_not_forgotten_for_one_that_does_not_differ(difference, margin):
+    """A bound that is not a number was replaced by that of the next output: a false proof."""
+    first = 1e199 * np.array([[5.6, 4.9, 1.6], [-6.6, 4.4, -14.3]])
+    second = 1e199 * np.array([[-2.0, -6.0], [9.0, 5.0]])
+    a, b = (Network([first, second], [[0.0, 0.0], [d, 0.0]]) for d in (difference, 0.0))
+    pair = ChainPair.of(a, b, margin=margin)
+    assert pair is not None
+    bound = pair.bounds(np.array([[-1.1, 0.0, -2.0]]), np.array([[-0.8, 0.3, -1.7]])).high[0]
+    assert bound == np.inf

@@ -260,6 +260,7 @@ def one_box(  # noqa: PLR0915 -- cut up, one pass through both networks would ha
     nothing = np.zeros((1, 0))
     za, zc, zo = ha, hc, ho
     era, erd = ra, rd
+    sound = True
     for layer in range(layers):
         m, n, place = rows[layer], cols[layer], places[layer]
         na, nd = ia.size, id_.size
@@ -304,6 +305,9 @@ def one_box(  # noqa: PLR0915 -- cut up, one pass through both networks would ha
                     erd[i], dl[i], du[i], lb[i], ub[i] = 0.0, 0.0, 0.0, la[i], ua[i]
             else:
                 lb[i], ub[i] = la[i], ua[i]
+        for i in range(m):  # what overflowed proves nothing, whatever is compared with it later
+            if not abs(la[i]) + abs(ua[i]) + abs(lb[i]) + abs(ub[i]) + abs(dl[i]) + abs(du[i]) < np.inf:
+                sound = False
         if layer == layers - 1:
             break
         whole_a, whole_d = np.empty(m), np.empty(m)
@@ -501,7 +505,7 @@ def one_box(  # noqa: PLR0915 -- cut up, one pass through both networks would ha
         middle = 0.5 * low[t] + 0.5 * high[t]
         if low[t] < middle < high[t] and not value <= most:
             dimension, most = t, value
-    if not best < np.inf:
+    if not (sound and best < np.inf):
         best = np.inf
     return best, dimension, num_a + num_d
 
