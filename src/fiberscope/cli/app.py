@@ -18,11 +18,11 @@ from fiberscope.cli.equal import diff, equal, vnncomp
 from fiberscope.cli.fiber import fiber
 from fiberscope.cli.inspect import inspect
 from fiberscope.cli.recover import recover
-from fiberscope.cli.regions import regions
+from fiberscope.cli.regions.command import regions
 from fiberscope.cli.report import report
 from fiberscope.cli.reproduce import reproduce
 from fiberscope.cli.simplify import simplify
-from fiberscope.cli.tour import tour
+from fiberscope.cli.tour.command import tour
 from fiberscope.cli.verify import verify
 from fiberscope.errors import FiberscopeError
 

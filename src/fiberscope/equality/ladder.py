@@ -158,7 +158,7 @@ def equivalent(
 
 def _quantised(source: Any) -> bool:
     """Whether this is a file that rounds what it computes."""
-    return bool(import_module("fiberscope.network.quantised").is_quantised(source))
+    return bool(import_module("fiberscope.network.formats.onnx.quantised").is_quantised(source))
 
 
 def _margin(criterion: str, margin: float | None, tolerance: float | None) -> float | None:

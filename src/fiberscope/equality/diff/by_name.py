@@ -14,8 +14,8 @@ import numpy as np
 
 from fiberscope.equality.diff.changes import ADDED, CHANGED, REMOVED, ROUNDED, SAME, Change, Difference
 from fiberscope.modules.correspondence import order_of_rows
-from fiberscope.network.named_tensors import Tensors
-from fiberscope.network.shards import Shards
+from fiberscope.network.formats.stored.named_tensors import Tensors
+from fiberscope.network.formats.stored.shards import Shards
 from fiberscope.network.source import coarsest
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.numerics.grids import Grid, find_grid

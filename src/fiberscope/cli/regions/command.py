@@ -17,9 +17,9 @@ from rich.table import Table
 
 import fiberscope as fs
 from fiberscope.cli.array_files import load_vector
-from fiberscope.cli.curves import curve_of, show_curve
 from fiberscope.cli.model_options import Loader, ModelFile, reads_models
-from fiberscope.cli.surfaces import show_surface, slice_through, surface_of
+from fiberscope.cli.regions.curves import curve_of, show_curve
+from fiberscope.cli.regions.surfaces import show_surface, slice_through, surface_of
 from fiberscope.errors import InputError
 
 COLORS = ("mosaic", "value", "slope")
