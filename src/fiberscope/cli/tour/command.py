@@ -38,7 +38,7 @@ def tour(
         SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True
     ) as progress:
         task = progress.add_task("starting", total=None)
-        walk = import_module("fiberscope.cli.tour.stops")
+        walk = import_module("fiberscope.cli.tour.stops", "the tour")
         progress.update(task, description="training a network on two spirals")
         subject = walk.train_subject(seed)
         for name, section in walk.walk(subject):
