@@ -13,6 +13,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from fiberscope.errors import InputError
 from fiberscope.extras import import_module
+from fiberscope.files import check_folder
 
 TITLE = "A tour of one small network"
 
@@ -32,6 +33,7 @@ def tour(
     """
     if out.exists() and not out.is_dir():
         raise InputError(f"--out: expected a folder, got the file {out}")
+    check_folder(out)
     console = Console(stderr=as_json)
     sections = []
     with Progress(
