@@ -25,7 +25,7 @@ def reproduce(
     scale: Annotated[str, typer.Option(help="quick (minutes on a laptop) or paper.")] = "quick",
     jobs: Annotated[int | None, typer.Option(help="Tasks at a time; all cores by default.", show_default=False)] = None,
     cluster: Annotated[
-        str, typer.Option(help="local, dask://HOST:PORT, ray, ray://HOST:PORT, or a joblib backend.")
+        str, typer.Option(help="local, dask://HOST:PORT, ray[://HOST:PORT], or a joblib backend.")
     ] = "local",
     out: Annotated[
         Path | None,
