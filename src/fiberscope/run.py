@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from html import escape
+from importlib import import_module
 from typing import Any
 
 from fiberscope.errors import InputError, OutOfTimeError
-from fiberscope.extras import import_module
 
 Progress = Callable[[int, int | None, str], Any]
 """Called as ``progress(done, total, text)``; may raise ``KeyboardInterrupt`` to stop. The total may be unknown."""

@@ -14,7 +14,6 @@ from .fibers import fiber_movie as fiber_movie
 from .fold_sets import dependency_graph as dependency_graph
 from .fold_sets import fold_set as fold_set
 from .functions import function as function
-from .images import images_at as images_at
 from .matchings import matching_objectives as matching_objectives
 from .neurons import swap_costs as swap_costs
 from .neurons import swap_terms as swap_terms
@@ -26,3 +25,4 @@ from .style import house_style as house_style
 from .style import save_figure as save_figure
 from .style import save_movie as save_movie
 from .surfaces import surface as surface
+from .thumbnails import images_at as images_at
