@@ -77,7 +77,7 @@ def colour_bar(ax: Axes, shown: Any, label: str) -> None:
     figure = ax.get_figure(root=True)
     if figure is not None:
         bar = figure.colorbar(shown, ax=ax, shrink=0.75, aspect=28, pad=0.02, label=label)
-        bar.outline.set_visible(False)  # type: ignore[operator]
+        bar.outline.set_visible(False)
 
 
 def png(figure: Figure, dpi: int = 130) -> bytes:
