@@ -10,8 +10,8 @@ import numpy as np
 from fiberscope import modules
 from fiberscope.dimension.blocks import blocked_rank
 from fiberscope.dimension.bounds import Bound, bounds
-from fiberscope.dimension.decisive import PointSet, decisive_set
-from fiberscope.dimension.exact_rank import WIDE, Sampled, exact_jacobian_rank, sample
+from fiberscope.dimension.decisive import DecisiveSet, decide
+from fiberscope.dimension.exact_rank import WIDE, Sampled, exact_jacobian_rank, sample, way_of
 from fiberscope.dimension.jacobian import check_memory, check_parameters, check_size, own_network, rows_in_ring
 from fiberscope.dimension.symmetries import HiddenSymmetry, hidden_symmetry
 from fiberscope.errors import InputError, NotGenericError, UnsupportedModelError
@@ -163,7 +163,7 @@ def functional_dimension(
             return _of_module(net, X, rtol, memory, run)
         net = found
     check_parameters(net)
-    points = decisive_set(net, seed, run) if X is None else PointSet(batch(X, net.in_size), True, "given batch")
+    points = decide(net, None, seed, memory, run) if X is None else DecisiveSet(batch(X, net.in_size), True, "given batch")
     run.step(0, 3, "signs of the points")
     sampled = sample(net, points.X, run)
     if len(sampled.X) == 0:
@@ -183,7 +183,7 @@ def functional_dimension(
     return _result(net, sampled, (points, symmetry, known), rank, floats)
 
 
-def _exact_rank(net: Network, points: PointSet, sampled: Sampled, upper: int, seed: int, run: Run) -> ExactRank:
+def _exact_rank(net: Network, points: DecisiveSet, sampled: Sampled, upper: int, seed: int, run: Run) -> ExactRank:
     """Of samples only what was found on the way is known: nothing bounds the rank of what was not met."""
     if points.rank is None or points.prime is None:
         return exact_jacobian_rank(net, sampled, upper, seed, run)
@@ -220,7 +220,7 @@ def _numerical_ranks(
 def _result(
     net: Network,
     found: Sampled,
-    context: tuple[PointSet, HiddenSymmetry | None, tuple[Bound, ...]],
+    context: tuple[DecisiveSet, HiddenSymmetry | None, tuple[Bound, ...]],
     rank: ExactRank | None,
     floats: tuple[NumericalRank | None, NumericalRank | None],
 ) -> FunctionalDimension:
