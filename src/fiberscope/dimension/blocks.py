@@ -93,11 +93,12 @@ def _parts(group: list[Use], width: int) -> Iterator[list[Use]]:
 def sketched_rank(
     net: Network, X: FloatArray, signs: SignArray, prime: int, upper: int, seed: int, run: Run = ENDLESS
 ) -> int:
-    """Rank of the Jacobian modulo a prime by a sketch of its columns; too small with a probability of :func:`sketch_loss`.
+    """Rank of the Jacobian modulo a prime by a sketch of its columns; too small with a probability of
+    :func:`sketch_loss`.
 
-    The last layer goes first. At a point with the input ``a`` of that layer its block is ``e_o (x) (a, 1)``, the same for
-    every output ``o``. So with ``A`` the matrix of all ``(a, 1)`` and ``N`` a basis of the relations of its rows, the rank
-    is ``outputs * rank A`` plus that of ``(N (x) I) J'``, where ``J'`` has the other columns.
+    The last layer goes first. At a point with the input ``a`` of that layer its block is ``e_o (x) (a, 1)``, the same
+    for every output ``o``. So with ``A`` the matrix of all ``(a, 1)`` and ``N`` a basis of the relations of its rows,
+    the rank is ``outputs * rank A`` plus that of ``(N (x) I) J'``, where ``J'`` has the other columns.
     """
     points, outputs = len(X), net.out_size
     ring = ModularAlgebra(prime)

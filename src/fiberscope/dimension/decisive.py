@@ -191,7 +191,7 @@ def _explored(
 ) -> DecisiveSet:
     """What exploring finds, beginning with points ``near`` that are known to lie in many regions."""
     D = net.num_parameters
-    if not 8 * 5 * D * D <= memory:
+    if not memory >= 8 * 5 * D * D:
         return _sampled(net, where, rng, memory, near)
     upper = _known_bound(net)
     prime = random_primes(1, rng, SMALL)[0]
@@ -224,7 +224,9 @@ def _known_bound(net: Network) -> int:
     return net.num_parameters - (rescaling_rank(net) if acts_freely_on(net) else 0)
 
 
-def _sampled(net: Network, where: Domain, rng: np.random.Generator, memory: float, near: FloatArray | None) -> DecisiveSet:
+def _sampled(
+    net: Network, where: Domain, rng: np.random.Generator, memory: float, near: FloatArray | None
+) -> DecisiveSet:
     """Samples of a network with too many parameters to hold a kernel: as many as the memory has rows for."""
     most = int((memory / 40) ** 0.5) // net.out_size
     X = _spread(where, net.in_size, rng, max(1, most // 2)) if near is None or not len(near) else near[:most]
@@ -310,12 +312,14 @@ def neighbours(net: Network, X: FloatArray, signs: SignArray, rng: np.random.Gen
         normals = forms[:, :-1]
         values = (normals * X).sum(axis=1) + forms[:, -1]
         moved = X - (1 + _OVER) * (values / (normals**2).sum(axis=1))[:, None] * normals
-    return moved[np.isfinite(moved).all(axis=1)]
+    good: FloatArray = moved[np.isfinite(moved).all(axis=1)]
+    return good
 
 
 def _spread(where: Domain, size: int, rng: np.random.Generator, count: int) -> FloatArray:
-    """Points of a domain; of all of the space on all scales, from inside the first layer's arrangement to far outside."""
+    """Points of a domain; of the whole space on all scales, from inside the first layer's arrangement to far out."""
     if not isinstance(where, Space):
-        return where.sample(count, rng)
+        inside: FloatArray = where.sample(count, rng)
+        return inside
     scales = 2.0 ** rng.uniform(-3, 6, size=(count, 1))
     return rng.normal(size=(count, size)) * scales

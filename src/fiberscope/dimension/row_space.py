@@ -1,9 +1,9 @@
 """The row space of a matrix that is too tall to hold, modulo a prime: what is known of it is its kernel.
 
-A row lies in the space if and only if it annihilates the kernel. A few random vectors of the kernel test a row, and a row
-of which all products vanish lies in it except with probability ``p^-t`` for ``t`` vectors. A row that fails is added:
-then the rank grows by the rank of its products with the *whole* kernel, and the kernel becomes smaller. So rows come
-in chunks, most of them are looked at once, and no elimination is repeated.
+A row lies in the space if and only if it annihilates the kernel. A few random vectors of the kernel test a row, and a
+row of which all products vanish lies in it except with probability ``p^-t`` for ``t`` vectors. A row that fails is
+added: then the rank grows by the rank of its products with the *whole* kernel, and the kernel becomes smaller. So rows
+come in chunks, most of them are looked at once, and no elimination is repeated.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class RowSpace:
         return inner if self._before is None else matmul_mod(inner, self._before, self.prime)
 
     def leaves(self, rows: Residues) -> BoolArray:
-        """Which rows do not lie in the space; one that is called outside is, one inside is with tiny probability not."""
+        """Which rows lie outside of the space: surely those that are named, and with tiny probability another."""
         return _nonzero(rows, self._probes, self.prime)
 
     def add(self, rows: Residues, run: Run = ENDLESS) -> Echelon:
@@ -143,7 +143,9 @@ def streamed_rank(sketch: Sketch, prime: int, upper: int, run: Run = ENDLESS) ->
     table = sketch.table(prime, run)
     if sketch.rows is not None and sketch.columns is not None:
         probes = _probes(table, sketch.columns, prime, rng, run)
-        if probes is not None and not any(_nonzero(rows, probes, prime).any() for rows in sketch.chunks(prime, None, run)):
+        if probes is not None and not any(
+            _nonzero(rows, probes, prime).any() for rows in sketch.chunks(prime, None, run)
+        ):
             return len(sketch.rows), sketch
         table = (again := replace(sketch, rows=None, columns=None)).table(prime, run)
         sketch = again
@@ -175,8 +177,8 @@ def _probes(table: Residues, columns: IntArray, prime: int, rng: np.random.Gener
 
 def _nonzero(rows: Residues, probes: Residues, prime: int) -> BoolArray:
     """Which rows do not annihilate the probes."""
-    left: BoolArray = matmul_mod(rows, np.ascontiguousarray(probes.T), prime).any(axis=1)
-    return left
+    found: BoolArray = (matmul_mod(rows, np.ascontiguousarray(probes.T), prime) != 0).any(axis=1)
+    return found
 
 
 def streaming_loss(rows: int) -> Callable[[int], float]:

@@ -1,8 +1,8 @@
 """Ranks, pivots and kernels of matrices of residues: a recursive elimination whose work is matrix products.
 
 Half of the columns are eliminated first, the other half is updated by a triangular solution and one product, and then
-eliminated itself (J.-G. Dumas, P. Giorgi, C. Pernet: Dense linear algebra over word-size prime fields, 2008). Modulo a prime
-of at most 46 bits these products run in BLAS: see ``modular``.
+eliminated itself (J.-G. Dumas, P. Giorgi, C. Pernet: Dense linear algebra over word-size prime fields, 2008). Modulo a
+prime of at most 46 bits these products run in BLAS: see ``modular``.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ PANEL = 8
 class Echelon:
     """A matrix after elimination modulo a prime: its rank profile, and its kernel.
 
-    ``pivots`` are the columns that are no combination of columns to their left. ``rows[: rank]`` is upper triangular on
-    them; its entries are read as Montgomery forms, and below the pivots stand multipliers. ``order[: rank]`` are the rows
-    of the matrix that the pivots were found in: independent ones that span all.
+    ``pivots`` are the columns that are no combination of columns to their left. ``rows[: rank]`` is upper triangular
+    on them; its entries are read as Montgomery forms, and below the pivots stand multipliers. ``order[: rank]`` are
+    the rows of the matrix that the pivots were found in: independent ones that span all.
     """
 
     rows: Residues = field(repr=False)

@@ -1,10 +1,11 @@
 """Arithmetic modulo a random prime: residues of floats, products and matrix products.
 
-A residue array is a ``uint64`` array with entries in ``[0, p)``; the compiled loops stand in ``montgomery``. Primes come
-in three sizes, :data:`WIDE`, :data:`MIDDLE` and :data:`SMALL`. The larger the prime, the less likely it is that it divides
-a given number; modulo a smaller one large products are made by BLAS: a residue below ``2^23`` is one float, a residue
-below ``2^46`` two, balanced around zero, and every inner product of up to 512 or 256 terms is an integer below ``2^53``,
-which floats hold exactly. So a small prime costs one product of floats, a middle one four, and nothing is rounded.
+A residue array is a ``uint64`` array with entries in ``[0, p)``; the compiled loops stand in ``montgomery``. Primes
+come in three sizes, :data:`WIDE`, :data:`MIDDLE` and :data:`SMALL`. The larger the prime, the less likely it is that
+it divides a given number; modulo a smaller one large products are made by BLAS: a residue below ``2^23`` is one float,
+a residue below ``2^46`` two, balanced around zero, and every inner product of up to 512 or 256 terms is an integer
+below ``2^53``, which floats hold exactly. So a small prime costs one product of floats, a middle one four, and nothing
+is rounded.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A residue array is a ``uint64`` array with entries in ``[0, p)``. Products are 64 x 64 -> 128 bits, reduced by
 Montgomery's method (P. L. Montgomery, Modular multiplication without trial division, Math. Comp. 44, 1985) with the
-constant ``2^64``. For ``p < 2^61`` the sum of 64 products fits into 128 bits, so an inner product of length 64 needs one
-reduction only.
+constant ``2^64``. For ``p < 2^61`` the sum of 64 products fits into 128 bits, so an inner product of length 64 needs
+one reduction only.
 
 Kernels take the constants of the field as one tuple ``(p, 1/p mod 2^64, 2^64 mod p, 2^128 mod p)``.
 """
@@ -192,7 +192,10 @@ def combine_kernel(c: Any, parts: Any, offset: Any, constants: Any) -> None:
     for i in range(c.shape[0]):
         for j in range(c.shape[1]):
             h, l = mul_add(
-                np.uint64(0), np.uint64(np.int64(low_part[i, j]) + lift), np.uint64(np.int64(high_part[i, j]) + lift), np.uint64(1 << 46)
+                np.uint64(0),
+                np.uint64(np.int64(low_part[i, j]) + lift),
+                np.uint64(np.int64(high_part[i, j]) + lift),
+                np.uint64(1 << 46),
             )
             h, l = mul_add(h, l, np.uint64(np.int64(middle[i, j]) + lift), np.uint64(1 << 23))
             c[i, j] = plus(plus(c[i, j], offset, p), reduce(h, l, p, inverse), p)
@@ -205,7 +208,9 @@ def combine_small_kernel(c: Any, part: Any, offset: Any, constants: Any) -> None
     lift = np.int64(1 << 53)
     for i in range(c.shape[0]):
         for j in range(c.shape[1]):
-            c[i, j] = plus(plus(c[i, j], offset, p), reduce(np.uint64(0), np.uint64(np.int64(part[i, j]) + lift), p, inverse), p)
+            c[i, j] = plus(
+                plus(c[i, j], offset, p), reduce(np.uint64(0), np.uint64(np.int64(part[i, j]) + lift), p, inverse), p
+            )
 
 
 @numba.njit(cache=True, nogil=True)
@@ -240,9 +245,9 @@ def scatter_kernel(out: Any, rows: Any, places: Any, factors: Any, constants: An
 def panel_kernel(m: Any, order: Any, pivots: Any, corner: Any, constants: Any) -> Any:
     """Eliminate in columns ``left:right`` from row ``top`` on, in place, where ``corner = (top, left, right)``.
 
-    Entries are read as Montgomery forms. Below a pivot its column receives the *negated* multipliers. Rows are swapped as
-    a whole, and ``order`` with them; columns from ``right`` on are not updated. Returns the number of pivots, whose columns
-    go to ``pivots``.
+    Entries are read as Montgomery forms. Below a pivot its column receives the *negated* multipliers. Rows are swapped
+    as a whole, and ``order`` with them; columns from ``right`` on are not updated. Returns the number of pivots, whose
+    columns go to ``pivots``.
     """
     zero = np.uint64(0)
     p, inverse, _, _ = constants

@@ -105,7 +105,11 @@ def exact_rank(
         return _rational(values)
     size = (values.shape[0], values.shape[1])
     result = agreed_rank(
-        lambda p: rank_mod(residues(values, p), p, run), size, lambda: float_minor_bits(values), primes=primes, seed=seed
+        lambda p: rank_mod(residues(values, p), p, run),
+        size,
+        lambda: float_minor_bits(values),
+        primes=primes,
+        seed=seed,
     )
     small = max(values.shape) <= RATIONAL_LIMIT
     return _rational(values) if method == "auto" and small and not result.proven else result
@@ -125,8 +129,8 @@ def agreed_rank(
 
     A prime whose rank meets the shape or a proven ``upper`` bound is the last one. Small matrices are asked modulo
     ``primes`` primes of 61 bits; large ones modulo one of 23 bits, which often meets the bound and costs little, and
-    then modulo one of 46 bits, or more until the failure is below :data:`CHANCE`. ``loss(prime)`` bounds the probability
-    that ``rank_of`` itself misses something, ``minor_bits()`` is the size of the largest minor.
+    then modulo one of 46 bits, or more until the failure is below :data:`CHANCE`. ``loss(prime)`` bounds the
+    probability that ``rank_of`` itself misses something, ``minor_bits()`` is the size of the largest minor.
     """
     if primes < 1:
         raise InputError(f"expected at least one prime, got {primes}")
