@@ -24,7 +24,7 @@ from fiberscope.recovery.isolation import isolated, looked_at_again
 from fiberscope.recovery.later_layers import draw_telling, fit_outputs, next_layer
 from fiberscope.recovery.oracle import Function, Oracle, SpentError, alive, settle
 from fiberscope.recovery.place import place_of
-from fiberscope.recovery.polish import forward, polish
+from fiberscope.recovery.polish import forward, polish, weighty
 from fiberscope.recovery.prefix import Prefix
 from fiberscope.recovery.recovered import Recovery, Unresolved, network_of
 from fiberscope.recovery.signs import over_features, signs_of_parts, solve_signs, solve_with_remainder
@@ -38,6 +38,9 @@ DENSE = 700
 
 POINTS = 2.5
 """Equations per parameter that polishing uses, of those that were asked."""
+
+CANDIDATES = 2000
+"""Points of which those are asked that tell most about the parameters."""
 
 TAKEN = "no kink of it was found, and it is taken to be"
 
@@ -78,7 +81,7 @@ class Search:
     def run(self) -> None:
         """All layers, the outputs last; raises :class:`StuckError` where it cannot go on."""
         hidden = self.widths[1:-1]
-        W, b = first_layer(self.pool, hidden[0])
+        W, b = first_layer(self.pool, hidden[0], len(hidden) > 1)
         self.add(W, b)
         for number in range(2, len(hidden) + 1):
             self.deeper(number)
@@ -241,12 +244,18 @@ class Search:
             theta = looked_at_again(oracle, self.pool.place, theta, rng, self.slope)
             count -= theta[0].size + theta[1].size
         most = int(POINTS * count / oracle.outputs) + 50
-        oracle.values(draw_telling(self.pool, Prefix((theta[0],), (theta[1],)), most * 2 // 3 if large else most // 3))
+        first = Prefix((theta[0],), (theta[1],), self.slope)
+        if large:
+            oracle.values(draw_telling(self.pool, first, most * 2 // 3))
         X, Y = oracle.log()
         if len(X) > most:
             pick = telling(theta, X, most, rng, self.slope)
             X, Y = X[pick], Y[pick]
-        self.keep(polish(theta, X, Y, self.pool.run, int(large), self.slope))
+        if not large:  # what those points say least about is asked
+            more = draw_telling(self.pool, first, CANDIDATES)
+            more = more[weighty(theta, X, more, most // 3, self.slope)]
+            X, Y = np.concatenate([X, more]), np.concatenate([Y, oracle.values(more)])
+        self.keep(polish(theta, X, Y, self.pool.run, int(large), self.slope, oracle.noise * oracle.scale))
 
     def keep(self, theta: list[FloatArray]) -> None:
         self.weights, self.biases = theta[::2], theta[1::2]

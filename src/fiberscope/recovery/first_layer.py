@@ -98,10 +98,11 @@ class Pool:
                 self.explained[k] |= (far <= self.tolerance).any(axis=1)
 
 
-def first_layer(pool: Pool, width: int) -> tuple[FloatArray, FloatArray]:
+def first_layer(pool: Pool, width: int, deep: bool = True) -> tuple[FloatArray, FloatArray]:
     """Unit normals ``(found, n)`` and offsets of straight hyperplanes; more than ``width`` only if there are more.
 
-    Stops once ``width`` are found and the kinks of the first line are all looked at, or after some more lines.
+    ``deep`` says that other layers follow, whose surfaces may look straight. Stops once ``width`` are found and the
+    kinks of the first line are all looked at, or after some more lines.
     """
     pool.search(*pool.place.lines(pool.rng, LINES))
     found: list[tuple[FloatArray, float]] = []
@@ -122,7 +123,7 @@ def first_layer(pool: Pool, width: int) -> tuple[FloatArray, FloatArray]:
             if n is None:
                 continue
             b = -float(n @ pool.point(key))
-            what = straight(pool, n, b, key[0])
+            what = straight(pool, n, b, key[0], deep)
             if what is None:
                 bent.add(key)
             if what is not True:
@@ -147,11 +148,12 @@ def _same(n: FloatArray, b: float, m: FloatArray, c: float, tolerance: float) ->
     return bool(np.abs(n - sign * m).max() <= tolerance and abs(b - sign * c) <= tolerance * max(1.0, abs(b)))
 
 
-def straight(pool: Pool, n: FloatArray, b: float, own: int) -> bool | None:
+def straight(pool: Pool, n: FloatArray, b: float, own: int, deep: bool = True) -> bool | None:
     """Whether kinks are where the hyperplane predicts them: on the other lines, else at points that are aimed at.
 
-    None if not. False if all of them have a side on which the function is flat: a piece of a later surface at the edge
-    of where the function changes at all looks straight, too, since behind its bends nothing is seen.
+    None if not. False, if other layers follow and all of them have a side on which the function is flat: a piece of a
+    later surface at the edge of where the function changes at all looks straight, too, since behind its bends nothing
+    is seen.
     """
     hits = misses = edges = 0
     for k, line in enumerate(pool.lines):
@@ -162,7 +164,8 @@ def straight(pool: Pool, n: FloatArray, b: float, own: int) -> bool | None:
         if 0.01 < t < 0.99:
             near = np.abs(line.kinks - t) * abs(speed) <= pool.tolerance * line.length
             if near.any():
-                hits, edges = hits + bool(~line.flat[near].all()), edges + bool(line.flat[near].all())
+                edge = deep and bool(line.flat[near].all())
+                hits, edges = hits + (not edge), edges + edge
             else:
                 misses += not _is_constant(pool, line.at(t))
     for _ in range(TESTS):
@@ -171,7 +174,8 @@ def straight(pool: Pool, n: FloatArray, b: float, own: int) -> bool | None:
         if misses >= 2 and misses > hits:
             return None
         seen = _seen_at(pool, n, b)
-        hits, misses, edges = hits + (seen is True), misses + (seen is False), edges + (seen == EDGE)
+        edge = deep and seen == EDGE
+        hits, misses, edges = hits + (bool(seen) and not edge), misses + (seen is False), edges + edge
     if hits >= 2 and hits >= 3 * misses:
         return True
     return False if edges + hits >= 2 and edges + hits >= 3 * misses else None
@@ -193,7 +197,7 @@ CROSSINGS = 10
 def _bends(pool: Pool, planes: list[tuple[FloatArray, float]], i: int) -> bool:
     """Whether the kink of a hyperplane is gone just behind others that it crosses, where the function still changes.
 
-    Where a function is flat nearly everywhere, random points seldom tell a surface that bends from one that is straight.
+    Where a function is flat nearly everywhere, random points seldom tell whether a surface bends.
     """
     n, b = planes[i]
     N, c = np.array([m for m, _ in planes]), np.array([d for _, d in planes])
@@ -247,8 +251,8 @@ def _seen_at(pool: Pool, n: FloatArray, b: float) -> bool | str | None:
 
 
 def _kink_at(pool: Pool, x: FloatArray, n: FloatArray, w: float) -> bool | str | None:
-    """Whether there is a kink at ``x`` on a segment along ``n``, of length ``w`` or less; None where nothing changes."""
-    if not pool.oracle.allowed((x + np.outer([-w, w], n))) or _is_constant(pool, x):
+    """Whether there is a kink at ``x`` on a segment along ``n``, ``w`` long or shorter; None where nothing changes."""
+    if not pool.oracle.allowed(x + np.outer([-w, w], n)) or _is_constant(pool, x):
         return None
     for _ in range(4):
         met = locate(pool.oracle, x, n, w)
