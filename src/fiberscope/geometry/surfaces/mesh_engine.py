@@ -63,6 +63,7 @@ class SurfaceEngine(Engine):
     def __init__(self, net: Network, surface: Mesh, coordinates: FloatArray) -> None:
         super().__init__(net.layout, np.zeros((0, 3)))
         self.surface, self.coordinates = surface, coordinates
+        self.inputs = surface.vertices.T
 
     def start(self) -> Polygons:
         """The triangles with values at their corners; vertices that no triangle uses are left out."""
