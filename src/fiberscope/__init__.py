@@ -86,7 +86,9 @@ _NAMES = {
     "traverse": "geometry.engines.traversal.engine",
     "visible_boundary_distance": "geometry.distances.nearest_visible",
     # dimension
+    "DecisiveSet": "dimension.decisive",
     "FunctionalDimension": "dimension.functional",
+    "decisive_set": "dimension.decisive",
     "effective_rank": "dimension.kernel",
     "functional_dimension": "dimension.functional",
     "jacobian": "dimension.jacobian",
