@@ -20,11 +20,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fiberscope.connectivity.assignment import assign
 from fiberscope.connectivity.losses import Loss, Lost, lost
+from fiberscope.connectivity.methods.assignment import assign
+from fiberscope.connectivity.methods.weights import Weights, descend
 from fiberscope.connectivity.rotations import ORTHOGONAL, Rotations
 from fiberscope.connectivity.structure import Structure
-from fiberscope.connectivity.weights import Weights, descend
 from fiberscope.errors import InputError
 from fiberscope.modules.action import PERMUTATION
 from fiberscope.modules.batches import Batch, batches
