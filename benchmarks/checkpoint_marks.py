@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from fiberscope.connectivity.checkpoints.align import align_checkpoints
-from fiberscope.network.shards import write_shard
+from fiberscope.network.formats.stored.shards import write_shard
 
 SHAPE = {"hidden_size": 4096, "intermediate_size": 11008, "num_attention_heads": 32, "num_key_value_heads": 32}
 """Of Llama 2 7B, which has 32 layers."""
