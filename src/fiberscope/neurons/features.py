@@ -135,7 +135,7 @@ def least_error(F: Any, v: Any, bias: float = 0.0) -> LeastError:
     gram = relu_products(F, F)
     found = np.linalg.lstsq(gram, cross, rcond=None)[0]
     missed = float(square - 2 * found @ cross + found @ gram @ found)
-    alpha = size * found
+    alpha = np.asarray(size * found, dtype=np.float64)
     return LeastError(
         size * float(np.sqrt(max(missed, 0.0))),
         size * float(np.sqrt(square)),
