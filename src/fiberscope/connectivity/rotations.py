@@ -102,7 +102,9 @@ def rotations(structure: Structure, seed: int = 0) -> Rotations:
         raise InputError("structure: expected one that was found by permutation_structure, to know its module")
     probe = Probe(*structure.source, seed)
     source = torch.Generator().manual_seed(seed)
-    blocks, folds, refused = [], [], {}
+    blocks: list[Group] = []
+    folds: list[Fold] = []
+    refused: dict[str, str] = {}
     for group in structure.only(PERMUTATION).groups:
         found, reason = turning(structure, group, probe, source)
         if found is None:
