@@ -46,7 +46,13 @@ def table(slope: float, noise: float, swap: float = 0.0) -> Table:
         gap, setting = k / 12, float(rng.normal())
         for pair in range(3):
             value = slope * gap + noise * (setting + 0.1 * float(rng.normal()))
-            row = {"architecture": "w", "sigma": k, "pair": pair, "barrier": value, "gap": gap}
+            row = {
+                "architecture": "w" if k % 2 else "syre",
+                "sigma": float(k),
+                "pair": pair,
+                "barrier": value,
+                "gap": gap,
+            }
             rows += [{**row, "epoch": epoch, "coherence": 0.5, "swap": swap * setting} for epoch in (0, 3)]
     return Table.of(rows)
 
@@ -56,6 +62,8 @@ def test_claims_hold_and_fail() -> None:
     assert study.together(line).holds and not study.together(luck).holds
     assert study.swaps(told).holds and not study.swaps(luck).holds
     assert study.before_training(line).holds
+    assert study.transfers(told).holds and not study.transfers(luck).holds
+    assert np.isnan(study.transferred(line.where(architecture="w"), ["gap"]))
     assert study.explained(luck.where(epoch=0), ["gap"])[0] < 0.2  # pairs of a setting do not predict each other
     shown = study.summarise(line)
     assert len(shown) == 2 * len(study.SETS) and all(value > 0 for value in shown.column("error"))

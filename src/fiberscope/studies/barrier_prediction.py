@@ -11,7 +11,8 @@ hidden layer, and their means over layers and both runs predict the barrier of t
 
 The first and the last have no upper end and are written as ``x / (1 + x)``. Prediction is least squares on all pairs of
 the other settings (architecture and scale), so no setting is predicted from itself; the error of ``R^2`` is its
-deviation over random choices of the settings, with replacement.
+deviation over random choices of the settings, with replacement. A harder question is *transfer*: from W-asymmetric
+networks to static noise and back.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 HIDDEN = 3
 QUANTITIES = ("gap", "coherence", "swap")
-SETS: dict[str, tuple[str, ...]] = {name: (name,) for name in QUANTITIES} | {"all three": QUANTITIES}
+SETS: dict[str, tuple[str, ...]] = {name: (name,) for name in (*QUANTITIES, "scale")} | {"all three": QUANTITIES}
+"""What predicts; the scale ``sigma_F`` alone, as ``x / (1 + x)``, is what the others are compared with."""
+
 DRAWS = 1000
 """Random choices of the settings, for the error of ``R^2``."""
 
@@ -121,13 +124,29 @@ def predicted(table: Table, names: Sequence[str]) -> tuple[FloatArray, FloatArra
     """Barriers, what least squares on the other settings predict of them, and the setting of each."""
     rows = table.dicts()
     settings = [(row["architecture"], row["sigma"]) for row in rows]
-    design = np.array([[1.0, *(row[name] for name in names)] for row in rows])
-    truth = np.array([row["barrier"] for row in rows])
+    design, truth = _design(rows, names)
     guess = np.empty_like(truth)
     for one in dict.fromkeys(settings):
         mine = np.array([setting == one for setting in settings])
         guess[mine] = design[mine] @ np.linalg.lstsq(design[~mine], truth[~mine], rcond=None)[0]
     return truth, guess, settings
+
+
+def _design(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> tuple[FloatArray, FloatArray]:
+    known = [{**row, "scale": bounded(row["sigma"])} for row in rows]
+    return np.array([[1.0, *(row[name] for name in names)] for row in known]), np.array([r["barrier"] for r in rows])
+
+
+def transferred(table: Table, names: Sequence[str]) -> float:
+    """``R^2`` where one of the two architectures predicts the other, the worse way; NaN if one is not there."""
+    sides = [table.where(architecture=name).dicts() for name in ("w", "syre")]
+    if not all(sides):
+        return float("nan")
+    values = []
+    for known, asked in (sides, sides[::-1]):
+        (design, truth), (other, wanted) = (_design(rows, names) for rows in (known, asked))
+        values.append(_share(wanted, other @ np.linalg.lstsq(design, truth, rcond=None)[0]))
+    return float(min(values))
 
 
 def explained(table: Table, names: Sequence[str]) -> tuple[float, float]:
@@ -151,7 +170,8 @@ def summarise(table: Table) -> Table:
     for (epoch,), part in table.groups("epoch").items():
         for name, names in SETS.items():
             value, error = explained(part, names)
-            rows.append({"epoch": epoch, "from": name, "R2": value, "error": error})
+            row = {"epoch": epoch, "from": name, "R2": value, "error": error}
+            rows.append(row | {"transfer": transferred(part, names)})
     return Table.of(rows)
 
 
@@ -170,6 +190,13 @@ def swaps(table: Table) -> Finding:
     """Swap costs alone, by more than two errors better than nothing."""
     epoch, value, error = _at_last(table, "swap")
     return Finding(value - 2 * error > 0, f"epoch {epoch}: R^2 {value:.2f} with error {error:.2f}")
+
+
+def transfers(table: Table) -> Finding:
+    """Swap costs alone, from W-asymmetric networks to static noise and back: more than half of the variance."""
+    part = table.where(epoch=max(table.column("epoch")))
+    value, scale = transferred(part, SETS["swap"]), transferred(part, SETS["scale"])
+    return Finding(value > 0.5, f"the worse way R^2 {value:.2f}; of the scale alone {scale:.2f}")
 
 
 def before_training(table: Table) -> Finding:
@@ -191,9 +218,10 @@ STUDY = Study(
     claims=(
         Claim("together", "The three quantities predict the barrier (ours).", "an open question there", together),
         Claim("swap", "Swap costs alone predict it (ours).", "an open question there", swaps),
+        Claim("transfer", "They do so across architectures (ours).", "an open question there", transfers),
         Claim("start", "They do so before training has begun (ours).", "an open question there", before_training),
     ),
-    cost={"quick": 240.0, "paper": 100_000.0},
+    cost={"quick": 60.0, "paper": 100_000.0},
     options={"data": None, "pairs": None, "epochs": None, "width": None, "sigmas": None, "moments": None},
     pictures=(
         Picture(
