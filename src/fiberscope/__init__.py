@@ -158,6 +158,7 @@ _NAMES = {
     "barrier": "connectivity.barrier",
     "chord_deviation": "connectivity.chords",
     "interpolate": "connectivity.paths",
+    "linear_groups": "connectivity.linear",
     "load_checkpoint": "connectivity.checkpoints.align",
     "match": "connectivity.matching",
     "match_many": "connectivity.consensus",

@@ -27,6 +27,7 @@ from .connectivity.checkpoints.align import merge_checkpoints as merge_checkpoin
 from .connectivity.chords import chord_deviation as chord_deviation
 from .connectivity.consensus import Matchings as Matchings
 from .connectivity.consensus import match_many as match_many
+from .connectivity.linear import linear_groups as linear_groups
 from .connectivity.matching import Matching as Matching
 from .connectivity.matching import match as match
 from .connectivity.merging import merge as merge
