@@ -69,6 +69,9 @@ HOMES: dict[str, frozenset[str]] = {
     "highspy": frozenset({"numerics"}),  # no solver's tolerance is the last word, so nobody else asks one
     "typer": frozenset({"cli"}),
     "click": frozenset({"cli"}),
+    "starlette": frozenset({"explorer"}),
+    "uvicorn": frozenset({"explorer"}),
+    "websockets": frozenset({"explorer"}),
     "hypothesis": frozenset({"testing"}),
     "pytest": frozenset({"testing"}),
 }
@@ -96,6 +99,11 @@ LAZY: dict[tuple[str, str], str] = {
     ("equality/rungs/split_boxes.py", "fiberscope.equality.bounding.sharing"): "brings joblib",
     ("geometry/generators.py", "torch"): "brings torch",
     ("cli/report.py", "fiberscope.reporting.report"): "brings matplotlib",
+    ("cli/explore.py", "fiberscope.explorer.live.serve"): "brings the engines",
+    ("explorer/live/serve.py", "uvicorn"): "the extra may not be installed",
+    ("explorer/live/serve.py", "websockets"): "the extra may not be installed",
+    ("explorer/live/serve.py", "fiberscope.explorer.live.server"): "brings starlette, an extra",
+    ("explorer/live/lessons.py", "fiberscope.training.seeds"): "brings torch",
     ("geometry/complex.py", "fiberscope.explorer.view"): "the notebook's picture is thin; explorer stands on complex",
     ("equality/ladder.py", "fiberscope.equality.beyond.live"): "brings torch",
     ("equality/ladder.py", "fiberscope.equality.beyond.quantised"): "brings onnx",

@@ -163,6 +163,8 @@ _NAMES = {
     "rotations": "connectivity.rotations",
     # pages
     "Exploration": "explorer.view",
+    "LiveExplorer": "explorer.live.serve",
+    "explore": "explorer.live.serve",
     "Report": "reporting.report",
     "report": "reporting.report",
     # training and studies

@@ -62,6 +62,8 @@ from .errors import NotGenericError as NotGenericError
 from .errors import OutOfTimeError as OutOfTimeError
 from .errors import TooLargeError as TooLargeError
 from .errors import UnsupportedModelError as UnsupportedModelError
+from .explorer.live.serve import LiveExplorer as LiveExplorer
+from .explorer.live.serve import explore as explore
 from .explorer.view import Exploration as Exploration
 from .fibers.canonical.form import canonical as canonical
 from .fibers.canonical.matching import Match as Match

@@ -10,9 +10,9 @@ import pytest
 
 import fiberscope as fs
 from fiberscope.errors import InputError, TooLargeError
+from fiberscope.explorer.images import image_png, image_shape
+from fiberscope.explorer.slices import corner_points
 from fiberscope.reporting import questions
-from fiberscope.reporting.images import image_png, image_shape
-from fiberscope.reporting.slices import corner_points
 from fiberscope.testing import convolutional
 
 

@@ -13,16 +13,16 @@ import numpy as np
 
 import fiberscope as fs
 from fiberscope.errors import InputError, TooLargeError
+from fiberscope.explorer.images import image_png, image_shape
 from fiberscope.explorer.payload import MOST_REGIONS
+from fiberscope.explorer.slices import corner_points
 from fiberscope.geometry.domains import Box, Domain, Plane
 from fiberscope.network.inspection import Inspection
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.plot.style import figure_png
 from fiberscope.reporting.graph import program_svg
-from fiberscope.reporting.images import image_png, image_shape
 from fiberscope.reporting.page import Mark, Section
-from fiberscope.reporting.slices import corner_points
 from fiberscope.run import Run
 
 MOST_ENTRIES = 4_000_000
