@@ -209,6 +209,7 @@ def check_visible(program: Program, x: Sequence[float], seed: int) -> None:
     if not complete:
         raise Undecided("not complete")
     expect(distance <= best * slack + size, f"distance {distance}, but the function bends at {best}")
+    expect(low <= distance <= float(found.upper[0]), f"distance {distance} outside of its bounds")
     if len(x) == 1:
         expect(best <= distance * slack + size, f"distance {distance}, but the function does not bend before {best}")
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fiberscope.connectivity.selfcheck import draw
-from fiberscope.network.shards import Shards
+from fiberscope.network.formats.stored.shards import Shards
 
 transformers = pytest.importorskip("transformers")
 logging.disable(logging.WARNING)

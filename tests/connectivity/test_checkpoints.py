@@ -15,7 +15,7 @@ import fiberscope as fs
 from fiberscope.connectivity.checkpoints.configs import narrowed, plan_of
 from fiberscope.connectivity.selfcheck import draw
 from fiberscope.errors import FiberscopeError, InputError, OutOfTimeError
-from fiberscope.network.shards import INDEX, Shards
+from fiberscope.network.formats.stored.shards import INDEX, Shards
 
 transformers = pytest.importorskip("transformers")
 logging.disable(logging.WARNING)

@@ -14,11 +14,11 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 import fiberscope as fs
-from fiberscope.connectivity.assignment import WIDE, _jonker_volgenant, announced, assign
 from fiberscope.connectivity.matching import match
+from fiberscope.connectivity.methods.assignment import WIDE, _jonker_volgenant, announced, assign
+from fiberscope.connectivity.methods.weights import Weights, descend
 from fiberscope.connectivity.selfcheck import draw
 from fiberscope.connectivity.structure import Structure, permutation_structure
-from fiberscope.connectivity.weights import Weights, descend
 from fiberscope.errors import InputError
 from fiberscope.modules.action import PERMUTATION, Group
 from fiberscope.modules.models import mlp, resnet20

@@ -18,8 +18,8 @@ from fiberscope.equality.counterexample import exact_outputs
 from fiberscope.equality.rungs.regions import difference_network
 from fiberscope.errors import OutOfTimeError
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine
-from fiberscope.network.operators import Gather
+from fiberscope.network.nodes import Add, Affine, PiecewiseLinear
+from fiberscope.network.operators import Dense, Gather
 from fiberscope.run import Run
 from fiberscope.testing import cases
 from fiberscope.testing.hostile import NUMBERS, TAME, hostile_chains, programs
@@ -148,6 +148,42 @@ def test_bounds_are_above_the_maximum_over_all_regions(seed, kind):
     most = float(np.abs(net(corners) - other(corners)).max())
     for pair in pairs(net, other, None):
         assert float(pair.bounds(box.low[None], box.high[None]).high[0]) >= most * (1 - 1e-9)
+
+
+def branches(*layers: tuple[Any, Any]) -> Network:
+    """A sum of one-layer networks ``V relu(W x)``, each with an activation of its own."""
+    nodes: list[Any] = []
+    for first, second in layers:
+        nodes += [
+            Affine(0, Dense(first)),
+            PiecewiseLinear(len(nodes) + 1, 0.0, (len(first),)),
+            Affine(len(nodes) + 2, Dense(second)),
+        ]
+    ends = tuple(range(3, 3 * len(layers) + 1, 3))
+    return Network.from_nodes([*nodes, Add(ends, (len(layers[0][1]),))], (layers[0][0].shape[1],))
+
+
+@given(st.integers(0, 10**6), st.integers(2, 3))
+@settings(max_examples=20)
+def test_branches_do_not_take_each_others_generators_for_their_own(seed, count):
+    rng = np.random.default_rng(seed)
+    a, b = (
+        branches(*((rng.integers(-2, 3, (2, 2)) * 1.0, rng.integers(-2, 3, (1, 2)) * 1.0) for _ in range(count)))
+        for _ in range(2)
+    )
+    corners = np.array([[-1.0, -1.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
+    most = float(np.abs(a(corners) - b(corners)).max())
+    for pair in pairs(a, b, None):
+        assert pair.bounds(np.full((1, 2), -1.0), np.full((1, 2), 1.0)).high[0] >= most
+
+
+def test_relu_of_a_sum_minus_relu_of_a_difference():
+    """Both errors are at most 1/2 around half of their argument; taken for one error they cancelled: 1 instead of 2."""
+    one = np.array([[1.0]])
+    a = branches((np.array([[1.0, 1.0]]), one), (np.array([[1.0, -1.0]]), -one))
+    b = branches((np.array([[1.0, 1.0]]), 0 * one), (np.array([[1.0, -1.0]]), 0 * one))
+    for pair in pairs(a, b, None):
+        assert 2.0 <= pair.bounds(np.full((1, 2), -1.0), np.full((1, 2), 1.0)).high[0] <= 2.001
 
 
 def test_numbers_beyond_the_floats_prove_nothing():

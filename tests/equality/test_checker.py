@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 import fiberscope as fs
 from fiberscope.equality import checker
-from fiberscope.equality.encoding import content_hash
+from fiberscope.equality.certificates.encoding import content_hash
+from fiberscope.equality.certificates.plain import plain_program
 from fiberscope.equality.ladder import equivalent
-from fiberscope.equality.plain import plain_program
 from fiberscope.equality.verify import KINDS
 from fiberscope.network.network import Network
 from fiberscope.testing import CASES, case, fraction_values

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import fiberscope as fs
-from fiberscope.network.quantised import is_quantised, load_quantised
+from fiberscope.network.formats.onnx.quantised import is_quantised, load_quantised
 
 
 def quantised_file(path, weights, biases, steps, kind=np.int8, per_channel=False, quantise_input=True, opset=19):

@@ -12,7 +12,7 @@ from mutations import at, mutants
 from test_mutations import VERDICTS
 
 from fiberscope.equality import checker
-from fiberscope.equality.encoding import FORMAT
+from fiberscope.equality.certificates.encoding import FORMAT
 from fiberscope.equality.verify import CLAIM, CRITERIA, FIELDS, KINDS
 
 SCHEMA = json.loads((Path(checker.__file__).parent / "certificate-4.schema.json").read_text())

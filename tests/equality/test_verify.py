@@ -13,8 +13,8 @@ from evidence_laws import check_evidence
 from plant import duplicate
 
 import fiberscope as fs
+from fiberscope.equality.certificates.encoding import content_hash
 from fiberscope.equality.counterexample import Counterexample
-from fiberscope.equality.encoding import content_hash
 from fiberscope.equality.ladder import RUNGS, equivalent
 from fiberscope.equality.question import Question
 from fiberscope.equality.rungs.bottleneck import TailsDiffer, Transported, by_bottleneck

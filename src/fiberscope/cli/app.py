@@ -19,11 +19,11 @@ from fiberscope.cli.explore import explore
 from fiberscope.cli.fiber import fiber
 from fiberscope.cli.inspect import inspect
 from fiberscope.cli.recover import recover
-from fiberscope.cli.regions import regions
+from fiberscope.cli.regions.command import regions
 from fiberscope.cli.report import report
 from fiberscope.cli.reproduce import reproduce
 from fiberscope.cli.simplify import simplify
-from fiberscope.cli.tour import tour
+from fiberscope.cli.tour.command import tour
 from fiberscope.cli.verify import verify
 from fiberscope.errors import FiberscopeError
 
@@ -36,7 +36,6 @@ app = typer.Typer(
     epilog="Exit codes: 0 yes or done, 1 no, 2 bad input (or a full disk), 3 undecided, 70 an unforeseen failure, 130 "
     "interrupted.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )

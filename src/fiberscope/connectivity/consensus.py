@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from fiberscope.connectivity.matching import Matching, example_of, parameters_of
+from fiberscope.connectivity.methods.weights import Weights, descend
 from fiberscope.connectivity.paths import check_comparable
 from fiberscope.connectivity.structure import Structure, permutation_structure
-from fiberscope.connectivity.weights import Weights, descend
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.modules.action import PERMUTATION
 from fiberscope.modules.calls import Selector

@@ -1,8 +1,8 @@
 """Which neuron of one training is which of another: permutations of ``b`` that bring it close to ``a``.
 
-Close in their weights (:mod:`fiberscope.connectivity.weights`), in what their neurons do on data
-(:mod:`fiberscope.connectivity.activations`), or in the loss between the two
-(:mod:`fiberscope.connectivity.straight`). If the identity comes close to the best, the architecture alone
+Close in their weights (:mod:`fiberscope.connectivity.methods.weights`), in what their neurons do on data
+(:mod:`fiberscope.connectivity.methods.activations`), or in the loss between the two
+(:mod:`fiberscope.connectivity.methods.straight`). If the identity comes close to the best, the architecture alone
 tells the neurons apart (:cite:`neuronidentifiability`, section 5).
 """
 
@@ -17,15 +17,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fiberscope.connectivity.activations import Seen, by_activations
-from fiberscope.connectivity.learned import Turns, learn, procrustes
 from fiberscope.connectivity.losses import Loss
+from fiberscope.connectivity.methods.activations import Seen, by_activations
+from fiberscope.connectivity.methods.learned import Turns, learn, procrustes
+from fiberscope.connectivity.methods.scales import match_scales
+from fiberscope.connectivity.methods.straight import straight_through
+from fiberscope.connectivity.methods.weights import Weights, by_weights, cosines, descend
 from fiberscope.connectivity.paths import check_comparable
 from fiberscope.connectivity.rotations import rotations
-from fiberscope.connectivity.scales import match_scales
-from fiberscope.connectivity.straight import straight_through
 from fiberscope.connectivity.structure import Structure, permutation_structure
-from fiberscope.connectivity.weights import Weights, by_weights, cosines, descend
 from fiberscope.connectivity.widths import of_two_widths, padded
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.modules.action import PERMUTATION, SCALING, Group

@@ -118,7 +118,7 @@ class Verdict(Result):
 
         The networks go into the file, or, with ``models``, their paths; in either case with a hash of their content.
         """
-        import_module("fiberscope.equality.encoding").write_certificate(path, self, models)
+        import_module("fiberscope.equality.certificates.encoding").write_certificate(path, self, models)
 
     def __repr__(self) -> str:
         answer = {True: "equal", False: "different", None: "undecided"}[self.equal]

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fiberscope.equality import checker
-from fiberscope.equality.counterexample import Counterexample
-from fiberscope.equality.encoding import (
+from fiberscope.equality.certificates.encoding import (
     FORMAT,
     FORMAT_3,
     content_hash,
@@ -19,8 +18,9 @@ from fiberscope.equality.encoding import (
     domain_to_dict,
     network_from_dict,
 )
+from fiberscope.equality.certificates.format_2 import FORMAT_2, evidence_of_2
+from fiberscope.equality.counterexample import Counterexample
 from fiberscope.equality.evidence import Evidence, number
-from fiberscope.equality.format_2 import FORMAT_2, evidence_of_2
 from fiberscope.equality.ladder import RUNGS
 from fiberscope.equality.question import Question
 from fiberscope.equality.rungs.split_boxes import SplitBoxes

@@ -17,8 +17,8 @@ import numpy as np
 from torch import nn
 
 from fiberscope.connectivity.barrier import barrier
-from fiberscope.connectivity.families import families
 from fiberscope.connectivity.matching import match
+from fiberscope.connectivity.methods.families import families
 from fiberscope.connectivity.structure import Structure, permutation_structure
 from fiberscope.errors import InputError
 from fiberscope.modules.models import vit

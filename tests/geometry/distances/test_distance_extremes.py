@@ -15,6 +15,8 @@ from fiberscope.geometry.distances.distance import boundary_distance
 from fiberscope.geometry.distances.gradients import gradient_norms
 from fiberscope.geometry.distances.nearest_visible import visible_boundary_distance
 from fiberscope.network.network import Network
+from fiberscope.network.nodes import Affine, Clip, Given
+from fiberscope.network.operators import Dense
 from fiberscope.numerics.floats import FloatArray
 
 Row = list[Fraction]
@@ -81,6 +83,23 @@ def test_the_bounds_hold_in_fractions_at_every_scale(data: st.DataObject) -> Non
         # the neuron that is named is nearest up to the bounds
         assert found.upper[row] == np.inf or own <= (Fraction(float(found.upper[row])) * Fraction(1001, 1000)) ** 2
         assert np.isfinite(found.point[row]).all()
+        gap, high = found.upper[row] - found.lower[row], found.upper[row]
+        assert gap <= 1e-9 * high or high < 1e-290 or high == np.inf, "nine digits, where floats have them"
+
+
+def test_a_value_that_cancels_has_a_distance_with_its_digits() -> None:
+    """Bounds of size ``2^25 eps`` around .1125 enclose it, and still show a wrong number in the eighth digit."""
+    far = 2.0**25
+    nodes: list[Given] = [
+        Affine(0, Dense([[-1.0]]), np.array([-1.0])),
+        Clip(1, np.array([-far]), np.array([0.1875]), (1,)),
+    ]
+    net = Network.from_nodes(nodes, (1,))
+    found = visible_boundary_distance(net, [[-1.3]])
+    truth = Fraction(1.3) - Fraction(1.1875)
+    assert found.complete[0] and found.upper[0] - found.lower[0] < 1e-10
+    assert Fraction(float(found.lower[0])) <= truth <= Fraction(float(found.upper[0]))
+    assert float(found.distance[0]) == pytest.approx(float(truth), rel=1e-9)
 
 
 @pytest.mark.parametrize("weight", [1e160, 1e-160, 1e-310, 5e-324])

@@ -22,13 +22,13 @@ from torch import Tensor
 
 from fiberscope.connectivity.checkpoints.configs import Plan, example, plan_of, transformers
 from fiberscope.connectivity.merging import rounded, rule_of
+from fiberscope.connectivity.methods.weights import Moving, Weights, descend, known_first, movable
 from fiberscope.connectivity.structure import Structure
-from fiberscope.connectivity.weights import Moving, Weights, descend, known_first, movable
 from fiberscope.errors import InputError
 from fiberscope.files import write_atomically
 from fiberscope.modules.action import Group, act
 from fiberscope.network.action.element import Element
-from fiberscope.network.shards import KINDS, Shards, write_shard
+from fiberscope.network.formats.stored.shards import KINDS, Shards, write_shard
 from fiberscope.numerics.drift import allowed_drift, relative_drift
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Result, hidden

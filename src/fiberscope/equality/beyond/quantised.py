@@ -19,9 +19,9 @@ from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.geometry.domains import Box, Domain
 from fiberscope.geometry.ranges.intervals import ranges
 from fiberscope.network.border import as_network
+from fiberscope.network.formats.onnx.quantised import Quantised, is_quantised, load_quantised
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Clip, Given, PiecewiseLinear
-from fiberscope.network.quantised import Quantised, is_quantised, load_quantised
 
 
 def equivalent_quantised(

@@ -18,7 +18,7 @@ from fiberscope.backends import Backend, outcomes
 from fiberscope.equality.bounding.branching import Exactly, Search
 from fiberscope.equality.bounding.pairs import Pairing
 from fiberscope.equality.bounding.trees import Cut, tree_of
-from fiberscope.equality.encoding import content_hash, domain_to_dict
+from fiberscope.equality.certificates.encoding import content_hash, domain_to_dict
 from fiberscope.equality.question import Question, Record
 from fiberscope.equality.refutation import excess
 from fiberscope.errors import InputError

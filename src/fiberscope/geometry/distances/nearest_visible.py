@@ -57,7 +57,8 @@ class VisibleDistance(Tabular, Pictured):
     neuron, point
         The neuron that bends there, as an entry of the sign vector, and the point on its facet.
     complete
-        Whether ``distance`` is proven: the nearest boundary is visible itself, or there is none.
+        Whether the nearest boundary is visible itself, or there is none: then the true distance is proven to lie
+        between ``lower`` and ``upper``.
     ended
         Whether the search came to its end: neither at the limit of regions nor at a facet behind which no point with
         certain signs could be named. The facets that it met are certified, those that it passed over are not.
@@ -79,11 +80,17 @@ class VisibleDistance(Tabular, Pictured):
     regions: IntArray = field(repr=False)
     nearest: BoundaryDistance = field(repr=False)
 
-    frame = ("distance", "lower", "neuron", "point", "complete", "ended", "searched", "regions")
+    told = ("upper",)
+    frame = ("distance", "lower", "upper", "neuron", "point", "complete", "ended", "searched", "regions")
     picture = "boundary_distance"
 
     def __len__(self) -> int:
         return len(self.distance)
+
+    @property
+    def upper(self) -> FloatArray:
+        """Proven: something visible is that near; infinite where a search was needed, or there is nothing."""
+        return np.where(self.complete, self.nearest.upper, np.inf)
 
     def __repr__(self) -> str:
         beyond, left = int((self.regions > 0).sum()), int((~self.ended).sum())

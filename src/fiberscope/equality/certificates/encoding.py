@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 import numpy as np
 
-from fiberscope.equality.plain import plain_program
+from fiberscope.equality.certificates.plain import plain_program
 from fiberscope.errors import FiberscopeError, InputError
 from fiberscope.files import write_atomically
 from fiberscope.geometry.domains import Box, Domain, Orthant, Plane, Polytope, Space

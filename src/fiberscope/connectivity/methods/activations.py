@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
-from fiberscope.connectivity.families import Family, best, element_of, families
+from fiberscope.connectivity.methods.families import Family, best, element_of, families
 from fiberscope.errors import UnsupportedModelError
 from fiberscope.modules.action import Axis, Group, act, members
 from fiberscope.modules.recording import CrossMoments, cross_moments

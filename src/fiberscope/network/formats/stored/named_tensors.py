@@ -12,8 +12,8 @@ import torch
 
 from fiberscope.errors import InputError
 from fiberscope.network.formats.stored.checkpoint import is_tensor, state_of
+from fiberscope.network.formats.stored.shards import KINDS, Shards
 from fiberscope.network.formats.stored.torch_file import content_of
-from fiberscope.network.shards import KINDS, Shards
 from fiberscope.numerics.floats import FloatArray
 
 

@@ -9,8 +9,8 @@ never worsens the distance (Ainsworth et al. 2023, "Git Re-Basin", algorithm 1).
 Where this differs. *Start*: groups are taken in the order in which they become known, those beside pinned axes (inputs,
 outputs, rows of embeddings) first, and each sees only the tensors whose other groups were taken before; a planted
 permutation is found in this first round. *Blocks* such as heads move together with the orders inside them
-(:mod:`fiberscope.connectivity.families`). *A group on two axes of one tensor*, as in recurrent layers, has a quadratic
-gain: its move is made only if the measured distance falls.
+(:mod:`fiberscope.connectivity.methods.families`). *A group on two axes of one tensor*, as in recurrent layers, has
+a quadratic gain: its move is made only if the measured distance falls.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fiberscope.connectivity.families import Family, best, element_of, families
+from fiberscope.connectivity.methods.families import Family, best, element_of, families
 from fiberscope.errors import InputError
 from fiberscope.modules.action import PERMUTATION, Axis, Group, act, members
 from fiberscope.network.action.element import Element

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from fiberscope.connectivity.losses import Loss, Lost, lost
+from fiberscope.connectivity.methods.weights import Weights, descend
 from fiberscope.connectivity.structure import Structure
-from fiberscope.connectivity.weights import Weights, descend
 from fiberscope.errors import InputError
 from fiberscope.modules.batches import Batch, batches
 from fiberscope.modules.calls import Selector, call, points, select

@@ -14,7 +14,7 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from fiberscope.connectivity.assignment import assign
+from fiberscope.connectivity.methods.assignment import assign
 from fiberscope.modules.action import Group
 from fiberscope.network.action.element import Element, Monomial
 from fiberscope.numerics.floats import FloatArray, IntArray

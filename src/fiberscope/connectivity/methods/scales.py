@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fiberscope.connectivity.weights import Weights
+from fiberscope.connectivity.methods.weights import Weights
 from fiberscope.modules.action import Group
 from fiberscope.network.action.element import Element, Monomial
 from fiberscope.numerics.cutoffs import STALLED

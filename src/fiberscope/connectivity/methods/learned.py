@@ -17,13 +17,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fiberscope.connectivity.families import best, element_of
 from fiberscope.connectivity.losses import Loss
+from fiberscope.connectivity.methods.families import best, element_of
+from fiberscope.connectivity.methods.straight import batch_loss
+from fiberscope.connectivity.methods.weights import Weights, by_weights, movable
 from fiberscope.connectivity.paths import with_state
 from fiberscope.connectivity.rotations import CENTRED, Rotations, centred_basis, nearest
-from fiberscope.connectivity.straight import batch_loss
 from fiberscope.connectivity.structure import Structure
-from fiberscope.connectivity.weights import Weights, by_weights, movable
 from fiberscope.errors import InputError
 from fiberscope.modules.batches import Batch, batches
 from fiberscope.modules.calls import Selector, points

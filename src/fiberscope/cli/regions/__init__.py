@@ -1,0 +1,1 @@
+"""The command ``fiberscope regions``: its options, and the curves and surfaces it follows."""

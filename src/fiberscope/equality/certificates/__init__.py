@@ -1,0 +1,1 @@
+"""Certificates of equality as files: written, and read in any of their formats."""
