@@ -165,8 +165,8 @@ _NAMES = {
     "rotations": "connectivity.rotations",
     # pages
     "Exploration": "explorer.view",
-    "LiveExplorer": "explorer.live.serve",
-    "explore": "explorer.live.serve",
+    "LiveExplorer": "reporting.live.serve",
+    "explore": "reporting.live.serve",
     "Report": "reporting.report",
     "report": "reporting.report",
     # training and studies

@@ -63,8 +63,6 @@ from .errors import NotGenericError as NotGenericError
 from .errors import OutOfTimeError as OutOfTimeError
 from .errors import TooLargeError as TooLargeError
 from .errors import UnsupportedModelError as UnsupportedModelError
-from .explorer.live.serve import LiveExplorer as LiveExplorer
-from .explorer.live.serve import explore as explore
 from .explorer.view import Exploration as Exploration
 from .fibers.canonical.form import canonical as canonical
 from .fibers.canonical.matching import Match as Match
@@ -161,6 +159,8 @@ from .neurons.relaxed import relaxed_cost as relaxed_cost
 from .numerics.signs import CertifiedSigns as CertifiedSigns
 from .recovery.recover import recover as recover
 from .recovery.recovered import Recovery as Recovery
+from .reporting.live.serve import LiveExplorer as LiveExplorer
+from .reporting.live.serve import explore as explore
 from .reporting.report import Report as Report
 from .reporting.report import report as report
 from .studies.lab.runner import list_studies as list_studies

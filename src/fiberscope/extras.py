@@ -11,6 +11,9 @@ EXTRAS = {
     "torch": "torch",
     "sklearn": "sklearn",
     "distributed": "dask",
+    "starlette": "explore",
+    "uvicorn": "explore",
+    "websockets": "explore",
     "transformers": "hf",
     "hypothesis": "testing",
 }

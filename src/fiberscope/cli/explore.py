@@ -42,7 +42,7 @@ def explore(
 
       fiberscope explore a.onnx b.onnx --port 0 --no-open
     """
-    live: Any = import_module("fiberscope.explorer.live.serve")
+    live: Any = import_module("fiberscope.reporting.live.serve")
     found = live.explore(
         *(load.all(*models) if models else []),
         data=None if data is None else load_array(data),

@@ -6,15 +6,14 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fiberscope.errors import InputError
+from fiberscope.explorer.assets import asset, script
 from fiberscope.explorer.payload import MOST_REGIONS, Marks, encode
 from fiberscope.explorer.solid import MOST_REGIONS as MOST_IN_SPACE
 from fiberscope.explorer.solid import encode_solid
@@ -22,8 +21,6 @@ from fiberscope.files import write_atomically
 from fiberscope.geometry.complex import Complex
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
-
-SCRIPTS = ("colours.js", "frames.js", "painters.js", "widget.js", "solid.js", "start.js")
 
 _PAGE = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
@@ -124,18 +121,6 @@ def fragment(data: dict[str, Any]) -> str:
         f'<div class="fx"><script type="application/json">{text}</script></div>'
         f"<script>{script()}</script>"
     )
-
-
-@cache
-def script() -> str:
-    """The explorer's script, from its parts."""
-    return "(() => {\n" + '"use strict";\n' + "\n".join(asset(name) for name in SCRIPTS) + "})();\n"
-
-
-@cache
-def asset(name: str) -> str:
-    """A file of the package's own, as text."""
-    return (files("fiberscope.explorer") / "static" / name).read_text(encoding="utf-8")
 
 
 def _walk(net: Network, steps: list[Network]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fiberscope as fs
-from fiberscope.explorer.live.shelf import small_network
+from fiberscope.reporting.live.shelf import small_network
 
 SECONDS = 60
 

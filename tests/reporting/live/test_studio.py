@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 import fiberscope as fs
 from fiberscope.errors import InputError, TooLargeError
-from fiberscope.explorer.live import lessons
-from fiberscope.explorer.live.edits import LineTurn, move_line, turn_line
-from fiberscope.explorer.live.serve import _items
-from fiberscope.explorer.live.shelf import Item, Shelf, small_network
-from fiberscope.explorer.live.studio import Studio, Superseded, Ticket
 from fiberscope.explorer.payload import unpack
+from fiberscope.reporting.live import lessons
+from fiberscope.reporting.live.edits import LineTurn, move_line, turn_line
+from fiberscope.reporting.live.serve import _items
+from fiberscope.reporting.live.shelf import Item, Shelf, small_network
+from fiberscope.reporting.live.studio import Studio, Superseded, Ticket
 
 
 @pytest.fixture

@@ -15,21 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.dimension.functional import functional_dimension
-from fiberscope.equality.ladder import equivalent
-from fiberscope.equality.rungs.regions import difference_network
+import fiberscope as fs
 from fiberscope.errors import FiberscopeError, InputError, TooLargeError
-from fiberscope.explorer.live import lessons
-from fiberscope.explorer.live.edits import LineTurn, move_line, set_number, turn_line
-from fiberscope.explorer.live.messages import integer, integers, number, one_of, pair
-from fiberscope.explorer.live.planes import Corners
-from fiberscope.explorer.live.shelf import Item, Shelf
 from fiberscope.explorer.payload import MOST_REGIONS, Marks, encode_quickly
-from fiberscope.fibers.identifiability import identifiability
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Box, Domain
-from fiberscope.geometry.regions import regions
+from fiberscope.network.compose import difference_network
 from fiberscope.network.network import Network
+from fiberscope.reporting.live import lessons
+from fiberscope.reporting.live.edits import LineTurn, move_line, set_number, turn_line
+from fiberscope.reporting.live.messages import integer, integers, number, one_of, pair
+from fiberscope.reporting.live.planes import Corners
+from fiberscope.reporting.live.shelf import Item, Shelf
 
 MOST_PARAMETERS = 2_000_000
 """Of a model in a live picture; above it an answer takes too long to follow a hand."""
@@ -304,7 +301,7 @@ def _side_by_side(a: Network, b: Network, domain: Domain, ticket: Ticket) -> Ite
         yield encode_quickly(_complex(net, domain, ticket), kind="frame", view="compare", side=name)
     yield {"kind": "status", "text": "asking whether they are equal …"}
     where = domain if isinstance(domain, Box) else None
-    found = equivalent(a, b, where, time_limit=SECONDS, progress=ticket.progress)
+    found = fs.equivalent(a, b, where, time_limit=SECONDS, progress=ticket.progress)
     word = {True: "Yes", False: "No", None: "Undecided"}[found.equal]
     yield {
         "kind": "verdict",
@@ -325,7 +322,7 @@ def _window(message: dict[str, Any]) -> Box:
 
 def _complex(net: Network, domain: Domain, ticket: Ticket) -> Complex:
     ticket.progress()
-    found = regions(net, domain, limit=MOST_REGIONS, time_limit=SECONDS, progress=ticket.progress)
+    found = fs.regions(net, domain, limit=MOST_REGIONS, time_limit=SECONDS, progress=ticket.progress)
     if not found.complete:
         raise TooLargeError(
             f"more than {MOST_REGIONS:,} regions, or more than {SECONDS:.0f} s: look at a smaller window"
@@ -340,7 +337,7 @@ def _dimension(net: Network, ticket: Ticket, resting: bool) -> dict[str, Any]:
         later = net.num_parameters <= RESTING_PARAMETERS
         return {"kind": "dimension", "value": None, "later": later, "parameters": net.num_parameters}
     try:
-        found = functional_dimension(net, progress=ticket.progress, time_limit=SECONDS)
+        found = fs.functional_dimension(net, progress=ticket.progress, time_limit=SECONDS)
     except FiberscopeError as error:
         return {"kind": "dimension", "value": None, "later": False, "reason": str(error)}
     return {
@@ -360,7 +357,7 @@ def _identifiable(net: Network, ticket: Ticket) -> dict[str, Any]:
             "reasons": [f"not asked: more than {MOST_HIDDEN} hidden neurons"],
         }
     try:
-        found = identifiability(net)
+        found = fs.identifiability(net)
     except FiberscopeError as error:
         return {"kind": "identifiable", "value": None, "reasons": [str(error)]}
     return {

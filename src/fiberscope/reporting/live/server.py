@@ -3,7 +3,7 @@
 Every request is looked at before anything else: the token at the front of the path, the ``Host`` it was sent to (so
 that no other name can be made to point here), and the ``Origin`` of whatever opens the stream or sends a file (so that
 no other page in the same browser can). Files that the page needs are a fixed list; dropped models are read by
-:mod:`~fiberscope.explorer.live.shelf`.
+:mod:`~fiberscope.reporting.live.shelf`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from fiberscope.errors import FiberscopeError, TooLargeError
-from fiberscope.explorer.live.messages import parse
-from fiberscope.explorer.live.shelf import Shelf
-from fiberscope.explorer.live.studio import Studio, Superseded, Ticket, Work
-from fiberscope.explorer.view import asset, script
+from fiberscope.explorer.assets import asset, script
+from fiberscope.reporting.live.messages import parse
+from fiberscope.reporting.live.shelf import Shelf
+from fiberscope.reporting.live.studio import Studio, Superseded, Ticket, Work
 
 TYPES = {
     ".html": "text/html; charset=utf-8",

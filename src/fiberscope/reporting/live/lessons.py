@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from fiberscope.extras import import_module
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.run import Progress
@@ -77,7 +77,7 @@ def train(
     """Train a chain with two outputs on a cloud by Adam, and keep networks along the way."""
     X, labels = cloud(name, seed)
     kept = np.unique(np.round(epochs * np.linspace(0, 1, min(MOST_FRAMES, epochs + 1)) ** 1.5).astype(int)).tolist()
-    seeds: Any = import_module("fiberscope.training.seeds")
+    seeds: Any = import_module("fiberscope.training.seeds", "a training")
     runs = seeds.train_many(
         (2, *hidden, 2),
         (X, labels),

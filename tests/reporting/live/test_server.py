@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import fiberscope as fs
-from fiberscope.explorer.live import serve
-from fiberscope.explorer.live.server import Address, make_app
-from fiberscope.explorer.live.shelf import Item, Shelf, small_network
 from fiberscope.explorer.payload import unpack
+from fiberscope.reporting.live import serve
+from fiberscope.reporting.live.server import Address, make_app
+from fiberscope.reporting.live.shelf import Item, Shelf, small_network
 
 pytest.importorskip("starlette")
 from starlette.testclient import TestClient
@@ -232,5 +232,5 @@ def test_words_for_a_port_in_use_and_a_missing_extra(monkeypatch):
     with pytest.raises(fs.InputError, match="0 to 65535"):
         serve.explore(port=70_000)
     monkeypatch.setitem(__import__("sys").modules, "uvicorn", None)
-    with pytest.raises(fs.FiberscopeError, match=r"pip install 'fiberscope\[explore\]'"):
+    with pytest.raises(fs.FiberscopeError, match=r"fs.explore needs uvicorn.*fiberscope\[explore\]"):
         serve.explore(open_browser=False)

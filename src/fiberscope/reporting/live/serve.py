@@ -10,22 +10,21 @@ import time
 import webbrowser
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import numpy as np
 
-from fiberscope.errors import FiberscopeError, InputError
-from fiberscope.explorer.live.shelf import MOST_BYTES, Item, Shelf, small_network
+from fiberscope.errors import InputError
+from fiberscope.extras import import_module
 from fiberscope.network.border import NetworkLike, loaded
 from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.reporting.live.shelf import MOST_BYTES, Item, Shelf, small_network
 
 HOST = "127.0.0.1"
-NEEDS = "fs.explore needs a small server: pip install 'fiberscope[explore]'"
 
 
 @dataclass(eq=False)
@@ -123,12 +122,9 @@ def explore(
 
 def _server_modules() -> tuple[Any, Any]:
     """Ours and uvicorn, the only imports of the extra."""
-    try:
-        uvicorn: Any = import_module("uvicorn")
-        import_module("websockets")
-        ours: Any = import_module("fiberscope.explorer.live.server")
-    except ModuleNotFoundError as error:
-        raise FiberscopeError(f"{NEEDS} ({error.name} is not installed)") from error
+    uvicorn: Any = import_module("uvicorn", "fs.explore")
+    import_module("websockets", "fs.explore")
+    ours: Any = import_module("fiberscope.reporting.live.server", "fs.explore")
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
     return ours, uvicorn
 
