@@ -130,8 +130,9 @@ def _walk(net: Network, steps: list[Network]) -> dict[str, Any]:
     return {
         "values": [value.tolist() for value in values],
         "labels": [f"step {k} of {len(steps) - 1}" for k in range(len(steps))],
-        "caption": f"The {values[0].size} parameters, those that have moved in red. Every step computes the same "
-        "function, so the picture stands still.",
+        "caption": f"The {values[0].size} parameters as bars (of the height of their square roots), those that have "
+        "moved in red. Every step computes the same function up to the rounding of its numbers, so the picture stands "
+        "still.",
     }
 
 

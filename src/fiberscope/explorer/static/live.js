@@ -103,7 +103,7 @@ const talk = new Talk({
   identifiable(answer) { page.told.identifiable = answer; tellFacts(); },
   slice(answer) {
     corners.show(page.lastFrame, answer);
-    cards($("slice-facts"), [["linear regions", answer.regions.toLocaleString("en"), `in ${shortly(answer.milliseconds)}`], ["steepest slope in the plane", number(Number(answer.slope.toPrecision(4)))]]);
+    cards($("slice-facts"), [["linear regions", answer.regions.toLocaleString("en"), `in ${shortly(answer.milliseconds)}${answer.part > 1 ? `; the whole slice has too many: this is its middle, ${answer.part} times smaller` : ""}`], ["steepest slope in the plane", number(Number(answer.slope.toPrecision(4)))]]);
   },
   training(answer) { page.losses = answer.losses; page.epochNames = answer.epochs; page.epochs = []; $("scrub").hidden = false; $("epoch").max = answer.epochs.length - 1; $("keep").disabled = false; state("drawing …"); },
   verdict(answer) {

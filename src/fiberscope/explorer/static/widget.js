@@ -96,7 +96,7 @@ class Widget {
       pen.clearRect(0, 0, bars.width, bars.height);
       row.forEach((v, i) => {
         pen.fillStyle = v === walk.values[0][i] ? (dark ? "#6b7280" : "#b8b2a6") : (dark ? "#f28482" : "#d1495b");
-        const tall = (v / reach) * (bars.height / 2 - 2);
+        const tall = Math.sign(v) * Math.sqrt(Math.abs(v) / reach) * (bars.height / 2 - 2);
         pen.fillRect(i * wide, bars.height / 2 - Math.max(tall, 0), Math.max(1, wide - 1), Math.max(1, Math.abs(tall)));
       });
     };
@@ -155,6 +155,7 @@ class Widget {
   relines() { this.painter.lines(this.frame, (this.dark() && this.how !== "mosaic" ? LAYERS : this.how === "mosaic" ? LAYERS.map(() => "#fbfaf7") : LAYERS).map(rgb)); }
 
   home() {
+    this.away = false;
     this.size();
     const { low, high } = this.frame;
     this.view.x = (low[0] + high[0]) / 2; this.view.y = (low[1] + high[1]) / 2;
@@ -231,7 +232,13 @@ class Widget {
     this.which.addEventListener("change", () => { this.output = +this.which.value; this.recolour(); this.draw(); this.tell(); });
     this.pick.addEventListener("change", () => this.choose(+this.pick.value));
     this.reset.addEventListener("click", () => this.home());
-    new ResizeObserver(() => { const { width, height } = this.view; this.size(); this.view.scale *= Math.min(this.view.width / width, this.view.height / height) || 1; this.draw(); }).observe(this.stage);
+    new ResizeObserver(() => {
+      const { width } = this.view;
+      if (!this.away) { this.home(); return; }
+      this.size();
+      this.view.scale *= this.view.width / width || 1;
+      this.draw();
+    }).observe(this.stage);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { this.relines(); this.draw(); });
   }
 
@@ -280,6 +287,7 @@ class Widget {
 
   // The window has moved: a light picture is drawn anew, a heavy one is moved as it is and drawn when it rests.
   moved() {
+    this.away = true;
     if (this.data.live && this.data.live.viewed) this.data.live.viewed(this);
     if (!this.heavy || !this.drawn) { this.draw(); return; }
     clearTimeout(this.resting);

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from threading import Event
 from time import perf_counter
 from typing import Any
@@ -18,6 +19,7 @@ import numpy as np
 import fiberscope as fs
 from fiberscope.errors import FiberscopeError, InputError, TooLargeError
 from fiberscope.explorer.payload import MOST_REGIONS, Marks, encode_quickly
+from fiberscope.explorer.slices import middle_part
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Box, Domain
 from fiberscope.network.compose import difference_network
@@ -33,6 +35,9 @@ MOST_PARAMETERS = 2_000_000
 
 SECONDS = 20.0
 """For one picture."""
+
+SHRINKS = 4
+"""How often a slice with too many regions is made smaller by half."""
 
 SHOWN_PARAMETERS = 1_500
 """Up to so many the numbers themselves are shown and can be dragged."""
@@ -96,7 +101,11 @@ class Studio:
     # -- models
 
     def _hello(self, message: dict[str, Any]) -> Work:
-        return lambda ticket: iter([self._models()])
+        def work(ticket: Ticket) -> Iterator[Answer]:
+            yield self._models()
+            _warm_up()
+
+        return work
 
     def _models(self) -> dict[str, Any]:
         return {
@@ -232,13 +241,13 @@ class Studio:
     def _cut(self, place: int, corners: Corners, ticket: Ticket) -> Iterator[Answer]:
         net = self._net(place)
         begin = perf_counter()
-        plane = corners.plane()
         pictures = corners.pictures()
-        found = _complex(net, plane, ticket)
+        found, shrinks = _small_enough(net, corners.plane(), ticket)
         yield encode_quickly(found, Marks(pictures=pictures), kind="frame", view="slice")
         values = net(corners.points)
         yield {
             "kind": "slice",
+            "part": 2**shrinks,
             "regions": found.num_regions,
             "milliseconds": 1000 * (perf_counter() - begin),
             "slope": float(found.lipschitz.max()),
@@ -313,11 +322,29 @@ def _side_by_side(a: Network, b: Network, domain: Domain, ticket: Ticket) -> Ite
     }
 
 
+@cache
+def _warm_up() -> None:
+    """Let what is compiled on its first use be compiled, so that no picture's time contains it."""
+    tiny = Network.random((2, 2, 1), seed=0)
+    encode_quickly(fs.regions(tiny, Box.cube(2)))
+    fs.functional_dimension(tiny, [[0.5, 0.25]])
+
+
 def _window(message: dict[str, Any]) -> Box:
     reach = number(message, "reach", 1e6) if "reach" in message else 1.0
     if not reach > 0:
         raise InputError(f"reach: expected a positive number, got {reach}")
     return Box.cube(2, -reach, reach)
+
+
+def _small_enough(net: Network, plane: Domain, ticket: Ticket) -> tuple[Complex, int]:
+    """The complex on the slice or on a middle part of it that has few enough regions, and how often it was halved."""
+    for shrinks in range(SHRINKS):
+        found = fs.regions(net, plane, limit=MOST_REGIONS, time_limit=SECONDS / SHRINKS, progress=ticket.progress)
+        if found.complete:
+            return found, shrinks
+        plane = middle_part(plane)
+    return _complex(net, plane, ticket), SHRINKS
 
 
 def _complex(net: Network, domain: Domain, ticket: Ticket) -> Complex:
