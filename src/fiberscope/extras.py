@@ -14,6 +14,7 @@ EXTRAS = {
     "starlette": "explore",
     "uvicorn": "explore",
     "websockets": "explore",
+    "ray": "ray",
     "transformers": "hf",
     "hypothesis": "testing",
 }
