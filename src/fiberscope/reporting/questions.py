@@ -239,8 +239,8 @@ def _complex(dossier: Dossier, domain: Domain) -> tuple[fs.Complex, Domain, bool
             return found, domain, shrinks > 0
         domain = middle_part(domain)
     raise TooLargeError(
-        f"more than {_most(dossier):,} regions on every part of the slice that was tried; try fs.count_regions, "
-        "fs.estimate_regions or fs.regions_along"
+        f"more than {_most(dossier):,} regions, or no time for them, on every part of the slice that was tried; try a "
+        "longer time limit, fs.count_regions, fs.estimate_regions or fs.regions_along"
     )
 
 
