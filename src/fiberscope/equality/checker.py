@@ -1061,7 +1061,7 @@ class Zonotopes:
             self.forms[(0, k)] = (parts, 0.0 if generators else r, abs(c) + r)
 
     def combined(self, forms: list[Form], weights: list[float], sizes: list[float]) -> Form:
-        """A linear combination, with the error of rounding it; what is exactly zero, as neurons that are off, adds none."""
+        """A linear combination, with the error of rounding it; forms that are exactly zero add none."""
         kept = [k for k, f in enumerate(forms) if f[2]]
         if len(kept) < len(forms):
             forms, weights, sizes = ([x[k] for k in kept] for x in (forms, weights, sizes))
@@ -1189,6 +1189,8 @@ def within(case: Case, bounding: Bounding, leaves: list[tuple[Box, int]]) -> str
                 break
         if proven or (case.margin is None and one_map(case, box)):
             continue
+        if len(box) > 32:  # halves of boxes with many inputs are hardly smaller
+            raise TooLarge("bounds of many inputs that are closer than those of this checker")
         k = max(range(len(box)), key=lambda k: (weight[k] * (box[k][1] > box[k][0]), box[k][1] - box[k][0]))
         middle = box[k][0] / 2 + box[k][1] / 2
         if depth >= 40 or not box[k][0] < middle < box[k][1]:

@@ -144,7 +144,7 @@ def back_bound(row, layer, sign, low, high, wa, ba, slopes, rows, cols, starts, 
     for k in range(layer - 1, -1, -1):
         n, place = cols[k], places[k]
         before = np.zeros(n)
-        unit = (2 * n + 24) * EPS
+        unit = (2 * max(n, rows[k]) + 24) * EPS  # sums over the rows, and over the columns
         for j in range(rows[k]):
             c = v[j]
             if c == 0.0:
@@ -167,12 +167,20 @@ def back_bound(row, layer, sign, low, high, wa, ba, slopes, rows, cols, starts, 
                     c = c * factor
                 if c == 0.0:
                     continue
-            lost += unit * abs(c) * sizes[place + j]
+            lost += (unit * abs(c) + TINY) * sizes[place + j]
             at = starts[k] + j * n
             for m in range(n):
                 before[m] += c * wa[at + m]
             constant += c * ba[place + j]
             moved += abs(c * ba[place + j])
+        met = 1.0  # by coefficients that underflow
+        for t in range(n):
+            if k == 0:
+                met += max(abs(low[t]), abs(high[t]))
+            else:
+                q = places[k - 1] + t
+                met += max(abs(lows[q]), abs(highs[q])) * max(1.0, abs(slopes[q]))
+        lost += TINY * (2.0 * rows[k]) * met
         v = before
     total = 0.0
     for t in range(v.size):
