@@ -18,6 +18,7 @@ from fiberscope.equality.bounding.chains import Bounds
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense, Gather, Operator, Sparse
+from fiberscope.numerics.algebra.bounded import SMALL
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, U
 from fiberscope.run import ENDLESS, Run
 
@@ -85,9 +86,11 @@ def applied(stage: Operator, rows: FloatArray) -> FloatArray:
 
 def through(stage: Operator, form: Form) -> Form:
     """One linear map, with all that its products may have lost."""
-    unit = (2 * stage.fan_in + 24) * EPS
-    lost = stage.apply_abs((form.radius + unit * form.size())[None])[0] * (1 + unit)
-    touched = stage.apply_abs((form.size() > 0).astype(np.float64)[None])[0] > 0
+    unit, size = (2 * stage.fan_in + 24) * EPS, form.size()
+    # one so small that its rounding would underflow counts more: a large weight must not meet a lost term
+    rounded = np.where(size == 0, 0.0, unit * np.maximum(size, SMALL))
+    lost = stage.apply_abs((form.radius + rounded)[None])[0] * (1 + unit)
+    touched = stage.apply_abs((size > 0).astype(np.float64)[None])[0] > 0
     return Form(applied(stage, form.rows), np.where(touched, lost + TINY, 0.0))
 
 
@@ -389,7 +392,10 @@ def _stage(left: Operator, right: Operator, twin: Twin) -> Twin:
     count = len(twin.d.rows)
     rows, radius = whole.rows[:count], whole.radius
     if not np.array_equal(left.coefficients, right.coefficients):
-        more = through(left.with_coefficients(left.coefficients - right.coefficients), twin.a)
+        gap = left.coefficients - right.coefficients
+        if not np.isfinite(gap).all():  # numbers of opposite signs near the end of the floats
+            return Twin(a, Form(rows, np.full_like(radius, np.inf)), whole.rows[count:])
+        more = through(left.with_coefficients(gap), twin.a)
         radius = (radius + more.radius) * (1 + EPS) + EPS * (np.abs(rows) + np.abs(more.rows)).sum(axis=0)
         rows = rows + more.rows
     return Twin(a, Form(rows, radius), whole.rows[count:])
