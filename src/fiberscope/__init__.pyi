@@ -36,6 +36,8 @@ from .connectivity.rotations import Rotations as Rotations
 from .connectivity.rotations import rotations as rotations
 from .connectivity.structure import Structure as Structure
 from .connectivity.structure import permutation_structure as permutation_structure
+from .dimension.decisive import DecisiveSet as DecisiveSet
+from .dimension.decisive import decisive_set as decisive_set
 from .dimension.functional import FunctionalDimension as FunctionalDimension
 from .dimension.functional import functional_dimension as functional_dimension
 from .dimension.jacobian import jacobian as jacobian
@@ -58,6 +60,7 @@ from .equality.vnnlib import read_domain as read_domain
 from .equality.vnnlib import read_query as read_query
 from .errors import FiberscopeError as FiberscopeError
 from .errors import InputError as InputError
+from .errors import MissingExtraError as MissingExtraError
 from .errors import NotGenericError as NotGenericError
 from .errors import OutOfTimeError as OutOfTimeError
 from .errors import TooLargeError as TooLargeError

@@ -18,7 +18,7 @@ from fiberscope.equality.counterexample import exact_outputs
 from fiberscope.equality.rungs.regions import difference_network
 from fiberscope.errors import OutOfTimeError
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, MaxPool
+from fiberscope.network.nodes import Add, Affine, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense, Gather
 from fiberscope.run import Run
 from fiberscope.testing import cases
@@ -150,6 +150,42 @@ def test_bounds_are_above_the_maximum_over_all_regions(seed, kind):
         assert float(pair.bounds(box.low[None], box.high[None]).high[0]) >= most * (1 - 1e-9)
 
 
+def branches(*layers: tuple[Any, Any]) -> Network:
+    """A sum of one-layer networks ``V relu(W x)``, each with an activation of its own."""
+    nodes: list[Any] = []
+    for first, second in layers:
+        nodes += [
+            Affine(0, Dense(first)),
+            PiecewiseLinear(len(nodes) + 1, 0.0, (len(first),)),
+            Affine(len(nodes) + 2, Dense(second)),
+        ]
+    ends = tuple(range(3, 3 * len(layers) + 1, 3))
+    return Network.from_nodes([*nodes, Add(ends, (len(layers[0][1]),))], (layers[0][0].shape[1],))
+
+
+@given(st.integers(0, 10**6), st.integers(2, 3))
+@settings(max_examples=20)
+def test_branches_do_not_take_each_others_generators_for_their_own(seed, count):
+    rng = np.random.default_rng(seed)
+    a, b = (
+        branches(*((rng.integers(-2, 3, (2, 2)) * 1.0, rng.integers(-2, 3, (1, 2)) * 1.0) for _ in range(count)))
+        for _ in range(2)
+    )
+    corners = np.array([[-1.0, -1.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
+    most = float(np.abs(a(corners) - b(corners)).max())
+    for pair in pairs(a, b, None):
+        assert pair.bounds(np.full((1, 2), -1.0), np.full((1, 2), 1.0)).high[0] >= most
+
+
+def test_relu_of_a_sum_minus_relu_of_a_difference():
+    """Both errors are at most 1/2 around half of their argument; taken for one error they cancelled: 1 instead of 2."""
+    one = np.array([[1.0]])
+    a = branches((np.array([[1.0, 1.0]]), one), (np.array([[1.0, -1.0]]), -one))
+    b = branches((np.array([[1.0, 1.0]]), 0 * one), (np.array([[1.0, -1.0]]), 0 * one))
+    for pair in pairs(a, b, None):
+        assert 2.0 <= pair.bounds(np.full((1, 2), -1.0), np.full((1, 2), 1.0)).high[0] <= 2.001
+
+
 def test_numbers_beyond_the_floats_prove_nothing():
     big = 1e300
     a = Network([[[big]], [[big]]], [[0.0], [0.0]])
@@ -238,3 +274,26 @@ def test_large_weights_do_not_meet_lost_roundings(seed, bias):
     for pair in (ChainPair.of(a, b), ProgramPair.of(a, b, None, True), ProgramPair.of(a, b, None, False)):
         assert pair is not None
         assert Fraction(pair.bounds(low[None], high[None]).high[0]) >= gap
+
+
+def test_activations_steeper_below_zero_have_no_line_through_zero_below_them():
+    """``min(x, 2 x)`` is concave: a neuron behind it was called active, and what it adds was proven to be nothing."""
+    steep = np.array([2.0, 0.0])
+
+    def net(last: list[float]) -> Network:
+        affine = [
+            (np.array([[1.0], [0.0]]), np.zeros(2)),
+            (np.array([[1.0, 0.0], [-1.0, 0.0]]), np.array([1.5, 8.5])),
+            (np.array([last]), np.array([-10.0 * last[1]])),
+        ]
+        nodes: list[Any] = []
+        for k, (matrix, offset) in enumerate(affine):
+            nodes.append(Affine(2 * k, Dense(matrix), offset))
+            if k < 2:
+                nodes.append(PiecewiseLinear(2 * k + 1, steep if k == 0 else np.zeros(2), (2,)))
+        return Network.from_nodes(nodes, (1,))
+
+    a, b = net([1.0, 1.0]), net([0.0, 0.0])  # relu(z) - z with z = min(x, 2 x) + 3/2, and zero
+    for pair in pairs(a, b, None):
+        assert pair.bounds(np.array([[-1.0]]), np.array([[2.0]])).high[0] >= 0.5
+    assert fs.equivalent(a, b, fs.Box([-1.0], [2.0]), 0.25).equal is False

@@ -27,7 +27,7 @@ from fiberscope.network.walk import (
     switches,
     walk,
 )
-from fiberscope.numerics.algebra.ball import EXACT_ROWS, nearest_floats
+from fiberscope.numerics.algebra.ball import EXACT_ROWS, exact_fraction, nearest_floats
 from fiberscope.numerics.algebra.base import Constant, gather
 from fiberscope.numerics.algebra.bits import BitAlgebra
 from fiberscope.numerics.algebra.bounded import BOUNDED_ROWS, Bounded, BoundedAlgebra
@@ -149,6 +149,12 @@ def exact_output(net: Network, signs: SignArray) -> ObjectArray:
         return np.asarray(affine_result(net.layout, net.in_size, signs, EXACT_ROWS))
 
 
+def rational_output(net: Network, signs: SignArray) -> ObjectArray:
+    """The network on one cell in fractions, ``(out, n + 1)``, the constant last."""
+    found = exact_output(net, signs).T
+    return np.array([[exact_fraction(x) for x in row] for row in found], dtype=object).reshape(found.shape)
+
+
 class ExactRegion:
     """The functions that vanish on the boundaries of one region, exactly; values are computed once, when asked for."""
 
@@ -231,8 +237,10 @@ def influence(net: Network, seeds: BoolArray, active: BoolArray) -> tuple[BoolAr
                 values[place.index + 1] = (source & active[:, place.columns]) | own
             case MaxPool():
                 inside = gather(source, node.windows, False)
-                reached.append(inside.reshape(own.shape))
-                values[place.index + 1] = (inside | own.reshape(inside.shape)).any(axis=2)
+                let = active[:, place.columns].reshape(inside.shape)  # what loses on both sides says nothing
+                best = ((inside & let) | own.reshape(inside.shape)).any(axis=2)
+                reached.append((inside | best[:, :, None]).reshape(own.shape))  # an input is compared with the winner
+                values[place.index + 1] = best
             case _:
                 assert_never(node)
     return np.concatenate(reached, axis=1), values[len(net.nodes)]

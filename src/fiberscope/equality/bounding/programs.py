@@ -1,8 +1,7 @@
 """Bounds of the difference of two programs of any nodes on boxes, in products of matrices.
 
 The same forms as in :mod:`fiberscope.equality.bounding.kernels`, for programs whose nodes correspond to each other one
-by one: ``rows`` holds the centre and then one row of coefficients for every generator, so that an operator is applied
-to all of them at once. Without a correspondence each network has forms of its own, which share the inputs only.
+by one. Without a correspondence each network has forms of its own, which share the inputs only.
 """
 
 from __future__ import annotations
@@ -15,40 +14,30 @@ from typing import NamedTuple
 import numpy as np
 
 from fiberscope.equality.bounding.chains import Bounds
+from fiberscope.equality.bounding.zonotopes import (
+    EPS,
+    Form,
+    alone,
+    bent,
+    chords,
+    enclosed,
+    padded,
+    pooled,
+    shifted,
+    side_by_side,
+    started,
+    summed,
+    through,
+    widened,
+    winners,
+)
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
-from fiberscope.network.operators import Dense, Gather, Operator, Sparse
-from fiberscope.numerics.algebra.bounded import SMALL
-from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, U
+from fiberscope.network.operators import Gather, Operator, Sparse
+from fiberscope.network.walk import walk
+from fiberscope.numerics.algebra.base import LinearMap
+from fiberscope.numerics.floats import TINY, FloatArray, IntArray, U
 from fiberscope.run import ENDLESS, Run
-
-EPS = 4.0 * U
-"""More than the relative error of three roundings."""
-
-MOST_NUMBERS = 40_000_000
-"""Numbers of one form up to which open neurons get generators; beyond, what they may do goes into the radius."""
-
-
-class Form(NamedTuple):
-    """``centre + generators``, ``(1 + generators, size)``, and a radius for what was rounded, ``(size,)``."""
-
-    rows: FloatArray
-    radius: FloatArray
-
-    def reach(self) -> FloatArray:
-        """Largest distance from the centre, rounded up."""
-        return np.asarray((np.abs(self.rows[1:]).sum(axis=0) + self.radius) * (1 + (len(self.rows) + 8) * EPS))
-
-    def size(self) -> FloatArray:
-        """Largest absolute value, rounded up."""
-        return np.asarray((np.abs(self.rows[0]) + self.reach()) * (1 + EPS))
-
-    def ends(self) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper ends, rounded outward."""
-        reach = self.reach()
-        zero = (reach == 0) & (self.rows[0] == 0)
-        slack = np.where(zero, 0.0, EPS * (np.abs(self.rows[0]) + reach) + TINY)
-        return self.rows[0] - reach - slack, self.rows[0] + reach + slack
 
 
 class Twin(NamedTuple):
@@ -67,67 +56,6 @@ class Twin(NamedTuple):
         rows = self.a.rows - self.d.rows
         lost = EPS * (np.abs(self.a.rows) + np.abs(self.d.rows)).sum(axis=0)
         return Form(np.concatenate([rows, self.own]), self.a.radius + self.d.radius + lost).ends()
-
-
-def padded(rows: FloatArray, count: int) -> FloatArray:
-    """With zeros for generators that were made later."""
-    more = count - len(rows)
-    return rows if more == 0 else np.concatenate([rows, np.zeros((more, rows.shape[1]))])
-
-
-def applied(stage: Operator, rows: FloatArray) -> FloatArray:
-    """An operator on all rows; the many zeros of the inputs' own rows are skipped."""
-    if isinstance(stage, Dense) and rows.shape[1] > 64:
-        used = np.flatnonzero((rows != 0).any(axis=0))
-        if 4 * len(used) < 3 * rows.shape[1]:
-            return np.asarray(rows[:, used] @ stage.matrix[:, used].T)
-    return np.asarray(stage.apply(rows))
-
-
-def through(stage: Operator, form: Form) -> Form:
-    """One linear map, with all that its products may have lost."""
-    unit, size = (2 * stage.fan_in + 24) * EPS, form.size()
-    # one so small that its rounding would underflow counts more: a large weight must not meet a lost term
-    rounded = np.where(size == 0, 0.0, unit * np.maximum(size, SMALL))
-    lost = stage.apply_abs((form.radius + rounded)[None])[0] * (1 + unit)
-    touched = stage.apply_abs((size > 0).astype(np.float64)[None])[0] > 0
-    return Form(applied(stage, form.rows), np.where(touched, lost + TINY, 0.0))
-
-
-def shifted(form: Form, offset: FloatArray | None) -> Form:
-    """With an offset, which rounds the centre once."""
-    if offset is None or not offset.any():
-        return form
-    rows = form.rows.copy()
-    rows[0] += offset
-    exact = (form.rows == 0).all(axis=0) & (form.radius == 0)
-    return Form(rows, np.where(exact, 0.0, form.radius + EPS * (np.abs(rows[0]) + np.abs(offset))))
-
-
-def chords(low: FloatArray, high: FloatArray, slopes: FloatArray) -> FloatArray:
-    """Slopes of the lines through the ends of the activation on intervals around 0; 0 where they cannot be had."""
-    with np.errstate(all="ignore"):
-        found = (high - slopes * low) / (high - low)
-    return np.where(np.isfinite(found), found, 0.0)
-
-
-def enclosed(low: FloatArray, high: FloatArray, slopes: FloatArray, factor: FloatArray) -> Sequence[FloatArray]:
-    """Middle and half width of ``f(z) - factor z`` on intervals around 0, rounded outward."""
-    left, right = (slopes - factor) * low, (1.0 - factor) * high
-    slack = EPS * (np.abs(slopes) + np.abs(factor) + 1.0) * np.maximum(np.abs(low), np.abs(high)) + TINY
-    down = np.minimum(0.0, np.minimum(left, right)) - slack
-    up = np.maximum(0.0, np.maximum(left, right)) + slack
-    return 0.5 * down + 0.5 * up, (0.5 * up - 0.5 * down) * (1 + EPS) + TINY
-
-
-def widened(rows: FloatArray, radius: FloatArray, half: FloatArray, open_: BoolArray) -> Form:
-    """With a new generator for every open entry; in the radius, and one generator of zeros, where there is no room."""
-    where = np.flatnonzero(open_)
-    if (len(rows) + len(where)) * rows.shape[1] > MOST_NUMBERS:
-        return Form(padded(rows, len(rows) + 1), radius + np.where(open_, half, 0.0))
-    new = np.zeros((len(where), rows.shape[1]))
-    new[np.arange(len(where)), where] = half[where]
-    return Form(np.concatenate([rows, new]), radius)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,27 +114,13 @@ class ProgramPair:
         return Twin(one, Form(rows, one.radius + two.radius + lost), -two.rows[n:])
 
     def _twin(self, start: Form) -> Twin:
-        values = [Twin(start, Form(start.rows * 0.0, start.radius * 0.0), np.zeros((0, start.rows.shape[1])))]
-        layout = self.a.layout
-        for index, (one, two) in enumerate(zip(self.a.nodes, self.b.nodes, strict=True)):
+        values = {0: Twin(start, Form(start.rows * 0.0, start.radius * 0.0), np.zeros((0, start.rows.shape[1])))}
+        for index in walk(self.a.layout, values, Twins(len(start.rows))):
             self.run.check()
-            sources = [values[s] for s in one.sources]
-            values.append(_both(one, two, sources))
-            for s in layout.released[index]:
-                values[s] = values[-1]  # nobody reads it any more
-        return values[-1]
-
-
-def started(low: FloatArray, high: FloatArray) -> Form:
-    """The input: a generator for every coordinate that is not fixed."""
-    centre = 0.5 * low + 0.5 * high
-    radius = np.maximum(high - centre, centre - low)
-    radius = np.where(radius > 0, radius * (1 + EPS) + TINY, 0.0)
-    wide = np.flatnonzero(low < high)
-    rows = np.zeros((1 + len(wide), low.size))
-    rows[0] = centre
-    rows[1 + np.arange(len(wide)), wide] = radius[wide]
-    return Form(rows, np.where(low < high, 0.0, radius))
+            one, two = self.a.nodes[index], self.b.nodes[index]
+            if isinstance(one, Affine) and isinstance(two, Affine):  # the only node that the two do not share
+                values[index + 1] = affine_pair(one, two, values[one.source])
+        return values[len(self.a.nodes)]
 
 
 def worst_pair(twin: Twin, margin: float) -> tuple[float, FloatArray]:
@@ -236,93 +150,6 @@ def worst_pair(twin: Twin, margin: float) -> tuple[float, FloatArray]:
     return float(choice[:, k].min()), rows[:, first[k]] - rows[:, second[k]]
 
 
-# -- one program alone -------------------------------------------------------------------------------------------------
-
-
-def alone(net: Network, start: Form, run: Run = ENDLESS) -> Form:
-    """The output of one network."""
-    values = [start]
-    for node in net.nodes:
-        run.check()
-        values.append(_single(node, [values[s] for s in node.sources]))
-    return values[-1]
-
-
-def _single(node: Node, sources: list[Form]) -> Form:
-    form = sources[0]
-    if isinstance(node, Affine):
-        for stage in node.operator.stages():
-            form = through(stage, form)
-        return shifted(form, node.offset)
-    if isinstance(node, PiecewiseLinear):
-        return bent(form, node.slopes)[0]
-    if isinstance(node, MaxPool):
-        return pooled(form, node)
-    count = max(len(s.rows) for s in sources)
-    parts = [padded(s.rows, count) for s in sources]
-    radii = [s.radius for s in sources]
-    if isinstance(node, Add):
-        total = np.sum(parts, axis=0)
-        lost = len(parts) * EPS * np.sum([np.abs(p) for p in parts], axis=(0, 1))
-        return Form(total, np.sum(radii, axis=0) * (1 + EPS) + lost)
-    rows, radius = np.concatenate(parts, axis=1), np.concatenate(radii)
-    return Form(rows, radius) if node.order is None else Form(rows[:, node.order], radius[node.order])
-
-
-def bent(form: Form, slopes: FloatArray, low: FloatArray | None = None, high: FloatArray | None = None) -> Bent:
-    """Behind an activation, and what every neuron was found to do."""
-    if low is None or high is None:
-        low, high = form.ends()
-    on, off = (low >= 0) | (slopes == 1), high <= 0
-    open_ = ~(on | off)
-    factor = np.where(on, 1.0, np.where(off, slopes, chords(low, high, slopes)))
-    middle, half = enclosed(low, high, slopes, factor)
-    middle, half = np.where(open_, middle, 0.0), np.where(open_, half, 0.0)
-    flat = factor == 0  # chosen and not multiplied: flat is flat whatever overflowed before
-    rows = np.where(flat, 0.0, form.rows * factor)
-    rows[0] += middle
-    plain = on | (off & flat)
-    size = np.maximum(np.abs(low), np.abs(high)) + form.size()
-    radius = np.where(flat & ~open_, 0.0, np.abs(factor) * form.radius * (1 + EPS))
-    radius = radius + np.where(plain, 0.0, EPS * (np.abs(factor) * size + np.abs(middle)) + TINY)
-    return Bent(widened(rows, radius, half, open_), on, off, open_)
-
-
-class Bent(NamedTuple):
-    """A form behind an activation, with masks of the neurons that are on, off, open."""
-
-    form: Form
-    on: BoolArray
-    off: BoolArray
-    open: BoolArray
-
-
-def pooled(form: Form, node: MaxPool) -> Form:
-    """The largest of every window: the entry with the largest centre, and how far another one may be above it."""
-    low, high = form.ends()
-    index, above = winners(low, high, form.rows[0], node)
-    rows, radius = form.rows[:, index].copy(), form.radius[index]
-    open_ = above > 0
-    half = np.where(open_, 0.5 * above * (1 + EPS) + TINY, 0.0)
-    rows[0] += half
-    return widened(rows, radius + np.where(open_, EPS * (np.abs(rows[0]) + half), 0.0), half, open_)
-
-
-def winners(low: FloatArray, high: FloatArray, centre: FloatArray, node: MaxPool) -> tuple[np.ndarray, FloatArray]:
-    """For every window an entry, and a bound of how far the maximum is above it; 0 where none can be."""
-    windows, absent = node.windows, node.windows < 0
-    at = np.where(absent, -np.inf, centre[windows])
-    own = np.arange(len(windows)), at.argmax(axis=1)
-    index = windows[own]
-    top = np.where(absent, -np.inf, high[windows])
-    top[own] = -np.inf
-    rival = top.max(axis=1, initial=-np.inf)
-    above = (rival - low[index]) * (1 + EPS) + EPS * (
-        np.abs(low[index]) + np.where(rival > -np.inf, np.abs(rival), 0.0)
-    )
-    return index, np.where(rival <= low[index], 0.0, np.where(above > 0, above, np.where(above <= 0, 0.0, np.inf)))
-
-
 # -- two programs side by side -----------------------------------------------------------------------------------------
 
 
@@ -334,18 +161,22 @@ def corresponding(a: Network, b: Network) -> bool:
 
 
 def _same_kind(one: Node, two: Node) -> bool:
-    if type(one) is not type(two) or one.sources != two.sources or prod(one.shape) != prod(two.shape):
+    if one.sources != two.sources or prod(one.shape) != prod(two.shape):
         return False
-    if isinstance(one, Affine) and isinstance(two, Affine):
-        stages = one.operator.stages(), two.operator.stages()
-        return len(stages[0]) == len(stages[1]) and all(map(_same_stage, *stages))
-    if isinstance(one, PiecewiseLinear) and isinstance(two, PiecewiseLinear):
-        return np.array_equal(one.slopes, two.slopes)
-    if isinstance(one, MaxPool) and isinstance(two, MaxPool):
-        return np.array_equal(one.windows, two.windows)
-    if isinstance(one, Concat) and isinstance(two, Concat):
-        return one.shapes == two.shapes and one.axis == two.axis
-    return True
+    match one, two:
+        case Affine(), Affine():
+            stages = one.operator.stages(), two.operator.stages()
+            return len(stages[0]) == len(stages[1]) and all(map(_same_stage, *stages))
+        case PiecewiseLinear(), PiecewiseLinear():
+            return np.array_equal(one.slopes, two.slopes)
+        case MaxPool(), MaxPool():
+            return np.array_equal(one.windows, two.windows)
+        case Concat(), Concat():
+            return one.shapes == two.shapes and one.axis == two.axis
+        case Add(), Add():
+            return True
+        case _:
+            return False
 
 
 def _same_stage(one: Operator, two: Operator) -> bool:
@@ -359,23 +190,51 @@ def _same_stage(one: Operator, two: Operator) -> bool:
     return one.coefficients.shape == two.coefficients.shape and repr(one) == repr(two)
 
 
-def _both(one: Node, two: Node, sources: list[Twin]) -> Twin:
-    twin = sources[0]
-    if isinstance(one, Affine) and isinstance(two, Affine):
-        for left, right in zip(one.operator.stages(), two.operator.stages(), strict=True):
-            twin = _stage(left, right, twin)
-        gap = _offset_gap(one, two)
-        return Twin(shifted(twin.a, one.offset), shifted(twin.d, gap), twin.own)
-    if isinstance(one, PiecewiseLinear):
-        return _bent_pair(twin, one.slopes)
-    if isinstance(one, MaxPool):
-        return _pooled_pair(twin, one)
-    ca, co = max(len(s.a.rows) for s in sources), max(len(s.own) for s in sources)
-    parts_a = [Form(padded(s.a.rows, ca), s.a.radius) for s in sources]
-    full = [np.concatenate([padded(s.d.rows, ca), padded(s.own, co)]) for s in sources]
-    parts_d = [Form(rows, s.d.radius) for rows, s in zip(full, sources, strict=True)]
-    a, d = _single(one, parts_a), _single(one, parts_d)
-    return Twin(a, Form(d.rows[:ca], d.radius), d.rows[ca:])
+class Twins:
+    """How a walk makes one step in twins, where both programs do the same; of affine maps see :func:`affine_pair`.
+
+    ``common`` and ``own`` are the rows of all twins so far.
+    """
+
+    def __init__(self, common: int) -> None:
+        self.common, self.own = common, 0
+
+    def affine(self, operator: LinearMap, bias: FloatArray | None, value: Twin) -> Twin:
+        raise NotImplementedError("the two maps stand in two nodes")
+
+    def add(self, values: Sequence[Twin]) -> Twin:
+        return _split(summed([t.a for t in values]), summed(_whole(values)))
+
+    def concat(self, values: Sequence[Twin], order: IntArray | None) -> Twin:
+        return _split(side_by_side([t.a for t in values], order), side_by_side(_whole(values), order))
+
+    def piecewise(self, value: Twin, slopes: FloatArray) -> Twin:
+        return self._made(_bent_pair(value, slopes, self.common, self.own))
+
+    def window_max(self, value: Twin, windows: IntArray) -> Twin:
+        return self._made(_pooled_pair(value, windows, self.common, self.own))
+
+    def _made(self, twin: Twin) -> Twin:
+        self.common, self.own = len(twin.a.rows), len(twin.own)
+        return twin
+
+
+def _whole(values: Sequence[Twin]) -> list[Form]:
+    """Differences with their own generators behind the common ones, which are as many in all of them."""
+    count = max(len(t.a.rows) for t in values)
+    return [Form(np.concatenate([padded(t.d.rows, count), t.own]), t.d.radius) for t in values]
+
+
+def _split(a: Form, whole: Form) -> Twin:
+    count = len(a.rows)
+    return Twin(a, Form(whole.rows[:count], whole.radius), whole.rows[count:])
+
+
+def affine_pair(one: Affine, two: Affine, twin: Twin) -> Twin:
+    """Behind two affine maps with the same stages."""
+    for left, right in zip(one.operator.stages(), two.operator.stages(), strict=True):
+        twin = _stage(left, right, twin)
+    return Twin(shifted(twin.a, one.offset), shifted(twin.d, _offset_gap(one, two)), twin.own)
 
 
 def _offset_gap(one: Affine, two: Affine) -> FloatArray | None:
@@ -401,7 +260,7 @@ def _stage(left: Operator, right: Operator, twin: Twin) -> Twin:
     return Twin(a, Form(rows, radius), whole.rows[count:])
 
 
-def _bent_pair(twin: Twin, slopes: FloatArray) -> Twin:
+def _bent_pair(twin: Twin, slopes: FloatArray, common: int, made: int) -> Twin:
     """Behind an activation; the difference is ``p z_a + q d + e h_a``, and an interval where that is not exact."""
     low, high = twin.a.ends()
     dl, du = twin.ends()
@@ -410,7 +269,7 @@ def _bent_pair(twin: Twin, slopes: FloatArray) -> Twin:
     lb, ub = np.maximum(other[0], low - du - slack), np.minimum(other[1], high - dl + slack)
     same = (dl == 0) & (du == 0)
     nothing = ~twin.d.rows.any(axis=0) & ~twin.own.any(axis=0) & (twin.d.radius == 0) | same
-    new = bent(twin.a, slopes, low, high)
+    new = bent(twin.a, slopes, common, low, high)
     on, off = (lb >= 0) | (slopes == 1), ub <= 0
     on, off = on & ~(off & ~new.on), off & ~(on & new.on)
     open_b = ~(on | off) & ~nothing
@@ -445,8 +304,7 @@ def _bent_pair(twin: Twin, slopes: FloatArray) -> Twin:
     radius = radius * (1 + EPS) + 4 * EPS * (size + np.abs(shift) + spread) + TINY
     rows, radius = np.where(gone, 0.0, rows), np.where(gone, 0.0, radius)
     own = np.where(gone, 0.0, _times(q, twin.own))
-    grown = widened(np.concatenate([rows, own]), radius, spread, open_b & ~gone)
-    return Twin(ha, Form(grown.rows[:count], grown.radius), grown.rows[count:])
+    return _split(ha, widened(np.concatenate([rows, own]), radius, spread, open_b & ~gone, count + made))
 
 
 def _times(factor: FloatArray, rows: FloatArray) -> FloatArray:
@@ -466,13 +324,13 @@ def _mixed(low: FloatArray, high: FloatArray, share: FloatArray) -> tuple[FloatA
     return q, 0.5 * down + 0.5 * up, (0.5 * up - 0.5 * down) * (1 + EPS) + TINY
 
 
-def _pooled_pair(twin: Twin, node: MaxPool) -> Twin:
+def _pooled_pair(twin: Twin, windows: IntArray, common: int, made: int) -> Twin:
     """Where one entry wins in both, its difference; else any between the smallest and the largest of the window."""
     low, high = twin.a.ends()
     lb, ub = twin.other()
-    a = pooled(twin.a, node)
-    index, above = winners(low, high, twin.a.rows[0], node)
-    windows, absent = node.windows, node.windows < 0
+    a = pooled(twin.a, windows, common)
+    index, above = winners(low, high, twin.a.rows[0], windows)
+    absent = windows < 0
     top = np.where(absent | (windows == index[:, None]), -np.inf, ub[windows]).max(axis=1)
     sure = (above == 0) & (top <= lb[index])
     dl, du = twin.ends()
@@ -484,5 +342,5 @@ def _pooled_pair(twin: Twin, node: MaxPool) -> Twin:
     rows = padded(rows, len(a.rows))
     rows[0] += np.where(sure, 0.0, middle)
     radius = np.where(sure, twin.d.radius[index], 0.0)
-    grown = widened(np.concatenate([rows, own]), radius, np.where(sure, 0.0, half), ~sure & (half > 0))
-    return Twin(a, Form(grown.rows[: len(a.rows)], grown.radius), grown.rows[len(a.rows) :])
+    whole = np.concatenate([rows, own])
+    return _split(a, widened(whole, radius, np.where(sure, 0.0, half), ~sure & (half > 0), len(a.rows) + made))
