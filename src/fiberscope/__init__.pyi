@@ -27,6 +27,7 @@ from .connectivity.checkpoints.align import merge_checkpoints as merge_checkpoin
 from .connectivity.chords import chord_deviation as chord_deviation
 from .connectivity.consensus import Matchings as Matchings
 from .connectivity.consensus import match_many as match_many
+from .connectivity.linear import linear_groups as linear_groups
 from .connectivity.matching import Matching as Matching
 from .connectivity.matching import match as match
 from .connectivity.merging import merge as merge
@@ -165,12 +166,17 @@ from .recovery.recover import recover as recover
 from .recovery.recovered import Recovery as Recovery
 from .reporting.report import Report as Report
 from .reporting.report import report as report
+from .run import show_progress as show_progress
 from .studies.lab.runner import list_studies as list_studies
 from .studies.lab.runner import reproduce as reproduce
 from .studies.lab.study import Claim as Claim
 from .studies.lab.study import Finding as Finding
 from .studies.lab.study import Picture as Picture
 from .studies.lab.study import Study as Study
+from .training.callbacks import lightning_callback as lightning_callback
+from .training.callbacks import tensorboard_log as tensorboard_log
+from .training.callbacks import trainer_callback as trainer_callback
+from .training.callbacks import wandb_log as wandb_log
 from .training.datasets.dataset import Dataset as Dataset
 from .training.datasets.loading import list_datasets as list_datasets
 from .training.datasets.loading import load_dataset as load_dataset
