@@ -26,7 +26,7 @@ from fiberscope.dimension.jacobian import assemble, offsets
 from fiberscope.dimension.spans import multiplied, span, summed, united
 from fiberscope.dimension.uses import uses_behind
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import PiecewiseLinear
+from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.network.walk import choices_of, traced
 from fiberscope.numerics.algebra.base import Ring
 from fiberscope.numerics.algebra.floating import FLOAT
@@ -193,7 +193,11 @@ def _pair_rows(net: Network, l: int, inputs: Any, signs: list[SignArray], ring: 
     first, second = net.layout.affine[l : l + 2]
     between = net.layout.places[l].node
     assert isinstance(between, PiecewiseLinear)  # a chain
-    nodes = [replace(first, source=0), replace(between, source=1), replace(second, source=2)]
+    nodes: list[Affine | PiecewiseLinear] = [
+        replace(first, source=0),
+        replace(between, source=1),
+        replace(second, source=2),
+    ]
     pair = Network.from_nodes(nodes, net.shapes[2 * l])
     eye = own.take(np.eye(pair.out_size))[None]
     found = uses_behind(pair, traced(pair.layout, inputs, own, choices_of(pair.layout, signs[l])), own, eye)
