@@ -61,9 +61,9 @@ class KernelPart(Result):
     """Directions of one reason: ``dimension`` counts those that no reason before it gives.
 
     ``integrates`` says whether one can go along them for a while without changing any output on the batch (True), or
-    only to first order (False; None where nobody knows). ``everywhere`` counts those among them that change the
-    function on no input at all: they lie in the fiber of the network. ``directions`` are independent modulo the kinds
-    before, as rows.
+    only to first order (False; None where nobody knows). ``everywhere`` counts those among them whose reason holds on
+    all inputs: they lie in the fiber of the network. There may be more: a neuron that is off on the batch only can be
+    rescaled too. ``directions`` are independent modulo the kinds before, as rows.
     """
 
     kind: str
@@ -118,12 +118,12 @@ class KernelDecomposition(Tabular, Pictured):
         return (
             f"{self.rank} of {self.num_parameters} directions change the outputs on these {self.num_points} points, "
             f"{self.nullity} do not{made}; along {moves} of them one can go on, "
-            f"{self.everywhere} of these on all inputs"
+            f"at least {self.everywhere} of these on all inputs"
         )
 
     @property
     def everywhere(self) -> int:
-        """Dimensions that change the function on no input."""
+        """At least so many dimensions change the function on no input."""
         return sum(part.everywhere for part in self.parts)
 
     def __repr__(self) -> str:
