@@ -75,7 +75,7 @@ def run_task(task: Task) -> list[dict[str, Any]]:
     seeds = range(2 * settings["pairs"])
     about = {"architecture": settings["architecture"], "sigma": settings["sigma"]}
     # with D = 1, and not drawn around it, as in the authors' code
-    noise = {"epsilon": 0.0} if settings["architecture"] == "syre" else {}
+    noise: dict[str, Any] = {"epsilon": 0.0} if settings["architecture"] == "syre" else {}
     starts = [model(widths=widths, seed=seed, **about, **noise) for seed in seeds]
     kept = train_modules(starts, data, seeds, Recipe(settings["epochs"]), settings["moments"])
     last = kept[settings["epochs"]]
@@ -90,7 +90,7 @@ def run_task(task: Task) -> list[dict[str, Any]]:
     return rows
 
 
-def early(net: nn.Module, X: FloatArray) -> dict[str, float]:
+def early(net: nn.Module, X: Any) -> dict[str, float]:
     """Means over the hidden layers."""
     names = [f"linear{i}" for i in range(HIDDEN)]
     inputs = record_inputs(net, names, X)
