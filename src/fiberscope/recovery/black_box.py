@@ -345,7 +345,7 @@ def black_box(function: Function, widths: tuple[int, ...], domain: Any, max_quer
             try:
                 search.attempt()
             finally:
-                best = max(best, search, key=Search.reached)
+                best = max(search, best, key=Search.reached)
             if best.holds:
                 break
     except SpentError:
