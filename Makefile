@@ -11,6 +11,9 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_N
 PYTEST     := $(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m pytest -n auto --maxprocesses=8
 LINTED     := src tests examples benchmarks docs fuzz
 
+# Lint with types and the documentation take one core each.
+MAKEFLAGS += --jobs=2 --output-sync=target
+
 .DEFAULT_GOAL := help
 .PHONY: help install tour test check format slow docs bench fuzz clean
 
@@ -50,7 +53,7 @@ fuzz: $(STAMP)  ## compare with exact answers on random cases: SECONDS=600 AREA=
 	  $(if $(SEED),--seed $(SEED)) $(if $(CASES),--cases $(CASES)) $(if $(JSON),--json $(JSON))
 
 clean:  ## remove .venv and everything that was built
-	rm -rf $(VENV) build dist docs/_build docs/api/generated fiberscope-tour
+	rm -rf $(VENV) build dist docs/_build docs/generated docs/*/generated fiberscope-tour
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
 	find src tests examples benchmarks docs fuzz -name __pycache__ -type d -prune -exec rm -rf {} +
 
