@@ -171,6 +171,8 @@ _NAMES = {
     "rotations": "connectivity.rotations",
     # pages
     "Exploration": "explorer.view",
+    "LiveExplorer": "reporting.live.serve",
+    "explore": "reporting.live.serve",
     "Report": "reporting.report",
     "report": "reporting.report",
     # training and studies

@@ -164,6 +164,8 @@ from .neurons.relaxed import relaxed_cost as relaxed_cost
 from .numerics.signs import CertifiedSigns as CertifiedSigns
 from .recovery.recover import recover as recover
 from .recovery.recovered import Recovery as Recovery
+from .reporting.live.serve import LiveExplorer as LiveExplorer
+from .reporting.live.serve import explore as explore
 from .reporting.report import Report as Report
 from .reporting.report import report as report
 from .run import show_progress as show_progress

@@ -251,7 +251,10 @@ def _stage(left: Operator, right: Operator, twin: Twin) -> Twin:
     count = len(twin.d.rows)
     rows, radius = whole.rows[:count], whole.radius
     if not np.array_equal(left.coefficients, right.coefficients):
-        more = through(left.with_coefficients(left.coefficients - right.coefficients), twin.a)
+        gap = left.coefficients - right.coefficients
+        if not np.isfinite(gap).all():  # numbers of opposite signs near the end of the floats
+            return Twin(a, Form(rows, np.full_like(radius, np.inf)), whole.rows[count:])
+        more = through(left.with_coefficients(gap), twin.a)
         radius = (radius + more.radius) * (1 + EPS) + EPS * (np.abs(rows) + np.abs(more.rows)).sum(axis=0)
         rows = rows + more.rows
     return Twin(a, Form(rows, radius), whole.rows[count:])
