@@ -87,6 +87,8 @@ _NAMES = {
     "visible_boundary_distance": "geometry.distances.nearest_visible",
     # dimension
     "DecisiveSet": "dimension.decisive",
+    "KernelDecomposition": "dimension.explain",
+    "explain": "dimension.explain",
     "FunctionalDimension": "dimension.functional",
     "decisive_set": "dimension.decisive",
     "effective_rank": "dimension.kernel",
@@ -169,6 +171,8 @@ _NAMES = {
     "rotations": "connectivity.rotations",
     # pages
     "Exploration": "explorer.view",
+    "LiveExplorer": "reporting.live.serve",
+    "explore": "reporting.live.serve",
     "Report": "reporting.report",
     "report": "reporting.report",
     # training and studies

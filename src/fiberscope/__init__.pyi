@@ -39,6 +39,8 @@ from .connectivity.structure import Structure as Structure
 from .connectivity.structure import permutation_structure as permutation_structure
 from .dimension.decisive import DecisiveSet as DecisiveSet
 from .dimension.decisive import decisive_set as decisive_set
+from .dimension.explain import KernelDecomposition as KernelDecomposition
+from .dimension.explain import explain as explain
 from .dimension.functional import FunctionalDimension as FunctionalDimension
 from .dimension.functional import functional_dimension as functional_dimension
 from .dimension.jacobian import jacobian as jacobian
@@ -162,6 +164,8 @@ from .neurons.relaxed import relaxed_cost as relaxed_cost
 from .numerics.signs import CertifiedSigns as CertifiedSigns
 from .recovery.recover import recover as recover
 from .recovery.recovered import Recovery as Recovery
+from .reporting.live.serve import LiveExplorer as LiveExplorer
+from .reporting.live.serve import explore as explore
 from .reporting.report import Report as Report
 from .reporting.report import report as report
 from .run import show_progress as show_progress
