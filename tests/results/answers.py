@@ -273,6 +273,8 @@ ANSWERS: dict[str, Maker] = {
     # dimension
     "Bound": lambda: dimension().bounds[0],
     "DecisiveSet": lambda: fs.decisive_set(NET),
+    "KernelDecomposition": lambda: fs.explain(NET, X),
+    "KernelPart": lambda: fs.explain(NET, X).parts[0],
     "FunctionalDimension": dimension,
     "HiddenSymmetry": lambda: dimension().symmetry,
     "KernelSpectrum": lambda: fs.kernel_spectrum(LINE, X, count=2),
