@@ -41,6 +41,7 @@ FLOORS: tuple[tuple[Room, ...], ...] = (
     (("numerics", "the only home of tolerances: certified signs, exact ranks, safe linear programs", "algebra lp"),),
     (
         ("errors", "named failures", ""),
+        ("extras", "what may be absent", ""),
         ("files", "whole or not at all", ""),
         ("results", "answers", ""),
         ("run", "clock, progress", ""),

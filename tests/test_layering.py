@@ -25,6 +25,7 @@ SOURCE = Path(__file__).resolve().parent.parent / "src" / PACKAGE
 
 ORDER = (
     "errors",
+    "extras",
     "files",
     "results",
     "run",
@@ -52,8 +53,8 @@ ALLOWED: dict[str, frozenset[str]] = {name: frozenset(ORDER[: i + 1]) for i, nam
 ALLOWED["testing"] = frozenset({"errors", "numerics", "network", "testing"})
 # `python -m fiberscope`
 ALLOWED["__main__"] = frozenset({"cli"})
-# The lazy root loads modules by name and has no import statement of ours.
-ALLOWED["__init__"] = frozenset()
+# The lazy root loads modules by name and has no other import statement of ours.
+ALLOWED["__init__"] = frozenset({"extras"})
 
 # Foreign libraries with one home. A library that is not listed may be used anywhere.
 HOMES: dict[str, frozenset[str]] = {
@@ -100,6 +101,7 @@ LAZY: dict[tuple[str, str], str] = {
     ("geometry/generators.py", "torch"): "brings torch",
     ("cli/report.py", "fiberscope.reporting.report"): "brings matplotlib",
     ("geometry/complex.py", "fiberscope.explorer.view"): "the notebook's picture is thin; explorer stands on complex",
+    ("equality/diff/diff.py", "fiberscope.equality.diff.by_name"): "brings torch",
     ("equality/ladder.py", "fiberscope.equality.beyond.live"): "brings torch",
     ("equality/ladder.py", "fiberscope.equality.beyond.quantised"): "brings onnx",
     ("equality/ladder.py", "fiberscope.network.formats.onnx.quantised"): "brings onnx",
@@ -110,6 +112,7 @@ LAZY: dict[tuple[str, str], str] = {
     ("backends.py", "distributed"): "the extra may not be installed",
     ("connectivity/checkpoints/configs.py", "transformers"): "an extra that many users do not have",
     ("studies/lab/registry.py", "fiberscope.studies.*"): "studies are found by looking at the folder",
+    ("extras.py", "*"): "loads by name what the caller asks for",
     ("results.py", "rich*"): "only a terminal needs it, and then it is loaded already",
     ("results.py", "pandas"): "the user may not have installed it",
     ("results.py", "fiberscope.plot"): "the method plot is thin; brings matplotlib",

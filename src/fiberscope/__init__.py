@@ -5,8 +5,9 @@ Names are loaded when they are first used, so that importing the package costs n
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
+
+from fiberscope.extras import import_module
 
 __version__ = "0.1.0"
 
@@ -14,6 +15,7 @@ _NAMES = {
     # errors
     "FiberscopeError": "errors",
     "InputError": "errors",
+    "MissingExtraError": "errors",
     "NotGenericError": "errors",
     "OutOfTimeError": "errors",
     "TooLargeError": "errors",
@@ -209,7 +211,7 @@ __all__ = ["__version__", *_NAMES]  # noqa: PLE0604  # the names are the keys of
 
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
-        return getattr(import_module(f"fiberscope.{_NAMES[name]}"), name)
+        return getattr(import_module(f"fiberscope.{_NAMES[name]}", f"fiberscope.{name}"), name)
     if name in _SUBPACKAGES:
         return import_module(f"fiberscope.{name}")
     raise AttributeError(f"module 'fiberscope' has no attribute {name!r}")

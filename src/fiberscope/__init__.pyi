@@ -58,6 +58,7 @@ from .equality.vnnlib import read_domain as read_domain
 from .equality.vnnlib import read_query as read_query
 from .errors import FiberscopeError as FiberscopeError
 from .errors import InputError as InputError
+from .errors import MissingExtraError as MissingExtraError
 from .errors import NotGenericError as NotGenericError
 from .errors import OutOfTimeError as OutOfTimeError
 from .errors import TooLargeError as TooLargeError

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import import_module
 from typing import Any, Protocol, TypeVar
 
 import joblib
@@ -26,6 +25,7 @@ from joblib.parallel import BACKENDS, EXTERNAL_BACKENDS
 
 from fiberscope import __version__
 from fiberscope.errors import InputError, hint
+from fiberscope.extras import import_module
 
 try:  # not a dependency of ours, but of many libraries that people have
     import threadpoolctl  # type: ignore[import-untyped, unused-ignore]
@@ -202,12 +202,7 @@ def connected(backend: Backend) -> AbstractContextManager[Any]:
 @contextmanager
 def _dask(address: str) -> Iterator[Any]:
     """A client of the scheduler at ``HOST:PORT``; a cluster without a worker is refused, for nothing would be done."""
-    try:
-        distributed = import_module("distributed")
-    except ImportError as error:
-        raise InputError(
-            "cluster: expected the package distributed, not installed (pip install fiberscope[dask])"
-        ) from error
+    distributed = import_module("distributed", "cluster=")
     try:
         client = distributed.Client(f"tcp://{address}", timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:

@@ -26,6 +26,10 @@ class TooLargeError(FiberscopeError):
     """The answer would exceed the memory or the count allowed: gives the estimate and the limit."""
 
 
+class MissingExtraError(FiberscopeError, ImportError):
+    """The question needs a library that is not installed: names the extra that brings it."""
+
+
 class OutOfTimeError(FiberscopeError):
     """The time that was given is up, and nothing that was found so far is an answer."""
 

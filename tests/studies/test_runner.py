@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from fiberscope import backends
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, MissingExtraError
 from fiberscope.studies.lab import registry, runner, store
 from fiberscope.studies.lab.progress import Status
 from fiberscope.studies.lab.registry import all_studies
@@ -347,7 +347,7 @@ def test_unwritable_folder(read_only: Path) -> None:
 def test_missing_distributed_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backends, "_reach", lambda address: None)
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(InputError, match=r"pip install fiberscope\[dask\]"):
+    with pytest.raises(MissingExtraError, match=r"pip install fiberscope\[dask\]"):
         reproduce(laboratory.study(), cluster="dask://127.0.0.1:1234", out=tmp_path)
     assert list(tmp_path.iterdir()) == []
 

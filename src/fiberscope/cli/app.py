@@ -35,7 +35,6 @@ app = typer.Typer(
     epilog="Exit codes: 0 yes or done, 1 no, 2 bad input (or a full disk), 3 undecided, 70 an unforeseen failure, 130 "
     "interrupted.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 import fiberscope as fs
 from fiberscope.cli.array_files import load_array, load_labels
 from fiberscope.cli.model_options import Loader, ModelFile, reads_models
+from fiberscope.extras import import_module
 
 INTERRUPTED = 130
 

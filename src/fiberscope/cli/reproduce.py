@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fiberscope.errors import InputError
+from fiberscope.extras import import_module
 
 COLOURS = {True: "green", False: "red", None: "yellow"}
 
@@ -48,7 +48,7 @@ def reproduce(
 
       fiberscope reproduce initialisation --set seeds=100 --set widths=[10,20] --out /tmp/mine
     """
-    runner = import_module("fiberscope.studies.lab.runner")
+    runner = import_module("fiberscope.studies.lab.runner", "a study")
     if listing:
         _list(runner.list_studies(), as_json)
         return

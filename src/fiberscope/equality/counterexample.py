@@ -13,7 +13,7 @@ from fiberscope.equality.rounding import deviation, exact_deviation
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add
 from fiberscope.network.walk import output, walk
-from fiberscope.numerics.algebra.ball import EXACT, BallAlgebra
+from fiberscope.numerics.algebra.ball import EXACT, BallAlgebra, exact_fraction
 from fiberscope.numerics.algebra.bounded import BoundedAlgebra
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.exact_arrays import nearest
@@ -80,14 +80,7 @@ def exact_outputs(net: Network, x: FloatArray, run: Run = ENDLESS) -> list[Fract
         values = {0: arithmetic.take(x.reshape(1, -1))}
         for _ in walk(net.layout, values, arithmetic):
             run.check()
-        return [_fraction(v) for v in values[len(net.nodes)][0]]
-
-
-def _fraction(ball: Any) -> Fraction:
-    if not ball.is_exact():  # pragma: no cover - would need numbers of 2^24 bits
-        raise ArithmeticError(f"exact evaluation needs more than {EXACT} bits")
-    mantissa, exponent = ball.man_exp()
-    return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
+        return [exact_fraction(v) for v in values[len(net.nodes)][0]]
 
 
 def rounding_error(net: Network, x: FloatArray) -> FloatArray:
@@ -162,7 +155,7 @@ def _allowance(question: Question, x: FloatArray) -> list[Fraction]:
             for net in (a, b)
             for kind, times in ((rounding, 2), (DOUBLE, 2 * longest_sum(net)))
         ]
-        return [_fraction(sum(column[1:], start=column[0])) for column in zip(*parts, strict=True)]
+        return [exact_fraction(sum(column[1:], start=column[0])) for column in zip(*parts, strict=True)]
 
 
 def longest_sum(net: Network) -> int:

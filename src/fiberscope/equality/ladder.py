@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from fiberscope.equality.rungs import (
 )
 from fiberscope.equality.verdict import Rung, Verdict
 from fiberscope.errors import InputError, OutOfTimeError, UnsupportedModelError
+from fiberscope.extras import import_module
 from fiberscope.geometry.domains import Domain
 from fiberscope.network.border import NetworkLike, as_network, library_of
 from fiberscope.run import Progress

@@ -27,7 +27,7 @@ from fiberscope.network.walk import (
     switches,
     walk,
 )
-from fiberscope.numerics.algebra.ball import EXACT_ROWS, nearest_floats
+from fiberscope.numerics.algebra.ball import EXACT_ROWS, exact_fraction, nearest_floats
 from fiberscope.numerics.algebra.base import Constant, gather
 from fiberscope.numerics.algebra.bits import BitAlgebra
 from fiberscope.numerics.algebra.bounded import BOUNDED_ROWS, Bounded, BoundedAlgebra
@@ -147,6 +147,12 @@ def exact_output(net: Network, signs: SignArray) -> ObjectArray:
     """The network on one cell, ``(n + 1, out)`` in exact Arb numbers."""
     with EXACT_ROWS.working():
         return np.asarray(affine_result(net.layout, net.in_size, signs, EXACT_ROWS))
+
+
+def rational_output(net: Network, signs: SignArray) -> ObjectArray:
+    """The network on one cell in fractions, ``(out, n + 1)``, the constant last."""
+    found = exact_output(net, signs).T
+    return np.array([[exact_fraction(x) for x in row] for row in found], dtype=object).reshape(found.shape)
 
 
 class ExactRegion:

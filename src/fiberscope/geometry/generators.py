@@ -13,12 +13,12 @@ import os
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
 
 from fiberscope.errors import InputError, UnsupportedModelError
+from fiberscope.extras import import_module
 from fiberscope.network.border import as_network, library_of, loaded
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import behind, nameless

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from fiberscope.extras import import_module
 
 if TYPE_CHECKING:
     from fiberscope.modules import batches, calls, derivatives, draws, models, parametrisations, recording
@@ -13,5 +14,5 @@ __all__ = ["batches", "calls", "derivatives", "draws", "models", "parametrisatio
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        return import_module(f"fiberscope.modules.{name}")
+        return import_module(f"fiberscope.modules.{name}", f"fiberscope.modules.{name}")
     raise AttributeError(f"module 'fiberscope.modules' has no attribute {name!r}")

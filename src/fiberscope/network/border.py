@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from importlib import import_module
 from typing import Any
 
 from fiberscope.errors import InputError
+from fiberscope.extras import import_module
 from fiberscope.network.network import Network
 
 NetworkLike = Network | str | os.PathLike[str] | Any

@@ -6,12 +6,12 @@ import difflib
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib import import_module
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from fiberscope.errors import FiberscopeError, InputError, TooLargeError
+from fiberscope.extras import import_module
 from fiberscope.files import sha256_of, write_atomically
 from fiberscope.network.border import NetworkLike, as_network, library_of
 from fiberscope.network.formats.float_types import narrowest, rounded
@@ -150,7 +150,7 @@ def _read(path: Path, request: Request) -> Network:
     _check_file(path)
     try:
         digest = sha256_of(path)
-        found = import_module(f"{_FORMATS}.{reader}").read(path, request)
+        found = import_module(f"{_FORMATS}.{reader}", f"a {path.suffix} file").read(path, request)
         net = found if isinstance(found, Network) else _function(found, request)
         net = _with_input_shape(net, request.shape)
         return net.with_source(net.source.at(path, digest))
@@ -173,7 +173,7 @@ def _function(numbers: Numbers, request: Request) -> Network:
     """Of numbers without an architecture: the request says which function they make."""
     if request.module is None:
         return as_chain(numbers, request)
-    module = import_module(f"{_FORMATS}.stored.module_state").filled(request.module, numbers.state)
+    module = import_module(f"{_FORMATS}.stored.module_state", "module=").filled(request.module, numbers.state)
     net: Network = import_module(f"{_FORMATS}.torch.module").read(module, request.shape, request.until)
     precision = coarsest([net.source.precision, numbers.precision])
     return net.with_source(replace(net.source, precision=precision))
@@ -221,7 +221,7 @@ def save(net: NetworkLike, path: str | os.PathLike[str], dtype: str | None = Non
     if face is not None and dtype is not None:
         net = net.with_source(replace(net.source, interface=replace(face, dtype=dtype)))
     chosen = dtype or narrowest(net, preferred_type(net, target))
-    content: bytes = import_module(f"{_FORMATS}.{writer}").encode(net, chosen)
+    content: bytes = import_module(f"{_FORMATS}.{writer}", f"a {target.suffix} file").encode(net, chosen)
     try:
         write_atomically(target, content)
     except OSError as error:

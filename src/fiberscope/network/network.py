@@ -6,13 +6,13 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import import_module
 from math import prod, sqrt
 from typing import TYPE_CHECKING, Any, assert_never
 
 import numpy as np
 
 from fiberscope.errors import InputError, UnsupportedModelError
+from fiberscope.extras import import_module
 from fiberscope.network.layout import Layout, expanded
 from fiberscope.network.nodes import Add, Affine, Composite, Concat, Given, MaxPool, Node, PiecewiseLinear, Switch
 from fiberscope.network.operators import Dense, Shape
@@ -353,7 +353,7 @@ class Network:
 
     def to_torch(self) -> torch.nn.Module:
         """A torch module in float64 with the same function; a chain becomes ``nn.Sequential``."""
-        module: torch.nn.Module = import_module("fiberscope.network.to_torch").to_torch(self)
+        module: torch.nn.Module = import_module("fiberscope.network.to_torch", "to_torch").to_torch(self)
         return module
 
 

@@ -13,6 +13,9 @@ from fiberscope.results import Result
 LEVELS = 1 << 16
 """Most levels of a grid that is looked for: 16 bits."""
 
+GRID_ROWS = 4096
+"""Rows of a tensor whose own grids are looked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Grid(Result):
@@ -59,6 +62,20 @@ def find_grid(values: FloatArray, rounding: Rounding) -> Grid | None:
     zero = -numbers[0] / step
     whole = round(zero) if abs(zero - round(zero)) * step <= room else None
     return Grid(_short(step, rounding), whole, int(codes[-1]) + 1)
+
+
+def new_grid(a: FloatArray, b: FloatArray, rounding: Rounding) -> tuple[Grid | None, int]:
+    """The grid that the numbers of ``b`` lie on and those of ``a`` do not, for all or for every row."""
+    grid = find_grid(b, rounding)
+    if grid is not None:
+        return (None, 0) if find_grid(a, rounding) is not None else (grid, 0)
+    if b.ndim < 2 or not 1 < len(b) <= GRID_ROWS:
+        return None, 0
+    rows = [find_grid(row, rounding) for row in b]
+    held = [row for row in rows if row is not None]
+    if len(held) < len(rows) or any(find_grid(row, rounding) is not None for row in a[:4]):
+        return None, 0
+    return held[0], len(held)
 
 
 def _short(step: float, rounding: Rounding) -> float:

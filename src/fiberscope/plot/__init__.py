@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
+
+from fiberscope.extras import import_module
 
 _NAMES = {
     "MOSAIC": "style",

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.network.network import Network
 from fiberscope.numerics.cutoffs import RECOVERED, SPAN
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.recovery.bent_surfaces import Equations, Row
@@ -24,11 +23,11 @@ from fiberscope.recovery.first_layer import Pool, first_layer
 from fiberscope.recovery.isolation import isolated, looked_at_again
 from fiberscope.recovery.later_layers import draw_telling, fit_outputs, next_layer
 from fiberscope.recovery.oracle import Function, Oracle, SpentError, settle
-from fiberscope.recovery.place import Place, place_of
+from fiberscope.recovery.place import place_of
 from fiberscope.recovery.polish import forward, polish
 from fiberscope.recovery.prefix import Prefix
-from fiberscope.recovery.recovered import Recovery, Unresolved
-from fiberscope.recovery.signs import signs_of_parts, solve_signs, solve_with_remainder
+from fiberscope.recovery.recovered import Recovery, Unresolved, network_of
+from fiberscope.recovery.signs import over_features, signs_of_parts, solve_signs, solve_with_remainder
 from fiberscope.run import Run
 
 HELD_OUT = 100_000
@@ -63,11 +62,12 @@ class Search:
     weights: list[FloatArray] = field(default_factory=list)
     biases: list[FloatArray] = field(default_factory=list)
     unresolved: list[Unresolved] = field(default_factory=list)
+    slope: float = 0.0
     open: list[tuple[int, int, int]] = field(default_factory=list)
 
     @property
     def prefix(self) -> Prefix:
-        return Prefix(tuple(self.weights), tuple(self.biases))
+        return Prefix(tuple(self.weights), tuple(self.biases), self.slope)
 
     def stuck(self, layer: int, reason: str) -> StuckError:
         self.unresolved.append(Unresolved(layer, None, reason))
@@ -117,10 +117,10 @@ class Search:
         seen = np.setdiff1d(np.arange(W.shape[1]), blind)
         signs = None
         if not len(blind) and n == self.widths[number] and not any(row.complete for row in rows):
-            signs = signs_of_parts([(row.equations.rows, row.equations.values) for row in rows], W, b)
-        signs = signs or solve_signs(U, W[:, seen], Q[:, seen])
+            signs = signs_of_parts([(row.equations.rows, row.equations.values) for row in rows], W, b, self.slope)
+        signs = signs or solve_signs(U, W[:, seen], Q[:, seen] * ((1 - self.slope) / (1 + self.slope)))
         extra: tuple[FloatArray, FloatArray] | None = None
-        if signs is None and self.widths[number] > n and not len(blind):
+        if signs is None and self.widths[number] > n and not len(blind) and not self.slope:
             found = solve_with_remainder(U, W, Q, self.pool.place.bounded)
             if found is not None:
                 signs, extra = found.signs, (found.out, found.row)
@@ -144,10 +144,8 @@ class Search:
     def signed(self, rows: list[Row]) -> tuple[FloatArray, FloatArray]:
         """Weights and biases over the activations of a layer that has its signs; what they leave open is named."""
         number, (W, b) = len(self.weights), (self.weights[-1], self.biases[-1])
-        n, p = W.shape
-        T = np.zeros((n + p + 1, n + 1))
-        T[:n, :n], T[n:-1, :n], T[-1, :n], T[-1, n] = np.eye(n) / 2, W.T / 2, b / 2, 1.0
-        found = np.zeros((len(rows), n + 1))
+        T = over_features(W, b, self.slope)
+        found = np.zeros((len(rows), len(W) + 1))
         for k, row in enumerate(rows):
             found[k], known = row.over(T)
             self.open += [(number + 1, k, int(i)) for i in np.flatnonzero(~known[:-1])]
@@ -196,8 +194,8 @@ class Search:
         Where ``i`` is on, ``j`` is either always on, and the weight follows, or always off, and it is only bounded.
         """
         oracle, last = self.pool.oracle, len(self.weights) - 1
-        X = draw_telling(self.pool, Prefix(tuple(self.weights[:1]), tuple(self.biases[:1])), 4000)
-        before = Prefix(tuple(self.weights[: last - 1]), tuple(self.biases[: last - 1]))
+        X = draw_telling(self.pool, Prefix(tuple(self.weights[:1]), tuple(self.biases[:1]), self.slope), 4000)
+        before = Prefix(tuple(self.weights[: last - 1]), tuple(self.biases[: last - 1]), self.slope)
         inputs = before.preactivations(X)[-1]
         X = X[(inputs[:, i] > 0) & (inputs[:, others] <= 0).all(axis=1)][:WEIGHED]
         if not len(X):
@@ -227,21 +225,21 @@ class Search:
         oracle, rng = self.pool.oracle, self.pool.rng
         count = sum(a.size for a in theta)
         large = count > DENSE
-        if large and len(theta) == 4:
+        if large and len(theta) == 4 and not self.slope:
             alone = isolated(oracle, self.pool.place, theta)
             if alone is not None:
                 self.keep(alone)
                 return
         if large:
-            theta = looked_at_again(oracle, self.pool.place, theta, rng)
+            theta = looked_at_again(oracle, self.pool.place, theta, rng, self.slope)
             count -= theta[0].size + theta[1].size
         most = int(POINTS * count / oracle.outputs) + 50
         oracle.values(draw_telling(self.pool, Prefix((theta[0],), (theta[1],)), most * 2 // 3 if large else most // 3))
         X, Y = oracle.log()
         if len(X) > most:
-            pick = telling(theta, X, most, rng)
+            pick = telling(theta, X, most, rng, self.slope)
             X, Y = X[pick], Y[pick]
-        self.keep(polish(theta, X, Y, self.pool.run, int(large)))
+        self.keep(polish(theta, X, Y, self.pool.run, int(large), self.slope))
 
     def keep(self, theta: list[FloatArray]) -> None:
         self.weights, self.biases = theta[::2], theta[1::2]
@@ -259,9 +257,10 @@ class Search:
         return theta
 
 
-def telling(theta: list[FloatArray], X: FloatArray, count: int, rng: np.random.Generator) -> IntArray:
+def telling(theta: list[FloatArray], X: FloatArray, count: int, rng: np.random.Generator,
+            slope: float) -> IntArray:  # fmt: skip
     """Points for polishing: random ones, and for every neuron some on the side that is rarer."""
-    _, activations = forward(theta, X)
+    _, activations = forward(theta, X, slope)
     order = rng.permutation(len(X))
     chosen = [order[:count]]
     for a in activations[1:-1]:
@@ -272,12 +271,12 @@ def telling(theta: list[FloatArray], X: FloatArray, count: int, rng: np.random.G
 
 
 def black_box(function: Function, widths: tuple[int, ...], domain: Any, max_queries: int | None, seed: int,
-              run: Run) -> Recovery:  # fmt: skip
+              slope: float, run: Run) -> Recovery:  # fmt: skip
     """Recover a network of the widths from values alone; see :func:`fiberscope.recovery.recover.recover`."""
     place = place_of(domain, widths[0])
     oracle = Oracle(function, widths[0], max_queries, seed)
     rng = np.random.default_rng(seed)
-    search = Search(Pool.begin(oracle, place, rng, run), widths)
+    search = Search(Pool.begin(oracle, place, rng, run), widths, slope=slope)
     whole = False
     try:
         settle(oracle, place, rng)
@@ -303,26 +302,27 @@ def conclude(search: Search, whole: bool, domain: Any, run: Run) -> Recovery:
     planes = tuple(zip(search.weights, search.biases, strict=True))
     if not whole:
         return Recovery(search.widths, None, np.inf, oracle.scale, oracle.noise, oracle.spent, 0,
-                        tuple(search.unresolved), False, domain, planes)  # fmt: skip
+                        tuple(search.unresolved), False, domain, planes, slope=search.slope)  # fmt: skip
     theta = search.padded()
-    residual, size = held_out(oracle, search.pool.place, theta, search.pool.rng, run)
+    residual, size = held_out(search, theta, run)
     close = bool(residual <= RECOVERED * oracle.noise * size)
     if not close:
         text = f"the network differs by {residual:.2g} at held-out points, more than the noise of the values explains"
         search.unresolved.append(Unresolved(len(search.widths) - 1, None, text))
-    return Recovery(search.widths, Network(theta[::2], theta[1::2]), residual, size, oracle.noise, oracle.spent,
-                    HELD_OUT, tuple(search.unresolved), close and not search.unresolved, domain, planes)  # fmt: skip
+    return Recovery(search.widths, network_of(theta[::2], theta[1::2], search.slope), residual, size, oracle.noise,
+                    oracle.spent, HELD_OUT, tuple(search.unresolved), close and not search.unresolved, domain, planes,
+                    slope=search.slope)  # fmt: skip
 
 
-def held_out(oracle: Oracle, place: Place, theta: list[FloatArray], rng: np.random.Generator,
-             run: Run) -> tuple[float, float]:  # fmt: skip
+def held_out(search: Search, theta: list[FloatArray], run: Run) -> tuple[float, float]:
     """The largest difference at fresh points, which are not counted, and the largest value there."""
+    oracle, place, rng = search.pool.oracle, search.pool.place, search.pool.rng
     worst, size, done = 0.0, oracle.scale, 0
     step = max(1, min(HELD_OUT, 2_000_000 // place.low.size))
     while done < HELD_OUT:
         X = place.draw(rng, min(step, HELD_OUT - done))
         Y = oracle.uncounted(X)
-        off = np.abs(Y - forward(theta, X)[0]).max()
+        off = np.abs(Y - forward(theta, X, search.slope)[0]).max()
         worst, size, done = max(worst, float(off)), max(size, float(np.abs(Y).max())), done + len(X)
         run.step(done, HELD_OUT, "held-out points")
     return worst, size

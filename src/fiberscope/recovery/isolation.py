@@ -54,12 +54,12 @@ CANDIDATES = 300
 
 
 def looked_at_again(
-    oracle: Oracle, place: Place, theta: list[FloatArray], rng: np.random.Generator
+    oracle: Oracle, place: Place, theta: list[FloatArray], rng: np.random.Generator, slope: float
 ) -> list[FloatArray]:
     """The same with sharper rows of the first layer: gradients on both sides, far from all other known folds."""
     W, b = theta[0].copy(), theta[1].copy()
     for i in range(len(W)):
-        found = _clear_point(place, theta, i, rng)
+        found = _clear_point(place, theta, i, rng, slope)
         if found is None:
             continue
         x, room = found
@@ -94,7 +94,7 @@ def _gradient(oracle: Oracle, x: FloatArray, radius: float) -> FloatArray | None
     return np.asarray(slopes.T)
 
 
-def _clear_point(place: Place, theta: list[FloatArray], i: int, rng: np.random.Generator) -> (
+def _clear_point(place: Place, theta: list[FloatArray], i: int, rng: np.random.Generator, slope: float) -> (
     tuple[FloatArray, float] | None
 ):  # fmt: skip
     """A point of hyperplane ``i`` with the most room, times how well the neuron is seen there."""
@@ -105,7 +105,7 @@ def _clear_point(place: Place, theta: list[FloatArray], i: int, rng: np.random.G
     if not len(X):
         return None
     room = np.minimum(X - place.low, place.high - X).min(axis=1)
-    _, activations = forward(theta, X)
+    _, activations = forward(theta, X, slope)
     slopes = np.zeros(0)
     for k in range(len(theta) // 2 - 1):
         W, b = theta[2 * k], theta[2 * k + 1]
@@ -115,9 +115,10 @@ def _clear_point(place: Place, theta: list[FloatArray], i: int, rng: np.random.G
         if k == 0:
             far[:, i] = np.inf
         room = np.minimum(room, far.min(axis=1))
-        slopes = H * (z > 0)[:, :, None]
+        slopes = H * np.where(z > 0, 1.0, slope)[:, :, None]
     step = 1e-6 * place.size
-    ahead = forward(theta, X + step * n)[0] + forward(theta, X - step * n)[0] - 2 * forward(theta, X)[0]
+    here, before, after = (forward(theta, X + s * step * n, slope)[0] for s in (0, -1, 1))
+    ahead = after + before - 2 * here
     score = room * np.abs(ahead).max(axis=1)
     best = int(score.argmax())
     return (X[best], float(room[best])) if score[best] > 0 else None

@@ -8,23 +8,27 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError
+from fiberscope.geometry.complex import Complex
+from fiberscope.geometry.folds.fold_set import FoldSet
 from fiberscope.network.border import as_network
 from fiberscope.recovery.black_box import black_box
 from fiberscope.recovery.recovered import Recovery
+from fiberscope.recovery.white_box import white_box
 from fiberscope.run import Progress, Run
 
 
 def recover(
     function: Any,
-    widths: Sequence[int],
+    widths: Sequence[int] | None = None,
     domain: Any = None,
     max_queries: int | None = None,
     seed: int = 0,
     *,
+    slope: float = 0.0,
     progress: Progress | None = None,
     time_limit: float | None = None,
 ) -> Recovery:
-    """A ReLU network of the given widths that is the function, from values alone.
+    """A network of the given widths that is the function: from values alone, or exactly from its folds.
 
     ``function`` takes a batch ``(points, n_0)`` of float64 and gives ``(points, n_L)`` or ``(points,)``; anything that
     :func:`fiberscope.load` takes is asked as a black box. Every row is one query; ``queries`` counts all but those of
@@ -32,18 +36,24 @@ def recover(
     determined by the function the ``fiber`` of the result holds all of them. What could not be decided is named in
     ``unresolved``, and ``recovered`` is then False.
 
+    A complex or a fold-set is not asked for values: its folds and affine maps are read, and the answer is in fractions.
+    That works for general, transparent networks whose widths do not increase and whose dependency graphs have a chain
+    of bends from every neuron (see :func:`fiberscope.identifiable_network`); elsewhere it is refused with the reason.
+
     Parameters
     ----------
     function
-        What is asked.
+        What is asked; or a :class:`~fiberscope.Complex` or :class:`~fiberscope.FoldSet`.
     widths
-        ``(n_0, ..., n_L)``.
+        ``(n_0, ..., n_L)``; of a complex those of its network unless others are given.
     domain
         Where it may be asked: a box, an orthant, a bounded polytope, or None for all of space.
     max_queries
         The most rows to ask; what was found until then is returned and says so.
     seed
         Of the lines and points that are drawn.
+    slope
+        Of the neurons for negative inputs: 0 is ReLU, between 0 and 1 leaky ReLU. A complex has its own.
     progress, time_limit
         Called with the queries so far; seconds after which :class:`~fiberscope.errors.OutOfTimeError` is raised.
 
@@ -60,14 +70,33 @@ def recover(
     >>> found = recover(Network.random((4, 5, 3, 1), seed=0), (4, 5, 3, 1))
     >>> found.recovered, found.residual < 1e-12, [(item.layer, item.neuron) for item in found.unresolved]
     (False, True, [(2, 2)])
+
+    From the folds, exactly:
+
+    >>> from fiberscope.fibers.construction import identifiable_network
+    >>> from fiberscope.geometry.domains import Box
+    >>> from fiberscope.geometry.regions import regions
+    >>> found = recover(regions(identifiable_network((3, 3, 2, 1), Box.cube(3)), Box.cube(3)))
+    >>> found.recovered, found.residual, found.queries
+    (True, 0.0, 0)
     """
+    run = Run.begin(progress, time_limit)
+    folds = function.complex if isinstance(function, FoldSet) else function
+    if isinstance(folds, Complex):
+        if domain is not None or max_queries is not None or slope:
+            raise InputError("recover: expected no domain, limit of queries or slope beside a complex, which has them")
+        return white_box(folds, _widths(folds.net.widths if widths is None else widths), run)
+    if widths is None:
+        raise InputError("widths: expected those of the network to be found, got None")
     sizes = _widths(widths)
+    if not 0 <= slope < 1:
+        raise InputError(f"slope: expected at least 0 and below 1, got {slope}")
     if max_queries is not None and not max_queries >= 1:
         raise InputError(f"max_queries: expected a positive number, got {max_queries}")
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise InputError(f"seed: expected a non-negative integer, got {seed!r}")
     ask = function if callable(function) and not hasattr(function, "state_dict") else as_network(function, "function")
-    return black_box(ask, sizes, domain, max_queries, int(seed), Run.begin(progress, time_limit))
+    return black_box(ask, sizes, domain, max_queries, int(seed), float(slope), run)
 
 
 def _widths(widths: Sequence[int]) -> tuple[int, ...]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from fiberscope.network.network import Network
-from fiberscope.numerics.floats import FloatArray
+from fiberscope.numerics.floats import FloatArray, ObjectArray
 from fiberscope.results import Pictured, Result, hidden
 
 if TYPE_CHECKING:
     from fiberscope.fibers.fiber import Fiber
+
+Layers = tuple[tuple[ObjectArray, ObjectArray], ...]
+"""Weights and biases in fractions, the outputs last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,9 @@ class Recovery(Pictured):
     values of the function were found to have. ``recovered`` says that the residual is explained by that noise and
     nothing is unresolved; it is a statement about the points, not a proof. ``fiber`` are the parameters with the same
     function: the truth is one of them.
+
+    From a complex nothing is asked. Its answer is in fractions, ``rational``, of which ``network`` is the rounding;
+    where ``recovered``, ``proof`` says what was compared exactly, and the residual of the fractions is zero.
     """
 
     widths: tuple[int, ...]
@@ -50,6 +57,9 @@ class Recovery(Pictured):
     recovered: bool
     domain: Any = field(default=None, metadata=hidden())
     hyperplanes: tuple[tuple[FloatArray, FloatArray], ...] = field(default=(), repr=False, metadata=hidden())
+    rational: Layers | None = field(default=None, repr=False, metadata=hidden())
+    proof: str | None = None
+    slope: float = 0.0
 
     picture = "recovered"
 
@@ -64,3 +74,8 @@ class Recovery(Pictured):
         state = "recovered" if self.recovered else "not recovered"
         rest = "" if not self.unresolved else f", {len(self.unresolved)} unresolved: {self.unresolved[0]}"
         return f"Recovery({shape} {state}, residual {self.residual:.2g}, {self.queries} queries{rest})"
+
+
+def network_of(weights: Sequence[FloatArray], biases: Sequence[FloatArray], slope: float) -> Network:
+    """The network of dense layers whose neurons have the given slope for negative inputs."""
+    return Network(weights, biases, "leaky_relu", slope=slope) if slope else Network(weights, biases)

@@ -79,7 +79,8 @@ def solve_signs(U: FloatArray, W: FloatArray, Q: FloatArray) -> Signs | None:
     return Signs(values, live, rest, choices)
 
 
-def signs_of_parts(parts: Sequence[tuple[FloatArray, FloatArray]], W: FloatArray, b: FloatArray) -> Signs | None:
+def signs_of_parts(parts: Sequence[tuple[FloatArray, FloatArray]], W: FloatArray, b: FloatArray,
+                   slope: float = 0.0) -> Signs | None:  # fmt: skip
     """Signs from next neurons that are known only in part, by equations ``E c = y`` for ``c = (u, q, const)`` each.
 
     All choices are tried; None where not exactly one of them solves the equations of all neurons, or there are many.
@@ -96,13 +97,21 @@ def signs_of_parts(parts: Sequence[tuple[FloatArray, FloatArray]], W: FloatArray
     found = []
     for signs in itertools.product([1.0, -1.0], repeat=n):
         s = np.array(signs)
-        T = np.zeros((n + p + 1, n + 1))
-        T[:n, :n], T[n:-1, :n], T[-1, :n], T[-1, n] = np.eye(n) / 2, (s[:, None] * W).T / 2, s * b / 2, 1.0
+        T = over_features(s[:, None] * W, s * b, slope)
         if all(_solvable(E @ T, y) for E, y in parts):
             found.append(s)
     if len(found) != 1:
         return None
     return Signs(found[0], np.ones(n, dtype=bool), np.zeros((len(parts), p)))
+
+
+def over_features(W: FloatArray, b: FloatArray, slope: float) -> FloatArray:
+    """How weights over the activations of ``W a + b`` and a bias become coefficients over ``(|z|, a, 1)``."""
+    n, p = W.shape
+    T = np.zeros((n + p + 1, n + 1))
+    even, odd = (1 - slope) / 2, (1 + slope) / 2
+    T[:n, :n], T[n:-1, :n], T[-1, :n], T[-1, n] = np.eye(n) * even, W.T * odd, b * odd, 1.0
+    return T
 
 
 def _solvable(matrix: FloatArray, y: FloatArray) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
@@ -21,6 +20,7 @@ from fiberscope.cli.model_options import Loader, ModelFile, reads_models
 from fiberscope.cli.regions.curves import curve_of, show_curve
 from fiberscope.cli.regions.surfaces import show_surface, slice_through, surface_of
 from fiberscope.errors import InputError
+from fiberscope.extras import import_module
 
 COLORS = ("mosaic", "value", "slope")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +12,7 @@ from rich.panel import Panel
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from fiberscope.errors import InputError
+from fiberscope.extras import import_module
 
 TITLE = "A tour of one small network"
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from torch import nn
 
 from fiberscope.connectivity.structure import Structure, permutation_structure
 from fiberscope.errors import InputError, UnsupportedModelError
+from fiberscope.extras import import_module
 from fiberscope.modules.action import PERMUTATION, Group
 from fiberscope.modules.tracing.groups import groups_of, pinned_of, traced
 
@@ -80,10 +80,7 @@ def example(module: nn.Module, config: Any, device: str) -> dict[str, Any]:
 
 
 def transformers() -> Any:
-    try:
-        return import_module("transformers")
-    except ImportError as error:
-        raise InputError("checkpoints: expected the package transformers; install fiberscope[hf]") from error
+    return import_module("transformers", "reading a config.json")
 
 
 def _described(folder: Path) -> tuple[Any, Any]:

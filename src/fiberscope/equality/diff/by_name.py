@@ -18,12 +18,9 @@ from fiberscope.network.formats.stored.named_tensors import Tensors
 from fiberscope.network.formats.stored.shards import Shards
 from fiberscope.network.source import coarsest
 from fiberscope.numerics.floats import FloatArray
-from fiberscope.numerics.grids import Grid, find_grid
+from fiberscope.numerics.grids import new_grid
 from fiberscope.numerics.ulps import ROUNDINGS, Rounding
 from fiberscope.run import Run
-
-GRID_ROWS = 4096
-"""Rows of a tensor whose own grids are looked for."""
 
 
 def by_tensors(a: Tensors, b: Tensors, run: Run) -> Difference:
@@ -92,20 +89,6 @@ def _lost_rows(a: FloatArray, b: FloatArray) -> int:
         return 0
     p, q = (x.reshape(len(x), -1).any(axis=1) for x in (a, b))
     return int((p & ~q).sum())
-
-
-def new_grid(a: FloatArray, b: FloatArray, rounding: Rounding) -> tuple[Grid | None, int]:
-    """The grid that the numbers of ``b`` lie on and those of ``a`` do not, for all or for every row."""
-    grid = find_grid(b, rounding)
-    if grid is not None:
-        return (None, 0) if find_grid(a, rounding) is not None else (grid, 0)
-    if b.ndim < 2 or not 1 < len(b) <= GRID_ROWS:
-        return None, 0
-    rows = [find_grid(row, rounding) for row in b]
-    held = [row for row in rows if row is not None]
-    if len(held) < len(rows) or any(find_grid(row, rounding) is not None for row in a[:4]):
-        return None, 0
-    return held[0], len(held)
 
 
 def tensors_of(source: Any) -> Tensors | None:

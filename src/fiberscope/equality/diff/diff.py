@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fiberscope.equality.diff.by_name import by_tensors, tensors_of
 from fiberscope.equality.diff.changes import Difference
 from fiberscope.equality.diff.networks import by_layers
 from fiberscope.errors import FiberscopeError, InputError, TooLargeError
+from fiberscope.extras import import_module
 from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.run import Run
 
@@ -60,7 +60,9 @@ def _tensors(a: Any, b: Any, time_limit: float | None, error: FiberscopeError) -
     for source in (a, b):
         if isinstance(source, str | Path) and not Path(source).exists():
             raise error
-    left, right = tensors_of(a), tensors_of(b)
+    names = import_module("fiberscope.equality.diff.by_name", "comparing checkpoints by their tensors")
+    left, right = names.tensors_of(a), names.tensors_of(b)
     if left is None or right is None:
         raise error
-    return by_tensors(left, right, Run.begin(time_limit=60.0 if time_limit is None else time_limit))
+    found: Difference = names.by_tensors(left, right, Run.begin(time_limit=60.0 if time_limit is None else time_limit))
+    return found

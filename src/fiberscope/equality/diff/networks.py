@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fiberscope.equality.diff.by_name import new_grid
 from fiberscope.equality.diff.changes import ADDED, CHANGED, REMOVED, ROUNDED, SAME, Change, Difference
 from fiberscope.equality.maps.blocks import rows_of
 from fiberscope.equality.maps.compared import compare, in_one_layout
@@ -25,6 +24,7 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, PiecewiseLinear, Switch
 from fiberscope.network.operators import Dense
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.numerics.grids import new_grid
 from fiberscope.numerics.ulps import Rounding
 
 ALIKE = 0.5

@@ -193,6 +193,11 @@ def fold_set(
     return _fold_set(as_complex(source, domain, run), surface, None, run)
 
 
+def fold_set_within(complex: Complex, inside: BoolArray, run: Run = ENDLESS) -> FoldSet:
+    """The fold-set of the function on the interior of a union of regions, which must be convex."""
+    return _fold_set(complex, "function", inside, run)
+
+
 def as_complex(source: NetworkLike | Complex, domain: Domain | None, run: Run = ENDLESS) -> Complex:
     """The complex itself, or that of a network on a domain."""
     if isinstance(source, Complex):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from fractions import Fraction
 from typing import Any
 
 import flint
@@ -125,6 +126,18 @@ def _ball_sign(x: Any) -> int:
     if x < 0:
         return -1
     return 0 if x.is_zero() else 2
+
+
+def exact_fraction(ball: Any) -> Fraction:
+    """The number of a ball without a radius.
+
+    >>> exact_fraction(flint.arb(0.375))
+    Fraction(3, 8)
+    """
+    if not ball.is_exact():  # pragma: no cover - would need numbers of 2^24 bits
+        raise ArithmeticError(f"exact evaluation needs more than {EXACT} bits")
+    mantissa, exponent = ball.man_exp()
+    return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
 
 
 def _largest(values: list[Any]) -> Any:

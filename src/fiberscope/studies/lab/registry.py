@@ -6,11 +6,11 @@ A module that cannot be imported is one broken study, not the end of all others.
 from __future__ import annotations
 
 from functools import cache
-from importlib import import_module
 from pkgutil import iter_modules
 
 import fiberscope.studies as home
 from fiberscope.errors import InputError, hint
+from fiberscope.extras import import_module
 from fiberscope.studies.lab.study import Study
 
 
@@ -32,7 +32,7 @@ def _look() -> tuple[dict[str, Study], dict[str, str]]:
         if module.ispkg or module.name.startswith("_"):
             continue
         try:
-            study = getattr(import_module(f"fiberscope.studies.{module.name}"), "STUDY", None)
+            study = getattr(import_module(f"fiberscope.studies.{module.name}", "a study"), "STUDY", None)
         except Exception as error:  # whatever is wrong with it is wrong with this study alone
             broken[module.name] = f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"
             continue
