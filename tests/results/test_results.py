@@ -345,7 +345,7 @@ def test_what_is_replaced_remembers_nothing(answer: Any) -> None:
 
 
 def test_cells_with_other_signs_have_other_signs() -> None:
-    cells = answers.complex_().cells
+    cells = answers.complex_().structure
     signs = [cells.signs(k) for k in range(3)]
     turned = dataclasses.replace(cells, vertex_signs=-cells.vertex_signs)
     for k, old in enumerate(signs):

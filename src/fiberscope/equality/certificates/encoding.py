@@ -9,8 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fiberscope.equality.certificates.claims import content_hash, domain_to_dict
-from fiberscope.equality.certificates.plain import plain_program
+from fiberscope.equality.certificates.claims import content_hash, domain_to_dict, plain_program
 from fiberscope.errors import FiberscopeError, InputError
 from fiberscope.files import write_atomically
 from fiberscope.network.io import load, save
