@@ -13,7 +13,7 @@ from fiberscope.equality.refutation import small_enough
 from fiberscope.equality.rungs.output_ranges import apart
 from fiberscope.equality.verdict import Interval, Verdict
 from fiberscope.geometry.domains import Box
-from fiberscope.numerics.floats import FloatArray
+from fiberscope.numerics.floats import FloatArray, gamma
 
 EXACTLY = 100_000
 """Products up to which the difference at a point is evaluated exactly; beyond, floats with a bound of their error."""
@@ -52,7 +52,7 @@ def lowest_gap(question: Question, x: FloatArray) -> float:
     with np.errstate(over="ignore", invalid="ignore"):
         a, b = question.a(x[None])[0], question.b(x[None])[0]
         error = rounding_error(question.a, x) + rounding_error(question.b, x)
-        least = (np.abs(a - b) * (1 - 1e-15) - error * (1 + 1e-15)).max()
+        least = (np.abs(a - b) * (1 - gamma(8)) - error * (1 + gamma(8))).max()  # room for five roundings
     return float(least) if least > 0 else 0.0
 
 
