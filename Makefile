@@ -50,7 +50,7 @@ fuzz: $(STAMP)  ## compare with exact answers on random cases: SECONDS=600 AREA=
 	  $(if $(SEED),--seed $(SEED)) $(if $(CASES),--cases $(CASES)) $(if $(JSON),--json $(JSON))
 
 clean:  ## remove .venv and everything that was built
-	rm -rf $(VENV) build dist docs/_build docs/api/generated fiberscope-tour
+	rm -rf $(VENV) build dist docs/_build docs/generated docs/*/generated fiberscope-tour
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
 	find src tests examples benchmarks docs fuzz -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -1,8 +1,9 @@
-"""Bounds of differences on known pairs: ``python benchmarks/equality_marks.py [--only TEXT] [--seconds S] [--json F]``.
+"""Bounds of differences on known pairs: ``python benchmarks/equality_marks.py [--only TEXT] [--cpu S] [--json F]``.
 
-One thread, CPU seconds. Networks and images are read from the folder that ``FIBERSCOPE_SHARED`` names. Not part of CI:
-the hard pairs take a hundred seconds each. A mark says what was decided, the interval of the largest difference, boxes
-and CPU time; proofs and counterexamples are counted apart.
+One thread, CPU seconds, so that a busy machine does not count. Networks and images are read from the folder that
+``FIBERSCOPE_SHARED`` names. Not part of CI: the hard pairs take a hundred seconds each. A mark says what was decided,
+the interval of the largest difference, boxes and CPU time; proofs and counterexamples are counted apart. With
+``--check`` every certificate goes through the standalone checker, in a Python without packages.
 """
 
 from __future__ import annotations
@@ -11,6 +12,10 @@ import argparse
 import gzip
 import json
 import os
+import re
+import subprocess
+import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -21,6 +26,8 @@ import numpy as np
 
 import fiberscope as fs
 from fiberscope.fibers.hardness import satisfiability_network
+from fiberscope.network.action.chain import Symmetry
+from fiberscope.network.chains import try_split
 from fiberscope.network.formats.float_types import rounded
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Node
@@ -37,7 +44,44 @@ PROPERTIES = {
 }
 """Boxes of the ACAS Xu properties; 1 and 2 have the same one."""
 
-Mark = tuple[str, Callable[[float], dict[str, Any]]]
+Mark = tuple[str, Callable[["Limits"], dict[str, Any]]]
+
+
+class OutOfCpu(Exception):
+    """The CPU time of a mark is used up."""
+
+
+class Limits:
+    """CPU seconds for one mark, and where its certificate goes, if that is to be checked."""
+
+    wall = 1e5
+    """The clock on the wall is no limit."""
+
+    def __init__(self, cpu: float, folder: Path | None) -> None:
+        self.cpu, self.folder, self.begin, self.text = cpu, folder, time.process_time(), ""
+
+    @property
+    def spent(self) -> float:
+        return time.process_time() - self.begin
+
+    def progress(self, done: int, total: int | None, text: str) -> None:
+        """Is called by the search every now and then."""
+        self.text = text
+        if self.spent > self.cpu:
+            raise OutOfCpu
+
+    def checked(self, verdict: Any) -> dict[str, Any]:
+        """What the standalone checker says to the certificate, and how long it takes."""
+        if self.folder is None or verdict.evidence is None:
+            return {}
+        path = self.folder / "proof.json"
+        verdict.save(path)
+        used = os.times()
+        command = [sys.executable, "-I", "-S", str(Path(fs.__file__).parent / "equality" / "checker.py"), str(path)]
+        answer = subprocess.run(command, capture_output=True, text=True, check=False)
+        now = os.times()
+        seconds = now.children_user + now.children_system - used.children_user - used.children_system
+        return {"checker": answer.returncode, "checker cpu": round(seconds, 2), "bytes": path.stat().st_size}
 
 
 def changed(net: Network, change: Callable[[np.ndarray], np.ndarray]) -> Network:
@@ -69,24 +113,34 @@ def int8(net: Network) -> Network:
     return changed(net, lambda x: np.round(x / np.abs(x).max() * 127) * (np.abs(x).max() / 127) if x.ndim == 2 else x)
 
 
-def asked(*question: Any, **options: Any) -> Callable[[float], dict[str, Any]]:
+def asked(*question: Any, **options: Any) -> Callable[[Limits], dict[str, Any]]:
     """A question to :func:`fiberscope.equivalent`, with what it told."""
 
-    def run(seconds: float) -> dict[str, Any]:
-        verdict = fs.equivalent(*question, time_limit=seconds, **options)
+    def run(limits: Limits) -> dict[str, Any]:
+        try:
+            verdict = fs.equivalent(*question, time_limit=limits.wall, progress=limits.progress, **options)
+        except OutOfCpu:
+            return {"answer": None, "cpu": round(limits.spent, 3), "reached": limits.text}
+        cpu = round(limits.spent, 3)
         boxes = len(getattr(verdict.evidence, "tree", ()))
         known = verdict.interval
-        return {"answer": verdict.equal, "low": known.low, "high": known.high, "tree": boxes, "method": verdict.method}
+        told = {"answer": verdict.equal, "low": known.low, "high": known.high, "tree": boxes, "method": verdict.method}
+        return {**told, "cpu": cpu, **limits.checked(verdict)}
 
     return run
 
 
-def apart(a: Network, b: Network, box: fs.Box, ratio: float) -> Callable[[float], dict[str, Any]]:
+def apart(a: Network, b: Network, box: fs.Box, ratio: float) -> Callable[[Limits], dict[str, Any]]:
     """How far apart at most."""
 
-    def run(seconds: float) -> dict[str, Any]:
-        known = fs.largest_difference(a, b, box, ratio, seconds)
-        return {"answer": known.ratio <= ratio, "low": known.low, "high": known.high, "ratio": known.ratio}
+    def run(limits: Limits) -> dict[str, Any]:
+        try:
+            known = fs.largest_difference(a, b, box, ratio, limits.wall, progress=limits.progress)
+        except OutOfCpu:
+            return {"answer": None, "cpu": round(limits.spent, 3), "reached": limits.text}
+        answer = known.ratio <= ratio
+        told = {"answer": answer, "low": known.low, "high": known.high, "ratio": known.ratio}
+        return {**told, "cpu": round(limits.spent, 3)}
 
     return run
 
@@ -136,6 +190,33 @@ def acas_marks() -> Iterator[Mark]:
             yield f"acas float16 property {number} {file.stem}", asked(net, rounded(net, "float16"), box, 0.05)
             if number != 1:
                 yield f"acas pruned property {number} {file.stem}", asked(net, pruned(net), box, 0.05)
+                yield f"acas int8 property {number} {file.stem}", asked(net, int8(net), box, 0.05)
+
+
+def copies_marks() -> Iterator[Mark]:
+    """Every file against copies of itself, up to the rounding of what is stored."""
+    for file in sorted((SHARED / "nets").glob("*.onnx")):
+        net = fs.load(file)
+        chain = try_split(net)
+        if chain is not None:
+            found = Symmetry.random(chain.tail.widths, 1)
+            rng = np.random.default_rng(2)
+            ones = [np.ones(len(order)) for order in found.permutations]
+            powers = [2.0 ** rng.integers(-3, 4, len(order)) for order in found.permutations]
+            still = [np.arange(len(order)) for order in found.permutations]
+            for name, element in (
+                ("permuted", Symmetry(found.permutations, ones)),
+                ("rescaled", Symmetry(still, powers)),
+            ):
+                yield f"copy {name} {file.stem}", asked(net, chain.joined(element(chain.tail)))
+        with tempfile.TemporaryDirectory() as folder:
+            fs.save(net, Path(folder) / "copy.onnx")
+            again = fs.load(Path(folder) / "copy.onnx")
+        yield f"copy written {file.stem}", asked(net, again)
+        yield (
+            f"copy float16 {file.stem}",
+            asked(net, rounded(net, "float16")),
+        )
 
 
 def mnist_marks() -> Iterator[Mark]:
@@ -151,20 +232,22 @@ def mnist_marks() -> Iterator[Mark]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="marks whose name contains the text")
-    parser.add_argument("--seconds", type=float, default=100.0, help="limit for every mark")
+    parser.add_argument("--only", default="", help="a regular expression: marks whose name matches")
+    parser.add_argument("--cpu", type=float, default=100.0, help="CPU seconds for every mark")
+    parser.add_argument("--check", action="store_true", help="hand certificates to the standalone checker")
     parser.add_argument("--json", type=Path, help="write the rows to a file")
     options = parser.parse_args()
     rows, counts = [], Counter[str]()
-    for source in (small_marks, acas_marks, mnist_marks):
-        for name, mark in source():
-            if options.only not in name:
-                continue
-            begin = time.process_time()
-            row = {"mark": name, **mark(options.seconds), "cpu": round(time.process_time() - begin, 3)}
-            rows.append(row)
-            counts[str(row["answer"])] += 1
-            print(row, flush=True)
+    fs.equivalent(Network.random((2, 3, 1), 0), Network.random((2, 3, 1), 1), fs.Box.cube(2), 0.5)  # compiles
+    with tempfile.TemporaryDirectory() as folder:
+        for source in (small_marks, copies_marks, acas_marks, mnist_marks):
+            for name, mark in source():
+                if not re.search(options.only, name):
+                    continue
+                row = {"mark": name, **mark(Limits(options.cpu, Path(folder) if options.check else None))}
+                rows.append(row)
+                counts[str(row["answer"])] += 1
+                print(row, flush=True)
     print(dict(counts), "median cpu", float(np.median([row["cpu"] for row in rows])) if rows else None)
     if options.json is not None:
         options.json.write_text(json.dumps(rows, indent=1, default=str))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from matplotlib.offsetbox import AnnotationBbox, OffsetImage
+from matplotlib.patches import Patch
 
 import fiberscope as fs
 
@@ -29,19 +29,19 @@ def main() -> None:
     winners = net(plane.origin + grid[:, :1] * plane.u + grid[:, 1:] * plane.v).argmax(axis=1)
     print("classes that win somewhere on it:", *np.unique(winners))
     with fs.plot.house_style():
-        figure = Figure(figsize=(12, 6.3), layout="constrained")
+        figure = Figure(figsize=(13.5, 6.3), layout="constrained")
         left, right = figure.subplots(1, 2)
         fs.plot.regions(found, ax=left)
-        left.set_title(f"{found.num_regions} linear regions")
+        left.set_title(f"{found.num_regions} linear regions (colours only tell neighbours apart)")
         extent = (-0.4, 1.4, -0.4, 1.4)
         colours = ListedColormap(fs.plot.MOSAIC)
         right.imshow(winners.reshape(300, 300), origin="lower", extent=extent, cmap=colours, vmin=0, vmax=9)
-        right.set_title(f"the class that wins: {', '.join(map(str, np.unique(winners)))}")
+        right.set_title("what the network reads there")
+        seen = [Patch(color=fs.plot.MOSAIC[k], label=f"reads {k}") for k in np.unique(winners)]
+        figure.legend(handles=seen, loc="outside right center", title="right: the class that wins")
         for ax in (left, right):
             ax.set_axis_off()
-            for image, place in zip(corners, ((0, 0), (1, 0), (0, 1)), strict=True):
-                picture = OffsetImage(image.reshape(8, 8), zoom=5, cmap="gray_r")
-                ax.add_artist(AnnotationBbox(picture, place, pad=0.15))
+            fs.plot.images_at(ax, [image.reshape(8, 8) for image in corners])
     fs.plot.save_figure(left, "slice_through_images.png", dpi=100)
 
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import json
 import re
+import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import fiberscope as fs
 
 ROOT = Path(__file__).resolve().parent.parent
 FENCE = re.compile(r"^ *```(?:python|pycon|py)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
@@ -92,3 +98,61 @@ def test_a_sentence_with_a_colon_is_not_taken_for_a_type() -> None:
 
 def _function_page() -> list[str]:
     return through_napoleon("function", ["Do it.", "", "Parameters", "----------", "x", "    What.", ""])
+
+
+def beside_the_configuration(name: str) -> Any:
+    """A module that stands in ``docs``."""
+    sys.path.insert(0, str(ROOT / "docs"))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(str(ROOT / "docs"))
+
+
+def test_every_public_name_has_a_level_of_stability() -> None:
+    levels = tomllib.loads((ROOT / "docs" / "stability.toml").read_text(encoding="utf-8"))
+    named = levels["stable"] + levels["provisional"]
+    assert sorted(named) == sorted(set(fs.__all__) - {"__version__"})
+    assert set(levels["torch"]) <= set(named)
+
+
+def test_every_public_name_and_picture_has_a_page() -> None:
+    pages = beside_the_configuration("api_pages")
+    files = {file for file, _, _ in pages.QUESTIONS}
+    assert all(pages.page_of(name) in files for name in fs._NAMES)
+    listed = re.findall(r"^generated/(\w+)$", (ROOT / "docs" / "api" / "index.md").read_text(), re.MULTILINE)
+    assert listed == [file for file, _, _ in pages.QUESTIONS]
+    assert all(f"fiberscope.plot.{name}\n" in pages.page("plot", "Pictures") for name in dir(fs.plot))
+
+
+def test_every_command_has_a_page_with_its_options() -> None:
+    pages = beside_the_configuration("command_pages")
+    found = pages.commands()
+    assert {"regions", "report", "equal", "reproduce"} <= set(found)
+    regions = pages.page("regions", found["regions"])
+    for text in (
+        "$ fiberscope regions MODEL",
+        "`--plane`",
+        "`PATH PATH PATH`",
+        "$ fiberscope regions model.onnx --box -1 1",
+    ):
+        assert text in regions
+
+
+def test_findings_are_made_from_verdict_files(tmp_path: Path) -> None:
+    tables = beside_the_configuration("tables")
+    assert "No verdict file" in tables.findings(tmp_path)
+    held = {
+        "provenance": {"study": "energy", "scale": "quick", "tasks": 3, "study_version": 2, "missing": [{}]},
+        "verdicts": [{"text": "It rises | falls.", "ours": "1 < 2", "holds": False}],
+    }
+    (tmp_path / "energy.json").write_text(json.dumps(held), encoding="utf-8")
+    page = tables.findings(tmp_path)
+    assert "### energy, quick scale" in page and "1 tasks failed" in page
+    assert "| It rises \\| falls. | 1 &lt; 2 | **does not hold** |" in page
+
+
+def test_stub_of_the_pictures_says_what_the_table_says() -> None:
+    stub = (ROOT / "src" / "fiberscope" / "plot" / "__init__.pyi").read_text(encoding="utf-8")
+    found = {name: module for module, name in re.findall(r"^from \.(\w+) import (\w+) as \2$", stub, re.MULTILINE)}
+    assert found == fs.plot._NAMES

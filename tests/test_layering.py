@@ -110,10 +110,13 @@ LAZY: dict[tuple[str, str], str] = {
     ("cli/reproduce.py", "fiberscope.studies.lab.*"): "brings joblib and every study",
     ("cli/reproduce.py", "fiberscope.reporting.*"): "brings matplotlib",
     ("backends.py", "distributed"): "the extra may not be installed",
+    ("backends.py", "ray"): "the extra may not be installed",
     ("connectivity/checkpoints/configs.py", "transformers"): "an extra that many users do not have",
     ("studies/lab/registry.py", "fiberscope.studies.*"): "studies are found by looking at the folder",
     ("extras.py", "*"): "loads by name what the caller asks for",
     ("results.py", "rich*"): "only a terminal needs it, and then it is loaded already",
+    ("training/callbacks.py", "*"): "people have one of these libraries or none",
+    ("run.py", "IPython.display"): "only a notebook needs it, and then it is loaded already",
     ("results.py", "pandas"): "the user may not have installed it",
     ("results.py", "fiberscope.plot"): "the method plot is thin; brings matplotlib",
 }

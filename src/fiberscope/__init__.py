@@ -18,6 +18,7 @@ _NAMES = {
     "MissingExtraError": "errors",
     "NotGenericError": "errors",
     "OutOfTimeError": "errors",
+    "show_progress": "run",
     "TooLargeError": "errors",
     "UnsupportedModelError": "errors",
     # network
@@ -85,7 +86,9 @@ _NAMES = {
     "traverse": "geometry.engines.traversal.engine",
     "visible_boundary_distance": "geometry.distances.nearest_visible",
     # dimension
+    "DecisiveSet": "dimension.decisive",
     "FunctionalDimension": "dimension.functional",
+    "decisive_set": "dimension.decisive",
     "effective_rank": "dimension.kernel",
     "functional_dimension": "dimension.functional",
     "jacobian": "dimension.jacobian",
@@ -175,6 +178,7 @@ _NAMES = {
     "Picture": "studies.lab.study",
     "Study": "studies.lab.study",
     "TrainedGenerator": "training.generators",
+    "lightning_callback": "training.callbacks",
     "list_datasets": "training.datasets.loading",
     "list_studies": "studies.lab.runner",
     "load_dataset": "training.datasets.loading",
@@ -182,9 +186,12 @@ _NAMES = {
     "read_track": "training.track",
     "register_quantity": "training.quantities",
     "reproduce": "studies.lab.runner",
+    "tensorboard_log": "training.callbacks",
     "track": "training.track",
     "train_generator": "training.generators",
     "train_many": "training.seeds",
+    "trainer_callback": "training.callbacks",
+    "wandb_log": "training.callbacks",
 }
 _SUBPACKAGES = (
     "connectivity",

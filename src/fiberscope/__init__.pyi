@@ -36,6 +36,8 @@ from .connectivity.rotations import Rotations as Rotations
 from .connectivity.rotations import rotations as rotations
 from .connectivity.structure import Structure as Structure
 from .connectivity.structure import permutation_structure as permutation_structure
+from .dimension.decisive import DecisiveSet as DecisiveSet
+from .dimension.decisive import decisive_set as decisive_set
 from .dimension.functional import FunctionalDimension as FunctionalDimension
 from .dimension.functional import functional_dimension as functional_dimension
 from .dimension.jacobian import jacobian as jacobian
@@ -161,12 +163,17 @@ from .recovery.recover import recover as recover
 from .recovery.recovered import Recovery as Recovery
 from .reporting.report import Report as Report
 from .reporting.report import report as report
+from .run import show_progress as show_progress
 from .studies.lab.runner import list_studies as list_studies
 from .studies.lab.runner import reproduce as reproduce
 from .studies.lab.study import Claim as Claim
 from .studies.lab.study import Finding as Finding
 from .studies.lab.study import Picture as Picture
 from .studies.lab.study import Study as Study
+from .training.callbacks import lightning_callback as lightning_callback
+from .training.callbacks import tensorboard_log as tensorboard_log
+from .training.callbacks import trainer_callback as trainer_callback
+from .training.callbacks import wandb_log as wandb_log
 from .training.datasets.dataset import Dataset as Dataset
 from .training.datasets.loading import list_datasets as list_datasets
 from .training.datasets.loading import load_dataset as load_dataset

@@ -1,4 +1,4 @@
-"""Where tasks run: one after the other, in processes on this machine, on a dask cluster, or on any joblib backend.
+"""Where tasks run: one after the other, in processes here, on a dask or ray cluster, or on any joblib backend.
 
 Tasks come back in any order, each as an :class:`Outcome`. A task that raises is one bad outcome. A worker that dies
 takes its pool with it; the pool is then made anew, and after the second death tasks run alone, so that the one at
@@ -32,7 +32,7 @@ try:  # not a dependency of ours, but of many libraries that people have
 except ImportError:
     threadpoolctl = None
 
-DASK = "dask://"
+DASK, RAY = "dask://", "ray://"
 CONNECT_SECONDS = 5.0
 ATTEMPTS = 2
 
@@ -71,11 +71,13 @@ class Backend:
     address: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.name}, {self.jobs} at a time" if self.address is None else f"{DASK}{self.address}"
+        return f"{self.name}, {self.jobs} at a time" if self.address is None else f"{self.name}://{self.address}"
 
 
 def choose_backend(jobs: int | None, cluster: str | None) -> Backend:
-    """``cluster``: None or ``"local"``, ``"dask://HOST:PORT"``, or the name of a joblib backend."""
+    """``cluster``: None or ``"local"``, ``"dask://HOST:PORT"``, ``"ray"`` (started here), ``"ray://HOST:PORT"``, or the
+    name of a joblib backend.
+    """
     if jobs is not None and (isinstance(jobs, bool) or int(jobs) != jobs or (jobs < 1 and jobs != -1)):
         raise InputError(f"jobs: expected a positive integer, or -1 for all cores, got {jobs!r}")
     cores = os.cpu_count() or 1
@@ -85,7 +87,10 @@ def choose_backend(jobs: int | None, cluster: str | None) -> Backend:
     name = str(cluster)
     if name.startswith(DASK):
         return Backend("dask", -1 if jobs is None else int(jobs), name.removeprefix(DASK).rstrip("/"))
-    known = ["local", f"{DASK}HOST:PORT", *sorted((set(BACKENDS) | set(EXTERNAL_BACKENDS)) - {"dask"})]
+    if name == "ray" or name.startswith(RAY):
+        return Backend("ray", count, name.removeprefix(RAY).rstrip("/") if name.startswith(RAY) else None)
+    others = (set(BACKENDS) | set(EXTERNAL_BACKENDS)) - {"dask", "ray"}
+    known = ["local", f"{DASK}HOST:PORT", "ray", f"{RAY}HOST:PORT", *sorted(others)]
     if name not in known:
         raise InputError(f"cluster: expected one of {', '.join(known)}, got {name!r}{hint(name, known)}")
     return Backend(name, count)
@@ -169,6 +174,9 @@ def _pool(work: Work, tasks: Sequence[Task], backend: Backend, client: Any) -> I
         for task in tasks:
             yield execute(work, task)
         return
+    if backend.name == "ray":
+        yield from _ray_pool(work, tasks, client)
+        return
     settings: dict[str, Any] = {"backend": backend.name, "n_jobs": backend.jobs}
     if backend.name == "loky":
         # A pool of one would be no pool: joblib runs it in this process, where a dying task takes everything along.
@@ -193,10 +201,36 @@ def _pool(work: Work, tasks: Sequence[Task], backend: Backend, client: Any) -> I
 
 def connected(backend: Backend) -> AbstractContextManager[Any]:
     """A client of the cluster for as long as it is needed; nothing for the other backends."""
-    if backend.address is None:
-        return nullcontext(None)
-    _reach(backend.address)
-    return _dask(backend.address)
+    if backend.address is not None:
+        _reach(backend.address)
+    if backend.name == "ray":
+        return _ray(backend)
+    return nullcontext(None) if backend.address is None else _dask(backend.address)
+
+
+@contextmanager
+def _ray(backend: Backend) -> Iterator[Any]:
+    """Ray, started here with so many places or asked at ``HOST:PORT``, for as long as it is needed."""
+    ray = import_module("ray", "cluster=")
+    where = {"num_cpus": backend.jobs, "include_dashboard": False} if backend.address is None else {}
+    address = None if backend.address is None else f"{RAY}{backend.address}"
+    try:
+        ray.init(address, log_to_driver=False, **where)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise InputError(f"cluster: expected ray at {address or 'this machine'}, got {_first_line(error)}") from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _ray_pool(work: Work, tasks: Sequence[Task], ray: Any) -> Iterator[Outcome]:
+    """One pass over the tasks; a worker that dies raises here, and ``outcomes`` finds out whose fault it is."""
+    execute_there = ray.remote(max_retries=0, num_cpus=1)(_execute_there)
+    waiting = [execute_there.remote(work, task, __version__, None) for task in tasks]
+    while waiting:
+        done, waiting = ray.wait(waiting, num_returns=1)
+        yield from ray.get(done)
 
 
 @contextmanager

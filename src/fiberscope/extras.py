@@ -11,6 +11,7 @@ EXTRAS = {
     "torch": "torch",
     "sklearn": "sklearn",
     "distributed": "dask",
+    "ray": "ray",
     "transformers": "hf",
     "hypothesis": "testing",
 }

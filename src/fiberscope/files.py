@@ -211,3 +211,18 @@ def _read_array(stream: IO[bytes], size: int) -> npt.NDArray[Any]:
         rest[: len(chunk)] = np.frombuffer(chunk, np.uint8)
         rest = rest[len(chunk) :]
     return array.reshape(shape, order="F" if fortran else "C")
+
+
+def check_folder(folder: Path) -> None:
+    """Make a folder and refuse one that cannot be written, before work is done whose results would have no place.
+
+    >>> check_folder(Path("/dev/null/results"))
+    Traceback (most recent call last):
+    fiberscope.errors.InputError: /dev/null/results: expected a folder that can be written (Not a directory)
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InputError(f"{folder}: expected a folder that can be written ({error.strerror})") from error

@@ -8,9 +8,12 @@ report) at least once a second. Ctrl-C arrives there as ``KeyboardInterrupt``, a
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from html import escape
+from importlib import import_module
 from typing import Any
 
 from fiberscope.errors import InputError, OutOfTimeError
@@ -77,6 +80,58 @@ class Run:
         """Report, and look at the clock."""
         self.report(done, total, text)
         self.check()
+
+
+def show_progress(label: str = "", every: float = 0.2) -> Progress:
+    """A bar to be given as ``progress=``: in a notebook below the cell, elsewhere one line on standard error.
+
+    It is drawn at most once in ``every`` seconds, so that showing it costs nothing.
+
+    >>> from fiberscope.network.network import Network
+    >>> from fiberscope.geometry.domains import Box
+    >>> from fiberscope.geometry.regions import regions
+    >>> regions(Network.random((2, 3, 1), seed=0), Box.cube(2), progress=show_progress("regions")).num_regions
+    5
+    """
+    draw = _drawn_below_the_cell() if in_notebook() else _drawn_on_one_line
+    last = [-math.inf]
+
+    def progress(done: int, total: int | None, text: str = "") -> None:
+        now = time.monotonic()
+        if now - last[0] >= every or done == total:
+            last[0] = now
+            draw(done, total, ": ".join(part for part in (label, text) if part))
+
+    return progress
+
+
+def in_notebook() -> bool:
+    """Whether this runs in the kernel of a notebook, whose output is HTML."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return shell is not None and hasattr(shell, "kernel")
+
+
+def _drawn_on_one_line(done: int, total: int | None, text: str) -> None:
+    if sys.stderr.isatty():
+        of = "" if total is None else f" of {total}"
+        print(f"\r\x1b[K{text} {done}{of}", end="\n" if done == total else "", file=sys.stderr, flush=True)
+
+
+def _drawn_below_the_cell() -> Callable[[int, int | None, str], None]:
+    """One element that is replaced; it is made when there is something to show."""
+    show = import_module("IPython.display")
+    handle: list[Any] = []
+
+    def draw(done: int, total: int | None, text: str) -> None:
+        share = "" if total is None else f' value="{done}" max="{total}"'
+        of = "" if total is None else f" of {total}"
+        page = show.HTML(f"<label>{escape(text)} <progress{share}></progress> {done}{of}</label>")
+        if handle:
+            handle[0].update(page)
+        else:
+            handle.append(show.display(page, display_id=True))
+
+    return draw
 
 
 ENDLESS = Run()

@@ -42,6 +42,15 @@ def test_prints_ranks_bounds_and_neurons(run):
         assert text in done.stdout
 
 
+def test_only_what_is_asked(run):
+    invoke, folder = run
+    done = invoke("model.npz", "--data", folder / "X.npy", "--rank", "exact", "--parameters", "2.*")
+    assert done.exit_code == 0, done.output
+    assert "exact" in done.stdout and "numerical" not in done.stdout and "35 parameters" in done.stdout
+    assert isinstance(invoke("model.npz", "--rank", "numeric").exception, InputError)
+    assert isinstance(invoke("model.npz", "--parameters", "none.*").exception, InputError)
+
+
 def test_json(run):
     invoke, folder = run
     result = json.loads(invoke("model.npz", "--data", folder / "X.npy", "--json").stdout)

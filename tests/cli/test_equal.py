@@ -26,6 +26,7 @@ NAMES = {
     "read_query": "equality.vnnlib",
     "canonical": "fibers.canonical.form",
     "equivalent": "equality.ladder",
+    "equivalent_around": "equality.around",
     "simplify": "fibers.simplify.simplify",
     "verify": "equality.verify",
 }
@@ -220,6 +221,34 @@ def test_classes_are_a_question_of_their_own(models):
     assert run(equal, models["net"], models["copy"], "--margin", 1)[0] == 2
 
 
+def test_balls_around_samples_have_an_answer_each(models, tmp_path):
+    np.save(tmp_path / "data.npy", np.array([[0.3, 0.1, -0.2], [2.0, 0.0, 1.0]]))
+    asked = ["--data", tmp_path / "data.npy", "--radius", 0.01, "--time-limit", 5]
+    proof, suite = tmp_path / "ball.json", tmp_path / "balls.xml"
+    files = ["--certificate", proof, "--junit", suite]
+    code, text = run(equal, models["net"], models["changed"], *asked, *files, "--tolerance", 50, "--clip", -1, 3)
+    assert code == 0 and "2 proven, 0 refuted, 0 undecided" in text and "wrote 2 certificates" in text
+    assert run(verify, tmp_path / "ball-1.json", "--plain")[0] == 0
+    assert ElementTree.parse(suite).getroot().attrib["tests"] == "2"
+    code, text = run(equal, models["net"], models["random"], *asked)
+    assert code == 1 and "refuted: samples 0, 1" in text and "at x = " in text
+    told = json.loads(run(equal, models["net"], models["copy"], *asked, "--same-class", "--json")[1])
+    assert told["equal"] is True and [ball["equal"] for ball in told["balls"]] == [True, True]
+
+
+def test_where_boxes_are_bounded_and_kept_is_handed_on(models, tmp_path, monkeypatch):
+    told = {}
+
+    def audit(*question, **options):
+        told.update(options)
+        raise fs.InputError("seen")
+
+    monkeypatch.setattr(fs, "audit", audit, raising=False)
+    where = ["--jobs", 0, "--cluster", "dask://host:1", "--state", tmp_path / "open.json"]
+    assert run(equal, models["net"], models["copy"], "--box", -1, 1, *where) == (2, "seen")
+    assert (told["jobs"], told["cluster"], told["state"]) == (None, "dask://host:1", tmp_path / "open.json")
+
+
 def test_questions_in_vnnlib(models, tmp_path):
     (tmp_path / "query.vnnlib").write_text(QUERY)
     asked = [models["net"], models["random"], "--vnnlib", tmp_path / "query.vnnlib"]
@@ -251,6 +280,7 @@ def test_bad_questions_are_refused_and_nothing_is_written(models, tmp_path):
     (tmp_path / "small.vnnlib").write_text("(declare-const X_0 Real)(assert (<= X_0 1))(assert (>= X_0 0))")
     np.save(tmp_path / "wide.npy", np.zeros((4, 7)))
     np.save(tmp_path / "nan.npy", np.full((4, 3), np.nan))
+    np.save(tmp_path / "good.npy", np.zeros((4, 3)))
     pair = (models["net"], models["copy"])
     out = tmp_path / "out.json"
     for wrong in (
@@ -264,6 +294,13 @@ def test_bad_questions_are_refused_and_nothing_is_written(models, tmp_path):
         ["--data", tmp_path / "missing.npy"],
         ["--box", 1, -1],
         ["--tolerance", "nan"],
+        ["--radius", 0.1],
+        ["--radius", 0.1, "--data", tmp_path / "wide.npy"],
+        ["--radius", -1, "--data", tmp_path / "good.npy"],
+        ["--radius", 0.1, "--data", tmp_path / "good.npy", "--box", 0, 1],
+        ["--radius", 0.1, "--data", tmp_path / "good.npy", "--state", tmp_path / "open.json"],
+        ["--clip", 0, 1],
+        ["--vnnlib", tmp_path / "query.vnnlib", "--jobs", 2],
     ):
         code, text = run(equal, *pair, *wrong, "--certificate", out, "--junit", out)
         assert code == 2 and "\n" not in text.strip(), (wrong, text)

@@ -24,6 +24,7 @@ def test_writes_a_page_with_pictures_and_tells_where(tmp_path):
         assert "None" not in stop["answer"]
     assert html.count("<section") == len(result["stops"]) >= 7
     assert list(page.parent.glob("*.png"))
+    assert html.count('<div class="call">') == len(result["stops"]) - 1  # the last one says where to go next
     files = next(stop for stop in result["stops"] if "file" in stop["title"])
     assert all("bit-identical" in value for value in files["evidence"].values())
 

@@ -11,7 +11,7 @@ from fiberscope.dimension.exact_rank import exact_jacobian_rank, residue_rows, s
 from fiberscope.dimension.spans import entry_bits
 from fiberscope.network.action.chain import permute, rescale
 from fiberscope.network.network import Network
-from fiberscope.numerics.modular import rank_mod
+from fiberscope.numerics.elimination import rank_mod
 from fiberscope.testing import CASES, case
 from fiberscope.testing.strategies import batches, chains
 

@@ -143,7 +143,7 @@ def test_too_many_regions_are_sampled_and_said_to_be(monkeypatch):
     net = Network.random((2, 8, 8, 1), 0)
     complete = functional_dimension(net)
     assert complete.decisive
-    monkeypatch.setattr(decisive, "LISTED_REGIONS", 5)
+    monkeypatch.setattr(decisive, "_PER_REGION", 10**9)
     for work in (decisive.WORK, 1):
         monkeypatch.setattr(decisive, "WORK", work)
         sampled = functional_dimension(net)

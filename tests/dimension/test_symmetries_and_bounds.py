@@ -15,7 +15,8 @@ from fiberscope.dimension.symmetries import activity, hidden_symmetry, rescaling
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.network.operators import Dense
-from fiberscope.numerics.modular import matmul_mod, rank_mod, residues
+from fiberscope.numerics.elimination import rank_mod
+from fiberscope.numerics.modular import matmul_mod, residues
 from fiberscope.testing import CASES, case
 from fiberscope.testing.strategies import batches, chains
 

@@ -224,3 +224,26 @@ def test_an_output_that_overflows_is_not_forgotten_for_one_that_does_not_differ(
     assert pair is not None
     bound = pair.bounds(np.array([[-1.1, 0.0, -2.0]]), np.array([[-0.8, 0.3, -1.7]])).high[0]
     assert bound == np.inf
+
+
+def test_activations_steeper_below_zero_have_no_line_through_zero_below_them():
+    """``min(x, 2 x)`` is concave: a neuron behind it was called active, and what it adds was proven to be nothing."""
+    steep = np.array([2.0, 0.0])
+
+    def net(last: list[float]) -> Network:
+        affine = [
+            (np.array([[1.0], [0.0]]), np.zeros(2)),
+            (np.array([[1.0, 0.0], [-1.0, 0.0]]), np.array([1.5, 8.5])),
+            (np.array([last]), np.array([-10.0 * last[1]])),
+        ]
+        nodes: list[Any] = []
+        for k, (matrix, offset) in enumerate(affine):
+            nodes.append(Affine(2 * k, Dense(matrix), offset))
+            if k < 2:
+                nodes.append(PiecewiseLinear(2 * k + 1, steep if k == 0 else np.zeros(2), (2,)))
+        return Network.from_nodes(nodes, (1,))
+
+    a, b = net([1.0, 1.0]), net([0.0, 0.0])  # relu(z) - z with z = min(x, 2 x) + 3/2, and zero
+    for pair in pairs(a, b, None):
+        assert pair.bounds(np.array([[-1.0]]), np.array([[2.0]])).high[0] >= 0.5
+    assert fs.equivalent(a, b, fs.Box([-1.0], [2.0]), 0.25).equal is False

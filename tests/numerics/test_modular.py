@@ -14,7 +14,14 @@ from hypothesis.extra import numpy as hnp
 from fiberscope.errors import InputError
 from fiberscope.numerics import modular as mod
 
-PRIMES = (2**61 - 1, *mod.random_primes(2, seed=7), 1152921504606847009)  # the last is the smallest allowed
+PRIMES = (
+    2**61 - 1,
+    *mod.random_primes(2, seed=7),
+    1152921504606847009,  # the smallest of 61 bits
+    *mod.random_primes(1, seed=7, bits=mod.MIDDLE),
+    2**46 - 21,  # the largest of 46 and of 23 bits
+    2**23 - 15,
+)
 
 
 def integers(array: np.ndarray) -> np.ndarray:
@@ -114,6 +121,33 @@ def test_matmul_when_all_entries_are_as_large_as_possible(prime: int) -> None:
     assert (mod.matmul_mod(a, a.T, prime) == 200).all()
 
 
+@pytest.mark.parametrize("shape", [(40, 1100, 30), (300, 5, 1100), (2, 40_000, 3)])
+@pytest.mark.parametrize("extreme", [False, True])
+def test_large_products_through_floats(shape: tuple[int, int, int], extreme: bool, prime: int) -> None:
+    """Entries next to p/2 have the largest balanced parts: there an inner product of floats is as long as it may be."""
+    m, k, n = shape
+    a, b = random_residues((m, k), prime, 3), random_residues((k, n), prime, 4)
+    if extreme:
+        a, b = (np.full(x.shape, prime // 2, np.uint64) + np.uint64(odd) for x, odd in ((a, 0), (b, 1)))
+    with np.errstate(all="raise"):
+        got = mod.matmul_mod(a, b, prime)
+    slow = flint.nmod_mat(m, k, a.reshape(-1).tolist(), prime) * flint.nmod_mat(k, n, b.reshape(-1).tolist(), prime)
+    assert got.reshape(-1).tolist() == [int(x) for x in slow.entries()]
+
+
+@pytest.mark.parametrize("bits", [mod.SMALL, mod.MIDDLE, mod.WIDE])
+def test_primes_of_every_size_are_counted_from_below(bits: int) -> None:
+    primes = mod.random_primes(8, seed=1, bits=bits)
+    assert all(mod.field_of(p).bits == bits for p in primes)
+    if bits == mod.SMALL:
+        sieve = np.ones(2**bits, dtype=bool)
+        for q in range(2, 2900):
+            if sieve[q]:
+                sieve[q * q :: q] = False
+        true = int(sieve[2 ** (bits - 1) :].sum())
+        assert 0.9 * true < mod.prime_count(bits) <= true
+
+
 def test_outer(prime: int) -> None:
     a, b = random_residues((4, 3), prime, 5), random_residues((4, 6), prime, 6)
     slow = integers(a)[:, :, None] * integers(b)[:, None, :] % prime
@@ -133,46 +167,6 @@ def test_shapes_and_dtypes_are_checked() -> None:
     with pytest.raises(InputError, match="uint64"):
         mod.matmul_mod(a.astype(np.int64), a, p)
     with pytest.raises(InputError, match="axes"):
-        mod.rank_mod(a[0], p)
+        mod.matmul_mod(a[0], a, p)
     with pytest.raises(InputError, match="rows"):
         mod.outer_mod(a, a[:1], p)
-
-
-@pytest.mark.parametrize(
-    ("m", "n", "r"), [(1, 1, 0), (1, 1, 1), (5, 9, 3), (70, 60, 40), (150, 140, 100), (64, 200, 64)]
-)
-def test_rank_of_products_is_known(m: int, n: int, r: int, prime: int) -> None:
-    a, b = random_residues((m, r), prime, 11), random_residues((r, n), prime, 12)
-    product = mod.matmul_mod(a, b, prime)
-    before = product.copy()
-    assert mod.rank_mod(product, prime) == r
-    assert np.array_equal(product, before)
-
-
-@given(st.integers(0, 9), st.integers(0, 150), st.integers(0, 2**32), st.floats(0, 1))
-def test_rank_and_pivots_agree_with_flint_on_sparse_matrices(m: int, n: int, seed: int, density: float) -> None:
-    rng = np.random.default_rng(seed)
-    p = PRIMES[1]
-    small = rng.integers(-2, 3, (m, n)) * (rng.random((m, n)) < density)
-    residues = mod.residues_of_integers(small, p)
-    pivots = mod.pivots_mod(residues, p)
-    if m and n:
-        reduced, rank = flint.nmod_mat(m, n, [int(v) for v in residues.ravel()], p).rref()
-        assert len(pivots) == rank
-        leading = [next(j for j in range(n) if int(reduced[i, j])) for i in range(rank)]
-        assert list(pivots) == leading
-    else:
-        assert pivots == ()
-
-
-def test_zero_and_repeated_columns(prime: int) -> None:
-    assert mod.rank_mod(np.zeros((30, 80), np.uint64), prime) == 0
-    assert mod.rank_mod(np.tile(random_residues((30, 1), prime), (1, 80)), prime) == 1
-    late = np.zeros((4, 200), np.uint64)
-    late[:, 199] = 1
-    assert mod.pivots_mod(late, prime) == (199,)
-
-
-def test_a_prime_that_divides_lowers_the_rank(prime: int) -> None:
-    matrix = mod.residues_of_integers([[1, 0], [0, prime]], prime)
-    assert mod.rank_mod(matrix, prime) == 1

@@ -14,6 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 from fiberscope.errors import InputError
 from fiberscope.numerics import modular as mod
+from fiberscope.numerics.elimination import rank_mod
 from fiberscope.numerics.points import integer_rows, row_bits
 from fiberscope.numerics.rank import (
     ExactRank,
@@ -113,7 +114,7 @@ def test_a_bad_prime_is_outvoted(bad: int) -> None:
     primes = mod.random_primes(2, seed=9)
     matrix = [[1, 0, 0], [0, primes[bad], 0], [0, 0, 0]]
     result = exact_rank(lambda p: mod.residues_of_integers(matrix, p), bits=61, seed=9)
-    assert mod.rank_mod(mod.residues_of_integers(matrix, primes[bad]), primes[bad]) == 1
+    assert rank_mod(mod.residues_of_integers(matrix, primes[bad]), primes[bad]) == 1
     assert result == ExactRank(2, 2, result.failure_probability, primes, "modular", (3, 3))
 
 
@@ -136,9 +137,9 @@ def test_minor_bits_bound_all_minors(matrix: np.ndarray) -> None:
 
 def test_failure_bound() -> None:
     assert failure_bound(59, 1) == 0
-    assert failure_bound(60, 1) >= 1 / mod.PRIME_COUNT
+    assert failure_bound(60, 1) >= 1 / mod.prime_count(61)
     assert failure_bound(10**30, 3) >= 1
-    assert failure_bound(6000, 2) >= (100 / mod.PRIME_COUNT) ** 2
+    assert failure_bound(6000, 2) >= (100 / mod.prime_count(61)) ** 2
 
 
 @pytest.mark.parametrize("function", [exact_rank, numerical_rank])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from planted import random_network
 
 import fiberscope as fs
@@ -18,35 +19,53 @@ def hidden_hyperplane(widths, seed):
     return fs.Network(weights, [rng.normal(size=n1) * 0.3, -rng.uniform(0.1, 0.5, n2), rng.normal(size=n3)])
 
 
-def test_a_dead_neuron_is_named_and_its_fiber_holds_the_truth():
-    truth = random_network((3, 4, 1), 0)
-    weights, biases = [w.copy() for w in truth.weights], [b.copy() for b in truth.biases]
-    weights[0][2], biases[0][2] = 0.0, -1.0
-    truth = fs.Network(weights, biases)
+def changed(net, row, bias):
+    """The network with another row in its first layer."""
+    weights, biases = [w.copy() for w in net.weights], [b.copy() for b in net.biases]
+    weights[0][2], biases[0][2] = row, bias
+    return fs.Network(weights, biases)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_dead_neuron_is_named_and_its_fiber_holds_the_truth(seed):
+    truth = changed(random_network((3, 4, 1), seed), 0.0, -1.0)
     found = fs.recover(truth, (3, 4, 1))
     assert not found.recovered and [item.neuron for item in found.unresolved] == [3]
     assert found.residual <= 1e-12 * found.size
-    assert found.fiber.dimension >= 1
-    assert found.fiber.contains(found.network)
-    assert fs.equivalent(found.network, truth, tolerance=1e-9, domain=fs.Box.cube(3)).equal is not False
+    assert found.fiber.dimension >= 1 and found.fiber.complete
+    assert found.fiber.contains(truth, tolerance=1e-9)
+    other = fs.Network([truth.weights[0], 1.001 * truth.weights[1]], truth.biases)
+    assert found.fiber.contains(other, tolerance=1e-9).contained is False
 
 
-def test_two_equal_neurons_are_one_kink():
-    truth = random_network((3, 4, 1), 1)
-    weights, biases = [w.copy() for w in truth.weights], [b.copy() for b in truth.biases]
-    weights[0][3], biases[0][3] = 2 * weights[0][1], 2 * biases[0][1]
-    truth = fs.Network(weights, biases)
+@pytest.mark.parametrize("seed", range(3))
+def test_neurons_made_alike_are_one_kink_and_a_fiber_that_holds_the_truth(seed):
+    truth = random_network((3, 4, 1), seed)
+    truth = changed(truth, 2 * truth.weights[0][1], 2 * truth.biases[0][1])
     found = fs.recover(truth, (3, 4, 1))
     assert not found.recovered and found.residual <= 1e-12 * found.size
     assert [item.neuron for item in found.unresolved] == [3]
     # the neuron of zeros can take any share of its twin: so says the fiber of what was found
-    assert found.fiber.dimension >= 1
+    assert found.fiber.dimension >= 1 and found.fiber.complete
+    assert any(component.cell.assignment.visible.count((2, 0)) for component in found.fiber.components)
+    assert found.fiber.contains(truth, tolerance=1e-9)
+
+
+@pytest.mark.parametrize(("widths", "seed"), [((6, 4, 3, 1), 0), ((6, 4, 3, 1), 5), ((20, 10, 10, 1), 0)])
+def test_a_hidden_hyperplane_comes_back_as_its_family(widths, seed):
+    truth = hidden_hyperplane(widths, seed)
+    found = fs.recover(truth, widths, seed=seed)
+    (item,) = found.unresolved
+    assert not found.recovered and item.layer == 1 and "hidden" in item.reason
+    assert found.residual <= 1e-10 * found.size
+    (family,) = found.fiber.components
+    assert family.kind == "translation" and found.fiber.complete
+    assert found.fiber.contains(truth, tolerance=1e-6)
+    assert found.fiber.contains(hidden_hyperplane(widths, seed + 1), tolerance=1e-6).contained is False
 
 
 def test_a_hidden_hyperplane_is_never_given_a_place_as_if_it_were_known():
-    widths = (6, 4, 3, 1)
-    truth = hidden_hyperplane(widths, 0)
-    assert "hidden" in repr(fs.identifiability(truth))
-    found = fs.recover(truth, widths, seed=0)
-    assert not found.recovered and found.unresolved
-    assert found.network is None or found.residual > 1e-9 or found.fiber.dimension == 1
+    for seed in range(1, 4):
+        found = fs.recover(hidden_hyperplane((6, 4, 3, 1), seed), (6, 4, 3, 1), seed=seed)
+        assert not found.recovered and found.unresolved
+        assert found.network is None or found.residual > 1e-9 or found.fiber.dimension == 1

@@ -271,6 +271,7 @@ ANSWERS: dict[str, Maker] = {
     "VisibleDistance": visible,
     # dimension
     "Bound": lambda: dimension().bounds[0],
+    "DecisiveSet": lambda: fs.decisive_set(NET),
     "FunctionalDimension": dimension,
     "HiddenSymmetry": lambda: dimension().symmetry,
     "KernelSpectrum": lambda: fs.kernel_spectrum(LINE, X, count=2),

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import laboratory
@@ -81,6 +82,49 @@ def test_same_bytes_on_a_dask_cluster_of_two_workers(tmp_path: Path, expected: d
             assert [failure.settings["index"] for failure in failed.failures] == [1]
     finally:
         os.environ["PYTHONPATH"] = path
+
+
+def stand_in_for_ray() -> ModuleType:
+    """What we use of ray, done at once and in this process; calls that were made are kept."""
+    ray = ModuleType("ray")
+    calls: list[str] = []
+
+    def remote(**settings: Any) -> Any:
+        return lambda function: SimpleNamespace(remote=lambda *given: lambda: function(*given))
+
+    def wait(waiting: list[Any], num_returns: int) -> tuple[list[Any], list[Any]]:
+        return waiting[-num_returns:], waiting[:-num_returns]  # in another order than asked
+
+    ray.__dict__.update(
+        calls=calls,
+        init=lambda address, **settings: calls.append(f"init {address} {settings.get('num_cpus')}"),
+        shutdown=lambda: calls.append("shutdown"),
+        remote=remote,
+        wait=wait,
+        get=lambda done: [one() for one in done],
+    )
+    return ray
+
+
+def test_same_bytes_by_way_of_ray(tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = stand_in_for_ray()
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    result = reproduce(laboratory.study(), jobs=3, cluster="ray", out=tmp_path / "numbers")
+    assert result.computed == 6 and contents(tmp_path / "numbers") == expected
+    trace = tmp_path / "trace"
+    trace.mkdir()
+    study = laboratory.study(laboratory.failing, 2, "failing")
+    failed = reproduce(study, cluster="ray", out=tmp_path / "f", trace=str(trace))
+    assert [failure.settings["index"] for failure in failed.failures] == [1]
+    cores = os.cpu_count()
+    assert ray.calls == ["init None 3", "shutdown", f"init None {cores}", "shutdown"]
+
+
+def test_same_bytes_on_ray(tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray", reason="an extra: pip install fiberscope[ray]")
+    monkeypatch.setenv("PYTHONPATH", f"{HERE}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    result = reproduce(laboratory.study(), jobs=2, cluster="ray", out=tmp_path / "numbers")
+    assert result.computed == 6 and contents(tmp_path / "numbers") == expected
 
 
 def test_a_second_call_repeats_nothing(tmp_path: Path) -> None:

@@ -32,6 +32,14 @@ def dimension_command(
     spectrum: Annotated[
         int, typer.Option(help="Leading eigenvalues of the tangent kernel, never formed, instead of ranks.", min=0)
     ] = 0,
+    rank: Annotated[
+        list[str] | None,
+        typer.Option(help="exact, numerical or paper, several times for several; all by default.", show_default=False),
+    ] = None,
+    parameters: Annotated[
+        list[str] | None,
+        typer.Option(help="Name or pattern of parameters, several times; all by default.", show_default=False),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of primes and samples.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
@@ -45,6 +53,8 @@ def dimension_command(
 
       fiberscope dimension model.pt
 
+      fiberscope dimension cnn.onnx --data images.npy --rank exact --parameters "conv*"
+
       fiberscope dimension large.onnx --data X.npy --spectrum 20 --json
     """
     net = load(model)
@@ -54,12 +64,12 @@ def dimension_command(
             raise InputError("--spectrum: expected a batch, give --data X.npy")
         _show_spectrum(model, fs.kernel_spectrum(net, X, spectrum, seed=seed), as_json)
         return
-    result = fs.functional_dimension(net, X, seed=seed)
+    result = fs.functional_dimension(net, X, ranks=rank, parameters=parameters, seed=seed)
     if as_json:
         print(json.dumps({"model": str(model), **result.to_dict()}, indent=2))
     else:
         _show(model, result)
-    if not (result.decisive or result.certified):
+    if "exact" in result.ranks and not (result.decisive or result.certified):
         raise typer.Exit(3)
 
 
@@ -75,6 +85,8 @@ def _show(model: Path, result: Any) -> None:
         if len(result.reasons) > _REASONS:
             console.print(f"  ... and {len(result.reasons) - _REASONS} more (--json lists all)")
     console.print(_ranks(result))
+    for warning in result.warnings:
+        console.print(f"[bold]warning[/] {warning}")
     console.print(_bounds(result))
     if result.symmetry is not None:
         console.print(_symmetry(result))
@@ -99,6 +111,8 @@ def _ranks(result: Any) -> Table:
         ("paper (float32)", result.paper, result.paper_cutoff, ""),
     )
     for name, rank, cutoff, more in ranks:
+        if name.split()[0] not in result.ranks:
+            continue
         if rank is None:
             table.add_row(name, "none", "the Jacobian exceeds the range of these floats")
         else:

@@ -61,8 +61,36 @@ def equal(
     data: Annotated[
         Path | None, typer.Option(help="An .npy file of samples to compare on besides.", show_default=False)
     ] = None,
+    radius: Annotated[
+        float | None,
+        typer.Option(
+            help="Ask on the ball of this radius in the maximum norm around every sample of --data, with the time "
+            "limit for each of them.",
+            show_default=False,
+        ),
+    ] = None,
+    clip: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help="With --radius: what an input may be, as 0 1 for pixels.", show_default=False),
+    ] = None,
     certificate: Annotated[
-        Path | None, typer.Option(help="Write the proof, for `fiberscope verify`.", show_default=False)
+        Path | None,
+        typer.Option(
+            help="Write the proof, for `fiberscope verify`; with --radius one for every ball, numbered.",
+            show_default=False,
+        ),
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Processes for branch and bound; 0: one for every core.", min=0)] = 1,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="Branch and bound on a cluster, as dask://HOST:PORT.", show_default=False),
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep the open boxes of branch and bound in this file; a run that was killed goes on from there.",
+            show_default=False,
+        ),
     ] = None,
     junit: Annotated[Path | None, typer.Option(help="Write the answers as JUnit XML.", show_default=False)] = None,
     time_limit: Annotated[float, typer.Option(help="Seconds after which to give up.", min=0.001)] = 60.0,
@@ -82,6 +110,10 @@ def equal(
 
       fiberscope equal checkpoint.onnx export.onnx --data images.npy --junit equal.xml
 
+      fiberscope equal net.onnx int8.onnx --same-class --data images.npy --radius 0.01 --clip 0 1 --time-limit 2
+
+      fiberscope equal a.onnx b.onnx --box -1 1 --tolerance 1e-3 --jobs 0 --state open.json --time-limit 3600
+
       fiberscope equal f.onnx g.onnx --vnnlib query.vnnlib --intended
 
     Exit codes: 0 equal, 1 different, 2 bad input, 3 undecided.
@@ -93,11 +125,29 @@ def equal(
         )
     if margin is not None and not same_class:
         raise InputError("--margin: expected --same-class beside it")
+    shared: dict[str, Any] = {"jobs": jobs or None, "cluster": cluster, "state": state}
+    elsewhere = jobs != 1 or cluster is not None or state is not None
+    if radius is not None and (data is None or asked or elsewhere):
+        raise InputError("--radius: expected --data beside it, and no other domain, --jobs, --cluster or --state")
+    if clip is not None and radius is None:
+        raise InputError("--clip: expected --radius beside it")
+    if vnnlib is not None and elsewhere:
+        raise InputError("--jobs, --cluster, --state: expected none of them with --vnnlib")
     left, right = load.all(a, b)
     console = Console(soft_wrap=True)
     found = None
     with _working() as status:
         options: dict[str, Any] = {"progress": lambda done, total, text: status.update(f"{text or 'searching'} ...")}
+        if radius is not None and data is not None:
+            if same_class:
+                options |= {"criterion": "argmax", "margin": margin}
+            around = fs.equivalent_around(
+                left, right, load_array(data), radius, tolerance, time_limit, clip=clip, **options
+            )
+    if radius is not None:
+        _around(console, around, a, b, certificate, junit, as_json)
+        raise typer.Exit(CODES[around.equal])
+    with _working() as status:
         if vnnlib is not None:
             query = _query(vnnlib, intended)
             found = fs.answer_query(query, left, right, time_limit, seed, **options)
@@ -107,7 +157,7 @@ def equal(
             where = _domain(left, box, domain)
             if same_class:
                 options |= {"criterion": "argmax", "margin": margin}
-            report = fs.audit(left, right, where, tolerance, points, time_limit, seed, **options)
+            report = fs.audit(left, right, where, tolerance, points, time_limit, seed, **options, **shared)
             verdict, answer = report.verdict, report.equal
     if certificate is not None and verdict is not None and verdict.evidence is not None:
         verdict.save(certificate)
@@ -120,6 +170,41 @@ def equal(
     else:
         _show(console, report, verdict, found, certificate)
     raise typer.Exit(CODES[answer])
+
+
+def _around(
+    console: Console, found: Any, a: Path, b: Path, certificate: Path | None, junit: Path | None, as_json: bool
+) -> None:
+    """A verdict for every ball: counts, the balls that were not proven, and a certificate for each that was."""
+    wrote = []
+    for k, verdict in enumerate(found.verdicts):
+        if certificate is not None and verdict.evidence is not None:
+            wrote.append(certificate.with_stem(f"{certificate.stem}-{k}"))
+            verdict.save(wrote[-1])
+    if junit is not None:
+        cases = []
+        for k, verdict in enumerate(found.verdicts):
+            text = _sentence(verdict)
+            failure, error = (text if verdict.equal is False else None), (text if verdict.equal is None else None)
+            cases.append(TestCase(f"ball {k}", text, verdict.seconds, failure, error))
+        write_junit(junit, f"{a} = {b}", cases)
+    if as_json:
+        print(json.dumps({"a": str(a), "b": str(b), **found.to_dict(), "balls": found.per_ball()}, indent=2))
+        return
+    counts = f"{len(found.proven)} proven, {len(found.refuted)} refuted, {len(found.undecided)} undecided"
+    console.print(f"{_WORDS[found.equal]} on balls of radius {found.radius:g}: {counts}", highlight=False)
+    for word, balls in (("refuted", found.refuted), ("undecided", found.undecided)):
+        if balls:
+            more = f" and {len(balls) - 20} more" if len(balls) > 20 else ""
+            console.print(f"{word}: samples {', '.join(map(str, balls[:20]))}{more}", highlight=False, markup=False)
+    if found.refuted:
+        _show_example(
+            lambda text: console.print(text, highlight=False, markup=False),
+            found.verdicts[found.refuted[0]].counterexample,
+        )
+    if certificate is not None:
+        console.print(f"wrote {len(wrote)} certificates" + (f", the first is {wrote[0]}" if wrote else ""),
+                      highlight=False, markup=False)  # fmt: skip
 
 
 def vnncomp(

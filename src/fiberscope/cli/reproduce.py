@@ -12,18 +12,21 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fiberscope.errors import InputError
+from fiberscope.errors import FiberscopeError, InputError
 from fiberscope.extras import import_module
+from fiberscope.files import check_folder
 
 COLOURS = {True: "green", False: "red", None: "yellow"}
 
 
 def reproduce(
-    name: Annotated[str | None, typer.Argument(help="The study; see --list.", show_default=False)] = None,
+    name: Annotated[str | None, typer.Argument(help="The study, or all; see --list.", show_default=False)] = None,
     listing: Annotated[bool, typer.Option("--list", help="List the studies and stop.")] = False,
     scale: Annotated[str, typer.Option(help="quick (minutes on a laptop) or paper.")] = "quick",
     jobs: Annotated[int | None, typer.Option(help="Tasks at a time; all cores by default.", show_default=False)] = None,
-    cluster: Annotated[str, typer.Option(help="local, dask://HOST:PORT, or the name of a joblib backend.")] = "local",
+    cluster: Annotated[
+        str, typer.Option(help="local, dask://HOST:PORT, ray[://HOST:PORT], or a joblib backend.")
+    ] = "local",
     out: Annotated[
         Path | None,
         typer.Option(help="Folder of the results; fiberscope-studies/NAME-SCALE by default.", show_default=False),
@@ -46,6 +49,8 @@ def reproduce(
 
       fiberscope reproduce initialisation --scale paper --cluster dask://127.0.0.1:8786
 
+      fiberscope reproduce all --scale quick --out studies
+
       fiberscope reproduce initialisation --set seeds=100 --set widths=[10,20] --out /tmp/mine
     """
     runner = import_module("fiberscope.studies.lab.runner", "a study")
@@ -55,14 +60,51 @@ def reproduce(
     if name is None:
         raise InputError("study: expected a name, got none; fiberscope reproduce --list shows them")
     options = dict(_option(text) for text in settings or ())
-    study = import_module("fiberscope.studies.lab.registry").find_study(name)
-    result = runner.reproduce(study, scale, jobs, cluster, out, progress=False if as_json else None, **options)
-    page = import_module("fiberscope.reporting.studies").write_study_page(result, study)
+    try:
+        if name == "all":
+            if options:
+                raise InputError("--set: expected none with all, whose studies have options of their own")
+            _run_all(runner, scale, jobs, cluster, out or runner.DEFAULT_FOLDER, as_json)
+            return
+        study = import_module("fiberscope.studies.lab.registry").find_study(name)
+        result = runner.reproduce(study, scale, jobs, cluster, out, progress=False if as_json else None, **options)
+        page = import_module("fiberscope.reporting.studies").write_study_page(result, study)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("Finished tasks are kept: run again to resume.", highlight=False)
+        raise
     if as_json:
         print(json.dumps({**result.to_dict(), "page": str(page)}, indent=2))
     else:
         _show(result, study, page)
     if not result.complete:
+        raise typer.Exit(1)
+
+
+def _run_all(runner: Any, scale: str, jobs: int | None, cluster: str, out: Path, as_json: bool) -> None:
+    """Every study, one after the other; what fails is named on the index page and stops nothing."""
+    pages = import_module("fiberscope.reporting.studies")
+    studies = import_module("fiberscope.studies.lab.registry").all_studies()
+    check_folder(out)
+    console = Console(stderr=as_json)
+    done, failed = [], {}
+    for number, study in enumerate(studies.values(), start=1):
+        folder = out / f"{study.name}-{scale}"
+        try:
+            result = runner.reproduce(study, scale, jobs, cluster, folder, progress=False if as_json else None)
+        except FiberscopeError as error:  # such as a data set that is not there
+            failed[study.name] = str(error)
+            console.print(f"{number} of {len(studies)}  {study.name}: not run: {error}", highlight=False, markup=False)
+            continue
+        pages.write_study_page(result, study)
+        done.append((result, study))
+        console.print(f"{number} of {len(studies)}  {result!r}, {result.seconds:.0f} s", highlight=False, markup=False)
+        pages.write_index(out, done, failed)  # after every study, so that an interrupted run has its page
+    page = pages.write_index(out, done, failed)
+    if as_json:
+        print(json.dumps({"page": str(page), "studies": [r.to_dict() for r, _ in done], "failed": failed}, indent=2))
+    else:
+        console.print(f"Open {page} in a browser.", highlight=False, soft_wrap=True, markup=False)
+    if failed or not all(result.complete for result, _ in done):
         raise typer.Exit(1)
 
 

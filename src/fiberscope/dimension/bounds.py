@@ -10,7 +10,8 @@ import numpy as np
 from fiberscope.dimension.exact_rank import Sampled
 from fiberscope.dimension.symmetries import HiddenSymmetry, LayerActivity, acts_freely_on, rescaling_rank
 from fiberscope.network.network import Network
-from fiberscope.numerics.modular import random_primes, rank_mod, residues
+from fiberscope.numerics.elimination import rank_mod
+from fiberscope.numerics.modular import random_primes, residues
 from fiberscope.results import Result
 
 

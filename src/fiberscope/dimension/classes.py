@@ -1,9 +1,8 @@
 """Which values of a program are one and the same function of the parameters, as long as these move a little.
 
 At a fixed input, two entries of a convolution with equal patches stay equal whatever the kernel does; what sits behind
-a neuron that is off stays zero. Entries get numbers from the inputs on: equal numbers mean equal functions near the
-parameter, 0 is the constant zero. Nothing is computed, only compared, so equality is proven. Entries with different
-numbers may still be equal.
+a neuron that is off stays zero. Entries get numbers as in :mod:`fiberscope.network.equal_entries`: equal numbers mean
+equal functions near the parameter.
 """
 
 from __future__ import annotations
@@ -14,8 +13,17 @@ from typing import Any, assert_never
 import numpy as np
 from scipy import sparse as sp
 
-from fiberscope.dimension.use_gradients import taps
 from fiberscope.network.convolutions import Convolution
+from fiberscope.network.equal_entries import (
+    Numbering,
+    added,
+    bits,
+    constants,
+    convolved,
+    maxima,
+    scaled,
+    shifted,
+)
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense, Gather, Operator, Scale
@@ -24,25 +32,10 @@ from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArra
 
 
 @dataclass(slots=True)
-class Numbering:
-    """Numbers for rows of a table, the same for equal rows under one prefix."""
+class _Numbering(Numbering):
+    """Also with the numbers of ReLUs at their kink: zero here, and nowhere negative."""
 
-    known: dict[tuple[Any, bytes], int] = field(default_factory=dict)
-    used: int = 1
     positive: set[int] = field(default_factory=set)
-    """Numbers of ReLUs at their kink: zero here, and nowhere negative."""
-
-    def take(self, prefix: Any, rows: IntArray, width: int = 1) -> IntArray:
-        """``width`` new numbers for every different row, ``(rows, width)``."""
-        distinct, inverse = np.unique(rows, axis=0, return_inverse=True)
-        first = np.empty(len(distinct), dtype=np.int64)
-        for i, row in enumerate(distinct):
-            key = (prefix, row.tobytes())
-            if key not in self.known:
-                self.known[key] = self.used
-                self.used += width
-            first[i] = self.known[key]
-        return first[inverse.reshape(-1)][:, None] + np.arange(width)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,8 +76,8 @@ def open_ties(net: Network, x: FloatArray, signs: SignArray) -> OpenTies:
     A walk of its own and no algebra: affine maps count by the names of their parameters, and a switch gives more than
     a value.
     """
-    numbering = Numbering()
-    values = [_constants(numbering, x)]
+    numbering = _Numbering()
+    values = [constants(numbering, x[:, None])]
     found: dict[int, tuple[IntArray, IntArray, IntArray]] = {}
     for index, node in enumerate(net.nodes):
         sources = [values[s] for s in node.sources]
@@ -97,7 +90,7 @@ def open_ties(net: Network, x: FloatArray, signs: SignArray) -> OpenTies:
             case MaxPool():
                 switched = _pooled(numbering, node, sources[0], signs[net.layout.of_node[index].columns])
             case Add():
-                value = _added(numbering, sources)
+                value = added(numbering, sources)
             case Concat():
                 value = joined(sources, node.order)
             case _:
@@ -113,15 +106,6 @@ def open_ties(net: Network, x: FloatArray, signs: SignArray) -> OpenTies:
     return OpenTies({k: opened for k, (opened, _, _) in found.items()}, ties, owned, len(names))
 
 
-def _constants(numbering: Numbering, x: FloatArray) -> IntArray:
-    values = x + 0.0  # one zero, not two
-    return np.where(values == 0, 0, numbering.take("constant", _bits(values)[:, None])[:, 0])
-
-
-def _bits(values: FloatArray) -> IntArray:
-    return np.ascontiguousarray(values, dtype=np.float64).view(np.int64)
-
-
 # --- nodes -----------------------------------------------------------------------------------------------
 
 
@@ -133,8 +117,7 @@ def _affine(numbering: Numbering, node: Affine, before: IntArray) -> IntArray:
     if node.bias is None or node.offset is None:
         return value
     if node.bias_name is None:
-        moved = numbering.take("plus", np.column_stack([_bits(node.offset), value]))[:, 0]
-        return np.where(node.offset == 0, value, moved)
+        return shifted(numbering, node.offset, value)
     places = np.broadcast_to(np.arange(node.bias.size).reshape(node.bias.shape), node.operator.out_shape).reshape(-1)
     return numbering.take((node.bias_name, "bias"), np.column_stack([places, value]))[:, 0]
 
@@ -142,7 +125,7 @@ def _affine(numbering: Numbering, node: Affine, before: IntArray) -> IntArray:
 def _linear(numbering: Numbering, stage: Operator, name: Any, before: IntArray) -> IntArray:
     """Numbers behind a linear map; ``name`` says which parameter its coefficients are, None that they are constants."""
     if isinstance(stage, Convolution):
-        return _convolution(numbering, stage, id(stage) if name is None else name, before)
+        return convolved(numbering, stage, id(stage) if name is None else name, before)
     if isinstance(stage, Scale):
         return _scale(numbering, stage, name, before)
     if isinstance(stage, Gather) and name is None:
@@ -162,42 +145,22 @@ def _reached(stage: Operator, constant: bool, alive: BoolArray) -> BoolArray:
     return np.asarray(pattern @ alive.astype(np.float64) > 0)
 
 
-def _convolution(numbering: Numbering, stage: Convolution, prefix: Any, before: IntArray) -> IntArray:
-    places = taps(stage)
-    padded = np.append(before, 0)
-    width = stage.kernel.shape[0] // len(places)
-    parts = []
-    for group, where in enumerate(places):
-        patches = padded[where]
-        numbers = numbering.take((prefix, group), patches, width)
-        parts.append(np.where(patches.any(axis=1)[:, None], numbers, 0).T)
-    return np.concatenate(parts).reshape(-1)
-
-
 def _scale(numbering: Numbering, stage: Scale, name: Any, before: IntArray) -> IntArray:
     if name is None:
-        factors = stage.sparse().diagonal()
-        numbers = numbering.take("times", np.column_stack([_bits(factors), before]))[:, 0]
-        return np.where((before == 0) | (factors == 0), 0, np.where(factors == 1, before, numbers))
+        return scaled(numbering, stage.sparse().diagonal(), before)
     own = stage.coefficients
     places = stage.with_coefficients(np.arange(1.0, own.size + 1).reshape(own.shape)).sparse().diagonal()
     numbers = numbering.take((name, "scale"), np.column_stack([places.astype(np.int64), before]))[:, 0]
     return np.where(before == 0, 0, numbers)
 
 
-def _added(numbering: Numbering, parts: list[IntArray]) -> IntArray:
-    rows = np.sort(np.column_stack(parts), axis=1)
-    alone = (rows[:, :-1] == 0).all(axis=1)  # sorted: at most the last is not zero
-    return np.where(alone, rows[:, -1], numbering.take("sum", rows)[:, 0])
-
-
 # --- switches: numbers, results that stay open, and for every sign the place among those or -1 -----------------
 
 
 def _piecewise(
-    numbering: Numbering, node: PiecewiseLinear, before: IntArray, signs: SignArray
+    numbering: _Numbering, node: PiecewiseLinear, before: IntArray, signs: SignArray
 ) -> tuple[IntArray, IntArray, IntArray]:
-    rows = np.column_stack([_bits(node.slopes), before])
+    rows = np.column_stack([bits(node.slopes), before])
     bent = numbering.take("slope", rows)[:, 0]
     off = np.where((node.slopes == 0) | (before == 0), 0, bent)
     value = np.where(signs > 0, before, off)
@@ -211,7 +174,7 @@ def _piecewise(
 
 
 def _pooled(
-    numbering: Numbering, node: MaxPool, before: IntArray, signs: SignArray
+    numbering: _Numbering, node: MaxPool, before: IntArray, signs: SignArray
 ) -> tuple[IntArray, IntArray, IntArray]:
     best = signs.reshape(node.windows.shape) >= 0
     members = np.where(best, before[np.maximum(node.windows, 0)], -1)
@@ -219,18 +182,14 @@ def _pooled(
     opened = np.flatnonzero(((members != first) & best).any(axis=1))
     value = first[:, 0].copy()
     if len(opened):
-        # The maximum of a set: the first member stands in for all that take no part, the last for all repetitions.
-        sets = np.sort(_undominated(numbering, np.where(best, members, first)[opened]), axis=1)
-        sets[:, 1:] = np.where(sets[:, 1:] == sets[:, :-1], sets[:, -1:], sets[:, 1:])
-        sets = np.sort(sets, axis=1)
-        alone = sets[:, 0] == sets[:, -1]
-        value[opened] = np.where(alone, sets[:, 0], numbering.take("maximum", sets)[:, 0])
+        # the first member stands in for all that take no part
+        value[opened] = maxima(numbering, _undominated(numbering, np.where(best, members, first)[opened]))
     owners = np.full(node.windows.shape, -1)
     owners[opened] = np.arange(len(opened))[:, None]
     return value, opened, np.where(best, owners, -1).reshape(-1)
 
 
-def _undominated(numbering: Numbering, sets: IntArray) -> IntArray:
+def _undominated(numbering: _Numbering, sets: IntArray) -> IntArray:
     """The constant zero is never above a ReLU at its kink: such a one stands in for it."""
     positive: BoolArray = np.asarray(np.isin(sets, list(numbering.positive)), dtype=bool)
     other = np.take_along_axis(sets, positive.argmax(axis=1)[:, None], axis=1)

@@ -6,23 +6,32 @@ modulo every odd prime. Nothing is rounded on the way.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
+from typing import Literal
 
 import numpy as np
 
-from fiberscope.dimension.blocks import sketch
+from fiberscope.dimension.blocks import sketch_loss, sketched_rank
 from fiberscope.dimension.jacobian import rows_in_ring
 from fiberscope.dimension.kinks import describe, kinks
+from fiberscope.dimension.row_space import Sketch, streamed_rank, streaming_loss
 from fiberscope.dimension.spans import entry_bits
+from fiberscope.errors import TooLargeError
 from fiberscope.network.network import Network
 from fiberscope.numerics.algebra.residue import ModularAlgebra
+from fiberscope.numerics.elimination import pivots_mod, rank_mod
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
-from fiberscope.numerics.modular import LOW_BIT, Residues, pivots_mod, random_primes, residues
-from fiberscope.numerics.rank import ExactRank, exact_rank, failure_bound
+from fiberscope.numerics.modular import Residues, random_primes, residues
+from fiberscope.numerics.rank import ExactRank, agreed_rank, minor_bits
 from fiberscope.run import ENDLESS, Run
 
 WIDE = 6
 """From this ratio of columns to rows on a Jacobian is sketched and not formed."""
+
+_TALL = 1 << 21
+"""Entries from which on a Jacobian with more than twice as many rows as columns is streamed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,39 +113,58 @@ def residue_rows(net: Network, X: FloatArray, signs: SignArray, prime: int, run:
 
 
 def exact_jacobian_rank(
-    net: Network, found: Sampled, upper: int | None = None, seed: int = 0, run: Run = ENDLESS
+    net: Network,
+    found: Sampled,
+    upper: int | None = None,
+    seed: int = 0,
+    run: Run = ENDLESS,
+    memory: float = inf,
 ) -> ExactRank:
-    """Rank over the rationals; one prime is enough where its rank meets a proven ``upper`` bound, else two.
+    """Rank over the rationals; one prime is enough where its rank meets a proven ``upper`` bound.
 
-    A Jacobian with far more columns than rows is not formed but sketched.
+    A Jacobian with far more columns than rows, or beyond the ``memory``, is not formed but sketched; one with far more
+    rows than columns is streamed.
     """
     keep = spanning_points(found, run)
     X, signs = found.X[keep], found.signs[keep]
-    bits = entry_bits(net, X)
     rows, D = len(X) * net.out_size, net.num_parameters
-    count = min(rows, D if upper is None else upper)
-    wide = WIDE * rows < D
-    numbers = [int(s) for s in np.random.SeedSequence(seed).generate_state(4)]
+    most = min(rows, D) if upper is None else min(rows, D, upper)
+    way = way_of(rows, D, memory)
+    sketch_seed = int(np.random.SeedSequence(seed).generate_state(1)[0])
 
-    def one(prime_seed: int, sketch_seed: int) -> ExactRank:
-        if not wide:
-            return exact_rank(
-                lambda p: residue_rows(net, X, signs, p, run), bits=bits, primes=1, seed=prime_seed, run=run
-            )
-        # Minors of J have at most ``rows`` rows; the table given here has the same number, and only then proves itself.
-        result = exact_rank(
-            lambda p: sketch(net, X, signs, p, count, sketch_seed, run), bits=bits, primes=1, seed=prime_seed, run=run
+    known = Sketch(net, (X, signs), sketch_seed)
+
+    def rank_of(prime: int) -> int:
+        nonlocal known
+        match way:
+            case "sketched":
+                return sketched_rank(net, X, signs, prime, most, sketch_seed, run)
+            case "streamed":
+                rank, known = streamed_rank(known, prime, most, run)
+                return rank
+            case "formed":
+                return rank_mod(residue_rows(net, X, signs, prime, run), prime, run)
+
+    losses: dict[str, Callable[[int], float]] = {"sketched": sketch_loss(rows), "streamed": streaming_loss(rows)}
+    loss = losses.get(way, lambda prime: 0.0)
+    # Minors that are not zero have at most as many rows as the bound says.
+    return agreed_rank(
+        rank_of, (rows, D), lambda: minor_bits(entry_bits(net, X), most), upper=upper, loss=loss, seed=seed
+    )
+
+
+def way_of(rows: int, columns: int, memory: float = inf) -> Literal["formed", "sketched", "streamed"]:
+    """How the rank of a Jacobian of this shape is found; :class:`TooLargeError` where no way fits the memory."""
+    small, large = min(rows, columns), max(rows, columns)
+    # A table and a copy that is eliminated; and a kernel, for the streamed one.
+    tall = rows > 2 * columns and rows * columns > _TALL
+    wide = columns > WIDE * rows
+    if not (tall or wide) and 8 * 3 * rows * columns <= memory:
+        return "formed"
+    need = 8 * 5 * small * small
+    if not need <= memory:
+        raise TooLargeError(
+            f"the exact rank of a {rows} x {columns} Jacobian needs {need / 2**30:.1f} GiB here, the limit is "
+            f"{memory / 2**30:.1f} GiB; take fewer points or fewer parameters, or raise memory="
         )
-        if result.rank == rows:
-            return result
-        chance = failure_bound(rows * (bits + rows.bit_length()), 1) + 2 * rows / 2**LOW_BIT
-        return ExactRank(result.rank, result.lower, min(1.0, chance), result.primes, "modular", (rows, D))
-
-    a = one(numbers[0], numbers[2])
-    if a.proven or a.rank == upper:
-        return ExactRank(a.rank, a.lower, 0.0, a.primes, "modular", (rows, D))
-    b = one(numbers[1], numbers[3])
-    # The larger rank is wrong only if both primes are unlucky.
-    failure = 0.0 if b.proven else a.failure_probability * b.failure_probability
-    rank = max(a.rank, b.rank)
-    return ExactRank(rank, rank, failure, (*a.primes, *b.primes), "modular", (rows, D))
+    return "streamed" if large == rows else "sketched"

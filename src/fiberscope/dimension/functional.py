@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,8 +11,9 @@ import numpy as np
 from fiberscope import modules
 from fiberscope.dimension.blocks import blocked_rank
 from fiberscope.dimension.bounds import Bound, bounds
-from fiberscope.dimension.decisive import PointSet, decisive_set
-from fiberscope.dimension.exact_rank import WIDE, Sampled, exact_jacobian_rank, sample
+from fiberscope.dimension.choice import RANKS, asked_ranks, chosen_names, frozen_names, restricted
+from fiberscope.dimension.decisive import DecisiveSet, decide
+from fiberscope.dimension.exact_rank import WIDE, Sampled, exact_jacobian_rank, sample, way_of
 from fiberscope.dimension.jacobian import check_memory, check_parameters, check_size, own_network, rows_in_ring
 from fiberscope.dimension.symmetries import HiddenSymmetry, hidden_symmetry
 from fiberscope.errors import InputError, NotGenericError, UnsupportedModelError
@@ -20,13 +22,17 @@ from fiberscope.network.network import Network
 from fiberscope.network.roles import structural_roles
 from fiberscope.numerics.algebra.floating import FloatAlgebra
 from fiberscope.numerics.arrays import batch
+from fiberscope.numerics.cutoffs import MEANINGLESS
 from fiberscope.numerics.floats import FloatArray, SignArray
-from fiberscope.numerics.rank import ExactRank, NumericalRank, numerical_rank
+from fiberscope.numerics.rank import ExactRank, NumericalRank, numerical_rank, rank_cutoff
 from fiberscope.results import Pictured, Tabular
 from fiberscope.run import Progress, Run
 
 MEMORY = 1 << 31
 """Bytes that all Jacobians of one question may take together unless the caller says otherwise."""
+
+FLOAT_WORK = 10**10
+"""Products that the singular values of a decisive set may cost where they were not asked for by name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +52,8 @@ class FunctionalDimension(Tabular, Pictured):
     the sides have different derivatives in the outputs (see :func:`fiberscope.dimension.kinks.kinks`; a point that is
     left in is proven to be none). They are left out of everything else; ``reasons`` says of each which neuron is at
     fault. ``regions_sampled`` counts sign vectors. ``exact``, ``lower``, ``regions_sampled``
-    and ``symmetry`` are None where the model is not a :class:`Network`.
+    and ``symmetry`` are None where the model is not a :class:`Network`. ``ranks`` says which ranks were asked for, the
+    others are None; ``warnings`` are sentences about those that mean little.
     """
 
     exact: int | None
@@ -71,6 +78,8 @@ class FunctionalDimension(Tabular, Pictured):
     paper_cutoff: float = field(repr=False)
     primes: tuple[int, ...] = field(repr=False, default=())
     reasons: tuple[str, ...] = field(repr=False, default=())
+    ranks: tuple[str, ...] = RANKS
+    warnings: tuple[str, ...] = ()
 
     told = ("upper",)
     frame = "bounds"
@@ -89,14 +98,15 @@ class FunctionalDimension(Tabular, Pictured):
         raise InputError(f"bound: expected one of {', '.join(b.name for b in self.bounds)}, got {name!r}")
 
     def __repr__(self) -> str:
-        value = "exact unknown" if self.lower is None else f"at least {self.lower} (sampled)"
+        values = {"exact": "exact unknown" if self.lower is None else f"at least {self.lower} (sampled)"}
         if self.exact is not None:
-            value = f"exact {self.exact}{' certified' if self.certified else ''}"
-        numerical, paper = (_said(rank) for rank in (self.numerical, self.paper))
+            values["exact"] = f"exact {self.exact}{' certified' if self.certified else ''}"
+        for name in RANKS[1:]:
+            values[name] = f"{name} {_said(getattr(self, name))}"
         regions = "" if self.regions_sampled is None else f", {self.regions_sampled} regions"
         left_out = f", {len(self.on_boundary)} points on kinks left out" if self.on_boundary else ""
         return (
-            f"FunctionalDimension({value}, numerical {numerical}, paper {paper}; at most {self.upper}; "
+            f"FunctionalDimension({', '.join(values[name] for name in self.ranks)}; at most {self.upper}; "
             f"{self.num_parameters} parameters, {self.num_points} points{regions}{left_out})"
         )
 
@@ -109,6 +119,8 @@ def functional_dimension(
     net: Any,
     X: Any = None,
     *,
+    ranks: str | Iterable[str] | None = None,
+    parameters: str | Iterable[str] | None = None,
     exact: bool | None = None,
     rtol: float | None = None,
     seed: int = 0,
@@ -125,11 +137,19 @@ def functional_dimension(
         a network; for others ``exact`` is None and the signs are those of floats.
     X
         The batch ``(points, in_size)``. None asks for the functional dimension of the parameter itself, the largest
-        value over all batches: on ``n_0 + 1`` points in every region of the input space where these can be listed
-        (up to three inputs and 4,000 regions). Else on samples, until the rank stops growing: then ``batch`` says so,
-        ``lower`` holds what was found, and ``exact`` is None unless a proven upper bound meets it.
+        value over all batches: on ``n_0 + 1`` points in every region of the input space where these can be listed (up
+        to three inputs, as far as the memory goes; see :func:`decisive_set`). Else regions are explored until the rank
+        stops growing: then ``batch`` says so, ``lower`` holds what was found, and ``exact`` is None unless a proven
+        upper bound meets it.
+    ranks
+        Some of ``"exact"``, ``"numerical"``, ``"paper"``: only these are computed. By default all of them; without
+        ``X`` the two of floats only where they take about a second. With thousands of rows they cost far more than the
+        exact one.
+    parameters
+        Names, or patterns such as ``"head.*"``, of the parameters to differentiate by; the others are constants. Of a
+        torch module ``"requires_grad"`` means those that are not frozen. All by default.
     exact
-        None: exact if possible. True: exact, or an error that says why not. False: floats only.
+        None: exact if possible. True: exact, or an error that says why not. False: the ranks of floats only.
     rtol
         Relative cut-off of ``numerical``; ``max(rows, D) * eps`` by default.
     seed
@@ -157,19 +177,32 @@ def functional_dimension(
     net = as_model(net)
     check_memory(memory)
     run = Run.begin(progress, time_limit)
+    asked = asked_ranks(ranks, exact)
     if not isinstance(net, Network):
-        found = _loaded(net, X, exact)
+        found = _loaded(net, X, asked, exact)
+        names = chosen_names([name for name, _ in net.named_parameters()], parameters, frozen_names(net))
         if found is None:
-            return _of_module(net, X, rtol, memory, run)
+            return _of_module(net, X, names, asked, rtol, memory, run)
         net = found
+    else:
+        names = chosen_names(net.parameters, parameters)
     check_parameters(net)
-    points = decisive_set(net, seed, run) if X is None else PointSet(batch(X, net.in_size), True, "given batch")
+    net = restricted(net, names)
+    points = (
+        decide(net, None, seed, memory, run) if X is None else DecisiveSet(batch(X, net.in_size), True, "given batch")
+    )
     run.step(0, 3, "signs of the points")
     sampled = sample(net, points.X, run)
     if len(sampled.X) == 0:
         which = "all points that were tried" if X is None else f"all {len(points.X)} points"
         raise NotGenericError(f"{which} lie on kinks of the outputs; {sampled.reasons[0]}")
-    wide = _needs_blocks(len(sampled.X) * net.out_size, net.num_parameters, memory)
+    rows, D = len(sampled.X) * net.out_size, net.num_parameters
+    if X is None and ranks is None and exact is not False and rows * D * min(rows, D) > FLOAT_WORK:
+        asked = ("exact",)
+    floats_asked = asked != ("exact",)
+    wide = floats_asked and _needs_blocks(rows, D, memory)
+    if "exact" in asked:
+        way_of(rows, D, memory)
     symmetry = hidden_symmetry(net, sampled.signs if points.complete else _anywhere(net), run=run)
     known = bounds(net, sampled, symmetry)
     if not points.complete:
@@ -177,16 +210,18 @@ def functional_dimension(
         known = tuple(b for b in known if b.name in ("parameters", "rescaling", "fixed neurons", "orbit"))
     upper = min(b.value for b in known if b.holds and b.proven)
     run.step(1, 3, "exact rank")
-    rank = None if exact is False else _exact_rank(net, points, sampled, upper, seed, run)
+    rank = _exact_rank(net, points, sampled, upper, seed, run, memory) if "exact" in asked else None
     run.step(2, 3, "singular values")
-    floats = _numerical_ranks(net, sampled, rtol, wide, run)
-    return _result(net, sampled, (points, symmetry, known), rank, floats)
+    floats = _numerical_ranks(net, sampled, rtol, wide, asked, run)
+    return _result(net, sampled, (points, symmetry, known), rank, floats, asked)
 
 
-def _exact_rank(net: Network, points: PointSet, sampled: Sampled, upper: int, seed: int, run: Run) -> ExactRank:
+def _exact_rank(
+    net: Network, points: DecisiveSet, sampled: Sampled, upper: int, seed: int, run: Run, memory: int
+) -> ExactRank:
     """Of samples only what was found on the way is known: nothing bounds the rank of what was not met."""
     if points.rank is None or points.prime is None:
-        return exact_jacobian_rank(net, sampled, upper, seed, run)
+        return exact_jacobian_rank(net, sampled, upper, seed, run, memory)
     failure = 0.0 if points.rank == upper else 1.0
     shape = (len(sampled.X) * net.out_size, net.num_parameters)
     return ExactRank(points.rank, points.rank, failure, (points.prime,), "modular", shape)
@@ -202,7 +237,7 @@ def _needs_blocks(rows: int, columns: int, memory: int) -> bool:
 
 
 def _numerical_ranks(
-    net: Network, found: Sampled, rtol: float | None, wide: bool, run: Run
+    net: Network, found: Sampled, rtol: float | None, wide: bool, asked: tuple[str, ...], run: Run
 ) -> tuple[NumericalRank | None, NumericalRank | None]:
     """In float64 with certified signs, and in float32; None where the Jacobian exceeds the range of its floats."""
 
@@ -214,17 +249,22 @@ def _numerical_ranks(
             rows = rows_in_ring(net, found.X, ring, signs, run)
         return _ranked(rows, relative)
 
-    return rank(FloatAlgebra(), found.signs, rtol), rank(FloatAlgebra(np.float32), None, None)
+    return (
+        rank(FloatAlgebra(), found.signs, rtol) if "numerical" in asked else None,
+        rank(FloatAlgebra(np.float32), None, None) if "paper" in asked else None,
+    )
 
 
 def _result(
     net: Network,
     found: Sampled,
-    context: tuple[PointSet, HiddenSymmetry | None, tuple[Bound, ...]],
+    context: tuple[DecisiveSet, HiddenSymmetry | None, tuple[Bound, ...]],
     rank: ExactRank | None,
     floats: tuple[NumericalRank | None, NumericalRank | None],
+    asked: tuple[str, ...],
 ) -> FunctionalDimension:
     points, symmetry, known = context
+    shape = (len(found.X) * net.out_size, net.num_parameters)
     upper = min(b.value for b in known if b.holds and b.proven)
     certified = rank is not None and rank.lower == upper
     claimed = rank if points.complete or certified else None
@@ -245,6 +285,8 @@ def _result(
         **_spectra(*floats),
         primes=() if rank is None else rank.primes,
         reasons=found.reasons,
+        ranks=asked,
+        warnings=_warnings(shape, asked),
     )
 
 
@@ -261,6 +303,17 @@ def _spectra(numerical: NumericalRank | None, paper: NumericalRank | None) -> di
     }
 
 
+def _warnings(shape: tuple[int, int], asked: tuple[str, ...]) -> tuple[str, ...]:
+    """Where the rule of the literature cuts off so much that its rank says little."""
+    relative = rank_cutoff(shape, 1.0, np.dtype(np.float32))
+    if "paper" not in asked or not relative > MEANINGLESS:
+        return ()
+    return (
+        f"paper: the rule max(rows, parameters) * eps of float32 cuts off at {relative:.2g} of the largest singular "
+        f"value of a {shape[0]} x {shape[1]} Jacobian; this rank says little",
+    )
+
+
 def _anywhere(net: Network) -> SignArray:
     """Two sign vectors with the same constant entries as all of the input space is known to have from the weights."""
     roles = structural_roles(net)
@@ -268,23 +321,37 @@ def _anywhere(net: Network) -> SignArray:
     return np.stack([off, np.where(roles.switching, -1, off).astype(np.int8)])
 
 
-def _loaded(module: Any, X: Any, exact: bool | None) -> Network | None:
+def _loaded(module: Any, X: Any, asked: tuple[str, ...], exact: bool | None) -> Network | None:
     """The module as a network if all of its parameters are the network's; None where that fails and may."""
-    if exact is False:
+    if "exact" not in asked:
         return None
     try:
         return own_network(module, X)
     except UnsupportedModelError as error:
-        if exact or X is None:
+        if exact or X is None or asked == ("exact",):
             raise UnsupportedModelError(f"an exact rank needs a piecewise linear network: {error}") from error
         return None
 
 
-def _of_module(module: Any, X: Any, rtol: float | None, memory: int, run: Run) -> FunctionalDimension:
+def _of_module(
+    module: Any,
+    X: Any,
+    names: tuple[str, ...] | None,
+    asked: tuple[str, ...],
+    rtol: float | None,
+    memory: int,
+    run: Run,
+) -> FunctionalDimension:
     if X is None:
         raise InputError("X: expected a batch for a torch module in floats, got None")
-    double, single = (_module_rows(module, X, memory // 3, name, run) for name in ("float64", "float32"))
-    rows, columns = double.shape
+    precisions = {"numerical": "float64", "paper": "float32"}
+    tables = {
+        rank: _module_rows(module, X, memory // 3, name, run, names)
+        for rank, name in precisions.items()
+        if rank in asked
+    }
+    found = {rank: _ranked(table, rtol if rank == "numerical" else None) for rank, table in tables.items()}
+    rows, columns = next(iter(tables.values())).shape
     points = len(X)
     known = (
         Bound("parameters", columns, "none", True, True),
@@ -304,16 +371,20 @@ def _of_module(module: Any, X: Any, rtol: float | None, memory: int, run: Run) -
         symmetry=None,
         batch="given batch",
         decisive=True,
-        **_spectra(_ranked(double, rtol), _ranked(single, None)),
+        **_spectra(found.get("numerical"), found.get("paper")),
+        ranks=asked,
+        warnings=_warnings((rows, columns), asked),
     )
 
 
-def _module_rows(module: Any, X: Any, memory: int, precision: str, run: Run) -> FloatArray:
+def _module_rows(
+    module: Any, X: Any, memory: int, precision: str, run: Run, names: tuple[str, ...] | None
+) -> FloatArray:
     """The Jacobian of a module in a precision; in the module's own where its code insists on it and NumPy has it."""
     try:
-        found = modules.derivatives.jacobian(module, X, memory, precision, run=run)
+        found = modules.derivatives.jacobian(module, X, memory, precision, run, names)
     except (InputError, UnsupportedModelError):
-        found = modules.derivatives.jacobian(module, X, memory, run=run)
+        found = modules.derivatives.jacobian(module, X, memory, None, run, names)
         if found.element_size() < 4:
             raise
     return np.asarray(found.cpu().numpy())

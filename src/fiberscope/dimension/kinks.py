@@ -32,7 +32,7 @@ from fiberscope.numerics.algebra.base import ArrayAlgebra, Constant
 from fiberscope.numerics.algebra.bits import BitAlgebra
 from fiberscope.numerics.algebra.residue import ModularAlgebra
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
-from fiberscope.numerics.modular import LOW_BIT, random_primes
+from fiberscope.numerics.modular import WIDE, random_primes
 from fiberscope.run import ENDLESS, Run
 
 
@@ -118,7 +118,7 @@ def _reaching(net: Network, signs: SignArray, found: OpenTies) -> BoolArray:
 
 def _primes_beyond(bits: int) -> Iterator[int]:
     """Different primes whose product exceeds ``2^bits``: an integer below that which all of them divide is zero."""
-    count, drawn = bits // LOW_BIT + 1, set[int]()
+    count, drawn = bits // (WIDE - 1) + 1, set[int]()
     rng = np.random.default_rng(0)
     while len(drawn) < count:
         prime = random_primes(1, rng)[0]

@@ -17,8 +17,9 @@ from scipy.sparse.csgraph import connected_components
 from fiberscope.dimension.jacobian import offsets
 from fiberscope.network.network import Network
 from fiberscope.numerics.algebra.residue import ModularAlgebra
+from fiberscope.numerics.elimination import rank_mod
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
-from fiberscope.numerics.modular import Residues, random_primes, rank_mod, subtract_mod
+from fiberscope.numerics.modular import Residues, random_primes, subtract_mod
 from fiberscope.results import Result, Tabular
 from fiberscope.run import ENDLESS, Run
 

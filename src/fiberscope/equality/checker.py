@@ -1061,9 +1061,12 @@ class Zonotopes:
             self.forms[(0, k)] = (parts, 0.0 if generators else r, abs(c) + r)
 
     def combined(self, forms: list[Form], weights: list[float], sizes: list[float]) -> Form:
-        """A linear combination, with the error of rounding it."""
+        """A linear combination, with the error of rounding it; what is exactly zero, as neurons that are off, adds none."""
+        kept = [k for k, f in enumerate(forms) if f[2]]
+        if len(kept) < len(forms):
+            forms, weights, sizes = ([x[k] for k in kept] for x in (forms, weights, sizes))
         n = len(weights)
-        if not any(f[2] for f in forms):
+        if not n:
             return [0.0], 0.0, 0.0  # exactly
         parts = [sum(map(mul, weights, column)) for column in zip_longest(*(f[0] for f in forms), fillvalue=0.0)] or [
             0.0

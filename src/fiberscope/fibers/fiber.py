@@ -22,6 +22,7 @@ from fiberscope.fibers.identifiability import (
 )
 from fiberscope.fibers.members import member
 from fiberscope.fibers.membership import Membership
+from fiberscope.fibers.nearby import distance
 from fiberscope.fibers.one_layer.assignments import LIMIT
 from fiberscope.fibers.one_layer.layer import DEAD, LINEAR, NONLINEAR, nonnegative_rank
 from fiberscope.fibers.one_layer.realisations import Cell, cells
@@ -109,10 +110,21 @@ class Fiber(Tabular):
             )
         return cells(self.setting.layer, limit)
 
-    def contains(self, other: NetworkLike) -> Membership:
-        """Whether ``other`` has the same architecture and function, up to rounding; on the domain, if there is one."""
+    def contains(self, other: NetworkLike, tolerance: float = 0.0) -> Membership:
+        """Whether ``other`` has the same architecture and function, up to rounding; on the domain, if there is one.
+
+        With a ``tolerance`` it also counts as a member where a known one, up to order and scale of neurons and the
+        translation of a hidden hyperplane, has rows of largest entry 1 that differ by no more.
+        """
+        other = as_network(other, "other")
+        if not tolerance >= 0:
+            raise InputError(f"tolerance: expected a number that is not negative, got {tolerance}")
+        if tolerance and self.setting.kind != "affine" and self.net.architecture == other.architecture:
+            apart = distance(self.setting, other, tolerance)
+            if apart <= tolerance:
+                return Membership(True, f"a member has rows that differ by {apart:.2g} where the largest entry is 1")
         ask = import_module("fiberscope.equality.membership").membership
-        found: Membership = ask(self.net, as_network(other, "other"), self.domain)
+        found: Membership = ask(self.net, other, self.domain)
         return found
 
     def connection(self, other: NetworkLike) -> Connection:

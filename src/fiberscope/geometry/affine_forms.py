@@ -237,8 +237,10 @@ def influence(net: Network, seeds: BoolArray, active: BoolArray) -> tuple[BoolAr
                 values[place.index + 1] = (source & active[:, place.columns]) | own
             case MaxPool():
                 inside = gather(source, node.windows, False)
-                reached.append(inside.reshape(own.shape))
-                values[place.index + 1] = (inside | own.reshape(inside.shape)).any(axis=2)
+                let = active[:, place.columns].reshape(inside.shape)  # what loses on both sides says nothing
+                best = ((inside & let) | own.reshape(inside.shape)).any(axis=2)
+                reached.append((inside | best[:, :, None]).reshape(own.shape))  # an input is compared with the winner
+                values[place.index + 1] = best
             case _:
                 assert_never(node)
     return np.concatenate(reached, axis=1), values[len(net.nodes)]

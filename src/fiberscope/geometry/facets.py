@@ -338,5 +338,6 @@ def switched(net: Network, one: SignArray, two: SignArray) -> BoolArray:
 
 
 def passes(net: Network, signs: SignArray) -> BoolArray:
-    """Which neurons let a change through, ``(cells, num_signs)``: all that are not on a flat piece."""
-    return np.asarray((signs > 0) | (net.layout.slopes != 0))
+    """Which neurons let a change through, ``(cells, num_signs)``: all that are not on a flat piece; of pooling windows
+    the inputs that win, alone or together."""
+    return np.asarray(np.where(net.layout.pooled, signs >= 0, (signs > 0) | (net.layout.slopes != 0)))

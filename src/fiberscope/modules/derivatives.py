@@ -6,7 +6,7 @@ uses, and a tensor with two names is one parameter.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,16 +26,23 @@ _RAISED = (RuntimeError, TypeError, ValueError, LookupError, AttributeError, Ari
 """What modules raise on an input, or in a precision, that they cannot take; NotImplementedError is a RuntimeError."""
 
 
-def jacobian(module: Any, X: Any, memory: int, precision: str | None = None, run: Run = ENDLESS) -> torch.Tensor:
-    """``(points * outputs, parameters)``; the columns follow ``named_parameters()``.
+def jacobian(
+    module: Any,
+    X: Any,
+    memory: int,
+    precision: str | None = None,
+    run: Run = ENDLESS,
+    names: Collection[str] | None = None,
+) -> torch.Tensor:
+    """``(points * outputs, parameters)``; the columns follow ``named_parameters()``, or those of ``names`` only.
 
     In the module's own dtype, or in another one (``"float64"``): its numbers are converted, its code is run as it is.
     """
     with evaluating(_checked(module)):
         dtype: torch.dtype = _parameter(module).dtype if precision is None else getattr(torch, precision)
         batch = _batch(module, X, "X", dtype)
-        call = _Call(module, dtype)
-        rows, size = len(batch) * call.outputs(batch), _count(module)
+        call = _Call(module, dtype, names)
+        rows, size = len(batch) * call.outputs(batch), call.size
         _fits(rows, size, dtype.itemsize, memory, "Jacobian")
         return torch.cat(list(_blocks(call, batch, run)))
 
@@ -109,17 +116,20 @@ class TangentMap:
 
 
 class _Call:
-    """A module as a function of its parameters, in one precision."""
+    """A module as a function of its parameters, in one precision; those that are not named are constants."""
 
-    def __init__(self, module: torch.nn.Module, dtype: torch.dtype) -> None:
+    def __init__(self, module: torch.nn.Module, dtype: torch.dtype, names: Collection[str] | None = None) -> None:
         self.module, self.dtype = module, dtype
         other = dtype != _parameter(module).dtype
 
         def taken(value: torch.Tensor) -> torch.Tensor:
             return value.to(dtype) if other and value.is_floating_point() else value
 
-        self.parameters = {name: taken(value.detach()) for name, value in module.named_parameters()}
-        self._buffers = {name: taken(value) for name, value in module.named_buffers()}
+        values = {name: taken(value.detach()) for name, value in module.named_parameters()}
+        self.parameters = {name: value for name, value in values.items() if names is None or name in names}
+        constants = {name: value for name, value in values.items() if name not in self.parameters}
+        self._buffers = constants | {name: taken(value) for name, value in module.named_buffers()}
+        self.size = sum(value.numel() for value in self.parameters.values())
         self._plain = False
 
     def __call__(self, values: dict[str, torch.Tensor], batch: torch.Tensor) -> Any:
@@ -190,7 +200,7 @@ def _name(dtype: torch.dtype) -> str:
 
 def _blocks(call: _Call, batch: torch.Tensor, run: Run) -> Iterator[torch.Tensor]:
     """Rows of the Jacobian, as many points at a time as fit into :data:`CHUNK_BYTES`."""
-    per_point = call.outputs(batch) * _count(call.module) * call.dtype.itemsize
+    per_point = call.outputs(batch) * call.size * call.dtype.itemsize
     step = max(1, CHUNK_BYTES // max(1, per_point))
     for start in range(0, len(batch), step):
         run.step(start, len(batch), "rows of the Jacobian")
@@ -227,13 +237,20 @@ def _batch(module: torch.nn.Module, X: Any, name: str, dtype: torch.dtype) -> to
     except (TypeError, ValueError) as error:
         raise InputError(f"{name}: expected an array (points, ...) of floats, got {type(X).__name__}") from error
     if not batch.is_floating_point():
-        raise InputError(f"{name}: expected a floating-point array, got {batch.dtype} (convert it first)")
+        if batch.dtype in (torch.int32, torch.int64) and _reads_tokens(module):
+            dtype = batch.dtype
+        else:
+            raise InputError(f"{name}: expected a floating-point array, got {batch.dtype} (convert it first)")
     batch = batch.detach().to(device=_parameter(module).device, dtype=dtype)
     if batch.dim() < 2 or len(batch) == 0:
         raise InputError(f"{name}: expected a non-empty batch (points, ...), got shape {tuple(batch.shape)}")
     if not torch.isfinite(batch).all():
         raise InputError(f"{name}: expected finite numbers in the range of {_name(dtype)}, got NaN or infinity")
     return batch
+
+
+def _reads_tokens(module: torch.nn.Module) -> bool:
+    return any(isinstance(part, torch.nn.Embedding) for part in module.modules())
 
 
 def _parameter(module: torch.nn.Module) -> torch.Tensor:

@@ -63,7 +63,7 @@ class Convolution(Operator):
         return Convolution(coefficients, self.in_shape, self.stride, self.padding, self.dilation, self.groups)
 
     @cached_property
-    def _taps(self) -> IntArray:
+    def taps(self) -> IntArray:
         """Input index of every tap, ``(groups, out_h * out_w, fan_in)``; ``in_size`` points at the zero padding."""
         channels, height, width = self.in_shape
         _, out_h, out_w = self.out_shape
@@ -83,12 +83,12 @@ class Convolution(Operator):
         return self.kernel.reshape(self.groups, out_channels // self.groups, self.fan_in)
 
     def apply(self, X: FloatArray) -> FloatArray:
-        groups, pixels, _ = self._taps.shape
+        groups, pixels, _ = self.taps.shape
         result = np.empty((len(X), groups, self._matrix.shape[1], pixels))
         for rows in self._chunks(len(X)):
             padded = np.concatenate([X[rows], np.zeros((len(X[rows]), 1))], axis=1)
             for g in range(groups):
-                patches = padded[:, self._taps[g]]
+                patches = padded[:, self.taps[g]]
                 result[rows, g] = np.matmul(self._matrix[g], patches.transpose(0, 2, 1))
         return result.reshape(len(X), self.out_size)
 
@@ -110,15 +110,15 @@ class Convolution(Operator):
         return result.reshape(len(Y), self.in_size)
 
     def _chunks(self, points: int) -> list[slice]:
-        step = max(1, _CHUNK_BYTES // (8 * self._taps[0].size))
+        step = max(1, _CHUNK_BYTES // (8 * self.taps[0].size))
         return [slice(start, min(start + step, points)) for start in range(0, points, step)]
 
     def sparse(self) -> Any:
-        groups, pixels, fan_in = self._taps.shape
+        groups, pixels, fan_in = self.taps.shape
         per_group = self._matrix.shape[1]
         outputs = np.arange(self.out_size).reshape(groups, per_group, pixels, 1)
         shape = (groups, per_group, pixels, fan_in)
-        columns = np.broadcast_to(self._taps[:, None], shape).reshape(-1)
+        columns = np.broadcast_to(self.taps[:, None], shape).reshape(-1)
         values = np.broadcast_to(self._matrix[:, :, None, :], shape).reshape(-1)
         rows = np.broadcast_to(outputs, shape).reshape(-1)
         keep = columns < self.in_size

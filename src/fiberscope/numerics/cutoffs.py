@@ -17,6 +17,10 @@ NOISE = 1e-13
 COORDINATE_ERROR = 2.0**-20
 """Vertices with a larger relative error bound get new coordinates, exactly; signs never depend on that."""
 
+MEANINGLESS = 1e-2
+"""Numerical ranks: a cut-off above this part of the largest singular value says little about the rank, and a warning
+says so. The rule ``max(m, n) * eps`` gets there in float32 at 84,000 rows or columns."""
+
 LANCZOS = 1e-14
 """Part of the largest value that rounding leaves in a Lanczos recurrence: below it, a remainder is a zero."""
 

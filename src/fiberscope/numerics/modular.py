@@ -1,269 +1,55 @@
-"""Arithmetic modulo a random 61-bit prime: residues of floats, products, and the rank, all compiled.
+"""Arithmetic modulo a random prime: residues of floats, products and matrix products.
 
-A residue array is a ``uint64`` array with entries in ``[0, p)``. Products are 64 x 64 -> 128 bits, reduced by
-Montgomery's method (P. L. Montgomery, Modular multiplication without trial division, Math. Comp. 44, 1985)
-with the constant ``2^64``. Primes lie in ``(2^60, 2^61)``: then 64 products fit into 128 bits, so an inner
-product of length 64 needs one reduction only.
-
-Kernels take the constants of the field as one tuple ``(p, 1/p mod 2^64, 2^64 mod p, 2^128 mod p)``.
+A residue array is a ``uint64`` array with entries in ``[0, p)``; the compiled loops stand in ``montgomery``. Primes
+come in three sizes, :data:`WIDE`, :data:`MIDDLE` and :data:`SMALL`. The larger the prime, the less likely it is that
+it divides a given number; modulo a smaller one large products are made by BLAS: a residue below ``2^23`` is one float,
+a residue below ``2^46`` two, balanced around zero, and every inner product of up to 512 or 256 terms is an integer
+below ``2^53``, which floats hold exactly. So a small prime costs one product of floats, a middle one four, and nothing
+is rounded.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import log
 from typing import Any
 
 import flint
-import numba
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from fiberscope.errors import InputError
-from fiberscope.run import ENDLESS, Run
+from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.numerics.montgomery import (
+    BLOCK,
+    balance_kernel,
+    combine_kernel,
+    combine_small_kernel,
+    multiply_kernel,
+    outer_kernel,
+    residues_kernel,
+    scale_kernel,
+    scatter_kernel,
+    split_kernel,
+    update,
+)
 
 Residues = NDArray[np.uint64]
 
-LOW_BIT = 60
-"""Primes are drawn from ``(2^LOW_BIT, 2^(LOW_BIT + 1))``."""
+WIDE, MIDDLE, SMALL = 61, 46, 23
+"""Bits of primes: they are drawn from ``(2^(bits - 1), 2^bits)``."""
 
-PRIME_COUNT = 27 * 10**15
-"""A lower bound of the number of primes in that interval.
+_TERMS = {MIDDLE: 256, SMALL: 512}
+"""Terms of an inner product of floats: ``512 * 2^22 * 2^22 = 2^53``, and half as many where two products are added."""
 
-By Dusart (Estimates of some functions over primes without R.H., 2010) the count ``pi(x)`` lies between
-``x/(log x - 1)`` and ``x/(log x - 1.1)`` for ``x >= 60184``, so the number
-exceeds ``2^61/41.283 - 2^60/40.488 > 2.73e16``.
-"""
+_BY_FLOATS = 1 << 16
+"""Products of residues from which on a matrix product is worth the detour through floats."""
 
-_BLOCK = 64  # products of two residues whose sum fits into 128 bits; also the panel width of the elimination
+_TILE = (256, 1024)
+"""Rows and columns of a product that are made at once, so that its parts stay in the cache."""
+
 _MIN_EXPONENT = -1074  # the smallest float64 is 2^-1074
-
-
-# --- 64 x 64 -> 128 bits ---------------------------------------------------------------------------------
-
-
-@intrinsic
-def _mulhi(typingctx: Any, a: Any, b: Any) -> Any:
-    """High 64 bits of the product of two uint64."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        wide = ir.IntType(128)
-        product = builder.mul(builder.zext(args[0], wide), builder.zext(args[1], wide))
-        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
-
-    return types.uint64(types.uint64, types.uint64), codegen
-
-
-@intrinsic
-def _mul_add(typingctx: Any, high: Any, low: Any, a: Any, b: Any) -> Any:
-    """``(high, low) + a b`` as a pair of uint64, modulo 2^128."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        wide, word = ir.IntType(128), ir.IntType(64)
-        shift = ir.Constant(wide, 64)
-        total = builder.or_(builder.shl(builder.zext(args[0], wide), shift), builder.zext(args[1], wide))
-        product = builder.mul(builder.zext(args[2], wide), builder.zext(args[3], wide))
-        total = builder.add(total, product)
-        parts = [builder.trunc(builder.lshr(total, shift), word), builder.trunc(total, word)]
-        return context.make_tuple(builder, signature.return_type, parts)
-
-    u = types.uint64
-    return types.UniTuple(u, 2)(u, u, u, u), codegen
-
-
-@numba.njit(cache=True, nogil=True, inline="always")
-def _reduce(high: Any, low: Any, p: Any, inverse: Any) -> Any:
-    """``(2^64 high + low) / 2^64`` modulo p, for ``high < p``; ``inverse`` is ``1/p`` modulo 2^64."""
-    take = _mulhi(low * inverse, p)
-    return high - take if high >= take else high - take + p
-
-
-@numba.njit(cache=True, nogil=True, inline="always")
-def _reduce_wide(high: Any, low: Any, p: Any, inverse: Any) -> Any:
-    """As ``_reduce`` for any ``high``, which four conditional subtractions bring below p > 2^60."""
-    for shift in (3, 2, 1, 0):
-        multiple = p << np.uint64(shift)
-        if high >= multiple:
-            high -= multiple
-    return _reduce(high, low, p, inverse)
-
-
-@numba.njit(cache=True, nogil=True, inline="always")
-def _product(a: Any, b: Any, p: Any, inverse: Any) -> Any:
-    """Montgomery product ``a b / 2^64`` modulo p."""
-    return _reduce(_mulhi(a, b), a * b, p, inverse)
-
-
-@numba.njit(cache=True, nogil=True, inline="always")
-def _sum(a: Any, b: Any, p: Any) -> Any:
-    total = a + b
-    return total - p if total >= p else total
-
-
-# --- kernels ---------------------------------------------------------------------------------------------
-
-
-@numba.njit(cache=True, nogil=True)
-def _residues_kernel(bits: Any, powers: Any, constants: Any, out: Any) -> bool:
-    """Residues of floats given by their bit patterns; ``powers[k]`` is ``2^(k - 1074 + 64)`` modulo p."""
-    p, inverse, _, _ = constants
-    for i in range(bits.size):
-        word = bits[i]
-        exponent = (word >> np.uint64(52)) & np.uint64(0x7FF)
-        mantissa = word & np.uint64(0xFFFFFFFFFFFFF)
-        if exponent == np.uint64(0x7FF):
-            return False
-        if exponent > np.uint64(0):
-            mantissa |= np.uint64(1) << np.uint64(52)
-            exponent -= np.uint64(1)
-        value = _product(mantissa, powers[exponent], p, inverse)
-        if (word >> np.uint64(63)) != np.uint64(0) and value != np.uint64(0):
-            value = p - value
-        out[i] = value
-    return True
-
-
-@numba.njit(cache=True, nogil=True)
-def _scale_kernel(a: Any, factor: Any, constants: Any, out: Any) -> None:
-    p, inverse, _, _ = constants
-    for i in range(a.size):
-        out[i] = _product(a[i], factor, p, inverse)
-
-
-@numba.njit(cache=True, nogil=True)
-def _multiply_kernel(a: Any, b: Any, constants: Any, out: Any) -> None:
-    p, inverse, _, square = constants
-    for i in range(a.size):
-        out[i] = _product(_product(a[i], square, p, inverse), b[i], p, inverse)
-
-
-@numba.njit(cache=True, nogil=True)
-def _outer_kernel(a: Any, b: Any, constants: Any, out: Any) -> None:
-    p, inverse, _, square = constants
-    for k in range(a.shape[0]):
-        for i in range(a.shape[1]):
-            factor = _product(a[k, i], square, p, inverse)
-            for j in range(b.shape[1]):
-                out[k, i, j] = _product(factor, b[k, j], p, inverse)
-
-
-@numba.njit(cache=True, nogil=True)
-def _update(c: Any, left: Any, right: Any, span: Any, constants: Any) -> None:
-    """``c[i, j] += sum left[i, k] right[j, k] / 2^64`` over k in a span of at most 64, in 2 x 2 tiles."""
-    p, inverse, _, _ = constants
-    first, last = span
-    zero = np.uint64(0)
-    rows, columns = c.shape
-    for i in range(0, rows - 1, 2):
-        for j in range(0, columns - 1, 2):
-            h00, l00, h01, l01 = zero, zero, zero, zero
-            h10, l10, h11, l11 = zero, zero, zero, zero
-            for k in range(first, last):
-                a0, a1, b0, b1 = left[i, k], left[i + 1, k], right[j, k], right[j + 1, k]
-                h00, l00 = _mul_add(h00, l00, a0, b0)
-                h01, l01 = _mul_add(h01, l01, a0, b1)
-                h10, l10 = _mul_add(h10, l10, a1, b0)
-                h11, l11 = _mul_add(h11, l11, a1, b1)
-            c[i, j] = _sum(c[i, j], _reduce_wide(h00, l00, p, inverse), p)
-            c[i, j + 1] = _sum(c[i, j + 1], _reduce_wide(h01, l01, p, inverse), p)
-            c[i + 1, j] = _sum(c[i + 1, j], _reduce_wide(h10, l10, p, inverse), p)
-            c[i + 1, j + 1] = _sum(c[i + 1, j + 1], _reduce_wide(h11, l11, p, inverse), p)
-    for i in range(rows):  # the odd row and the odd column
-        start = columns & ~1 if i < (rows & ~1) else 0
-        for j in range(start, columns):
-            high, low = zero, zero
-            for k in range(first, last):
-                high, low = _mul_add(high, low, left[i, k], right[j, k])
-            c[i, j] = _sum(c[i, j], _reduce_wide(high, low, p, inverse), p)
-
-
-@numba.njit(cache=True, nogil=True)
-def _matmul_kernel(a: Any, b_transposed: Any, constants: Any, out: Any) -> None:
-    p, inverse, _, square = constants
-    for first in range(0, a.shape[1], _BLOCK):
-        _update(out, a, b_transposed, (first, min(first + _BLOCK, a.shape[1])), constants)
-    for i in range(out.shape[0]):
-        for j in range(out.shape[1]):
-            out[i, j] = _product(out[i, j], square, p, inverse)
-
-
-@numba.njit(cache=True, nogil=True)
-def _invert(a: Any, constants: Any) -> Any:
-    """Montgomery inverse by Fermat: ``a^(p-2)`` in Montgomery form."""
-    p, inverse, one, _ = constants
-    result, base, exponent = one, a, p - np.uint64(2)
-    while exponent > np.uint64(0):
-        if exponent & np.uint64(1):
-            result = _product(result, base, p, inverse)
-        base = _product(base, base, p, inverse)
-        exponent >>= np.uint64(1)
-    return result
-
-
-@numba.njit(cache=True, nogil=True)
-def _panel(m: Any, lower: Any, pivots: Any, corner: Any, constants: Any) -> Any:
-    """Eliminate in columns ``left:right`` from row ``top`` on, where ``corner = (top, left, right)``.
-
-    The *negated* multipliers go to ``lower``. Rows are swapped as a whole; columns from ``right`` on are
-    not updated yet. Returns the number of pivots; ``pivots`` receives their columns.
-    """
-    zero = np.uint64(0)
-    p, inverse, _, _ = constants
-    top, left, right = corner
-    found = 0
-    for c in range(left, right):
-        row = top + found
-        if row >= m.shape[0]:
-            break
-        pivot = row
-        while pivot < m.shape[0] and m[pivot, c] == zero:
-            pivot += 1
-        if pivot == m.shape[0]:
-            continue
-        if pivot != row:
-            for j in range(c, m.shape[1]):
-                m[row, j], m[pivot, j] = m[pivot, j], m[row, j]
-            for j in range(found):
-                lower[row, j], lower[pivot, j] = lower[pivot, j], lower[row, j]
-        minus_inverse = p - _invert(m[row, c], constants)
-        lower[row, found] = zero
-        for i in range(row + 1, m.shape[0]):
-            factor = _product(m[i, c], minus_inverse, p, inverse) if m[i, c] != zero else zero
-            lower[i, found] = factor
-            if factor != zero:
-                for j in range(c + 1, right):
-                    m[i, j] = _sum(m[i, j], _product(factor, m[row, j], p, inverse), p)
-        pivots[found] = c
-        found += 1
-    return found
-
-
-@numba.njit(cache=True, nogil=True)
-def _eliminate_kernel(m: Any, work: Any, pivots: Any, corner: Any, constants: Any) -> Any:
-    """One panel of a blocked elimination, in place, and the columns behind it; returns the number of pivots.
-
-    ``corner`` is as in :func:`_panel`, which finds the pivots. ``work = (lower, upper)``, ``(rows, _BLOCK)`` and
-    ``(columns, _BLOCK)``, keeps nothing from one panel to the next. The entries are read as Montgomery forms: that
-    scales the matrix by a unit and leaves the rank alone.
-    """
-    p, inverse, _, _ = constants
-    rows, columns = m.shape
-    lower, upper = work
-    top, _, right = corner
-    found = _panel(m, lower, pivots, corner, constants)
-    for j in range(right, columns):  # finish the pivot rows, transposed into ``upper``
-        for s in range(found):
-            high, low = np.uint64(0), np.uint64(0)
-            for q in range(s):
-                high, low = _mul_add(high, low, lower[top + s, q], upper[j, q])
-            upper[j, s] = _sum(m[top + s, j], _reduce_wide(high, low, p, inverse), p)
-    rank = top + found
-    if found and right < columns and rank < rows:
-        _update(m[rank:, right:], lower[rank:], upper[right:], (0, found), constants)
-    return found
 
 
 # --- the field -------------------------------------------------------------------------------------------
@@ -271,9 +57,10 @@ def _eliminate_kernel(m: Any, work: Any, pivots: Any, corner: Any, constants: An
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrimeField:
-    """A prime in ``(2^60, 2^61)`` with its Montgomery constants; see ``field_of``."""
+    """A prime of one of the three sizes with its Montgomery constants; see ``field_of``."""
 
     prime: int
+    bits: int
     constants: tuple[np.uint64, np.uint64, np.uint64, np.uint64] = field(repr=False)
     """``(p, 1/p mod 2^64, 2^64 mod p, 2^128 mod p)``."""
     powers: Residues = field(repr=False)
@@ -289,12 +76,14 @@ class PrimeField:
 def field_of(prime: int) -> PrimeField:
     """The constants for one prime, remembered; ``InputError`` if it is no prime of the right size.
 
-    >>> field_of(2**61 - 1).prime
-    2305843009213693951
+    >>> field_of(2**61 - 1)
+    PrimeField(prime=2305843009213693951, bits=61)
     """
     p = int(prime)
-    if not 2**LOW_BIT < p < 2 ** (LOW_BIT + 1) or not flint.fmpz(p).is_prime():
-        raise InputError(f"expected a prime between 2^{LOW_BIT} and 2^{LOW_BIT + 1}, got {prime}")
+    bits = p.bit_length()
+    if bits not in (WIDE, MIDDLE, SMALL) or not flint.fmpz(p).is_prime():
+        sizes = ", ".join(str(size) for size in (SMALL, MIDDLE, WIDE))
+        raise InputError(f"expected a prime of one of {sizes} bits, got {prime}")
     powers, value = [], pow(2, _MIN_EXPONENT + 64, p)
     for _ in range(2046):
         powers.append(value)
@@ -302,11 +91,11 @@ def field_of(prime: int) -> PrimeField:
     table = np.array(powers, np.uint64)
     table.flags.writeable = False
     constants = (np.uint64(p), np.uint64(pow(p, -1, 2**64)), np.uint64(2**64 % p), np.uint64(2**128 % p))
-    return PrimeField(p, constants, table)
+    return PrimeField(p, bits, constants, table)
 
 
-def random_primes(count: int, seed: int | np.random.Generator = 0) -> tuple[int, ...]:
-    """Independent primes, each uniform among the primes in ``(2^60, 2^61)``.
+def random_primes(count: int, seed: int | np.random.Generator = 0, bits: int = WIDE) -> tuple[int, ...]:
+    """Independent primes, each uniform among the primes in ``(2^(bits - 1), 2^bits)``.
 
     Odd candidates are drawn until one is prime, so that no prime is favoured (the *next* prime after a random
     number would favour primes behind large gaps).
@@ -318,10 +107,23 @@ def random_primes(count: int, seed: int | np.random.Generator = 0) -> tuple[int,
     rng = np.random.default_rng(seed)
     primes: list[int] = []
     while len(primes) < count:
-        candidate = 2**LOW_BIT + 2 * int(rng.integers(0, 2 ** (LOW_BIT - 1))) + 1
+        candidate = 2 ** (bits - 1) + 2 * int(rng.integers(0, 2 ** (bits - 2))) + 1
         if flint.fmpz(candidate).is_prime():
             primes.append(candidate)
     return tuple(primes)
+
+
+def prime_count(bits: int) -> int:
+    """A lower bound of the number of primes in ``(2^(bits - 1), 2^bits)``.
+
+    By Dusart (Estimates of some functions over primes without R.H., 2010) the count ``pi(x)`` lies between
+    ``x/(log x - 1)`` and ``x/(log x - 1.1)`` for ``x >= 60184``. The last factor covers the rounding of logarithms.
+
+    >>> prime_count(23), prime_count(61) > 27 * 10**15
+    (262872, True)
+    """
+    low, high = 2.0 ** (bits - 1), 2.0**bits
+    return int((high / (log(high) - 1) - low / (log(low) - 1.1)) * (1 - 2.0**-30))
 
 
 # --- public functions ------------------------------------------------------------------------------------
@@ -338,7 +140,7 @@ def residues(array: NDArray[np.floating[Any]], prime: int) -> Residues:
     f = field_of(prime)
     values = np.ascontiguousarray(array, dtype=np.float64)
     out = np.empty(values.shape, np.uint64)
-    if not _residues_kernel(values.reshape(-1).view(np.uint64), f.powers, f.constants, out.reshape(-1)):
+    if not residues_kernel(values.reshape(-1).view(np.uint64), f.powers, f.constants, out.reshape(-1)):
         raise InputError("expected finite numbers, got NaN or infinity")
     return out
 
@@ -358,7 +160,8 @@ def residues_of_integers(array: Any, prime: int, exponent: int = 0) -> Residues:
     return scale_mod(out, pow(2, exponent, f.prime), prime) if exponent else out
 
 
-def _checked(array: Residues, name: str, ndim: int | None = None) -> Residues:
+def checked(array: Residues, name: str, ndim: int | None = None) -> Residues:
+    """A contiguous array of residues, or :class:`InputError`."""
     if array.dtype != np.uint64:
         raise InputError(f"expected residues (uint64) for {name}, got dtype {array.dtype}")
     if ndim is not None and array.ndim != ndim:
@@ -372,10 +175,10 @@ def scale_mod(a: Residues, factor: int, prime: int) -> Residues:
     >>> scale_mod(np.array([5, 7], np.uint64), -1, 2**61 - 1) + np.array([5, 7], np.uint64)
     array([2305843009213693951, 2305843009213693951], dtype=uint64)
     """
-    f, a = field_of(prime), _checked(a, "a")
+    f, a = field_of(prime), checked(a, "a")
     out = np.empty_like(a)
     form = np.uint64(int(factor) * 2**64 % f.prime)
-    _scale_kernel(a.reshape(-1), form, f.constants, out.reshape(-1))
+    scale_kernel(a.reshape(-1), form, f.constants, out.reshape(-1))
     return out
 
 
@@ -399,12 +202,12 @@ def multiply_mod(a: Residues, b: Residues, prime: int) -> Residues:
     array([                  1, 1152921504606846977], dtype=uint64)
     """
     f = field_of(prime)
-    left, right = _checked(a, "a"), _checked(b, "b")
+    left, right = checked(a, "a"), checked(b, "b")
     if left.shape != right.shape:
         left, right = (np.array(x, order="C") for x in np.broadcast_arrays(left, right))
     left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
     out = np.empty(left.shape, np.uint64)
-    _multiply_kernel(left.reshape(-1), right.reshape(-1), f.constants, out.reshape(-1))
+    multiply_kernel(left.reshape(-1), right.reshape(-1), f.constants, out.reshape(-1))
     return out
 
 
@@ -416,12 +219,25 @@ def outer_mod(a: Residues, b: Residues, prime: int) -> Residues:
     >>> outer_mod(np.array([[1, 2]], np.uint64), np.array([[3, 4]], np.uint64), 2**61 - 1).tolist()
     [[[3, 4], [6, 8]]]
     """
-    f, a, b = field_of(prime), _checked(a, "a", 2), _checked(b, "b", 2)
+    f, a, b = field_of(prime), checked(a, "a", 2), checked(b, "b", 2)
     if a.shape[0] != b.shape[0]:
         raise InputError(f"expected as many rows in a as in b, got {a.shape} and {b.shape}")
     out = np.empty((a.shape[0], a.shape[1], b.shape[1]), np.uint64)
-    _outer_kernel(a, b, f.constants, out)
+    outer_kernel(a, b, f.constants, out)
     return out
+
+
+def scatter_mod(out: Residues, rows: Residues, places: IntArray, factors: IntArray, prime: int) -> None:
+    """``out[places[i, t]] += factors[i, t] * rows[i]`` modulo p, in place; a negative place is left out.
+
+    >>> out = np.zeros((2, 1), np.uint64)
+    >>> scatter_mod(out, np.array([[5]], np.uint64), np.array([[1, -1]]), np.array([[3, 7]]), 2**61 - 1)
+    >>> out.tolist()
+    [[0], [15]]
+    """
+    f = field_of(prime)
+    forms = scale_mod(residues_of_integers(factors, prime), 2**64, prime)
+    scatter_kernel(out, checked(rows, "rows", 2), places, forms, f.constants)
 
 
 def matmul_mod(a: Residues, b: Residues, prime: int) -> Residues:
@@ -432,39 +248,56 @@ def matmul_mod(a: Residues, b: Residues, prime: int) -> Residues:
     array([[ True,  True],
            [ True,  True]])
     """
-    f, a, b = field_of(prime), _checked(a, "a", 2), _checked(b, "b", 2)
+    f, a, b = field_of(prime), checked(a, "a", 2), checked(b, "b", 2)
     if a.shape[1] != b.shape[0]:
         raise InputError(f"expected matching inner sizes, got shapes {a.shape} and {b.shape}")
     out = np.zeros((a.shape[0], b.shape[1]), np.uint64)
-    _matmul_kernel(a, np.ascontiguousarray(b.T), f.constants, out)
+    add_product(out, a, b, f)
+    scale_kernel(out.reshape(-1), f.constants[3], f.constants, out.reshape(-1))
     return out
 
 
-def rank_mod(matrix: Residues, prime: int, run: Run = ENDLESS) -> int:
-    """Rank of a residue matrix over the field of p elements; the argument is not changed.
+def add_product(c: Residues, a: Residues, b: Residues, f: PrimeField) -> None:
+    """``c += a b / 2^64`` modulo p, in place: the product of matrices of Montgomery forms."""
+    inner = a.shape[1]
+    if f.bits == WIDE or a.shape[0] * inner * b.shape[1] < _BY_FLOATS:
+        left, right = np.ascontiguousarray(a), np.ascontiguousarray(b.T)
+        for first in range(0, inner, BLOCK):
+            update(c, left, right, (first, min(first + BLOCK, inner)), f.constants)
+        return
+    step = _TERMS[f.bits]
+    for first in range(0, inner, step):
+        parts = slice(first, first + step)
+        _add_by_floats(c, a[:, parts], b[parts], f)
 
-    >>> rank_mod(residues(np.array([[1.0, 2.0], [2.0, 4.0], [0.0, 0.0]]), 2**61 - 1), 2**61 - 1)
-    1
-    """
-    return len(pivots_mod(matrix, prime, run))
+
+def _add_by_floats(c: Residues, a: Residues, b: Residues, f: PrimeField) -> None:
+    """As :func:`add_product` for few enough terms, tile by tile."""
+    right = _floats(b, f)
+    lifts = 2**53 * (2**46 + 2**23 + 1) if f.bits == MIDDLE else 2**53
+    offset = np.uint64(-lifts * pow(2, -64, f.prime) % f.prime)
+    for top in range(0, len(a), _TILE[0]):
+        rows = slice(top, top + _TILE[0])
+        left = _floats(a[rows], f)
+        for start in range(0, b.shape[1], _TILE[1]):
+            columns = slice(start, start + _TILE[1])
+            tile = c[rows, columns]
+            if f.bits == SMALL:
+                combine_small_kernel(tile, left[0] @ right[0][:, columns], offset, f.constants)
+                continue
+            (high, low), (over, under) = left, (part[:, columns] for part in right)
+            middle = high @ under
+            middle += low @ over
+            combine_kernel(tile, (high @ over, middle, low @ under), offset, f.constants)
 
 
-def pivots_mod(matrix: Residues, prime: int, run: Run = ENDLESS) -> tuple[int, ...]:
-    """The columns which are no combination of columns to their left, modulo p (the column rank profile).
-
-    >>> pivots_mod(np.array([[0, 1, 1], [0, 2, 3]], np.uint64), 2**61 - 1)
-    (1, 2)
-    """
-    f = field_of(prime)
-    work = _checked(matrix, "matrix", 2).copy()
-    rows, columns = work.shape
-    pivots = np.empty(min(work.shape), np.int64)
-    parts = (np.empty((rows, _BLOCK), np.uint64), np.empty((columns, _BLOCK), np.uint64))
-    rank = 0
-    for left in range(0, columns, _BLOCK):
-        if rank == rows:
-            break
-        run.check()
-        right = min(left + _BLOCK, columns)
-        rank += _eliminate_kernel(work, parts, pivots[rank:], (rank, left, right), f.constants)
-    return tuple(int(c) for c in pivots[:rank])
+def _floats(a: Residues, f: PrimeField) -> tuple[FloatArray, ...]:
+    """Residues as balanced integers in floats: one array, or the high and the low part."""
+    half = np.uint64(f.prime // 2)
+    if f.bits == SMALL:
+        out = np.empty(a.shape)
+        balance_kernel(a, half, f.p, out)
+        return (out,)
+    high, low = np.empty(a.shape), np.empty(a.shape)
+    split_kernel(a, half, f.p, high, low)
+    return high, low

@@ -2,7 +2,8 @@
 
 The rank modulo a prime never exceeds the rank over the rationals, so it is a proven lower bound. It is too
 small only if the prime divides a certain nonzero minor. Hadamard's inequality bounds the minor, hence the
-number of 61-bit primes that divide it; the prime is drawn at random from more than ``2.7e16``.
+number of primes of a size that divide it; the prime is drawn at random from all of that size, of which there are more
+than ``2.7e16`` with 61 bits, ``7e11`` with 46 and ``2.6e5`` with 23.
 """
 
 from __future__ import annotations
@@ -16,11 +17,18 @@ import numpy as np
 import scipy.linalg
 
 from fiberscope.errors import InputError
+from fiberscope.numerics.elimination import rank_mod
 from fiberscope.numerics.floats import FloatArray
-from fiberscope.numerics.modular import LOW_BIT, PRIME_COUNT, Residues, random_primes, rank_mod, residues
+from fiberscope.numerics.modular import MIDDLE, SMALL, WIDE, Residues, prime_count, random_primes, residues
 from fiberscope.numerics.points import integer_rows, row_bits
 from fiberscope.results import Result
 from fiberscope.run import ENDLESS, Run
+
+CHANCE = 1e-9
+"""A rank whose probability of being too small is above this is asked of one prime more."""
+
+QUICK = 1 << 24
+"""Products of an elimination up to which primes of 61 bits are taken; above, BLAS is worth smaller ones."""
 
 RATIONAL_LIMIT = 100
 """Largest number of rows or columns for which a rank below full is proven over the integers by default."""
@@ -91,42 +99,85 @@ def exact_rank(
             raise InputError("expected a bound on the bits of the entries along with a residue function")
         if method == "rational":
             raise InputError("expected floats for the rational method, got a residue function")
-        return _modular(matrix, lambda shape: _minor_bits([bits] * min(shape)), primes, seed, run)
+        return _of_residues(matrix, bits, primes, seed, run)
     values = _matrix(matrix)
     if method == "rational" or min(values.shape) == 0:
         return _rational(values)
-    result = _modular(lambda p: residues(values, p), lambda shape: float_minor_bits(values), primes, seed, run)
+    size = (values.shape[0], values.shape[1])
+    result = agreed_rank(
+        lambda p: rank_mod(residues(values, p), p, run),
+        size,
+        lambda: float_minor_bits(values),
+        primes=primes,
+        seed=seed,
+    )
     small = max(values.shape) <= RATIONAL_LIMIT
     return _rational(values) if method == "auto" and small and not result.proven else result
 
 
-def _modular(
-    function: ResidueFunction, minor_bits: Callable[[tuple[int, int]], int], count: int, seed: int, run: Run
+def agreed_rank(
+    rank_of: Callable[[int], int],
+    shape: tuple[int, int],
+    minor_bits: Callable[[], int],
+    *,
+    upper: int | None = None,
+    loss: Callable[[int], float] = lambda prime: 0.0,
+    primes: int = 2,
+    seed: int = 0,
 ) -> ExactRank:
-    if count < 1:
-        raise InputError(f"expected at least one prime, got {count}")
+    """Rank over the rationals of a matrix whose rank modulo a prime ``rank_of`` finds, perhaps too small by bad luck.
+
+    A prime whose rank meets the shape or a proven ``upper`` bound is the last one. Small matrices are asked modulo
+    ``primes`` primes of 61 bits; large ones modulo one of 23 bits, which often meets the bound and costs little, and
+    then modulo one of 46 bits, or more until the failure is below :data:`CHANCE`. ``loss(prime)`` bounds the
+    probability that ``rank_of`` itself misses something, ``minor_bits()`` is the size of the largest minor.
+    """
+    if primes < 1:
+        raise InputError(f"expected at least one prime, got {primes}")
+    rng = np.random.default_rng(seed)
+    most = min(shape) if upper is None else min(upper, *shape)
+    small = shape[0] * shape[1] * min(shape) <= QUICK
     drawn: list[int] = []
-    rank, shape = -1, (0, 0)
-    for prime in random_primes(count, seed):
-        table = function(prime)
+    rank, failure = -1, 1.0
+    while len(drawn) < primes or (not small and failure > CHANCE):
+        bits = WIDE if small else SMALL if not drawn else MIDDLE
+        (prime,) = random_primes(1, rng, bits)
         drawn.append(prime)
-        shape = (table.shape[0], table.shape[1])
-        rank = max(rank, rank_mod(table, prime, run))
-        if rank == min(shape):  # full rank modulo one prime proves full rank
+        rank = max(rank, rank_of(prime))
+        if rank == most:
             return ExactRank(rank, rank, 0.0, tuple(drawn), "modular", shape)
-    return ExactRank(rank, rank, failure_bound(minor_bits(shape), count), tuple(drawn), "modular", shape)
+        # The largest rank is wrong only if all primes are unlucky.
+        failure *= min(1.0, failure_bound(minor_bits(), 1, bits) + loss(prime)) * (1 + 2**-50)
+    return ExactRank(rank, rank, failure, tuple(drawn), "modular", shape)
 
 
-def failure_bound(minor_bits: int, count: int) -> float:
-    """Bound of the probability that all of ``count`` random primes divide one nonzero integer.
+def _of_residues(function: ResidueFunction, bits: int, count: int, seed: int, run: Run) -> ExactRank:
+    """Only a first table says the shape; it serves for the first prime of a small matrix too."""
+    (first,) = random_primes(1, seed)
+    table = function(first)
+    shape = (table.shape[0], table.shape[1])
 
-    An integer of ``bits`` bits has at most ``bits/60`` prime factors above ``2^60``; below 60 bits none.
+    def rank_of(prime: int) -> int:
+        return rank_mod(table if prime == first else function(prime), prime, run)
+
+    return agreed_rank(rank_of, shape, lambda: minor_bits(bits, min(shape)), primes=count, seed=seed)
+
+
+def failure_bound(minor_bits: int, count: int, bits: int = WIDE) -> float:
+    """Bound of the probability that all of ``count`` random primes of so many ``bits`` divide one nonzero integer.
+
+    An integer of ``minor_bits`` bits has at most ``minor_bits/60`` prime factors above ``2^60``; below 60 bits none.
 
     >>> failure_bound(60_000, 1) < 1e-13
     True
     """
-    single = min(1.0, (minor_bits // LOW_BIT) / PRIME_COUNT * (1 + 2**-50))
+    single = min(1.0, (minor_bits // (bits - 1)) / prime_count(bits) * (1 + 2**-50))
     return float(single**count * (1 + count * 2**-50))
+
+
+def minor_bits(bits: int, size: int) -> int:
+    """Bits of a minor with at most ``size`` rows of integers of so many ``bits``."""
+    return _minor_bits([bits] * size)
 
 
 def _minor_bits(widths: list[int]) -> int:

@@ -20,6 +20,7 @@ _NAMES = {
     "fold_set": "fold_sets",
     "function": "functions",
     "house_style": "style",
+    "images_at": "thumbnails",
     "matching_objectives": "matchings",
     "projected_gradients": "distances",
     "recovered": "recoveries",

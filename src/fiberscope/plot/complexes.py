@@ -8,12 +8,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import TwoSlopeNorm
+from matplotlib.lines import Line2D
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.complex import Complex
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray, IntArray
-from fiberscope.plot.style import FUNCTION, LAYERS, PAPER, house_style, mosaic_colors, new_axes
+from fiberscope.plot.style import FUNCTION, LAYERS, PAPER, colour_bar, house_style, mosaic_colors, new_axes
 
 COLOURS = ("mosaic", "value", "slope")
 
@@ -27,6 +28,7 @@ def regions(
     points: Any = None,
     ax: Axes | None = None,
     seed: int = 0,
+    key: bool | None = None,
 ) -> Axes:
     """Draw a two-dimensional complex.
 
@@ -43,6 +45,9 @@ def regions(
         Draw the boundaries, coloured by the layer of the neuron that makes them.
     points
         Data ``(points, 2)`` in the coordinates of the complex, drawn on top.
+    key
+        Say what colours mean: a bar for values and slopes, a legend for the layers of lines. None: on axes that are
+        made here. The colours of a mosaic carry no meaning; they tell neighbours apart.
     """
     if complex.dimension != 2:
         raise InputError(f"plot: expected a complex in 2 dimensions, got {complex.dimension}")
@@ -54,10 +59,11 @@ def regions(
         raise InputError(f"output: expected 0 to {complex.net.out_size - 1}, got {output}")
     inside = complex.structure.vertices_of(2)
     polygons = [complex.vertices[inside[c]] for c in range(len(inside))]
+    key = ax is None if key is None else key
     ax = new_axes(ax, (7.0, 7.0))
     thin = float(np.clip(18 / np.sqrt(len(polygons)), 0.08, 0.9))
     with house_style():
-        faces = PolyCollection(polygons, closed=True, antialiased=False, linewidths=0.15)
+        faces = PolyCollection(polygons, closed=True, antialiased=True, linewidths=0.4)
         if color == "mosaic":
             colours = [tuple(c) for c in mosaic_colors(len(polygons), seed).tolist()]
             faces.set_facecolor(colours)
@@ -70,6 +76,8 @@ def regions(
                 reach = float(np.quantile(np.abs(values), 0.98)) or 1.0
                 faces.set_norm(TwoSlopeNorm(0.0, -reach, reach))
             faces.set_edgecolor("face")
+            if key:
+                colour_bar(ax, faces, {"value": f"output {output}", "slope": f"slope of output {output}"}[color])
         ax.add_collection(faces)
         if lines:
             ends, layer = _edges(complex)
@@ -80,6 +88,8 @@ def regions(
             drawn.set_linewidth([thin * (1.6 if k == 0 else 0.8) for k in layer])
             drawn.set_capstyle("round")
             ax.add_collection(drawn)
+            if key and color != "mosaic" and len(layer):
+                _name_layers(ax, np.unique(layer))
         if points is not None:
             data = real_array(points, "points", ndim=2)
             ax.scatter(data[:, 0], data[:, 1], s=5, color="#1f2430", linewidths=0, zorder=3)
@@ -88,6 +98,12 @@ def regions(
         ax.set_ylim(low[1], high[1])
         ax.set_aspect("equal")
     return ax
+
+
+def _name_layers(ax: Axes, layers: IntArray) -> None:
+    """Which colour of a line belongs to which layer, below the picture."""
+    lines = [Line2D([], [], color=LAYERS[k % len(LAYERS)], label=f"layer {k + 1}") for k in layers.tolist()]
+    ax.legend(handles=lines, loc="upper center", bbox_to_anchor=(0.5, -0.06), ncols=min(len(lines), 6))
 
 
 def _shade(complex: Complex, color: str, output: int) -> FloatArray:

@@ -12,7 +12,7 @@ from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Box
 from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.numerics.arrays import real_array
-from fiberscope.plot.style import FUNCTION, INK, house_style, new_axes
+from fiberscope.plot.style import FUNCTION, INK, colour_bar, house_style, new_axes
 
 
 def function(
@@ -24,6 +24,7 @@ def function(
     output: int = 0,
     resolution: int = 400,
     ax: Axes | None = None,
+    key: bool | None = None,
 ) -> Axes:
     """Colours of one output of a network with two inputs on a box, with its zero line, and data points on top.
 
@@ -31,6 +32,8 @@ def function(
     ----------
     points, labels
         Data ``(points, 2)`` and one number per point that colours it (for two classes, minus and plus one).
+    key
+        A bar that says which value a colour means; None for one on axes that are made here.
     """
     net = as_network(net)
     if net.in_size != 2 or box.dimension != 2:
@@ -41,10 +44,11 @@ def function(
     grid = np.stack(np.meshgrid(*axes_xy), axis=-1).reshape(-1, 2)
     values = net(grid)[:, output].reshape(resolution, resolution)
     reach = float(np.quantile(np.abs(values), 0.98)) or 1.0
-    ax = new_axes(ax)
+    key = ax is None if key is None else key
+    ax = new_axes(ax, (6.8, 6.0))
     with house_style():
         extent = (box.low[0], box.high[0], box.low[1], box.high[1])
-        ax.imshow(
+        shown = ax.imshow(
             values,
             origin="lower",
             extent=extent,
@@ -53,6 +57,8 @@ def function(
             interpolation="bilinear",
             aspect="equal",
         )
+        if key:
+            colour_bar(ax, shown, f"output {output}")
         if values.min() < 0 < values.max():
             ax.contour(*axes_xy, values, levels=[0.0], colors=INK, linewidths=1.6)
         if points is not None:

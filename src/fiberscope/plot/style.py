@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
@@ -18,6 +19,7 @@ from matplotlib.figure import Figure
 
 from fiberscope.errors import InputError
 from fiberscope.files import atomic_path, write_atomically
+from fiberscope.run import in_notebook
 
 INK = "#1f2430"
 PAPER = "#fbfaf7"
@@ -70,6 +72,14 @@ def new_axes(ax: Axes | None = None, size: tuple[float, float] = (6.0, 6.0)) -> 
         return Figure(figsize=size, layout="constrained").add_subplot()
 
 
+def colour_bar(ax: Axes, shown: Any, label: str) -> None:
+    """A bar beside the axes that says which number a colour means."""
+    figure = ax.get_figure(root=True)
+    if figure is not None:
+        bar = figure.colorbar(shown, ax=ax, shrink=0.75, aspect=28, pad=0.02, label=label)
+        bar.outline.set_visible(False)
+
+
 def png(figure: Figure, dpi: int = 130) -> bytes:
     """The figure as the bytes of a PNG file, without a time stamp: the same picture is the same file."""
     buffer = BytesIO()
@@ -83,6 +93,16 @@ def figure_png(ax: Axes, dpi: int = 130) -> bytes:
     if figure is None:
         raise InputError("plot: expected axes on a figure, got axes that were removed from theirs")
     return png(figure, dpi)
+
+
+def _shown(ax: Axes) -> bytes | None:
+    """The picture of axes that no window and no notebook shows by itself; pyplot numbers those that it manages."""
+    figure = ax.get_figure(root=True)
+    return None if figure is None or hasattr(figure, "number") else png(figure, dpi=100)
+
+
+if in_notebook():  # so that axes as the last line of a cell are seen, as everybody expects
+    sys.modules["IPython"].get_ipython().display_formatter.formatters["image/png"].for_type(Axes, _shown)
 
 
 def save_figure(ax: Axes, path: Path | str, dpi: int = 200) -> None:

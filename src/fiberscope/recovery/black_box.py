@@ -22,9 +22,9 @@ from fiberscope.recovery.bent_surfaces import Equations, Row
 from fiberscope.recovery.first_layer import Pool, first_layer
 from fiberscope.recovery.isolation import isolated, looked_at_again
 from fiberscope.recovery.later_layers import draw_telling, fit_outputs, next_layer
-from fiberscope.recovery.oracle import Function, Oracle, SpentError, settle
+from fiberscope.recovery.oracle import Function, Oracle, SpentError, alive, settle
 from fiberscope.recovery.place import place_of
-from fiberscope.recovery.polish import forward, polish
+from fiberscope.recovery.polish import forward, polish, weighty
 from fiberscope.recovery.prefix import Prefix
 from fiberscope.recovery.recovered import Recovery, Unresolved, network_of
 from fiberscope.recovery.signs import over_features, signs_of_parts, solve_signs, solve_with_remainder
@@ -38,6 +38,9 @@ DENSE = 700
 
 POINTS = 2.5
 """Equations per parameter that polishing uses, of those that were asked."""
+
+CANDIDATES = 2000
+"""Points of which those are asked that tell most about the parameters."""
 
 TAKEN = "no kink of it was found, and it is taken to be"
 
@@ -78,7 +81,7 @@ class Search:
     def run(self) -> None:
         """All layers, the outputs last; raises :class:`StuckError` where it cannot go on."""
         hidden = self.widths[1:-1]
-        W, b = first_layer(self.pool, hidden[0])
+        W, b = first_layer(self.pool, hidden[0], len(hidden) > 1)
         self.add(W, b)
         for number in range(2, len(hidden) + 1):
             self.deeper(number)
@@ -119,11 +122,11 @@ class Search:
         if not len(blind) and n == self.widths[number] and not any(row.complete for row in rows):
             signs = signs_of_parts([(row.equations.rows, row.equations.values) for row in rows], W, b, self.slope)
         signs = signs or solve_signs(U, W[:, seen], Q[:, seen] * ((1 - self.slope) / (1 + self.slope)))
-        extra: tuple[FloatArray, FloatArray] | None = None
+        extra: FloatArray | None = None
         if signs is None and self.widths[number] > n and not len(blind) and not self.slope:
             found = solve_with_remainder(U, W, Q, self.pool.place.bounded)
             if found is not None:
-                signs, extra = found.signs, (found.out, found.row)
+                signs, extra = found.signs, found.row
         if signs is None:
             what = "the outputs" if last else f"layer {number + 1}"
             raise self.stuck(number, f"no choice of signs of its {n} neurons explains {what}")
@@ -134,27 +137,30 @@ class Search:
             self.unresolved.append(Unresolved(number, int(i), "its sign does not matter to any neuron that was found"))
         s = signs.values
         self.weights[-1], self.biases[-1] = s[:, None] * W, s * b
-        if extra is not None:
-            if len(sure) < len(rows):
-                raise self.stuck(number + 1, "some of its neurons are known only in part")
-            full = np.array(sure)
-            return self.with_constant(2 * full[:, :n], full[:, -1] - full[:, :n] @ (s * b), *extra, last)
-        return self.signed(rows)
+        W, b = self.signed(rows, extra)
+        return (W, b) if extra is None else self.with_constant(W, b, extra, last)
 
-    def signed(self, rows: list[Row]) -> tuple[FloatArray, FloatArray]:
-        """Weights and biases over the activations of a layer that has its signs; what they leave open is named."""
+    def signed(self, rows: list[Row], extra: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+        """Weights and biases over the activations of a layer that has its signs; what they leave open is named.
+
+        ``extra`` is the row of one more neuron of it, which never switches and has no offset yet.
+        """
         number, (W, b) = len(self.weights), (self.weights[-1], self.biases[-1])
         T = over_features(W, b, self.slope)
-        found = np.zeros((len(rows), len(W) + 1))
+        if extra is not None:
+            column = np.concatenate([np.zeros(len(W)), extra, [0.0]])
+            T = np.column_stack([T[:, :-1], column, T[:, -1]])
+        found = np.zeros((len(rows), T.shape[1]))
         for k, row in enumerate(rows):
             found[k], known = row.over(T)
             self.open += [(number + 1, k, int(i)) for i in np.flatnonzero(~known[:-1])]
         return found[:, :-1], found[:, -1]
 
-    def with_constant(self, W: FloatArray, b: FloatArray, out: FloatArray, row: FloatArray,
-                      last: bool) -> tuple[FloatArray, FloatArray]:  # fmt: skip
+    def with_constant(self, W: FloatArray, b: FloatArray, row: FloatArray, last: bool) -> (
+        tuple[FloatArray, FloatArray]
+    ):  # fmt: skip
         """Add a neuron that never switches to the last known layer, with an offset that keeps it active."""
-        number, place = len(self.weights), self.pool.place
+        number, place, out = len(self.weights), self.pool.place, W[:, -1]
         if number == 1 and place.bounded:
             shift = float(-np.minimum(row * place.low, row * place.high).sum()) + 1.0
             text = f"{TAKEN} active wherever it is read: its offset is free, and one was chosen that keeps it so"
@@ -162,12 +168,16 @@ class Search:
             shift = 1.0
             text = f"{TAKEN} linear: its offset is free, and one was chosen that keeps it active"
         else:
-            shift = float((b / np.where(out > 0, out, np.inf)).max()) + 1.0
+            if (np.sign(out) * np.sign(W[:, :-1]).sum(axis=1)).sum() > 0:  # hiding rows have another sign there
+                row, W = -row, np.column_stack([W[:, :-1], -out])
+                out = W[:, -1]
+            read = np.abs(out) > SPAN * np.abs(out).max()
+            shift = float((b[read] / out[read]).max(initial=0.0)) + 1.0  # the same for both orientations of a row
             text = f"{TAKEN} hidden: its hyperplane can be moved, and one place was chosen"
         self.unresolved.append(Unresolved(number, len(self.weights[-1]), text))
         self.weights[-1] = np.concatenate([self.weights[-1], row[None]])
         self.biases[-1] = np.append(self.biases[-1], shift)
-        return np.column_stack([W, out]), b - out * shift
+        return W, b - out * shift
 
     def outputs(self) -> None:
         """The last layer by regression, and the signs of the last hidden one."""
@@ -234,12 +244,18 @@ class Search:
             theta = looked_at_again(oracle, self.pool.place, theta, rng, self.slope)
             count -= theta[0].size + theta[1].size
         most = int(POINTS * count / oracle.outputs) + 50
-        oracle.values(draw_telling(self.pool, Prefix((theta[0],), (theta[1],)), most * 2 // 3 if large else most // 3))
+        first = Prefix((theta[0],), (theta[1],), self.slope)
+        if large:
+            oracle.values(draw_telling(self.pool, first, most * 2 // 3))
         X, Y = oracle.log()
         if len(X) > most:
             pick = telling(theta, X, most, rng, self.slope)
             X, Y = X[pick], Y[pick]
-        self.keep(polish(theta, X, Y, self.pool.run, int(large), self.slope))
+        if not large:  # what those points say least about is asked
+            more = draw_telling(self.pool, first, CANDIDATES)
+            more = more[weighty(theta, X, more, most // 3, self.slope)]
+            X, Y = np.concatenate([X, more]), np.concatenate([Y, oracle.values(more)])
+        self.keep(polish(theta, X, Y, self.pool.run, int(large), self.slope, oracle.noise * oracle.scale))
 
     def keep(self, theta: list[FloatArray]) -> None:
         self.weights, self.biases = theta[::2], theta[1::2]
@@ -282,6 +298,7 @@ def black_box(function: Function, widths: tuple[int, ...], domain: Any, max_quer
         settle(oracle, place, rng)
         if oracle.outputs != widths[-1]:
             raise InputError(f"widths: expected {oracle.outputs} outputs, which the function has, got {widths[-1]}")
+        search.pool.place = oracle.place = alive(oracle, place, rng)
         search.run()
         whole = True
         search.sharpened()

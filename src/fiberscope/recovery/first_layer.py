@@ -21,8 +21,11 @@ from fiberscope.run import Run
 LINES = 5
 """Lines that are searched to begin with."""
 
-ROUNDS = 6
-"""Further lines, one after the other, while neurons of the first layer are missing."""
+ROUNDS, MORE = 6, 12
+"""Further lines, one after the other, while neurons of the first layer are missing; more where gradients show it."""
+
+TESTS = 8
+"""Places where a hyperplane should be a kink that are looked at, beside lines that are known."""
 
 
 @dataclass
@@ -95,15 +98,19 @@ class Pool:
                 self.explained[k] |= (far <= self.tolerance).any(axis=1)
 
 
-def first_layer(pool: Pool, width: int) -> tuple[FloatArray, FloatArray]:
+def first_layer(pool: Pool, width: int, deep: bool = True) -> tuple[FloatArray, FloatArray]:
     """Unit normals ``(found, n)`` and offsets of straight hyperplanes; more than ``width`` only if there are more.
 
-    Stops once ``width`` are found and the kinks of the first line are all looked at, or after some more lines.
+    ``deep`` says that other layers follow, whose surfaces may look straight. Stops once ``width`` are found and the
+    kinks of the first line are all looked at, or after some more lines.
     """
     pool.search(*pool.place.lines(pool.rng, LINES))
     found: list[tuple[FloatArray, float]] = []
+    edges: list[tuple[FloatArray, float]] = []
     bent: set[tuple[int, int]] = set()
-    for turn in range(LINES + ROUNDS):
+    for turn in range(LINES + ROUNDS + MORE):
+        if turn >= LINES + ROUNDS and not len(found) < min(width, pool.gradients.basis.shape[1]):
+            break
         if turn >= len(pool.lines):
             pool.search(*pool.place.lines(pool.rng, 1))
             if found:
@@ -116,14 +123,22 @@ def first_layer(pool: Pool, width: int) -> tuple[FloatArray, FloatArray]:
             if n is None:
                 continue
             b = -float(n @ pool.point(key))
-            if straight(pool, n, b, key[0]):
-                if not any(_same(n, b, *other, pool.tolerance * 1000) for other in found):
-                    found.append((n, b))
-                pool.explain(n[None], np.array([b]))
-            else:
+            what = straight(pool, n, b, key[0], deep)
+            if what is None:
                 bent.add(key)
+            if what is not True:
+                edges += [(n, b)] if what is False else []
+                continue
+            if not any(_same(n, b, *other, pool.tolerance * 1000) for other in found):
+                found.append((n, b))
+            pool.explain(n[None], np.array([b]))
         if len(found) >= width:
             break
+    for n, b in () if found else edges:
+        if not any(_same(n, b, *other, pool.tolerance * 1000) for other in found):
+            found.append((n, b))
+    if pool.place.live is not None or len(found) > width:
+        found = [found[i] for i in range(len(found)) if not _bends(pool, found, i)]
     return np.array([n for n, _ in found]).reshape(-1, len(pool.place.low)), np.array([b for _, b in found])
 
 
@@ -133,51 +148,116 @@ def _same(n: FloatArray, b: float, m: FloatArray, c: float, tolerance: float) ->
     return bool(np.abs(n - sign * m).max() <= tolerance and abs(b - sign * c) <= tolerance * max(1.0, abs(b)))
 
 
-def straight(pool: Pool, n: FloatArray, b: float, own: int) -> bool:
-    """Whether kinks are where the hyperplane predicts them: on the other lines, else at points that are aimed at."""
-    hits = misses = 0
+def straight(pool: Pool, n: FloatArray, b: float, own: int, deep: bool = True) -> bool | None:
+    """Whether kinks are where the hyperplane predicts them: on the other lines, else at points that are aimed at.
+
+    None if not. False, if other layers follow and all of them have a side on which the function is flat: a piece of a
+    later surface at the edge of where the function changes at all looks straight, too, since behind its bends nothing
+    is seen.
+    """
+    hits = misses = edges = 0
     for k, line in enumerate(pool.lines):
         speed = float(n @ (line.end - line.start))
         if k == own or abs(speed) <= pool.tolerance * line.length:
             continue
         t = -(float(n @ line.start) + b) / speed
         if 0.01 < t < 0.99:
-            near = np.abs(line.kinks - t).min(initial=np.inf) * abs(speed) <= pool.tolerance * line.length
-            hits, misses = hits + bool(near), misses + (not near and not _is_constant(pool, line.at(t)))
-    for _ in range(6):
-        if hits >= 3 and hits >= 2 * misses:
+            near = np.abs(line.kinks - t) * abs(speed) <= pool.tolerance * line.length
+            if near.any():
+                edge = deep and bool(line.flat[near].all())
+                hits, edges = hits + (not edge), edges + edge
+            else:
+                misses += not _is_constant(pool, line.at(t))
+    for _ in range(TESTS):
+        if hits >= 3 and hits >= 4 * misses:
             return True
         if misses >= 2 and misses > hits:
-            return False
+            return None
         seen = _seen_at(pool, n, b)
-        hits, misses = hits + bool(seen), misses + (seen is False)
-    return hits >= 2 and hits >= 2 * misses
+        edge = deep and seen == EDGE
+        hits, misses, edges = hits + (bool(seen) and not edge), misses + (seen is False), edges + edge
+    if hits >= 2 and hits >= 3 * misses:
+        return True
+    return False if edges + hits >= 2 and edges + hits >= 3 * misses else None
 
 
 def _is_constant(pool: Pool, x: FloatArray) -> bool:
     """Whether the function does not change near a point: there no neuron can be seen, and none is missed."""
     steps = pool.rng.normal(size=(2, len(x)))
     steps *= pool.tolerance * pool.place.size / np.linalg.norm(steps, axis=1, keepdims=True)
-    values = pool.oracle.along(pool.place.pulled(pool.place.clip(np.concatenate([x[None], x + steps, x - steps]))))
+    X = np.concatenate([x[None], x + steps, x - steps])
+    values = pool.oracle.along(pool.place.pulled(pool.place.clip(X)) if pool.place.bounded else X)
     return bool(np.ptp(values) <= ORACLE_CLEAR * pool.oracle.noise * pool.oracle.scale)
 
 
-def _seen_at(pool: Pool, n: FloatArray, b: float) -> bool | None:
-    """Whether there is a kink at a random point of the hyperplane; None if no point of it was met, or none tells."""
+CROSSINGS = 10
+"""Crossings with other hyperplanes behind which one is looked at again."""
+
+
+def _bends(pool: Pool, planes: list[tuple[FloatArray, float]], i: int) -> bool:
+    """Whether the kink of a hyperplane is gone just behind others that it crosses, where the function still changes.
+
+    Where a function is flat nearly everywhere, random points seldom tell whether a surface bends.
+    """
+    n, b = planes[i]
+    N, c = np.array([m for m, _ in planes]), np.array([d for _, d in planes])
+    here = [line.points[np.abs(line.points @ n + b) <= pool.tolerance * line.length] for line in pool.lines]
+    own = np.concatenate(here)
+    stays = ends = 0
+    for _ in range(CROSSINGS if len(own) else 0):
+        x = own[pool.rng.integers(len(own))]
+        e = pool.rng.normal(size=len(x))
+        e = e - n * (n @ e)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t = -(N @ x + c) / (N @ e)
+        t = np.sort(np.delete(t, i)[np.delete(t, i) > 0])
+        if not len(t):
+            continue
+        step = NEAR * min(t[0], t[1] - t[0] if len(t) > 1 else t[0])
+        before, behind = (_kink_at(pool, x + s * e, n, 0.1 * step * float(np.linalg.norm(e)))
+                          for s in (t[0] - step, t[0] + step))  # fmt: skip
+        if before in (True, EDGE):
+            stays, ends = stays + (behind in (True, EDGE)), ends + (behind is False)
+    return ends > 1 and 2 * ends > stays
+
+
+NEAR = 0.02
+"""How far behind a crossing that is, in parts of the way to it."""
+
+EDGE = "edge"
+
+
+def _seen_at(pool: Pool, n: FloatArray, b: float) -> bool | str | None:
+    """Whether there is a kink at a random point of the hyperplane; ``EDGE`` if the function is flat on one side of it.
+
+    None if no point of it was met, or none tells.
+    """
     where = np.concatenate([line.points for line in pool.lines])
     for turn in range(20):
         x = pool.place.draw(pool.rng, 1)[0]
         if turn % 2 and len(where):  # where something is seen at all
             x = 0.3 * x + 0.7 * where[pool.rng.integers(len(where))]
         x = x - (n @ x + b) * n
-        low, high = pool.place.chord(x, n)
-        w = 0.9 * min(-low, high, pool.place.size / (8 * len(pool.lines[0].kinks) + 8))
-        if not pool.place.inside(x)[0] or not w > 0 or _is_constant(pool, x):
-            continue
-        for _ in range(4):
-            met = locate(pool.oracle, x, n, w)
-            if met is not None:
-                return abs(met[0]) <= ORACLE_CLEAR * pool.tolerance * pool.place.size
-            w /= 8
-        return False
+        w = 0.9 * pool.place.size / (8 * len(pool.lines[0].kinks) + 8)
+        if pool.place.bounded:  # elsewhere the walls are only where lines end
+            low, high = pool.place.chord(x, n)
+            if not pool.place.inside(x)[0] or not min(-low, high) > w / 8:
+                continue
+            w = min(w, -0.9 * low, 0.9 * high)
+        seen = _kink_at(pool, x, n, w)
+        if seen is not None:
+            return seen
     return None
+
+
+def _kink_at(pool: Pool, x: FloatArray, n: FloatArray, w: float) -> bool | str | None:
+    """Whether there is a kink at ``x`` on a segment along ``n``, ``w`` long or shorter; None where nothing changes."""
+    if not pool.oracle.allowed(x + np.outer([-w, w], n)) or _is_constant(pool, x):
+        return None
+    for _ in range(4):
+        met = locate(pool.oracle, x, n, w)
+        if met is not None:
+            own = abs(met[0]) <= ORACLE_CLEAR * pool.tolerance * pool.place.size
+            return EDGE if own and met[1] else own
+        w /= 8
+    return False

@@ -17,7 +17,7 @@ import numpy as np
 
 from fiberscope.errors import InputError
 from fiberscope.numerics.cutoffs import ORACLE_CLEAR, SHORTEST_PIECE
-from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
 from fiberscope.recovery.oracle import Oracle
 from fiberscope.run import Run
 
@@ -33,12 +33,16 @@ MOST_KINKS = 20_000
 
 @dataclass(frozen=True)
 class Line:
-    """A segment from ``start`` to ``end`` with its kinks: shares of the segment in order, slope changes there."""
+    """A segment from ``start`` to ``end`` with its kinks: shares of the segment in order, slope changes there.
+
+    ``flat`` marks kinks beside which the function does not change along the line, on one side.
+    """
 
     start: FloatArray
     end: FloatArray
     kinks: FloatArray
     jumps: FloatArray
+    flat: BoolArray
 
     @property
     def length(self) -> float:
@@ -75,12 +79,12 @@ class _Intervals:
 
 
 class _Scan:
-    """One search over several segments; ``found`` gathers triples of lines, shares and jumps."""
+    """One search over several segments; ``found`` gathers lines, shares, jumps and flatness."""
 
     def __init__(self, oracle: Oracle, starts: FloatArray, ends: FloatArray) -> None:
         self.oracle, self.starts, self.steps = oracle, starts, ends - starts
         self.size = np.full(len(starts), oracle.scale)
-        self.found: list[tuple[IntArray, FloatArray, FloatArray]] = []
+        self.found: list[tuple[IntArray, FloatArray, FloatArray, BoolArray]] = []
         self.lost = 0
 
     def ask(self, line: IntArray, t: FloatArray) -> FloatArray:
@@ -166,7 +170,8 @@ class _Scan:
         fits = fits_one & fits_two
         sure = fits & (np.abs(sb - sa) > ea + eb)
         sharp = now.a[sure] + ((now.fb - now.fa - sb * (now.b - now.a)) / (sa - sb))[sure]
-        self.found.append((now.line[sure], sharp, (sb - sa)[sure]))
+        flat = np.minimum(np.abs(sa) - ea, np.abs(sb) - eb) <= 0
+        self.found.append((now.line[sure], sharp, (sb - sa)[sure], flat[sure]))
         again = ~fits
         at = np.where(fits_one, two, one)[again]
         return self._cut(now[again], at, np.where(fits_one, f[1], f[0])[again])
@@ -190,19 +195,18 @@ def scan(oracle: Oracle, starts: FloatArray, ends: FloatArray, run: Run) -> list
     while len(open_.a):
         open_ = search.step(open_)
         rounds += 1
-        found = sum(len(t) for _, t, _ in search.found)
+        found = sum(len(t) for _, t, _, _ in search.found)
         run.step(oracle.spent, oracle.limit, f"lines: {found} kinks")
         if search.lost > max(50, found) or found > MOST_KINKS * len(starts):
             raise InputError(
                 "function: expected a piecewise linear one, but its slope keeps changing on ever smaller intervals: "
                 f"{search.lost} intervals of length {SHORTEST_PIECE:.0e} of a line are not straight"
             )
-    lines = np.concatenate([line for line, _, _ in search.found]) if search.found else np.zeros(0, dtype=np.int64)
-    shares = np.concatenate([t for _, t, _ in search.found]) if search.found else np.zeros(0)
-    jumps = np.concatenate([j for _, _, j in search.found]) if search.found else np.zeros(0)
+    none = np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0), np.zeros(0, dtype=bool)
+    lines, shares, jumps, flat = (np.concatenate(part) for part in zip(none, *search.found, strict=True))
     result = []
     for k in range(len(starts)):
         own = np.flatnonzero(lines == k)
         order = own[np.argsort(shares[own])]
-        result.append(Line(starts[k], ends[k], shares[order], jumps[order]))
+        result.append(Line(starts[k], ends[k], shares[order], jumps[order], flat[order]))
     return result

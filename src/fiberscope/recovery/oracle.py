@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.numerics.cutoffs import ORACLE_NOISE, ORACLE_WORST
-from fiberscope.numerics.floats import FloatArray
+from fiberscope.numerics.cutoffs import ORACLE_CLEAR, ORACLE_NOISE, ORACLE_WORST
+from fiberscope.numerics.floats import BoolArray, FloatArray
 from fiberscope.recovery.place import Place
 
 Function = Callable[[FloatArray], Any]
+
+STEP = 2.0**-12
+"""Part of the place that is stepped to see whether a function changes."""
 
 LOGGED = 4_000_000
 """Numbers of inputs that are remembered, to be used again when the parameters are polished."""
@@ -121,3 +124,34 @@ def settle(oracle: Oracle, place: Place, rng: np.random.Generator) -> None:
     if not rough <= ORACLE_WORST:
         raise InputError(f"function: expected values no noisier than float32, got second differences of {rough:.1g}")
     oracle.noise = max(ORACLE_NOISE, rough)
+
+
+ALIVE = 0.5
+"""Share of random points near which a function must change; where it is less, the search goes where it does."""
+
+LOOKED, LOOKS = 200, 3
+"""Points that are looked at for it, and how often."""
+
+
+def alive(oracle: Oracle, place: Place, rng: np.random.Generator) -> Place:
+    """The place, with points near which the function is not constant if it is constant at most others.
+
+    Second layers whose neurons are seldom active leave most of space flat, and nothing can be learnt there.
+    """
+    seen = place.draw(rng, 24)
+    if _changes(oracle, place, seen, rng).mean() >= ALIVE:
+        return place
+    found = np.zeros((0, len(place.low)))
+    for _ in range(LOOKS):
+        X = (replace(place, live=found) if len(found) else place).draw(rng, LOOKED)
+        found = np.concatenate([found, X[_changes(oracle, place, X, rng)]])
+    return replace(place, live=found) if len(found) else place
+
+
+def _changes(oracle: Oracle, place: Place, X: FloatArray, rng: np.random.Generator) -> BoolArray:
+    """Near which points the function is not constant."""
+    step = rng.normal(size=X.shape)
+    step *= place.size * STEP / np.linalg.norm(step, axis=1, keepdims=True)
+    near = place.pulled(place.clip(X + step))
+    change = np.abs(oracle.values(near) - oracle.values(X)).max(axis=1)
+    return np.asarray(change > ORACLE_CLEAR * oracle.noise * oracle.scale)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,11 @@ and farther ones are met as well, since every hyperplane comes near."""
 
 @dataclass(frozen=True)
 class Place:
-    """``A x <= b`` and the box ``low <= x <= high``; ``bounded`` says whether that is the domain or a part of it."""
+    """``A x <= b`` and the box ``low <= x <= high``; ``bounded`` says whether that is the domain or a part of it.
+
+    ``live`` are points near which the function is not constant, where it is constant nearly everywhere else: then most
+    points are drawn around these.
+    """
 
     low: FloatArray
     high: FloatArray
@@ -26,6 +30,7 @@ class Place:
     b: FloatArray
     centre: FloatArray
     bounded: bool
+    live: FloatArray | None = None
 
     @property
     def size(self) -> float:
@@ -49,6 +54,11 @@ class Place:
 
     def draw(self, rng: np.random.Generator, count: int) -> FloatArray:
         """Random points: of a bounded box uniform, of a polytope by chords, of space normal ones of several sizes."""
+        if self.live is not None:
+            near = count - count // 4
+            sizes = rng.choice([0.03, 0.06, 0.12], (near, 1)) * (self.high - self.low)
+            X = self.live[rng.integers(len(self.live), size=near)] + rng.normal(size=(near, len(self.low))) * sizes
+            return np.concatenate([replace(self, live=None).draw(rng, count // 4), self.pulled(self.clip(X))])
         if not self.bounded:
             sizes = rng.choice([0.5, 1.0, 2.0, 4.0], (count, 1))
             X = self.centre + rng.normal(size=(count, len(self.low))) * sizes

@@ -8,10 +8,10 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from fiberscope.numerics.cutoffs import RIDGE
-from fiberscope.numerics.floats import FloatArray
+from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.run import Run
 
-STEPS = 8
+STEPS = 12
 
 Parameters = list[FloatArray]
 """``W_1, b_1, W_2, b_2, ...``"""
@@ -38,10 +38,15 @@ def backward(theta: Sequence[FloatArray], activations: Sequence[FloatArray], lea
     return found[::-1]
 
 
-def polish(theta: Parameters, X: FloatArray, Y: FloatArray, run: Run, fixed: int = 0, leak: float = 0.0) -> Parameters:
-    """Parameters near ``theta`` with smaller residuals on ``X``; the first ``fixed`` layers stay as they are."""
+def polish(theta: Parameters, X: FloatArray, Y: FloatArray, run: Run, fixed: int = 0, leak: float = 0.0,
+           goal: float = 0.0) -> Parameters:  # fmt: skip
+    """Parameters near ``theta`` with smaller residuals on ``X``; the first ``fixed`` layers stay as they are.
+
+    Normal equations are fast, but lose half of the digits where parameters are hard to tell apart. So where the
+    residuals stay above ``goal`` the last steps solve the equations themselves.
+    """
     best, now = list(theta), list(theta)
-    least, worse = np.inf, 0
+    least, worse, sharp = np.inf, 0, False
     for step in range(STEPS):
         run.step(step, STEPS, "polishing")
         values, activations = forward(now, X, leak)
@@ -50,16 +55,46 @@ def polish(theta: Parameters, X: FloatArray, Y: FloatArray, run: Run, fixed: int
         worse += not size < 0.5 * least
         if size < least:
             least, best = size, list(now)
-        if worse > 1:
+        if worse > 1 and (sharp or least <= goal):
             break
+        if worse > 1:
+            now, worse, sharp = list(best), 0, True
+            values, activations = forward(now, X, leak)
+            residual = Y - values
         J = _jacobian(activations[fixed:-1], backward(now, activations, leak)[fixed:])
-        change = _solved(J, residual.ravel())
+        change = _solved_sharply(J, residual.ravel()) if sharp else _solved(J, residual.ravel())
         if change is None or not np.isfinite(change).all():
             break
         cuts = np.cumsum([a.size for a in theta[2 * fixed :]])[:-1]
         moved = [a + part.reshape(a.shape) for a, part in zip(now[2 * fixed :], np.split(change, cuts), strict=True)]
         now = [*now[: 2 * fixed], *moved]
     return best
+
+
+def weighty(theta: Parameters, X: FloatArray, more: FloatArray, count: int, leak: float = 0.0) -> IntArray:
+    """Those of the points ``more`` whose values tell most about parameters beside those at ``X``; nothing is asked.
+
+    Half of them by their leverage, ``max_k j_k G^-1 j_k`` for the gradients ``j_k`` of the outputs by the parameters
+    and the Gram matrix ``G`` of those at ``X``, and half of them after those are counted in.
+    """
+    have, ahead = (_jacobian(a[:-1], backward(theta, a, leak)) for a in (forward(theta, Z, leak)[1] for Z in (X, more)))
+    scale = np.linalg.norm(have, axis=0) + np.linalg.norm(ahead, axis=0)
+    scale[scale == 0] = 1.0
+    have, ahead = have / scale, ahead / scale
+    outputs, chosen = len(ahead) // len(more), np.zeros(len(more), dtype=bool)
+    gram = have.T @ have
+    gram[np.diag_indices_from(gram)] += RIDGE * len(gram)
+    for part in (count // 2, count - count // 2):
+        try:
+            factor = cho_factor(gram, lower=True)
+        except LinAlgError:
+            break
+        share = (ahead * cho_solve(factor, ahead.T).T).sum(axis=1).reshape(-1, outputs).max(axis=1)
+        best = np.argsort(np.where(chosen, -np.inf, share))[-part:] if part else np.zeros(0, dtype=np.int64)
+        chosen[best] = True
+        rows = ahead.reshape(len(more), outputs, -1)[best].reshape(-1, ahead.shape[1])
+        gram = gram + rows.T @ rows
+    return np.flatnonzero(chosen)
 
 
 def _solved(J: FloatArray, residual: FloatArray) -> FloatArray | None:
@@ -71,6 +106,16 @@ def _solved(J: FloatArray, residual: FloatArray) -> FloatArray | None:
     gram[np.diag_indices_from(gram)] += RIDGE * len(gram)
     try:
         return np.asarray(cho_solve(cho_factor(gram), J.T @ residual) / scale)
+    except LinAlgError:
+        return None
+
+
+def _solved_sharply(J: FloatArray, residual: FloatArray) -> FloatArray | None:
+    """The same by an orthogonal decomposition."""
+    scale = np.linalg.norm(J, axis=0)
+    scale[scale == 0] = 1.0
+    try:
+        return np.asarray(np.linalg.lstsq(J / scale, residual, rcond=RIDGE)[0] / scale)
     except LinAlgError:
         return None
 

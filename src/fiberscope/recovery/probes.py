@@ -12,6 +12,9 @@ from fiberscope.recovery.oracle import Oracle
 
 SHRINK, TRIES = 0.25, 6
 
+BESIDE = 2.0**-6
+"""Part of a segment, to either side of a kink, at which the two lines are checked."""
+
 
 @dataclass
 class Gradients:
@@ -101,10 +104,13 @@ def normal_of(before: FloatArray, after: FloatArray) -> tuple[FloatArray, FloatA
     return V[0], np.asarray(jump @ V[0])
 
 
-def locate(oracle: Oracle, x: FloatArray, u: FloatArray, w: float) -> tuple[float, float] | None:
-    """Where on ``x + s u``, ``-w <= s <= w``, the only kink is, and the jump of the slope; None if it is not just one.
+def locate(oracle: Oracle, x: FloatArray, u: FloatArray, w: float) -> tuple[float, bool] | None:
+    """Where on ``x + s u``, ``-w <= s <= w``, the only kink is, and whether the function is flat on one of its sides.
 
-    Five values: two on either side and one at the meeting point of the two lines.
+    None if it is not just one kink.
+
+    Six values: two on either side of it, and one on either line close to where the lines meet. A value at the meeting
+    point alone proves nothing: behind two kinks of opposite signs the lines meet outside of both.
     """
     s = np.array([-1.0, -0.6, 0.6, 1.0]) * w
     if not oracle.allowed(x + s[:, None] * u):
@@ -118,7 +124,8 @@ def locate(oracle: Oracle, x: FloatArray, u: FloatArray, w: float) -> tuple[floa
     meet = (f[0] - left * s[0] - f[3] + right * s[3]) / (right - left)
     if not abs(meet) < 0.6 * w:
         return None
-    value = oracle.along((x + meet * u)[None])[0]
-    if not abs(value - f[0] - left * (meet - s[0])) <= 2 * error + blur * w:
+    beside = np.array([meet - BESIDE * w, meet + BESIDE * w])
+    lines = np.array([f[0] + left * (beside[0] - s[0]), f[3] + right * (beside[1] - s[3])])
+    if not (np.abs(oracle.along(x + beside[:, None] * u) - lines) <= 2 * error + blur * w).all():
         return None
-    return float(meet), float(right - left)
+    return float(meet), bool(min(abs(left), abs(right)) <= blur)

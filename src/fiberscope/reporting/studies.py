@@ -6,7 +6,8 @@ One self-contained HTML file, made from the study's tables alone; the same resul
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,36 @@ def write_study_page(result: StudyResult, study: Study) -> Path:
     page = result.folder / "index.html"
     write_atomically(page, render_study_page(result, study, figures))
     return page
+
+
+def write_index(folder: Path, done: Sequence[tuple[StudyResult, Study]], failed: Mapping[str, str]) -> Path:
+    """Write ``index.html`` with every claim, verdict and figure of several studies; returns its path."""
+    verdicts = [verdict.word for result, _ in done for verdict in result.verdicts]
+    cards = [("studies", str(len(done))), ("claims", str(len(verdicts)))]
+    cards += [(word, str(verdicts.count(word))) for word in ("holds", "does not hold", "undecided")]
+    sections = [_of_study(folder, result, study) for result, study in done]
+    if failed:
+        sections.append(Section("Not run", rows=list(failed.items()), head=("Study", "Why")))
+    page = folder / "index.html"
+    title, subtitle = "Every study", "The papers' claims with ours beside them, the figures, and where the numbers are."
+    write_atomically(page, render_page(title, subtitle, sections, cards=cards))
+    return page
+
+
+def _of_study(folder: Path, result: StudyResult, study: Study) -> Section:
+    claims = [(Mark(v.text, v.where), v.ours, Mark(v.word, kind=KINDS[v.holds])) for v in result.verdicts]
+    drawn = [(p, result.folder / f"{p.name}.png") for p in study.pictures]
+    where = escape(f"{result.folder.relative_to(folder)}/index.html")
+    failures = f" {len(result.failures)} tasks failed: the table lacks their rows." if result.failures else ""
+    return Section(
+        study.title,
+        text=f"{study.paper}: {study.figure}. Scale: {result.scale}, {len(result.table)} rows.{failures}",
+        rows=claims,
+        head=("The paper", "Ours", "Verdict"),
+        figures=[(f"{p.title}. {p.caption}", file.read_bytes()) for p, file in drawn if file.is_file()],
+        wide=True,
+        widget=f'<p><a href="{where}">All numbers of {escape(study.name)}</a></p>',
+    )
 
 
 def render_study_page(result: StudyResult, study: Study, figures: Sequence[tuple[str, str, bytes]] = ()) -> str:

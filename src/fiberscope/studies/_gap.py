@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import itertools
 
-import flint
 import numpy as np
 
 from fiberscope.dimension.bounds import Bound
@@ -25,8 +24,9 @@ from fiberscope.dimension.uses import uses_behind
 from fiberscope.network.network import Network
 from fiberscope.network.walk import choices_of, traced
 from fiberscope.numerics.algebra.residue import ModularAlgebra
+from fiberscope.numerics.elimination import echelon_mod, rank_mod
 from fiberscope.numerics.floats import FloatArray, SignArray
-from fiberscope.numerics.modular import Residues, pivots_mod, random_primes, rank_mod, residues
+from fiberscope.numerics.modular import Residues, random_primes, residues
 from fiberscope.numerics.rank import exact_rank, failure_bound
 
 
@@ -149,11 +149,4 @@ def _pair_rows(net: Network, l: int, inputs: Residues, signs: list[SignArray], p
 
 def _kernel(rows: Residues, prime: int) -> Residues:
     """A basis of the kernel modulo p, ``(nullity, columns)``."""
-    columns = rows.shape[1]
-    independent = rows[list(pivots_mod(np.ascontiguousarray(rows.T), prime))] if len(rows) else rows
-    if len(independent) == 0:
-        return np.eye(columns, dtype=np.uint64)
-    matrix = flint.nmod_mat(len(independent), columns, independent.reshape(-1).tolist(), prime)
-    basis, nullity = matrix.nullspace()
-    entries = np.array([int(x) for x in basis.entries()], np.uint64).reshape(basis.nrows(), basis.ncols())
-    return np.ascontiguousarray(entries[:, :nullity].T)
+    return echelon_mod(rows, prime).kernel()

@@ -55,6 +55,12 @@ class State:
         return functional_dimension(self.network, self.inputs)
 
     @cached_property
+    def exact_dimension(self) -> FunctionalDimension:
+        """As :attr:`dimension` without the two ranks of floats, which cost more than the exact one."""
+        whole = self.__dict__.get("dimension")
+        return functional_dimension(self.network, self.inputs, ranks="exact") if whole is None else whole
+
+    @cached_property
     def identifiability(self) -> Identifiability:
         """Whether the function determines the parameters, found once for all quantities that need it."""
         return identifiability(self.network)
@@ -159,7 +165,7 @@ def region_count(state: State) -> int:
 )
 def exact_dimension(state: State) -> int | None:
     """See :func:`fiberscope.dimension.functional.functional_dimension`."""
-    return state.dimension.exact
+    return state.exact_dimension.exact
 
 
 @register_quantity("functional_dimensions", "the three ranks on the tracked data: exact (and lower), numerical, paper")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -59,6 +59,7 @@ class Tracker:
         quantities: Sequence[str],
         file: str | Path | None,
         optimizer: Any,
+        log: Callable[[Record], Any] | None = None,
     ) -> None:
         self._began = time.perf_counter()
         if int(every) != every or every < 1:
@@ -69,6 +70,7 @@ class Tracker:
         self.quantities = {name: find_quantity(name) for name in quantities}
         self._source = source
         self._optimizer = optimizer
+        self._log = log
         self._hook: Any = None
         self._data = _data(data)
         self._steps = 0
@@ -146,6 +148,8 @@ class Tracker:
         self._records.append(record)
         if self._file is not None:
             self._file.append(record)
+        if self._log is not None:
+            self._log(record)
         self._seconds += time.perf_counter() - begin
         return record
 
@@ -243,6 +247,7 @@ def track(
     *,
     file: str | Path | None = None,
     optimizer: Any = None,
+    log: Callable[[Record], Any] | None = None,
 ) -> Tracker:
     """Record named quantities of a network while somebody trains it.
 
@@ -267,6 +272,8 @@ def track(
         With one, ``with track(...)`` records by itself: before the first update (step 0) and after every
         ``every``-th ``optimizer.step()``. Where a file is continued nothing is recorded before the first update,
         which is the last recorded step + 1.
+    log
+        Called with every new record, such as :func:`fiberscope.tensorboard_log` or :func:`fiberscope.wandb_log`.
 
     Examples
     --------
@@ -281,7 +288,7 @@ def track(
     """
     if source is not None and data is None:
         raise InputError("data: expected inputs to look at the network on, got None")
-    return Tracker(source, data, every, quantities, file, optimizer)
+    return Tracker(source, data, every, quantities, file, optimizer, log)
 
 
 def read_track(path: str | Path) -> tuple[Record, ...]:

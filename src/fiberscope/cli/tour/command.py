@@ -13,6 +13,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from fiberscope.errors import InputError
 from fiberscope.extras import import_module
+from fiberscope.files import check_folder
 
 TITLE = "A tour of one small network"
 
@@ -32,13 +33,14 @@ def tour(
     """
     if out.exists() and not out.is_dir():
         raise InputError(f"--out: expected a folder, got the file {out}")
+    check_folder(out)
     console = Console(stderr=as_json)
     sections = []
     with Progress(
         SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True
     ) as progress:
         task = progress.add_task("starting", total=None)
-        walk = import_module("fiberscope.cli.tour.stops")
+        walk = import_module("fiberscope.cli.tour.stops", "the tour")
         progress.update(task, description="training a network on two spirals")
         subject = walk.train_subject(seed)
         for name, section in walk.walk(subject):

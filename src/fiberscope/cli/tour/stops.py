@@ -9,6 +9,8 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
+import torch
+from torch import nn
 
 import fiberscope as fs
 from fiberscope.numerics.floats import FloatArray
@@ -37,11 +39,11 @@ def train_subject(seed: int = 0, epochs: int = 300) -> Subject:
     return Subject(runs.networks[0], X, y, fs.Box.cube(2, -1.25, 1.25), runs.seconds, epochs)
 
 
-def spirals(count: int, seed: int = 0) -> tuple[FloatArray, FloatArray]:
+def spirals(count: int, seed: int = 0, turns: float = 1.5) -> tuple[FloatArray, FloatArray]:
     """Two interleaved spirals of ``count`` points each in the unit disc, labelled -1 and 1."""
     rng = np.random.default_rng(seed)
     t = np.sqrt(rng.uniform(0.02, 1, count))
-    angle = 3 * np.pi * t
+    angle = 2 * np.pi * turns * t
     arm = np.stack([t * np.cos(angle), t * np.sin(angle)], axis=1)
     X = np.concatenate([arm, -arm]) + rng.normal(0, 0.015, (2 * count, 2))
     return X, np.repeat([-1.0, 1.0], count)
@@ -61,15 +63,26 @@ def stops() -> list[tuple[str, Callable[[Subject], Section]]]:
         ("dimension", _dimension),
         ("equality", _symmetry),
         ("simplification", _simplify),
-        ("another training", _barrier),
+        ("two trainings", _barrier),
+        ("images", _images),
         ("files", _files),
+        ("where next", _next),
     ]
 
 
 def walk(subject: Subject) -> Iterator[tuple[str, Section]]:
     """Every stop's section, as soon as it is there."""
+    warm()
     for name, stop in stops():
         yield name, stop(subject)
+
+
+def warm() -> None:
+    """Ask a tiny network what is timed below, so that no time that is shown has compilation in it."""
+    tiny = fs.Network.random((2, 3, 3, 1), seed=0)
+    tiny.signs(np.zeros((1, 2)))
+    fs.regions(tiny, fs.Box.cube(2))
+    fs.equivalent(tiny, tiny)
 
 
 def _training(subject: Subject) -> Section:
@@ -83,6 +96,9 @@ def _training(subject: Subject) -> Section:
         "is asked of this network.",
         [("network", repr(subject.net)), ("epochs", str(subject.epochs))],
         [("The output on the square, with the data.", figure_png(ax))],
+        call="""runs = fs.train_many((2, 16, 16, 1), (X, y[:, None]), [0], epochs=300, batch_size=100, lr=0.01)
+net, box = runs.networks[0], fs.Box.cube(2, -1.25, 1.25)
+fs.plot.function(net, box, X, y)""",
     )
 
 
@@ -101,6 +117,7 @@ def _parameters(subject: Subject) -> Section:
             ("permutations", f"10^{found.log10_permutations:.1f}"),
             ("largest entry per layer", ", ".join(f"{x:.3g}" for x in largest)),
         ],
+        call="fs.inspect(net)",
     )
 
 
@@ -127,6 +144,8 @@ def _signs(subject: Subject) -> Section:
             ("point on a line", f"({x[0]:.17g}, {x[1]:.17g})"),
             ("its sign took", "the float bound" if near.by_float == near.signs.size else "more than floats"),
         ],
+        call="net.signs(X)",
+        seconds=seconds,
     )
 
 
@@ -143,6 +162,7 @@ def _roles(subject: Subject) -> Section:
         "A dead neuron never fires on these points; a linear one always does. Both could be removed without changing "
         "an output on the data.",
         rows,
+        call="fs.roles(net, X)",
     )
 
 
@@ -155,6 +175,7 @@ def _local(subject: Subject) -> Section:
         f"Near ({x[0]:.2f}, {x[1]:.2f}) it is f(x) = {matrix[0, 0]:+.4g} x1 {matrix[0, 1]:+.4g} x2 {offset[0]:+.4g}.",
         "On the region around a point the network is one affine map, read off its weights and the proven signs.",
         [("difference from the network at the point", f"{gap:.1g}")],
+        call="matrix, offset = net.affine_at(X[0])",
     )
 
 
@@ -182,9 +203,15 @@ def _regions(subject: Subject) -> Section:
             *((f"certificate: {check.name}", check.text) for check in certificate.checks),
         ],
         [
-            ("Every colour is one region, on which the network is one affine map.", figure_png(mosaic)),
+            (
+                "Every patch is one region, on which the network is one affine map; the colours only tell neighbours "
+                "apart.",
+                figure_png(mosaic),
+            ),
             ("Blue lines belong to the first layer, orange ones to the second.", figure_png(slopes)),
         ],
+        call='complex = fs.regions(net, box)\ncomplex.verify()\ncomplex.plot()\ncomplex.plot(color="value")',
+        seconds=seconds,
     )
 
 
@@ -204,6 +231,8 @@ def _curve(subject: Subject) -> Section:
             ("decisions that needed exact arithmetic", str(found.exact_decisions)),
         ],
         [("Breakpoints along the circle are dots.", figure_png(ax))],
+        call="""along = fs.regions_along(net, fs.Circle(radius=0.8))
+fs.plot.under_curve(fs.regions(net, box), along, color="value")""",
     )
 
 
@@ -221,24 +250,91 @@ def _distance(subject: Subject) -> Section:
             ("by neuron", str(int(found.neuron[nearest]))),
             ("median", f"{float(np.median(found.distance)):.4f}"),
         ],
+        call="fs.boundary_distance(net, X)",
     )
 
 
 def _barrier(subject: Subject) -> Section:
-    other = train_subject(seed=1, epochs=subject.epochs).net
-    one, two = subject.net.to_torch(), other.to_torch()
-    data = (subject.X, subject.y[:, None])
-    before = fs.barrier(one, two, "mse", data, points=15)
-    matched = fs.match(one, two, data=subject.X)
-    after = fs.barrier(one, matched.apply(two), "mse", data, points=15)
+    X, y = spirals(300, seed=0, turns=0.9)
+    one, two = (wide_network(X, y, seed) for seed in (0, 1))
+    data = (X.astype(np.float32), (y > 0).astype(np.int64))
+    before = fs.barrier(one, two, "cross_entropy", data, points=15)
+    matched = fs.match(one, two, data=data)
+    after = fs.barrier(one, matched.apply(two), "cross_entropy", data, points=15)
     ax = fs.plot.barrier({"as trained": before, "neurons matched": after})
     return Section(
-        "Can it be joined with another training on a straight line?",
-        f"The loss on the way rises by {before.barrier:.3g}; after its neurons are matched, by {after.barrier:.3g}.",
-        "The other network had another initialisation. Matching orders its neurons by the correlation of their "
-        "activations, which does not change its function.",
+        "Can two trainings be joined on a straight line?",
+        f"The loss on the way rises by {before.barrier:.3g}; after their neurons are matched, by {after.barrier:.2g}.",
+        "Two wider networks learned gentler spirals from different initialisations. Half-way between them nothing "
+        "works, because neuron 7 of one is another neuron of the other. Matching orders the neurons by the correlation "
+        "of their activations, which changes no output; then the networks can be averaged.",
         [("barrier as trained", f"{before.barrier:.4g}"), ("barrier after matching", f"{after.barrier:.4g}")],
         [("Loss along the straight line between the two.", figure_png(ax))],
+        call="""before = fs.barrier(a, b, "cross_entropy", (X, y))
+matching = fs.match(a, b, data=(X, y))
+after = fs.barrier(a, matching.apply(b), "cross_entropy", (X, y))
+fs.plot.barrier({"as trained": before, "neurons matched": after})""",
+    )
+
+
+def wide_network(X: FloatArray, y: FloatArray, seed: int) -> nn.Module:
+    """A torch module ``2-128-128-2`` that has learned the two classes."""
+    net = fs.mlp((2, 128, 128, 2), seed, activation=nn.ReLU)
+    inputs, labels = torch.tensor(X, dtype=torch.float32), torch.tensor(y > 0).long()
+    optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
+    order = torch.Generator().manual_seed(seed)
+    for _ in range(30):
+        for part in torch.randperm(len(inputs), generator=order).split(100):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(net(inputs[part]), labels[part]).backward()
+            optimizer.step()
+    return net.eval()
+
+
+def _images(subject: Subject) -> Section:
+    title = "What lies between three images?"
+    call = """net = fs.load("digits.onnx")
+plane = fs.Plane.through(images[0], images[3], images[6], margin=0.4)
+fs.regions(net, plane).plot()"""
+    try:
+        data = fs.load_dataset("digits")
+    except fs.FiberscopeError as error:
+        return Section(title, f"Not asked: {error}", call=call, open=True)
+    X, y = data.inputs.reshape(len(data.inputs), -1), data.targets
+    net = fs.train_many((64, 32, 32, 10), (X, y), [0], epochs=12, batch_size=64, loss="cross_entropy").networks[0]
+    corners = [X[np.flatnonzero(y == digit)[0]] for digit in (0, 3, 6)]
+    begin = perf_counter()
+    found = fs.regions(net, fs.Plane.through(*corners, margin=0.4))
+    seconds = perf_counter() - begin
+    ax = fs.plot.images_at(fs.plot.regions(found), [corner.reshape(8, 8) for corner in corners])
+    ax.set_title(f"{found.num_regions} regions between a 0, a 3 and a 6")
+    right = float((net(X).argmax(axis=1) == y).mean())
+    return Section(
+        title,
+        f"{found.num_regions} linear regions, on the plane through a 0, a 3 and a 6.",
+        f"A network that reads {right:.1%} of 1,797 digits of 8 by 8 pixels, on the plane through three of them. All "
+        "of its input space, 64 dimensions, has far too many regions to list; on a plane every one is found.",
+        [("architecture", net.architecture), ("certificate", "holds" if found.verify().ok else "does not hold")],
+        [("Every patch is one region; the colours only tell neighbours apart.", figure_png(ax))],
+        call=call,
+        seconds=seconds,
+    )
+
+
+def _next(subject: Subject) -> Section:
+    return Section(
+        "Where to go next",
+        "Ask your own model.",
+        "Every command explains itself with --help, and every function in Python with help(); the documentation goes "
+        "from questions to functions.",
+        [
+            ("one page about your model", "fiberscope report model.onnx"),
+            ("is the export the same function?", "fiberscope equal model.onnx export.onnx --certificate proof.json"),
+            ("where is it linear?", "fiberscope regions model.onnx --plot regions.png"),
+            ("which neurons are idle?", "fiberscope simplify model.onnx small.onnx"),
+            ("do a paper's claims hold?", "fiberscope reproduce --list"),
+            ("three notebooks", "examples/notebooks: theorist, auditor and merger, teacher"),
+        ],
     )
 
 
@@ -261,6 +357,7 @@ def _dimension(subject: Subject) -> Section:
         "rational numbers and the rank is computed modulo two large random primes.",
         rows,
         [("Singular values, the two cut-offs, and the exact rank.", figure_png(fs.plot.spectrum(found)))],
+        call="found = fs.functional_dimension(net, X)\nfound.plot()",
     )
 
 
@@ -287,6 +384,9 @@ def _symmetry(subject: Subject) -> Section:
             ("the copy", f"{answers[equal.equal]}, by {equal.method}"),
             ("one bit changed in one weight", f"{answers[differs.equal]}, by {differs.method}"),
         ],
+        call="""copy = fs.rescale(fs.permute(net, permutations), scales)
+fs.equivalent(net, copy, tolerance=0)""",
+        seconds=equal.seconds,
     )
 
 
@@ -304,6 +404,7 @@ def _simplify(subject: Subject) -> Section:
             ("after", after.architecture),
             ("the same function there", {True: "proven", False: "refuted", None: "undecided"}[found.verdict.equal]),
         ],
+        call="small = fs.simplify(net, box)\nsmall.network, small.verdict",
     )
 
 
@@ -322,4 +423,5 @@ def _files(subject: Subject) -> Section:
         else "No: a format changed it.",
         "Torch modules and scikit-learn networks can be loaded as well, and files are never unpickled.",
         rows,
+        call='fs.save(net, "model.onnx")\nfs.identical(fs.load("model.onnx"), net)',
     )

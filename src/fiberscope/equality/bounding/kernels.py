@@ -155,14 +155,15 @@ def back_bound(row, layer, sign, low, high, wa, ba, slopes, rows, cols, starts, 
                     pass
                 elif u <= 0.0:
                     c = c * s
-                elif c >= 0.0:
+                elif c >= 0.0 and s < 1.0:  # any line through 0 between the two pieces is below them
                     if not u > -l:
                         c = c * s
                 else:
                     factor = chord(l, u, s)
-                    up = enclosed(l, u, s, factor)[1]
-                    constant += c * up
-                    moved += abs(c * up)
+                    down, up = enclosed(l, u, s, factor)
+                    shift = c * up if c < 0.0 else c * down
+                    constant += shift
+                    moved += abs(shift)
                     c = c * factor
                 if c == 0.0:
                     continue

@@ -29,6 +29,7 @@ import numpy as np
 
 from fiberscope.equality.bounding.attack import climb, looks
 from fiberscope.equality.bounding.branching import Exactly, Search
+from fiberscope.equality.bounding.chains import MOST_INPUTS, ChainPair
 from fiberscope.equality.bounding.pairs import Pairing, best_pairing, goal_of
 from fiberscope.equality.bounding.trees import Cut, leaves, tree_of
 from fiberscope.equality.counterexample import Counterexample, confirmed
@@ -49,8 +50,8 @@ _SHARE = 0.25
 
 _SMALL_SHARE, _LARGE_SHARE = 0.05, 0.85
 
-_FEW = 64
-"""Boxes of the very first try."""
+_FEW, _MANY = 64, 512
+"""Boxes of the very first try: in products of matrices, and compiled. With many inputs it is the whole box alone."""
 
 _LEAVES = 1024
 """Leaves whose bounds are computed at a time when evidence is checked."""
@@ -280,7 +281,8 @@ def by_few_boxes(question: Question) -> Verdict | None:
     if bounder is None:
         return None
     question.record.search = (pairing, Search(bounder, box.low, box.high))
-    return _gone_on(question, box, question.run.within(_SHARE * question.seconds_left), _FEW)
+    few = _MANY if isinstance(bounder, ChainPair) else _FEW if box.ambient <= MOST_INPUTS else 1
+    return _gone_on(question, box, question.run.within(_SHARE * question.seconds_left), few)
 
 
 QUICK: Rung = Rung(by_few_boxes, (SplitBoxes, Counterexample))

@@ -26,6 +26,7 @@ from fiberscope.geometry.engines.planar.arrange import Arranger, sure_signs
 from fiberscope.geometry.engines.planar.exact import FixedProgram, entry_signs, exact_program, ranks_between
 from fiberscope.geometry.engines.planar.mesh import Crossings
 from fiberscope.geometry.engines.planar.tracked import Tracked, TrackedAlgebra
+from fiberscope.network.equal_entries import equal_entries
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear, Switch
 from fiberscope.network.walk import cuts, switches
@@ -128,7 +129,7 @@ class _Cutter(Arranger):
         value = cuts(node, source, self.algebra)
         mesh: Any = _Edges(self.ends)
 
-        known = sure_signs(node, source)
+        known = sure_signs(node, source, lambda: self._numbers[node.source])
         signs = self._signs(mesh, value, stage, 0, known)  # type: ignore[arg-type]  # a stage is a number here
         found = self._cross_edges(mesh, value, signs, stage, 0)  # type: ignore[arg-type]  # as above
         edge, _, t, d = found.points
@@ -161,13 +162,28 @@ class _Cutter(Arranger):
     # -- exact decisions, in place of those on a planar mesh --------------------------------------------------------
 
     @cached_property
+    def _numbers(self) -> list[IntArray]:
+        """Equal numbers for entries that are one function along the whole chain."""
+        return equal_entries(self.layout, self.chain.points.T)
+
+    @cached_property
     def program(self) -> FixedProgram[Dyadic]:
         """The network on the segments of the chain: chart ``i`` has the rows of ``1 - t``, ``t`` and 1 on segment i."""
         points = self.chain.points
         last = np.zeros((1, points.shape[1]))
         return exact_program(self.layout, lambda i: Dyadic.of(np.concatenate([points[i : i + 2], last])))
 
+    def _tie_corners(self, node: MaxPool, signs: SignArray) -> None:
+        """Comparisons of entries that are equal at a corner, though not along the chain: an image's own background."""
+        i, j = node.pairs.T
+        for v in np.flatnonzero((signs[: len(self.chain.points)] == 2).any(axis=1)):
+            same = equal_entries(self.layout, self.chain.points[v][:, None])[node.source]
+            signs[v, np.flatnonzero((same[i] == same[j]) & (signs[v, : len(i)] == 2))] = 0
+
     def _decide_exactly(self, mesh: Any, signs: SignArray, stage: Any, first: int) -> None:
+        node = self.layout.places[stage].node
+        if isinstance(node, MaxPool):
+            self._tie_corners(node, signs)
         points, columns = np.nonzero(signs == 2)
         if not self.tight and len(points) > MANY:
             raise _Loose

@@ -15,8 +15,9 @@ import flint
 import numpy as np
 
 from fiberscope.network.network import Network
+from fiberscope.numerics.elimination import rank_mod
 from fiberscope.numerics.floats import BoolArray, FloatArray, ObjectArray
-from fiberscope.numerics.modular import Residues, matmul_mod, multiply_mod, rank_mod, residues
+from fiberscope.numerics.modular import Residues, matmul_mod, multiply_mod, residues
 from fiberscope.numerics.points import to_dyadic
 from fiberscope.results import Result
 from fiberscope.run import ENDLESS, Run

@@ -8,6 +8,8 @@ both charts, at the corners that they share.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from fiberscope.geometry.engines.planar.arrange import Arranger
@@ -29,17 +31,19 @@ _SIDES: tuple[Triple, ...] = ((-1, -1, 1), (1, 0, 0), (0, 1, 0))
 """Edge ``i`` of a triangle as a line of its chart: where the weight of the opposite corner vanishes."""
 
 
+def _chart(surface: Mesh, chart: int) -> Dyadic:
+    """A triangle as an affine map of its chart: two sides and a corner."""
+    corners = Dyadic.of(surface.vertices[surface.triangles[chart]])
+    a, b, c = corners.integers
+    return Dyadic(np.stack([a - c, b - c, c]), corners.exponent)
+
+
 class ChartOracle(Oracle):
     """Exact answers in charts; line ``-1 - e`` is edge ``e`` of the surface."""
 
     def __init__(self, layout: Layout, surface: Mesh, offsets: IntArray) -> None:
-        super().__init__(layout, np.zeros((0, 3)), offsets, self._start)
+        super().__init__(layout, np.zeros((0, 3)), offsets, partial(_chart, surface))
         self.surface = surface
-
-    def _start(self, chart: int) -> Dyadic:
-        corners = Dyadic.of(self.surface.vertices[self.surface.triangles[chart]])
-        a, b, c = corners.integers
-        return Dyadic(np.stack([a - c, b - c, c]), corners.exponent)
 
     def side(self, chart: int, number: int) -> Triple:
         return _SIDES[self.surface.triangle_edges[chart].tolist().index(number)]
@@ -59,6 +63,7 @@ class SurfaceEngine(Engine):
     def __init__(self, net: Network, surface: Mesh, coordinates: FloatArray) -> None:
         super().__init__(net.layout, np.zeros((0, 3)))
         self.surface, self.coordinates = surface, coordinates
+        self.inputs = surface.vertices.T
 
     def start(self) -> Polygons:
         """The triangles with values at their corners; vertices that no triangle uses are left out."""

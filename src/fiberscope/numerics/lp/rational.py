@@ -20,8 +20,9 @@ from typing import Any, Literal
 import flint
 import numpy as np
 
+from fiberscope.numerics.elimination import pivots_mod
 from fiberscope.numerics.floats import FloatArray, IntArray, SignArray
-from fiberscope.numerics.modular import pivots_mod, residues
+from fiberscope.numerics.modular import residues
 from fiberscope.numerics.points import ExactPoint, exact_rows, integer_rows
 
 Status = Literal["optimal", "infeasible", "unbounded", "undecided"]

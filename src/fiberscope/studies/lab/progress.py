@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from fiberscope.run import in_notebook, show_progress
+
 
 @dataclass(frozen=True, slots=True)
 class Status:
@@ -47,8 +49,12 @@ def watching(progress: bool | Watcher | None) -> Iterator[Watcher]:
     if callable(progress):
         yield progress
         return
-    if progress is False or (progress is None and not sys.stderr.isatty()):
+    if progress is False or (progress is None and not sys.stderr.isatty() and not in_notebook()):
         yield lambda status: None
+        return
+    if in_notebook():
+        bar_below = show_progress()
+        yield lambda status: bar_below(status.done, status.total, status.study)
         return
     columns = (
         TextColumn("{task.description}"),

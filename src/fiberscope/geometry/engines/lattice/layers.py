@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, assert_never
+from weakref import proxy
 
 import numpy as np
 
@@ -107,6 +108,10 @@ def deferred_interrupt() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, before)
 
 
+def _never() -> bool:
+    return False
+
+
 class LayerWalk(ABC):
     """Vertices under construction, layer by layer.
 
@@ -123,11 +128,12 @@ class LayerWalk(ABC):
         self.signs[:, : self.sides] = start.domain_signs
         self.parents = np.full((len(start.points), 3), -1, dtype=np.int32)
         self.table = self.error = np.zeros((0, 0))
-        self.exact = ExactVertices(net, start.points, self._parents_of)
+        # By a weak reference: a builder that holds itself alive keeps its whole lattice until the collector runs.
+        self.exact = ExactVertices(net, start.points, partial(LayerWalk._parents_of, proxy(self)))
         self.exact_decisions = self.float_decisions = 0
         self.complete, self.reached = True, self.signs.shape[1]
         self.run = ENDLESS
-        self.paused: Callable[[], bool] = lambda: False
+        self.paused: Callable[[], bool] = _never
 
     @property
     def vertices(self) -> tuple[Any, ...]:
@@ -176,17 +182,20 @@ class LayerWalk(ABC):
         total = self.net.num_signs
         self.run = run
         algebra = HomogeneousBounds(lambda: self.t)
-        with np.errstate(over="ignore", invalid="ignore"):
-            for place in switches(self.net.layout, values, algebra, {}, keep=(0,)):
-                match place.node:
-                    case PiecewiseLinear() as node:
-                        self.paused = partial(self._stops, place.start, total, interrupted)
-                        if not self._split_by(place, node, values, total, interrupted):
-                            return
-                    case MaxPool():  # its inputs have been compared before, see pools.py; the walk goes on by itself
-                        self.signs[: self.num_vertices, self.sides + place.start : self.sides + place.stop] = 0
-                    case _:
-                        assert_never(place.node)
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                for place in switches(self.net.layout, values, algebra, {}, keep=(0,)):
+                    match place.node:
+                        case PiecewiseLinear() as node:
+                            self.paused = partial(self._stops, place.start, total, interrupted)
+                            if not self._split_by(place, node, values, total, interrupted):
+                                return
+                        case MaxPool():  # its inputs have been compared before, see pools.py
+                            self.signs[: self.num_vertices, self.sides + place.start : self.sides + place.stop] = 0
+                        case _:
+                            assert_never(place.node)
+        finally:
+            self.paused = _never  # a bound method of our own would keep the lattice alive
 
     def _split_by(
         self,

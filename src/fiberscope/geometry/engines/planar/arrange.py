@@ -265,17 +265,24 @@ def _both(point: PointAt, a: int, b: int, oracle: Oracle) -> tuple[Triple, Tripl
 Known = Callable[[SignArray, int], None]
 
 
-def sure_signs(node: Switch, source: Tracked) -> Known:
-    """Signs of a switch's functionals that need no decision, from what is known of the value in front of it."""
+def sure_signs(node: Switch, source: Tracked, numbers: Callable[[], IntArray]) -> Known:
+    """Signs of a switch's functionals that need no decision, from what is known of the value in front of it.
+
+    ``numbers`` says which of its entries are one function (:mod:`fiberscope.network.equal_entries`); it is asked when
+    comparisons of a pool stay open. The background of an image makes thousands of ties that hold on the whole domain.
+    """
 
     def known(signs: SignArray, undecided: int) -> None:
         match node:
             case PiecewiseLinear():
                 signs[:, np.flatnonzero(node.linear)] = 1
             case MaxPool():
-                if undecided and source.zeros is not None:  # two dead inputs tie exactly
+                if undecided:
                     i, j = node.pairs.T
-                    signs[:, : len(i)][source.zeros[:, i] & source.zeros[:, j]] = 0
+                    same = numbers()
+                    signs[:, np.flatnonzero(same[i] == same[j])] = 0
+                    if source.zeros is not None:  # two dead inputs tie exactly
+                        signs[:, : len(i)][source.zeros[:, i] & source.zeros[:, j]] = 0
             case _:
                 assert_never(node)
 

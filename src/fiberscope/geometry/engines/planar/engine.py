@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -36,11 +37,12 @@ from fiberscope.geometry.engines.planar.mesh import (
 )
 from fiberscope.geometry.engines.planar.tracked import Tracked, TrackedAlgebra
 from fiberscope.geometry.engines.watched import single_blas
+from fiberscope.network.equal_entries import equal_entries
 from fiberscope.network.layout import Layout
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, MaxPool
 from fiberscope.network.walk import cuts, switches
-from fiberscope.numerics.floats import FloatArray
+from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.results import Result
 from fiberscope.run import ENDLESS, STOPPED, Run
 
@@ -132,6 +134,12 @@ class Engine:
         self.switches = [place.node for place in self.layout.places]
         self.offsets = np.cumsum([0, *(node.num_cuts for node in self.switches)]).astype(np.int64)
         self.interrupted = False
+        self.inputs: FloatArray = np.eye(2)
+
+    @cached_property
+    def _numbers(self) -> list[IntArray]:
+        """Equal numbers for entries that are one function on the whole domain."""
+        return equal_entries(self.layout, self.inputs)
 
     @classmethod
     def on(cls, net: Network, domain: PlanarDomain) -> Engine:
@@ -238,7 +246,8 @@ class Engine:
         source = mesh.values[step.source]
         value = cuts(step, source, TrackedAlgebra(tight=False))
         stage = Stage(mesh.indptr, mesh.loop_v, mesh.signs, self.switches[:switch], mesh.root)
-        return self.arranger.arrange(mesh, value, stage, int(self.offsets[switch]), sure_signs(step, source))
+        known = sure_signs(step, source, lambda: self._numbers[step.source])
+        return self.arranger.arrange(mesh, value, stage, int(self.offsets[switch]), known)
 
     # -- results -------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from math import exp, gamma, log, pi, sqrt
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Box, Domain, View, view_of
@@ -176,7 +176,7 @@ def estimate(
     if isinstance(domain, Box):
         richness = _richness(net, domain, points, rng, labels, run) if points else None
         density = _chord_density(net, domain, chords, rng, run) if chords else None
-    factor = exp(float(student.ppf(0.975, runs - 1)) * sqrt(log(1 + (error / value) ** 2)))
+    factor = exp(float(stdtrit(runs - 1, 0.975)) * sqrt(log(1 + (error / value) ** 2)))
     least = float(len(labels))
     return RegionEstimate(
         least if exact else value,
