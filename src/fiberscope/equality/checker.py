@@ -1061,7 +1061,7 @@ class Zonotopes:
             self.forms[(0, k)] = (parts, 0.0 if generators else r, abs(c) + r)
 
     def combined(self, forms: list[Form], weights: list[float], sizes: list[float]) -> Form:
-        """A linear combination, with the error of rounding it; what is exactly zero, as neurons that are off, adds none."""
+        """A linear combination, with the error of rounding it; exact zeros, as of neurons that are off, add none."""
         kept = [k for k, f in enumerate(forms) if f[2]]
         if len(kept) < len(forms):
             forms, weights, sizes = ([x[k] for k in kept] for x in (forms, weights, sizes))
