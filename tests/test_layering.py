@@ -527,7 +527,7 @@ DEPTH = 14
 
 The aim is 14. The longest chain is a study of identifiability on a domain, which stands on fold-sets."""
 
-DEPTH_WITH_THIN = 18
+DEPTH_WITH_THIN = 19
 """The same with the thin methods, of which ``border`` to ``io``, and so to the formats, is the longest way."""
 
 MOST_MODULES = 20

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-import fiberscope as fs
 from fiberscope.errors import InputError
 from fiberscope.network.network import Network
 from fiberscope.numerics.cutoffs import RECOVERED
+from fiberscope.recovery.recover import recover
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study, Task
 from fiberscope.studies.lab.table import Table
 from fiberscope.training.datasets.dataset import Dataset
@@ -88,7 +88,7 @@ def run_task(task: Task) -> list[dict[str, Any]]:
 def measure(net: Network, seed: int) -> dict[str, Any]:
     """What comes back of one network, asked as a black box."""
     begin = time.process_time()
-    found = fs.recover(net, net.widths, seed=seed)
+    found = recover(net, net.widths, seed=seed)
     seconds = time.process_time() - begin
     first = found.unresolved[0] if found.unresolved else None
     apart = np.inf
