@@ -11,6 +11,9 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_N
 PYTEST     := $(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m pytest -n auto --maxprocesses=8
 LINTED     := src tests examples benchmarks docs fuzz
 
+# Lint with types and the documentation take one core each.
+MAKEFLAGS += --jobs=2 --output-sync=target
+
 .DEFAULT_GOAL := help
 .PHONY: help install tour test check format slow docs bench fuzz clean
 

@@ -143,6 +143,7 @@ OTHERS = {
     "relaxed_cost": "a layer of a module",
     "reproduce": "the name of a study",
     "resnet20": "a width",
+    "linear_groups": "a structure",
     "rotations": "a structure",
     "theory_constants": "an ensemble",
     "train_generator": "data",

@@ -70,6 +70,9 @@ HOMES: dict[str, frozenset[str]] = {
     "highspy": frozenset({"numerics"}),  # no solver's tolerance is the last word, so nobody else asks one
     "typer": frozenset({"cli"}),
     "click": frozenset({"cli"}),
+    "starlette": frozenset({"reporting"}),
+    "uvicorn": frozenset({"reporting"}),
+    "websockets": frozenset({"reporting"}),
     "hypothesis": frozenset({"testing"}),
     "pytest": frozenset({"testing"}),
 }
@@ -100,6 +103,11 @@ LAZY: dict[tuple[str, str], str] = {
     ("equality/rungs/split_boxes.py", "fiberscope.equality.bounding.sharing"): "brings joblib",
     ("geometry/generators.py", "torch"): "brings torch",
     ("cli/report.py", "fiberscope.reporting.report"): "brings matplotlib",
+    ("cli/explore.py", "fiberscope.reporting.live.serve"): "brings the engines",
+    ("reporting/live/serve.py", "uvicorn"): "the extra may not be installed",
+    ("reporting/live/serve.py", "websockets"): "the extra may not be installed",
+    ("reporting/live/serve.py", "fiberscope.reporting.live.server"): "brings starlette, an extra",
+    ("reporting/live/lessons.py", "fiberscope.training.seeds"): "brings torch",
     ("geometry/complex.py", "fiberscope.explorer.view"): "the notebook's picture is thin; explorer stands on complex",
     ("equality/diff/diff.py", "fiberscope.equality.diff.by_name"): "brings torch",
     ("equality/ladder.py", "fiberscope.equality.beyond.live"): "brings torch",

@@ -158,6 +158,7 @@ _NAMES = {
     "barrier": "connectivity.barrier",
     "chord_deviation": "connectivity.chords",
     "interpolate": "connectivity.paths",
+    "linear_groups": "connectivity.linear",
     "load_checkpoint": "connectivity.checkpoints.align",
     "match": "connectivity.matching",
     "match_many": "connectivity.consensus",
@@ -168,6 +169,8 @@ _NAMES = {
     "rotations": "connectivity.rotations",
     # pages
     "Exploration": "explorer.view",
+    "LiveExplorer": "reporting.live.serve",
+    "explore": "reporting.live.serve",
     "Report": "reporting.report",
     "report": "reporting.report",
     # training and studies

@@ -27,6 +27,7 @@ from .connectivity.checkpoints.align import merge_checkpoints as merge_checkpoin
 from .connectivity.chords import chord_deviation as chord_deviation
 from .connectivity.consensus import Matchings as Matchings
 from .connectivity.consensus import match_many as match_many
+from .connectivity.linear import linear_groups as linear_groups
 from .connectivity.matching import Matching as Matching
 from .connectivity.matching import match as match
 from .connectivity.merging import merge as merge
@@ -161,6 +162,8 @@ from .neurons.relaxed import relaxed_cost as relaxed_cost
 from .numerics.signs import CertifiedSigns as CertifiedSigns
 from .recovery.recover import recover as recover
 from .recovery.recovered import Recovery as Recovery
+from .reporting.live.serve import LiveExplorer as LiveExplorer
+from .reporting.live.serve import explore as explore
 from .reporting.report import Report as Report
 from .reporting.report import report as report
 from .run import show_progress as show_progress

@@ -16,14 +16,16 @@ from torch import Tensor, nn
 import fiberscope as fs
 from fiberscope.connectivity.matching import match
 from fiberscope.connectivity.methods.assignment import WIDE, _jonker_volgenant, announced, assign
+from fiberscope.connectivity.methods.straight import learned_permutations
 from fiberscope.connectivity.methods.weights import Weights, descend
 from fiberscope.connectivity.selfcheck import draw
 from fiberscope.connectivity.structure import Structure, permutation_structure
 from fiberscope.errors import InputError
 from fiberscope.modules.action import PERMUTATION, Group
 from fiberscope.modules.models import mlp, resnet20
-from fiberscope.network.action.element import Element
+from fiberscope.network.action.element import Element, Monomial
 from fiberscope.network.network import Network
+from fiberscope.run import Run
 
 from .test_structure import built
 from .zoo import ZOO
@@ -270,11 +272,11 @@ def test_aligned_digits_have_a_tenth_of_the_barrier(pair: tuple[nn.Module, nn.Mo
     X, y = digits()
     unaligned = fs.barrier(a, b, "cross_entropy", (X, y), 11).barrier
     assert unaligned > 0.1
-    for method in ("weights", "activations", "ste"):
+    for method in ("weights", "activations", "ste", "learned"):
         found = match(a, b, method=method, data=(X, y), steps=2, batch_size=600)
         aligned = fs.barrier(a, found.apply(b), "cross_entropy", (X, y), 11).barrier
         assert aligned <= 0.1 * unaligned, (method, aligned, unaligned)
-        if method == "ste":
+        if method in ("ste", "learned"):
             assert found.losses is not None and found.losses[1] <= found.losses[0]
 
 
@@ -300,6 +302,30 @@ def test_straight_through_is_no_worse_than_where_it_starts(pair: tuple[nn.Module
         match(a, b, method="ste", data=(X, y), steps=0)
     with pytest.raises(InputError, match="data: expected inputs with targets"):
         match(a, b, method="ste", data=X, steps=1)
+
+
+def test_learned_permutations_follow_the_loss() -> None:
+    """From a start that knows nothing they find a smaller loss half-way, and leave the function alone."""
+    X = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
+    net = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
+    y = net(X).argmax(1)
+    with torch.no_grad():
+        net[2].weight.mul_(8)
+        net[2].bias.mul_(8)
+    structure = fs.permutation_structure(net, X[:2])
+    swapped = structure.apply(net, {"0": [1, 0, 2, 3, 5, 4]})
+    pair = Weights.between(structure.groups, dict(net.named_parameters()), dict(swapped.named_parameters()))
+    wrong = Element({"0": Monomial.single([2, 0, 1, 5, 3, 4])})
+    tried = learned_permutations(
+        net, swapped, structure, pair, wrong, "cross_entropy", (X, y), None, 100, 60, 0, Run.begin(None, None)
+    )
+    moved = structure.apply(swapped, tried.element)
+    with torch.no_grad():
+        start = nn.functional.cross_entropy(fs.interpolate(net, structure.apply(swapped, wrong), 0.5)(X), y)
+        after = nn.functional.cross_entropy(fs.interpolate(net, moved, 0.5)(X), y)
+        assert torch.allclose(moved(X), net(X), atol=1e-4)
+    assert float(after) < min(float(start), tried.losses[0])
+    assert tried.losses[1] == pytest.approx(float(after), rel=1e-5)
 
 
 # -- bad input ---------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import fiberscope as fs
 from fiberscope.connectivity.rotations import CENTRED, ORTHOGONAL, nearest
 from fiberscope.connectivity.selfcheck import draw
-from fiberscope.errors import InputError, UnsupportedModelError
+from fiberscope.errors import InputError
 from fiberscope.modules.action import Group
 from fiberscope.modules.calls import call, select
 
@@ -142,8 +142,6 @@ def test_refusals() -> None:
         fs.match(net, net, method="weights", group="unitary")
     with pytest.raises(InputError, match="group: expected one of"):
         fs.match(net, net, data=torch.zeros(2, 3), group="orthogonal")
-    with pytest.raises(UnsupportedModelError, match="say group='orthogonal'"):
-        fs.match(net, net, method="learned", data=torch.zeros(2, 3))
     a = Tiny()
     with torch.no_grad():
         a.norm1.weight[2] = 0.0

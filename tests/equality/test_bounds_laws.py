@@ -15,8 +15,8 @@ import fiberscope as fs
 from fiberscope.equality.bounding.chains import ChainPair
 from fiberscope.equality.bounding.programs import ProgramPair
 from fiberscope.equality.counterexample import exact_outputs
-from fiberscope.equality.rungs.regions import difference_network
 from fiberscope.errors import OutOfTimeError
+from fiberscope.network.compose import difference_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, PiecewiseLinear
 from fiberscope.network.operators import Dense, Gather

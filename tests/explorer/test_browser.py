@@ -135,3 +135,90 @@ def test_without_webgl_the_plain_canvas_draws(complexes, opened, tmp_path):
         return new Set(Array.from({length: data.length / 4}, (_, i) => data.slice(4 * i, 4 * i + 3).join())).size }"""
     )
     assert colours > 10
+
+
+def test_words_where_the_browser_cannot_unpack(complexes, browser, tmp_path):
+    explore(complexes[0]).save(tmp_path / "page.html")
+    page = browser.new_page()
+    page.add_init_script("delete globalThis.DecompressionStream")
+    page.goto((tmp_path / "page.html").as_uri())
+    page.wait_for_function("document.querySelector('.fx').dataset.ready === 'failed'")
+    assert "a newer one can" in page.inner_text(".fx")
+    page.close()
+
+
+def test_a_heavy_picture_moves_as_a_bitmap_and_rests_sharp(page):
+    """Above so many regions the canvas is moved while the window moves, and drawn anew when it rests."""
+    state = "(({drawn, view, canvas, heavy}) => [drawn.x === view.x, canvas.style.transform])"
+    page.evaluate("(x => { x.heavy = true; x.size(); x.paint(); })(document.querySelector('.fx').explorer)")
+    moved = page.evaluate(
+        f"""async () => {{ const x = document.querySelector('.fx').explorer; x.view.x += 0.1; x.moved();
+        await new Promise(requestAnimationFrame); return {state}(x) }}"""
+    )
+    assert moved[0] is False
+    assert moved[1].startswith("translate(")
+    page.wait_for_function(f"{state}(document.querySelector('.fx').explorer)[0]")
+    assert page.evaluate(f"{state}(document.querySelector('.fx').explorer)[1]") == ""
+
+
+def test_classes_are_drawn_where_they_change(page, complexes):
+    """The parts of a region with two largest outputs: their areas sum up to the region's."""
+    parts = page.evaluate(
+        """() => { const x = document.querySelector('.fx').explorer; const seen = []; const over = x.painter.over;
+        x.painter.over = (found) => { seen.push(found); over(found) }; x.how = 'class'; x.recolour();
+        return Array.from(seen.at(-1).places) }"""
+    )
+    triangles = np.array(parts).reshape(-1, 3, 2)
+    sides = triangles[:, 1:] - triangles[:, :1]
+    complex = complexes[0]
+    values = complex.net(complex.vertices)
+    inside = complex.structure.vertices_of(2)
+    mixed = [r for r in range(complex.num_regions) if len(set(values[inside[r]].argmax(axis=1))) > 1]
+    area = np.abs(np.linalg.det(sides)).sum() / 2
+    np.testing.assert_allclose(area, complex.volumes[mixed].sum(), rtol=1e-3)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_complex_in_space_turns_zooms_opens_and_answers(opened, tmp_path, plain):
+    complex = fs.regions(fs.Network.random((3, 4, 3, 2), 1), fs.Box.cube(3))
+    explore(complex).save(tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    (tmp_path / "page.html").write_text(text.replace('"frames":', '"plain":true,"frames":') if plain else text)
+    page = opened(tmp_path / "page.html")
+    assert page.get_attribute(".fx", "data-painter") == ("canvas" if plain else "WebGL")
+    assert page.is_visible("text=Drawn without WebGL") == plain
+    seen = []
+
+    def another_picture():
+        page.wait_for_timeout(60)
+        seen.append(pixels(page))
+        assert len(set(seen)) == len(seen)
+
+    another_picture()
+    box = page.locator(".fx-top").bounding_box()
+    middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(*middle)
+    assert "Region" in told(page)
+    assert "Face" in told(page)
+    page.mouse.down()
+    page.mouse.move(middle[0] + 60, middle[1] + 20)
+    page.mouse.up()
+    another_picture()
+    page.mouse.wheel(0, -200)
+    another_picture()
+    page.focus(".fx-top")
+    page.keyboard.press("ArrowLeft")
+    another_picture()
+    page.locator("input[aria-label=Apart]").fill("80")
+    another_picture()
+    page.locator("input[aria-label=Cut]").fill("50")
+    another_picture()
+    page.locator(".fx-layer input").nth(1).uncheck()
+    another_picture()
+    for how in ("value", "slope", "class", "active", "layer"):
+        page.locator("select").nth(0).select_option(how)
+        another_picture()
+    page.locator("select").nth(2).select_option("0")
+    another_picture()
+    page.click("text=Begin again")
+    another_picture()

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fiberscope as fs
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, TooLargeError
 from fiberscope.explorer import payload
 from fiberscope.explorer.payload import Marks, decode, encode
+from fiberscope.explorer.solid import encode_solid
 from fiberscope.explorer.view import explore
 
 
@@ -93,7 +94,7 @@ def test_points_labels_and_pictures():
 
 @pytest.mark.parametrize(
     ("domain", "message"),
-    [(fs.Space(2), "bounded domain"), (fs.Box.cube(3), "2 dimensions")],
+    [(fs.Space(2), "bounded domain"), (fs.Space(3), "bounded domain"), (fs.Box.cube(4), "2 dimensions")],
 )
 def test_what_is_no_picture_is_refused(domain, message):
     complex = fs.regions(fs.Network.random((domain.ambient, 3, 1), 0), domain)
@@ -120,3 +121,31 @@ def test_hostile_names_do_not_leave_the_data(tmp_path):
     assert "alert(1)</script>" not in shown.fragment
     shown.save(tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=8)
+def test_faces_in_space_are_the_polygons_of_the_complex(seed):
+    complex = fs.regions(fs.Network.random((3, 5, 4, 2), seed), fs.Box.cube(3))
+    header, arrays = decode(encode_solid(complex))
+    facets, vertices = complex.facets, arrays["vertices"].reshape(-1, 3)
+    assert (header["dimension"], header["regions"]) == (3, complex.num_regions)
+    for face in range(len(facets)):
+        corners = vertices[arrays["corners"][arrays["starts"][face] : arrays["starts"][face + 1]]].astype(float)
+        fans = np.cross(corners[1:-1] - corners[0], corners[2:] - corners[0])
+        area = np.linalg.norm(fans.sum(axis=0)) / 2  # right only if the corners go around
+        np.testing.assert_allclose(area, complex.wall_sizes[facets.cell[face]], rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(np.linalg.norm(fans, axis=1).sum() / 2, area, rtol=1e-3, atol=1e-5)
+    assert arrays["face_regions"].reshape(-1, 2).tolist() == facets.regions.tolist()
+    assert unpacked(header, arrays, complex.num_regions - 1).tolist() == complex.sign_vectors[-1].tolist()
+
+
+def test_a_picture_in_space_stands_alone_and_is_not_too_large(monkeypatch):
+    complex = fs.regions(fs.Network.random((3, 3, 1), 0), fs.Box.cube(3))
+    assert "<table" in complex._repr_html_()
+    assert 'class="fx"' in complex._repr_html_()
+    with pytest.raises(InputError, match="one complex alone"):
+        explore([complex, complex])
+    monkeypatch.setattr("fiberscope.explorer.solid.MOST_REGIONS", 2)
+    with pytest.raises(TooLargeError, match="at most 2 regions in space"):
+        explore(complex)

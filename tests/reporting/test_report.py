@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64decode
+from html import unescape
 
 import numpy as np
 import pytest
 
 import fiberscope as fs
 from fiberscope.errors import InputError, TooLargeError
+from fiberscope.explorer.images import image_png, image_shape
+from fiberscope.explorer.slices import corner_points
 from fiberscope.reporting import questions
-from fiberscope.reporting.images import image_png, image_shape
-from fiberscope.reporting.slices import corner_points
 from fiberscope.testing import convolutional
 
 
@@ -74,8 +76,49 @@ def test_a_convolutional_model_is_cut_through_its_data():
 def test_without_data_a_random_slice_is_said_to_be_one():
     found = fs.report(fs.Network.random((4, 5, 2), 0))
     assert "three random inputs" in found.html
-    assert "How many directions of the parameters matter?" in found.unasked
-    assert all(text.startswith("Not asked: ") for text in found.unasked.values())
+    rank = fs.functional_dimension(fs.Network.random((4, 5, 2), 0), np.random.default_rng(0).normal(size=(28, 4)))
+    assert found.answers["How many directions of the parameters matter?"] == f"{rank.exact} of 37 on 28 random inputs."
+    large = fs.report(fs.Network.random((4, 70, 70, 2), 0))
+    assert set(large.unasked) == {
+        "How many directions of the parameters matter?",
+        "Which other parameters are the same function?",
+    }
+    assert all(text.startswith("Not asked: ") and ("try" in text or "give" in text) for text in large.unasked.values())
+
+
+def test_idle_neurons_are_marked_one_by_one():
+    """One dead, one linear, two on one hyperplane: in the graph, in the squares, in the table."""
+    first = [[1.0, 0.0], [2.0, 0.0], [0.0, 1.0], [0.0, 0.0], [0.0, 0.0]]
+    net = fs.Network([first, [[1.0, 1.0, -1.0, 1.0, 1.0]]], [[0.5, 1.0, 0.0, -1.0, 3.0], [0.0]])
+    html = fs.report(net, data=np.array([[0.1, -0.5], [0.2, -0.3]])).html
+    assert (
+        "layer 1, 5 neurons: 1 dead for every input, 1 linear for every input, 2 on the hyperplane of another" in html
+    )
+    assert "<title>layer 1, neuron 3: dead for every input</title>" in html
+    assert "<title>layer 1, neuron 4: linear for every input</title>" in html
+    assert "<title>layer 1, neuron 2: dead on the data</title>" in html
+    assert "<title>4 dead, linear or duplicate neurons</title>" in html
+
+
+def saved(html):
+    return b64decode(re.search(r'download="certificate.json" href="data:application/json;base64,([^"]*)"', html)[1])
+
+
+def test_the_certificate_in_the_page_proves_the_verdict(planar, tmp_path):
+    net, _, found = planar
+    (tmp_path / "c.json").write_bytes(saved(found.html))
+    assert fs.verify(tmp_path / "c.json", net, fs.permute(net, [range(6)[::-1], range(5)])).ok
+    other = fs.report(net, against=fs.Network.random((2, 6, 5, 3), 1), time_limit=60)
+    (tmp_path / "d.json").write_bytes(saved(other.html))
+    assert fs.verify(tmp_path / "d.json").ok
+    assert "at the input" in other.html
+
+
+def test_all_answers_stand_at_the_top_and_the_fiber_is_walked(planar):
+    _, _, found = planar
+    glance = re.search(r'<nav class="glance".*?</nav>', found.html, re.S)[0]
+    assert all(answer.split(":")[0] in unescape(glance) for answer in found.answers.values())
+    assert '"walk":{"values":' in found.html
 
 
 def test_slices_with_too_many_regions_are_made_smaller(monkeypatch):
@@ -91,7 +134,7 @@ def test_an_interrupted_report_keeps_what_it_has(monkeypatch, tmp_path):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(fs, "functional_dimension", stop, raising=False)
-    monkeypatch.setattr("fiberscope.reporting.report.warm_up", lambda: None)
+    monkeypatch.setattr("fiberscope.reporting.report.warm_up", lambda other: None)
     found = fs.report(fs.Network.random((2, 4, 1), 0), tmp_path / "r.html")
     assert not found.complete
     assert "Where is it linear?" in found.answers

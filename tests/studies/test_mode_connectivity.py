@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from fiberscope.connectivity.barrier import barrier
 from fiberscope.errors import InputError
@@ -32,6 +33,25 @@ def test_a_task_trains_pairs() -> None:
     assert {row["kind"] for row in rows} == {"centre-dominated"} and len(rows) == 3
     with pytest.raises(InputError, match="option width"):
         study.STUDY.tasks("quick", {"width": 0})
+
+
+@pytest.mark.parametrize(("net", "width"), [("resnet20", 1), ("vit", 8)])
+def test_residual_networks_and_transformers(net: str, width: int) -> None:
+    """Every kind starts from other weights and the same fixed parts; one of them is trained and measured."""
+    options = {"net": net, "pairs": 1, "epochs": 1, "width": width, "limit": 20}
+    tasks = study.STUDY.tasks("quick", options)
+    data = study.task_data("digits", 20)
+    assert len(data.inputs) == 16
+    for kind in study.KINDS:
+        a, b = (study.start(net, kind, width, data, seed) for seed in (0, 1))
+        shared = [name for name, value in a.named_buffers() if name.endswith(".F")]
+        assert bool(shared) == (kind != "standard")
+        assert all(torch.equal(a.get_buffer(name), b.get_buffer(name)) for name in shared)
+        assert not all(torch.equal(x, y) for x, y in zip(a.parameters(), b.parameters(), strict=True))
+    rows = study.run_task(tasks[0 if net == "vit" else 2])
+    assert [row["path"] for row in rows] == list(study.PATHS) and all(np.isfinite(row["barrier"]) for row in rows)
+    with pytest.raises(InputError, match="option net"):
+        study.STUDY.tasks("quick", {"net": "lstm"})
 
 
 def table(**values: float) -> Table:

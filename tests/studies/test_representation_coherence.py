@@ -57,6 +57,25 @@ def test_rotation_keeps_the_spectrum_and_mixes_the_coordinates() -> None:
     assert (k, nu_rotated < nu) == (k_rotated, True)
 
 
+@pytest.mark.parametrize(("d", "k"), [(9, 4), (9, 9), (8, 8), (64, 29), (5, 1), (6, 3)])
+def test_flattening_reaches_the_least_coherence(d: int, k: int) -> None:
+    basis = np.linalg.qr(np.random.default_rng(d).normal(size=(d, k)))[0]
+    turn = study.flattening(basis)
+    np.testing.assert_allclose(turn @ turn.T, np.eye(d), atol=1e-12)
+    np.testing.assert_allclose(((turn.T @ basis) ** 2).sum(axis=1), k / d, atol=1e-12)
+
+
+def test_the_least_variant_and_uncentred_subspaces() -> None:
+    data = study.training_data("digits", "least")
+    rank, nu = slow_coherence(data.inputs.astype(float))
+    assert nu == pytest.approx(rank / 64, rel=1e-3)
+    net = mlp((64, 5, 10), 0)
+    centred, plain = (study.places(net, data, one)[0]["rank"] for one in (True, False))
+    assert centred == rank != plain
+    with pytest.raises(InputError, match="option centred"):
+        study.STUDY.tasks("quick", {"centred": 1})
+
+
 def made(values: dict[str, float], ratio: float = 2.0, spread: float = 0.001, name: str = "digits") -> Table:
     """The first hidden layer has 0.5 everywhere, the last one what is given."""
     rows: list[dict[str, Any]] = []

@@ -15,6 +15,7 @@ from fiberscope.cli.canon import canon
 from fiberscope.cli.checkpoints import align, apply, barrier, merge
 from fiberscope.cli.dimension import dimension_command
 from fiberscope.cli.equal import diff, equal, vnncomp
+from fiberscope.cli.explore import explore
 from fiberscope.cli.fiber import fiber
 from fiberscope.cli.inspect import inspect
 from fiberscope.cli.recover import recover
@@ -54,6 +55,7 @@ app.command(no_args_is_help=True)(apply)
 app.command(no_args_is_help=True)(barrier)
 app.command(no_args_is_help=True)(merge)
 app.command(no_args_is_help=True)(report)
+app.command()(explore)
 app.command()(reproduce)
 app.command()(tour)
 

@@ -21,7 +21,7 @@ from fiberscope.connectivity.losses import Loss
 from fiberscope.connectivity.methods.activations import Seen, by_activations
 from fiberscope.connectivity.methods.learned import Turns, learn, procrustes
 from fiberscope.connectivity.methods.scales import match_scales
-from fiberscope.connectivity.methods.straight import straight_through
+from fiberscope.connectivity.methods.straight import learned_permutations, straight_through
 from fiberscope.connectivity.methods.weights import Weights, by_weights, cosines, descend
 from fiberscope.connectivity.paths import check_comparable
 from fiberscope.connectivity.rotations import rotations
@@ -172,7 +172,8 @@ def match(
         ``"weights"``: the smallest distance ``|a - g b|`` over all parameters, biases and norms included. Never larger
         than before. ``"activations"``: the largest correlation of what matched neurons do on data; groups that no
         layer reads are matched by weights afterwards. ``"ste"``: the smallest loss half-way between the two, by a
-        straight-through estimator that starts from the matching by weights; never larger than there.
+        straight-through estimator that starts from the matching by weights; never larger than there. ``"learned"``:
+        the same by soft permutations (Sinkhorn) that follow the loss on the way; with ``group="orthogonal"`` by maps.
     data
         Inputs, in any of the forms of :func:`fiberscope.barrier`; targets are left aside. For ``"ste"`` inputs with
         targets. For ``"weights"`` an example is enough, and none is needed with a ``structure``, for a
@@ -240,8 +241,9 @@ def match(
     else:
         found = by_weights(pair, restarts, seed, run)
         options = {"samples": 0}
-        if method == "ste":
-            tried = straight_through(left, right, structure, pair, found, loss, data, output, batch_size, steps, run)
+        if method in ("ste", "learned"):
+            given = (left, right, structure, pair, found, loss, data, output, batch_size, steps)
+            tried = straight_through(*given, run) if method == "ste" else learned_permutations(*given, seed, run)
             found, options = tried.element, {"samples": tried.samples, "losses": tried.losses}
         objectives = _cosines(pair, found, groups)
     after = pair.moved(found)
@@ -258,8 +260,6 @@ def _check_question(method: str, group: str, data: Any) -> None:
         raise InputError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
     if group not in GROUPS or (group == "orthogonal" and method not in ("weights", "learned")):
         raise InputError(f"group: expected one of {', '.join(GROUPS)}, the last with weights or learned, got {group!r}")
-    if method == "learned" and group != "orthogonal":
-        raise UnsupportedModelError("method learned: it learns orthogonal maps; say group='orthogonal'")
     if data is None and method != "weights":
         wanted = "inputs to compare the activations on" if method == "activations" else "inputs with targets"
         raise InputError(f"data: expected {wanted}, got None")

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fiberscope.connectivity.selfcheck import Probe
+from fiberscope.connectivity.selfcheck import Drift, Probe
 from fiberscope.connectivity.structure import Structure
 from fiberscope.errors import InputError
 from fiberscope.modules.action import PERMUTATION, SCALING, Axis, Group, members
@@ -28,6 +28,7 @@ from fiberscope.modules.tracing.groups import own_tensors
 from fiberscope.results import Result
 
 ORTHOGONAL, CENTRED = "orthogonal", "orthogonal, ones fixed"
+INVERTIBLE, ROTARY = "invertible", "rotation and scale of pairs"
 
 Matrices = Mapping[str, Tensor]
 """For every block a map of each of its copies, ``(copies, n, n)``."""
@@ -43,10 +44,11 @@ class Fold:
 
 @dataclass(frozen=True)
 class Rotations(Result):
-    """The orthogonal groups of a module: blocks, norms to be folded first, and why other groups only permute."""
+    """The linear groups of a module: blocks, norms to be folded first, and why other groups only permute."""
 
     blocks: tuple[Group, ...]
-    """``kind`` is ``"orthogonal"``, or ``"orthogonal, ones fixed"``; axes of folded norms are not among theirs."""
+    """``kind`` is ``"orthogonal"`` or ``"orthogonal, ones fixed"``; of :func:`linear_groups` also ``"invertible"`` and
+    ``"rotation and scale of pairs"``. Axes of folded norms are not among theirs."""
     folds: tuple[Fold, ...] = field(repr=False)
     refused: Mapping[str, str] = field(repr=False)
 
@@ -63,12 +65,16 @@ class Rotations(Result):
         return found
 
     def act(self, tensors: Mapping[str, Tensor], matrices: Matrices) -> dict[str, Tensor]:
-        """The tensors, turned by a map for some of the blocks; they can be differentiated by the maps."""
+        """The tensors, turned by a map for some of the blocks; they can be differentiated by the maps.
+
+        Where a block is made, by the map itself; where it is read, by the transpose of its inverse.
+        """
         found = dict(tensors)
-        for block in self.blocks:
-            if block.name in matrices:
-                for axis in (axis for axis in block.axes if axis.tensor in found):
-                    found[axis.tensor] = _turned(found[axis.tensor], axis, block, matrices[block.name])
+        for block in (block for block in self.blocks if block.name in matrices):
+            made = matrices[block.name]
+            read = torch.linalg.inv(made).mT if block.kind in (INVERTIBLE, ROTARY) else made
+            for axis in (axis for axis in block.axes if axis.tensor in found):
+                found[axis.tensor] = _turned(found[axis.tensor], axis, block, made if axis.power > 0 else read)
         return found
 
     def apply(self, module: nn.Module, matrices: Matrices) -> nn.Module:
@@ -96,28 +102,43 @@ def rotations(structure: Structure, seed: int = 0) -> Rotations:
         raise InputError("structure: expected one that was found by permutation_structure, to know its module")
     probe = Probe(*structure.source, seed)
     source = torch.Generator().manual_seed(seed)
-    blocks, folds, refused = [], [], {}
+    blocks: list[Group] = []
+    folds: list[Fold] = []
+    refused: dict[str, str] = {}
     for group in structure.only(PERMUTATION).groups:
-        mine = tuple(_folds(structure, group, probe.own))
-        weights = {fold.weight for fold in mine}
-        axes = tuple(axis for axis in group.axes if axis.tensor not in weights)
-        reason = ""
-        for kind in (ORTHOGONAL, CENTRED):
-            block = replace(group, axes=axes, kind=kind)
-            tried = Rotations((block,), mine, {})
-            if kind == CENTRED and (group.copies > 1 or group.size < 3):
-                continue
-            changed = tried.act(tried.folded(probe.own), {group.name: drawn(block, source)})
-            moved = {name: value for name, value in changed.items() if value is not probe.own[name]}
-            drift = probe.drift(group.name, moved)
-            if drift.ok:
-                blocks.append(block)
-                folds += [fold for fold in mine if fold not in folds]
-                break
-            reason = reason or f"a random rotation moves the outputs by {drift.value:.1e}"
+        found, reason = turning(structure, group, probe, source)
+        if found is None:
+            refused[group.name] = reason
         else:
-            refused[group.name] = reason + _unfolded(group, weights, probe.own)
+            blocks += found.blocks
+            folds += [fold for fold in found.folds if fold not in folds]
     return Rotations(tuple(blocks), tuple(folds), refused)
+
+
+def turning(structure: Structure, group: Group, probe: Probe, source: torch.Generator) -> tuple[Rotations | None, str]:
+    """The orthogonal maps of one group, or None and why it only permutes."""
+    mine = tuple(_folds(structure, group, probe.own))
+    weights = {fold.weight for fold in mine}
+    axes = tuple(axis for axis in group.axes if axis.tensor not in weights)
+    reason = ""
+    for kind in (ORTHOGONAL, CENTRED):
+        if kind == CENTRED and (group.copies > 1 or group.size < 3):
+            continue
+        tried = Rotations((replace(group, axes=axes, kind=kind),), mine, {})
+        drift = moved_by(tried, probe, source)
+        if drift.ok:
+            return tried, ""
+        reason = reason or f"a random rotation moves the outputs by {drift.value:.1e}"
+    return None, reason + _unfolded(group, weights, probe.own)
+
+
+def moved_by(maps: Rotations, probe: Probe, source: torch.Generator) -> Drift:
+    """What random maps change in the outputs."""
+    matrices = {block.name: drawn(block, source) for block in maps.blocks}
+    changed = maps.act(maps.folded(probe.own), matrices)
+    return probe.drift(
+        maps.blocks[0].name, {name: value for name, value in changed.items() if value is not probe.own[name]}
+    )
 
 
 def _unfolded(group: Group, weights: set[str], own: Mapping[str, Tensor]) -> str:
@@ -163,8 +184,23 @@ def _turned(tensor: Tensor, axis: Axis, block: Group, matrices: Tensor) -> Tenso
 
 
 def drawn(block: Group, source: torch.Generator) -> Tensor:
-    """Random orthogonal maps of a block, ``(copies, n, n)``, in float64."""
-    found = torch.linalg.qr(torch.randn(block.copies, block.size, block.size, generator=source).double())[0]
+    """Random maps of a block, ``(copies, n, n)``, in float64; none that is nearly singular."""
+
+    def turn() -> Tensor:
+        found: Tensor = torch.linalg.qr(torch.randn(block.copies, block.size, block.size, generator=source).double())[0]
+        return found
+
+    def factors(count: int) -> Tensor:
+        return torch.exp(torch.rand(block.copies, 1, count, generator=source).double() - 0.5)
+
+    if block.kind == INVERTIBLE:
+        return (turn() * factors(block.size)) @ turn()
+    if block.kind == ROTARY:
+        angles = 2 * torch.pi * torch.rand(block.copies, generator=source).double()
+        rows = [torch.stack([torch.cos(angles), -torch.sin(angles)], -1)]
+        rows += [torch.stack([torch.sin(angles), torch.cos(angles)], -1)]
+        return factors(1) * torch.stack(rows, -2)
+    found = turn()
     return found if block.kind == ORTHOGONAL else _ones_fixed(torch.linalg.qr(found[:, :-1, :-1])[0])
 
 

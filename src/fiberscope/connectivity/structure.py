@@ -22,7 +22,7 @@ from fiberscope.modules.action import Group, act
 from fiberscope.modules.batches import batches
 from fiberscope.modules.calls import Inputs, Selector
 from fiberscope.modules.parametrisations import plain
-from fiberscope.modules.tracing.groups import Pinned, groups_of, own_tensors, pinned_of, traced
+from fiberscope.modules.tracing.groups import Pinned, fused_scalings, groups_of, own_tensors, pinned_of, traced
 from fiberscope.network.action.element import Element
 from fiberscope.network.border import as_torch
 from fiberscope.results import Result, hidden
@@ -33,6 +33,9 @@ Moves = Element | Mapping[str, Any]
 
 POINTS = 8
 """Points of an example that are run, at most."""
+
+TRIALS = 20
+"""Of the self-check: up to so many groups are tried one by one, of more so many random halves."""
 
 
 @dataclass(frozen=True)
@@ -141,18 +144,22 @@ def permutation_structure(module: Any, example: Any, *, output: Selector = None,
     except (RuntimeError, TypeError, ValueError, LookupError, AssertionError) as error:
         raise InputError(f"module: it does not run on the example: {str(error).splitlines()[0][:120]}") from error
     groups, refused = _trusted(groups_of(trace), probe, seed)
+    fused = fused_scalings(groups)
+    groups += tuple(one for one, fits in zip(fused, _fitting(fused, probe, seed), strict=True) if fits)
     return Structure(groups, (*pinned_of(trace), *refused), tuple(trace.unknown), (given, inputs, output))
 
 
 def _trusted(groups: tuple[Group, ...], probe: Probe, seed: int) -> tuple[tuple[Group, ...], list[Pinned]]:
-    """The groups that pass the self-check, and what the others leave where it is.
+    """The groups that pass the self-check, and what the others leave where it is; every group is tried by itself.
 
-    Groups act independently and a right one changes nothing at any parameter, so a wrong one shows among right ones as
-    it does by itself. Only if something shows is every group tried alone, to name it.
+    Of many groups, random halves are tried instead. Say that the element drawn for a group is wrong. Whatever the other
+    groups of a half are, the half with it and the half without it cannot both leave the function alone: the second
+    followed by the element is the first. So every half shows a wrong group with probability at least 1/2, and all of
+    them miss it with at most 2^-TRIALS. If something shows, every group is tried alone, to name it.
     """
-    found = Structure(groups)
-    if all(_tried(found, probe, None, seed + k).ok for k in range(2)):
+    if all(_fitting(groups, probe, seed)) and _tried(Structure(groups), probe, None, seed + 1).ok:
         return groups, []
+    found = Structure(groups)
     wrong = {group.name: drift for group in groups if not (drift := _tried(found, probe, group, seed)).ok}
     kept, refused = [], []
     for group in groups:
@@ -169,6 +176,19 @@ def _trusted(groups: tuple[Group, ...], probe: Probe, seed: int) -> tuple[tuple[
         )
     trusted, rest = _trusted(tuple(kept), probe, seed)
     return trusted, refused + rest
+
+
+def _fitting(groups: tuple[Group, ...], probe: Probe, seed: int) -> list[bool]:
+    """Whether each group leaves the function alone; where halves of many do, all of them."""
+    found = Structure(groups)
+    if len(groups) > TRIALS:
+        rng = np.random.default_rng(seed)
+        parts = {group.name: group.generic(rng) for group in groups}
+        halves = ([name for name in parts if rng.random() < 0.5] for _ in range(TRIALS))
+        elements = (Element({name: parts[name] for name in half}) for half in halves)
+        if all(probe.drift("half", found.act(probe.own, element)).ok for element in elements):
+            return [True for _ in groups]
+    return [_tried(found, probe, group, seed).ok for group in groups]
 
 
 def _tried(structure: Structure, probe: Probe, group: Group | None, seed: int) -> Drift:

@@ -1061,10 +1061,10 @@ class Zonotopes:
             self.forms[(0, k)] = (parts, 0.0 if generators else r, abs(c) + r)
 
     def combined(self, forms: list[Form], weights: list[float], sizes: list[float]) -> Form:
-        """A linear combination, with the error of rounding it; exact zeros, as of neurons that are off, add none."""
+        """A linear combination, with its rounding error; what is exactly zero (neurons that are off) adds none."""
         kept = [k for k, f in enumerate(forms) if f[2]]
         if len(kept) < len(forms):
-            forms, weights, sizes = ([x[k] for k in kept] for x in (forms, weights, sizes))
+            forms, weights, sizes = [forms[k] for k in kept], [weights[k] for k in kept], [sizes[k] for k in kept]
         n = len(weights)
         if not n:
             return [0.0], 0.0, 0.0  # exactly

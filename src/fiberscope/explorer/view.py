@@ -6,16 +6,17 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fiberscope.errors import InputError
+from fiberscope.explorer.assets import asset, script
 from fiberscope.explorer.payload import MOST_REGIONS, Marks, encode
+from fiberscope.explorer.solid import MOST_REGIONS as MOST_IN_SPACE
+from fiberscope.explorer.solid import encode_solid
 from fiberscope.files import write_atomically
 from fiberscope.geometry.complex import Complex
 from fiberscope.network.network import Network
@@ -23,7 +24,9 @@ from fiberscope.numerics.floats import FloatArray
 
 _PAGE = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-    "<title>{title}</title></head><body>{body}</body></html>\n"
+    "<title>{title}</title><style>:root {{ color-scheme: light dark }} body {{ margin: 1.5rem auto; padding: 0 1rem; "
+    "max-width: 70rem; background: #fbfaf7 }} @media (prefers-color-scheme: dark) {{ body {{ background: #171a21 }} }}"
+    "</style></head><body>{body}</body></html>\n"
 )
 
 
@@ -59,7 +62,7 @@ def explore(
     pictures: Sequence[tuple[tuple[float, float], bytes]] = (),
     full: bool = False,
 ) -> Exploration:
-    """A complex in two dimensions, or a plane through many, that can be panned, zoomed and asked.
+    """A complex in two dimensions, a plane through many, or one in space, that can be moved, zoomed and asked.
 
     Parameters
     ----------
@@ -80,6 +83,8 @@ def explore(
     frames = [complex] if isinstance(complex, Complex) else list(complex)
     if not frames or not all(isinstance(frame, Complex) for frame in frames):
         raise InputError("explore: expected a complex of fs.regions, or several")
+    if frames[0].dimension == 3:
+        return _in_space(frames, points, pictures, walk)
     names = [str(k) for k in range(len(frames))] if labels is None else [str(name) for name in labels]
     if len(names) != len(frames):
         raise InputError(f"labels: expected one for each of {len(frames)} frames, got {len(names)}")
@@ -94,10 +99,18 @@ def explore(
     return Exploration(f"{frames[0].num_regions} regions", fragment(data))
 
 
+def _in_space(frames: list[Complex], *others: Any) -> Exploration:
+    if len(frames) > 1 or any(other is not None and len(other) for other in others):
+        raise InputError("explore: expected one complex alone in 3 dimensions: sliders, points and images are planar")
+    data = {"frames": [encode_solid(frames[0])], "labels": [""]}
+    return Exploration(f"{frames[0].num_regions} regions", fragment(data))
+
+
 def notebook(complex: Complex) -> str:
-    """The picture of a complex for a notebook; nothing where it is not planar, bounded and complete, or too large."""
-    planar = complex.dimension == 2 and complex.complete and not complex.rays.any()
-    return explore(complex).fragment if planar and complex.num_regions <= MOST_REGIONS else ""
+    """The picture of a complex for a notebook; nothing where there is none: unbounded, interrupted, too large."""
+    most = {2: MOST_REGIONS, 3: MOST_IN_SPACE}.get(complex.dimension, 0)
+    bounded = complex.complete and not complex.rays.any()
+    return explore(complex).fragment if bounded and complex.num_regions <= most else ""
 
 
 def fragment(data: dict[str, Any]) -> str:
@@ -106,14 +119,8 @@ def fragment(data: dict[str, Any]) -> str:
     return (
         f"<style>{asset('explorer.css')}</style>"
         f'<div class="fx"><script type="application/json">{text}</script></div>'
-        f"<script>{asset('explorer.js')}</script>"
+        f"<script>{script()}</script>"
     )
-
-
-@cache
-def asset(name: str) -> str:
-    """A file of the package's own, as text."""
-    return (files("fiberscope.explorer") / "static" / name).read_text(encoding="utf-8")
 
 
 def _walk(net: Network, steps: list[Network]) -> dict[str, Any]:
@@ -123,8 +130,9 @@ def _walk(net: Network, steps: list[Network]) -> dict[str, Any]:
     return {
         "values": [value.tolist() for value in values],
         "labels": [f"step {k} of {len(steps) - 1}" for k in range(len(steps))],
-        "caption": f"The {values[0].size} parameters, those that have moved in red. Every step computes the same "
-        "function, so the picture stands still.",
+        "caption": f"The {values[0].size} parameters as bars (of the height of their square roots), those that have "
+        "moved in red. Every step computes the same function up to the rounding of its numbers, so the picture stands "
+        "still.",
     }
 
 

@@ -117,12 +117,19 @@ class Fiber(Tabular):
         translation of a hidden hyperplane, has rows of largest entry 1 that differ by no more.
         """
         other = as_network(other, "other")
+        near = self._nearly(other, tolerance)
+        return near if near is not None else self._member(other)
+
+    def _nearly(self, other: Network, tolerance: float) -> Membership | None:
         if not tolerance >= 0:
             raise InputError(f"tolerance: expected a number that is not negative, got {tolerance}")
         if tolerance and self.setting.kind != "affine" and self.net.architecture == other.architecture:
             apart = distance(self.setting, other, tolerance)
             if apart <= tolerance:
                 return Membership(True, f"a member has rows that differ by {apart:.2g} where the largest entry is 1")
+        return None
+
+    def _member(self, other: Network) -> Membership:
         ask = import_module("fiberscope.equality.membership").membership
         found: Membership = ask(self.net, other, self.domain)
         return found

@@ -88,7 +88,7 @@ class Facets(Tabular):
     @property
     def neuron(self) -> IntArray:
         """The first neuron that makes each facet, as an entry of the sign vector; -1 on the border of the domain."""
-        return _first(self.neurons)
+        return first_of(self.neurons)
 
     def __repr__(self) -> str:
         inner = len(self) - int(self.boundary.sum())
@@ -118,7 +118,7 @@ def find_facets(net: Network, domain: Solid, cells: Cells, solid: Metrics, flat:
     cell = np.flatnonzero(~far)
     regions = sides_of(cells.boundary[d - 1], cells.count(d - 1))[cell]
     inner = np.flatnonzero(regions[:, 1] >= 0)
-    neurons = _makers(cells, cell, regions)
+    neurons = makers(cells, cell, regions)
     normal = _geometric_normals(solid.points[regions[:, 0]], flat, cell)
     planes = _Planes(normal, np.einsum("fn,fn->f", normal, flat.points[cell]), *np.full((2, len(cell)), np.inf))
     _from_gradients(net, cells.top_signs, regions, neurons, planes)
@@ -160,7 +160,7 @@ class _Planes:
     slip: FloatArray
 
 
-def _makers(cells: Cells, cell: IntArray, regions: IntArray) -> Incidence:
+def makers(cells: Cells, cell: IntArray, regions: IntArray) -> Incidence:
     """Neurons that vanish on a facet, but not on both sides of it."""
     signs, top = cells.signs(cells.dimension - 1), cells.top_signs
     counts = np.zeros(len(cell), dtype=np.int64)
@@ -177,7 +177,8 @@ def _makers(cells: Cells, cell: IntArray, regions: IntArray) -> Incidence:
     return Incidence(np.concatenate([[0], np.cumsum(counts)]), indices)
 
 
-def _first(neurons: Incidence) -> IntArray:
+def first_of(neurons: Incidence) -> IntArray:
+    """The first entry of every row, -1 of an empty one."""
     first = np.full(len(neurons), -1, dtype=np.int64)
     filled = np.diff(neurons.indptr) > 0
     first[filled] = neurons.indices[neurons.indptr[:-1][filled]]

@@ -1,4 +1,4 @@
-"""Consecutive affine maps multiplied out, where that changes no bit of the real function."""
+"""Programs put together: consecutive affine maps multiplied out, two networks as their difference."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from math import ceil, log2
 import numpy as np
 
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, Node, moved
+from fiberscope.network.nodes import Affine, Concat, Node, moved, nameless
 from fiberscope.network.operators import Dense
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.numerics.points import row_bits
@@ -78,3 +78,20 @@ def _smallest(matrix: FloatArray) -> float:
     """Least distance between two values of a sum: the lowest bit of any entry, so that an underflow is noticed."""
     entries = np.abs(matrix[matrix != 0])
     return float(entries.min() * 2.0**-_BITS) if entries.size else 1.0
+
+
+def difference_network(a: Network, b: Network) -> Network:
+    """``a - b`` as one program.
+
+    >>> net = Network.random((2, 3, 1), seed=0)
+    >>> float(difference_network(net, net)(np.ones((1, 2)))[0, 0])
+    0.0
+    """
+    shift = len(a.nodes)
+    rest = [moved(nameless(node), tuple(s + shift if s else 0 for s in node.sources)) for node in b.nodes]
+    m = a.out_size
+    ends: list[Node] = [
+        Concat((shift, shift + len(rest)), ((m,), (m,))),
+        Affine(shift + len(rest) + 1, Dense(np.hstack([np.eye(m), -np.eye(m)]))),
+    ]
+    return Network.from_nodes([*a.nodes, *rest, *ends], (a.in_size,))

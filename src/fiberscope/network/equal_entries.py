@@ -109,9 +109,10 @@ class _Numbers:
             return convolved(self.numbering, stage, id(stage), value)
         if (diagonal := stage.stored_diagonal) is not None:
             return scaled(self.numbering, diagonal, value)
-        matrix = stage.sparse()
+        matrix: Any = stage.sparse()
         if matrix.nnz > _MOST_ENTRIES:
-            return self.numbering.take(id(stage), value[None], stage.out_size)[0]
+            fresh: IntArray = self.numbering.take(id(stage), value[None], stage.out_size)[0]
+            return fresh
         return self._rows(matrix, value)
 
     def _rows(self, matrix: Any, value: IntArray) -> IntArray:
@@ -134,7 +135,8 @@ class _Numbers:
         return added(self.numbering, values)
 
     def concat(self, values: Sequence[IntArray], order: IntArray | None) -> IntArray:
-        return joined(values, order)
+        together: IntArray = joined(values, order)
+        return together
 
     def piecewise(self, value: IntArray, slopes: FloatArray) -> IntArray:
         bent = self.numbering.take("slope", np.column_stack([bits(slopes), value]))[:, 0]

@@ -30,12 +30,14 @@ def w_mlp(
     fixed: Any = None,
     sigma: Any = 1.0,
     scheme: str = "w",
+    epsilon: Any = 0.1,
     **options: Any,
 ) -> nn.Module:
     """The W-MLP: layer norm, GELU, 64 fixed entries per row and 256 in the last layer, ``sigma_F = 1``.
 
     At other widths an eighth of each row, and half of the last layer's. ``sigma=0`` is the variant that breaks nothing;
-    the standard network is :func:`fiberscope.modules.models.mlp`.
+    the standard network is :func:`fiberscope.modules.models.mlp`. With ``scheme="syre"`` ``epsilon=0`` is the variant
+    of the authors' code, ``D = 1``.
 
     >>> net = w_mlp((16, 8, 8, 4))
     >>> [int((net.get_submodule(f"linear{i}").parametrizations.weight[0].D == 0)[0].sum()) for i in range(3)]
@@ -45,7 +47,7 @@ def w_mlp(
         paper = tuple(widths) == (784, 512, 512, 512, 10)
         rows = [max(1, n // 8) for n in widths[:-2]] + [max(1, widths[-2] // 2)]
         fixed = (64, 64, 64, 256) if paper else rows
-    settings = {"fixed": fixed} if scheme in {"w", "sparse"} else {}
+    settings = {"fixed": fixed} if scheme in {"w", "sparse"} else {"epsilon": epsilon}
     return break_symmetry(mlp(widths, seed, **options), scheme, architecture_seed, sigma=sigma, **settings)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -15,11 +15,27 @@ MOST_BOXES = 80
 _WIDE, _TALL, _GAP, _ROW = 118, 46, 26, 66
 _IN_A_LINE = 7
 
+ROLES = {
+    "dead": ("#3b3f48", "dead for every input"),
+    "linear": ("#e09f3e", "linear for every input"),
+    "duplicate": ("#d1495b", "on the hyperplane of another"),
+    "silent": ("#a8a29a", "dead on the data"),
+    "steady": ("#f2d7a5", "linear on the data"),
+    "switching": ("#38a3a5", "switching"),
+}
+"""What a square of a strip says, from the gravest on, and its colour."""
+
+MOST_SQUARES = 1024
+_SQUARE, _PER_ROW = 14, 64
+
 _FILL = {"relu": "#38a3a5", "piecewise linear": "#38a3a5", "max pool": "#f4a261", "add": "#d1495b", "concat": "#d1495b"}
 
 
-def program_svg(net: Network, layers: Sequence[LayerSummary]) -> str:
-    """An SVG of the program as the user gave it, or nothing where there are too many nodes to look at."""
+def program_svg(net: Network, layers: Sequence[LayerSummary], idle: Mapping[int, int] | None = None) -> str:
+    """An SVG of the program as the user gave it, or nothing where there are too many nodes to look at.
+
+    ``idle`` says for some nodes, by their place in the program, how many of their neurons do nothing of their own.
+    """
     if len(net.program) > MOST_BOXES:
         return ""
     places = _places(net)
@@ -35,6 +51,7 @@ def program_svg(net: Network, layers: Sequence[LayerSummary]) -> str:
         _box(places[k + 1], layer.kind, _size(layer.shape), _FILL.get(layer.kind, "#22577a"))
         for k, layer in enumerate(layers)
     ]
+    boxes += [_badge(places[k + 1], count) for k, count in (idle or {}).items()]
     label = escape(f"The program: {net.architecture[:120]}")
     return (
         f'<svg viewBox="0 0 {wide} {tall}" role="img" aria-label="{label}" style="width:100%;max-width:{wide}px;'
@@ -71,6 +88,18 @@ def _box(place: tuple[int, int], kind: str, size: str, colour: str) -> str:
     )
 
 
+def _badge(place: tuple[int, int], count: int) -> str:
+    x, y = place[0] + _WIDE - 8, place[1] + 2
+    text = f"{count:,}"
+    wide = 12 + 7 * len(text)
+    return (
+        f"<g><title>{text} dead, linear or duplicate neurons</title>"
+        f'<rect x="{x - wide / 2}" y="{y - 8}" width="{wide}" height="17" rx="8" fill="#b3263c"/>'
+        f'<text x="{x}" y="{y + 4.5}" text-anchor="middle" fill="#ffffff" '
+        f'font-weight="700">{text}</text></g>'
+    )
+
+
 def _line(source: tuple[int, int], target: tuple[int, int]) -> str:
     ax, ay = source[0] + _WIDE, source[1] + _TALL / 2
     bx, by = target[0], target[1] + _TALL / 2
@@ -84,3 +113,30 @@ def _line(source: tuple[int, int], target: tuple[int, int]) -> str:
 
 def _size(shape: tuple[int, ...]) -> str:
     return " x ".join(map(str, shape))
+
+
+def neuron_strips(layers: Sequence[tuple[str, Sequence[str]]]) -> str:
+    """One square for every neuron, layer by layer, with the colour of its role, and a key."""
+    rows = "".join(_strip(name, roles) for name, roles in layers)
+    there = {role for _, roles in layers for role in roles}
+    key = "".join(f'<span><i style="--k:{c}"></i>{text}</span>' for role, (c, text) in ROLES.items() if role in there)
+    return f'<div class="strips">{rows}<div class="key">{key}</div></div>'
+
+
+def _strip(name: str, roles: Sequence[str]) -> str:
+    shown = roles[:MOST_SQUARES]
+    counts = ", ".join(f"{roles.count(role):,} {text}" for role, (_, text) in ROLES.items() if role in roles)
+    cut = "" if len(shown) == len(roles) else f"; {MOST_SQUARES:,} drawn"
+    label = f"{name}, {len(roles):,} neurons: {counts}{cut}"
+    squares = "".join(
+        f'<rect x="{k % _PER_ROW * _SQUARE}" y="{k // _PER_ROW * _SQUARE}" width="11" height="11" rx="2.5" '
+        f'fill="{ROLES[role][0]}">'
+        + ("" if role == "switching" else f"<title>{name}, neuron {k}: {ROLES[role][1]}</title>")
+        + "</rect>"
+        for k, role in enumerate(shown)
+    )
+    wide, tall = _PER_ROW * _SQUARE, -(-len(shown) // _PER_ROW) * _SQUARE
+    return (
+        f'<figure><figcaption>{label}</figcaption><svg viewBox="0 0 {wide} {tall}" width="{wide}" role="img" '
+        f'aria-label="{label}">{squares}</svg></figure>'
+    )

@@ -35,7 +35,8 @@ class Section:
     ``head`` names the columns of the rows; without it the first cell of a row is the name of the others. ``wide``
     pictures have several panels and stand below each other. ``call`` is the line of code that gives the answer,
     ``evidence`` why it can be believed, ``seconds`` how long it took, ``open`` an answer that was not given.
-    ``widget`` is HTML of our own, put in as it is, ``data`` the answer for machines.
+    ``widget`` is HTML of our own, put in as it is, ``data`` the answer for machines, ``files`` what a reader can save:
+    name and content.
     """
 
     title: str
@@ -51,6 +52,7 @@ class Section:
     open: bool = False
     widget: str = field(default="", repr=False)
     data: Any = field(default=None, repr=False)
+    files: Sequence[tuple[str, bytes]] = field(default=(), repr=False)
 
 
 def render_page(
@@ -64,6 +66,7 @@ def render_page(
     """The page as a string of HTML; ``cards`` are short facts at its top, ``data`` is embedded for machines."""
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["inline"] = lambda data: "data:image/png;base64," + b64encode(data).decode()
+    environment.filters["saved"] = lambda data: "data:application/json;base64," + b64encode(data).decode()
     environment.filters["mark"] = lambda cell: cell if isinstance(cell, Mark) else Mark(cell)
     environment.filters["seconds"] = duration
     footer = footer or f"Made by fiberscope {__version__}."
@@ -145,17 +148,36 @@ footer { border-top: 1px solid var(--line); color: var(--soft); font-size: .9rem
 .card dt { color: var(--soft); font-size: .85rem } .card dd { margin: 0; font-size: 1.15rem; font-weight: 600;
   overflow-wrap: anywhere }
 .unasked { color: var(--open) }
+.glance { display: block; border: 1px solid var(--line); border-radius: .6rem; padding: .4rem .9rem; margin: 0 0 2rem }
+.glance ol { list-style: none; margin: 0; padding: 0 }
+.glance li { display: grid; grid-template-columns: 1.2rem minmax(11rem, 19rem) 1fr; gap: 0 .6rem; padding: .35rem 0;
+  border-bottom: 1px solid var(--line) }
+.glance li:last-child { border-bottom: 0 }
+.glance li::before { content: "\\25cf"; color: var(--yes) }
+.glance li.left::before { content: "\\25cb"; color: var(--open) }
+.glance a { border: 0; padding: 0; font-size: 1rem } .glance a:hover { text-decoration: underline }
+.glance span { font-size: .95rem; overflow-wrap: anywhere }
+.glance .left span { color: var(--open) }
+.strips { display: grid; gap: .5rem; margin: 0 0 .6rem } .strips svg { max-width: 100%; height: auto; display: block }
+.strips .key { display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; color: var(--soft); font-size: .9rem }
+.strips .key i { display: inline-block; width: .75rem; height: .75rem; border-radius: 2px; margin-right: .35rem;
+  background: var(--k) }
+.file { color: var(--deep) }
 .call { display: flex; gap: .6rem; align-items: flex-start; margin: 1rem 0 .3rem; border: 1px solid var(--line);
   border-radius: .5rem; padding: .5rem .7rem }
 .call pre { margin: 0; flex: 1; min-width: 0; white-space: pre-wrap; overflow-wrap: anywhere;
   font: .85rem/1.5 ui-monospace, SFMono-Regular, Menlo, monospace }
 .call button { font: inherit; font-size: .8rem; color: var(--deep); background: none; border: 1px solid var(--line);
   border-radius: .4rem; cursor: pointer; padding: .1rem .6rem }
-.call button:focus-visible, nav a:focus-visible { outline: 3px solid var(--deep); outline-offset: 1px }
+.call button:focus-visible, nav a:focus-visible, .file:focus-visible { outline: 3px solid var(--deep);
+  outline-offset: 1px }
 .proof { color: var(--soft); font-size: .9rem; margin: 0 0 .5rem }
 .widget { margin: 1rem 0 }
 @media (max-width: 40rem) { main { padding-top: 2rem } h1 { font-size: 1.9rem } }
-@media print { nav, .call button { display: none } section { break-inside: avoid } body { background: none } }
+@media (max-width: 40rem) { .glance li { grid-template-columns: 1.2rem 1fr } .glance span { grid-column: 2 } }
+@media print { nav:not(.glance), .call button, .file { display: none } body { background: none; font-size: 11pt }
+  h2, .answer { break-after: avoid } figure, tr, .call, .widget svg, .card { break-inside: avoid }
+  main { max-width: none; padding: 0 } section { padding: 1rem 0 } }
 """
 
 _COPY = """
@@ -188,11 +210,22 @@ _PAGE = """<!doctype html>
 {% endfor %}
 </dl>
 {% endif %}
+{% if cards %}
+<nav class="glance" aria-label="all answers at a glance">
+<ol>
+{% for section in sections %}
+<li class="{{ "asked" if not section.open else "left" }}"><a href="#stop-{{ loop.index }}">{{ section.title }}</a>
+<span>{{ section.answer }}</span></li>
+{% endfor %}
+</ol>
+</nav>
+{% else %}
 <nav aria-label="questions">
 {% for section in sections %}
 <a href="#stop-{{ loop.index }}">{{ section.title }}</a>
 {% endfor %}
 </nav>
+{% endif %}
 {% for section in sections %}
 <section id="stop-{{ loop.index }}">
 <h2><span class="number">{{ loop.index }}</span>{{ section.title }}</h2>
@@ -200,7 +233,7 @@ _PAGE = """<!doctype html>
 {% if section.text %}<p class="text">{{ section.text }}</p>{% endif %}
 {% if section.widget %}<div class="widget">{{ section.widget|safe }}</div>{% endif %}
 {% if section.rows %}
-<div class="scroll">
+<div class="scroll" tabindex="0" role="group" aria-label="Table: {{ section.title }}">
 <table>
 {% if section.head %}
 <tr>{% for name in section.head %}<th scope="col">{{ name }}</th>{% endfor %}</tr>
@@ -225,6 +258,9 @@ _PAGE = """<!doctype html>
 {% endfor %}
 </div>
 {% endif %}
+{% for name, content in section.files %}
+<p><a class="file" download="{{ name }}" href="{{ content|saved }}">Save {{ name }}</a></p>
+{% endfor %}
 {% if section.call %}
 <div class="call"><pre>{{ section.call }}</pre><button type="button">copy</button></div>
 {% endif %}

@@ -6,24 +6,26 @@ A question that cannot be asked raises a named error; the report turns it into a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 
 import fiberscope as fs
 from fiberscope.errors import InputError, TooLargeError
+from fiberscope.explorer.images import image_png, image_shape
 from fiberscope.explorer.payload import MOST_REGIONS
+from fiberscope.explorer.slices import corner_points, middle_part
 from fiberscope.geometry.domains import Box, Domain, Plane
 from fiberscope.network.inspection import Inspection
 from fiberscope.network.network import Network
+from fiberscope.network.nodes import PiecewiseLinear
+from fiberscope.network.roles import Roles, roles
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.plot.style import figure_png
-from fiberscope.reporting.graph import program_svg
-from fiberscope.reporting.images import image_png, image_shape
+from fiberscope.reporting.against import is_the_other_equal
+from fiberscope.reporting.dossier import Dossier, on_some
+from fiberscope.reporting.graph import neuron_strips, program_svg
 from fiberscope.reporting.page import Mark, Section
-from fiberscope.reporting.slices import corner_points
-from fiberscope.run import Run
 
 MOST_ENTRIES = 4_000_000
 """Entries of the Jacobian up to which the functional dimension is asked for, and so many points are taken."""
@@ -34,33 +36,11 @@ MOST_DISTANCES = 1_000
 MOST_HIDDEN = 128
 """Hidden neurons up to which the fiber is asked for: its theorems look at many submatrices."""
 
+MOST_WATCHED, WALK_STEPS = 1_000, 25
+"""Parameters up to which a walk along the fiber is shown, and its steps."""
+
 SHRINKS = 5
 """How often a slice with too many regions is made smaller by half."""
-
-YES_NO = {True: "yes", False: "no", None: "open"}
-
-
-@dataclass(frozen=True, eq=False)
-class Dossier:
-    """What a report is about: a model with the code that loads it, data and labels if there are some, another model."""
-
-    net: Network
-    load: str
-    X: FloatArray | None
-    labels: IntArray | None
-    against: Network | None
-    load_against: str
-    domain: Domain | None
-    full: bool
-    seed: int
-    run: Run
-
-    @property
-    def classes(self) -> IntArray | None:
-        """A class for every row of the data: as given, else the largest output, else none."""
-        if self.labels is not None or self.X is None or self.net.out_size < 2:
-            return self.labels
-        return np.asarray(self.net(self.X).argmax(axis=1))
 
 
 Question = Callable[[Dossier], Section]
@@ -78,13 +58,18 @@ def questions(dossier: Dossier) -> list[tuple[str, str, Question]]:
     if dossier.X is not None:
         asked.append(("distances", "How far are the data from the next boundary?", _distances))
     if dossier.against is not None:
-        asked.append(("against", "Is the other model the same function?", _against))
+        asked.append(("against", "Is the other model the same function?", is_the_other_equal))
     return asked
 
 
-def warm_up() -> None:
-    """Let what is compiled on its first use be compiled, so that no answer's time contains it."""
+def warm_up(other: bool = False) -> None:
+    """Let what is compiled on its first use be compiled, so that no answer's time contains it.
+
+    ``other`` says that equality will be asked.
+    """
     tiny = Network.random((2, 2, 1), seed=0)
+    if other:
+        fs.equivalent(tiny, Network.random((2, 3, 1), seed=1), Box.cube(2), time_limit=30.0)
     fs.regions(tiny, Box.cube(2)).verify()
     fs.functional_dimension(tiny, [[0.5, 0.25]])
     fs.boundary_distance(tiny, [[0.5, 0.25]])
@@ -103,15 +88,19 @@ def _program(dossier: Dossier) -> Section:
         )
         for index, layer in enumerate(found.layers, start=1)
     ]
+    switches = [k for k, node in enumerate(dossier.net.program) if isinstance(node, PiecewiseLinear)]
+    idle = [sum(role in _IDLE for role in own) for _, own in _roles(found, None)]
+    marks = {k: n for k, n in zip(switches, idle, strict=True) if n} if len(switches) == len(idle) else {}
     return Section(
         "What is it made of?",
         f"{found.num_parameters:,} parameters in {len(found.layers)} nodes, {found.num_hidden:,} hidden neurons.",
-        "The program as it was loaded; batch norms, convolutions and skip connections are kept as they are.",
+        "The program as it was loaded; batch norms, convolutions and skip connections are kept as they are."
+        + (" A red number counts neurons of a layer that are dead, linear or duplicates." if marks else ""),
         rows,
         head=("", "kind", "output", "parameters", "norm", "largest entry"),
         call=f"{dossier.load}\nfs.inspect(net)",
         evidence="read off the file.",
-        widget=program_svg(dossier.net, found.layers),
+        widget=program_svg(dossier.net, found.layers, marks),
         data=found.to_dict(),
     )
 
@@ -119,7 +108,9 @@ def _program(dossier: Dossier) -> Section:
 def _neurons(dossier: Dossier) -> Section:
     found = fs.inspect(dossier.net, points=0)
     shared = {layer: sum(len(group) for group in groups) for layer, groups in found.coincident}
-    on_data = None if dossier.X is None else fs.roles(dossier.net, dossier.X).per_layer()
+    net, X = dossier.net, dossier.X
+    seen, rows_seen = (None, 0) if X is None else on_some(partial(roles, net), X, dossier.seconds(5))
+    on_data = None if seen is None else seen.per_layer()
     head = ["layer", "neurons", "dead", "linear", "on shared hyperplanes"]
     head += ["dead on the data", "linear on the data", "switching on the data"] if on_data else []
     rows = []
@@ -134,18 +125,43 @@ def _neurons(dossier: Dossier) -> Section:
             ]
         rows.append(cells)
     call = f"{dossier.load}\nfs.inspect(net).structural"
+    some = "" if X is None or rows_seen == len(X) else f" The data here are the first {rows_seen:,} of {len(X):,} rows."
     return Section(
         "What do its neurons do?",
         _neurons_in_words(found, on_data),
         "A dead neuron is off for every input, a linear one never switches: both can be removed without changing "
         "anything. Neurons on one hyperplane can be merged. What is said of all inputs is proven from the weights "
-        "layer by layer; there may be more idle neurons than that.",
+        f"layer by layer; there may be more idle neurons than that.{some}",
         rows,
         head=head,
-        call=call if dossier.X is None else f"{call}\nfs.roles(net, X)",
+        call=call if X is None else f"{call}\nfs.roles(net, {'X' if rows_seen == len(X) else f'X[:{rows_seen}]'})",
         evidence="certified signs; nothing is sampled but the data.",
+        widget=neuron_strips(_roles(found, seen)),
         data={"for_every_input": found.structural.to_dict(), "on_the_data": on_data},
     )
+
+
+_IDLE = ("dead", "linear", "duplicate")
+
+
+def _roles(found: Inspection, seen: Roles | None) -> list[tuple[str, list[str]]]:
+    """The role of every neuron, layer by layer: the gravest that is known."""
+    every = found.structural
+    shared = {(layer, n) for layer, groups in found.coincident for group in groups for n in group}
+    layers = []
+    for layer in np.unique(every.layers).tolist():
+        names = []
+        for place, k in enumerate(np.flatnonzero(every.layers == layer).tolist()):
+            known = (
+                ("dead", bool(every.dead[k])),
+                ("linear", bool(every.linear[k])),
+                ("duplicate", (layer, place) in shared),
+                ("silent", seen is not None and bool(seen.dead[k])),
+                ("steady", seen is not None and bool(seen.linear[k])),
+            )
+            names.append(next((name for name, holds in known if holds), "switching"))
+        layers.append((f"layer {layer}", names))
+    return layers
 
 
 def _idle(count: int) -> str | Mark:
@@ -154,7 +170,7 @@ def _idle(count: int) -> str | Mark:
 
 def _neurons_in_words(found: Inspection, on_data: list[dict[str, int]] | None) -> str:
     dead, linear = int(found.structural.dead.sum()), int(found.structural.linear.sum())
-    words = f"{dead:,} are dead and {linear:,} linear for every input"
+    words = f"{dead:,} {'is' if dead == 1 else 'are'} dead and {linear:,} linear for every input"
     if on_data is None:
         return f"{words}, of {found.num_hidden:,}."
     return f"{words}; {sum(row['dead'] for row in on_data):,} of {found.num_hidden:,} never fire on the data."
@@ -168,7 +184,12 @@ def _regions(dossier: Dossier) -> Section:
     found, domain, shrunk = _complex(dossier, domain)
     points, labels = _on_picture(dossier, domain)
     view = fs.plot.explore(
-        found, points=points, point_labels=labels, pictures=_corners(dossier, domain), full=dossier.full
+        found,
+        points=points,
+        point_labels=labels,
+        pictures=_corners(dossier, domain),
+        full=dossier.full,
+        walk=_walk(dossier),
     )
     certificate = found.verify(time_limit=max(1.0, min(20.0, dossier.run.seconds_left / 3)))
     word = {True: "the certificate holds", False: "THE CERTIFICATE FAILS", None: "the certificate is undecided"}
@@ -192,6 +213,19 @@ def _regions(dossier: Dossier) -> Section:
     )
 
 
+def _walk(dossier: Dossier) -> list[Network] | None:
+    """Networks of the same fiber, where the parameters are few enough to be watched: neurons rescaled more and more."""
+    net = dossier.net
+    if not net.is_chain or len(net.widths) < 3 or net.num_parameters > MOST_WATCHED:
+        return None
+    rng = np.random.default_rng(dossier.seed)
+    ways = [rng.uniform(-0.8, 0.8, size=n) for n in net.widths[1:-1]]
+    try:
+        return [fs.rescale(net, [np.exp(t * way) for way in ways]) for t in np.linspace(0.0, 1.0, WALK_STEPS)]
+    except InputError:  # numbers at the ends of the floats
+        return None
+
+
 def _most(dossier: Dossier) -> int:
     return 10 * MOST_REGIONS if dossier.full else MOST_REGIONS
 
@@ -199,24 +233,15 @@ def _most(dossier: Dossier) -> int:
 def _complex(dossier: Dossier, domain: Domain) -> tuple[fs.Complex, Domain, bool]:
     """The complex on the domain, or on a smaller part of it that has few enough regions."""
     for shrinks in range(SHRINKS + 1):
-        seconds = max(1.0, dossier.run.seconds_left / 3)
+        seconds = dossier.seconds(3)
         found = fs.regions(dossier.net, domain, limit=_most(dossier), time_limit=seconds)
         if found.complete:
             return found, domain, shrinks > 0
-        domain = _half(domain)
+        domain = middle_part(domain)
     raise TooLargeError(
-        f"more than {_most(dossier):,} regions on every part of the slice that was tried; try fs.count_regions, "
-        "fs.estimate_regions or fs.regions_along"
+        f"more than {_most(dossier):,} regions, or no time for them, on every part of the slice that was tried; try a "
+        "longer time limit, fs.count_regions, fs.estimate_regions or fs.regions_along"
     )
-
-
-def _half(domain: Domain) -> Domain:
-    box = domain.box if isinstance(domain, Plane) else domain
-    if not isinstance(box, Box):
-        raise TooLargeError("too many regions on this domain; try a smaller one")
-    middle, reach = (box.low + box.high) / 2, (box.high - box.low) / 4
-    smaller = Box(middle - reach, middle + reach)
-    return Plane(domain.origin, domain.u, domain.v, smaller) if isinstance(domain, Plane) else smaller
 
 
 def _place(dossier: Dossier) -> tuple[Domain, str, str]:
@@ -272,22 +297,32 @@ def _corners(dossier: Dossier, domain: Domain) -> list[tuple[tuple[float, float]
 def _dimension(dossier: Dossier) -> Section:
     net, X = dossier.net, dossier.X
     size = net.num_parameters * net.out_size
-    if X is None and (net.in_size > 3 or net.num_parameters > 2_000):
-        raise TooLargeError(
-            "the parameter itself needs a point in every region; give data (--data X.npy), or ask "
-            "fs.functional_dimension(net, X)"
-        )
     most = max(1, MOST_ENTRIES // size)
+    every = X is None and net.in_size <= 3 and net.num_parameters <= 600
+    drawn = X is None and not every
+    if X is None and drawn:
+        enough = -(-3 * net.num_parameters // (2 * net.out_size))  # half as many rows again as columns
+        if enough > most:
+            raise TooLargeError(
+                f"{net.num_parameters:,} parameters need more random inputs than a report draws; give data "
+                "(--data X.npy), or ask fs.functional_dimension(net, X)"
+            )
+        X = np.random.default_rng(dossier.seed).normal(size=(enough, net.in_size))
     if X is not None and size > MOST_ENTRIES:
         raise TooLargeError(
             f"one point of {net.num_parameters:,} parameters and {net.out_size} outputs is above what a report asks; "
             "try fs.functional_dimension(net, X[:10])"
         )
-    some = None if X is None else X[:most]
-    found = fs.functional_dimension(net, some, seed=dossier.seed)
+    if X is None:
+        some, found = None, fs.functional_dimension(net, seed=dossier.seed)
+    else:
+        ask = partial(fs.functional_dimension, net, seed=dossier.seed)
+        found, most = on_some(ask, X[:most], dossier.seconds(3))
+        some = X[:most]
     value = found.exact if found.exact is not None else found.lower
     least = "" if found.exact is not None else "At least "
-    on = "over all batches" if some is None else f"on {len(some):,} data points"
+    kind = "random inputs" if drawn else "data points"
+    on = "over all batches" if some is None else f"on {len(some):,} {kind}"
     rows = [
         ("exact rank", "not proven" if found.exact is None else str(found.exact)),
         ("proven lower bound", str(found.lower)),
@@ -299,6 +334,7 @@ def _dimension(dossier: Dossier) -> Section:
         ),
     ]
     what = "X" if X is None or len(X) <= most else f"X[:{most}]"
+    code = f"\nX = np.random.default_rng({dossier.seed}).normal(size={X.shape})" if X is not None and drawn else ""
     return Section(
         "How many directions of the parameters matter?",
         f"{least}{value} of {net.num_parameters:,} {on}.",
@@ -306,7 +342,7 @@ def _dimension(dossier: Dossier) -> Section:
         "nothing to first order; rescaling neurons is one reason, idle neurons are another.",
         rows,
         [("Singular values, the two cut-offs, and the exact rank.", figure_png(fs.plot.spectrum(found)))],
-        call=f"{dossier.load}\nfs.functional_dimension(net{'' if some is None else ', ' + what})",
+        call=f"{dossier.load}{code}\nfs.functional_dimension(net{'' if some is None else ', ' + what})",
         evidence=_why_rank(found.exact, found.failure_probability, found.certified),
         data=found.to_dict(),
     )
@@ -335,6 +371,7 @@ def _fiber(dossier: Dossier) -> Section:
     }
     least = "" if found.dimension_exact else "at least "
     rows = [
+        ("symmetries of the architecture", _symmetries(dossier.net)),
         ("dimension, modulo rescaling", "unknown" if found.dimension is None else f"{least}{found.dimension}"),
         ("theorem", answer.theorem),
         *(("reason", text) for text in answer.reasons[:8]),
@@ -355,13 +392,23 @@ def _fiber(dossier: Dossier) -> Section:
     )
 
 
-# -- data and another model
+def _symmetries(net: Network) -> str:
+    """What every network of the architecture shares with others, in words."""
+    if not net.is_chain:
+        return "permutations and positive rescalings of neurons, as far as skip connections and pools allow"
+    hidden = net.widths[1:-1]
+    orders = " x ".join(f"{n}!" for n in hidden)
+    return f"{orders} permutations, and a positive factor for each of {sum(hidden):,} neurons" if hidden else "none"
+
+
+# -- data
 
 
 def _distances(dossier: Dossier) -> Section:
     assert dossier.X is not None
-    X = dossier.X[:MOST_DISTANCES]
-    found = fs.boundary_distance(dossier.net, X)
+    ask = partial(fs.boundary_distance, dossier.net)
+    found, count = on_some(ask, dossier.X[:MOST_DISTANCES], dossier.seconds(3))
+    X = dossier.X[:count]
     finite = found.distance[np.isfinite(found.distance)]
     if not finite.size:
         raise InputError("distances: expected a network with boundaries, got one that is affine")
@@ -382,55 +429,3 @@ def _distances(dossier: Dossier) -> Section:
         evidence="certified signs, and distances with proven bounds.",
         data={"distance": found.distance.tolist()},
     )
-
-
-def _against(dossier: Dossier) -> Section:
-    assert dossier.against is not None
-    domain = dossier.domain if isinstance(dossier.domain, Box) else _data_box(dossier)
-    seconds = max(2.0, dossier.run.seconds_left)
-    found = fs.equivalent(dossier.net, dossier.against, domain, time_limit=seconds)
-    word = {True: "Yes", False: "No", None: "Undecided"}[found.equal]
-    rows: list[tuple[str, str | Mark]] = [
-        ("verdict", Mark(f"{word}, {found.kind}", kind=YES_NO[found.equal])),
-        ("where", str(found.domain)),
-        ("method", found.method),
-    ]
-    if found.bound is not None:
-        rows.append(("largest difference proven", f"{found.bound:.3g}"))
-    if found.counterexample is not None:
-        rows.append(("they differ by", f"{found.counterexample.difference:.4g} at the input in the data below"))
-    if dossier.X is not None:
-        gap = np.abs(dossier.net(dossier.X) - dossier.against(dossier.X)).max(axis=1)
-        worst = int(gap.argmax())
-        rows.append(("on the data", f"at most {float(gap[worst]):.3g}, at row {worst} of {len(gap):,}"))
-        if dossier.net.out_size > 1:
-            other = dossier.against(dossier.X).argmax(axis=1) != dossier.net(dossier.X).argmax(axis=1)
-            rows.append(("rows of the data with another largest output", f"{int(other.sum()):,} of {len(gap):,}"))
-    code = f"{dossier.load}\n{dossier.load_against}\nverdict = fs.equivalent(net, other{_domain_code(domain)})"
-    return Section(
-        "Is the other model the same function?",
-        f"{word}: {found.reason}." if found.reason else f"{word}.",
-        "",
-        rows,
-        open=found.equal is None,
-        call=f'{code}\nverdict.save("certificate.json")' if found.equal is not None else code,
-        evidence="a certificate can be saved and replayed (fiberscope verify)."
-        if found.equal is not None
-        else "neither a proof nor a counterexample was found in the time.",
-        data=found.to_dict(),
-    )
-
-
-def _data_box(dossier: Dossier) -> Box | None:
-    if dossier.X is None:
-        return None
-    return Box(dossier.X.min(axis=0), dossier.X.max(axis=0))
-
-
-def _domain_code(domain: Domain | None) -> str:
-    return "" if domain is None else ", fs.Box(X.min(axis=0), X.max(axis=0))"
-
-
-def load_code(name: str, path: Path | None, kind: str) -> str:
-    """The line that makes the model, for a reader who wants to ask it more."""
-    return f'{name} = fs.load("{path.name}")' if path is not None else f"{name} = ...  # a {kind}"

@@ -17,8 +17,9 @@ from fiberscope.geometry.domains import Domain, domain_of
 from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import real_array
+from fiberscope.reporting.dossier import Dossier, load_code
 from fiberscope.reporting.page import Section, render_page
-from fiberscope.reporting.questions import Dossier, Question, load_code, questions, warm_up
+from fiberscope.reporting.questions import Question, questions, warm_up
 from fiberscope.results import Result, hidden
 from fiberscope.run import Progress, Run
 
@@ -98,7 +99,7 @@ def report(
     asked = questions(dossier)
     complete = True
     run.report(0, len(asked), "starting")
-    warm_up()
+    warm_up(dossier.against is not None)
     for number, (name, title, question) in enumerate(asked):
         run.report(number, len(asked), name)
         if not complete:
@@ -191,7 +192,7 @@ def _report(dossier: Dossier, sections: Sequence[Section], seconds: float, compl
         ("hidden neurons", f"{net.num_hidden:,}"),
         ("stored as", net.source.precision),
         *([("data", f"{len(dossier.X):,} points")] if dossier.X is not None else []),
-        *([("SHA-256", f"{net.source.sha256[:12]}…")] if net.source.sha256 else []),
+        *([("SHA-256", f"{net.source.sha256[:8]}…")] if net.source.sha256 else []),
     ]
     answers = {s.title: s.answer for s in sections if not s.answer.startswith("Not asked")}
     unasked = {s.title: s.answer for s in sections if s.answer.startswith("Not asked")}

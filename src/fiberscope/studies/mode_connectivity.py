@@ -3,13 +3,15 @@
 The paper claims that standard networks need an alignment of their neurons, that a mask alone (``sigma = 0``) changes
 little, and that large fixed weights, or a static noise on all weights (``syre``), let independent trainings be joined
 as they are. Here pairs of MLPs on digits (quick) or MNIST (paper) are measured: barriers of training and test loss as
-trained, after matching by weights, and after matching by activations. Residual networks and transformers are not part
-of this study; :mod:`fiberscope.studies.transformer_symmetries` has a transformer.
+trained, after matching by weights, and after matching by activations. With ``net=resnet20`` they are residual networks
+(``width`` is the multiplier of their channels; the paper: 8, on ``data=cifar10``), with ``net=vit`` vision transformers
+of two layers (``width`` is their size; :mod:`fiberscope.studies.transformer_symmetries` looks closer at these).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,10 @@ from torch import nn
 from fiberscope.connectivity.barrier import Barrier, barrier
 from fiberscope.connectivity.matching import match
 from fiberscope.errors import InputError
+from fiberscope.modules.models import resnet20, vit
 from fiberscope.modules.parametrisations import effective_weights
+from fiberscope.neurons.asymmetric_models import w_resnet20, w_vit
+from fiberscope.neurons.asymmetry import break_symmetry
 from fiberscope.studies._asymmetric_runs import PAPER, Recipe, model, standardised, train_modules
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study, Task
 from fiberscope.studies.lab.table import Table
@@ -29,13 +34,18 @@ SIZES: dict[str, dict[str, Any]] = {
     "quick": {"data": "digits", "pairs": 2, "epochs": 15, "width": 256},
     "paper": {"data": "mnist", "pairs": 5, "epochs": 25, "width": 512},
 }
+NETS = ("mlp", "resnet20", "vit")
+HEADS, DEPTH, PATCH = 4, 2, 2
+"""Of the transformers."""
+
 KINDS: dict[str, dict[str, Any]] = {
     "standard": {"architecture": "standard"},
     "mask alone": {"architecture": "w", "sigma": 0.0},
     "centre-dominated": {"architecture": "w", "sigma": 1.0},
     "syre": {"architecture": "syre", "sigma": 1.0},
 }
-"""The architectures of figure 1: standard, W-asymmetric without and with fixed weights, static noise."""
+"""The architectures of figure 1: standard, W-asymmetric without and with fixed weights, static noise. Residual networks
+have fixed weights of scale 2, as in Table 3."""
 
 PATHS = ("as trained", "weights", "activations")
 HELD_OUT = 0.2
@@ -48,12 +58,56 @@ def plan(scale: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
     for name in ("pairs", "epochs", "width"):
         if not isinstance(sizes[name], int) or sizes[name] < 1:
             raise InputError(f"option {name}: expected a positive integer, got {sizes[name]!r}")
+    if sizes.get("net", NETS[0]) not in NETS:
+        raise InputError(f"option net: expected one of {', '.join(NETS)}, got {sizes['net']!r}")
+    if sizes.get("limit") is not None and (not isinstance(sizes["limit"], int) or sizes["limit"] < 1):
+        raise InputError(f"option limit: expected a positive integer, got {sizes['limit']!r}")
     return [{"kind": kind, **sizes} for kind in KINDS]
 
 
-def task_data(name: str) -> Dataset:
-    """The data set, standardised; where it has no test points, the last fifth of a fixed shuffle."""
+def start(net: str, kind: str, width: int, data: Dataset, seed: int) -> nn.Module:
+    """A network at its initialisation, which takes inputs as vectors; all seeds share the fixed parts."""
+    if net == "mlp":
+        widths = (data.flat_inputs.shape[1], width, width, width, data.num_outputs)
+        return model(widths=widths, seed=seed, **KINDS[kind])
+    shape = pictures(data)
+    scheme, sigma = KINDS[kind]["architecture"], KINDS[kind].get("sigma", 0.0)
+    made: nn.Module
+    if net == "resnet20":
+        sizes: dict[str, Any] = {"channels": shape[0], "classes": data.num_outputs}
+        made = w_resnet20(width, seed, sigma=2 * sigma, **sizes) if scheme == "w" else resnet20(width, seed, **sizes)
+    else:
+        sizes = {"image": shape[1], "patch": PATCH, "channels": shape[0], "classes": data.num_outputs}
+        if scheme == "w":
+            made = w_vit(width, DEPTH, HEADS, seed, sigma=sigma, **sizes)
+        else:
+            made = vit(width, DEPTH, HEADS, seed, **sizes)
+    if scheme == "syre":
+        made = break_symmetry(made, "syre", sigma=sigma)
+    return nn.Sequential(nn.Unflatten(1, shape), made)
+
+
+def pictures(data: Dataset) -> tuple[int, int, int]:
+    """Channels, height and width of the images of a data set."""
+    shape = data.inputs.shape[1:]
+    side = round(np.sqrt(shape[-1]))
+    if len(shape) == 1 and side**2 == shape[0]:
+        return 1, side, side
+    if len(shape) == 2:
+        return 1, shape[0], shape[1]
+    if len(shape) == 3:
+        return shape[0], shape[1], shape[2]
+    raise InputError(f"option data: expected images, got inputs of shape {shape}")
+
+
+def task_data(name: str, limit: int | None = None) -> Dataset:
+    """The data set, standardised; where it has no test points, the last fifth of a fixed shuffle.
+
+    ``limit``: at most so many training points.
+    """
     data = standardised(load_dataset(name))
+    if limit is not None:
+        data = replace(data, inputs=data.inputs[:limit], targets=data.targets[:limit])
     if data.test_inputs is not None:
         return data
     order = np.random.default_rng(0).permutation(len(data.inputs))
@@ -66,11 +120,9 @@ def task_data(name: str) -> Dataset:
 def run_task(task: Task) -> list[dict[str, Any]]:
     """Rows of every pair and path."""
     settings = task.settings
-    data = task_data(settings["data"])
-    width = settings["width"]
-    widths = (data.flat_inputs.shape[1], width, width, width, data.num_outputs)
+    data = task_data(settings["data"], settings.get("limit"))
     seeds = range(2 * settings["pairs"])
-    starts = [model(widths=widths, seed=seed, **KINDS[settings["kind"]]) for seed in seeds]
+    starts = [start(settings.get("net", NETS[0]), settings["kind"], settings["width"], data, seed) for seed in seeds]
     nets = train_modules(starts, data, seeds, Recipe(settings["epochs"]))[settings["epochs"]]
     return [
         {"kind": settings["kind"], "pair": pair, **row}
@@ -161,7 +213,7 @@ STUDY = Study(
         Claim("identified", "Large fixed weights and static noise remove it without alignment.", "Q1", identified),
     ),
     cost={"quick": 120.0, "paper": 20_000.0},
-    options={"pairs": None, "epochs": None, "width": None, "data": None},
+    options={"pairs": None, "epochs": None, "width": None, "data": None, "net": None, "limit": None},
     pictures=(
         Picture(
             "barriers",

@@ -1,8 +1,9 @@
 """Coherence of inputs, hidden representations and outputs of standard and symmetry-broken MLPs while they are trained.
 
-For each place of the network the subspace holds 90 % of the *variance* (centred principal components) of what is seen
-there on the training data, and ``nu(U) = max_l (U U^T)_ll`` lies between ``k/d`` and 1. Since ``k`` differs from
-network to network, the ratio of ``nu`` to its least value ``k/d`` stands beside it.
+For each place of the network the subspace holds 90 % of the *variance* (centred principal components; of the second
+moments with ``centred=false``) of what is seen there on the training data, and ``nu(U) = max_l (U U^T)_ll`` lies
+between ``k/d`` and 1. Since ``k`` differs from network to network, the ratio of ``nu`` to its least value ``k/d``
+stands beside it. The data may be turned, at random or to the least coherence that there is.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch import nn
 from fiberscope.errors import InputError
 from fiberscope.modules.recording import record_activations, record_inputs
 from fiberscope.neurons.coherence import coherence
+from fiberscope.neurons.subspace import moments as moments_of
 from fiberscope.neurons.subspace import subspace
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.studies._asymmetric_runs import PAPER, Recipe, model, standardised, train_modules
@@ -40,6 +42,9 @@ MODELS: dict[str, tuple[str, float]] = {
 
 UNBROKEN, BROKEN = ("standard", "w, sigma 0"), ("w, sigma 1", "syre, sigma 1")
 VARIANTS = ("plain", "rotated")
+CHOICES = (*VARIANTS, "least")
+"""Of the data: as it is, turned at random, and turned to the lowest coherence that there can be (H.5)."""
+
 MOMENTS = (0, 1, 3, 10, 30, 100)
 """Epochs at which it is looked, besides the last."""
 
@@ -56,9 +61,13 @@ def plan(scale: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
     if not isinstance(hidden, list | tuple) or not hidden or any(not isinstance(n, int) or n < 2 for n in hidden):
         raise InputError(f"option hidden: expected a list of widths from 2, got {hidden!r}")
     variants = sizes.get("variants", VARIANTS)
-    if not isinstance(variants, list | tuple) or not variants or not set(variants) <= set(VARIANTS):
-        raise InputError(f"option variants: expected some of {', '.join(VARIANTS)}, got {variants!r}")
+    if not isinstance(variants, list | tuple) or not variants or not set(variants) <= set(CHOICES):
+        raise InputError(f"option variants: expected some of {', '.join(CHOICES)}, got {variants!r}")
+    if not isinstance(sizes.get("centred", True), bool):
+        raise InputError(f"option centred: expected true or false, got {sizes['centred']!r}")
     common = {name: sizes[name] for name in ("data", "hidden", "runs", "epochs")}
+    if not sizes.get("centred", True):  # only if it differs: seeds come from the settings
+        common["centred"] = False
     return [{"variant": variant, "model": name, **common} for variant in variants for name in MODELS]
 
 
@@ -75,17 +84,51 @@ def run_task(task: Task) -> list[dict[str, Any]]:
         {"variant": variant, "model": name, "run": run, "epoch": epoch, "data": data.name, **row}
         for epoch, nets in sorted(kept.items())
         for run, net in enumerate(nets)
-        for row in places(net, data)
+        for row in places(net, data, task.settings.get("centred", True))
     ]
 
 
 def training_data(name: str, variant: str) -> Dataset:
-    """Four fifths of the data, standardised; ``rotated`` turns the space of pixels by a random orthogonal matrix."""
+    """Four fifths of the data, standardised; ``rotated`` turns the space of pixels by a random orthogonal matrix.
+
+    ``least`` turns it so that all pixels see the principal subspace alike, and the coherence is ``k/d``.
+    """
     part = standardised(load_dataset(name).split((0.8, 0.1, 0.1), seed=0)[0])
     part = replace(part, name=name, inputs=part.flat_inputs)
     if variant == "plain":
         return part
-    return replace(part, inputs=(part.inputs @ rotation(part.inputs.shape[1])).astype(np.float32))
+    width = part.inputs.shape[1]
+    turn = rotation(width) if variant == "rotated" else flattening(principal(part.inputs))
+    return replace(part, inputs=(part.inputs @ turn).astype(np.float32))
+
+
+def principal(inputs: FloatArray) -> FloatArray:
+    """The centred principal subspace, ``(d, k)``."""
+    return subspace(moments_of(inputs, inputs.shape[1]), centred=True).basis
+
+
+def flattening(basis: FloatArray) -> FloatArray:
+    """An orthogonal ``Q`` that turns a subspace, ``(d, k)``, to coherence ``k/d``: its basis becomes waves.
+
+    All rows of ``sqrt(2/d) (cos, sin)(2 pi j l / d)``, a few ``j`` each with both, have the same length; the constant
+    is added where ``k`` is odd. Inputs as rows are turned by ``x Q``.
+
+    >>> turned = flattening(np.eye(9)[:, :4]).T @ np.eye(9)[:, :4]
+    >>> bool(np.allclose((turned**2).sum(axis=1), 4 / 9))
+    True
+    """
+    d, k = basis.shape
+    places = 2 * np.pi * np.arange(d) / d
+    waves = [np.ones(d) / np.sqrt(d)] if k % 2 else []
+    for j in range(1, k // 2 + 1):
+        if 2 * j == d:  # a whole space of even dimension: the last wave has no sine
+            waves.append(np.cos(places * j) / np.sqrt(d))
+            waves.append(np.ones(d) / np.sqrt(d))
+        else:
+            waves += [np.sqrt(2 / d) * np.cos(places * j), np.sqrt(2 / d) * np.sin(places * j)]
+    frame = np.stack(waves, axis=1)
+    rest, other = (np.linalg.svd(part, full_matrices=True)[0][:, k:] for part in (basis, frame))
+    return np.asarray(basis @ frame.T + rest @ other.T)
 
 
 def rotation(size: int) -> FloatArray:
@@ -93,7 +136,7 @@ def rotation(size: int) -> FloatArray:
     return np.asarray(np.linalg.qr(np.random.default_rng([size, 5]).standard_normal((size, size)))[0])
 
 
-def places(net: nn.Module, data: Dataset) -> list[dict[str, Any]]:
+def places(net: nn.Module, data: Dataset, centred: bool = True) -> list[dict[str, Any]]:
     """Rank, coherence and its ratio to ``k/d`` of the inputs of every layer, and of the output."""
     inputs = np.array(data.inputs)
     seen: list[Any] = list(record_inputs(net, None, inputs).values())
@@ -103,7 +146,7 @@ def places(net: nn.Module, data: Dataset) -> list[dict[str, Any]]:
         right = net(torch.from_numpy(inputs)).argmax(dim=1).numpy() == data.targets
     rows = []
     for place, moments in enumerate(seen):
-        space = subspace(moments, centred=True, name=_word(place, len(seen)))
+        space = subspace(moments, centred=centred, name=_word(place, len(seen)))
         nu, least = coherence(space.basis), space.rank / len(space.basis)
         row = {"place": place, "seen": _word(place, len(seen)), "rank": space.rank, "coherence": nu}
         rows.append(row | {"least": least, "ratio": nu / least, "accuracy": float(right.mean())})
@@ -218,7 +261,7 @@ STUDY = Study(
         ),
     ),
     cost={"quick": 30.0, "paper": 30000.0},
-    options={"data": None, "hidden": None, "runs": None, "epochs": None, "variants": None},
+    options={"data": None, "hidden": None, "runs": None, "epochs": None, "variants": None, "centred": None},
     pictures=(
         Picture(
             "training",

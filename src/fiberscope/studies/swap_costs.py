@@ -58,6 +58,7 @@ DEFAULTS: dict[str, Any] = {
     "measure": "absolute",
     "series": SERIES,
     "data_seed": 0,
+    "centred": False,
 }
 AUTHORS: dict[str, Any] = {
     "scales": "normal",
@@ -78,6 +79,7 @@ CHOICES = {
     "norm": ("layer", "batch"),
     "measure": MEASURES,
     "turn_centers": (False, True),
+    "centred": (False, True),
 }
 
 PUBLISHED = {2: 46.4, 8: 15.7, 32: 6.1}
@@ -125,7 +127,7 @@ def plan(scale: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _check_choices(chosen: Mapping[str, Any]) -> None:
     for name, allowed in CHOICES.items():
-        if chosen[name] not in allowed or (name == "turn_centers" and not isinstance(chosen[name], bool)):
+        if chosen[name] not in allowed or (allowed == (False, True) and not isinstance(chosen[name], bool)):
             raise InputError(f"option {name}: expected one of {', '.join(map(str, allowed))}, got {chosen[name]!r}")
     if isinstance(chosen["data_seed"], bool) or not isinstance(chosen["data_seed"], int):
         raise InputError(f"option data_seed: expected an integer, got {chosen['data_seed']!r}")
@@ -146,7 +148,9 @@ def run_task(task: Task) -> list[dict[str, Any]]:
     trained = train_modules(starts, data, seeds, recipe)[recipe.epochs]
     about = {name: task.settings[name] for name in ("series", "rank", "sigma", "separation")}
     rows = midpoints(trained, data, settings["measure"]) + [
-        row for run, net in enumerate(trained[::2]) for row in layer_rows(net, run, tensors(data)[0])
+        row
+        for run, net in enumerate(trained[::2])
+        for row in layer_rows(net, run, tensors(data)[0], settings["centred"])
     ]
     if task.settings["series"] == "common":
         start = wide(seeds[0], sigma, *fixed, norm="batch", bias=False)
@@ -220,13 +224,13 @@ def relative_drop(accuracies: FloatArray) -> float:
     return 100 * (best - float(accuracies[len(accuracies) // 2])) / best if best > 0 else 0.0
 
 
-def layer_rows(net: nn.Module, run: int, X: Tensor) -> list[dict[str, Any]]:
+def layer_rows(net: nn.Module, run: int, X: Tensor, centred: bool = False) -> list[dict[str, Any]]:
     """The distribution of the swap costs of each hidden layer on the 90% subspace of its inputs."""
     names = [f"linear{i}" for i in range(HIDDEN)]
     inputs = record_inputs(net, names, X)
     rows = []
     for number, name in enumerate(names, start=1):
-        classes = neuron_classes(net.get_submodule(name), inputs[name], name=name)
+        classes = neuron_classes(net.get_submodule(name), inputs[name], name=name, centred=centred)
         rows.append({"record": "layer", "run": run, "layer": number, **shares(classes)})
     return rows
 

@@ -34,7 +34,7 @@ def _numbers(name: str, value: Any) -> Iterator[tuple[str, float]]:
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _numbers(f"{name}/{key}" if name else str(key), inner)
-    elif isinstance(value, Real) and not isinstance(value, bool):
+    elif not isinstance(value, bool) and isinstance(value, Real):
         yield name, float(value)
 
 

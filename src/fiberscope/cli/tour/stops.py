@@ -284,9 +284,11 @@ def wide_network(X: FloatArray, y: FloatArray, seed: int) -> nn.Module:
     optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
     order = torch.Generator().manual_seed(seed)
     for _ in range(30):
-        for part in torch.randperm(len(inputs), generator=order).split(100):
+        shuffled = torch.randperm(len(inputs), generator=order)
+        for part in (shuffled[i : i + 100] for i in range(0, len(shuffled), 100)):
             optimizer.zero_grad()
-            nn.functional.cross_entropy(net(inputs[part]), labels[part]).backward()
+            loss = nn.functional.cross_entropy(net(inputs[part]), labels[part])
+            torch.autograd.backward(loss)
             optimizer.step()
     return net.eval()
 
@@ -302,9 +304,9 @@ fs.regions(net, plane).plot()"""
         return Section(title, f"Not asked: {error}", call=call, open=True)
     X, y = data.inputs.reshape(len(data.inputs), -1), data.targets
     net = fs.train_many((64, 32, 32, 10), (X, y), [0], epochs=12, batch_size=64, loss="cross_entropy").networks[0]
-    corners = [X[np.flatnonzero(y == digit)[0]] for digit in (0, 3, 6)]
+    first, second, third = corners = [X[np.flatnonzero(y == digit)[0]] for digit in (0, 3, 6)]
     begin = perf_counter()
-    found = fs.regions(net, fs.Plane.through(*corners, margin=0.4))
+    found = fs.regions(net, fs.Plane.through(first, second, third, margin=0.4))
     seconds = perf_counter() - begin
     ax = fs.plot.images_at(fs.plot.regions(found), [corner.reshape(8, 8) for corner in corners])
     ax.set_title(f"{found.num_regions} regions between a 0, a 3 and a 6")

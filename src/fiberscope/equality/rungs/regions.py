@@ -19,8 +19,9 @@ from fiberscope.geometry.affine_forms import exact_output, output_forms
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.engines.traversal.engine import VisitedRegion, traverse
 from fiberscope.geometry.regions import regions
+from fiberscope.network.compose import difference_network
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, Concat, Node, PiecewiseLinear, moved, nameless
+from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense
 from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import FloatArray, IntArray
@@ -65,23 +66,6 @@ class RegionCount(Evidence):
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> RegionCount:
         return cls(*integers([found["regions"]], "the number of regions"))
-
-
-def difference_network(a: Network, b: Network) -> Network:
-    """``a - b`` as one program.
-
-    >>> net = Network.random((2, 3, 1), seed=0)
-    >>> float(difference_network(net, net)(np.ones((1, 2)))[0, 0])
-    0.0
-    """
-    shift = len(a.nodes)
-    rest = [moved(nameless(node), tuple(s + shift if s else 0 for s in node.sources)) for node in b.nodes]
-    m = a.out_size
-    ends: list[Node] = [
-        Concat((shift, shift + len(rest)), ((m,), (m,))),
-        Affine(shift + len(rest) + 1, Dense(np.hstack([np.eye(m), -np.eye(m)]))),
-    ]
-    return Network.from_nodes([*a.nodes, *rest, *ends], (a.in_size,))
 
 
 def by_regions(question: Question) -> Verdict | None:

@@ -36,12 +36,12 @@ from fiberscope.equality.counterexample import Counterexample, confirmed
 from fiberscope.equality.evidence import Check, Evidence, integers
 from fiberscope.equality.question import Question
 from fiberscope.equality.refutation import different, excess, hopeless, promising, small_enough
-from fiberscope.equality.rungs.regions import difference_network
 from fiberscope.equality.verdict import Rung, Verdict, answered
 from fiberscope.errors import FiberscopeError, InputError, OutOfTimeError
 from fiberscope.geometry.affine_forms import exact_output
 from fiberscope.geometry.domains import Box
 from fiberscope.network.action.chain import Symmetry
+from fiberscope.network.compose import difference_network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.run import Run
 

@@ -153,6 +153,33 @@ def _scalings(
     return tuple(found)
 
 
+def fused_scalings(groups: Sequence[Group]) -> tuple[Group, ...]:
+    """Factors of neurons that stand twice on axes of their tensors, as queries and keys do in a fused projection.
+
+    The equations of a trace have one degree for each axis, and so see none where the first place is multiplied and the
+    second divided. These are guesses, to be tried.
+    """
+    known = {group.parents for group in groups if group.kind == SCALING}
+    found: list[Group] = []
+    for group in (group for group in groups if group.kind != SCALING):
+        starts: dict[tuple[str, int], list[int]] = {}
+        for axis in group.axes:
+            starts.setdefault((axis.tensor, axis.axis), []).append(axis.start)
+        parents = (*group.parents, group.name)
+        if parents in known or any(len(places) != 2 for places in starts.values()):
+            continue
+        axes = tuple(
+            replace(
+                axis,
+                copies=(*axis.copies, Loop(axis.axis, group.size, axis.stride)),
+                power=1 if axis.start == min(starts[axis.tensor, axis.axis]) else -1,
+            )
+            for axis in group.axes
+        )
+        found.append(Group(f"{group.name}*", 1, axes, (), group.copies * group.size, parents, SCALING))
+    return tuple(found)
+
+
 def pinned_of(trace: Trace) -> tuple[Pinned, ...]:
     """What stays on the axes of parameters and buffers, with reasons."""
     return tuple(
@@ -228,4 +255,4 @@ def _readers(trace: Trace) -> dict[Atom, tuple[str, ...]]:
     return {atom: tuple(layers) for atom, layers in found.items()}
 
 
-__all__ = ["Loop", "Pinned", "groups_of", "own_tensors", "pinned_of", "traced"]
+__all__ = ["Loop", "Pinned", "fused_scalings", "groups_of", "own_tensors", "pinned_of", "traced"]

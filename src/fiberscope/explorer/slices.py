@@ -1,9 +1,11 @@
-"""Which three data points a slice goes through, so that it shows something."""
+"""Which three data points a slice goes through, so that it shows something, and the middle part of a large one."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from fiberscope.errors import TooLargeError
+from fiberscope.geometry.domains import Box, Domain, Plane
 from fiberscope.numerics.floats import FloatArray, IntArray
 
 MOST = 5_000
@@ -42,3 +44,17 @@ def corner_points(X: FloatArray, classes: IntArray | None) -> tuple[tuple[int, i
 def _nearest(X: FloatArray, rows: IntArray) -> int:
     """The row nearest to the mean of some rows."""
     return int(rows[np.linalg.norm(X[rows] - X[rows].mean(axis=0), axis=1).argmin()])
+
+
+def middle_part(domain: Domain) -> Domain:
+    """A slice or box around the same middle, half as wide.
+
+    >>> middle_part(Box.cube(2))
+    Box([-0.5, 0.5] x [-0.5, 0.5])
+    """
+    box = domain.box if isinstance(domain, Plane) else domain
+    if not isinstance(box, Box):
+        raise TooLargeError("too many regions on this domain; try a smaller one")
+    middle, reach = (box.low + box.high) / 2, (box.high - box.low) / 4
+    smaller = Box(middle - reach, middle + reach)
+    return Plane(domain.origin, domain.u, domain.v, smaller) if isinstance(domain, Plane) else smaller

@@ -1,0 +1,108 @@
+"""Every group as the group it is: invertible maps of heads, rotary pairs; larger ones are wrong and never emitted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+import fiberscope as fs
+from fiberscope.connectivity.rotations import CENTRED, INVERTIBLE, ORTHOGONAL, ROTARY, Rotations, moved_by
+from fiberscope.connectivity.selfcheck import Probe, draw
+from fiberscope.connectivity.structure import Structure, permutation_structure
+from fiberscope.errors import InputError
+from fiberscope.modules.action import SCALING, Axis, Group, Loop
+from fiberscope.modules.calls import call, select
+
+from .test_structure import built
+from .zoo import ZOO
+
+LLAMA = {(INVERTIBLE, 4, 2): 2, (ROTARY, 2, 4): 2}
+EXPECTED = {
+    "llama": {(ORTHOGONAL, 24, 1): 1, **LLAMA},
+    "llama-tied": LLAMA,
+    "qwen2": {(ORTHOGONAL, 24, 1): 1, **LLAMA},
+    "gpt2": {(INVERTIBLE, 4, 6): 4},
+    "vit": {(CENTRED, 12, 1): 1, (INVERTIBLE, 4, 3): 4},
+    "vgg": {},
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_each_as_the_group_it_is(name: str) -> None:
+    """Values, and queries with keys where nothing turns them, invertible; rotary pairs; streams by rotations only."""
+    module, example = built(ZOO[name])
+    draw(module, 1)
+    structure = permutation_structure(module, example)
+    found = fs.linear_groups(structure)
+    assert Counter((block.kind, block.size, block.copies) for block in found.blocks) == EXPECTED[name]
+    before = {key: value.clone() for key, value in module.state_dict().items()}
+    maps = found.random(3)
+    moved = found.apply(module, maps)
+    with torch.no_grad():
+        old, new = (select(call(one, example)) for one in (module, moved))
+    assert torch.allclose(old, new, atol=2e-4 * float(old.abs().max()))
+    assert all(torch.equal(value, before[key]) for key, value in module.state_dict().items())
+    back = found.apply(moved, {key: torch.linalg.inv(value) for key, value in maps.items()})
+    folded = found.apply(module, {})
+    for key, value in folded.state_dict().items():
+        assert torch.allclose(back.state_dict()[key], value, atol=1e-4)
+
+
+def test_rotary_pairs_are_no_larger() -> None:
+    """Any map of a pair but rotations with a factor moves the outputs; so does one that differs between query heads."""
+    module, example = built(ZOO["llama"])
+    structure = permutation_structure(module, example)
+    pairs = next(block for block in fs.linear_groups(structure).blocks if block.kind == ROTARY)
+    probe, source = Probe(module, example, None, seed=5), torch.Generator().manual_seed(0)
+    assert moved_by(Rotations((pairs,), (), {}), probe, source).ok
+    assert not moved_by(Rotations((replace(pairs, kind=INVERTIBLE),), (), {}), probe, source).ok
+    mirror = torch.diag(torch.tensor([1.0, -1.0], dtype=torch.float64)).expand(4, 2, 2)
+    changed = Rotations((pairs,), (), {}).act(probe.own, {pairs.name: mirror})
+    assert not probe.drift("mirror", changed).ok
+    queries = [axis for axis in pairs.axes if "q_proj" in axis.tensor]
+    assert not moved_by(Rotations((replace(pairs, axes=tuple(queries)),), (), {}), probe, source).ok
+
+
+def test_queries_against_keys_in_a_fused_tensor() -> None:
+    module, example = built(ZOO["gpt2"])
+    found = permutation_structure(module, example).only(SCALING)
+    mine = [group for group in found.groups if group.parents[-1:] == ("transformer.h.0.attn.c_attn:1",)]
+    assert [(group.copies, sorted({axis.power for axis in group.axes})) for group in mine] == [(24, [-1, 1])]
+    assert all(drift.ok for drift in found.check(seed=4))
+
+
+class Crossed(nn.Module):
+    """Squares of differences: two numbers change places in both layers, or in none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Parameter(torch.randn(2, 3)), nn.Parameter(torch.randn(2, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return ((x @ self.a.T) * (x @ self.b.T)).sum(-1, keepdim=True)
+
+
+def test_wrong_groups_that_are_right_together_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every group is tried by itself: swaps that undo each other do not hide."""
+    wrong = tuple(Group(name, 2, (Axis(name, 0),)) for name in "ab")
+    for many in ((), tuple(Group(f"none{k}", 2, (Axis("unused", 0, 2 * k, rest=(Loop(0, 1),)),)) for k in range(24))):
+        net = Crossed()
+        net.register_parameter("unused", nn.Parameter(torch.zeros(48)))
+        monkeypatch.setattr("fiberscope.connectivity.structure.groups_of", lambda trace, m=many: (*wrong, *m))
+        monkeypatch.setattr("fiberscope.connectivity.structure.fused_scalings", lambda groups: ())
+        found = permutation_structure(net, torch.randn(4, 3))
+        assert [group.name for group in found.groups] == [group.name for group in many]
+        named = [one.reason for one in found.pinned if "self-check" in one.reason]
+        assert [reason.split(" moves")[0] for reason in named] == [
+            "self-check: a random element of a",
+            "self-check: a random element of b",
+        ]
+
+
+def test_a_structure_without_its_module_is_refused() -> None:
+    with pytest.raises(InputError, match="found by permutation_structure"):
+        fs.linear_groups(Structure(()))
