@@ -103,7 +103,6 @@ LAZY: dict[tuple[str, str], str] = {
     ("equality/rungs/split_boxes.py", "fiberscope.equality.bounding.sharing"): "brings joblib",
     ("geometry/generators.py", "torch"): "brings torch",
     ("cli/report.py", "fiberscope.reporting.report"): "brings matplotlib",
-    ("cli/explore.py", "fiberscope.reporting.live.serve"): "brings the engines",
     ("reporting/live/serve.py", "uvicorn"): "the extra may not be installed",
     ("reporting/live/serve.py", "websockets"): "the extra may not be installed",
     ("reporting/live/serve.py", "fiberscope.reporting.live.server"): "brings starlette, an extra",
