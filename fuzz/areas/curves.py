@@ -13,6 +13,7 @@ import numpy as np
 
 import fiberscope as fs
 from fuzz import bridge, draw
+from fuzz.areas.points import LARGEST
 from fuzz.case import Area, Skipped, Undecided, expect
 from fuzz.oracle.cells import along
 from fuzz.oracle.program import Program, at, forms, windows
@@ -225,7 +226,7 @@ def _kink(program: Program, x: Sequence[float], way: Sequence[float]) -> float:
         return 0.0
     for t, (a, b) in zip(found.breakpoints, itertools.pairwise(maps), strict=True):
         if a != b:
-            return float(t) * math.hypot(*way) if t < 10**300 else math.inf
+            return float(t) * math.hypot(*way) if t <= LARGEST else math.inf
     return math.inf
 
 

@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fiberscope as fs
-from fiberscope.equality.bounding.chains import ChainPair
+from fiberscope.equality.bounding.chains import ChainPair, layers_of
+from fiberscope.equality.bounding.lines import uppers
 from fiberscope.equality.bounding.programs import ProgramPair
 from fiberscope.equality.counterexample import exact_outputs
 from fiberscope.errors import OutOfTimeError
 from fiberscope.network.compose import difference_network
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, PiecewiseLinear
+from fiberscope.network.nodes import Add, Affine, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense, Gather
 from fiberscope.run import Run
 from fiberscope.testing import cases
@@ -226,6 +227,56 @@ def test_an_output_that_overflows_is_not_forgotten_for_one_that_does_not_differ(
     assert bound == np.inf
 
 
+def test_coefficients_below_the_floats_are_not_forgotten():
+    """Going back to the input, ``1e-200 * 1e-200`` became 0 before an input of 1e300: an open neuron was called off."""
+    first, second = (
+        Network([[[1e-200]], [[1e-200]], [[w]]], [[1e101], [-1e-99 - 5e-101], [0.0]]) for w in (1e100, 0.0)
+    )
+    pair = ChainPair.of(first, second)
+    assert pair is not None
+    found = pair.bounds(np.array([[-1e300]]), np.array([[1e300]])).high[0]
+    x = np.array([1e300])
+    assert Fraction(found) >= abs(exact_outputs(first, x)[0] - exact_outputs(second, x)[0]) > Fraction(4, 10)
+
+
+@pytest.mark.parametrize("tolerance", [None, 0.0, 1e-3, 10.0])
+def test_weights_whose_difference_overflows_are_no_bad_input(tolerance):
+    """``A - B`` is beyond the floats where A and B are not; what is asked about them is answered, or undecided."""
+
+    def pool(weight):
+        nodes = [
+            Affine(0, Dense([[weight], [1.0]])),
+            MaxPool(1, (1, 1, 2), (1, 2), (1, 2)),
+            Affine(2, Dense([[1e-308]])),
+        ]
+        return Network.from_nodes(nodes, (1,))
+
+    a, b, box = pool(1.7e308), pool(-1.7e308), fs.Box([0.5], [1.0])
+    verdict = fs.equivalent(a, b, box, tolerance=tolerance)
+    assert verdict.equal in (tolerance == 10, None)
+    assert verdict.interval.high >= 1.69
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_large_weights_do_not_meet_lost_roundings(seed, bias):
+    """Inputs or constants below the normal floats: what their products round is as large as weights make it."""
+    rng = np.random.default_rng(seed)
+    tiny = rng.integers(1, 2**40, 2) * 2.0**-1074
+    weight = 2.0**1000 * rng.random()
+    second = np.array([[weight, -np.nextafter(weight, 2 * weight), 2.0**-30]])
+    if bias:
+        first, offset, x = np.diag([0.0, 0.0, 1.0]), [*tiny, 0.0], np.zeros(3)
+    else:
+        first, offset, x = np.eye(3), [0.0, 0.0, 0.0], np.array([*tiny, 0.0])
+    a, b = (Network([first, rows], [offset, [0.0]]) for rows in (second, np.zeros((1, 3))))
+    low, high = x.copy(), x.copy()
+    high[2] = 2.0**-40
+    gap = abs(exact_outputs(a, x)[0] - exact_outputs(b, x)[0])
+    for pair in (ChainPair.of(a, b), ProgramPair.of(a, b, None, True), ProgramPair.of(a, b, None, False)):
+        assert pair is not None
+        assert Fraction(pair.bounds(low[None], high[None]).high[0]) >= gap
+
+
 def test_activations_steeper_below_zero_have_no_line_through_zero_below_them():
     """``min(x, 2 x)`` is concave: a neuron behind it was called active, and what it adds was proven to be nothing."""
     steep = np.array([2.0, 0.0])
@@ -247,3 +298,27 @@ def test_activations_steeper_below_zero_have_no_line_through_zero_below_them():
     for pair in pairs(a, b, None):
         assert pair.bounds(np.array([[-1.0]]), np.array([[2.0]])).high[0] >= 0.5
     assert fs.equivalent(a, b, fs.Box([-1.0], [2.0]), 0.25).equal is False
+
+
+@given(hostile_chains(), st.integers(0, 10**6))
+def test_lines_are_above_the_outputs(net, seed):
+    """Upper bounds of combinations of the outputs, against exact values at points."""
+    layers = layers_of(net)
+    if layers is None or layers[-1].slopes is not None:
+        return
+    box, rng = boxes(seed, net.in_size), np.random.default_rng(seed)
+    rows = rng.integers(-2, 3, (3, net.out_size)) * 1.0
+    tops = uppers(layers, box.low, box.high, rows)
+    for x in [box.low, box.high, *box.sample(4, rng)]:
+        values = [Fraction(v) for v in exact_outputs(net, x)]
+        for row, top in zip(rows, tops, strict=True):
+            exact = sum(Fraction(w) * v for w, v in zip(row, values, strict=True))
+            assert top == np.inf or exact <= Fraction(top)
+
+
+def test_lines_are_close_where_no_sign_is_open():
+    net = Network.random((40, 20, 20, 3), seed=0)
+    box = fs.Box(np.full(40, 0.5), np.full(40, 0.5 + 1e-6))
+    tops = uppers(layers_of(net), box.low, box.high, np.eye(3))
+    values = net(box.sample(50, 0)).max(axis=0)
+    assert (values <= tops).all() and (tops <= values + 1e-3).all()

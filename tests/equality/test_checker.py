@@ -20,6 +20,8 @@ from fiberscope.equality.certificates.claims import content_hash, plain_program
 from fiberscope.equality.ladder import equivalent
 from fiberscope.equality.verify import KINDS
 from fiberscope.network.network import Network
+from fiberscope.network.nodes import Affine, PiecewiseLinear
+from fiberscope.network.operators import Dense
 from fiberscope.testing import CASES, case, fraction_values
 
 FILE = Path(checker.__file__)
@@ -186,3 +188,42 @@ def _area(corners):
     points.sort(key=lambda p: np.arctan2(float(p[1] - middle[1]), float(p[0] - middle[0])))
     pairs = zip(points, [*points[1:], points[0]], strict=True)
     return abs(sum(p[0] * q[1] - p[1] * q[0] for p, q in pairs)) / 2
+
+
+@pytest.mark.parametrize("method", ["ranges", "single", "pair"])
+@pytest.mark.parametrize("far", [1e300, 1.0])
+def test_coefficients_below_the_floats_are_not_forgotten(tmp_path, method, far):
+    """``1e-200 (1e-200 x)`` is ``1e-100`` at ``1e300``: a coefficient that becomes 0 in floats bounds nothing."""
+
+    def chain(weight):
+        nodes = [
+            Affine(0, Dense([[weight]])),
+            Affine(1, Dense([[1e-200]])),
+            PiecewiseLinear(2, np.zeros(1), (1,)),
+            Affine(3, Dense([[1.0]])),
+        ]
+        return Network.from_nodes(nodes, (1,))
+
+    found = saved(tmp_path, equivalent(chain(1e-200), chain(2e-200), fs.Box([-1.0], [1.0]), tolerance=1e-150))
+    found["claim"]["domain"] |= {"low": [-far], "high": [far]}
+    found["evidence"] = {"kind": "split_boxes", "tree": [None], "method": method, "matching": None}
+    if method == "ranges":
+        found["evidence"] = {"kind": "output ranges"}
+    if far == 1:
+        checker.check(found)
+    else:
+        with pytest.raises(checker.Fails):
+            checker.check(found)
+
+
+def test_what_overflows_is_not_forgotten(tmp_path):
+    """A second output that does not differ must not hide a first one that is beyond the floats."""
+    first, second = 1e199 * np.array([[5.6, 4.9], [-6.6, 4.4]]), 1e199 * np.array([[-2.0, -6.0], [9.0, 5.0]])
+    a, b = (Network([first, second], [[0.0, 0.0], [d, 0.0]]) for d in (1.0, 0.0))
+    found = saved(tmp_path, equivalent(a, b, fs.Box.cube(2), tolerance=2.0))
+    assert found["claim"]["equal"]
+    found["claim"]["tolerance"] = 0.5
+    for method in ("single", "pair"):
+        found["evidence"] = {"kind": "split_boxes", "tree": [None], "method": method, "matching": None}
+        with pytest.raises((checker.Fails, checker.TooLarge)):
+            checker.check(found)

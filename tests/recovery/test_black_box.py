@@ -103,6 +103,23 @@ def test_bad_functions_are_refused_in_one_line(function, word):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("function", [fs.Network.random((3, 4, 1), 0), lambda X: X[:, :5] @ np.ones(5)])
+def test_another_number_of_inputs_is_refused_in_one_line(function):
+    with pytest.raises((fs.InputError, ValueError)) as caught:
+        fs.recover(function, (4, 3, 1))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_leaky_networks_come_back(seed):
+    plain = random_network((6, 5, 4, 1), seed)
+    truth = fs.Network(plain.weights, plain.biases, "leaky_relu", slope=0.1)
+    found = fs.recover(truth, (6, 5, 4, 1), seed=seed, slope=0.1)
+    assert found.recovered and found.residual <= 1e-10 * found.size
+    assert distance(truth, found.network) <= 1e-8
+    assert not fs.recover(truth, (6, 5, 4, 1), seed=seed).recovered  # no network of ReLU is that function
+
+
 def test_a_constant_has_no_kinks_and_its_neurons_are_not_invented():
     found = fs.recover(lambda X: np.full(len(X), 2.5), (3, 4, 1))
     assert not found.recovered and found.network is None
@@ -112,7 +129,8 @@ def test_a_constant_has_no_kinks_and_its_neurons_are_not_invented():
 @pytest.mark.parametrize(
     "arguments",
     [{"widths": (2, 1)}, {"widths": (2, 0, 1)}, {"widths": (2, 3, 1), "max_queries": 0}, {"widths": (1, 3, 3, 1)},
-     {"widths": (2, 3, 1), "seed": -1}, {"widths": (2, 3, 1), "domain": fs.Box.cube(3)}],
+     {"widths": (2, 3, 1), "seed": -1}, {"widths": (2, 3, 1), "slope": 1.5},
+     {"widths": (2, 3, 1), "domain": fs.Box.cube(3)}],
 )  # fmt: skip
 def test_bad_arguments(arguments):
     with pytest.raises(fs.InputError, match="expected"):

@@ -61,6 +61,16 @@ def lost(loss: Loss, output: Any, target: Tensor, count: int) -> Lost:
     return Lost(_called(loss, output, target, count), count, _right(find(output), target))
 
 
+def batch_loss(a: nn.Module, state: Mapping[str, Tensor], batch: Batch, loss: Loss, output: Selector) -> Lost:
+    """What a module with other numbers loses on a batch."""
+    inputs, targets = batch
+    if targets is None:
+        raise InputError("data: expected inputs with targets, got inputs alone")
+    found = call(a, inputs, state)
+    read = found if output is None and callable(loss) else select(found, output)
+    return lost(loss, read, targets, points(inputs))
+
+
 def _classified(output: Any, target: Tensor) -> Lost:
     if not isinstance(output, Tensor):
         raise InputError(f"output: expected a tensor of logits, got {type(output).__name__}; say which by output=")

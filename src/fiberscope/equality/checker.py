@@ -990,6 +990,9 @@ def by_cells(case: Case) -> str:
 # -- bounds of differences, in floats with their errors ----------------------------------------------------------------
 
 U, TINY = 1.01 * 2.0**-53, 1e-290
+"""What rounding is off by, relatively, and more than all that the sums of one number lose below the normal floats."""
+LEAST = 2.0**-960
+"""The size of coefficients below it: their rounding is off by less than ``U`` times that."""
 Form = tuple[list[float], float, float]
 """``c + sum_k g_k e_k`` with ``|e_k| <= 1`` as ``[c, g_1, ...]``, what it may be off by, and the sum of all sizes."""
 FloatRow = tuple[list[Atom], list[float], list[float]]
@@ -1012,8 +1015,11 @@ class Bounding:
 
 
 def _floats(row: Row) -> FloatRow:
-    numbers = [float(c) for c in row.values()]
-    return list(row), numbers, [abs(v) for v in numbers]
+    try:
+        numbers = [float(c) for c in row.values()]
+    except OverflowError:
+        raise TooLarge("a coefficient beyond the floats") from None
+    return list(row), numbers, [max(abs(v), LEAST) for v in numbers]
 
 
 def paired(found: Matched) -> Bounding:
@@ -1189,6 +1195,8 @@ def within(case: Case, bounding: Bounding, leaves: list[tuple[Box, int]]) -> str
                 break
         if proven or (case.margin is None and one_map(case, box)):
             continue
+        if len(box) > 32:  # halves of boxes with many inputs are hardly smaller
+            raise TooLarge("bounds of many inputs that are closer than those of this checker")
         k = max(range(len(box)), key=lambda k: (weight[k] * (box[k][1] > box[k][0]), box[k][1] - box[k][0]))
         middle = box[k][0] / 2 + box[k][1] / 2
         if depth >= 40 or not box[k][0] < middle < box[k][1]:

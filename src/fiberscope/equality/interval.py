@@ -15,6 +15,9 @@ from fiberscope.equality.verdict import Interval, Verdict
 from fiberscope.geometry.domains import Box
 from fiberscope.numerics.floats import FloatArray, gamma
 
+AT_ONCE = 300_000
+"""Parameters up to which one box is bounded when the time is up: that takes some hundredths of a second."""
+
 EXACTLY = 100_000
 """Products up to which the difference at a point is evaluated exactly; beyond, floats with a bound of their error."""
 
@@ -52,14 +55,15 @@ def lowest_gap(question: Question, x: FloatArray) -> float:
     with np.errstate(over="ignore", invalid="ignore"):
         a, b = question.a(x[None])[0], question.b(x[None])[0]
         error = rounding_error(question.a, x) + rounding_error(question.b, x)
-        least = (np.abs(a - b) * (1 - gamma(8)) - error * (1 + gamma(8))).max()  # room for five roundings
+        least = (np.abs(a - b) * (1 - gamma(4)) - error * (1 + gamma(4))).max()  # four roundings on the way
     return float(least) if least > 0 else 0.0
 
 
 def _quick_bound(question: Question, box: Box) -> float:
     """A bound that costs no search."""
     bound = apart(question.a, question.b, box)
-    pair = ChainPair.of(question.a, question.b)
+    late = question.run.is_over and question.a.num_parameters > AT_ONCE
+    pair = None if late else ChainPair.of(question.a, question.b)
     if pair is not None:
         bound = min(bound, float(pair.bounds(box.low[None], box.high[None]).high[0]))
     return bound if bound >= 0 else math.inf

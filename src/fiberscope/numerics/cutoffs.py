@@ -127,3 +127,30 @@ RIDGE = 1e-14
 
 SAME = 1e-4
 """Recovery: two measurements of one neuron differ by less than this part; two neurons by more."""
+
+FLAT = 30.0
+"""Recovery: how far, in roots of the noise, a surface may be from where it should be: others come near by accident."""
+
+OUTSIDE = 100.0
+"""Recovery: how far, in the same measure, a normal may lie outside of the span of the neurons before it."""
+
+NEAR_LINES = 3.0
+"""Recovery: zeros of a measured neuron are at most so many tolerances of a line away from its kink."""
+
+GRAZING = 1e-9
+"""Recovery: a surface that leaves a fold at a smaller sine than this is not followed."""
+
+SAME_NORMAL = 1e-6
+"""Recovery: the cosine between two measurements of one normal is above one minus this."""
+
+PROBED = 1e-6
+"""Recovery: part of a place that is stepped to see how strongly a known network bends."""
+
+LEAST = 1e3
+"""Recovery: robust regressions do not tell differences of fewer than so many times the noise apart."""
+
+REGRESSION = 1e-12
+"""Recovery: singular values of normalised features below this part of the largest are taken for zero."""
+
+REMAINDER = 100.0
+"""Recovery: singular values above so many times SPAN make a remainder more than one neuron."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fiberscope.numerics.cutoffs import CRUDE, SAME, SPAN
+from fiberscope.numerics.cutoffs import CRUDE, FLAT, GRAZING, NOT_ZERO, OUTSIDE, SAME, SPAN
 from fiberscope.numerics.floats import BoolArray, FloatArray
 from fiberscope.recovery.oracle import Oracle
 from fiberscope.recovery.place import Place
@@ -28,9 +28,6 @@ PATIENCE = 120
 
 FAILURES = 8
 """Folds behind which the surface was not found, before it is given up."""
-
-FLAT = 30.0
-"""How far, in roots of the noise, a surface may be from where it should be: others come near by accident."""
 
 STEEP = 8.0
 """Largest tangent of the angle by which a surface may turn to be found in the first try."""
@@ -149,7 +146,7 @@ class Walk:
         """The neuron whose kink at ``x`` has the normal ``g``, or why it is none of this layer."""
         cell = self.prefix.cell(self.prefix.pattern(x))
         equations, off = Equations.of_cell(cell, g, -float(g @ x))
-        if off > self.sharp * 100:
+        if off > OUTSIDE * self.sharp:
             return "its normal is no combination of the known neurons that are active there"
         state, failures, idle = State(x, g, cell), 0, 0
         blocked: set[tuple[int, bytes]] = set()
@@ -236,7 +233,7 @@ class Walk:
         good = np.isfinite(t1) & (t1 < 0.98 * walls)
         if not good.any():
             return None
-        angle = np.abs((E * folds[first]).sum(axis=1)) / np.maximum(np.linalg.norm(folds[first], axis=1), 1e-300)
+        angle = np.abs((E * folds[first]).sum(axis=1)) / np.maximum(np.linalg.norm(folds[first], axis=1), NOT_ZERO)
         room = np.minimum(t2 - t1, self.place.size) * angle
         score = np.where(good, room, -1.0) + np.where(good & fresh[first], self.place.size * 2, 0.0)
         if not (good & fresh[first]).any():  # wander, rather towards what is missing
@@ -261,7 +258,7 @@ class Walk:
         g = state.g + m * h
         e = side * (h - g * (h @ g) / (g @ g))
         size = np.linalg.norm(e)
-        if not size > 1e-9 * np.linalg.norm(h):
+        if not size > GRAZING * np.linalg.norm(h):
             return None
         ahead = State(y, g, self.flipped(state.cell, fold))
         z = ahead.cell.folds @ y + ahead.cell.heights

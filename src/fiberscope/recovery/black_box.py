@@ -30,6 +30,12 @@ from fiberscope.recovery.recovered import Recovery, Unresolved, network_of
 from fiberscope.recovery.signs import over_features, signs_of_parts, solve_signs, solve_with_remainder
 from fiberscope.run import Run
 
+ATTEMPTS = 3
+"""Searches with other lines before a function is given up."""
+
+FURTHER = 300
+"""Points at which an answer that lacks something is tried before it is taken."""
+
 HELD_OUT = 100_000
 """Fresh points at which the result is tried."""
 
@@ -67,10 +73,42 @@ class Search:
     unresolved: list[Unresolved] = field(default_factory=list)
     slope: float = 0.0
     open: list[tuple[int, int, int]] = field(default_factory=list)
+    whole: bool = False
+    polished: bool = False
+    holds: bool = False
 
     @property
     def prefix(self) -> Prefix:
         return Prefix(tuple(self.weights), tuple(self.biases), self.slope)
+
+    def reached(self) -> tuple[bool, bool, int]:
+        """How far it came, to be compared with another search."""
+        return self.holds, self.whole, len(self.weights)
+
+    def attempt(self) -> None:
+        """The whole search, which may get stuck; ``holds`` says that nothing speaks against its answer."""
+        try:
+            self.run()
+            self.whole = True
+            self.sharpened()
+            self.polished = True
+            self.holds = not self.lacks() or self.explains()
+        except StuckError:
+            pass
+
+    def lacks(self) -> bool:
+        """Whether neurons were not seen, or something is open."""
+        found = [len(b) for b in self.biases]
+        return bool(self.unresolved) or found != list(self.widths[1:])
+
+    def explains(self) -> bool:
+        """Whether what was found is the function at further points, although something is missing."""
+        theta = [a for pair in zip(self.weights, self.biases, strict=True) for a in pair]
+        oracle = self.pool.oracle
+        X = draw_telling(self.pool, Prefix((theta[0],), (theta[1],), self.slope), FURTHER)
+        Y = oracle.values(X)
+        size = max(oracle.scale, float(np.abs(Y).max()))
+        return bool(np.abs(forward(theta, X, self.slope)[0] - Y).max() <= RECOVERED * oracle.noise * size)
 
     def stuck(self, layer: int, reason: str) -> StuckError:
         self.unresolved.append(Unresolved(layer, None, reason))
@@ -288,29 +326,34 @@ def telling(theta: list[FloatArray], X: FloatArray, count: int, rng: np.random.G
 
 def black_box(function: Function, widths: tuple[int, ...], domain: Any, max_queries: int | None, seed: int,
               slope: float, run: Run) -> Recovery:  # fmt: skip
-    """Recover a network of the widths from values alone; see :func:`fiberscope.recovery.recover.recover`."""
+    """Recover a network of the widths from values alone; see :func:`fiberscope.recovery.recover.recover`.
+
+    A search that gets stuck, or whose answer fails at further points, is begun anew with other lines; all its queries
+    count.
+    """
     place = place_of(domain, widths[0])
     oracle = Oracle(function, widths[0], max_queries, seed)
     rng = np.random.default_rng(seed)
-    search = Search(Pool.begin(oracle, place, rng, run), widths, slope=slope)
-    whole = False
+    best = Search(Pool.begin(oracle, place, rng, run), widths, slope=slope)
     try:
         settle(oracle, place, rng)
         if oracle.outputs != widths[-1]:
             raise InputError(f"widths: expected {oracle.outputs} outputs, which the function has, got {widths[-1]}")
-        search.pool.place = oracle.place = alive(oracle, place, rng)
-        search.run()
-        whole = True
-        search.sharpened()
+        place = oracle.place = alive(oracle, place, rng)
+        for _ in range(ATTEMPTS):
+            search = Search(Pool.begin(oracle, place, rng, run), widths, slope=slope)
+            try:
+                search.attempt()
+            finally:
+                best = max(search, best, key=Search.reached)
+            if best.holds:
+                break
     except SpentError:
-        reached = len(search.weights) + (not whole)
         text = f"the limit of {max_queries} queries was reached" + (
-            "; the parameters are not polished" if whole else ""
+            "; the parameters are not polished" if best.whole and not best.polished else ""
         )
-        search.unresolved.append(Unresolved(reached, None, text))
-    except StuckError:
-        pass
-    return conclude(search, whole, domain, run)
+        best.unresolved.append(Unresolved(len(best.weights) + (not best.whole), None, text))
+    return conclude(best, best.whole, domain, run)
 
 
 def conclude(search: Search, whole: bool, domain: Any, run: Run) -> Recovery:

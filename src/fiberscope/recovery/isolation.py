@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fiberscope.numerics.cutoffs import ORACLE_CLEAR
+from fiberscope.numerics.cutoffs import ORACLE_CLEAR, PROBED, SAME_NORMAL
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.recovery.oracle import Oracle
 from fiberscope.recovery.place import Place
@@ -73,7 +73,7 @@ def looked_at_again(
         if sides[0] is None or sides[1] is None:
             continue
         row = normal_of(sides[0], sides[1])[0]
-        if abs(row @ n) > 1 - 1e-6:
+        if abs(row @ n) > 1 - SAME_NORMAL:
             W[i] = row * np.sign(row @ n) * size
             b[i] = -float(W[i] @ x)
     return [W, b, *theta[2:]]
@@ -116,7 +116,7 @@ def _clear_point(place: Place, theta: list[FloatArray], i: int, rng: np.random.G
             far[:, i] = np.inf
         room = np.minimum(room, far.min(axis=1))
         slopes = H * np.where(z > 0, 1.0, slope)[:, :, None]
-    step = 1e-6 * place.size
+    step = PROBED * place.size
     here, before, after = (forward(theta, X + s * step * n, slope)[0] for s in (0, -1, 1))
     ahead = after + before - 2 * here
     score = room * np.abs(ahead).max(axis=1)

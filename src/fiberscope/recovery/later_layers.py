@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fiberscope.numerics.cutoffs import FITTED
+from fiberscope.numerics.cutoffs import FITTED, FLAT, LEAST, NEAR_LINES, NOT_ZERO, ORACLE_NOISE, REGRESSION
 from fiberscope.numerics.floats import BoolArray, FloatArray
 from fiberscope.recovery.bent_surfaces import Row, Walk
 from fiberscope.recovery.first_layer import Pool
@@ -110,7 +110,7 @@ def _confirmed(pool: Pool, prefix: Prefix, row: FloatArray) -> bool:
     for line in pool.lines:
         nodes = np.concatenate([[0.0], line.kinks, [1.0]])
         z = prefix.features(line.at(nodes)) @ row
-        zero = np.abs(z) <= 3 * pool.tolerance * line.length
+        zero = np.abs(z) <= NEAR_LINES * pool.tolerance * line.length
         hits += int(zero[1:-1].sum())
         misses += int(((z[:-1] * z[1:] < 0) & ~zero[:-1] & ~zero[1:]).sum())
     for _ in range(4):
@@ -137,7 +137,7 @@ def _switches(pool: Pool, prefix: Prefix, row: FloatArray) -> bool | None:
     for w in (1e-3, 1e-4, 1e-5):
         met = locate(pool.oracle, a, u, w * pool.place.size)
         if met is not None:
-            return abs(met[0]) <= 30 * pool.tolerance
+            return abs(met[0]) <= FLAT * pool.tolerance
     return False
 
 
@@ -152,7 +152,7 @@ def _explain_by(pool: Pool, prefix: Prefix, rows: FloatArray, k: int, strict: fl
 def _explain_known(pool: Pool, prefix: Prefix, layer: Layer, k: int, strict: float = 1.0) -> None:
     line, done = pool.lines[k], pool.explained[k]
     if len(done):
-        near = [np.abs(z) / np.maximum(np.linalg.norm(W, axis=1), 1e-300) <= strict * pool.tolerance * line.length
+        near = [np.abs(z) / np.maximum(np.linalg.norm(W, axis=1), NOT_ZERO) <= strict * pool.tolerance * line.length
                 for z, W in zip(prefix.preactivations(line.points), prefix.weights, strict=True)]  # fmt: skip
         done |= np.concatenate(near, axis=1).any(axis=1)
     if layer.rows:
@@ -200,8 +200,8 @@ def fit_outputs(pool: Pool, prefix: Prefix | FreeLayer, robust: bool, silent: Se
         X, Y = X[pick], Y[pick]
     X, Y = np.concatenate([X, fresh]), np.concatenate([Y, values])
     features = prefix.features(X)
-    tolerance = FITTED * max(oracle.scale, float(np.abs(Y).max())) * max(1.0, oracle.noise / 1e-15) ** 0.5
-    least = 1e3 * oracle.noise * max(oracle.scale, float(np.abs(Y).max()))
+    tolerance = FITTED * max(oracle.scale, float(np.abs(Y).max())) * max(1.0, oracle.noise / ORACLE_NOISE) ** 0.5
+    least = LEAST * oracle.noise * max(oracle.scale, float(np.abs(Y).max()))
     coefficients = _least_squares(features, Y)
     off = np.abs(Y - features @ coefficients).max(axis=1)
     if robust:
@@ -232,7 +232,7 @@ def _where_off(prefix: Prefix | FreeLayer, X: FloatArray, off: Sequence[int]) ->
 def _least_squares(A: FloatArray, B: FloatArray) -> FloatArray:
     scale = np.linalg.norm(A, axis=0)
     scale[scale == 0] = 1.0
-    solved, *_ = np.linalg.lstsq(A / scale, B, rcond=1e-12)
+    solved, *_ = np.linalg.lstsq(A / scale, B, rcond=REGRESSION)
     return np.asarray(solved / scale[:, None])
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import qr
 
-from fiberscope.numerics.cutoffs import PART_OFF, SIGN_OFF, SPAN
+from fiberscope.numerics.cutoffs import PART_OFF, REMAINDER, SIGN_OFF, SPAN
 from fiberscope.numerics.floats import BoolArray, FloatArray
 
 ENUMERATED = 18
@@ -153,7 +153,7 @@ def solve_with_remainder(U: FloatArray, W: FloatArray, Q: FloatArray, bounded: b
     if not np.abs(outside).max() > SPAN * size:
         return None
     left, sizes, _ = np.linalg.svd(outside, full_matrices=False)
-    if len(sizes) > 1 and sizes[1] > 100 * SPAN * sizes[0]:
+    if len(sizes) > 1 and sizes[1] > REMAINDER * SPAN * sizes[0]:
         return None
     out = left[:, 0] * np.sign(left[np.abs(left[:, 0]).argmax(), 0])
     project = np.eye(len(Q)) - np.outer(out, out)

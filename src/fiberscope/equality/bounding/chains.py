@@ -20,6 +20,9 @@ MOST_INPUTS = 32
 MOST_ENTRIES = 2_000_000
 """Entries of all matrices up to which chains are packed."""
 
+MOST_BACK = 200_000_000
+"""Products up to which open neurons of one box are asked again by going back to the input: some tenths of a second."""
+
 SCALED = 16.0 * U
 """Relative error of a weight that was multiplied by one scale and divided by another."""
 
@@ -75,6 +78,7 @@ class ChainPair:
     packed: tuple[object, ...]
     inputs: int
     margin: float | None
+    back: bool = True
 
     @classmethod
     def of(
@@ -92,13 +96,22 @@ class ChainPair:
             left = moved(left, matching)
         if left is None or not _alike(left, right):
             return None
-        return cls(_packed(left, right, SCALED if scaled else 0.0), a.in_size, margin)
+        return cls(_packed(left, right, SCALED if scaled else 0.0), a.in_size, margin, _way_back(left) <= MOST_BACK)
 
     def bounds(self, low: FloatArray, high: FloatArray) -> Bounds:
         """Bounds on boxes, ``(count, inputs)`` each."""
         low, high = np.array(low), np.array(high)  # a kernel is compiled anew for arrays that cannot be written to
         kind, margin = (VALUES, 0.0) if self.margin is None else (CLASSES, self.margin)
-        return Bounds(*bound_boxes(low, high, *self.packed, True, kind, margin))
+        return Bounds(*bound_boxes(low, high, *self.packed, self.back, kind, margin))
+
+
+def _way_back(layers: list[Layer]) -> int:
+    """Products at most of going back to the input from all hidden neurons, for both ends of their ranges."""
+    found = entries = 0
+    for layer in layers[:-1]:
+        found += 2 * len(layer.offset) * entries
+        entries += layer.matrix.size
+    return found
 
 
 def _alike(left: list[Layer], right: list[Layer]) -> bool:

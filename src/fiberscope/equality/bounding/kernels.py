@@ -26,10 +26,14 @@ import numba
 import numpy as np
 
 from fiberscope.geometry.engines.compiled import adding, inner
+from fiberscope.numerics.algebra.bounded import SMALL
 from fiberscope.numerics.floats import TINY, U
 
 EPS = 4.0 * U
 """More than the relative error of three roundings."""
+
+LOST = 2.0**-1074
+"""More than a product below the normal floats is off by, or a sum that has such terms for each of them."""
 
 VALUES, CLASSES = 0, 1
 """What is bounded: the largest difference of an output; or how far a class of ``a`` may be beaten in ``b``."""
@@ -129,6 +133,29 @@ def columns(flat, start, rows, cols, index):
 
 
 @adding
+def whole_input(layer, low, high, slopes, places, sizes, n):
+    """The sum of the sizes of all that a layer reads."""
+    total = 0.0
+    for m in range(n):
+        if layer > 0:
+            at = places[layer - 1] + m
+            total += sizes[at] * max(1.0, abs(slopes[at]))
+        else:
+            total += max(abs(low[m]), abs(high[m]))
+    return total
+
+
+@inner
+def uncertain(radius, unit, size):
+    """What forms are off by, and what products with them round; one so small that this would underflow counts more."""
+    found = radius.copy()
+    for j in range(size.size):
+        if size[j] != 0.0:
+            found[j] += unit * max(size[j], SMALL)
+    return found
+
+
+@adding
 def back_bound(row, layer, sign, low, high, wa, ba, slopes, rows, cols, starts, places, bends, lows, highs, sizes):
     """A lower bound of ``sign * z`` for one preactivation, by linear bounds of every activation on the way back.
 
@@ -144,7 +171,7 @@ def back_bound(row, layer, sign, low, high, wa, ba, slopes, rows, cols, starts, 
     for k in range(layer - 1, -1, -1):
         n, place = cols[k], places[k]
         before = np.zeros(n)
-        unit = (2 * n + 24) * EPS
+        unit = (2 * max(n, rows[k]) + 24) * EPS  # sums over the rows, and over the columns
         for j in range(rows[k]):
             c = v[j]
             if c == 0.0:
@@ -165,14 +192,13 @@ def back_bound(row, layer, sign, low, high, wa, ba, slopes, rows, cols, starts, 
                     constant += shift
                     moved += abs(shift)
                     c = c * factor
-                if c == 0.0:
-                    continue
-            lost += unit * abs(c) * sizes[place + j]
+            lost += unit * max(abs(c), SMALL) * sizes[place + j]
             at = starts[k] + j * n
             for m in range(n):
                 before[m] += c * wa[at + m]
             constant += c * ba[place + j]
             moved += abs(c * ba[place + j])
+        lost += rows[k] * LOST * whole_input(k, low, high, slopes, places, sizes, n)
         v = before
     total = 0.0
     for t in range(v.size):
@@ -227,12 +253,13 @@ def worst_classes(za, zc, zo, era, erd, margin):
             gain = between(zc, za, i, j, 1.0, zo, 0.0, rd) - margin
             gain += EPS * (abs(gain) + margin)
             lost = between(za, zc, i, j, -1.0, zo, 1.0, ra + rd)
-            value, which = gain, 1
+            # What is not a number is no bound, and must not be replaced by that of another pair.
+            value, which = (gain if gain < np.inf else np.inf), 1
             if lead < value:
                 value, which = lead, 0
             if lost < value:
                 value, which = lost, 2
-            if not value <= best:
+            if value > best:
                 best, first, second, mode = value, i, j, which
     return best, first, second, mode
 
@@ -279,7 +306,7 @@ def one_box(  # noqa: PLR0915 -- cut up, one pass through both networks would ha
         if not same:
             delta = columns(dw, starts[layer], m, n, ia)
             zc = zc + np.dot(delta, ha)
-        ta, td = ra + unit * fa, rd + unit * fd
+        ta, td = uncertain(ra, unit, fa), uncertain(rd, unit, fd)
         era, erd = np.empty(m), np.zeros(m)
         la, ua, lb, ub, dl, du = np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.zeros(m), np.zeros(m)
         more = 1.0 + unit
@@ -289,8 +316,9 @@ def one_box(  # noqa: PLR0915 -- cut up, one pass through both networks would ha
             era[i] = (times_abs(w, i, ta) + unit * abs(bias)) * more + TINY
             sizes[place + i] = (times_abs(w, i, sa) + abs(bias)) * more + TINY
             la[i], ua[i] = ends(za[i, 0], reach_of(za, nothing, i, era[i]))
-            if untouched(w, i):
-                era[i], la[i], ua[i] = 0.0, bias, bias
+            if untouched(w, i):  # whatever overflowed before
+                za[i, :] = 0.0
+                za[i, 0], era[i], la[i], ua[i] = bias, 0.0, bias, bias
             if nd or not same:
                 e = times_abs(v, i, td)
                 if not same:
@@ -303,6 +331,7 @@ def one_box(  # noqa: PLR0915 -- cut up, one pass through both networks would ha
                 lb[i], ub[i] = ends(za[i, 0] - zc[i, 0], other)
                 lb[i], ub[i] = lb[i] - EPS * abs(za[i, 0]), ub[i] + EPS * abs(za[i, 0])
                 if untouched(v, i) and (same or (db[place + i] == 0.0 and untouched(delta, i))):
+                    zc[i, :], zo[i, :] = 0.0, 0.0
                     erd[i], dl[i], du[i], lb[i], ub[i] = 0.0, 0.0, 0.0, la[i], ua[i]
             else:
                 lb[i], ub[i] = la[i], ua[i]

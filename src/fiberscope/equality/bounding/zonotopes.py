@@ -18,6 +18,7 @@ from fiberscope.network.network import Network
 from fiberscope.network.operators import Dense
 from fiberscope.network.walk import walk
 from fiberscope.numerics.algebra.base import LinearMap
+from fiberscope.numerics.algebra.bounded import SMALL
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, U
 from fiberscope.run import ENDLESS, Run
 
@@ -79,9 +80,11 @@ def applied(stage: LinearMap, rows: FloatArray) -> FloatArray:
 
 def through(stage: LinearMap, form: Form) -> Form:
     """One linear map, with all that its products may have lost."""
-    unit = (2 * stage.fan_in + 24) * EPS
-    lost = stage.apply_abs((form.radius + unit * form.size())[None])[0] * (1 + unit)
-    touched = stage.apply_abs((form.size() > 0).astype(np.float64)[None])[0] > 0
+    unit, size = (2 * stage.fan_in + 24) * EPS, form.size()
+    # one so small that its rounding would underflow counts more: a large weight must not meet a lost term
+    rounded = np.where(size == 0, 0.0, unit * np.maximum(size, SMALL))
+    lost = stage.apply_abs((form.radius + rounded)[None])[0] * (1 + unit)
+    touched = stage.apply_abs((size > 0).astype(np.float64)[None])[0] > 0
     return Form(applied(stage, form.rows), np.where(touched, lost + TINY, 0.0))
 
 

@@ -8,6 +8,7 @@ from typing import Any, assert_never
 
 import numpy as np
 import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from fiberscope.errors import InputError
 from fiberscope.network.formats.onnx.quantisers import Quantiser
@@ -82,7 +83,7 @@ def is_quantised(source: Any) -> bool:
         return False
     try:
         nodes = onnx.load(str(source), load_external_data=False).graph.node
-    except Exception:  # whatever a damaged file makes it do: who reads it says so
+    except (DecodeError, ValueError, TypeError, OSError):  # damaged: who reads it says so
         return False
     return any(node.op_type == "QuantizeLinear" for node in nodes)
 
