@@ -120,7 +120,7 @@ def prime_count(bits: int) -> int:
     ``x/(log x - 1)`` and ``x/(log x - 1.1)`` for ``x >= 60184``. The last factor covers the rounding of logarithms.
 
     >>> prime_count(23), prime_count(61) > 27 * 10**15
-    (262872, True)
+    (264963, True)
     """
     low, high = 2.0 ** (bits - 1), 2.0**bits
     return int((high / (log(high) - 1) - low / (log(low) - 1.1)) * (1 - 2.0**-30))
