@@ -107,13 +107,3 @@ def _right(output: Tensor | None, target: Tensor) -> int | None:
 
 def _shape(output: Any) -> str:
     return str(tuple(output.shape)) if isinstance(output, Tensor) else type(output).__name__
-
-
-def batch_loss(a: nn.Module, state: Mapping[str, Tensor], batch: Batch, loss: Loss, output: Selector) -> Lost:
-    """What a module with other numbers loses on a batch."""
-    inputs, targets = batch
-    if targets is None:
-        raise InputError("data: expected inputs with targets, got inputs alone")
-    found = call(a, inputs, state)
-    read = found if output is None and callable(loss) else select(found, output)
-    return lost(loss, read, targets, points(inputs))
