@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,9 @@ from fiberscope.connectivity.structure import permutation_structure
 
 PAGES = Path(__file__).resolve().parents[1] / "docs"
 WINDOW, BATCH = 32, 32
+SIGNS = "abcdefghijklmnopqrstuvwxyz0123456789 \n.,:;()`_-="
+"""All others are one sign."""
+
 PATHS: dict[str, dict[str, Any]] = {
     "permutations by weights": {"method": "weights"},
     "permutations learned": {"method": "learned"},
@@ -32,12 +36,11 @@ PATHS: dict[str, dict[str, Any]] = {
 def windows() -> tuple[Tensor, Tensor, int]:
     """Windows of characters to train on and the last tenth, held out; capital letters and rare signs are folded."""
     text = "\n".join(page.read_text(encoding="utf-8") for page in sorted(PAGES.rglob("*.md"))).lower()
-    signs = sorted(set(text), key=lambda sign: -text.count(sign))[:47]
-    number = {sign: k + 1 for k, sign in enumerate(signs)}
+    number = {sign: k + 1 for k, sign in enumerate(SIGNS)}
     codes = torch.tensor([number.get(sign, 0) for sign in text])
     codes = codes[: len(codes) // WINDOW * WINDOW].reshape(-1, WINDOW)
     cut = len(codes) * 9 // 10
-    return codes[:cut], codes[cut:], 48
+    return codes[:cut], codes[cut:], len(SIGNS) + 1
 
 
 def trained(seed: int, data: Tensor, signs: int, size: int, steps: int, folder: Path) -> nn.Module:
@@ -57,7 +60,8 @@ def trained(seed: int, data: Tensor, signs: int, size: int, steps: int, folder: 
         setattr(config, name, 0.0)
     torch.manual_seed(seed)
     net = transformers.GPT2LMHeadModel(config)
-    file = folder / f"gpt2-{seed}-{size}-{steps}.pt"
+    text = sha256(data.numpy().tobytes()).hexdigest()[:8]  # pages change, and with them what was learned
+    file = folder / f"gpt2-{seed}-{size}-{steps}-{text}.pt"
     if file.is_file():
         net.load_state_dict(torch.load(file, weights_only=True))
         return net.eval()

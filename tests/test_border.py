@@ -90,6 +90,7 @@ LIVE: dict[str, Call] = {
     "barrier": lambda net: fs.barrier(net, NET if not isinstance(net, nn.Module) else net, "mse", (X, X[:, :1]), 3),
     "chord_deviation": lambda net: fs.chord_deviation(net, net, X, points=3).worst,
     "decisive_set": lambda net: fs.decisive_set(net).X,
+    "explain": lambda net: [part.dimension for part in fs.explain(net, X).parts],
     "functional_dimension": lambda net: fs.functional_dimension(net, X).exact,
     "interpolate": lambda net: as_network(fs.interpolate(net, net, 0.5)),
     "jacobian": lambda net: np.asarray(fs.jacobian(net, X)),

@@ -87,6 +87,8 @@ _NAMES = {
     "visible_boundary_distance": "geometry.distances.nearest_visible",
     # dimension
     "DecisiveSet": "dimension.decisive",
+    "KernelDecomposition": "dimension.explain",
+    "explain": "dimension.explain",
     "FunctionalDimension": "dimension.functional",
     "decisive_set": "dimension.decisive",
     "effective_rank": "dimension.kernel",

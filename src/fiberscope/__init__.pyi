@@ -39,6 +39,8 @@ from .connectivity.structure import Structure as Structure
 from .connectivity.structure import permutation_structure as permutation_structure
 from .dimension.decisive import DecisiveSet as DecisiveSet
 from .dimension.decisive import decisive_set as decisive_set
+from .dimension.explain import KernelDecomposition as KernelDecomposition
+from .dimension.explain import explain as explain
 from .dimension.functional import FunctionalDimension as FunctionalDimension
 from .dimension.functional import functional_dimension as functional_dimension
 from .dimension.jacobian import jacobian as jacobian

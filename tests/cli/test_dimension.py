@@ -51,6 +51,16 @@ def test_only_what_is_asked(run):
     assert isinstance(invoke("model.npz", "--parameters", "none.*").exception, InputError)
 
 
+def test_the_kernel_is_explained(run):
+    invoke, folder = run
+    done = invoke("model.npz", "--data", folder / "X.npy", "--explain")
+    assert done.exit_code == 0, done.output
+    shown = " ".join(done.stdout.split())
+    assert "directions change the outputs" in shown and "rescaling" in shown and "adjacent layers" in shown
+    data = json.loads(invoke("model.npz", "--data", folder / "X.npy", "--explain", "--json").stdout)
+    assert sum(part["dimension"] for part in data["parts"]) == data["nullity"]
+
+
 def test_json(run):
     invoke, folder = run
     result = json.loads(invoke("model.npz", "--data", folder / "X.npy", "--json").stdout)

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fiberscope as fs
-from fiberscope.equality.bounding.chains import ChainPair
+from fiberscope.equality.bounding.chains import ChainPair, layers_of
+from fiberscope.equality.bounding.lines import uppers
 from fiberscope.equality.bounding.programs import ProgramPair
 from fiberscope.equality.counterexample import exact_outputs
 from fiberscope.errors import OutOfTimeError
@@ -297,3 +298,27 @@ def test_activations_steeper_below_zero_have_no_line_through_zero_below_them():
     for pair in pairs(a, b, None):
         assert pair.bounds(np.array([[-1.0]]), np.array([[2.0]])).high[0] >= 0.5
     assert fs.equivalent(a, b, fs.Box([-1.0], [2.0]), 0.25).equal is False
+
+
+@given(hostile_chains(), st.integers(0, 10**6))
+def test_lines_are_above_the_outputs(net, seed):
+    """Upper bounds of combinations of the outputs, against exact values at points."""
+    layers = layers_of(net)
+    if layers is None or layers[-1].slopes is not None:
+        return
+    box, rng = boxes(seed, net.in_size), np.random.default_rng(seed)
+    rows = rng.integers(-2, 3, (3, net.out_size)) * 1.0
+    tops = uppers(layers, box.low, box.high, rows)
+    for x in [box.low, box.high, *box.sample(4, rng)]:
+        values = [Fraction(v) for v in exact_outputs(net, x)]
+        for row, top in zip(rows, tops, strict=True):
+            exact = sum(Fraction(w) * v for w, v in zip(row, values, strict=True))
+            assert top == np.inf or exact <= Fraction(top)
+
+
+def test_lines_are_close_where_no_sign_is_open():
+    net = Network.random((40, 20, 20, 3), seed=0)
+    box = fs.Box(np.full(40, 0.5), np.full(40, 0.5 + 1e-6))
+    tops = uppers(layers_of(net), box.low, box.high, np.eye(3))
+    values = net(box.sample(50, 0)).max(axis=0)
+    assert (values <= tops).all() and (tops <= values + 1e-3).all()

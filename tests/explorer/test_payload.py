@@ -72,6 +72,18 @@ def test_the_smallest_regions_are_left_out_and_it_is_said(monkeypatch):
         assert unpacked(header, arrays, row).tolist() == complex.sign_vectors[name].tolist()
 
 
+def test_a_picture_keeps_to_its_size(monkeypatch):
+    complex = fs.regions(fs.Network.random((2, 16, 16, 1), 0), fs.Box.cube(2))
+    whole = encode(complex)
+    monkeypatch.setattr(payload, "MOST_TEXT", len(whole) // 2)
+    text = encode(complex)
+    assert len(text) <= len(whole) // 2
+    header, arrays = decode(text)
+    assert 0 < len(arrays["areas"]) < complex.num_regions == header["regions"]
+    assert "smallest are not drawn" in header["note"]
+    assert len(encode(complex, full=True)) == len(whole)
+
+
 def test_slices_have_their_own_axes_and_many_outputs_are_thinned(monkeypatch):
     plane = fs.Plane.through([0.0, 0, 0], [1.0, 0, 0], [0, 1.0, 0])
     complex = fs.regions(fs.Network.random((3, 6, 12), 0), plane)

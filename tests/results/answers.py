@@ -46,6 +46,7 @@ from fiberscope.network.action.element import Element, Monomial
 from fiberscope.network.source import Source
 from fiberscope.neurons.classes import NeuronClasses
 from fiberscope.neurons.exactness import exactness
+from fiberscope.neurons.features import feature_change, least_error
 from fiberscope.numerics.grids import Grid
 from fiberscope.numerics.lp.programs import Polyhedron
 from fiberscope.numerics.points import solve_point
@@ -272,6 +273,8 @@ ANSWERS: dict[str, Maker] = {
     # dimension
     "Bound": lambda: dimension().bounds[0],
     "DecisiveSet": lambda: fs.decisive_set(NET),
+    "KernelDecomposition": lambda: fs.explain(NET, X),
+    "KernelPart": lambda: fs.explain(NET, X).parts[0],
     "FunctionalDimension": dimension,
     "HiddenSymmetry": lambda: dimension().symmetry,
     "KernelSpectrum": lambda: fs.kernel_spectrum(LINE, X, count=2),
@@ -351,6 +354,8 @@ ANSWERS: dict[str, Maker] = {
     "Matching": matching,
     "Aligned": lambda: Aligned(Path("c"), (2.0, 1.0), 3, 4, 0.5, None, None, Element({})),
     "Matchings": lambda: fs.match_many([NET, NET]),
+    "FeatureChange": lambda: feature_change([[1.0, 0.0]], [[0.0, 1.0]]),
+    "LeastError": lambda: least_error([[1.0, 0.0], [0.0, 1.0]], [1.0, 1.0]),
     "Rotations": lambda: fs.rotations(matching().structure),
     "PathValues": lambda: barrier().loss,
     "Structure": lambda: matching().structure,

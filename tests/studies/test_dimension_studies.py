@@ -13,6 +13,7 @@ import torch
 
 from fiberscope.dimension.exact_rank import sample
 from fiberscope.dimension.functional import functional_dimension
+from fiberscope.dimension.gap import adjacent_layers_bound, position_bound, silent_layers_bound
 from fiberscope.dimension.jacobian import jacobian
 from fiberscope.errors import InputError
 from fiberscope.network.network import Network
@@ -21,7 +22,6 @@ from fiberscope.numerics.rank import exact_rank
 from fiberscope.plot.studies import has_rows, study_figure
 from fiberscope.reporting.studies import write_study_page
 from fiberscope.studies import _runs, _verdicts, bivariate, energy, regions_vs_dimension, univariate, weight_decay
-from fiberscope.studies._gap import adjacent_layers_bound, position_bound, silent_layers_bound
 from fiberscope.studies._verdicts import (
     beyond,
     correlated,

@@ -32,6 +32,9 @@ def dimension_command(
     spectrum: Annotated[
         int, typer.Option(help="Leading eigenvalues of the tangent kernel, never formed, instead of ranks.", min=0)
     ] = 0,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="What the kernel of the Jacobian is made of, instead of ranks.")
+    ] = False,
     rank: Annotated[
         list[str] | None,
         typer.Option(help="exact, numerical or paper, several times for several; all by default.", show_default=False),
@@ -55,6 +58,8 @@ def dimension_command(
 
       fiberscope dimension cnn.onnx --data images.npy --rank exact --parameters "conv*"
 
+      fiberscope dimension model.onnx --data X.npy --explain
+
       fiberscope dimension large.onnx --data X.npy --spectrum 20 --json
     """
     net = load(model)
@@ -63,6 +68,9 @@ def dimension_command(
         if X is None:
             raise InputError("--spectrum: expected a batch, give --data X.npy")
         _show_spectrum(model, fs.kernel_spectrum(net, X, spectrum, seed=seed), as_json)
+        return
+    if explain:
+        _show_kernel(model, fs.explain(net, X, seed=seed), as_json)
         return
     result = fs.functional_dimension(net, X, ranks=rank, parameters=parameters, seed=seed)
     if as_json:
@@ -153,6 +161,20 @@ def _symmetry(result: Any) -> Table:
     )
     table.caption_justify = "left"
     return table
+
+
+def _show_kernel(model: Path, result: Any, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"model": str(model), **result.to_dict()}, indent=2))
+        return
+    console = Console(highlight=False)
+    console.print(f"[bold]{model.name}[/]  {result.sentence}")
+    table = _table("Kernel of the Jacobian", "reason", "dimension", "on all inputs", "along it")
+    words = {True: "outputs stay as they are", False: "to first order", None: "not known"}
+    for part in result.parts:
+        table.add_row(part.kind, str(part.dimension), str(part.everywhere), words[part.integrates])
+    console.print(table)
+    console.print(_bounds(result))
 
 
 def _show_spectrum(model: Path, result: Any, as_json: bool) -> None:

@@ -317,7 +317,9 @@ def _show(console: Console, report: Any, verdict: Any, found: Any, certificate: 
         _show_open(say, verdict)
     if certificate is not None:
         proven = verdict is not None and verdict.evidence is not None
-        say(f"wrote {certificate}" if proven else "no certificate: nothing was proven")
+        known = verdict is not None and verdict.equal is not None
+        why = "this kind of verdict has none yet" if known else "nothing was proven"
+        say(f"wrote {certificate}" if proven else f"no certificate: {why}")
 
 
 def _show_example(say: Any, example: Any) -> None:

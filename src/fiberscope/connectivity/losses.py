@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from fiberscope.errors import InputError
-from fiberscope.modules.calls import find
+from fiberscope.modules.batches import Batch
+from fiberscope.modules.calls import Selector, call, find, points, select
 
 Loss = str | Callable[[Any, Tensor], Tensor]
 """``"cross_entropy"``, ``"next_token"``, ``"mse"``, or a function of outputs and targets: its mean over the batch, or
@@ -58,6 +59,16 @@ def lost(loss: Loss, output: Any, target: Tensor, count: int) -> Lost:
     if not callable(loss):
         raise InputError(f"loss: expected one of {', '.join(NAMES)} or a function, got {loss!r}")
     return Lost(_called(loss, output, target, count), count, _right(find(output), target))
+
+
+def batch_loss(a: nn.Module, state: Mapping[str, Tensor], batch: Batch, loss: Loss, output: Selector) -> Lost:
+    """What a module with other numbers loses on a batch."""
+    inputs, targets = batch
+    if targets is None:
+        raise InputError("data: expected inputs with targets, got inputs alone")
+    found = call(a, inputs, state)
+    read = found if output is None and callable(loss) else select(found, output)
+    return lost(loss, read, targets, points(inputs))
 
 
 def _classified(output: Any, target: Tensor) -> Lost:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from fiberscope.connectivity.selfcheck import Drift, Probe
-from fiberscope.errors import InputError, UnsupportedModelError
+from fiberscope.errors import InputError
 from fiberscope.modules.action import Group, act
 from fiberscope.modules.batches import batches
 from fiberscope.modules.calls import Inputs, Selector
@@ -33,9 +33,6 @@ Moves = Element | Mapping[str, Any]
 
 POINTS = 8
 """Points of an example that are run, at most."""
-
-TRIALS = 20
-"""Of the self-check: up to so many groups are tried one by one, of more so many random halves."""
 
 
 @dataclass(frozen=True)
@@ -144,21 +141,16 @@ def permutation_structure(module: Any, example: Any, *, output: Selector = None,
     except (RuntimeError, TypeError, ValueError, LookupError, AssertionError) as error:
         raise InputError(f"module: it does not run on the example: {str(error).splitlines()[0][:120]}") from error
     groups, refused = _trusted(groups_of(trace), probe, seed)
-    fused = fused_scalings(groups)
-    groups += tuple(one for one, fits in zip(fused, _fitting(fused, probe, seed), strict=True) if fits)
+    groups += _trusted(fused_scalings(groups), probe, seed)[0]
     return Structure(groups, (*pinned_of(trace), *refused), tuple(trace.unknown), (given, inputs, output))
 
 
 def _trusted(groups: tuple[Group, ...], probe: Probe, seed: int) -> tuple[tuple[Group, ...], list[Pinned]]:
-    """The groups that pass the self-check, and what the others leave where it is; every group is tried by itself.
+    """The groups that pass the self-check, and what the others leave where it is.
 
-    Of many groups, random halves are tried instead. Say that the element drawn for a group is wrong. Whatever the other
-    groups of a half are, the half with it and the half without it cannot both leave the function alone: the second
-    followed by the element is the first. So every half shows a wrong group with probability at least 1/2, and all of
-    them miss it with at most 2^-TRIALS. If something shows, every group is tried alone, to name it.
+    Every group is tried by itself: two wrong ones may be right together, as two halves of one that was cut. What each
+    leaves alone all of them do, one after the other.
     """
-    if all(_fitting(groups, probe, seed)) and _tried(Structure(groups), probe, None, seed + 1).ok:
-        return groups, []
     found = Structure(groups)
     wrong = {group.name: drift for group in groups if not (drift := _tried(found, probe, group, seed)).ok}
     kept, refused = [], []
@@ -170,25 +162,7 @@ def _trusted(groups: tuple[Group, ...], probe: Probe, seed: int) -> tuple[tuple[
         else:
             reason = f"self-check: a random element of {name} moves the outputs by {wrong[name].value:.1e}"
             refused += [Pinned(axis.tensor, axis.axis, group.size, reason) for axis in group.axes]
-    if len(kept) == len(groups):
-        raise UnsupportedModelError(
-            "module: its groups keep the outputs one by one and not together; is its function the same in every call?"
-        )
-    trusted, rest = _trusted(tuple(kept), probe, seed)
-    return trusted, refused + rest
-
-
-def _fitting(groups: tuple[Group, ...], probe: Probe, seed: int) -> list[bool]:
-    """Whether each group leaves the function alone; where halves of many do, all of them."""
-    found = Structure(groups)
-    if len(groups) > TRIALS:
-        rng = np.random.default_rng(seed)
-        parts = {group.name: group.generic(rng) for group in groups}
-        halves = ([name for name in parts if rng.random() < 0.5] for _ in range(TRIALS))
-        elements = (Element({name: parts[name] for name in half}) for half in halves)
-        if all(probe.drift("half", found.act(probe.own, element)).ok for element in elements):
-            return [True for _ in groups]
-    return [_tried(found, probe, group, seed).ok for group in groups]
+    return tuple(kept), refused
 
 
 def _tried(structure: Structure, probe: Probe, group: Group | None, seed: int) -> Drift:

@@ -18,6 +18,7 @@ from fiberscope.dimension.jacobian import rows_in_ring
 from fiberscope.dimension.kinks import describe, kinks
 from fiberscope.dimension.row_space import Sketch, streamed_rank, streaming_loss
 from fiberscope.dimension.spans import entry_bits
+from fiberscope.dimension.zeros import certified
 from fiberscope.errors import TooLargeError
 from fiberscope.network.network import Network
 from fiberscope.numerics.algebra.residue import ModularAlgebra
@@ -57,7 +58,7 @@ class Sampled:
 
 def sample(net: Network, X: FloatArray, run: Run = ENDLESS) -> Sampled:
     """Certify the signs of a batch and set its points on kinks apart: see :mod:`fiberscope.dimension.kinks`."""
-    signs = net.signs(X).signs
+    signs = certified(net, X, run.quietly())
     zero = kinks(net, X, signs, run)
     bad = zero.any(axis=1)
     kept = signs[~bad]

@@ -15,11 +15,10 @@ from fiberscope.dimension.choice import RANKS, asked_ranks, chosen_names, frozen
 from fiberscope.dimension.decisive import DecisiveSet, decide
 from fiberscope.dimension.exact_rank import WIDE, Sampled, exact_jacobian_rank, sample, way_of
 from fiberscope.dimension.jacobian import check_memory, check_parameters, check_size, own_network, rows_in_ring
-from fiberscope.dimension.symmetries import HiddenSymmetry, hidden_symmetry
+from fiberscope.dimension.symmetries import HiddenSymmetry, hidden_symmetry, signs_anywhere
 from fiberscope.errors import InputError, NotGenericError, UnsupportedModelError
 from fiberscope.network.border import as_model
 from fiberscope.network.network import Network
-from fiberscope.network.roles import structural_roles
 from fiberscope.numerics.algebra.floating import FloatAlgebra
 from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.cutoffs import MEANINGLESS
@@ -203,7 +202,7 @@ def functional_dimension(
     wide = floats_asked and _needs_blocks(rows, D, memory)
     if "exact" in asked:
         way_of(rows, D, memory)
-    symmetry = hidden_symmetry(net, sampled.signs if points.complete else _anywhere(net), run=run)
+    symmetry = hidden_symmetry(net, sampled.signs if points.complete else signs_anywhere(net), run=run)
     known = bounds(net, sampled, symmetry)
     if not points.complete:
         # What was not sampled is not bounded by the samples.
@@ -312,13 +311,6 @@ def _warnings(shape: tuple[int, int], asked: tuple[str, ...]) -> tuple[str, ...]
         f"paper: the rule max(rows, parameters) * eps of float32 cuts off at {relative:.2g} of the largest singular "
         f"value of a {shape[0]} x {shape[1]} Jacobian; this rank says little",
     )
-
-
-def _anywhere(net: Network) -> SignArray:
-    """Two sign vectors with the same constant entries as all of the input space is known to have from the weights."""
-    roles = structural_roles(net)
-    off = np.where(roles.dead, -1, 1).astype(np.int8)
-    return np.stack([off, np.where(roles.switching, -1, off).astype(np.int8)])
 
 
 def _loaded(module: Any, X: Any, asked: tuple[str, ...], exact: bool | None) -> Network | None:

@@ -9,6 +9,7 @@ of a dead neuron are free. Every tangent vector of these lies in the kernel of t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import sparse as sp
@@ -16,10 +17,12 @@ from scipy.sparse.csgraph import connected_components
 
 from fiberscope.dimension.jacobian import offsets
 from fiberscope.network.network import Network
+from fiberscope.network.roles import structural_roles
+from fiberscope.numerics.algebra.base import Ring
 from fiberscope.numerics.algebra.residue import ModularAlgebra
 from fiberscope.numerics.elimination import rank_mod
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
-from fiberscope.numerics.modular import Residues, random_primes, subtract_mod
+from fiberscope.numerics.modular import Residues, random_primes
 from fiberscope.results import Result, Tabular
 from fiberscope.run import ENDLESS, Run
 
@@ -91,6 +94,13 @@ def activity(net: Network, signs: SignArray) -> list[LayerRoles]:
         factors = np.where(positive | node.linear, 1.0, node.slopes)
         layers.append(LayerRoles(dead, linear, ~dead & ~linear, factors))
     return layers
+
+
+def signs_anywhere(net: Network) -> SignArray:
+    """Two sign vectors with the same constant entries as all of the input space is known to have from the weights."""
+    roles = structural_roles(net)
+    off = np.where(roles.dead, -1, 1).astype(np.int8)
+    return np.stack([off, np.where(roles.switching, -1, off).astype(np.int8)])
 
 
 def layer_counts(layers: list[LayerRoles]) -> tuple[LayerActivity, ...]:
@@ -167,17 +177,18 @@ def tangents(net: Network, layers: list[LayerRoles], prime: int) -> tuple[Residu
         i = np.concatenate([alone, np.repeat(linear, len(linear))])
         j = np.concatenate([alone, np.tile(linear, len(linear))])
         factors = np.where(layer.linear, layer.factors, 1.0)
-        group.append(_generators(net, k, i, j, factors, ring))
+        group.append(generators(net, k, i, j, factors, ring))
         if _bias(net, k) is not None and _bias(net, k + 1) is not None:
-            moved.append(_translations(net, k, linear, factors, ring))
+            moved.append(translations(net, k, linear, factors, ring))
     empty = np.zeros((0, net.num_parameters), np.uint64)
     return np.concatenate([empty, *group]), np.concatenate([empty, *moved])
 
 
-def _generators(net: Network, k: int, i: IntArray, j: IntArray, d: FloatArray, ring: ModularAlgebra) -> Residues:
+def generators(net: Network, k: int, i: IntArray, j: IntArray, d: FloatArray, ring: Ring) -> Any:
+    """The generators ``E_ij``, times ``d_j``, of hidden layer ``k`` for some pairs of neurons, as rows in a ring."""
     weights, biases, after = net.weights[k], net.biases[k], net.weights[k + 1]
     rows = np.arange(len(i))
-    result = np.zeros((len(i), net.num_parameters), np.uint64)
+    result = ring.take(np.zeros((len(i), net.num_parameters)))
     first = _places(net, k)
     scale = ring.take(d[j])[:, None]
     result[rows[:, None], first[i]] = ring.multiply(ring.take(weights)[j], scale)
@@ -185,19 +196,24 @@ def _generators(net: Network, k: int, i: IntArray, j: IntArray, d: FloatArray, r
     if bias is not None:
         result[rows, bias + i] = ring.multiply(ring.take(biases)[j], scale[:, 0])
     outgoing = ring.multiply(ring.take(after.T)[i], ring.take(d[i])[:, None])
-    result[rows[:, None], _places(net, k + 1)[:, j].T] = subtract_mod(np.zeros_like(outgoing), outgoing, ring.prime)
+    result[rows[:, None], _places(net, k + 1)[:, j].T] = _negated(outgoing, ring)
     return result
 
 
-def _translations(net: Network, k: int, linear: IntArray, d: FloatArray, ring: ModularAlgebra) -> Residues:
+def _negated(a: Any, ring: Ring) -> Any:
+    return ring.multiply(a, ring.take(np.full((1, 1), -1.0)))
+
+
+def translations(net: Network, k: int, linear: IntArray, d: FloatArray, ring: Ring) -> Any:
+    """The translations of linear neurons of hidden layer ``k``, as rows in a ring."""
     own, following = _bias(net, k), _bias(net, k + 1)
-    result = np.zeros((len(linear), net.num_parameters), np.uint64)
+    result = ring.take(np.zeros((len(linear), net.num_parameters)))
     if own is None or following is None or len(linear) == 0:
         return result
     rows = np.arange(len(linear))
     result[rows, own + linear] = ring.take(np.ones(1))[0]
     moved = ring.multiply(ring.take(net.weights[k + 1].T)[linear], ring.take(d[linear])[:, None])
-    result[:, following : following + moved.shape[1]] = subtract_mod(np.zeros_like(moved), moved, ring.prime)
+    result[:, following : following + moved.shape[1]] = _negated(moved, ring)
     return result
 
 

@@ -1195,6 +1195,8 @@ def within(case: Case, bounding: Bounding, leaves: list[tuple[Box, int]]) -> str
                 break
         if proven or (case.margin is None and one_map(case, box)):
             continue
+        if len(box) > 32:  # halves of boxes with many inputs are hardly smaller
+            raise TooLarge("bounds of many inputs that are closer than those of this checker")
         k = max(range(len(box)), key=lambda k: (weight[k] * (box[k][1] > box[k][0]), box[k][1] - box[k][0]))
         middle = box[k][0] / 2 + box[k][1] / 2
         if depth >= 40 or not box[k][0] < middle < box[k][1]:

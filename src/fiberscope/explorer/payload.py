@@ -29,6 +29,9 @@ from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArra
 MOST_REGIONS = 20_000
 """Regions of one picture; of more, the smallest are left out with a word about it, unless all are asked for."""
 
+MOST_TEXT = 2_400_000
+"""Characters of one picture, so that a page stays below three megabytes: of a wide network fewer regions are drawn."""
+
 MOST_MAPS = 100_000
 """Affine maps of one picture: of a network with many outputs only the first are told."""
 
@@ -71,7 +74,12 @@ def encode(complex: Complex, marks: Marks | None = None, full: bool = False) -> 
     (2, [0], [2.0, 2.0])
     """
     check_planar(complex)
-    return as_text(pack(*_picture(complex, _exact_lines(complex), marks or Marks(), None if full else MOST_REGIONS)))
+    most = None if full else MOST_REGIONS
+    while True:
+        text = as_text(pack(*_picture(complex, _exact_lines(complex), marks or Marks(), most)))
+        if most is None or len(text) <= MOST_TEXT:
+            return text
+        most = max(1, int(0.95 * min(most, complex.num_regions) * MOST_TEXT / len(text)))
 
 
 def encode_quickly(complex: Complex, marks: Marks | None = None, **head: Any) -> bytes:

@@ -27,6 +27,7 @@ _NAMES = {
     "regions": "complexes",
     "save_figure": "style",
     "save_movie": "style",
+    "kernel_parts": "spectra",
     "spectrum": "spectra",
     "study_figure": "studies",
     "surface": "surfaces",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.axes import Axes
 
+from fiberscope.dimension.explain import KernelDecomposition
 from fiberscope.dimension.functional import FunctionalDimension
 from fiberscope.plot.style import ACCENT, INK, LAYERS, house_style, new_axes
 
@@ -44,6 +45,29 @@ def spectrum(result: FunctionalDimension, *, ax: Axes | None = None) -> Axes:
         ax.set_ylabel("singular value")
         ax.set_title(f"numerical {result.numerical}, float32 rule {result.paper}, at most {result.upper}")
         ax.legend(loc="upper right")
+    return ax
+
+
+def kernel_parts(result: KernelDecomposition, *, ax: Axes | None = None) -> Axes:
+    """What the directions of the parameters are: those that change outputs, and every reason why others do not.
+
+    Full bars are directions along which one can go on, hatched ones are known to first order only.
+    """
+    ax = new_axes(ax, (7.0, 3.6))
+    parts = [part for part in result.parts if part.dimension]
+    names = ["change the outputs", *(part.kind for part in parts)]
+    sizes = [result.rank, *(part.dimension for part in parts)]
+    with house_style():
+        colors = [INK, *(LAYERS[k % len(LAYERS)] if p.integrates else ACCENT for k, p in enumerate(parts))]
+        bars = ax.barh(names, sizes, color=colors)
+        for bar, part in zip(bars[1:], parts, strict=True):
+            if not part.integrates:
+                bar.set_hatch("//")
+        ax.bar_label(bars, padding=4)
+        ax.invert_yaxis()
+        ax.set_xlim(0, 1.12 * max(sizes))
+        ax.set_xlabel(f"dimensions of {result.num_parameters} parameters")
+        ax.set_title(f"kernel of the Jacobian on {result.num_points} points: {result.nullity}")
     return ax
 
 

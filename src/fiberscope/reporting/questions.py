@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from time import perf_counter
 
 import numpy as np
 
@@ -232,9 +233,11 @@ def _most(dossier: Dossier) -> int:
 
 def _complex(dossier: Dossier, domain: Domain) -> tuple[fs.Complex, Domain, bool]:
     """The complex on the domain, or on a smaller part of it that has few enough regions."""
+    left = dossier.seconds(2)  # for all attempts, so that the other questions have their time
     for shrinks in range(SHRINKS + 1):
-        seconds = dossier.seconds(3)
-        found = fs.regions(dossier.net, domain, limit=_most(dossier), time_limit=seconds)
+        begin = perf_counter()
+        found = fs.regions(dossier.net, domain, limit=_most(dossier), time_limit=max(1.0, left / 3))
+        left -= perf_counter() - begin
         if found.complete:
             return found, domain, shrinks > 0
         domain = middle_part(domain)

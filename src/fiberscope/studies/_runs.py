@@ -22,10 +22,10 @@ import numpy as np
 
 from fiberscope.dimension.exact_rank import sample
 from fiberscope.dimension.functional import FunctionalDimension, functional_dimension
+from fiberscope.dimension.gap import adjacent_layers_bound, position_bound, silent_layers_bound
 from fiberscope.errors import InputError, hint
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
-from fiberscope.studies._gap import adjacent_layers_bound, position_bound, silent_layers_bound
 from fiberscope.studies._verdicts import LAYERS
 from fiberscope.studies.lab.study import Task
 from fiberscope.training.datasets.loading import load_dataset

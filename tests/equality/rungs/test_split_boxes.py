@@ -155,3 +155,18 @@ def test_verdicts_about_classes_agree_with_dense_sampling(seed, margin):
 def test_questions_about_classes_are_checked(options):
     with pytest.raises(InputError):
         fs.equivalent(NET, OTHER, BOX, **options)
+
+
+def test_classes_with_many_inputs_are_kept_or_told_apart_at_a_boundary():
+    net = Network.random((40, 12, 12, 3), 0)
+    other = Network([w * (1 + 2.0**-12) for w in net.weights], net.biases)
+    rng = np.random.default_rng(0)
+    answers = []
+    for x in rng.normal(size=(12, 40)):
+        for radius in (0.01, 0.2):
+            found = fs.equivalent(net, other, fs.Box(x - radius, x + radius), criterion="argmax", time_limit=5)
+            answers.append(found.equal)
+            if found.equal:
+                points = x + radius * rng.uniform(-1, 1, (200, 40))
+                assert (net(points).argmax(axis=1) == other(points).argmax(axis=1)).all()
+    assert answers.count(True) >= 12 and answers.count(False) >= 1 and answers.count(None) <= 4

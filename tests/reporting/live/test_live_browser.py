@@ -82,11 +82,10 @@ def test_lines_and_numbers_are_dragged(page):
     before = numbers(page)
     start, end = place(page, "#shape-view", x, y), place(page, "#shape-view", x + 0.2, y + 0.1)
     drag(page, start, end)
-    until(lambda: numbers(page)[2] != before[2])
-    at_rest(page)
+    wanted = pytest.approx(-net.weights[0][0] @ [x + 0.2, y + 0.1], abs=0.02)
+    until(lambda: float(numbers(page)[2]) == wanted)
     after = numbers(page)
     assert [k for k in range(len(before)) if before[k] != after[k]] == [2]  # the bias of neuron 0 alone
-    assert float(after[2]) == pytest.approx(-net.weights[0][0] @ [x + 0.2, y + 0.1], abs=0.02)
     page.check("#turn")
     drag(page, end, (end[0] + 30, end[1] - 30))
     until(lambda: numbers(page)[:2] != after[:2])

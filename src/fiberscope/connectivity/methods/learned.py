@@ -17,9 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fiberscope.connectivity.losses import Loss
+from fiberscope.connectivity.losses import Loss, batch_loss
 from fiberscope.connectivity.methods.families import best, element_of
-from fiberscope.connectivity.methods.straight import batch_loss
 from fiberscope.connectivity.methods.weights import Weights, by_weights, movable
 from fiberscope.connectivity.paths import with_state
 from fiberscope.connectivity.rotations import CENTRED, Rotations, centred_basis, nearest

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fiberscope.connectivity.losses import Loss, Lost, lost
+from fiberscope.connectivity.losses import Loss, batch_loss
 from fiberscope.connectivity.methods.assignment import assign
 from fiberscope.connectivity.methods.weights import Weights, descend
 from fiberscope.connectivity.rotations import ORTHOGONAL, Rotations
@@ -28,7 +28,7 @@ from fiberscope.connectivity.structure import Structure
 from fiberscope.errors import InputError
 from fiberscope.modules.action import PERMUTATION
 from fiberscope.modules.batches import Batch, batches
-from fiberscope.modules.calls import Selector, call, points, select
+from fiberscope.modules.calls import Selector, points
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.modules.tracing.groups import own_tensors
 from fiberscope.network.action.element import Element, Monomial
@@ -228,16 +228,6 @@ def _descend(
     for value, slope in zip(latent.values(), slopes, strict=True):
         value.grad = None if slope is None else (0.5 * slope).to(value)
     rule.step()
-
-
-def batch_loss(a: nn.Module, state: Mapping[str, Tensor], batch: Batch, loss: Loss, output: Selector) -> Lost:
-    """What a module with other numbers loses on a batch."""
-    inputs, targets = batch
-    if targets is None:
-        raise InputError("data: expected inputs with targets, got inputs alone")
-    found = call(a, inputs, state)
-    read = found if output is None and callable(loss) else select(found, output)
-    return lost(loss, read, targets, points(inputs))
 
 
 def _again(held: list[Batch]) -> Iterator[Batch]:

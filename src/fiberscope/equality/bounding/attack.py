@@ -33,6 +33,9 @@ _FEW_INPUTS = 32
 _POPULATION, _GENERATIONS, _RESTARTS, _OUTPUTS = 32, 40, 10, 16
 """Points of a population, how often they breed, how often that is begun anew, and outputs that get populations."""
 
+_RIVALS, _TURNS, _HALVINGS = 4, 8, 52
+"""Classes that may overtake, gradients on the way to a corner, and halvings of the way back to where they do."""
+
 _SECONDS, _SHARE = 2.0, 0.1
 """Time for all looks: seconds of work, and part of what is left."""
 
@@ -94,9 +97,50 @@ def climb(question: Question, box: Box, starts: FloatArray, steps: int = STEPS) 
     return best, value
 
 
+def crossings(question: Question, box: Box) -> FloatArray:
+    """Points where a boundary between classes of ``a`` lies apart from that of ``b``, as every crossing has some.
+
+    From the middle of the box corners are sought where another class is ahead, along gradients. On the way there each
+    of the networks leaves the class of the middle somewhere, and between these two places their classes differ.
+    """
+    middle = np.clip(0.5 * box.low + 0.5 * box.high, box.low, box.high)
+    with np.errstate(over="ignore", invalid="ignore"):
+        first = question.a(middle[None])[0]
+        own = int(first.argmax())
+        rivals = np.argsort(-first, kind="stable")
+        rivals = rivals[rivals != own][:_RIVALS]
+        aim = np.zeros((len(rivals), first.size))
+        aim[np.arange(len(rivals)), rivals], aim[:, own] = 1.0, -1.0
+        ends, best = np.repeat(middle[None], len(rivals), axis=0), np.full(len(rivals), -np.inf)
+        tried = ends
+        for _ in range(_TURNS):
+            if question.run.is_over:
+                break
+            uphill = slopes(question.a, tried, aim) + slopes(question.b, tried, aim)
+            tried = np.where(uphill >= 0, box.high, box.low)
+            value = ((question.a(tried) + question.b(tried)) * aim).sum(axis=1)
+            better = value > best
+            if not better.any():
+                break
+            ends[better], best[better] = tried[better], value[better]
+        places = []
+        for net in (question.a, question.b):
+            stays, leaves = np.zeros(len(ends)), np.ones(len(ends))
+            for _ in range(_HALVINGS):
+                share = 0.5 * stays + 0.5 * leaves
+                inside = net(middle + share[:, None] * (ends - middle)).argmax(axis=1) == own
+                stays, leaves = np.where(inside, share, stays), np.where(inside, leaves, share)
+            places.append(leaves)
+        between = 0.5 * places[0] + 0.5 * places[1]
+        points = np.clip(middle + between[:, None] * (ends - middle), box.low, box.high)
+    return points[np.isfinite(points).all(axis=1)]
+
+
 def looks(question: Question, box: Box) -> Iterator[FloatArray]:
     """Points to try a claim on, the best of several ways to look, one after the other for as long as it may pay."""
     begin = time.process_time()
+    if question.margin == 0:
+        yield crossings(question, box)
     budget = min(_SECONDS, _SHARE * question.seconds_left)
     points = box.sample(max(64, min(_LOOK, _NUMBERS // box.ambient)), question.rng)
     gaps = excess(question, points)

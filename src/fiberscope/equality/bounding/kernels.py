@@ -171,7 +171,7 @@ def back_bound(row, layer, sign, low, high, wa, ba, slopes, rows, cols, starts, 
     for k in range(layer - 1, -1, -1):
         n, place = cols[k], places[k]
         before = np.zeros(n)
-        unit = (2 * n + 24) * EPS
+        unit = (2 * max(n, rows[k]) + 24) * EPS  # sums over the rows, and over the columns
         for j in range(rows[k]):
             c = v[j]
             if c == 0.0:

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fiberscope.equality.bounding.chains import Bounds
+from fiberscope.equality.bounding.chains import Bounds, Layer, layers_of
+from fiberscope.equality.bounding.lines import settled
 from fiberscope.equality.bounding.zonotopes import (
     EPS,
     Form,
@@ -68,13 +69,21 @@ class ProgramPair:
     paired: bool = True
     run: Run = ENDLESS
     """Looked at between nodes: one of a wide network may take a second."""
+    chains: tuple[list[Layer], list[Layer]] | None = None
+    """Both as dense layers, where classes are asked about and they are chains."""
 
     @classmethod
     def of(
         cls, a: Network, b: Network, margin: float | None, paired: bool = True, run: Run = ENDLESS
     ) -> ProgramPair | None:
         """The pair, None where nodes do not correspond and should."""
-        return cls(a, b, margin, paired, run) if not paired or corresponding(a, b) else None
+        if paired and not corresponding(a, b):
+            return None
+        left, right = (None, None) if margin is None else (layers_of(a), layers_of(b))
+        chains = None
+        if left is not None and right is not None and left[-1].slopes is None is right[-1].slopes:
+            chains = (left, right)
+        return cls(a, b, margin, paired, run, chains)
 
     def bounds(self, low: FloatArray, high: FloatArray) -> Bounds:
         """Bounds on boxes, ``(count, inputs)`` each."""
@@ -84,6 +93,11 @@ class ProgramPair:
         return Bounds(np.array(bound), np.array(dimension), np.array(opened), np.array(points))
 
     def _one(self, low: FloatArray, high: FloatArray) -> tuple[float, int, int, FloatArray]:
+        if self.chains is not None:
+            middle = np.clip(0.5 * low + 0.5 * high, low, high)
+            bound = settled(self.chains, low, high, int(self.a(middle[None])[0].argmax()), self.run)
+            if bound <= 0:  # no need to look further, nor to split
+                return bound, -1, 1, middle
         start = started(low, high)
         twin = self._twin(start) if self.paired else self._apart(start)
         if self.margin is None:

@@ -13,16 +13,23 @@ small with a tiny probability, which is reported.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import scipy.linalg
 
 from fiberscope.dimension.bounds import Bound
 from fiberscope.dimension.exact_rank import Sampled, spanning_points
-from fiberscope.dimension.jacobian import assemble
+from fiberscope.dimension.jacobian import assemble, offsets
 from fiberscope.dimension.spans import multiplied, span, summed, united
 from fiberscope.dimension.uses import uses_behind
 from fiberscope.network.network import Network
+from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.network.walk import choices_of, traced
+from fiberscope.numerics.algebra.base import Ring
+from fiberscope.numerics.algebra.floating import FLOAT
 from fiberscope.numerics.algebra.residue import ModularAlgebra
 from fiberscope.numerics.elimination import echelon_mod, rank_mod
 from fiberscope.numerics.floats import FloatArray, SignArray
@@ -101,22 +108,65 @@ def adjacent_layers_bound(net: Network, found: Sampled) -> Bound:
 
 
 def _adjacent_layers(net: Network, found: Sampled, prime: int) -> int:
-    ring = ModularAlgebra(prime)
+    return net.num_parameters - rank_mod(pair_kernels(net, found, ModularAlgebra(prime)), prime)
+
+
+def pair_kernels(net: Network, found: Sampled, ring: ModularAlgebra, single: bool = False) -> Residues:
+    """Changes of two adjacent layers of a chain that are not seen behind them, as rows; of one layer if ``single``."""
+    blocks = [np.zeros((0, net.num_parameters), np.uint64)]
+    for rows, columns in _pairs(net, found, ring, single):
+        kernel = echelon_mod(np.ascontiguousarray(rows), ring.prime).kernel()
+        block = np.zeros((len(kernel), net.num_parameters), np.uint64)
+        block[:, columns] = kernel
+        blocks.append(block)
+    return np.concatenate(blocks)
+
+
+def float_pair_kernels(net: Network, found: Sampled, single: bool = False) -> FloatArray:
+    """As :func:`pair_kernels` in floats, orthonormal for every pair; their number is the exact one."""
+    prime = random_primes(1, 0)[0]
+    blocks = [np.zeros((0, net.num_parameters))]
+    exact = _pairs(net, found, ModularAlgebra(prime), single)
+    for (rows, columns), (residue_rows, _) in zip(_pairs(net, found, FLOAT, single), exact, strict=True):
+        kernel = null_rows(rows, rows.shape[1] - rank_mod(np.ascontiguousarray(residue_rows), prime))
+        block = np.zeros((len(kernel), net.num_parameters))
+        block[:, columns] = kernel
+        blocks.append(block)
+    return np.concatenate(blocks)
+
+
+def null_rows(rows: FloatArray, count: int) -> FloatArray:
+    """The right singular vectors of the ``count`` smallest singular values, as rows."""
+    if len(rows) == 0:
+        return np.eye(rows.shape[1])[:count]
+    vectors: FloatArray = scipy.linalg.svd(rows, full_matrices=True)[2]
+    return vectors[rows.shape[1] - count :]
+
+
+def _pairs(net: Network, found: Sampled, ring: Ring, single: bool) -> Iterator[tuple[Any, slice]]:
+    """For every pair of adjacent layers, or for each layer alone, the derivatives and the columns they belong to."""
     keep = spanning_points(found)
     signs = _by_layer(net, found.signs[keep])
-    choices = choices_of(net.layout, found.signs[keep])
-    values = traced(net.layout, ring.take(found.X[keep]), ring, choices).values
-    sizes = [weight.size + bias.size for weight, bias in zip(net.weights, net.biases, strict=True)]
-    starts = np.cumsum([0, *sizes])
-    blocks = []
-    for l in range(len(sizes) - 1):
+    values = traced(net.layout, ring.take(found.X[keep]), ring, choices_of(net.layout, found.signs[keep])).values
+    starts = offsets(net)
+    for l in range(len(net.weights) - 1):
         # Nodes alternate between affine maps and activations, so values[2 l] feeds affine map l.
-        rows = _pair_rows(net, l, values[2 * l], signs, ring.prime)
-        kernel = _kernel(rows, ring.prime)
-        block = np.zeros((len(kernel), net.num_parameters), np.uint64)
-        block[:, starts[l] : starts[l + 2]] = kernel
-        blocks.append(block)
-    return net.num_parameters - rank_mod(np.concatenate(blocks), ring.prime)
+        rows = _pair_rows(net, l, values[2 * l], signs, ring)
+        layers = [_columns(net, starts, k) for k in (l, l + 1)]
+        first = layers[0].start
+        if not single:
+            yield rows, slice(first, layers[1].stop)
+            continue
+        for columns in layers if l == 0 else layers[1:]:
+            yield rows[:, columns.start - first : columns.stop - first], columns
+
+
+def _columns(net: Network, starts: dict[str, int], k: int) -> slice:
+    """The columns of a layer's parameters, which stand side by side."""
+    node = net.layout.affine[k]
+    sizes = {name: net.parameters[name].size for name in (node.weight_name, node.bias_name) if name is not None}
+    first = min(starts[name] for name in sizes)
+    return slice(first, first + sum(sizes.values()))
 
 
 def _failures(net: Network, X: FloatArray) -> list[float]:
@@ -137,16 +187,25 @@ def _by_layer(net: Network, signs: SignArray) -> list[SignArray]:
     return np.split(signs, np.cumsum(net.widths[1:-1])[:-1], axis=1)
 
 
-def _pair_rows(net: Network, l: int, inputs: Residues, signs: list[SignArray], prime: int) -> Residues:
+def _pair_rows(net: Network, l: int, inputs: Any, signs: list[SignArray], ring: Ring) -> Any:
     """Derivatives of what layers ``l`` and ``l + 1`` give, at the points and neurons where it is used."""
-    ring = ModularAlgebra(prime)  # of its own: a ring knows the operators of one network
-    pair = Network(net.weights[l : l + 2], net.biases[l : l + 2])
-    eye = ring.take(np.eye(pair.out_size))[None]
-    found = uses_behind(pair, traced(pair.layout, inputs, ring, choices_of(pair.layout, signs[l])), ring, eye)
-    rows: Residues = assemble(pair, found, len(inputs), ring)
-    return rows if l + 1 == len(signs) else rows[(signs[l + 1] > 0).reshape(-1)]
-
-
-def _kernel(rows: Residues, prime: int) -> Residues:
-    """A basis of the kernel modulo p, ``(nullity, columns)``."""
-    return echelon_mod(rows, prime).kernel()
+    own = ModularAlgebra(ring.prime) if isinstance(ring, ModularAlgebra) else ring  # a ring knows one network's maps
+    first, second = net.layout.affine[l : l + 2]
+    between = net.layout.places[l].node
+    assert isinstance(between, PiecewiseLinear)  # a chain
+    nodes: list[Affine | PiecewiseLinear] = [
+        replace(first, source=0),
+        replace(between, source=1),
+        replace(second, source=2),
+    ]
+    pair = Network.from_nodes(nodes, net.shapes[2 * l])
+    eye = own.take(np.eye(pair.out_size))[None]
+    found = uses_behind(pair, traced(pair.layout, inputs, own, choices_of(pair.layout, signs[l])), own, eye)
+    rows = assemble(pair, found, len(inputs), own)
+    if l + 1 == len(signs):
+        return rows
+    # Behind a neuron that is off nothing is seen, unless it leaks.
+    reader = net.layout.places[l + 1].node
+    assert isinstance(reader, PiecewiseLinear)
+    seen = (signs[l + 1] > 0) | (reader.slopes != 0)
+    return rows[seen.reshape(-1)]

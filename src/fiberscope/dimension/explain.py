@@ -1,0 +1,310 @@
+"""What the kernel of the Jacobian is made of: every direction that changes no output on a batch, by its reason.
+
+The reasons are asked in this order, and each counts what the ones before it leave open: weights of *dead* neurons;
+*rescalings* of neurons; mixtures of *linear* neurons (``GL`` of the block); *translations* of linear neurons; mixtures
+of neurons of a layer that switch together on the batch (*equal patterns*); changes of *one layer* that its reader does
+not see; changes of two *adjacent layers* that cancel to first order. What is left is *unexplained*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from fiberscope.dimension.bounds import Bound
+from fiberscope.dimension.decisive import decide
+from fiberscope.dimension.exact_rank import Sampled, sample
+from fiberscope.dimension.functional import functional_dimension
+from fiberscope.dimension.gap import (
+    adjacent_layers_bound,
+    float_pair_kernels,
+    null_rows,
+    pair_kernels,
+    position_bound,
+    silent_layers_bound,
+)
+from fiberscope.dimension.jacobian import check_memory, check_parameters, check_size, rows_in_ring
+from fiberscope.dimension.symmetries import (
+    LayerRoles,
+    activity,
+    acts_freely_on,
+    free_columns,
+    generators,
+    signs_anywhere,
+    translations,
+)
+from fiberscope.errors import InputError, NotGenericError, UnsupportedModelError
+from fiberscope.network.border import as_network
+from fiberscope.network.network import Network
+from fiberscope.numerics.algebra.base import Ring
+from fiberscope.numerics.algebra.floating import FLOAT
+from fiberscope.numerics.algebra.residue import ModularAlgebra
+from fiberscope.numerics.arrays import batch
+from fiberscope.numerics.elimination import echelon_mod
+from fiberscope.numerics.floats import FloatArray, IntArray, SignArray
+from fiberscope.numerics.modular import Residues, random_primes
+from fiberscope.results import Pictured, Result, Tabular, hidden
+from fiberscope.run import Progress, Run
+
+MEMORY = 1 << 31
+"""Bytes that all directions may take unless the caller says otherwise."""
+
+KINDS = ("dead", "rescaling", "linear", "translation", "equal patterns", "one layer", "adjacent layers")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelPart(Result):
+    """Directions of one reason: ``dimension`` counts those that no reason before it gives.
+
+    ``integrates`` says whether one can go along them for a while without changing any output on the batch (True), or
+    only to first order (False; None where nobody knows). ``everywhere`` counts those among them whose reason holds on
+    all inputs: they lie in the fiber of the network. There may be more: a neuron that is off on the batch only can be
+    rescaled too. ``directions`` are independent modulo the kinds before, as rows.
+    """
+
+    kind: str
+    dimension: int
+    integrates: bool | None
+    everywhere: int
+    meaning: str
+    directions: FloatArray = field(repr=False, metadata=hidden())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelDecomposition(Tabular, Pictured):
+    """The kernel of the Jacobian on a batch, by reasons; :attr:`sentence` says it in words.
+
+    ``parts`` add up to ``nullity``, the number of parameters minus the exact ``rank``. Counts are modulo a random
+    prime: those of reasons are lower bounds of what a reason gives, and the rank is wrong with probability at most
+    ``failure_probability``. ``bounds`` are upper bounds of the rank that come from these reasons and from the place of
+    the points.
+    """
+
+    num_parameters: int
+    num_points: int
+    rank: int
+    nullity: int
+    failure_probability: float
+    parts: tuple[KernelPart, ...]
+    bounds: tuple[Bound, ...]
+    batch: str
+
+    told = ("sentence", "explained")
+    frame = "parts"
+    picture = "kernel_parts"
+
+    @property
+    def explained(self) -> int:
+        """Dimensions of the kernel that have a reason."""
+        return sum(part.dimension for part in self.parts if part.kind != "unexplained")
+
+    def part(self, kind: str) -> KernelPart:
+        """The part of that kind."""
+        for part in self.parts:
+            if part.kind == kind:
+                return part
+        raise InputError(f"kind: expected one of {', '.join(p.kind for p in self.parts)}, got {kind!r}")
+
+    @property
+    def sentence(self) -> str:
+        """The decomposition in words."""
+        some = [f"{part.dimension} {part.meaning}" for part in self.parts if part.dimension]
+        made = f": {', '.join(some)}" if some else ""
+        moves = sum(part.dimension for part in self.parts if part.integrates)
+        return (
+            f"{self.rank} of {self.num_parameters} directions change the outputs on these {self.num_points} points, "
+            f"{self.nullity} do not{made}; along {moves} of them one can go on, "
+            f"at least {self.everywhere} of these on all inputs"
+        )
+
+    @property
+    def everywhere(self) -> int:
+        """At least so many dimensions change the function on no input."""
+        return sum(part.everywhere for part in self.parts)
+
+    def __repr__(self) -> str:
+        return f"KernelDecomposition({self.sentence})"
+
+
+_MEANINGS = {
+    "dead": ("weights of dead neurons", True),
+    "rescaling": ("rescalings of neurons", True),
+    "linear": ("mixtures of linear neurons", True),
+    "translation": ("translations of linear neurons", True),
+    "equal patterns": ("mixtures of neurons that switch together", True),
+    "one layer": ("changes of one layer that no reader sees", True),
+    "adjacent layers": ("changes of adjacent layers that cancel to first order", False),
+    "unexplained": ("unexplained", None),
+}
+
+
+def explain(
+    net: Any,
+    X: Any = None,
+    *,
+    seed: int = 0,
+    memory: int = MEMORY,
+    progress: Progress | None = None,
+    time_limit: float | None = None,
+) -> KernelDecomposition:
+    """What is the kernel of the Jacobian made of? A basis of it, every vector with its reason.
+
+    Parameters
+    ----------
+    net
+        A chain of dense layers with its own parameters (a :class:`Network` or what :func:`fiberscope.load` takes).
+    X
+        The batch ``(points, in_size)``; None asks a decisive set, and :class:`NotGenericError` where there is none.
+    seed
+        Seed of primes and samples.
+    memory
+        Bytes; above, :class:`TooLargeError` gives the estimate.
+    progress, time_limit
+        Called as ``progress(done, total, text)``; seconds after which :class:`OutOfTimeError` is raised.
+
+    Examples
+    --------
+    ``v relu(w x + b) + c`` where the neuron is always on: a line has two parameters, the network four. Of the others
+    one is the rescaling of the neuron and one its translation.
+
+    >>> net = Network([[[2.0]], [[3.0]]], [[1.0], [0.0]])
+    >>> found = explain(net, [[1.0], [2.0], [3.0]])
+    >>> [(part.kind, part.dimension) for part in found.parts if part.dimension]
+    [('rescaling', 1), ('translation', 1)]
+    """
+    net = as_network(net)
+    check_memory(memory)
+    check_parameters(net)
+    run = Run.begin(progress, time_limit)
+    if not acts_freely_on(net) or not len(net.layout.places):
+        raise UnsupportedModelError(
+            "explain: expected a chain of dense layers with hidden neurons and its own parameters"
+        )
+    if X is None:
+        points = decide(net, None, seed, memory, run)
+        if not points.complete:
+            raise NotGenericError(f"X: expected a batch, since no decisive set is known ({points.text})")
+        text, given = points.text, points.X
+    else:
+        text, given = "given batch", batch(X, net.in_size)
+    check_size(net.num_parameters, net.num_parameters, memory, copies=6)
+    found = sample(net, given, run)
+    if len(found.X) == 0:
+        raise NotGenericError(f"all {len(given)} points lie on kinks of the outputs; {found.reasons[0]}")
+    whole = functional_dimension(net, found.X, ranks="exact", seed=seed, memory=memory)
+    assert whole.exact is not None and whole.failure_probability is not None
+    parts = _parts(net, found, whole.exact, seed, run)
+    bounds = (*whole.bounds, *_more_bounds(net, found))
+    return KernelDecomposition(
+        num_parameters=net.num_parameters,
+        num_points=len(found.X),
+        rank=whole.exact,
+        nullity=net.num_parameters - whole.exact,
+        failure_probability=whole.failure_probability,
+        parts=parts,
+        bounds=bounds,
+        batch=text,
+    )
+
+
+def _more_bounds(net: Network, found: Sampled) -> Iterator[Bound]:
+    if net.out_size == 1 and bool((net.layout.slopes == 0).all()):
+        yield Bound(
+            "position", position_bound(found), "none (the affine rank of the points of every region)", True, True
+        )
+        what = "none (regions that share the signs behind a silent layer count once)"
+        yield Bound("silent layers", silent_layers_bound(net, found), what, True, True)
+    yield adjacent_layers_bound(net, found)
+
+
+def _parts(net: Network, found: Sampled, rank: int, seed: int, run: Run) -> tuple[KernelPart, ...]:
+    """Kind by kind: how many of its directions are new, over all inputs and on the batch."""
+    ring = ModularAlgebra(random_primes(1, seed)[0])
+    always = activity(net, signs_anywhere(net))
+    layers = activity(net, found.signs)
+    known: list[Residues] = [np.zeros((0, net.num_parameters), np.uint64)]
+    result: list[KernelPart] = []
+    for done, kind in enumerate(KINDS):
+        run.step(done, len(KINDS), kind)
+        rows = _directions(net, kind, layers, found, ring)
+        fresh = _new(known, rows, ring.prime, run)
+        floats = _directions(net, kind, layers, found, FLOAT) if kind in KINDS[:5] else None
+        # Of these some are directions of the fiber itself: their reason holds on all inputs.
+        sure = 0
+        if kind in KINDS[:4]:
+            sure = len(_new(known, _directions(net, kind, always, found, ring), ring.prime, run))
+        known.append(rows[fresh])
+        meaning, integrates = _MEANINGS[kind]
+        before = [part.directions for part in result]
+        directions = _float_directions(net, kind, found, len(fresh), before) if floats is None else floats[fresh]
+        result.append(KernelPart(kind, len(fresh), integrates, sure, meaning, directions))
+    left = net.num_parameters - rank - sum(part.dimension for part in result)
+    rest = _float_directions(net, "unexplained", found, left, [part.directions for part in result])
+    meaning, integrates = _MEANINGS["unexplained"]
+    return (*result, KernelPart("unexplained", left, integrates, 0, meaning, rest))
+
+
+def _new(known: list[Residues], rows: Residues, prime: int, run: Run) -> IntArray:
+    """Which rows are independent of the known ones and of each other."""
+    before = np.concatenate(known)
+    table = np.concatenate([before, rows])
+    pivots = np.array(echelon_mod(np.ascontiguousarray(table.T), prime, run).pivots, dtype=np.int64)
+    return pivots[pivots >= len(before)] - len(before)
+
+
+def _directions(net: Network, kind: str, layers: list[LayerRoles], found: Sampled, ring: Ring) -> Any:
+    """All directions of a kind as rows, in a ring."""
+    D = net.num_parameters
+    none = ring.take(np.zeros((0, D)))
+    blocks = [none]
+    if kind == "dead":
+        return ring.take(np.eye(D)[free_columns(net, layers)])
+    if kind in ("one layer", "adjacent layers"):
+        assert isinstance(ring, ModularAlgebra)
+        return pair_kernels(net, found, ring, single=kind == "one layer")
+    signs = np.split(found.signs, np.cumsum(net.widths[1:-1])[:-1], axis=1)
+    for k, layer in enumerate(layers):
+        linear = np.flatnonzero(layer.linear)
+        factors = np.where(layer.linear, layer.factors, 1.0)
+        if kind == "translation":
+            blocks.append(translations(net, k, linear, factors, ring))
+            continue
+        alive = np.flatnonzero(~layer.dead)
+        pairs = {
+            "rescaling": (alive, alive),
+            "linear": (np.repeat(linear, len(linear)), np.tile(linear, len(linear))),
+            "equal patterns": _together(signs[k], np.flatnonzero(layer.switching)),
+        }[kind]
+        blocks.append(generators(net, k, *pairs, factors, ring))
+    return np.concatenate(blocks)
+
+
+def _together(signs: SignArray, switching: IntArray) -> tuple[IntArray, IntArray]:
+    """Ordered pairs of neurons that have the same signs at every point."""
+    same = (signs[:, switching, None] == signs[:, None, switching]).all(axis=0) & ~np.eye(len(switching), dtype=bool)
+    i, j = np.nonzero(same)
+    return switching[i], switching[j]
+
+
+def _float_directions(net: Network, kind: str, found: Sampled, count: int, known: list[FloatArray]) -> FloatArray:
+    """So many directions of a kind in floats, those that are furthest from the span of the ``known`` ones.
+
+    How many there are is known exactly; the singular vectors of the smallest singular values are taken.
+    """
+    if count == 0:
+        return np.zeros((0, net.num_parameters))
+    if kind == "unexplained":
+        table = rows_in_ring(net, found.X, FLOAT, found.signs)
+        candidates = null_rows(table, count + sum(len(block) for block in known))
+    else:
+        candidates = float_pair_kernels(net, found, single=kind == "one layer")
+    before = np.concatenate(known)
+    basis = scipy.linalg.orth(before.T).T if len(before) else before
+    rest = candidates - (candidates @ basis.T) @ basis
+    # Candidates as they are: a change of one layer stays one.
+    chosen = scipy.linalg.qr(rest.T, mode="r", pivoting=True)[1][:count]
+    return np.ascontiguousarray(candidates[np.sort(chosen)])
