@@ -29,16 +29,19 @@ def main() -> None:
         print(f"\n{curve}\n{fs.region_theory(ensemble, curve, networks=10, samples=2000).table()}")
 
     with fs.plot.house_style():
-        figure = Figure(figsize=(16, 5), layout="constrained")
-        map_, circle, tractrix = figure.subplots(1, 3)
+        figure = Figure(figsize=(17, 5), layout="constrained")
+        map_, circle, tractrix = figure.subplots(1, 3, width_ratios=[1.2, 1.0, 1.5])
         fs.plot.boundary_distance(found, grid, complex=fs.regions(net, box), feet=60, ax=map_).set_title(
-            "distance to the boundary"
+            "how far to the next boundary"
         )
         wide = fs.Network.random((2, 10, 16, 1), seed=0)
         for curve, ax in ((fs.Circle(), circle), (fs.Tractrix(), tractrix)):
             shown = fs.projected_gradients(wide, curve, places=60)
             fs.plot.projected_gradients(shown, neuron=12, ax=ax)
-            ax.set_title(f"{shown.mean_projected:.2f} of {shown.mean_length:.2f}")
+            name = type(curve).__name__.lower()
+            ax.set_title(
+                f"{name}: {shown.mean_projected / shown.mean_length:.0%} of the gradients' length lies along it"
+            )
     fs.plot.save_figure(map_, Path("boundary_distance.png"))
 
 

@@ -30,16 +30,19 @@ def main() -> None:
     )
     box = fs.Box.cube(2, -1.2, 1.2)
     figure = Figure(figsize=(12, 8.3), layout="constrained")
-    for ax, epoch in zip(figure.subplots(2, 3).flat, EPOCHS, strict=True):
+    panels = figure.subplots(2, 3)
+    for ax, epoch in zip(panels.flat, EPOCHS, strict=True):
         net = runs.checkpoints[epoch][0]
         complex = fs.regions(net, box)
         error = float(np.mean(np.sign(net(X)[:, 0]) != y))
-        fs.plot.regions(complex, color="value", points=X, ax=ax)
+        fs.plot.regions(complex, color="value", points=X, ax=ax, reach=2.0)
         ax.set_title(f"epoch {epoch}: {complex.num_regions} regions, {error:.0%} wrong")
         ax.set_xticks([])
         ax.set_yticks([])
         print(f"epoch {epoch:4}: {complex.num_regions} regions, {error:.1%} of the points wrong, verified: ", end="")
         print(complex.verify().ok)
+    figure.colorbar(ax.collections[0], ax=panels, label="output, on one scale", shrink=0.6, extend="both")
+    figure.supxlabel("lines: neurons of the first layer blue, of the second orange; dots: the data", fontsize=10)
     fs.plot.save_figure(ax, "regions_while_training.png", dpi=110)
 
 

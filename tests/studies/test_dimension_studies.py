@@ -375,7 +375,7 @@ def test_pictures_select_join_and_single_out() -> None:
     assert [line.get_label() for line in left.get_lines()] == ["a", "b"]
     assert left.get_lines()[0].get_ydata()[1] == pytest.approx(21) and right.get_lines()[0].get_ydata()[1] == 20
     (each,) = study_figure(table, Picture("p", "t", "epoch", "exact", "dataset", where={"record": "run"}, each="run"))
-    assert len(each.get_lines()) == 6
+    assert len(each.get_lines()) == 6 + 2  # every run, and the mean of each data set
     behind = Picture("p", "t", "epoch", "exact", panels="dataset", where={"record": "run"}, behind={"record": "data"})
     a, b = study_figure(table, behind)
     assert a.get_lines()[0].get_xdata().tolist() == [1.0] and len(b.get_lines()[0].get_xdata()) == 0

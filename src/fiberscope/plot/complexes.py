@@ -29,6 +29,7 @@ def regions(
     ax: Axes | None = None,
     seed: int = 0,
     key: bool | None = None,
+    reach: float | None = None,
 ) -> Axes:
     """Draw a two-dimensional complex.
 
@@ -48,6 +49,9 @@ def regions(
     key
         Say what colours mean: a bar for values and slopes, a legend for the layers of lines. None: on axes that are
         made here. The colours of a mosaic carry no meaning; they tell neighbours apart.
+    reach
+        With ``"value"``: the colours go from minus to plus this number, so that several pictures have one scale. None:
+        nearly all values of this complex.
     """
     if complex.dimension != 2:
         raise InputError(f"plot: expected a complex in 2 dimensions, got {complex.dimension}")
@@ -73,7 +77,7 @@ def regions(
             faces.set_array(values)
             faces.set_cmap(FUNCTION)
             if color == "value":
-                reach = float(np.quantile(np.abs(values), 0.98)) or 1.0
+                reach = float(np.quantile(np.abs(values), 0.98)) or 1.0 if reach is None else reach
                 faces.set_norm(TwoSlopeNorm(0.0, -reach, reach))
             faces.set_edgecolor("face")
             if key:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
+from matplotlib.lines import Line2D
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.complex import Complex
@@ -53,7 +54,17 @@ def curve_bars(
         ax.set_xlabel("arc length")
         ax.tick_params(axis="y", length=0)
         ax.spines["left"].set_visible(False)
+        _name_breakpoints(ax, bars, thick=len(bars) <= 24)
     return ax
+
+
+def _name_breakpoints(ax: Axes, bars: Sequence[CurveRegions], thick: bool) -> None:
+    """Whose breakpoints the lines are; the colours of the pieces carry no meaning."""
+    layers = sorted({k for bar in bars for k in _layers(bar).tolist()}) if thick else []
+    lines = [Line2D([], [], color=LAYERS[k % len(LAYERS)], label=f"a neuron of layer {k + 1}") for k in layers]
+    if lines:
+        below = (0.5, -0.9 / (0.6 + 0.42 * len(bars)))
+        ax.legend(handles=lines, loc="upper center", bbox_to_anchor=below, ncols=len(lines), fontsize="small")
 
 
 def _draw_bar(ax: Axes, bar: CurveRegions, row: int, seed: int, thick: bool) -> None:

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Box
@@ -15,7 +18,7 @@ from fiberscope.network.border import NetworkLike, as_networks
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.plot.functions import function
-from fiberscope.plot.style import ACCENT, INK, LAYERS, house_style, save_movie
+from fiberscope.plot.style import INK, LAYERS, colour_bar, house_style, save_movie
 
 
 def fiber(members: Sequence[NetworkLike], box: Box, *, output: int = 0, resolution: int = 200) -> list[list[Axes]]:
@@ -35,7 +38,7 @@ def fiber(members: Sequence[NetworkLike], box: Box, *, output: int = 0, resoluti
     """
     nets, reach = _checked(members)
     with house_style():
-        figure = Figure(figsize=(2.6 * len(nets) + 0.6, 4.2), layout="constrained")
+        figure = Figure(figsize=(2.6 * len(nets) + 1.4, 4.6), layout="constrained")
         grid = figure.subplots(2, len(nets), squeeze=False, height_ratios=[2.0, 1.0])
         for column, net in enumerate(nets):
             above, below = grid[0, column], grid[1, column]
@@ -44,6 +47,11 @@ def fiber(members: Sequence[NetworkLike], box: Box, *, output: int = 0, resoluti
                 below.set_yticks([])
         grid[0, 0].set_ylabel("function")
         grid[1, 0].set_ylabel("parameters")
+        colour_bar(grid[0, -1], grid[0, -1].images[0], f"output {output}")
+        layers = range(len(nets[0].weights))
+        keys: list[Artist] = [Line2D([], [], color=LAYERS[0], linestyle="dashed", label="lines of the first layer")]
+        keys += [Patch(color=LAYERS[k % len(LAYERS)], label=f"weights and biases of layer {k + 1}") for k in layers]
+        figure.legend(handles=keys, loc="outside lower center", ncols=len(keys), fontsize="small")
     return [list(grid[0]), list(grid[1])]
 
 
@@ -115,6 +123,6 @@ def _hyperplanes(net: Network, box: Box, ax: Axes) -> None:
             continue
         foot, along = -b * w / norm, np.array([-w[1], w[0]]) / np.sqrt(norm)
         ends = np.stack([foot - size * along, foot + size * along])
-        ax.plot(ends[:, 0], ends[:, 1], color=ACCENT, linewidth=1.1, linestyle="dashed")
+        ax.plot(ends[:, 0], ends[:, 1], color=LAYERS[0], linewidth=1.2, linestyle="dashed")
     ax.set_xlim(box.low[0], box.high[0])
     ax.set_ylim(box.low[1], box.high[1])

@@ -7,14 +7,13 @@ from math import isnan
 from statistics import fmean, pstdev
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter
 
 from fiberscope.errors import InputError
-from fiberscope.plot.style import FUNCTION, INK, LAYERS, house_style
+from fiberscope.plot.style import FUNCTION, INK, LAYERS, ORDERED, house_style
 from fiberscope.studies.lab.study import Picture
 from fiberscope.studies.lab.table import Table
 
@@ -50,7 +49,7 @@ def study_figure(table: Table, picture: Picture, *, panels: Sequence[Axes] | Non
         raise InputError(f"picture {picture.name}: expected a table with rows, got an empty one")
     parts = shown.groups(picture.panels) if picture.panels else {("",): shown}
     with house_style():
-        axes = list(panels) if panels is not None else _new_panels(len(parts), not isinstance(picture.y, str))
+        axes = list(panels) if panels is not None else _new_panels(len(parts), picture.panels != QUANTITY)
         if len(axes) != len(parts):
             raise InputError(f"picture {picture.name}: expected {len(parts)} axes, got {len(axes)}")
         for ax, ((name,), part) in zip(axes, parts.items(), strict=True):
@@ -114,11 +113,14 @@ def _word(picture: Picture, name: Any, column: str = "") -> str:
     return f"{picture.words.get(column, column)} {name}"
 
 
-def _new_panels(count: int, share: bool = False) -> list[Axes]:
+def _new_panels(count: int, share: bool) -> list[Axes]:
+    """Panels of a new figure; those of one quantity are compared, so they share their axes."""
     columns = min(count, 4)
     rows = -(-count // columns)
     figure = Figure(figsize=(max(5.0, 3.2 * columns), 3.4 * rows), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False, sharey=share)
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=share, sharey=share)
+    for ax in grid.flat:
+        ax.tick_params(labelbottom=True, labelleft=True)
     for spare in grid.flat[count:]:
         spare.set_visible(False)
     return list(grid.flat[:count])
@@ -133,9 +135,11 @@ def _panel(ax: Axes, table: Table, picture: Picture) -> None:
             x, y = _points(part, picture)
             ax.plot(x, y, ".", markersize=3, alpha=0.5, color=color, label=label)
         elif picture.each:
-            for index, run in enumerate(part.groups(picture.each).values()):
+            for run in part.groups(picture.each).values():
                 x, mean, _ = _curve(run, picture)
-                ax.plot(x, mean, color=color, lw=0.7, alpha=0.6, label=None if index else label)
+                ax.plot(x, mean, color=color, lw=0.6, alpha=0.25)
+            x, mean, _ = _curve(part, picture)  # single runs tangle: the eye follows their mean
+            ax.plot(x, mean, color=color, lw=2.2, label=f"{label}, mean" if label else "mean")
         else:
             x, mean, spread = _curve(part, picture)
             few = picture.style == "mean" and len(x) <= 40
@@ -148,7 +152,7 @@ def _panel(ax: Axes, table: Table, picture: Picture) -> None:
 def _colours(count: int, picture: Picture) -> list[Any]:
     """The house's colours; curves in an order, such as times, go from light to dark."""
     if picture.style == "curve" and picture.lines not in ("", QUANTITY):
-        return list(mpl.colormaps["viridis_r"](np.linspace(0.1, 1.0, count)))
+        return list(ORDERED(np.linspace(0.0, 1.0, count)))
     found: list[Any] = [LAYERS[index % len(LAYERS)] for index in range(count)]
     if picture.lines == QUANTITY and count > 4:
         found[5:] = [LAYERS[7], LAYERS[6]][: count - 5]  # the sixth of the palette is too close to ink

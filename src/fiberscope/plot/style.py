@@ -24,8 +24,11 @@ from fiberscope.run import in_notebook
 INK = "#1f2430"
 PAPER = "#fbfaf7"
 ACCENT = "#d1495b"
-LAYERS = ("#1b4965", "#ca6702", "#2a9d8f", "#8f2d56", "#6a994e", "#5f0f40", "#3d5a80", "#bc4749")
-"""Line colours of the first, second, ... activation layer."""
+LAYERS = ("#1b4965", "#ca6702", "#2a9d8f", "#a43fd0", "#cdb800", "#522914", "#5fd3d8", "#9d7cde")
+"""Line colours of the first, second, ... activation layer, apart for colour-blind eyes too."""
+
+ORDERED = LinearSegmentedColormap.from_list("ordered", ["#5aa899", "#2a7f95", "#22477a", "#2d1440"])
+"""Colours of lines in an order, such as times: light to dark, and none that fades on paper."""
 
 FUNCTION = LinearSegmentedColormap.from_list(
     "fiberscope", ["#22577a", "#38a3a5", "#c7e9b0", "#f6f1d1", "#f4a261", "#d1495b", "#7a1f3d"]
@@ -133,9 +136,33 @@ def save_movie(
             writer.grab_frame()
 
 
-def mosaic_colors(count: int, seed: int = 0) -> np.ndarray:
-    """Colours ``(count, 3)`` for regions in no particular order: the palette, each a little lighter or darker."""
+def mosaic_colors(count: int, seed: int = 0, pairs: np.ndarray | None = None) -> np.ndarray:
+    """Colours ``(count, 3)`` for regions in no particular order: the palette, each a little lighter or darker.
+
+    ``pairs`` ``(edges, 2)`` of neighbours get colours that are not the same and not next to each other in the palette,
+    as far as there are such.
+    """
     rng = np.random.default_rng(seed)
-    base = np.array([to_rgb(c) for c in MOSAIC])[rng.integers(0, len(MOSAIC), count)]
+    chosen = rng.integers(0, len(MOSAIC), count)
+    if pairs is not None:
+        _set_apart(chosen, np.asarray(pairs), rng)
+    base = np.array([to_rgb(c) for c in MOSAIC])[chosen]
     shift = rng.uniform(-0.12, 0.12, (count, 1))
     return np.asarray(np.clip(np.where(shift > 0, base + shift * (1 - base), base * (1 + shift)), 0, 1))
+
+
+def _set_apart(chosen: np.ndarray, pairs: np.ndarray, rng: np.random.Generator) -> None:
+    """Change colours in place, one region after the other, so that those of its earlier neighbours are avoided."""
+    beside: list[list[int]] = [[] for _ in chosen]
+    for a, b in pairs.tolist():
+        if a != b:
+            beside[max(a, b)].append(min(a, b))
+    every = np.arange(len(MOSAIC))
+    for region, earlier in enumerate(beside):
+        taken = chosen[earlier]
+        for reach in (1, 0):  # first without the shades beside a neighbour's, then without its own
+            free = every[(np.abs(every[:, None] - taken) > reach).all(axis=1)]
+            if len(free):
+                if chosen[region] not in free:
+                    chosen[region] = free[rng.integers(len(free))]
+                break

@@ -51,7 +51,10 @@ def surface(
         if ax is None:
             ax = Figure(figsize=(7.0, 7.0), layout="constrained").add_subplot(projection="3d")
         ax.computed_zorder = False  # lines stay above the faces that they bound
-        colours = mosaic_colors(found.num_regions, seed)[found.region_of] * _shade(polygons)[:, None]
+        colours = (
+            mosaic_colors(found.num_regions, seed, found.region_of[found.sides[found.boundary]])[found.region_of]
+            * _shade(polygons)[:, None]
+        )
         faces = Poly3DCollection(polygons, facecolors=colours, edgecolors=colours, linewidths=0.2, zorder=1)
         ax.add_collection3d(faces)
         if (isinstance(found.surface, Sphere) if lines is None else lines) and len(found.boundary):

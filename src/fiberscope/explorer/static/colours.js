@@ -1,6 +1,6 @@
 // Colours of layers, regions and functions; the same as in the library's other pictures.
 
-const LAYERS = ["#1b4965", "#ca6702", "#2a9d8f", "#8f2d56", "#6a994e", "#5f0f40", "#3d5a80", "#bc4749"];
+const LAYERS = ["#1b4965", "#ca6702", "#2a9d8f", "#a43fd0", "#cdb800", "#522914", "#5fd3d8", "#9d7cde"];
 const LAYERS_DARK = ["#8ecae6", "#ffb703", "#64dfc8", "#f28bb3", "#b5d99c", "#d6a4e0", "#a9c1e8", "#ff9a8b"];
 const FUNCTION = ["#22577a", "#38a3a5", "#c7e9b0", "#f6f1d1", "#f4a261", "#d1495b", "#7a1f3d"].map(rgb);
 const MOSAIC = ["#22577a", "#2f8f9d", "#57cc99", "#c7e9b0", "#f6f1d1", "#f2cc8f", "#f4a261", "#e07a5f", "#d1495b",
