@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 import fiberscope as fs
 from fiberscope.equality import checker
-from fiberscope.equality.certificates.encoding import content_hash
-from fiberscope.equality.certificates.plain import plain_program
+from fiberscope.equality.certificates.claims import content_hash, plain_program
 from fiberscope.equality.ladder import equivalent
 from fiberscope.equality.verify import KINDS
 from fiberscope.network.network import Network

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import fiberscope as fs
 from fiberscope.cli.app import app
-from fiberscope.equality.certificates.encoding import content_hash, domain_text
+from fiberscope.equality.certificates.claims import content_hash, domain_text
 from fiberscope.equality.question import Question
 from fiberscope.equality.rungs.regions import by_regions
 from fiberscope.network.action.chain import Symmetry

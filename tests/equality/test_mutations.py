@@ -18,7 +18,7 @@ from mutations import at, mutants
 
 import fiberscope as fs
 from fiberscope.equality import checker
-from fiberscope.equality.certificates.encoding import domain_from_dict
+from fiberscope.equality.certificates.claims import domain_from_dict
 from fiberscope.equality.ladder import equivalent
 from fiberscope.equality.question import Question
 from fiberscope.equality.rungs.bottleneck import by_bottleneck

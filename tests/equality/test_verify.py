@@ -13,7 +13,7 @@ from evidence_laws import check_evidence
 from plant import duplicate
 
 import fiberscope as fs
-from fiberscope.equality.certificates.encoding import content_hash
+from fiberscope.equality.certificates.claims import content_hash
 from fiberscope.equality.counterexample import Counterexample
 from fiberscope.equality.ladder import RUNGS, equivalent
 from fiberscope.equality.question import Question

@@ -11,7 +11,7 @@ from fiberscope.errors import InputError, TooLargeError
 from fiberscope.fibers import construction
 from fiberscope.fibers.construction import identifiable_construction, identifiable_network
 from fiberscope.geometry.domains import Box, Orthant
-from fiberscope.geometry.folds.dependency import chains_of
+from fiberscope.geometry.folds.bend_chains import chains_of
 from fiberscope.geometry.folds.genericity import genericity
 from fiberscope.geometry.regions import regions
 from fiberscope.network.network import Network

@@ -12,7 +12,7 @@ import pkgutil
 import sys
 from collections.abc import Iterator
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
 from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -320,3 +320,33 @@ def test_columns_of_vectors_become_several() -> None:
     found = fs.boundary_distance(answers.NET, answers.X)
     columns = found._columns()
     assert np.array_equal(columns["point_1"], found.point[:, 1]) and "point" not in columns
+
+
+def cached(kind: type) -> set[str]:
+    """The names of what a class computes once."""
+    return {name for base in kind.__mro__ for name, value in vars(base).items() if isinstance(value, cached_property)}
+
+
+def remembers(thing: Any) -> dict[str, Any]:
+    """What an object keeps besides what it was made of: cached values, and fields that are filled on the way."""
+    own = getattr(thing, "__dict__", {})
+    filled = [field.name for field in dataclasses.fields(thing) if not field.init]
+    return {name: own[name] for name in cached(type(thing)) & own.keys()} | {n: getattr(thing, n) for n in filled}
+
+
+def test_what_is_replaced_remembers_nothing(answer: Any) -> None:
+    before = remembers(dataclasses.replace(answer))
+    for name in cached(type(answer)):
+        getattr(answer, name)
+    after = dataclasses.replace(answer)
+    assert remembers(after).keys() == before.keys()
+    for name, value in remembers(after).items():
+        assert not isinstance(value, dict | list | set) or value is not remembers(answer)[name], name
+
+
+def test_cells_with_other_signs_have_other_signs() -> None:
+    cells = answers.complex_().structure
+    signs = [cells.signs(k) for k in range(3)]
+    turned = dataclasses.replace(cells, vertex_signs=-cells.vertex_signs)
+    for k, old in enumerate(signs):
+        assert np.array_equal(turned.signs(k), -old)

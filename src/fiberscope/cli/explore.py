@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
+import fiberscope as fs
 from fiberscope.cli.array_files import load_array, load_labels
 from fiberscope.cli.model_options import Loader, reads_models
 
@@ -42,8 +42,7 @@ def explore(
 
       fiberscope explore a.onnx b.onnx --port 0 --no-open
     """
-    live: Any = import_module("fiberscope.reporting.live.serve")
-    found = live.explore(
+    found = fs.explore(
         *(load.all(*models) if models else []),
         data=None if data is None else load_array(data),
         labels=None if labels is None else load_labels(labels),

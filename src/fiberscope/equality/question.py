@@ -11,7 +11,6 @@ import numpy as np
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Box, Domain, Solid, domain_of
-from fiberscope.geometry.ranges.domain_roles import DomainRoles, domain_roles
 from fiberscope.network.network import Network
 from fiberscope.network.source import coarsest
 from fiberscope.numerics.arrays import real_array
@@ -80,7 +79,6 @@ class Question:
     record: Record = field(default_factory=Record)
     backend: Any = None
     state: Path | None = None
-    _roles: tuple[DomainRoles, DomainRoles] | None = field(default=None, init=False)
 
     @classmethod
     def of(
@@ -148,11 +146,3 @@ class Question:
             expected = self.domain.ambient if isinstance(self.domain, Box) else self.a.in_size
             raise InputError(f"x: expected {expected} coordinates, got {x.size}")
         return x if self.place.contains(x[None])[0] else None
-
-    def roles(self) -> tuple[DomainRoles, DomainRoles]:
-        """Roles of the neurons of both networks on the domain; computed once."""
-        if self._roles is None:
-            share = max(0.0, min(5.0, self.seconds_left / 4))
-            first = domain_roles(self.a, self.place, share, run=self.run)
-            self._roles = (first, domain_roles(self.b, self.place, share, run=self.run))
-        return self._roles

@@ -9,15 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from fiberscope.equality import checker
-from fiberscope.equality.certificates.encoding import (
-    FORMAT,
-    FORMAT_3,
-    content_hash,
-    domain_from_dict,
-    domain_text,
-    domain_to_dict,
-    network_from_dict,
-)
+from fiberscope.equality.certificates.claims import content_hash, domain_from_dict, domain_text, domain_to_dict
+from fiberscope.equality.certificates.encoding import FORMAT, FORMAT_3, network_from_dict
 from fiberscope.equality.certificates.format_2 import FORMAT_2, evidence_of_2
 from fiberscope.equality.counterexample import Counterexample
 from fiberscope.equality.evidence import Evidence, number

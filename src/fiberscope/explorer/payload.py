@@ -14,17 +14,19 @@ import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Plane
 from fiberscope.geometry.facets import first_of, makers
 from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
+
+if TYPE_CHECKING:
+    from fiberscope.geometry.complex import Complex
 
 MOST_REGIONS = 20_000
 """Regions of one picture; of more, the smallest are left out with a word about it, unless all are asked for."""

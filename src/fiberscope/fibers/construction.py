@@ -32,7 +32,7 @@ import numpy as np
 
 from fiberscope.errors import InputError, NotGenericError, TooLargeError
 from fiberscope.geometry.domains import Box, Domain
-from fiberscope.geometry.folds.dependency import SMALL_INPUTS, SMALL_NEURONS, Chains, chains_of
+from fiberscope.geometry.folds.bend_chains import SMALL_INPUTS, SMALL_NEURONS, Chains, chains_of
 from fiberscope.geometry.folds.genericity import genericity
 from fiberscope.geometry.regions import regions
 from fiberscope.network.network import Network

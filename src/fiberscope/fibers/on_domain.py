@@ -17,7 +17,7 @@ import numpy as np
 from fiberscope.errors import FiberscopeError
 from fiberscope.fibers.canonical.matching import same_up_to_symmetry
 from fiberscope.geometry.domains import Box, Domain
-from fiberscope.geometry.folds.dependency import SMALL_INPUTS, SMALL_NEURONS, chains_of
+from fiberscope.geometry.folds.bend_chains import SMALL_INPUTS, SMALL_NEURONS, chains_of
 from fiberscope.geometry.folds.genericity import genericity
 from fiberscope.geometry.ranges.domain_roles import domain_roles
 from fiberscope.geometry.regions import regions

@@ -1,4 +1,10 @@
-"""A function from its weighted breakpoint complex: one affine map, and what every facet adds when it is crossed."""
+"""A function from its weighted breakpoint complex: one affine map, and what every facet adds when it is crossed.
+
+Arrays of the kernels, for R regions and F facets in dimension n: ``wall_facets[walls[r]:walls[r + 1]]`` are the facets
+around region r; ``regions (F, 2)`` the regions beside a facet, -1 beyond the border; ``normals (F, n)`` and ``offsets
+(F,)`` its hyperplane, with the first of its regions on the negative side; ``last (points,)`` the region in which the
+walk to a point ended.
+"""
 
 from __future__ import annotations
 

@@ -18,8 +18,6 @@ import numpy as np
 from fiberscope.errors import InputError
 from fiberscope.network.operators import Operator, Scale, Shape
 from fiberscope.numerics.algebra.base import Algebra
-from fiberscope.numerics.algebra.bounded import Bounded, BoundedAlgebra
-from fiberscope.numerics.algebra.floating import FloatAlgebra
 from fiberscope.numerics.arrays import frozen, real_array
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 
@@ -423,13 +421,7 @@ class Clip(Composite):
             above_low, below_high = (c | np.isinf(b) for c, b in zip(choices, (self.low, self.high), strict=True))
             bound = np.where(above_low, np.where(below_high, 0.0, self.high), self.low)
             return algebra.shift(algebra.gate(value, above_low & below_high, None), bound)
-        if isinstance(algebra, FloatAlgebra):
-            return np.clip(value, algebra.take(self.low), algebra.take(self.high))
-        if isinstance(algebra, BoundedAlgebra):
-            # Nothing is rounded and nothing grows; what is certainly beyond a bound is the bound.
-            beyond = (value.value + value.error < self.low) | (value.value - value.error > self.high)
-            return Bounded(np.clip(value.value, self.low, self.high), np.where(beyond, 0.0, value.error))
-        return None
+        return algebra.clip(value, self.low, self.high)
 
 
 COMPOSITES: dict[str, type[Composite]] = {"clip": Clip}

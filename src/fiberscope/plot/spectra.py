@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from matplotlib.axes import Axes
 
-from fiberscope.dimension.explain import KernelDecomposition
 from fiberscope.dimension.functional import FunctionalDimension
 from fiberscope.plot.style import ACCENT, INK, LAYERS, house_style, new_axes
+
+if TYPE_CHECKING:
+    from fiberscope.dimension.explain import KernelDecomposition
 
 
 def spectrum(result: FunctionalDimension, *, ax: Axes | None = None) -> Axes:

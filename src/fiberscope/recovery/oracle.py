@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fiberscope.errors import InputError
 from fiberscope.numerics.cutoffs import ORACLE_CLEAR, ORACLE_NOISE, ORACLE_WORST
 from fiberscope.numerics.floats import BoolArray, FloatArray
-from fiberscope.recovery.place import Place
+
+if TYPE_CHECKING:
+    from fiberscope.recovery.place import Place
 
 Function = Callable[[FloatArray], Any]
 

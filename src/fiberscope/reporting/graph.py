@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from typing import TYPE_CHECKING
 
-from fiberscope.network.inspection import LayerSummary
 from fiberscope.network.network import Network
+
+if TYPE_CHECKING:
+    from fiberscope.network.inspection import LayerSummary
 
 MOST_BOXES = 80
 _WIDE, _TALL, _GAP, _ROW = 118, 46, 26, 66

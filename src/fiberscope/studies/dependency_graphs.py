@@ -17,8 +17,8 @@ from fiberscope.errors import InputError, hint
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Box
 from fiberscope.geometry.folds.conditions import is_transparent
-from fiberscope.geometry.folds.dependency import dependency_graph, first_layer, longest_chains
-from fiberscope.geometry.folds.fold_set import FoldSet, fold_set, layers_of
+from fiberscope.geometry.folds.dependency import dependency_graph, first_layer, layers_of, longest_chains
+from fiberscope.geometry.folds.fold_set import FoldSet, fold_set
 from fiberscope.geometry.regions import regions
 from fiberscope.network.network import Network
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study, Task

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fiberscope.errors import MissingExtraError
 from fiberscope.extras import import_module
-from fiberscope.training.track import Record, Tracker
 
-Log = Callable[[Record], None]
+if TYPE_CHECKING:
+    from fiberscope.training.track import Record, Tracker
+
+Log = Callable[["Record"], None]
 """What ``track(..., log=)`` takes: a function that is handed every record when it is made."""
 
 
 def scalars(record: Record) -> dict[str, float]:
     """The plain numbers of a record by name; those inside of a quantity under its name and theirs.
 
+    >>> from fiberscope.training.track import Record
     >>> scalars(Record(5, 0, {"loss": 0.5, "neurons": {"dead": 2, "names": ["a"]}, "rank": {"error": "too large"}}))
     {'loss': 0.5, 'neurons/dead': 2.0}
     """
@@ -38,6 +41,7 @@ def _numbers(name: str, value: Any) -> Iterator[tuple[str, float]]:
 def tensorboard_log(writer: Any, prefix: str = "fiberscope/") -> Log:
     """A logger that hands every number to a ``SummaryWriter`` (its ``add_scalar``), at the record's step.
 
+    >>> from fiberscope.training.track import Record
     >>> class Writer:
     ...     def add_scalar(self, *entry):
     ...         print(*entry)
@@ -55,6 +59,7 @@ def tensorboard_log(writer: Any, prefix: str = "fiberscope/") -> Log:
 def wandb_log(run: Any, prefix: str = "fiberscope/") -> Log:
     """A logger that hands all numbers of a record at once to a run of Weights & Biases (its ``log``).
 
+    >>> from fiberscope.training.track import Record
     >>> class Run:
     ...     def log(self, data, step):
     ...         print(data, step)

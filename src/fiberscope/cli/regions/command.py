@@ -155,8 +155,9 @@ def regions(
     others = {"--plane": plane, "--axes": axes, "--at": at, "--slice": cut, "--save": save}
     given = [name for name, x in others.items() if x is not None]
     unfit = {"--on": on, "--resolution": resolution, "--limit": limit}
-    curve = curve_of(net, along, segment, radius, center, given + [name for name, x in unfit.items() if x is not None])
-    if curve is not None:
+    if along is not None or segment is not None:
+        refused = given + [name for name, x in unfit.items() if x is not None]
+        curve = curve_of(net, along, segment, radius, center, refused)
         show_curve(net, model, curve, plot, count, as_json)
         return
     if on is not None:

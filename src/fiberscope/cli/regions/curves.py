@@ -25,9 +25,7 @@ def curve_of(
     center: Path | None,
     others: list[str],
 ) -> Any:
-    """The curve that was asked for, in the first two coordinates of the network's input space, or None."""
-    if along is None and segment is None:
-        return None
+    """The curve that was asked for, in the first two coordinates of the network's input space."""
     name = "--along" if segment is None else "--segment"
     if along is not None and segment is not None:
         raise InputError("--along and --segment: expected one of them, got both")

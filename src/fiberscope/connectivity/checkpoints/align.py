@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from fiberscope.connectivity.checkpoints.configs import Plan, example, plan_of, transformers
-from fiberscope.connectivity.merging import rounded, rule_of
+from fiberscope.connectivity.means import rounded, rule_of
 from fiberscope.connectivity.methods.weights import Moving, Weights, descend, known_first, movable
 from fiberscope.connectivity.structure import Structure
 from fiberscope.errors import InputError

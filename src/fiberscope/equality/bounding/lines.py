@@ -15,13 +15,15 @@ finite proves nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fiberscope.equality.bounding.chains import Layer
 from fiberscope.numerics.floats import TINY, FloatArray, U
 from fiberscope.run import ENDLESS, Run
+
+if TYPE_CHECKING:
+    from fiberscope.equality.bounding.chains import Layer
 
 EPS = 4.0 * U
 """More than the relative error of three roundings."""

@@ -10,21 +10,23 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fiberscope.backends import Backend, outcomes
 from fiberscope.equality.bounding.branching import Exactly, Search
-from fiberscope.equality.bounding.pairs import Pairing
 from fiberscope.equality.bounding.trees import Cut, tree_of
-from fiberscope.equality.certificates.encoding import content_hash, domain_to_dict
+from fiberscope.equality.certificates.claims import content_hash, domain_to_dict
 from fiberscope.equality.question import Question, Record
 from fiberscope.equality.refutation import excess
 from fiberscope.errors import InputError
 from fiberscope.files import write_atomically
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.run import ENDLESS
+
+if TYPE_CHECKING:
+    from fiberscope.equality.bounding.pairs import Pairing
 
 SECONDS = 5.0
 """How long a worker stays at one box, and how often the state is written."""

@@ -67,9 +67,8 @@ def read_by(gate: Gate) -> Blocks:
 
 def given_by(gate: Gate, read: Blocks) -> Blocks:
     """The channels of what a switch gives."""
-    if not isinstance(gate.node, MaxPool):
-        return read
-    return Blocks(read.channels, prod(gate.node.shape) // read.channels)
+    size = prod(gate.node.shape)
+    return read if size == read.size else Blocks(read.channels, size // read.channels)
 
 
 def _image(node: MaxPool) -> int:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 import numpy as np
 from scipy import sparse as sp
@@ -132,11 +132,13 @@ class Numbering:
         nearness = self.nearness(number, gate, form, claim)
         if nearness is None:
             return False
-        negative = np.zeros(read.channels, dtype=bool)
-        if isinstance(gate.node, PiecewiseLinear):
-            negative = (gate.node.slopes[read.places] == 0).all(axis=1)
-        else:
-            negative = self._not_negative(form, read)
+        match gate.node:
+            case PiecewiseLinear():
+                negative = (gate.node.slopes[read.places] == 0).all(axis=1)
+            case MaxPool():
+                negative = self._not_negative(form, read)
+            case _:
+                assert_never(gate.node)
         self.switches[number] = Numbered(gate, read, given, form, claim, negative, nearness)
         self.blocks[number] = given
         self.namings[number] = self._naming(gate, read, given, form, claim)
@@ -163,11 +165,13 @@ class Numbering:
         fixed = (claim.ways == CONSTANT) | (claim.ways == DEAD)
         constants = None
         if fixed.any():
-            value = form.offset
-            if isinstance(gate.node, PiecewiseLinear):
-                value = np.maximum(value, 0.0)  # see `constant_passes`
-            else:
-                value = gather(value[None], gate.node.windows, -np.inf)[0].max(axis=1)
+            match gate.node:
+                case PiecewiseLinear():
+                    value = np.maximum(form.offset, 0.0)  # see `constant_passes`
+                case MaxPool():
+                    value = gather(form.offset[None], gate.node.windows, -np.inf)[0].max(axis=1)
+                case _:
+                    assert_never(gate.node)
             constants = value[given.places].copy()
             constants[claim.ways == DEAD] = 0.0
         return Naming(np.where(fixed, -1, claim.values), claim.members, claim.factors, constants)
@@ -273,15 +277,15 @@ class Numbering:
         other = self.switches[value]
         if same.any() and other.read.positions != read.positions:
             return False
-        if isinstance(gate.node, MaxPool) or isinstance(other.gate.node, MaxPool):
-            return not same.any() or same_windows(gate, read, other.gate, other.read)
-        return self._slopes_agree(gate, read, same, other.gate, other.read, members)
+        if isinstance(gate.node, PiecewiseLinear) and isinstance(other.gate.node, PiecewiseLinear):
+            return self._slopes_agree(gate, read, same, other.gate, other.read, members)
+        return not same.any() or same_windows(gate, read, other.gate, other.read)
 
     @staticmethod
     def _slopes_agree(
         gate: Gate, read: Blocks, same: BoolArray, other: Gate, blocks: Blocks, members: IntArray
     ) -> bool:
-        if isinstance(gate.node, MaxPool) or isinstance(other.node, MaxPool):
+        if not isinstance(gate.node, PiecewiseLinear) or not isinstance(other.node, PiecewiseLinear):
             return gate is other
         mine, theirs = gate.node.slopes[read.places[same]], other.node.slopes[blocks.places[members[same]]]
         return np.array_equal(mine, theirs)
@@ -325,10 +329,13 @@ class Numbering:
                 gap[places] = round_up(behind[places] + more, 4)
             own = (claim.values == number) & (claim.members == np.arange(read.channels)) & (claim.ways == SAME)
             gap[read.places[own | (claim.ways == DEAD)]] = 0.0
-            if isinstance(node, PiecewiseLinear):
-                gap = round_up(np.maximum(1.0, np.abs(node.slopes)) * gap, 3)
-            else:
-                gap = gather(gap[None], node.windows, 0.0)[0].max(axis=1)
+            match node:
+                case PiecewiseLinear():
+                    gap = round_up(np.maximum(1.0, np.abs(node.slopes)) * gap, 3)
+                case MaxPool():
+                    gap = gather(gap[None], node.windows, 0.0)[0].max(axis=1)
+                case _:
+                    assert_never(node)
         given = self.blocks[number]
         gap[given.places[own | (claim.ways == DEAD)]] = 0.0
         self._gaps[number] = gap
@@ -383,9 +390,13 @@ def same_windows(a: Gate, read_a: Blocks, b: Gate, read_b: Blocks) -> bool:
 
 def constant_passes(gate: Gate, form: ComposedMap, read: Blocks) -> BoolArray:
     """Channels for which the switch makes the larger one of 0 and what it reads of a constant, or the largest one."""
-    if isinstance(gate.node, MaxPool):
-        return np.ones(read.channels, dtype=bool)
-    return np.asarray(((gate.node.slopes == 0) | (form.offset >= 0))[read.places].all(axis=1))
+    match gate.node:
+        case MaxPool():
+            return np.ones(read.channels, dtype=bool)
+        case PiecewiseLinear():
+            return np.asarray(((gate.node.slopes == 0) | (form.offset >= 0))[read.places].all(axis=1))
+        case _:
+            assert_never(gate.node)
 
 
 def _multiples(value: int, blocks: Blocks, members: IntArray, factors: FloatArray) -> ComposedMap:

@@ -6,6 +6,7 @@ Nothing here proves anything: what is found is compared entry by entry afterward
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import assert_never
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -201,12 +202,15 @@ class ChannelSearch:
     def _keys(self, gate: Gate, numbering: Numbering, number: int) -> IntArray:
         """A number for what must be the same for channels to be twins: what the switch does to each."""
         read = numbering.views[number]
-        if isinstance(gate.node, MaxPool):
-            windows = np.sort(gate.node.windows[: len(gate.node.windows) // read.channels], axis=1)
-            found = [repr((windows.shape, read.positions)).encode() + windows.tobytes()] * read.channels
-        else:
-            rows = np.ascontiguousarray(gate.node.slopes[read.places])
-            found = [f"{read.positions} ".encode() + row.tobytes() for row in rows]
+        match gate.node:
+            case MaxPool():
+                windows = np.sort(gate.node.windows[: len(gate.node.windows) // read.channels], axis=1)
+                found = [repr((windows.shape, read.positions)).encode() + windows.tobytes()] * read.channels
+            case PiecewiseLinear():
+                rows = np.ascontiguousarray(gate.node.slopes[read.places])
+                found = [f"{read.positions} ".encode() + row.tobytes() for row in rows]
+            case _:
+                assert_never(gate.node)
         return np.array([self._kinds.setdefault(key, len(self._kinds)) for key in found])
 
     def _checked(self, claim: Claim, numbering: Numbering, number: int, gate: Gate, form: ComposedMap) -> Claim:

@@ -110,6 +110,7 @@ def skeletons(question: Question) -> tuple[Skeleton, Skeleton]:
 
 
 def _skeleton(net: Network, rounding: Rounding, run: Run) -> Skeleton:
+    # A walk of its own and no algebra: switches give new names, and values side by side keep the shapes of images.
     forms = [_start(0, net.in_size, net.input_shape)]
     gates: list[Gate] = []
     for index, node in enumerate(net.nodes):

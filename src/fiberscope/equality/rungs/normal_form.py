@@ -102,7 +102,9 @@ def by_forms(question: Question) -> Verdict | None:
     """The search: exact forms, then up to rounding if that is asked; complete where the forms have depth one."""
     found = _one_try(question, (None, None), None)
     if found is None and (question.a.num_hidden or question.b.num_hidden):
-        roles = question.roles()
+        share = max(0.0, min(5.0, question.seconds_left / 4))
+        first = domain_roles(question.a, question.place, share, run=question.run)
+        roles = (first, domain_roles(question.b, question.place, share, run=question.run))
         signs: Signs = (entries_of(question.a, roles[0]), entries_of(question.b, roles[1]))
         found = _one_try(question, signs, roles)
     return found

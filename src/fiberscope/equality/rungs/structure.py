@@ -10,7 +10,7 @@ added up from. On a box the difference of the outputs is then bounded layer by l
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, assert_never
 
 import numpy as np
 
@@ -170,12 +170,15 @@ def largest_difference(a: Network, b: Network, pair: tuple[Skeleton, Skeleton], 
         for k, (gate, j) in enumerate(zip(pair[0].gates, found.order, strict=True)):
             other = pair[1].gates[j]
             gap = _next(found.gates[k], gaps, sizes)
-            if isinstance(gate.node, PiecewiseLinear) and isinstance(other.node, PiecewiseLinear):
-                p, q = gate.node.slopes, other.node.slopes
-                more = np.where(p == q, 0.0, np.abs(p - q) * _largest(seen[other.node.source]))
-                gap = round_up(np.maximum(1.0, np.abs(p)) * gap + more, 6)
-            elif isinstance(gate.node, MaxPool):
-                gap = gather(gap[None], gate.node.windows, 0.0)[0].max(axis=1)
+            match gate.node:
+                case PiecewiseLinear():
+                    p, q = gate.node.slopes, other.node.slopes
+                    more = np.where(p == q, 0.0, np.abs(p - q) * _largest(seen[other.node.source]))
+                    gap = round_up(np.maximum(1.0, np.abs(p)) * gap + more, 6)
+                case MaxPool():
+                    gap = gather(gap[None], gate.node.windows, 0.0)[0].max(axis=1)
+                case _:
+                    assert_never(gate.node)
             gaps[k + 1] = gap
             sizes[k + 1] = _largest(seen[other.index + 1])
         bound = float(_next(found.output, gaps, sizes).max(initial=0.0))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from fiberscope.geometry.curves.breakpoints import Breaks, changing, marked
 from fiberscope.geometry.curves.certify import Number
 from fiberscope.geometry.engines.planar.exact import pool_signs
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import MaxPool, Switch
+from fiberscope.network.nodes import MaxPool, PiecewiseLinear, Switch
 from fiberscope.network.walk import cuts, switches
 from fiberscope.numerics.algebra.bounded import BOUNDED_ROWS, Bounded
 from fiberscope.numerics.floats import INFLATE, TINY, FloatArray, IntArray, SignArray, gamma
@@ -121,7 +121,13 @@ class Follower(ABC):
         """Cut the pieces by one switch, and all values with them; its signs on the new pieces."""
         node = place.node
         forms = cuts(node, values[node.source], BOUNDED_ROWS)
-        skip = np.zeros(node.num_cuts, dtype=bool) if isinstance(node, MaxPool) else node.linear
+        match node:
+            case MaxPool():
+                skip = np.zeros(node.num_cuts, dtype=bool)
+            case PiecewiseLinear():
+                skip = node.linear
+            case _:
+                assert_never(node)
         found, touched = self.zeros(forms, skip)
         found, rank = self.ordered(found)
         pieces = len(self.order) - 1
@@ -130,10 +136,13 @@ class Follower(ABC):
         parent = np.repeat(np.arange(pieces), counts + 1)
         signs = self._piece_signs(forms, parent, skip)
         at = (np.concatenate([point_of, touched[0]]), np.concatenate([found.label, touched[1]]))
-        if isinstance(node, MaxPool):
-            signs, entries = self._pooled(node, signs, at)
-        else:
-            entries = self._not_on_both_sides(at, signs)
+        match node:
+            case MaxPool():
+                signs, entries = self._pooled(node, signs, at)
+            case PiecewiseLinear():
+                entries = self._not_on_both_sides(at, signs)
+            case _:
+                assert_never(node)
         self.makers.append((entries[0], place.start + entries[1]))
         self.cuts.append(Cut(node, parent, signs))
         self.root = self.root[parent]

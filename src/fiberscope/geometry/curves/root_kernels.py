@@ -68,7 +68,7 @@ def _root(model: int, a: float, b: float, fa: float, A: float, B: float, C: floa
         else:
             b = t
         slope = _slope(model, t, A, B)
-        new = t - f / slope if slope != 0.0 else a
+        new = t - f / slope if slope != 0.0 else a  # a is no point inside: halving follows
         if not a < new < b:
             new = 0.5 * (a + b)
         if abs(new - t) <= 2 * U * (abs(t) + TINY):
@@ -129,11 +129,13 @@ def zeros_inside(
     """
     if A == 0.0 and B == 0.0 and C == 0.0 and eA == 0.0 and eB == 0.0 and eC == 0.0:
         return 0
+    # E bounds, everywhere on the piece, what the coefficients' errors and one evaluation may change
     reach = 1.0 if model == CIRCLE else 1.0 + max(abs(left_lo), abs(right_hi))
     sA, sB = abs(A) + eA, abs(B) + eB
     E = (eA * reach + eB + eC + _WORK * (sA * reach + sB + abs(C))) * INFLATE + 8 * TINY
     if not math.isfinite(E):
         return OPEN
+    # the constant outweighs the rest: no zero
     if abs(C) > (sA * reach + sB + E) * INFLATE:
         return 0
     steep = (sA + sB) * INFLATE  # |x'|, |y'| <= 1 on both curves
@@ -141,6 +143,7 @@ def zeros_inside(
     end = A * xr + B * yr + C
     if not abs(before) > E + steep * (left_hi - left_lo) or not abs(end) > E + steep * (right_hi - right_lo):
         return OPEN
+    # the angle of (A, B), and with it the critical points, must be known
     if 4 * (eA + eB) >= math.hypot(A, B) or (model == TRACTRIX and eA > 0.0 and 4 * eA >= abs(A)):
         return OPEN
     count, at, k = 0, left_hi, 0
@@ -154,6 +157,7 @@ def zeros_inside(
         if last:
             c, here = right_lo, end
         else:
+            # a critical point near an end is asked about at the end: the slip pays for the distance
             inside = min(max(c, left_hi), right_lo)
             slip = error + abs(inside - c)
             c = inside
@@ -166,6 +170,7 @@ def zeros_inside(
             r = _root(model, at, c, before, A, B, C)
             slope = abs(_slope(model, r, A, B))
             d = (2 * E / slope if slope > 0.0 else c - at) + 4 * U * abs(r)
+            # an enclosure: the smallest of doubling steps whose two ends have proven, opposite signs
             low, high = at, c
             for _ in range(60):
                 if r - d <= at or r + d >= c:

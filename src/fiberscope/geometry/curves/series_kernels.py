@@ -130,6 +130,7 @@ def _bands(c: Any, n: int, E: float, a: float, b: float, d1: Any, d2: Any, stack
     """
     _differentiate(c, n, d1)
     _differentiate(d1, n - 1, d2)
+    # |T_k| <= 1, so sums of absolute coefficients bound the second derivative and the rounding of the first
     bend, size = 0.0, 0.0
     for k in range(n - 2):
         bend += abs(d2[k])
@@ -144,7 +145,7 @@ def _bands(c: Any, n: int, E: float, a: float, b: float, d1: Any, d2: Any, stack
         m, h = 0.5 * (l + r), 0.5 * (r - l) * INFLATE
         f, slope = _clenshaw(c, n, m), _clenshaw(d1, n - 1, m)
         vary = ((abs(slope) + E1) * h + 0.5 * bend * h * h) * INFLATE
-        if abs(f) > (vary + E) * INFLATE:
+        if abs(f) > (vary + E) * INFLATE:  # Taylor around the middle: no value below E in this interval
             continue
         way = 0.0
         room[0], room[1], room[2] = 2.0, l, r  # no place yet
@@ -160,10 +161,12 @@ def _bands(c: Any, n: int, E: float, a: float, b: float, d1: Any, d2: Any, stack
             elif fr > E:
                 room[2] = _certain(c, n, r, l, E, way)
         elif not abs(f) + vary <= 2 * E and h >= SHORTEST and top + 2 <= stack.shape[0]:
+            # the left half comes off first: bands are found in order
             stack[top, 0], stack[top, 1] = m, r
             stack[top + 1, 0], stack[top + 1, 1] = l, m
             top += 2
             continue
+        # a stretch that touches the one before, or finds no room, is joined with it: its place is to be found anew
         if count > 0 and (room[1] <= out[count - 1, 2] or count == out.shape[0]):
             out[count - 1, 0], out[count - 1, 2] = 2.0, room[2]
             turn = turn if turn == way else 0.0
@@ -200,7 +203,7 @@ def find_bands(
             E = (error[p, j] + lost) * INFLATE + 8 * TINY
             if total == 0.0 and error[p, j] == 0.0:
                 continue
-            if 2 * abs(work[0, 0]) > (total + E) * INFLATE:
+            if 2 * abs(work[0, 0]) > (total + E) * INFLATE:  # the constant outweighs all other terms
                 continue
             if not (math.isfinite(E) and math.isfinite(total)):
                 counts[p, j] = 1

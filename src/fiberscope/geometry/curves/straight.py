@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from fiberscope.geometry.engines.planar.mesh import Crossings
 from fiberscope.geometry.engines.planar.tracked import Tracked, TrackedAlgebra
 from fiberscope.network.equal_entries import equal_entries
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import MaxPool, Switch
+from fiberscope.network.nodes import MaxPool, PiecewiseLinear, Switch
 from fiberscope.network.walk import cuts, switches
 from fiberscope.numerics.algebra.dyadic import Dyadic
 from fiberscope.numerics.floats import IntArray, SignArray, U
@@ -240,14 +240,17 @@ class _Cutter(Arranger):
         points, entries = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
         for cut, switch in zip(self.cuts, self.layout.places, strict=True):
             found = cut.crossings
-            if isinstance(cut.node, MaxPool):
-                at, entry = _pool_makers(cut, self.chain.closed)
-            else:
-                edge = np.repeat(np.arange(len(cut.ends)), np.diff(found.ptr))
-                at, entry = len(cut.signs) + found.point_ptr[edge] + found.rank, found.label
-                if np.count_nonzero(cut.signs) < cut.signs.size:
-                    more = _zero_makers(cut.ends, cut.signs)
-                    at, entry = (np.concatenate(x) for x in ((at, more[0]), (entry, more[1])))
+            match cut.node:
+                case MaxPool():
+                    at, entry = _pool_makers(cut, self.chain.closed)
+                case PiecewiseLinear():
+                    edge = np.repeat(np.arange(len(cut.ends)), np.diff(found.ptr))
+                    at, entry = len(cut.signs) + found.point_ptr[edge] + found.rank, found.label
+                    if np.count_nonzero(cut.signs) < cut.signs.size:
+                        more = _zero_makers(cut.ends, cut.signs)
+                        at, entry = (np.concatenate(x) for x in ((at, more[0]), (entry, more[1])))
+                case _:
+                    assert_never(cut.node)
             points.append(at)
             entries.append(switch.start + entry)
         return np.concatenate(points), np.concatenate(entries)

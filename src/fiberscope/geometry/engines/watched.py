@@ -49,9 +49,13 @@ class Workers:
         self.stop[0] = True
         self._pool.shutdown(cancel_futures=True)
 
-    def call(self, kernel: Callable[..., Any], *arguments: Any) -> None:
-        """Run a kernel, stopped with the run."""
-        self.all(kernel, [arguments])
+    def call(self, kernel: Callable[..., Any], *arguments: Any, short: bool = False) -> None:
+        """Run a kernel, stopped with the run; one that is ``short`` at once: handing it over would cost as much."""
+        if short:
+            self.run.check()
+            kernel(*arguments, self.stop)
+        else:
+            self.all(kernel, [arguments])
 
     def all(self, kernel: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> None:
         """Run a kernel for many arguments, as many at a time as there are threads."""

@@ -379,9 +379,3 @@ def truncated_fold_sets(complex: Complex, layer: int) -> Truncation:
     texts = {0: "the image has no interior", 1: "the interior of the image is one convex part"}
     several = f"the interior of the image is made of {len(parts)} convex parts, each taken on its own"
     return Truncation(layer, tuple(parts), texts.get(len(parts), several))
-
-
-def layers_of(fold_set: FoldSet, piece: Piece) -> tuple[int, ...]:
-    """The layers, from 1, of the neurons that make the whole piece; of all its neurons if none makes the whole."""
-    switch = fold_set.complex.net.layout.switch
-    return tuple(sorted({int(switch[n]) + 1 for n in (piece.whole or piece.neurons)}))

@@ -7,8 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from fiberscope.modules.tracing.axes import ONE, Expr, factor, product, size_of
-from fiberscope.modules.tracing.pointwise import aligned
-from fiberscope.modules.tracing.tracer import Arguments, Trace, UnknownUse, broadcast, rule
+from fiberscope.modules.tracing.tracer import Arguments, Trace, UnknownUse, aligned, broadcast, rule
 
 
 @rule("mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "vdot", "linear", "matmul")

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from fiberscope.modules.tracing.axes import Expr, fresh
-from fiberscope.modules.tracing.tracer import Arguments, Trace, broadcast, flat, rule
+from fiberscope.modules.tracing.tracer import Arguments, Trace, aligned, broadcast, flat, rule
 
 
 @rule(
@@ -64,12 +64,6 @@ def _scaled(trace: Trace, arguments: Arguments, given: list[Tensor], output: Ten
     elif name == "_prelu_kernel":
         trace.follow(0, x, mine)
         trace.level(arguments["weight"], range(arguments["weight"].dim()))
-
-
-def aligned(tensor: Tensor, output: Tensor) -> list[int | None]:
-    """Which axis of a tensor goes with which of the result, from the right; None for one that is broadcast."""
-    lead = output.dim() - tensor.dim()
-    return [k - lead if k >= lead and tensor.shape[k - lead] == n else None for k, n in enumerate(output.shape)]
 
 
 @rule("zeros", "ones", "full", "empty", "scalar_tensor", "new_zeros", "new_ones", "new_full", "new_empty")

@@ -23,8 +23,7 @@ from fiberscope.modules.tracing.axes import (
     size_of,
     split,
 )
-from fiberscope.modules.tracing.pointwise import aligned
-from fiberscope.modules.tracing.tracer import Arguments, Trace, UnknownUse, rule
+from fiberscope.modules.tracing.tracer import Arguments, Trace, UnknownUse, aligned, rule
 
 PICKED = "single members are picked out"
 

@@ -282,3 +282,9 @@ def broadcast(trace: Trace, given: Sequence[Tensor], shape: Sequence[int]) -> li
         if size != 1 and normal(found[k]) == ONE:
             found[k] = fresh(size)  # the same numbers all along the axis
     return found
+
+
+def aligned(tensor: Tensor, output: Tensor) -> list[int | None]:
+    """Which axis of a tensor goes with which of the result, from the right; None for one that is broadcast."""
+    lead = output.dim() - tensor.dim()
+    return [k - lead if k >= lead and tensor.shape[k - lead] == n else None for k, n in enumerate(output.shape)]

@@ -148,6 +148,10 @@ class Algebra(ABC, Generic[V]):
         """The largest entry of every window; index -1 marks an input that a window does not have."""
         raise self._lacks("order")
 
+    def clip(self, value: V, low: FloatArray, high: FloatArray) -> V | None:
+        """``value`` between two bounds; None where the algebra has no shorter way than two switches."""
+        return None
+
     def window_margins(self, value: V, windows: IntArray) -> V:
         """By how much every input of every window beats the best of the others, ``(..., windows * size)``."""
         raise self._lacks("order")

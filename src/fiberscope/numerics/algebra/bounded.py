@@ -112,6 +112,11 @@ class BoundedAlgebra(Algebra[Bounded]):
     def pick(self, value: Bounded, index: IntArray) -> Bounded:
         return Bounded(picked(value.value, index), picked(value.error, index))
 
+    def clip(self, value: Bounded, low: FloatArray, high: FloatArray) -> Bounded:
+        # Nothing is rounded and nothing grows; what is certainly beyond a bound is the bound.
+        beyond = (value.value + value.error < low) | (value.value - value.error > high)
+        return Bounded(np.clip(value.value, low, high), np.where(beyond, 0.0, value.error))
+
     def piecewise(self, value: Bounded, slopes: FloatArray) -> Bounded:
         result = FLOAT.piecewise(value.value, slopes)
         if not slopes.any():

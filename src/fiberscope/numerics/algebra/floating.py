@@ -64,6 +64,9 @@ class FloatAlgebra(Ring):
     def difference(self, one: Any, other: Any) -> Any:
         return one - other
 
+    def clip(self, value: Any, low: FloatArray, high: FloatArray) -> Any:
+        return np.clip(value, self.take(low), self.take(high))
+
     def piecewise(self, value: Any, slopes: FloatArray) -> Any:
         if not slopes.any():
             return np.maximum(value, 0.0)

@@ -34,6 +34,8 @@ def _points_inside(slot_lo: int, slot_hi: int, meet_ptr: Any, rank: Any, pair: A
         while i < meet_ptr[a + 1]:
             k = i
             point = -1
+            # meetings of one rank are one point of this chord; a pair of chords stands in the lists of both, so the
+            # second list finds the number that the first one gave
             while k < meet_ptr[a + 1] and rank[k] == rank[i]:
                 if of_pair[pair[k]] >= 0:
                     point = of_pair[pair[k]]
@@ -65,7 +67,7 @@ def count_inside(
         inside[f] = _points_inside(lo, hi, meet_ptr, rank, pair, of_pair, seen)
         total = num[f]
         for a in range(lo, hi):
-            if meet_ptr[a] < meet_ptr[a + 1]:
+            if meet_ptr[a] < meet_ptr[a + 1]:  # ranks count from 0: the last one tells how many points cut the chord
                 total += rank[meet_ptr[a + 1] - 1] + 1
         segments[f] = total
 
@@ -106,6 +108,7 @@ def _cut_chord(
         new_line[number] = fun
         if i >= stop:
             return h + 2
+        # all meetings with this point; the best known of them will give its coordinates
         k, best = seen[i], i
         while i < stop and seen[i] == k:
             if d[i] < d[best]:
@@ -118,6 +121,7 @@ def _cut_chord(
         if before < 0:
             turns[0, k] = h
         else:
+            # whoever arrives from p turns into the way back to p of the chord before, from q into its way on to q
             half[0, h], half[0, h + 3] = before + 1, before + 2
         turns[1, k] = h
         h += 2
@@ -138,7 +142,7 @@ def _walk(H: int, face: int, last_face: int, entry: int, half: Any, indptr: Any,
             loop_v[entry], loop_e[entry] = half[1, h], half[2, h]
             entry += 1
             step = half[0, h]
-            half[0, h] = -1
+            half[0, h] = -1  # written down: every half-edge lies in one face
             h = step
         if h != start:
             return -1
@@ -198,14 +202,16 @@ def trace_faces(
                 at[first + q[slot]], target[slot], base, bases[0, 0], d, seen, half, turns, new_ends, new_line,
                 point, best_d,
             )  # fmt: skip
+            # h + 1 arrives at p and goes on along the ray that was the last there; now h is
             half[0, h + 1], rays[0, p[slot]], rays[1, a] = rays[0, p[slot]], h, H - 1
         for a in range(K):
-            n, h = q[start + a], rays[1, a]
+            n, h = q[start + a], rays[1, a]  # h leaves q, h - 1 arrives there
             half[0, h - 1], rays[0, n] = rays[0, n], h
         for k in range(inside):
+            # the circle of rays closes: the first chord turns to the last, to q where it came from p
             i, h = turns[0, k], turns[1, k]
             half[0, i], half[0, i + 3] = h + 2, h + 1
-        for n in range(M):
+        for n in range(M):  # the edge that ends at a position goes on along the last ray there
             half[0, n - 1 if n > 0 else M - 1] = rays[0, n]
         last = _walk(H, bases[2, f], bases[2, f + 1], bases[3, f], half, new_indptr, new_v, new_e)
         if last != bases[3, f + 1]:

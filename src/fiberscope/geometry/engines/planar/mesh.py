@@ -297,7 +297,11 @@ def _twins(mesh: Polygons) -> tuple[IntArray, IntArray]:
 
 @numba.njit(cache=True, nogil=True)
 def _outlines(edge: Any, following: Any, twin: Any, spurious: Any) -> tuple[Any, Any]:
-    """Loops of the entries that stay, going round the spurious edges."""
+    """Loops of the entries that stay, going round the spurious edges.
+
+    An entry is a half-edge of a loop: ``edge (entries,)`` its edge, ``following`` the next entry of its polygon,
+    ``twin`` the entry on the other side of the same edge; ``spurious (edges,)`` are edges to be taken away.
+    """
     entries, indptr = [np.int64(0) for _ in range(0)], [np.int64(0)]
     done = np.zeros(edge.shape[0], dtype=np.bool_)
     for i in range(edge.shape[0]):
@@ -308,7 +312,7 @@ def _outlines(edge: Any, following: Any, twin: Any, spurious: Any) -> tuple[Any,
             done[k] = True
             entries.append(k)
             k = following[k]
-            while spurious[edge[k]]:
+            while spurious[edge[k]]:  # across it the outline goes on in the polygon on the other side
                 k = following[twin[k]]
         indptr.append(np.int64(len(entries)))
     return np.array(entries), np.array(indptr)

@@ -54,6 +54,9 @@ _NORMAL = 1.959964
 _SPREAD = 1.0
 """If single runs scatter by more than this part of their mean, the tail was not seen and the error bar means little."""
 
+_SHORT = 1 << 20
+"""Numbers in the rows of all cells up to which splitting them takes some milliseconds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Richness(Result):
@@ -244,7 +247,8 @@ class _Population:
         answer, sign, far = np.empty(len(self.X), np.int8), np.empty(len(self.X), np.int8), np.empty_like(self.X)
         cells = (self.H, self.E, self.X, self.count)
         box = (self.sides.low, self.sides.high)
-        self.workers.call(split, F, G, origin, bool(self.copy[k]), box, self.sides.bounded, cells, answer, sign, far)
+        arguments = (F, G, origin, bool(self.copy[k]), box, self.sides.bounded, cells, answer, sign, far)
+        self.workers.call(split, *arguments, short=self.H.size < _SHORT)
         self.signs[:, k] = sign
         for r in np.flatnonzero(answer == OPEN):
             answer[r] = self._exactly(int(r), k, far[r])

@@ -40,7 +40,8 @@ def read(path: Path, request: Request) -> Network:
 def read_quantised(path: Path) -> Network:
     """The program in a quantised file, with :class:`Quantiser` nodes where it rounds: not the function of the file.
 
-    Only for who takes those nodes out again and accounts for them: see ``network.quantised``.
+    Only for who takes those nodes out again and accounts for them: see
+    :mod:`fiberscope.network.formats.onnx.quantised`.
     """
     return _read_file(path, Request(), rounding=True)
 
@@ -103,7 +104,8 @@ def _network(graph: Graph) -> Network:
 
 
 def _step(graph: Graph, node: Any) -> None:
-    constants = folded(graph, node)
+    fixed = node.op_type == "Shape" or all(name in graph.constants for name in node.input if name)
+    constants = folded(graph, node) if fixed else None
     if constants is not None:
         graph.constants |= {constant.name: constant for constant in constants}
         return
