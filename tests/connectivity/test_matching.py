@@ -214,6 +214,8 @@ def test_refusals() -> None:
         match(net, net, method="ste")
     with pytest.raises(InputError, match="method: expected one of"):
         match(net, net, method="guess", data=X)
+    with pytest.raises(InputError, match="structure: expected what permutation_structure found, got ndarray"):
+        match(net, net, X, method="weights")
     with pytest.raises(InputError, match="data: expected inputs"):
         match(net, net)
     with pytest.raises(UnsupportedModelError, match="models of two widths are matched by 'weights'"):

@@ -213,7 +213,7 @@ def match(
     0.0
     """
     run = Run.begin(progress, time_limit)
-    _check_question(method, group, data)
+    _check_question(method, group, data, structure)
     left, right = (plain(as_torch(model, name)) for model, name in ((a, "a"), (b, "b")))
     if of_two_widths(left, right):
         return _of_two_widths(left, right, method, data, output, restarts, seed, run)
@@ -255,7 +255,10 @@ def match(
     return Matching(found, tuple(objectives), structure, method=method, distances=distances, **options)
 
 
-def _check_question(method: str, group: str, data: Any) -> None:
+def _check_question(method: str, group: str, data: Any, structure: Any) -> None:
+    if structure is not None and not isinstance(structure, Structure):
+        given = type(structure).__name__
+        raise InputError(f"structure: expected what permutation_structure found, got {given}; inputs go to data=")
     if method not in METHODS:
         raise InputError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
     if group not in GROUPS or (group == "orthogonal" and method not in ("weights", "learned")):
