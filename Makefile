@@ -12,7 +12,7 @@ PYTEST     := $(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m pytest -n auto --max
 LINTED     := src tests examples benchmarks docs fuzz
 
 # Lint with types and the documentation take one core each.
-MAKEFLAGS += --jobs=2 --output-sync=target
+MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
 .PHONY: help install tour test check format slow docs bench fuzz clean
