@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fiberscope.geometry.affine_forms import jumps, output_forms
+from fiberscope.geometry.affine_forms import influence, jumps, output_forms
 from fiberscope.geometry.domains import Box
 from fiberscope.geometry.regions import regions
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import PiecewiseLinear
+from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
+from fiberscope.network.operators import Dense
 from fiberscope.testing import fraction_map
 from fiberscope.testing.hostile import hostile_batches, programs
 
@@ -52,3 +53,19 @@ def test_maps_and_slopes_of_a_complex_that_overflows() -> None:
     assert sorted(matrix.ravel()) == sorted(found.lipschitz) == [0.0, 1e100] and (offset == 3.0).all()
     beyond = regions(Network([[[1e200]], [[1e200]]], [[0.0], [0.0]]), Box([-1.0], [1.0]))
     assert sorted(beyond.lipschitz) == sorted(beyond.region(k).lipschitz for k in (0, 1)) == [0.0, np.inf]
+
+
+def test_what_loses_in_a_pool_reaches_nothing_and_every_margin_knows_the_winner() -> None:
+    nodes = [
+        Affine(0, Dense(np.eye(2)), np.zeros(2)),
+        PiecewiseLinear(1, np.zeros(2), (2,)),
+        MaxPool.over(2, (2,), [[0, 1]]),
+        Affine(3, Dense(np.ones((1, 1)))),
+    ]
+    net = Network.from_nodes(nodes, (2,))
+    seeds = np.array([[False, True, False, False]])
+    for winner, reached, out in ((0, [False, True], False), (1, [True, True], True)):
+        active = np.array([[True, True, winner == 0, winner == 1]])
+        inside, output = influence(net, seeds, active)
+        assert inside[0, 2:].tolist() == reached
+        assert output[0].tolist() == [out]
