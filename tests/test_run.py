@@ -78,6 +78,7 @@ WATCHED: dict[str, tuple[Watched, Callable[[Any], bool] | None]] = {
     "count_along": (lambda **w: fs.count_along([NET], fs.Circle(), **w), RAISES),
     "count_by_traversal": (lambda **w: fs.count_by_traversal(NET, BOX, **w), lambda found: not found.complete),
     "count_regions": (lambda **w: fs.count_regions(NET, BOX, **w), lambda found: not found.complete),
+    "decisive_set": (lambda **w: fs.decisive_set(NET, **w), RAISES),
     "equivalent": (
         lambda **w: fs.equivalent(NET, OTHER, BOX, tolerance=2.0, **w),
         lambda found: found.equal is None,
@@ -88,6 +89,7 @@ WATCHED: dict[str, tuple[Watched, Callable[[Any], bool] | None]] = {
     ),
     "estimate_regions": (lambda **w: fs.estimate_regions(NET, BOX, samples=40, runs=2, points=10, **w), RAISES),
     "expected_boundary_volume": (lambda **w: fs.expected_boundary_volume(fs.Ensemble.of((2, 3, 1)), BOX, **w), RAISES),
+    "explain": (lambda **w: fs.explain(NET, X, **w), RAISES),
     "fold_set": (lambda **w: fs.fold_set(NET, BOX, **w), RAISES),
     "functional_dimension": (lambda **w: fs.functional_dimension(NET, X, **w), RAISES),
     "genericity": (lambda **w: fs.genericity(NET, BOX, **w), RAISES),

@@ -87,7 +87,7 @@ def test_progress_is_told() -> None:
     fs.fold_set(net(2, 3, 1), fs.Box.cube(2), progress=lambda *told: seen.append(told))
     fs.genericity(net(2, 3, 1), fs.Box.cube(2), progress=lambda *told: seen.append(told))
     texts = {text for _, _, text in seen}
-    assert {"round 0 of samples", "exact rank", "points", "rows of the kernel", "masked_ranks", "facets"} <= texts
+    assert {"round 0 of regions", "exact rank", "points", "rows of the kernel", "masked_ranks", "facets"} <= texts
 
 
 def test_answers_do_not_depend_on_the_clock() -> None:

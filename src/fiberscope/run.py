@@ -91,7 +91,7 @@ def show_progress(label: str = "", every: float = 0.2) -> Progress:
     >>> from fiberscope.geometry.domains import Box
     >>> from fiberscope.geometry.regions import regions
     >>> regions(Network.random((2, 3, 1), seed=0), Box.cube(2), progress=show_progress("regions")).num_regions
-    5
+    2
     """
     draw = _drawn_below_the_cell() if in_notebook() else _drawn_on_one_line
     last = [-math.inf]

@@ -22,8 +22,9 @@ COMMANDS = {
     "recover": ("--widths", "2-3-1"),
     "report": ("--out", "{folder}/report.html"),
 }
-WITHOUT = {"verify", "reproduce", "tour", "align", "apply", "barrier", "merge", "diff", "vnncomp"}
-"""Commands that take no model, those of a certificate, checkpoints as they are, or the files of a query."""
+WITHOUT = {"verify", "reproduce", "tour", "align", "apply", "barrier", "merge", "diff", "vnncomp", "explore"}
+"""Commands that take no model, those of a certificate, checkpoints as they are, the files of a query, or that stay
+until they are stopped (tests/cli/test_explore.py)."""
 
 
 def relu():

@@ -77,6 +77,8 @@ def lightning_callback(tracker: Tracker) -> Any:
     """A callback for Lightning's ``Trainer(callbacks=[...])``: the tracker sees every update, and is closed at the end.
 
     Steps are Lightning's ``global_step``; the first record is made before the first update.
+
+    >>> trainer = lightning.Trainer(callbacks=[lightning_callback(tracker)])  # doctest: +SKIP
     """
     base = _first(("lightning.pytorch.callbacks", "pytorch_lightning.callbacks"), "lightning_callback", "lightning")
 
@@ -96,7 +98,10 @@ def lightning_callback(tracker: Tracker) -> Any:
 
 
 def trainer_callback(tracker: Tracker) -> Any:
-    """A callback for the ``Trainer(callbacks=[...])`` of transformers: as :func:`lightning_callback`."""
+    """A callback for the ``Trainer(callbacks=[...])`` of transformers: as :func:`lightning_callback`.
+
+    >>> trainer = transformers.Trainer(model, callbacks=[trainer_callback(tracker)])  # doctest: +SKIP
+    """
     base = _first(("transformers",), "trainer_callback", "transformers")
 
     class FiberscopeCallback(base.TrainerCallback):  # type: ignore[name-defined, misc]

@@ -90,6 +90,12 @@ def explore(
     -------
     LiveExplorer
         With ``address`` and ``stop()``; it is also a context manager.
+
+    Examples
+    --------
+    >>> with explore(Network.random((2, 4, 1), seed=0), open_browser=False) as page:
+    ...     page.address.split(":")[:2]
+    ['http', '//127.0.0.1']
     """
     server_module, uvicorn = _server_modules()
     listening = _listen(port)
