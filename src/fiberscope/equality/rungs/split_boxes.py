@@ -42,7 +42,7 @@ from fiberscope.geometry.affine_forms import exact_output
 from fiberscope.geometry.domains import Box
 from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.compose import difference_network
-from fiberscope.numerics.floats import FloatArray
+from fiberscope.numerics.floats import FloatArray, gamma
 from fiberscope.run import Run
 
 _SHARE = 0.25
@@ -52,6 +52,9 @@ _SMALL_SHARE, _LARGE_SHARE = 0.05, 0.85
 
 _FEW, _MANY = 64, 512
 """Boxes of the very first try: in products of matrices, and compiled. With many inputs it is the whole box alone."""
+
+_TIGHT = 1 << 20
+"""Roundings between a difference and the tolerance that bounds do not get between, to be sure."""
 
 _LEAVES = 1024
 """Leaves whose bounds are computed at a time when evidence is checked."""
@@ -268,8 +271,12 @@ def _resumed(question: Question, box: Box, found: dict[str, Any], tree: tuple[Cu
 
 def by_first_boxes(question: Question) -> Verdict | None:
     """The search with a part of the time: a small one where only exact leaves count and regions may do better, a large
-    one where neurons correspond as they stand, so that the two differ by their numbers."""
-    within = question.tolerance or question.margin is not None
+    one where neurons correspond as they stand, so that the two differ by their numbers.
+
+    Where a difference was seen that is the tolerance up to rounding, no bound of floats will be below it.
+    """
+    tight = bool(question.tolerance) and question.record.gap >= (question.tolerance or 0.0) * (1 - gamma(_TIGHT))
+    within = question.margin is not None or (question.tolerance and not tight)
     paired = question.record.search is not None
     return by_split_boxes(question, _SMALL_SHARE if not within else _LARGE_SHARE if paired else _SHARE)
 
