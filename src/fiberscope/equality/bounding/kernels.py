@@ -151,7 +151,7 @@ def uncertain(radius, unit, size):
     found = radius.copy()
     for j in range(size.size):
         if size[j] != 0.0:
-            found[j] += unit * max(size[j], SMALL)
+            found[j] += unit * (SMALL if size[j] < SMALL else size[j])  # what is not a number stays so
     return found
 
 
