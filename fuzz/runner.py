@@ -28,6 +28,9 @@ from .shrink import shrunk
 CASE_SECONDS = 30.0
 """A case that takes longer is stopped and counted as undecided (too slow)."""
 
+FIRST_SECONDS = 600.0
+"""The same for the first case of an area in a process: an alarm in the middle of a compilation can end the process."""
+
 ENOUGH = 5000
 """Cases of every area before the fast ones get more."""
 
@@ -89,10 +92,14 @@ def _alarm(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGPROF, old)
 
 
+_COMPILED: set[str] = set()
+"""Areas whose first case is behind this process."""
+
+
 def _verdict(area: Area, arguments: tuple[Any, ...]) -> tuple[str, str]:
     """How one case ends: ``("ok" | "undecided" | "skipped" | "wrong", text)``."""
     try:
-        with _alarm(CASE_SECONDS):
+        with _alarm(CASE_SECONDS if area.name in _COMPILED else FIRST_SECONDS):
             area.check(*arguments)
     except Disagreement as error:
         return "wrong", str(error)
@@ -119,6 +126,7 @@ def one(area: Area, seed: int, tally: Tally, shrink: bool = True) -> None:
     start = time.process_time()
     arguments = case(area, seed)
     outcome, text = _verdict(area, arguments)
+    _COMPILED.add(area.name)
     if outcome == "skipped":
         tally.skipped += 1
     else:
