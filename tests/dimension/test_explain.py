@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fiberscope.dimension.explain import KINDS, explain
 from fiberscope.dimension.jacobian import jacobian
+from fiberscope.dimension.reasons.explain import KINDS, explain
 from fiberscope.errors import NotGenericError, UnsupportedModelError
 from fiberscope.network.network import Network
 from fiberscope.plot.spectra import kernel_parts

@@ -9,8 +9,8 @@ from torch import nn
 
 from fiberscope.dimension.functional import functional_dimension
 from fiberscope.dimension.jacobian import jacobian
-from fiberscope.dimension.kernel import ntk
-from fiberscope.dimension.spectrum import kernel_spectrum
+from fiberscope.dimension.kernels.kernel import ntk
+from fiberscope.dimension.kernels.spectrum import kernel_spectrum
 from fiberscope.errors import InputError, TooLargeError, UnsupportedModelError
 from fiberscope.modules import derivatives
 from fiberscope.testing import case
