@@ -15,7 +15,7 @@ import numpy as np
 import scipy.linalg
 
 from fiberscope import modules
-from fiberscope.dimension.jacobian import check_parameters, own_network
+from fiberscope.dimension.jacobian import own_network, with_own_parameters
 from fiberscope.dimension.kernels.tangent import TangentMap, kernel_diagonal
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.border import NetworkLike, as_model
@@ -129,7 +129,7 @@ def _tangent(net: Any, X: Any, run: Run) -> tuple[Any, float]:
         except UnsupportedModelError:
             found = modules.derivatives.TangentMap(net, X)
             return found, found.trace(run)
-    check_parameters(net)
+    net = with_own_parameters(net)
     X = batch(X, net.in_size)
     return TangentMap(net, X), float(kernel_diagonal(net, X, run).sum())
 

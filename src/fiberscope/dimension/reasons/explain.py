@@ -27,7 +27,7 @@ from fiberscope.dimension.gap import (
     position_bound,
     silent_layers_bound,
 )
-from fiberscope.dimension.jacobian import check_memory, check_parameters, check_size, rows_in_ring
+from fiberscope.dimension.jacobian import check_memory, check_size, rows_in_ring, with_own_parameters
 from fiberscope.dimension.symmetries import (
     LayerRoles,
     activity,
@@ -178,7 +178,7 @@ def explain(
     """
     net = as_network(net)
     check_memory(memory)
-    check_parameters(net)
+    net = with_own_parameters(net)
     run = Run.begin(progress, time_limit)
     if not acts_freely_on(net) or not len(net.layout.places):
         raise UnsupportedModelError(
