@@ -141,12 +141,12 @@ def test_bounds_hold_at_points(seed, size, method, generators):
     if method == "pair":
         matches = [(k, k, list(range(n)), [Fraction(1)] * n) for k, n in ((1, 4), (2, 3))]
         gates = [checker.gates(one, program, True) for program in programs]
-        bounding = checker.paired(checker.Matched(one, *gates, matches))
+        bounding = checker.paired(checker.Matched(*gates, matches))
     else:
         bounding = checker.unpaired(one)
     seen = checker.Zonotopes(place.box(), generators)
     seen.run(bounding.steps)
-    ends = [seen.ends(seen.of(checker._floats(row))) for row in bounding.ends]
+    ends = [checker.ends_of(form) for form in seen.of(bounding.ends)]
     for x in rng.uniform(low, high, (20, 2)):
         gaps = [
             Fraction(p) - Fraction(q) for p, q in zip(*(fraction_values(net, x)[-1] for net in (a, b)), strict=True)
