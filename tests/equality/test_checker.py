@@ -19,6 +19,7 @@ from fiberscope.equality import checker
 from fiberscope.equality.certificates.claims import content_hash, plain_program
 from fiberscope.equality.ladder import equivalent
 from fiberscope.equality.verify import KINDS
+from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.network.operators import Dense
@@ -103,6 +104,16 @@ def test_boxes_classes_and_flat_boxes(tmp_path):
         found["claim"]["equal"] = not found["claim"]["equal"]
         with pytest.raises(checker.Malformed):
             checker.check(found)
+
+
+@pytest.mark.parametrize("domain", [fs.Space(2), fs.Orthant(2)])
+def test_copies_that_are_exact_are_within_any_tolerance_anywhere(tmp_path, domain):
+    other = Symmetry([[1, 0, 2, 5, 4, 3], [3, 1, 2, 0]], [[2.0] * 6, [0.5] * 4])(NET)
+    found = saved(tmp_path, equivalent(NET, other, domain, tolerance=0.25))
+    assert found["evidence"]["kind"] == "symmetry" and "exactly" in checker.check(found)[2]
+    found["evidence"]["scales"][0][0] = 4.0
+    with pytest.raises(checker.Fails):
+        checker.check(found)
 
 
 def test_a_tree_that_leaves_something_out_is_refused(tmp_path):
