@@ -54,8 +54,39 @@ class Row:
         return abs(self.terms.get(atom, 0)) if self.sizes is None else self.sizes.get(atom, 0)
 
 
-Near = dict[tuple[int, ...], list[tuple[int, FloatArray, FloatArray]]]
-"""By the atoms of a row: names with rows of largest entry 1 and the sums of absolute values behind their entries."""
+class Known:
+    """Named rows over the same atoms: divided by their largest entries, with the sums of absolute values behind."""
+
+    def __init__(self, atoms: int) -> None:
+        self.names: list[int] = []
+        self._rows = np.empty((2, 8, atoms))
+
+    def append(self, name: int, unit: FloatArray, size: FloatArray) -> None:
+        count = len(self.names)
+        if count == self._rows.shape[1]:
+            self._rows = np.concatenate([self._rows, np.empty_like(self._rows)], axis=1)
+        self._rows[0, count], self._rows[1, count] = unit, size
+        self.names.append(name)
+
+    def closest(self, unit: FloatArray, size: FloatArray, precision: float, ulps: int) -> tuple[int, int, float] | None:
+        """The first row that is plus or minus this one within so many ulps: its name, the sign, how far in ulps."""
+        units, sizes = self._rows[:, : len(self.names)]
+        with np.errstate(all="ignore"):
+            room = (sizes + size) * precision
+            gaps = np.array([unit - units, unit + units])
+            worst = (np.abs(gaps) / room).max(axis=2)
+        known = (np.isfinite(room) & (room > 0)).all(axis=1)  # beyond the range of floats: not known to be near
+        near = known & (worst <= ulps)
+        rows = np.flatnonzero(near.any(axis=0))
+        if not len(rows):
+            return None
+        row = int(rows[0])
+        k = 0 if near[0, row] else 1
+        return self.names[row], (1, -1)[k], float(worst[k, row])
+
+
+Near = dict[tuple[int, ...], Known]
+"""Rows by their atoms."""
 
 
 @dataclass(slots=True, eq=False)
@@ -107,7 +138,7 @@ class Table:
             atoms, primitive, _ = _primitive(row)
             self.facts[(atoms, primitive)] = sign
             if self.ulps:
-                self._near_facts.setdefault(atoms, []).append((sign, *_unit(row, atoms)))
+                self._near_facts.setdefault(atoms, Known(len(atoms))).append(sign, *_unit(row, atoms))
 
     def recall(self, row: Row) -> int | None:
         """The sign that was proven of a multiple of this row."""
@@ -155,7 +186,7 @@ class Table:
         found = self._closest(row, atoms, self._near)
         if found is None:
             number = self.inputs + 1 + len(self.rows)
-            self._near.setdefault(atoms, []).append((number, *_unit(row, atoms)))
+            self._near.setdefault(atoms, Known(len(atoms))).append(number, *_unit(row, atoms))
             return None
         atom, sign = found
         known = self.rows[atom - self.inputs - 1][1]
@@ -167,17 +198,14 @@ class Table:
         """The entry that is a multiple of the row up to rounding, and the sign of the factor."""
         if atoms not in among:
             return None
-        unit, size = _unit(row, atoms)
-        for name, other, other_size in among[atoms]:
-            room = (size + other_size) * self.unit
-            if not (np.isfinite(room) & (room > 0)).all():  # beyond the range of floats: not known to be near
-                continue
-            for sign in (1, -1):
-                worst = float((np.abs(unit - sign * other) / room).max())
-                if worst <= self.ulps:
-                    self.residual = max(self.residual, worst)
-                    return name, sign
-        return None
+        known = among[atoms]
+        self.spend(len(known.names))
+        found = known.closest(*_unit(row, atoms), self.unit, self.ulps)
+        if found is None:
+            return None
+        name, sign, worst = found
+        self.residual = max(self.residual, worst)
+        return name, sign
 
     def same(self, a: Row, b: Row) -> bool:
         """Whether two rows agree: exactly, or up to rounding if the table allows that."""
