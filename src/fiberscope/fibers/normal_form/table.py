@@ -44,8 +44,42 @@ _WORK = 30_000_000
 """Products of integers after which the form is given up as too large."""
 
 
-Near = dict[tuple[int, ...], list[tuple[int, FloatArray, FloatArray]]]
-"""By the atoms of a row: names with rows of largest entry 1 and the sums of absolute values behind their entries."""
+class Known:
+    """Named rows over the same atoms: divided by their largest entries, with the sums of absolute values behind."""
+
+    def __init__(self, atoms: int) -> None:
+        self.names: list[int] = []
+        self._rows = np.empty((2, 8, atoms))
+
+    def append(self, name: int, unit: FloatArray, size: FloatArray) -> None:
+        count = len(self.names)
+        if count == self._rows.shape[1]:
+            self._rows = np.concatenate([self._rows, np.empty_like(self._rows)], axis=1)
+        self._rows[0, count], self._rows[1, count] = unit, size
+        self.names.append(name)
+
+    def closest(self, unit: FloatArray, size: FloatArray, precision: float, ulps: int) -> tuple[int, int, float] | None:
+        """The first row that is plus or minus this one within so many ulps: its name, the sign, how far in ulps."""
+        with np.errstate(all="ignore"):
+            first, behind = self._rows[:, : len(self.names), 0]
+            far = np.abs(np.abs(first) - abs(unit[0])) > 2 * ulps * precision * (behind + size[0])
+            left = np.flatnonzero(~far)  # most are told apart by the first entry
+            units, sizes = self._rows[:, left]
+            room = (sizes + size) * precision
+            gaps = np.array([unit - units, unit + units])
+            worst = (np.abs(gaps) / room).max(axis=2)
+        known = (np.isfinite(room) & (room > 0)).all(axis=1)  # beyond the range of floats: not known to be near
+        near = known & (worst <= ulps)
+        rows = np.flatnonzero(near.any(axis=0))
+        if not len(rows):
+            return None
+        row = int(rows[0])
+        k = 0 if near[0, row] else 1
+        return self.names[left[row]], (1, -1)[k], float(worst[k, row])
+
+
+Near = dict[tuple[int, ...], Known]
+"""Rows by their atoms."""
 
 
 @dataclass(slots=True, eq=False)
@@ -98,7 +132,7 @@ class Table:
             plane, _ = row.primitive()
             self.facts.enter(plane, sign)
             if self.ulps:
-                self._near_facts.setdefault(plane[0], []).append((sign, *_unit(row, plane[0])))
+                self._near_facts.setdefault(plane[0], Known(len(plane[0]))).append(sign, *_unit(row, plane[0]))
 
     def recall(self, row: Row) -> int | None:
         """The sign that was proven of a multiple of this row."""
@@ -199,7 +233,7 @@ class Table:
         """A hyperplane known already, up to rounding; otherwise this one is remembered."""
         found = self._closest(row, atoms, self._near)
         if found is None:
-            self._near.setdefault(atoms, []).append((self._next(), *_unit(row, atoms)))
+            self._near.setdefault(atoms, Known(len(atoms))).append(self._next(), *_unit(row, atoms))
             return None
         atom, sign = found
         known = self.plane(atom)[1]
@@ -211,21 +245,14 @@ class Table:
         """The entry that is a multiple of the row up to rounding, and the sign of the factor."""
         if atoms not in among:
             return None
-        unit, size = _unit(row, atoms)
-        first, first_size = float(unit[0]), float(size[0])
-        for name, other, other_size in among[atoms]:
-            limit = self.ulps * (first_size + float(other_size[0])) * self.unit * 2
-            if abs(abs(first) - abs(float(other[0]))) > limit:  # far in the first place already
-                continue
-            room = (size + other_size) * self.unit
-            if not (np.isfinite(room) & (room > 0)).all():  # beyond the range of floats: not known to be near
-                continue
-            for sign in (1, -1):
-                worst = float((np.abs(unit - sign * other) / room).max())
-                if worst <= self.ulps:
-                    self.residual = max(self.residual, worst)
-                    return name, sign
-        return None
+        known = among[atoms]
+        self.spend(len(known.names))
+        found = known.closest(*_unit(row, atoms), self.unit, self.ulps)
+        if found is None:
+            return None
+        name, sign, worst = found
+        self.residual = max(self.residual, worst)
+        return name, sign
 
     def same(self, a: Row, b: Row) -> bool:
         """Whether two rows agree: exactly, or up to rounding if the table allows that."""
