@@ -325,10 +325,14 @@ def _equal_maps(net: Network, one: SignArray, two: SignArray) -> BoolArray:
     along every axis, as where only flat pieces and losing inputs are met.
     """
     equal = np.ones(len(one), dtype=bool)
-    for axis in np.eye(net.in_size):
+    for axis in range(net.in_size):
         left = np.flatnonzero(equal)
+        if not len(left):
+            break
+        way = np.zeros((len(left), net.in_size))
+        way[:, axis] = 1.0
         with np.errstate(over="ignore", invalid="ignore"):
-            jump = jumps(net, one[left], two[left], np.tile(axis, (len(left), 1)))
+            jump = jumps(net, one[left], two[left], way)
         equal[left] = ((jump.value == 0) & (jump.error == 0)).all(axis=1)
     return equal
 

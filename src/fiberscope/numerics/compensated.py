@@ -92,6 +92,45 @@ class Twofold:
         return Twofold(high, low, np.where(np.isfinite(high + low) & np.isfinite(error), error, np.inf))
 
 
+def row_products(A: FloatArray, W: FloatArray, start: FloatArray) -> Twofold:
+    """``start + A @ W.T`` for floats ``(m, k)`` and ``(n, k)``, row by row: no matrix is copied or split.
+
+    >>> found = row_products(np.array([[1e16, 1.0, -1e16]]), np.ones((1, 3)), np.zeros((1, 1)))
+    >>> float(found.high[0, 0] + found.low[0, 0]), bool(found.error[0, 0] < 1e-12)
+    (1.0, True)
+    """
+    high, low, size = np.array(start, dtype=np.float64), np.zeros_like(start), np.abs(start)
+    k = A.shape[1]
+    with np.errstate(all="ignore"):
+        _row_dots(np.ascontiguousarray(A), np.ascontiguousarray(W), high, low, size)
+        slip = gamma(4 * k + 16) ** 2 * size
+        error = round_up(slip + 16 * (k + 1) * TINY, k + 8)
+    return Twofold(high, low, np.where(np.isfinite(high + low) & np.isfinite(error), error, np.inf))
+
+
+@numba.njit(cache=True, nogil=True)
+def _row_dots(A: Any, W: Any, high: Any, low: Any, size: Any) -> None:
+    for i in range(A.shape[0]):
+        for j in range(W.shape[0]):
+            total, rest, most = high[i, j], 0.0, size[i, j]
+            for k in range(A.shape[1]):
+                a, b = A[i, k], W[j, k]
+                p = a * b
+                c, d = _SPLITTER * a, _SPLITTER * b
+                first, top = c - (c - a), d - (d - b)
+                last, bottom = a - first, b - top
+                error = last * bottom - (((p - first * top) - last * top) - first * bottom)
+                new = total + p
+                part = new - total
+                rest += ((total - (new - part)) + (p - part)) + error
+                total = new
+                most += abs(p)
+            size[i, j] = most
+            new = total + rest
+            part = new - total
+            high[i, j], low[i, j] = new, (total - (new - part)) + (rest - part)
+
+
 @numba.njit(cache=True, nogil=True)
 def _twofold_dot(A: Any, rest: Any, B: Any, top: Any, bottom: Any, high: Any, low: Any) -> None:
     for i in range(A.shape[0]):

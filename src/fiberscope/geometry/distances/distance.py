@@ -9,6 +9,7 @@ formula; *Effects of data geometry in early deep learning*, 2022, takes it to ma
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,8 +23,9 @@ from fiberscope.geometry.distances.gradients import (
     ball_margins,
     gradient_norms,
     has_boundary,
-    switch_margins,
+    signs_and_margins,
 )
+from fiberscope.geometry.distances.reduced import reduced
 from fiberscope.geometry.distances.ties import ExactFoot, is_affordable
 from fiberscope.geometry.facets import bends_across
 from fiberscope.network.border import NetworkLike, as_network
@@ -149,20 +151,22 @@ def boundary_distance(
     points = batch(X, net.in_size)
     sizes = [node.num_signs for node in net.switches]
     layers = np.repeat(np.arange(1, len(sizes) + 1), sizes)
-    step = max(1, min(_BATCH, memory // (64 * max(1, net.num_signs))))
-    parts = []
+    step = max(1, min(_BATCH, memory // (64 * max(1, net.num_signs)), memory // (32 * net.in_size)))
+    joined: list[Any] = []
     for start in range(0, len(points), step):
         run.step(start, len(points), "points")
-        parts.append(_part(net, points[start : start + step], memory, run))
-    joined = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+        part = _part(net, points[start : start + step], memory, run)
+        joined = joined or [np.empty((len(points), *x.shape[1:]), dtype=x.dtype) for x in part]
+        for whole, own in zip(joined, part, strict=True):
+            whole[start : start + step] = own
     return BoundaryDistance(*[*joined, layers])
 
 
 def _part(net: Network, X: FloatArray, memory: int, run: Run) -> tuple[Any, ...]:
-    signs = net.signs(X).signs
+    signs, margins = signs_and_margins(net, X)
     if not net.num_signs:
         return _no_boundary(X, signs)
-    found = _quotients(net, X, signs, memory, run)
+    found = _quotients(net, X, signs, margins, memory, run)
     rows = np.arange(len(X))
     lower, upper = found.lower.min(axis=1), found.upper.min(axis=1)
     neuron = np.where(np.isfinite(found.middle.min(axis=1)), found.middle.argmin(axis=1), -1)
@@ -206,8 +210,8 @@ class _Quotients:
     exact: dict[tuple[int, int], FloatArray]
 
 
-def _quotients(net: Network, X: FloatArray, signs: SignArray, memory: int, run: Run) -> _Quotients:
-    z, g = switch_margins(net, X, signs), gradient_norms(net, signs, memory)
+def _quotients(net: Network, X: FloatArray, signs: SignArray, z: Bounded, memory: int, run: Run) -> _Quotients:
+    g = gradient_norms(net, signs, memory)
     size, zero = np.abs(z.value), signs == 0
     with np.errstate(all="ignore"):
         # What overflowed says nothing: it leaves the widest interval that there is.
@@ -268,7 +272,7 @@ def _settle(
         steady = (g.error <= wide / 2 * g.value) & np.isfinite(g.value)
     for row in np.flatnonzero(bad.any(axis=1)):
         run.check()
-        values: FloatArray | None = None
+        values: Bounded | None = None
         region: ExactRegion | None = None
         # the most promising first: what it settles may rule out the others
         for entry in np.flatnonzero(bad[row])[np.argsort(lower[row, bad[row]], kind="stable")]:
@@ -277,9 +281,10 @@ def _settle(
             at = (row, entry)
             if steady[at] and signs[at]:
                 values = ball_margins(net, X[row], signs[row]) if values is None else values
-                value, slope = float(values[entry]), float(g.value[at])
-                if _TAME[0] < value < _TAME[1] and _TAME[0] < slope < _TAME[1]:
-                    lower[at], upper[at] = _between(value, value, slope - g.error[at], slope + g.error[at])
+                value, slip, slope = float(values.value[entry]), float(values.error[entry]), float(g.value[at])
+                if _TAME[0] < value < _TAME[1] and _TAME[0] < slope < _TAME[1] and slip <= wide / 8 * value:
+                    ends = (value - slip, value + slip, slope - g.error[at], slope + g.error[at])
+                    lower[at], upper[at] = _between(*ends)
                     middle[at] = value / slope
                     continue
             region = ExactRegion(net, signs[row]) if region is None else region
@@ -321,12 +326,14 @@ def _feet(
     """Unit normals towards the nearest boundary, and the points on it."""
     with np.errstate(over="ignore", invalid="ignore"):
         gradient = neuron_gradients(net, signs, neuron)
-    top = np.abs(gradient).max(axis=1, keepdims=True, initial=0.0)
+    # in place: with images for points, passes over these arrays are what takes the time
+    top = np.maximum(gradient.max(axis=1, initial=0.0), -gradient.min(axis=1, initial=0.0))[:, None]
     lost = ~((top > TINY) & np.isfinite(top))[:, 0]
     gradient[lost] = 0.0
-    gradient = gradient / np.where(lost, 1.0, top[:, 0])[:, None]
+    gradient /= np.where(lost, 1.0, top[:, 0])[:, None]
     length = np.linalg.norm(gradient, axis=1, keepdims=True)
-    unit = gradient / np.where(length > 0, length, 1.0)
+    gradient /= np.where(length > 0, length, 1.0)
+    unit = gradient
     for (row, entry), direction in exact.items():
         if neuron[row] == entry:
             unit[row], lost[row] = direction, False
@@ -335,9 +342,12 @@ def _feet(
     rows = np.arange(len(X))
     unit *= np.where(signs[rows, neuron] > 0, -1.0, 1.0)[:, None]
     reach = np.where(np.isfinite(distance), distance, 0.0)
+    foot = unit * reach[:, None]
     with np.errstate(over="ignore"):
-        foot = np.clip(X + reach[:, None] * unit, -_LARGEST, _LARGEST)
-    return unit, np.where((neuron >= 0)[:, None], foot, np.nan)
+        foot += X
+    np.clip(foot, -_LARGEST, _LARGEST, out=foot)
+    foot[neuron < 0] = np.nan
+    return unit, foot
 
 
 def _visible(
@@ -376,12 +386,27 @@ def _visible(
                 decided[row] = True
     known = np.flatnonzero(decided & (neuron >= 0))
     if len(known):
-        with np.errstate(over="ignore", invalid="ignore"):
-            jump: Bounded = jumps(net, one[known], two[known], normal[known])
-        top = np.concatenate([one[known], two[known]])
-        pairs = np.column_stack([np.arange(len(known)), len(known) + np.arange(len(known))])
-        visible[known] = bends_across(net, top, pairs, jump)[0]
+        visible[known] = _bends(net, one[known], two[known], neuron[known], lambda: normal[known])
     return visible, decided
+
+
+def _bends(
+    net: Network, one: SignArray, two: SignArray, neuron: IntArray, normals: Callable[[], FloatArray]
+) -> BoolArray:
+    """Whether the maps under pairs of signs differ; of a wide first layer with independent rows a square one will do.
+
+    Any direction proves a difference, so that of the square layer's own gradient does as well as the true normal.
+    """
+    short = reduced(net)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if short.full:
+            net, normal = short.net, neuron_gradients(short.net, one, neuron)
+            normal = np.where(np.isfinite(normal), normal, 0.0)
+        else:
+            normal = normals()
+        jump: Bounded = jumps(net, one, two, normal)
+    count = np.arange(len(one))
+    return bends_across(net, np.concatenate([one, two]), np.column_stack([count, len(one) + count]), jump)[0]
 
 
 def crossed(net: Network, one: SignArray, two: SignArray, rows: IntArray, neuron: IntArray) -> None:

@@ -12,23 +12,27 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
+import flint
 import numpy as np
 
+from fiberscope.geometry.distances.reduced import Reduced, first_layer, reduced
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
-from fiberscope.network.operators import Dense
 from fiberscope.network.walk import (
     affine_start,
     boundaries,
     boundary,
     choices_of,
+    switch_values,
     switches,
 )
 from fiberscope.numerics.algebra.ball import BallAlgebra
 from fiberscope.numerics.algebra.base import Algebra, Constant, LinearMap, aligned, joined, on_rows, picked
 from fiberscope.numerics.algebra.bounded import BOUNDED, Bounded
 from fiberscope.numerics.algebra.floating import FLOAT, FLOAT_ROWS
-from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, SignArray, gamma, round_up
+from fiberscope.numerics.compensated import row_products
+from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, ObjectArray, SignArray, gamma, round_up
+from fiberscope.numerics.signs import UNDECIDED, bounded_signs
 
 MEMORY = 1 << 26
 """Bytes of the largest array of a batch of gradients, unless told otherwise."""
@@ -36,8 +40,8 @@ MEMORY = 1 << 26
 _BALL_BITS = 512
 """Precision at which a value is computed that floats do not know well."""
 
-_ENOUGH_BITS = 60
-"""Relative accuracy of a ball whose middle, rounded to a float, is off by two roundings at most."""
+_MANY = 1 << 16
+"""First layers with more weights are not turned into balls."""
 
 _SAFE = (2.0**-480, 2.0**480)
 """Between these a sum of squares neither loses anything to underflow nor overflows."""
@@ -62,15 +66,49 @@ def switch_margins(net: Network, X: FloatArray, signs: SignArray) -> Bounded:
         return boundaries(net.layout, {0: BOUNDED.take(X)}, BOUNDED, choices_of(net.layout, signs), given=False)
 
 
-def ball_margins(net: Network, x: FloatArray, signs: SignArray) -> FloatArray:
-    """Absolute values of :func:`switch_margins` at one point, each off by two roundings at most, ``(num_signs,)``.
+def signs_and_margins(net: Network, X: FloatArray) -> tuple[SignArray, Bounded]:
+    """Certified signs of the points, and :func:`switch_margins`; one pass does for both where nothing is pooled."""
+    if net.layout.pooled.any():
+        signs = net.signs(X).signs
+        return signs, switch_margins(net, X, signs)
+    none = np.zeros((len(X), 0))
+    with np.errstate(over="ignore", invalid="ignore"):
+        z = BOUNDED.concat([Bounded(none, none), *switch_values(net.layout, BOUNDED.take(X), BOUNDED)], None)
+    signs = np.where(net.layout.linear, np.int8(1), bounded_signs(z))
+    rows = np.flatnonzero((signs == UNDECIDED).any(axis=1))
+    if len(rows):
+        signs[rows] = net.signs(X[rows]).signs
+    return signs, z
 
-    Computed in balls; where even these are too wide to tell, NaN.
+
+def ball_margins(net: Network, x: FloatArray, signs: SignArray) -> Bounded:
+    """Absolute values of :func:`switch_margins` at one point, ``(num_signs,)``, in balls.
+
+    A wide first layer is computed in pairs of floats, whose bounds are the radii of the balls: twice the digits of a
+    float, without an exact number for every weight.
     """
     algebra, choices = BallAlgebra(_BALL_BITS), choices_of(net.layout, signs)
     with algebra.working():
-        found = boundaries(net.layout, {0: algebra.take(x[None])}, algebra, choices, given=False)[0]
-        return np.array([float(abs(v).mid()) if v.rel_accuracy_bits() > _ENOUGH_BITS else np.nan for v in found])
+        known = _first_balls(net, x, algebra)
+        values = {0: algebra.take(x[None])} if known is None else {1: known}
+        found = [abs(v) for v in boundaries(net.layout, values, algebra, choices, given=False)[0]]
+        middle = np.array([float(v.mid()) for v in found])
+        radii = np.array([float(v.rad()) for v in found])
+    return Bounded(middle, np.asarray(round_up(radii + gamma(2) * middle, 4)))
+
+
+def _first_balls(net: Network, x: FloatArray, algebra: BallAlgebra) -> ObjectArray | None:
+    """The values of a first layer of many weights at one point, if nothing else reads the input."""
+    first = first_layer(net)
+    matrix = None if first is None else first.operator.stored_matrix
+    if first is None or matrix is None or matrix.size <= _MANY:
+        return None
+    offset = np.zeros(len(matrix)) if first.offset is None else first.offset
+    h = row_products(x[None], matrix, offset[None])
+    if not np.isfinite(h.error).all():
+        return None
+    radius = np.array([flint.arb(0, e) for e in h.error[0].tolist()], dtype=object)
+    return np.asarray(algebra.take(h.high) + algebra.take(h.low) + radius)
 
 
 def gradient_norms(net: Network, signs: SignArray, memory: int = MEMORY) -> Bounded:
@@ -84,7 +122,7 @@ def gradient_norms(net: Network, signs: SignArray, memory: int = MEMORY) -> Boun
     >>> gradient_norms(net, np.array([[1]], dtype=np.int8)).value
     array([[5.]])
     """
-    short = _reduced(net)
+    short = reduced(net)
     program, n = short.net, short.net.in_size
     widest = max([prod(shape) for shape in program.shapes] + [node.num_signs for node in program.switches])
     room = max(1, memory // (8 * widest))
@@ -112,41 +150,6 @@ def gradient_norms(net: Network, signs: SignArray, memory: int = MEMORY) -> Boun
 
 def _slices(count: int, step: int) -> Iterator[slice]:
     return (slice(start, min(start + step, count)) for start in range(0, count, step))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Reduced:
-    """A network whose gradients are as long, up to ``error`` per first neuron and a factor ``1 +- stretch``."""
-
-    net: Network
-    error: FloatArray | None
-    stretch: float
-
-
-def _reduced(net: Network) -> _Reduced:
-    """As many inputs as first neurons, if these are fewer: with ``W = L Q``, Q orthonormal, ``|v W| = |v L|``.
-
-    The computed factors are not exact; how far they are off is measured, with the rounding of the measurement included.
-    """
-    first = net.nodes[0]
-    alone = sum(0 in node.sources for node in net.nodes) == 1
-    if not (alone and isinstance(first, Affine) and isinstance(first.operator, Dense)):
-        return _Reduced(net, None, 0.0)
-    W = first.operator.matrix
-    if W.shape[0] >= W.shape[1] or not np.abs(W).max() < _SAFE[1] or W.shape[0] * W.shape[1] > 1 << 24:
-        return _Reduced(net, None, 0.0)
-    Q, R = np.linalg.qr(W.T)
-    L = np.ascontiguousarray(R.T)
-    k, n = W.shape
-    defect = np.linalg.norm(Q.T @ Q - np.eye(k)) + gamma(n + 2) * np.linalg.norm(np.abs(Q).T @ np.abs(Q))
-    residual = np.linalg.norm(L @ Q.T - W, axis=1)
-    residual = residual + gamma(k + 2) * np.linalg.norm(np.abs(L) @ np.abs(Q).T + np.abs(W), axis=1)
-    residual = np.asarray(round_up(residual * (1 + gamma(n + 8)), 4))
-    stretch = float(defect * (1 + gamma(k * k + 8))) + gamma(4)
-    residual[~W.any(axis=1)] = 0.0
-    L[~W.any(axis=1)] = 0.0
-    nodes = [Affine(0, Dense(L), first.bias), *net.nodes[1:]]
-    return _Reduced(Network.from_nodes(nodes, (k,)), residual, min(stretch, 1.0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -221,7 +224,7 @@ class _LengthAlgebra(Algebra[_Lengths]):
 _LENGTHS = _LengthAlgebra()
 
 
-def _lengths(short: _Reduced, signs: SignArray, unit: FloatArray) -> Bounded:
+def _lengths(short: Reduced, signs: SignArray, unit: FloatArray) -> Bounded:
     """Lengths of the gradients' components in the directions ``unit``, ``(points, num_signs)``."""
     layout, choices = short.net.layout, choices_of(short.net.layout, signs)
     values = {0: _LENGTHS.take(unit)}

@@ -47,12 +47,17 @@ class BoundedAlgebra(Algebra[Bounded]):
 
     def apply(self, stage: LinearMap, value: Bounded) -> Bounded:
         n = stage.fan_in
+        unit = gamma(stage.roundings)
         result = on_rows(stage.apply, value.value)
-        # |W|(e + gamma_n |a|) covers both the error that came in and the rounding of this product. Values so small
-        # that gamma_n |a| could underflow count as larger ones: a large weight must not meet a lost term.
-        size = np.abs(value.value)
-        given = value.error + gamma(n) * np.where(size > 0, np.maximum(size, SMALL), 0.0)
-        error = on_rows(stage.apply_abs, given)
+        sizes = None if value.value.ndim != 2 or value.error.any() else stage.bound_abs(value.value)
+        if sizes is not None:
+            error = unit * sizes
+        else:
+            # |W|(e + gamma |a|) covers both the error that came in and the rounding of this product. Values so small
+            # that gamma |a| could underflow count as larger ones: a large weight must not meet a lost term.
+            size = np.abs(value.value)
+            given = value.error + unit * np.where(size > 0, np.maximum(size, SMALL), 0.0)
+            error = on_rows(stage.apply_abs, given)
         bound = round_up(error + n * TINY, n + 3)
         # A product that overflowed says nothing, whatever the bound.
         bound = np.where(np.isfinite(result), bound, np.inf)
