@@ -140,7 +140,7 @@ def null_rows(rows: FloatArray, count: int) -> FloatArray:
     if len(rows) == 0:
         return np.eye(rows.shape[1])[:count]
     if len(rows) > rows.shape[1]:  # the same right singular vectors, without a left one for every row
-        rows = scipy.linalg.qr(rows, mode="r")[0][: rows.shape[1]]
+        rows = np.asarray(scipy.linalg.qr(rows, mode="r")[0][: rows.shape[1]], dtype=np.float64)
     vectors: FloatArray = scipy.linalg.svd(rows, full_matrices=True)[2]
     return vectors[rows.shape[1] - count :]
 
