@@ -106,6 +106,7 @@ _NAMES = {
     "conserved_quantities": "fibers.conservation",
     "drift_order": "fibers.conservation",
     "fiber": "fibers.fiber",
+    "flip": "fibers.moves",
     "identifiability": "fibers.identifiability",
     "identifiable_fraction": "fibers.identifiability",
     "identifiable_construction": "fibers.construction",
@@ -113,6 +114,7 @@ _NAMES = {
     "non_localisable_network": "fibers.non_local",
     "same_up_to_symmetry": "fibers.canonical.matching",
     "simplify": "fibers.simplify.simplify",
+    "translate": "fibers.moves",
     "translation_obstruction": "fibers.conservation",
     # equality
     "Audit": "equality.audit",

@@ -83,6 +83,8 @@ from .fibers.fiber import fiber as fiber
 from .fibers.identifiability import Identifiability as Identifiability
 from .fibers.identifiability import identifiability as identifiability
 from .fibers.identifiability import identifiable_fraction as identifiable_fraction
+from .fibers.moves import flip as flip
+from .fibers.moves import translate as translate
 from .fibers.non_local import non_localisable_network as non_localisable_network
 from .fibers.simplify.simplify import Simplified as Simplified
 from .fibers.simplify.simplify import simplify as simplify
