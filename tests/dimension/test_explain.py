@@ -19,6 +19,7 @@ from fiberscope.dimension.reasons.explain import KINDS, explain
 from fiberscope.dimension.rescalings import rescalings
 from fiberscope.dimension.symmetries import rescaling_rank
 from fiberscope.errors import NotGenericError
+from fiberscope.fibers.fiber import fiber
 from fiberscope.network.io import load
 from fiberscope.network.network import Network
 from fiberscope.numerics.elimination import rank_mod
@@ -62,6 +63,7 @@ def test_parts_add_up_and_outputs_stay(seed):
     assert np.abs(J @ unit.T).max(initial=0.0) < 1e-8 * max(1.0, np.abs(J).max())
     if len(unit):
         assert np.linalg.matrix_rank(unit, tol=1e-9) == found.nullity
+    assert found.rank + found.fiber <= net.num_parameters and found.fiber >= found.everywhere
     for bound in found.bounds:
         assert not bound.holds or bound.value >= found.rank or not bound.proven
     assert found.bounds[-1].name == "adjacent layers" and found.bounds[-1].value >= found.rank
@@ -199,6 +201,57 @@ def test_what_is_constant_on_all_inputs_stays_so():
     dead = explain(net, np.linspace(-3, 3, 30)[:, None]).part("dead")
     # both are off on the batch; of the second a weight is zero, and with a positive one it is on far away
     assert (dead.dimension, dead.everywhere) == (8, 4)
+
+
+def paths_on(net, signs):
+    """Every path from an input or a bias to an output along neurons that are on, as the set of its parameters."""
+    places, start = [], 0
+    for weight, bias in zip(net.weights, net.biases, strict=True):
+        places.append(
+            (start + np.arange(weight.size).reshape(weight.shape), start + weight.size + np.arange(len(bias)))
+        )
+        start += weight.size + len(bias)
+    on = [*np.split(signs > 0, np.cumsum(net.widths[1:-1])[:-1]), np.ones(net.out_size, dtype=bool)]
+    found = [[()] for _ in range(net.in_size)]
+    for (weight, bias), active in zip(places, on, strict=True):
+        found = [
+            [(*path, weight[i, j]) for j, paths in enumerate(found) for path in paths] + [(bias[i],)]
+            if active[i]
+            else []
+            for i in range(len(bias))
+        ]
+    rows = np.zeros((sum(map(len, found)), net.num_parameters))
+    for row, path in enumerate(path for paths in found for path in paths):
+        rows[row, list(path)] = 1
+    return rows
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_the_algebraic_jacobian_has_the_rank_of_the_paths(seed):
+    rng = np.random.default_rng(seed)
+    net = random_net(rng)
+    net = Network(net.weights, net.biases)  # with leaks every path is on
+    X = rng.normal(size=(int(rng.integers(1, 9)), net.in_size))
+    found = explain(net, X)
+    rows = np.concatenate([paths_on(net, signs) for signs in np.unique(net.signs(X).signs, axis=0)])
+    bound = next(bound for bound in found.bounds if bound.name == "algebraic Jacobian")
+    assert bound.holds and bound.value == np.linalg.matrix_rank(rows) >= found.rank
+    assert bound.failure_probability < 1e-9
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_functional_dimension_and_fiber_add_up(seed):
+    """One hidden layer in general position: the fiber is the orbit of the rescalings, which a theorem says, too."""
+    net = Network.random((2, 4, 1), seed)
+    found = explain(net)
+    known = fiber(net)
+    assert known.dimension_exact and known.dimension == 0
+    assert found.decisive and found.certified and found.gap == 0
+    assert (found.rank, found.fiber) == (net.num_parameters - 4, 4)
+    assert "17 = 13 + 4" in found.sentence
+    wide = explain(Network.random((2, 12, 12, 1), seed))
+    assert wide.fiber == 24 < wide.nullity and "the fiber has 24 to" in wide.sentence
 
 
 def test_what_is_refused():

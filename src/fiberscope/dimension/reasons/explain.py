@@ -31,6 +31,7 @@ from fiberscope.dimension.gap import (
 )
 from fiberscope.dimension.jacobian import check_memory, check_size, with_own_parameters
 from fiberscope.dimension.reasons.layers import Rows, adjacent, layers_of
+from fiberscope.dimension.reasons.paths import algebraic_bound
 from fiberscope.dimension.rescalings import rescalings
 from fiberscope.dimension.symmetries import (
     LayerRoles,
@@ -48,7 +49,7 @@ from fiberscope.numerics.algebra.base import Ring
 from fiberscope.numerics.algebra.floating import FLOAT
 from fiberscope.numerics.algebra.residue import ModularAlgebra
 from fiberscope.numerics.arrays import batch
-from fiberscope.numerics.elimination import echelon_mod
+from fiberscope.numerics.elimination import echelon_mod, rank_mod
 from fiberscope.numerics.floats import FloatArray, IntArray, SignArray
 from fiberscope.numerics.modular import Residues, random_primes
 from fiberscope.results import Pictured, Result, Tabular, hidden
@@ -88,6 +89,11 @@ class KernelDecomposition(Tabular, Pictured):
     prime: those of reasons are lower bounds of what a reason gives, and the rank is wrong with probability at most
     ``failure_probability``. ``bounds`` are upper bounds of the rank that come from these reasons and from the place of
     the points.
+
+    ``fiber`` is a proven lower bound of the dimension of the fiber at this parameter: the rank of all directions along
+    which the function stays the same on all inputs. On any batch ``rank + fiber <= D``; on a decisive set, where the
+    rank is the functional dimension ``d``, the fiber has at most ``D - d`` dimensions. So where ``gap`` is 0 there,
+    ``D = d + s`` with ``s`` the dimension of the fiber.
     """
 
     num_parameters: int
@@ -98,8 +104,10 @@ class KernelDecomposition(Tabular, Pictured):
     parts: tuple[KernelPart, ...]
     bounds: tuple[Bound, ...]
     batch: str
+    fiber: int = 0
+    decisive: bool = False
 
-    told = ("sentence", "explained")
+    told = ("sentence", "explained", "gap", "certified")
     frame = "parts"
     picture = "kernel_parts"
 
@@ -107,6 +115,16 @@ class KernelDecomposition(Tabular, Pictured):
     def explained(self) -> int:
         """Dimensions of the kernel that have a reason."""
         return sum(part.dimension for part in self.parts if part.kind != "unexplained")
+
+    @property
+    def gap(self) -> int:
+        """Dimensions of the kernel that are not known to be directions of the fiber: ``D - rank - fiber``."""
+        return self.nullity - self.fiber
+
+    @property
+    def certified(self) -> bool:
+        """Whether a proven upper bound meets the rank."""
+        return any(bound.value == self.rank for bound in self.bounds if bound.holds and bound.proven)
 
     def part(self, kind: str) -> KernelPart:
         """The part of that kind."""
@@ -124,8 +142,17 @@ class KernelDecomposition(Tabular, Pictured):
         return (
             f"{self.rank} of {self.num_parameters} directions change the outputs on these {self.num_points} points, "
             f"{self.nullity} do not{made}; along {moves} of them one can go on, "
-            f"at least {self.everywhere} of these on all inputs"
+            f"at least {self.everywhere} of these on all inputs{self._balance}"
         )
+
+    @property
+    def _balance(self) -> str:
+        if not self.decisive:
+            return ""
+        D, d = self.num_parameters, self.rank
+        if self.gap == 0:
+            return f"; {D} = {d} + {self.fiber}: functional dimension and dimension of the fiber"
+        return f"; the fiber has {self.fiber} to {self.nullity} dimensions"
 
     @property
     def everywhere(self) -> int:
@@ -201,7 +228,13 @@ def explain(
     whole = functional_dimension(net, found.X, ranks="exact", seed=seed, memory=memory)
     assert whole.exact is not None and whole.failure_probability is not None
     parts = _parts(net, found, whole.exact, seed, run)
-    bounds = (*whole.bounds, *_more_bounds(net, found))
+    fiber = _fiber_dimension(net, seed, run)
+    what = "none (directions along which the function stays the same on all inputs)"
+    bounds = (
+        *whole.bounds,
+        Bound("fiber", net.num_parameters - fiber, what, True, True),
+        *_more_bounds(net, found, run),
+    )
     return KernelDecomposition(
         num_parameters=net.num_parameters,
         num_points=len(found.X),
@@ -211,7 +244,20 @@ def explain(
         parts=parts,
         bounds=bounds,
         batch=text,
+        fiber=fiber,
+        decisive=X is None,
     )
+
+
+def _fiber_dimension(net: Network, seed: int, run: Run) -> int:
+    """The rank of all directions along which the function stays on all inputs; modulo a prime it can only be less."""
+    if not _is_chain(net):
+        return rescalings(net).rank
+    prime = random_primes(1, seed)[0]
+    always = activity(net, signs_nearby(net))
+    none = np.zeros((0, net.num_hidden), np.int8)
+    rows = [_mixtures(net, kind, always, none, ModularAlgebra(prime)) for kind in KINDS[:4]]
+    return rank_mod(np.concatenate(rows), prime, run)
 
 
 def _is_chain(net: Network) -> bool:
@@ -219,7 +265,7 @@ def _is_chain(net: Network) -> bool:
     return acts_freely_on(net) and len(net.layout.places) > 0
 
 
-def _more_bounds(net: Network, found: Sampled) -> Iterator[Bound]:
+def _more_bounds(net: Network, found: Sampled, run: Run) -> Iterator[Bound]:
     what = "none (the affine rank of the points of every region)"
     yield Bound("position", net.out_size * position_bound(found), what, True, True)
     if not _is_chain(net):
@@ -227,6 +273,9 @@ def _more_bounds(net: Network, found: Sampled) -> Iterator[Bound]:
     if net.out_size == 1 and bool((net.layout.slopes == 0).all()):
         what = "none (regions that share the signs behind a silent layer count once)"
         yield Bound("silent layers", silent_layers_bound(net, found), what, True, True)
+    algebraic = algebraic_bound(net, found, run)
+    if algebraic is not None:
+        yield algebraic
     yield adjacent_layers_bound(net, found)
 
 
