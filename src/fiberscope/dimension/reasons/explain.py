@@ -32,7 +32,7 @@ from fiberscope.dimension.gap import (
 )
 from fiberscope.dimension.jacobian import check_memory, check_size, with_own_parameters
 from fiberscope.dimension.normalisations import normalisations
-from fiberscope.dimension.reasons.layers import Rows, adjacent, layers_of
+from fiberscope.dimension.reasons.layer_kernels import Rows, adjacent, layers_of
 from fiberscope.dimension.reasons.paths import algebraic_bound
 from fiberscope.dimension.rescalings import rescalings
 from fiberscope.dimension.symmetries import (
