@@ -112,8 +112,9 @@ def interval_signs(program: Program, start: list[Interval]) -> list[int | None]:
             values.append([])
             for (low, high), s in zip(values[node[1]], node[2], strict=True):
                 signs.append(1 if s == 1 or low > 0 else -1 if high < 0 else None)
-                f = Fraction(s)
-                values[-1].append((low if low > 0 else f * low, high if high > 0 else f * high))
+                ends = [v if v > 0 else Fraction(s) * v for v in (low, high)]
+                ends += [Fraction(0)] if low < 0 < high else []  # a slope below zero turns back there
+                values[-1].append((min(ends), max(ends)))
         elif node[0] == "add":
             parts = zip(*(values[s] for s in node[1]), strict=True)
             values.append([(sum(p[0] for p in q), sum(p[1] for p in q)) for q in parts])

@@ -19,6 +19,7 @@ from fiberscope.equality import checker
 from fiberscope.equality.certificates.claims import content_hash, plain_program
 from fiberscope.equality.ladder import equivalent
 from fiberscope.equality.verify import KINDS
+from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.network.operators import Dense
@@ -105,6 +106,16 @@ def test_boxes_classes_and_flat_boxes(tmp_path):
             checker.check(found)
 
 
+@pytest.mark.parametrize("domain", [fs.Space(2), fs.Orthant(2)])
+def test_copies_that_are_exact_are_within_any_tolerance_anywhere(tmp_path, domain):
+    other = Symmetry([[1, 0, 2, 5, 4, 3], [3, 1, 2, 0]], [[2.0] * 6, [0.5] * 4])(NET)
+    found = saved(tmp_path, equivalent(NET, other, domain, tolerance=0.25))
+    assert found["evidence"]["kind"] == "symmetry" and "exactly" in checker.check(found)[2]
+    found["evidence"]["scales"][0][0] = 4.0
+    with pytest.raises(checker.Fails):
+        checker.check(found)
+
+
 def test_a_tree_that_leaves_something_out_is_refused(tmp_path):
     found = saved(tmp_path, equivalent(NET, Network.random((2, 5, 2), 7), BOX, tolerance=40.0))
     found["evidence"] = {"kind": "split_boxes", "tree": [[0, 0.0], None, None], "method": "single", "matching": None}
@@ -141,12 +152,12 @@ def test_bounds_hold_at_points(seed, size, method, generators):
     if method == "pair":
         matches = [(k, k, list(range(n)), [Fraction(1)] * n) for k, n in ((1, 4), (2, 3))]
         gates = [checker.gates(one, program, True) for program in programs]
-        bounding = checker.paired(checker.Matched(one, *gates, matches))
+        bounding = checker.paired(checker.Matched(*gates, matches))
     else:
         bounding = checker.unpaired(one)
     seen = checker.Zonotopes(place.box(), generators)
     seen.run(bounding.steps)
-    ends = [seen.ends(seen.of(checker._floats(row))) for row in bounding.ends]
+    ends = [checker.ends_of(form) for form in seen.of(bounding.ends)]
     for x in rng.uniform(low, high, (20, 2)):
         gaps = [
             Fraction(p) - Fraction(q) for p, q in zip(*(fraction_values(net, x)[-1] for net in (a, b)), strict=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fiberscope.dimension.exact_rank import Sampled
+from fiberscope.dimension.rescalings import rescalings
 from fiberscope.dimension.symmetries import HiddenSymmetry, LayerActivity, acts_freely_on, rescaling_rank
 from fiberscope.network.network import Network
 from fiberscope.numerics.elimination import rank_mod
@@ -47,7 +48,8 @@ def bounds(net: Network, found: Sampled, symmetry: HiddenSymmetry | None) -> tup
         Bound("regions refined", outputs * pieces, "none (at most n_0 + 1 points of a region count)", True, True),
     ]
     if not acts_freely_on(net):
-        return tuple(result)
+        what = "none (rescalings of neurons and channels, counted where they are independent)"
+        return (*result, Bound("rescaling", D - rescalings(net).rank, what, True, True))
     N = net.num_hidden
     result.append(
         Bound(

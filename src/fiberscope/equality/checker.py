@@ -13,19 +13,23 @@ claim names. The second is what ``fiberscope verify CERTIFICATE A B`` checks, by
 A value of a program is a *row*: a sum of rational multiples of *atoms* (the constant, inputs, outputs of switches).
 Atom ``(k, i)`` is entry ``i`` of switch ``k``; ``(0, 0)`` is the constant and ``(0, i)`` an input. Where rounding is
 allowed, atom ``(-1 - k, i)`` of the same row holds the sum of absolute values that the coefficient was added up from.
+There are four ways to prove: rows that agree switch by switch, normal forms that agree, all cells on which both are
+affine, and bounds of the difference on boxes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import struct
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction as Q
-from itertools import pairwise, product, zip_longest
+from functools import partial
+from itertools import compress, pairwise, product, zip_longest
 from math import inf, isfinite
 from operator import mul
 from pathlib import Path
@@ -34,7 +38,7 @@ from typing import Any
 FORMAT = "fiberscope certificate 4"
 PRECISIONS = {"float64": (53, 1022, 16), "float32": (24, 126, 8), "float16": (11, 14, 8), "bfloat16": (8, 126, 8)}
 """Bits of the unit of rounding, of the least normal number, and how many units count as rounding."""
-WORK = 400_000_000
+WORK = 10_000_000_000
 """Products after which a proof is too large for this checker."""
 ONE = (0, 0)
 Atom = tuple[int, int]
@@ -64,13 +68,44 @@ def spend(work: int) -> None:
         raise TooLarge(f"the proof takes more than {WORK} products")
 
 
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
 def need(condition: bool, what: str) -> None:
     """What a certificate must have."""
     if not condition:
         raise Malformed(what)
 
 
-# -- programs ----------------------------------------------------------------------------------------------------------
+def keys(found: Any, name: str, *expected: str, optional: Sequence[str] = ()) -> Any:
+    """A table with these entries and no others."""
+    need(isinstance(found, dict), f"expected {name} as a table")
+    need(set(expected) <= set(found) <= {*expected, *optional}, f"{name}: expected {', '.join(expected)} and no more")
+    return found
+
+
+def whole(found: Any, name: str) -> int:
+    need(type(found) is int, f"expected an integer for {name}")
+    return int(found)
+
+
+def reals(found: Any, name: str) -> list[Q]:
+    """A list of finite numbers out of JSON."""
+    plain = isinstance(found, list) and all(type(v) in (int, float) and isfinite(v) for v in found)
+    need(plain, f"expected {name} as a list of numbers")
+    return [Q(v) for v in found]
+
+
+def listed(found: Any, name: str, count: int | None = None) -> list[Any]:
+    """A list, of so many entries, or of any number above zero."""
+    fits = isinstance(found, list) and (len(found) == count if count is not None else len(found) > 0)
+    need(fits, f"expected {name} as a list" + (f" of {count}" if count is not None else ""))
+    return list(found)
+
+
+def places(found: Any, count: int, name: str, least: int = 0) -> list[int]:
+    need(all(type(i) is int and least <= i < count for i in listed(found, name)), f"expected {name} below {count}")
+    return list(found)
 
 
 @dataclass
@@ -81,7 +116,7 @@ class Node:
     sources: tuple[int, ...]
     size: int
     stages: list[list[list[tuple[int, Q]]]] = field(default_factory=list)
-    offset: list[Q] | None = None
+    offset: list[Q] = field(default_factory=list)
     slopes: list[Q] = field(default_factory=list)
     windows: list[list[int]] = field(default_factory=list)
     order: list[int] | None = None
@@ -103,153 +138,149 @@ class Program:
     def outputs(self) -> int:
         return self.nodes[-1].size
 
+    @property
+    def neurons(self) -> int:
+        return sum(len(node.slopes) + sum(map(len, node.windows)) for node in self.nodes)
+
+
+NODES = {
+    "affine": ("Affine", "stages", "offset"),
+    "piecewise": ("PiecewiseLinear", "slopes"),
+    "maximum": ("MaxPool", "windows"),
+    "add": ("Add",),
+    "concat": ("Concat", "order"),
+}
+"""Kinds of nodes: the name that is hashed, and the fields."""
+
 
 def program_of(found: Any) -> Program:
     """The plain program of a certificate, with the hash of its content: every part with its length."""
     keys(found, "program", "inputs", "nodes")
-    inputs = whole(found["inputs"], "inputs")
-    need(inputs > 0 and isinstance(found["nodes"], list) and len(found["nodes"]) > 0, "expected a program with nodes")
-    sizes, nodes, digest = [inputs], [], hashlib.sha256()
-
-    def put(*parts: Any) -> None:
-        for part in parts:
-            data = part if isinstance(part, bytes) else repr(part).encode()
-            digest.update(f"{len(data)}:".encode() + data)
-
-    body: list[tuple[Any, ...]] = []
-    for entry in found["nodes"]:
+    sizes, nodes, digest = [whole(found["inputs"], "inputs")], [], hashlib.sha256()
+    need(sizes[0] > 0, "expected inputs")
+    body: list[Any] = []
+    for entry in listed(found["nodes"], "nodes"):
         node, parts = _node(entry, sizes)
         nodes.append(node)
         sizes.append(node.size)
-        body.append(parts)
-    put(inputs, sizes[-1], len(nodes))
-    for parts in body:
-        put(*parts)
-    return Program(inputs, nodes, digest.hexdigest())
+        body += [NODES[node.kind][0], node.sources, node.size, *parts]
+    for part in [sizes[0], sizes[-1], len(nodes), *body]:
+        data = part if isinstance(part, bytes) else repr(part).encode()
+        digest.update(f"{len(data)}:".encode() + data)
+    return Program(sizes[0], nodes, digest.hexdigest())
 
 
 def _packed(values: Sequence[Any], code: str) -> bytes:
     return struct.pack(f"<{len(values)}{code}", *(v + 0.0 if code == "d" else v for v in values))
 
 
-def _node(entry: Any, sizes: list[int]) -> tuple[Node, tuple[Any, ...]]:
-    """A node, and what is hashed of it."""
+def _node(entry: Any, sizes: list[int]) -> tuple[Node, list[Any]]:
+    """A node, and what is hashed of it beyond its name, sources and size."""
     kind = entry.get("kind") if isinstance(entry, dict) else None
-    fields = {
-        "affine": ("stages", "offset"),
-        "piecewise": ("slopes",),
-        "maximum": ("windows",),
-        "add": (),
-        "concat": ("order",),
-    }
-    need(kind in list(fields), f"expected a known kind of node, got {kind!r}")
-    keys(entry, "node", "kind", "sources", *fields[str(kind)])
-    sources = _places(entry["sources"], len(sizes), "sources")
+    need(kind in list(NODES), f"expected a known kind of node, got {kind!r}")
+    keys(entry, "node", "kind", "sources", *NODES[str(kind)][1:])
+    sources = tuple(places(entry["sources"], len(sizes), "sources"))
     given = [sizes[s] for s in sources]
-    need(len(given) > 1 or (len(given) == 1 and kind not in ("add", "concat")), "expected the sources of a node")
+    need((len(given) > 1) == (kind in ("add", "concat")), "expected the sources of a node")
+    made = Node(str(kind), sources, given[0])
+    parts: list[Any] = []
     if kind == "affine":
-        made, size, marks = Node("affine", tuple(sources), 0), given[0], []
-        need(isinstance(entry["stages"], list) and len(entry["stages"]) > 0, "expected linear maps")
+        parts = [len(listed(entry["stages"], "linear maps"))]
         for stage in entry["stages"]:
-            lines, stored = _stage(stage, size)
-            marks += [(len(lines), size), *stored]
+            lines, packed = _stage(stage, made.size)
+            parts += [(len(lines), made.size), *packed]
             made.stages.append(lines)
-            size = len(lines)
-        made.size, shift = size, [0.0] * size if entry["offset"] is None else entry["offset"]
-        made.offset = None if entry["offset"] is None else reals(shift, "an offset")
-        need(len(shift) == size, "an offset does not fit")
-        return made, ("Affine", made.sources, size, len(made.stages), *marks, _packed(shift, "d"))
-    if kind == "piecewise":
-        slopes = reals(entry["slopes"], "slopes")
-        need(len(slopes) == given[0] and len(given) == 1, "an activation does not fit")
-        return Node(kind, tuple(sources), len(slopes), slopes=slopes), (
-            "PiecewiseLinear", tuple(sources), len(slopes), _packed(entry["slopes"], "d"))  # fmt: skip
-    if kind == "maximum":
-        need(isinstance(entry["windows"], list) and len(given) == 1, "expected the windows of a maximum")
-        windows = [_places(window, given[0], "a window", -1) for window in entry["windows"]]
-        need(len({len(w) for w in windows}) == 1 and all(max(w) >= 0 for w in windows), "a window does not fit")
-        shape, flat = (len(windows), len(windows[0])), [i for w in windows for i in w]
-        made = Node(kind, tuple(sources), len(windows), windows=windows)
-        return made, ("MaxPool", made.sources, made.size, shape, _packed(flat, "q"))
-    if kind == "add":
+            made.size = len(lines)
+        shift = [0.0] * made.size if entry["offset"] is None else listed(entry["offset"], "an offset", made.size)
+        made.offset = reals(shift, "an offset")
+        parts.append(_packed(shift, "d"))
+    elif kind == "piecewise":
+        made.slopes = reals(listed(entry["slopes"], "slopes", made.size), "slopes")
+        parts = [_packed(entry["slopes"], "d")]
+    elif kind == "maximum":
+        made.windows = [places(window, given[0], "a window", -1) for window in listed(entry["windows"], "windows")]
+        need(len({len(w) for w in made.windows}) == 1 and all(max(w) >= 0 for w in made.windows), "a window is empty")
+        made.size = len(made.windows)
+        parts = [(made.size, len(made.windows[0])), _packed([i for w in made.windows for i in w], "q")]
+    elif kind == "add":
         need(len(set(given)) == 1, "a sum does not fit")
-        return Node(kind, tuple(sources), given[0]), ("Add", tuple(sources), given[0])
-    order = None if entry["order"] is None else _places(entry["order"], sum(given), "an order")
-    need(order is None or sorted(order) == list(range(sum(given))), "a concatenation does not fit")
-    made = Node("concat", tuple(sources), sum(given), order=order)
-    return made, ("Concat", made.sources, made.size, b"" if order is None else _packed(order, "q"))
-
-
-def _places(found: Any, count: int, name: str, least: int = 0) -> list[int]:
-    plain = isinstance(found, list) and len(found) > 0 and all(type(i) is int and least <= i < count for i in found)
-    need(plain, f"expected {name} as places below {count}")
-    return list(found)
+    else:
+        made.size = sum(given)
+        made.order = None if entry["order"] is None else places(entry["order"], made.size, "an order")
+        need(made.order is None or sorted(made.order) == list(range(made.size)), "a concatenation does not fit")
+        parts = [b"" if made.order is None else _packed(made.order, "q")]
+    return made, parts
 
 
 def _stage(stage: Any, size: int) -> tuple[list[list[tuple[int, Q]]], list[bytes]]:
     """The lines of a linear map: whole rows, whose zeros are left out, or rows with their columns."""
     keys(stage, "linear map", "inputs", "rows", optional=["columns"])
-    need(
-        whole(stage["inputs"], "inputs") == size and isinstance(stage["rows"], list) and len(stage["rows"]) > 0,
-        "a map does not fit",
-    )
-    rows = [reals(row, "a row") for row in stage["rows"]]
+    need(whole(stage["inputs"], "inputs") == size, "a map does not fit")
+    rows = [reals(row, "a row") for row in listed(stage["rows"], "rows")]
     if "columns" in stage:
-        need(isinstance(stage["columns"], list) and len(stage["columns"]) == len(rows), "columns do not fit")
-        places = [_places(c, size, "columns") if c != [] else [] for c in stage["columns"]]
-        increasing = all(i < j for c in places for i, j in pairwise(c))
-        need(increasing and all(len(c) == len(row) for c, row in zip(places, rows, strict=True)), "columns do not fit")
+        columns = [places(c, size, "columns") if c != [] else [] for c in listed(stage["columns"], "", len(rows))]
+        need(all(i < j for c in columns for i, j in pairwise(c)), "expected columns in their order")
     else:
         need(all(len(row) == size for row in rows), "a row does not fit")
-        places = [[j for j in range(size) if row[j]] for row in rows]
-        rows = [[row[j] for j in c] for c, row in zip(places, rows, strict=True)]
+        columns = [[j for j in range(size) if row[j]] for row in rows]
+        rows = [[row[j] for j in c] for c, row in zip(columns, rows, strict=True)]
+    need([len(c) for c in columns] == [len(row) for row in rows], "columns do not fit")
     starts = [0]
-    for c in places:
+    for c in columns:
         starts.append(starts[-1] + len(c))
-    flat, numbers = [j for c in places for j in c], [float(w) for row in rows for w in row]
-    lines = [list(zip(c, row, strict=True)) for c, row in zip(places, rows, strict=True)]
+    flat, numbers = [j for c in columns for j in c], [float(w) for row in rows for w in row]
+    lines = [list(zip(c, row, strict=True)) for c, row in zip(columns, rows, strict=True)]
     return lines, [_packed(starts, "q"), _packed(flat, "q"), _packed(numbers, "d")]
 
 
 # -- walking -----------------------------------------------------------------------------------------------------------
 
 
-def total(terms: Iterable[tuple[Q, Row]], least: Q = Q(0), signed: bool = False) -> Row:
-    """A sum of multiples of rows; sizes are multiplied by absolute values of at least ``least``, if these are sizes."""
+def total(terms: Iterable[tuple[Q, Row]], shift: Q | None = None, least: Q = Q(0)) -> Row:
+    """A sum of multiples of rows and of a constant; sizes are multiplied by absolute values of at least ``least``."""
     found: Row = {}
-    work = 0
     for w, row in terms:
-        work += len(row)
+        spend(len(row))
         size = max(abs(w), least)
         for atom, c in row.items():
-            found[atom] = found.get(atom, 0) + (w if signed or atom[0] >= 0 else size) * c
-    spend(work)
+            found[atom] = found.get(atom, 0) + (w if atom[0] >= 0 else size) * c
+    if shift:
+        found[ONE] = found.get(ONE, 0) + shift
+        if least:
+            found[(-1, 0)] = found.get((-1, 0), 0) + max(abs(shift), least)
     return {atom: c for atom, c in found.items() if c}
 
 
-def linear(node: Node, values: list[list[Row]], least: Q | None = None) -> list[Row]:
-    """The rows that an affine map, a sum or a concatenation makes; ``least`` keeps sizes beside them."""
+def less(p: Row, q: Row) -> Row:
+    """The difference of two rows."""
+    return total(((Q(1), p), (Q(-1), q)))
+
+
+def linear(node: Node, values: list[list[Any]], combine: Callable[..., Any] = total) -> list[Any]:
+    """What an affine map, a sum or a concatenation makes; ``combine(terms, shift)``, where a sum has no ``shift``."""
     rows = values[node.sources[0]]
     if node.kind == "affine":
         for stage in node.stages:
-            rows = [total(((w, rows[j]) for j, w in line), least or Q(0)) for line in stage]
-        if node.offset is None:
-            return rows
-        shifts = ({ONE: c} | ({} if least is None else {(-1, 0): max(abs(c), least)}) for c in node.offset)
-        return [total(((Q(1), row), (Q(1), shift))) for row, shift in zip(rows, shifts, strict=True)]
+            shifts = node.offset if stage is node.stages[-1] else [Q(0)] * len(stage)
+            rows = [combine([(w, rows[j]) for j, w in line], c) for line, c in zip(stage, shifts, strict=True)]
+        return rows
     if node.kind == "add":
-        return [total((Q(1), row) for row in column) for column in zip(*(values[s] for s in node.sources), strict=True)]
+        columns = zip(*(values[s] for s in node.sources), strict=True)
+        return [combine([(Q(1), v) for v in column], None) for column in columns]
     joined = [row for s in node.sources for row in values[s]]
     return joined if node.order is None else [joined[i] for i in node.order]
 
 
 def walk(
-    program: Program, start: list[Row], switch: Callable[[Node, list[Row]], list[Row]], least: Q | None = None
-) -> list[Row]:
-    """The output rows, where ``switch`` says what activations and maxima make of the rows that they read."""
+    program: Program,
+    start: list[Any],
+    switch: Callable[[Node, list[Any]], list[Any]],
+    combine: Callable[..., Any] = total,
+) -> list[Any]:
+    """The outputs, where ``switch`` says what activations and maxima make of what they read."""
     values = [start]
     for node in program.nodes:
-        values.append(switch(node, values[node.sources[0]]) if node.switches else linear(node, values, least))
+        values.append(switch(node, values[node.sources[0]]) if node.switches else linear(node, values, combine))
     return values[-1]
 
 
@@ -267,8 +298,8 @@ def evaluate(program: Program, start: list[Row]) -> list[Q]:
 
 # -- domains -----------------------------------------------------------------------------------------------------------
 
-Ends = tuple[Q | None, Q | None]
-"""Lower and upper end; None is infinite."""
+Ends = tuple[Q | float, Q | float]
+"""Lower and upper end; what is infinite is a float."""
 
 
 @dataclass
@@ -283,7 +314,7 @@ class Place:
 
     @property
     def bounds(self) -> dict[Atom, Ends]:
-        return {(0, k): ends for k, ends in enumerate(self.ends, start=1)}
+        return {ONE: (Q(1), Q(1))} | {(0, k): ends for k, ends in enumerate(self.ends, start=1)}
 
     def starts(self, sized: bool = False) -> list[Row]:
         """The input rows; with the sizes of their coefficients where rounding is allowed."""
@@ -291,9 +322,9 @@ class Place:
 
     def box(self) -> list[tuple[float, float]]:
         """The ends of all coordinates, which are floats."""
-        if self.halfspaces or any(low is None or high is None for low, high in self.ends):
+        if self.halfspaces or any(isinstance(end, float) for ends in self.ends for end in ends):
             raise Fails("the domain is no box")
-        return [(float(low or 0), float(high or 0)) for low, high in self.ends]
+        return [(float(low), float(high)) for low, high in self.ends]
 
     def at(self, x: list[Q]) -> list[Row]:
         """The input rows at a point of the domain."""
@@ -301,127 +332,61 @@ class Place:
             raise Fails("the input is outside the domain")
         x = [v for k, v in enumerate(x) if k not in self.fixed]
         need(len(x) == len(self.ends), f"x: expected {len(self.ends) + len(self.fixed)} coordinates")
-        value = {ONE: Q(1)} | {(0, k): v for k, v in enumerate(x, start=1)}
-        inside = all(
-            (low is None or low <= v) and (high is None or v <= high)
-            for v, (low, high) in zip(x, self.ends, strict=True)
-        )
-        below = all(sum(c * value[atom] for atom, c in row.items()) <= 0 for row in self.halfspaces)
-        if not (inside and below):
+        ray = ((Q(1), *x), 0)
+        inside = all(low <= v <= high for v, (low, high) in zip(x, self.ends, strict=True))
+        if not (inside and all(at_ray(row, ray) <= 0 for row in self.halfspaces)):
             raise Fails("the input is outside the domain")
-        return [{ONE: Q(sum(c * value[atom] for atom, c in row.items()))} for row in self.inputs]
-
-
-def reals(found: Any, name: str) -> list[Q]:
-    """A list of finite numbers out of JSON."""
-    plain = isinstance(found, list) and all(type(v) in (int, float) and isfinite(v) for v in found)
-    need(plain, f"expected {name} as a list of numbers")
-    return [Q(v) for v in found]
-
-
-def keys(found: Any, name: str, *expected: str, optional: Sequence[str] = ()) -> Any:
-    """A table with these entries and no others."""
-    need(isinstance(found, dict), f"expected {name} as a table")
-    need(set(expected) <= set(found) <= {*expected, *optional}, f"{name}: expected {', '.join(expected)} and no more")
-    return found
-
-
-def whole(found: Any, name: str) -> int:
-    need(type(found) is int, f"expected an integer for {name}")
-    return int(found)
+        return [{ONE: at_ray(row, ray)} for row in self.inputs]
 
 
 def place_of(found: Any, inputs: int) -> Place:
     """The domain of a claim about networks with so many inputs."""
     kind = found.get("kind") if isinstance(found, dict) else None
+    fields = {"plane": ("origin", "u", "v", "box"), "box": ("low", "high"), "polytope": ("A", "b")}
+    need(kind in ("space", "orthant", *fields), f"expected a known kind of domain, got {kind!r}")
+    keys(found, "domain", "kind", *fields.get(str(kind), ("dimension",)))
     if kind == "plane":
-        keys(found, "domain", "kind", "origin", "u", "v", "box")
-        origin, u, v = (reals(found[name], name) for name in ("origin", "u", "v"))
+        rows = zip(*(reals(listed(found[name], name, inputs), name) for name in ("origin", "u", "v")), strict=True)
         inner = place_of(found["box"], 2)
         need(found["box"]["kind"] == "box" and len(inner.ends) == 2, "expected the box of a plane")
-        need(len(origin) == len(u) == len(v) == inputs, f"expected a plane in R^{inputs}")
-        return Place(
-            [
-                total(((o, {ONE: Q(1)}), (s, {(0, 1): Q(1)}), (t, {(0, 2): Q(1)})))
-                for o, s, t in zip(origin, u, v, strict=True)
-            ],
-            inner.ends,
-        )
+        return Place([{(0, k): c for k, c in enumerate(row) if c} for row in rows], inner.ends)
     if kind == "box":
-        keys(found, "domain", "kind", "low", "high")
-        low, high = reals(found["low"], "low"), reals(found["high"], "high")
-        need(
-            len(low) == len(high) == inputs and all(p <= q for p, q in zip(low, high, strict=True)),
-            f"expected a box in R^{inputs}",
-        )
-        free = [k for k in range(inputs) if low[k] < high[k]]
-        need(len(free) > 0, "expected a box with more than one point")
-        rows: list[Row] = [{(0, free.index(k) + 1): Q(1)} if k in set(free) else {ONE: low[k]} for k in range(inputs)]
-        fixed = {k: low[k] for k in range(inputs) if k not in set(free)}
-        plain_rows = [{a: c for a, c in row.items() if c} for row in rows]
-        return Place(plain_rows, [(low[k], high[k]) for k in free], fixed=fixed)
+        low, high = (reals(listed(found[name], name, inputs), name) for name in ("low", "high"))
+        need(low != high and all(p <= q for p, q in zip(low, high, strict=True)), "expected a box with inner points")
+        fixed = {k: p for k, (p, q) in enumerate(zip(low, high, strict=True)) if p == q}
+        free = [k for k in range(inputs) if k not in fixed]
+        names: list[Row] = [{ONE: c} if c else {} for c in low]
+        for i, k in enumerate(free, start=1):
+            names[k] = {(0, i): Q(1)}
+        return Place(names, [(low[k], high[k]) for k in free], fixed=fixed)
     plain: list[Row] = [{(0, k): Q(1)} for k in range(1, inputs + 1)]
-    if kind in ("space", "orthant"):
-        keys(found, "domain", "kind", "dimension")
+    if kind != "polytope":
         need(whole(found["dimension"], "dimension") == inputs, f"expected a domain in R^{inputs}")
-        return Place(plain, [(Q(0) if kind == "orthant" else None, None)] * inputs)
-    need(kind == "polytope", f"expected a known kind of domain, got {kind!r}")
-    keys(found, "domain", "kind", "A", "b")
-    need(isinstance(found["A"], list), "expected A as a list of rows")
+        return Place(plain, [(Q(0) if kind == "orthant" else -inf, inf)] * inputs)
     b = reals(found["b"], "b")
-    A = [reals(row, "A") for row in found["A"]]
-    need(len(A) == len(b) and all(len(row) == inputs for row in A), f"expected half-spaces in R^{inputs}")
-    cuts = [
-        total([(-c, {ONE: Q(1)}), *((w, plain[k]) for k, w in enumerate(row))]) for row, c in zip(A, b, strict=True)
-    ]
-    made = Place(plain, [(None, None)] * inputs, cuts)
+    A = [reals(listed(row, "A", inputs), "A") for row in listed(found["A"], "A", len(b))]
+    cuts = [total([(w, p) for w, p in zip(row, plain, strict=True)], -c) for row, c in zip(A, b, strict=True)]
+    made = Place(plain, [(-inf, inf)] * inputs, cuts)
     need(bool(cells(made)), "expected a polytope with interior points")
     return made
 
 
 def hull(row: Row, bounds: dict[Atom, Ends]) -> Ends:
     """The range of a row, from the ranges of its atoms; exact for rows over the coordinates of a box."""
-    ends: list[Q | None] = []
-    for side in (0, 1):
-        value: Q | None = Q(0)
-        for atom, c in row.items():
-            if atom[0] < 0 or value is None:
-                continue
-            end = Q(1) if atom == ONE else bounds[atom][side if c > 0 else 1 - side]
-            value = None if end is None else value + c * end
-        ends.append(value)
+    ends: list[Q | float] = []
+    for side, endless in enumerate((-inf, inf)):
+        reached = [(c, bounds[atom][side if c > 0 else 1 - side]) for atom, c in row.items() if atom[0] >= 0]
+        ends.append(sum((c * e for c, e in reached if isinstance(e, Q)), Q(0)))
+        if any(isinstance(e, float) for _, e in reached):
+            ends[side] = endless
     return ends[0], ends[1]
 
 
-def bent(ends: Ends, slope: Q) -> Ends:
-    """The range of an activation, rounded outward to a hundred bits."""
-    low, high = ends
-    parts: list[Ends] = []
-    if high is None or high > 0:
-        parts.append((max(low or Q(0), Q(0)), high))
-    if low is None or low <= 0:
-        top = min(high if high is not None else Q(0), Q(0))
-        far = Q(0) if slope == 0 else None if low is None else slope * low
-        parts.append((far, slope * top) if slope >= 0 else (slope * top, far))
-    lows, highs = [p[0] for p in parts], [p[1] for p in parts]
-    return (None if None in lows else _short(min(v for v in lows if v is not None), False),
-            None if None in highs else _short(max(v for v in highs if v is not None), True))  # fmt: skip
-
-
 def _short(value: Q, up: bool) -> Q:
+    """A value rounded outward to a hundred bits."""
     shift = 100 - value.numerator.bit_length() + value.denominator.bit_length()
     top, below = value.numerator << max(shift, 0), value.denominator << max(-shift, 0)
     return Q(-((-top) // below) if up else top // below) / Q(2) ** shift
-
-
-def windowed(window: Sequence[int], ranges: Sequence[Ends]) -> Ends:
-    """The range of a maximum."""
-    seen = [ranges[i] for i in window if i >= 0]
-    lows, highs = [low for low, _ in seen if low is not None], [high for _, high in seen]
-    return max(lows, default=None), None if None in highs else max(h for h in highs if h is not None)
-
-
-# -- programs whose switches correspond --------------------------------------------------------------------------------
 
 
 @dataclass
@@ -440,10 +405,12 @@ class Case:
     margin: Q | None = None
 
     @property
-    def rounding(self) -> Q | None:
-        """The least normal number where rounding is allowed."""
-        return self.least if self.tolerance is None else None
+    def rounding(self) -> Q:
+        """The least normal number where rounding is allowed, else 0."""
+        return self.least if self.tolerance is None else Q(0)
 
+
+# -- programs whose switches correspond --------------------------------------------------------------------------------
 
 Gates = tuple[list[tuple[Node, list[Row]]], list[Row]]
 
@@ -451,16 +418,15 @@ Gates = tuple[list[tuple[Node, list[Row]]], list[Row]]
 def gates(case: Case, program: Program, every: bool = False) -> Gates:
     """Every switch with the rows that it reads, over the outputs of earlier ones, and the output rows."""
     found: list[tuple[Node, list[Row]]] = []
-    sized = case.rounding is not None
 
     def switch(node: Node, rows: list[Row]) -> list[Row]:
         if not every and node.kind == "piecewise" and all(s == 1 for s in node.slopes):
             return rows
         found.append((node, rows))
         k = len(found)
-        return [{(k, i): Q(1)} | ({(-1 - k, i): Q(1)} if sized else {}) for i in range(node.size)]
+        return [{(k, i): Q(1)} | ({(-1 - k, i): Q(1)} if case.rounding else {}) for i in range(node.size)]
 
-    return found, walk(program, case.place.starts(sized), switch, case.rounding)
+    return found, walk(program, case.place.starts(bool(case.rounding)), switch, partial(total, least=case.rounding))
 
 
 Match = tuple[int, int, list[int], list[Q]]
@@ -471,9 +437,9 @@ Match = tuple[int, int, list[int], list[Q]]
 class Matched:
     """The rows of ``a`` written over the atoms of ``b``, beside those of ``b``, switch by switch, and the outputs."""
 
-    def __init__(self, case: Case, a: Gates, b: Gates, matches: list[Match]) -> None:
-        self.steps: list[tuple[int, Node, Node, list[int], list[tuple[Row, Row]]]] = []
-        names: dict[Atom, tuple[Atom, Q]] = {}
+    def __init__(self, a: Gates, b: Gates, matches: list[Match]) -> None:
+        self.steps: list[tuple[int, Node, list[Q], list[tuple[Row, Row]]]] = []
+        self.names: dict[Atom, tuple[Atom, Q]] = {ONE: (ONE, Q(1))}
         known = {0}
         if not len(matches) == len(a[0]) == len(b[0]):
             raise Fails("the switches do not match")
@@ -481,95 +447,91 @@ class Matched:
             (mine, left), (theirs, right) = a[0][k - 1], b[0][l - 1]
             if mine.kind != theirs.kind or mine.size != theirs.size or sorted(order) != list(range(theirs.size)):
                 raise Fails("two switches are not of one kind and size")
-            source = list(range(len(right)))
-            if mine.kind == "piecewise":
-                source, factors = order, scales
-            elif mine.windows == theirs.windows and order == list(range(theirs.size)) and set(scales) == {Q(1)}:
-                factors = [Q(1)] * len(right)
-            else:
-                raise Fails("two maxima have other windows")
-            pairs = [(self._moved(left[j], names, s), row) for j, s, row in zip(source, factors, right, strict=True)]
-            if any(max(atom[0], -1 - atom[0]) not in known for pair in pairs for row in pair for atom in row):
+            source, factors = order, scales
+            if mine.kind == "maximum":
+                if mine.windows != theirs.windows or order != sorted(order) or set(scales) != {Q(1)}:
+                    raise Fails("two maxima have other windows")
+                source, factors = list(range(len(right))), [Q(1)] * len(right)
+            pairs = [(self._moved(left[j], s), row) for j, s, row in zip(source, factors, right, strict=True)]
+            if any(max(atom[0], -1 - atom[0]) not in known for _, row in pairs for atom in row):
                 raise Fails("a layer reads one that is not matched before it")
             known.add(l)
-            names |= {(k, j): ((l, i), s) for i, (j, s) in enumerate(zip(order, scales, strict=True))}
-            self.steps.append((l, mine, theirs, order, pairs))
-        self.ends = [(self._moved(p, names, Q(1)), q) for p, q in zip(a[1], b[1], strict=True)]
+            self.names |= {(k, j): ((l, i), s) for i, (j, s) in enumerate(zip(order, scales, strict=True))}
+            self.steps.append((l, theirs, [mine.slopes[j] for j in order if mine.slopes], pairs))
+        self.ends = [(self._moved(p, Q(1)), q) for p, q in zip(a[1], b[1], strict=True)]
 
-    def _moved(self, row: Row, names: dict[Atom, tuple[Atom, Q]], scale: Q) -> Row:
+    def _moved(self, row: Row, scale: Q) -> Row:
         made: Row = {}
         for (k, i), c in row.items():
-            sized = k < 0
-            plain = (-1 - k, i) if sized else (k, i)
-            if plain[0] and plain not in names:
+            plain = (max(k, -1 - k), i)
+            if plain[0] and plain not in self.names:
                 raise Fails("a layer reads one that is not matched before it")
-            (l, j), s = names[plain] if plain[0] else (plain, Q(1))
-            made[(-1 - l if sized else l, j)] = c * scale / s
+            (l, j), s = self.names.get(plain, (plain, Q(1)))
+            made[(-1 - l if k < 0 else l, j)] = c * scale / s
         return made
 
     def same(self, case: Case) -> str:
         """Prove that all numbers agree, exactly or up to rounding."""
         worst = Q(0)
-
-        def check(gap: Q, room: Q) -> None:
-            nonlocal worst
+        pairs = [pair for step in self.steps for pair in step[3]] + self.ends
+        numbers = [
+            (
+                abs(p.get(atom, Q(0)) - q.get(atom, Q(0))),
+                [row.get((-1 - atom[0], atom[1]), case.least) for row in (p, q)],
+            )
+            for p, q in pairs
+            for atom in {**p, **q}
+            if atom[0] >= 0 and p.get(atom) != q.get(atom)
+        ]
+        slopes = [(p, q) for _, node, mine, _ in self.steps for p, q in zip(mine, node.slopes, strict=True) if p != q]
+        for gap, sizes in numbers + [(abs(p - q), [abs(p), abs(q)]) for p, q in slopes]:
+            room = 2 * case.unit * max(*sizes, case.least)
             if case.tolerance is not None or not gap <= case.few * room:
                 raise Fails("the numbers of the two do not agree")
             worst = max(worst, gap / room)
-
-        for pair in [pair for step in self.steps for pair in step[4]] + self.ends:
-            spend(len(pair[0]) + len(pair[1]))
-            for atom in {**pair[0], **pair[1]}:
-                p, q = (row.get(atom, Q(0)) for row in pair)
-                if atom[0] >= 0 and p != q:
-                    sizes = [row.get((-1 - atom[0], atom[1]), Q(0)) for row in pair]
-                    check(abs(p - q), 2 * case.unit * max(*sizes, case.least))
-        for _, mine, theirs, order, _ in self.steps:
-            for j, q in zip(order if theirs.slopes else [], theirs.slopes, strict=True):
-                if mine.slopes[j] != q:
-                    check(abs(mine.slopes[j] - q), 2 * case.unit * max(abs(mine.slopes[j]), abs(q)))
         return "exactly" if not worst else f"within {float(worst):.3g} units of rounding"
 
 
 def symmetry_of(found: Any) -> list[Match]:
     """A permutation and rescaling of the neurons of every layer."""
-    orders, factors = found["permutations"], found["scales"]
-    need(isinstance(orders, list) and isinstance(factors, list) and len(orders) == len(factors), "expected a symmetry")
-    made = []
-    for k, (order, scales) in enumerate(zip(orders, factors, strict=True), start=1):
-        row = reals(scales, "scales")
-        need(isinstance(order, list) and len(order) == len(row) and all(s > 0 for s in row), "expected scales above 0")
+    orders, made = found["permutations"], []
+    need(isinstance(orders, list), "expected permutations")
+    for k, (order, scales) in enumerate(zip(orders, listed(found["scales"], "scales", len(orders)), strict=True), 1):
+        row = reals(listed(scales, "scales", len(listed(order, "a permutation"))), "scales")
+        need(all(s > 0 for s in row), "expected scales above 0")
         made.append((k, k, [whole(i, "a permutation") for i in order], row))
     return made
 
 
-def by_symmetry(case: Case) -> str:
-    """Neurons of chains, permuted and rescaled."""
-    matches = symmetry_of(keys(case.evidence, "evidence", "kind", "permutations", "scales"))
-    return _by_matches(case, matches, True, "with the neurons permuted and rescaled")
-
-
-def by_layers(case: Case) -> str:
-    """Switches in another order, and whatever affine maps between them."""
-    order = keys(case.evidence, "evidence", "kind", "order")["order"]
-    need(isinstance(order, list) and all(type(j) is int and j >= 0 for j in order), "expected the order of the layers")
-    sizes = [node.size for node, _ in gates(case, case.b)[0]]
+def in_place(case: Case, order: Sequence[int] | None, every: bool) -> list[Match]:
+    """Switches of ``a``, of which ``k`` is switch ``order[k]`` of ``b``, with the entries as they stand."""
+    sizes = [node.size for node, _ in gates(case, case.b, every)[0]]
+    order = range(len(sizes)) if order is None else order
     if sorted(order) != list(range(len(sizes))):
         raise Fails("the layers do not match")
-    matches = [(k, j + 1, list(range(sizes[j])), [Q(1)] * sizes[j]) for k, j in enumerate(order, start=1)]
-    return _by_matches(case, matches, False, f"with {len(order)} switches matched")
+    return [(k, j + 1, list(range(sizes[j])), [Q(1)] * sizes[j]) for k, j in enumerate(order, start=1)]
 
 
-def _by_matches(case: Case, matches: list[Match], every: bool, how: str) -> str:
-    found = Matched(case, gates(case, case.a, every), gates(case, case.b, every), matches)
-    if case.tolerance:
-        return f"{how}, {within(case, paired(found), [(case.place.box(), 0)])}"
-    return f"{how}, all numbers agree {found.same(case)}"
+def by_matches(case: Case) -> str:
+    """Neurons of chains, permuted and rescaled; or switches in another order, and whatever maps between them."""
+    every = "permutations" in case.evidence
+    if every:
+        matches, how = symmetry_of(case.evidence), "with the neurons permuted and rescaled"
+    else:
+        order = case.evidence["order"]
+        need(isinstance(order, list) and all(type(j) is int and j >= 0 for j in order), "expected an order of layers")
+        matches, how = in_place(case, order, False), f"with {len(order)} switches matched"
+    found = Matched(gates(case, case.a, every), gates(case, case.b, every), matches)
+    try:
+        return f"{how}, all numbers agree {found.same(case)}"
+    except Fails:
+        if not case.tolerance:
+            raise
+    return f"{how}, {within(case, paired(found), [case.place.box()])}"
 
 
 def by_identity(case: Case) -> str:
     """One program twice."""
-    keys(case.evidence, "evidence", "kind")
     if case.a.digest != case.b.digest:
         raise Fails("the programs are not identical")
     return "the programs are the same, number by number"
@@ -586,93 +548,62 @@ def near(value: Q) -> Q:
 
 def by_counterexample(case: Case) -> str:
     """The exact outputs at an input, which the certificate must tell right."""
-    found = keys(case.evidence, "evidence", "kind", "x", "a", "b", "difference", "allowed")
+    found = case.evidence
     start = case.place.at(reals(found["x"], "x"))
     left, right = evaluate(case.a, start), evaluate(case.b, start)
     told = [reals(found[name], name) for name in ("a", "b")]
     numbers = reals([found["difference"], found["allowed"]], "numbers")
     if told != [[near(v) for v in values] for values in (left, right)]:
         raise Fails("the outputs at the input are not what the certificate tells")
-    if case.margin is not None:
-        return _other_class(case, left, right, numbers)
-    allowed = [case.tolerance] * len(left) if case.tolerance is not None else _allowances(case, start)
-    gaps = [abs(p - q) for p, q in zip(left, right, strict=True)]
+    gaps, allowed = [abs(p - q) for p, q in zip(left, right, strict=True)], [case.tolerance or Q(0)] * len(left)
+    if case.margin is not None:  # a has one class, by the margin, and b puts another one above it
+        i = max(range(len(left)), key=lambda k: left[k])
+        lead = min([left[i] - v for k, v in enumerate(left) if k != i], default=Q(0))
+        if not (lead > 0 and lead >= case.margin):
+            raise Fails("the class at the input is not one by the margin")
+        gaps = [max(right) - right[i]]
+    elif case.tolerance is None:
+        both = (_allowances(case, program, start) for program in (case.a, case.b))
+        allowed = [p + q for p, q in zip(*both, strict=True)]
     worst = max(range(len(gaps)), key=lambda k: gaps[k] - allowed[k])
     if not gaps[worst] > allowed[worst]:
         raise Fails("the exact outputs at the input do not differ by more than is allowed")
     exact = [near(gaps[worst]), near(allowed[worst])]
     if numbers != exact if case.tolerance is not None else not 0 <= numbers[1] <= numbers[0] == exact[0]:
         raise Fails("the difference at the input is not what the certificate tells")
-    gap, most = (float(near(v)) for v in (gaps[worst], allowed[worst]))
-    return f"the exact outputs at the input differ by {gap:.6g}, {most:.6g} is allowed"
+    if case.margin is not None:
+        return f"a is in class {i} by {float(near(lead)):.6g}, b is not"
+    return f"the exact outputs at the input differ by {float(exact[0]):.6g}, {float(exact[1]):.6g} is allowed"
 
 
-def _other_class(case: Case, left: list[Q], right: list[Q], told: list[Q]) -> str:
-    """Where ``a`` has one class, by the margin, and ``b`` puts another one above it."""
-    i = max(range(len(left)), key=lambda k: left[k])
-    lead = min([left[i] - v for k, v in enumerate(left) if k != i], default=Q(0))
-    if not (lead > 0 and lead >= (case.margin or 0) and max(right) > right[i]):
-        raise Fails("the class at the input is the same, or not one by the margin")
-    if told != [near(max(right) - right[i]), Q(0)]:
-        raise Fails("the difference at the input is not what the certificate tells")
-    return f"a is in class {i} by {float(near(lead)):.6g}, b is not"
-
-
-def _allowances(case: Case, start: list[Row]) -> list[Q]:
+def _allowances(case: Case, program: Program, start: list[Row]) -> list[Q]:
     """What rounding explains at an input: every parameter moved by twice a few units, and 32 times what evaluating in
     float64 loses. Every value stands with the bound of its error and of how far it moves."""
-    share, u, sums = 2 * case.few * case.unit, Q(1, 2**53), [Q(0)] * case.a.outputs
-    for program in (case.a, case.b):
-        values = [[(row.get(ONE, Q(0)), Q(0), Q(0)) for row in start]]
-        for node in program.nodes:
-            old = values[node.sources[0]]
-            if node.kind == "affine":
-                for stage in node.stages:
-                    loss = max(len(line) for line in stage) * u * (1 + Q(1, 2**20))
-                    old = [
-                        (
-                            sum((w * old[j][0] for j, w in line), Q(0)),
-                            sum((abs(w) * (old[j][1] + loss * abs(old[j][0])) for j, w in line), Q(0)),
-                            sum((max(abs(w), case.least) * _moves(old[j], share) for j, w in line), Q(0)),
-                        )
-                        for line in stage
-                    ]
-                    spend(3 * sum(map(len, stage)))
-                if node.offset is not None:
-                    old = [
-                        (v + c, e + u * abs(v + c), d + share * max(abs(c), case.least))
-                        for (v, e, d), c in zip(old, node.offset, strict=True)
-                    ]
-            elif node.kind == "piecewise":
-                old = [_bent_loss(*triple, slope, share, u) for triple, slope in zip(old, node.slopes, strict=True)]
-            elif node.kind == "maximum":
-                old = [(max(t[0] for t in w), max(t[1] for t in w), max(t[2] for t in w))
-                       for w in ([old[i] for i in window if i >= 0] for window in node.windows)]  # fmt: skip
-            elif node.kind == "add":
-                columns = list(zip(*(values[s] for s in node.sources), strict=True))
-                old = [(sum((t[0] for t in c), Q(0)), sum((t[1] + len(c) * u * abs(t[0]) for t in c), Q(0)),
-                        sum((t[2] for t in c), Q(0))) for c in columns]  # fmt: skip
-            else:
-                joined = [triple for s in node.sources for triple in values[s]]
-                old = joined if node.order is None else [joined[i] for i in node.order]
-            values.append(old)
-        sums = [total + 32 * e + d for total, (_, e, d) in zip(sums, values[-1], strict=True)]
-    return sums
+    share, u = 2 * case.few * case.unit, Q(1, 2**53)
+    Told = tuple[Q, Q, Q]
 
+    def combine(terms: list[tuple[Q, Told]], shift: Q | None) -> Told:
+        loss, own = len(terms) * u * (1 + Q(1, 2**20)), share if shift is not None else Q(0)
+        spend(3 * len(terms))
+        v = sum((w * t[0] for w, t in terms), Q(0)) + (shift or 0)
+        e = sum((abs(w) * (t[1] + loss * abs(t[0])) for w, t in terms), u * abs(v) if shift else Q(0))
+        moves = ((max(abs(w), case.least), t[2] + own * (t[2] + abs(t[0]))) for w, t in terms)
+        return v, e, sum((w * d for w, d in moves), share * max(abs(shift), case.least) if shift else Q(0))
 
-def _moves(value: tuple[Q, Q, Q], share: Q) -> Q:
-    return value[2] + share * (value[2] + abs(value[0]))
+    def bent(v: Q, e: Q, d: Q, slope: Q) -> Told:
+        steep, out = max(Q(1), abs(slope)), v if v > 0 else slope * v
+        if slope == 0:
+            return out, Q(0) if v < -e else e, Q(0) if v < -(e + d) else d
+        own = Q(0) if slope == 1 else share * abs(slope) * (abs(v) + e + d)
+        return out, steep * e + u * abs(out), steep * d + own
 
+    def switch(node: Node, old: list[Told]) -> list[Any]:
+        if node.kind == "piecewise":
+            return [bent(*t, slope) for t, slope in zip(old, node.slopes, strict=True)]
+        return [tuple(map(max, zip(*(old[i] for i in window if i >= 0), strict=True))) for window in node.windows]
 
-def _bent_loss(v: Q, e: Q, d: Q, slope: Q, share: Q, u: Q) -> tuple[Q, Q, Q]:
-    steep, out = max(Q(1), abs(slope)), v if v > 0 else slope * v
-    own = Q(0) if slope in (0, 1) else share * abs(slope) * (abs(v) + e + d)
-    flat = slope == 0
-    return (
-        out,
-        Q(0) if flat and v < -e else steep * e + (0 if flat else u * abs(out)),
-        Q(0) if flat and v < -(e + d) else steep * d + own,
-    )
+    ends = walk(program, [(row.get(ONE, Q(0)), Q(0), Q(0)) for row in start], switch, combine)
+    return [32 * e + d for _, e, d in ends]
 
 
 # -- sums of ReLUs of sums of ReLUs ------------------------------------------------------------------------------------
@@ -683,20 +614,22 @@ class Forms:
     is of one sign is dead or linear. Two programs that come out the same are the same real function; with ``room``,
     the same up to so much rounding of what every coefficient was added up from."""
 
-    def __init__(self, place: Place, room: Q = Q(0), least: Q = Q(0)) -> None:
-        self.place, self.bounds, self.room, self.least = place, place.bounds, room, least
+    def __init__(self, place: Place, room: Q = Q(0), least: Q = Q(0), ranged: bool = False) -> None:
+        self.place, self.bounds, self.room, self.least = place, place.bounds, room, least if room else Q(0)
         self.atoms: dict[Any, tuple[Atom, Row]] = {}
         self.facts: dict[Any, tuple[int, Row]] = {}
         self.unproven: list[int] = []
         self.inside: dict[Atom, Row] | None = None
         """The rows of atoms, where a maximum of ReLUs is taken as the ReLU of a maximum, which it is."""
+        whole_lines = {atom: (Q(0) if low >= 0 else -inf, inf) for atom, (low, _) in self.bounds.items()}
+        self.signs: dict[Atom, Ends] = self.bounds if ranged else whole_lines | {ONE: (Q(1), Q(1))}
+        """What tells the signs of rows: the ranges of their atoms, or only the signs of these."""
 
     def cleaned(self, row: Row) -> Row:
         """Without what rounding may have left of a zero."""
         if not self.room:
             return row
-        kept = {(k, i) for (k, i), c in row.items() if k < 0 or abs(c) > self.room * row.get((-1 - k, i), Q(0))}
-        return {atom: c for atom, c in row.items() if atom in kept}
+        return {(k, i): c for (k, i), c in row.items() if k < 0 or abs(c) > self.room * row.get((-1 - k, i), Q(0))}
 
     def unit(self, row: Row) -> tuple[Any, Q, Row]:
         """The row divided by the size of its first coefficient, as a name; that size; the sizes beside it."""
@@ -724,19 +657,15 @@ class Forms:
         return None, Q(0)
 
     def known(self, row: Row) -> int | None:
-        """The sign of a row on the domain, where its terms or what was proven tell it; 0 is zero."""
-        signs = set()
-        for atom, c in row.items():
-            if atom[0] >= 0:
-                low = Q(1) if atom == ONE else self.bounds[atom][0]
-                signs |= {-1, 1} if low is None or low < 0 else {1 if c > 0 else -1}
-        if len(signs) < 2:
-            return signs.pop() if signs else 0
+        """The sign of a row on the domain, where its terms or what was proven tell it."""
+        low, high = hull(row, self.signs)
+        if low >= 0 or high <= 0:
+            return 1 if low >= 0 else -1
         name, _, sizes = self.unit(row)
         fact, turn = self.found(self.facts, name, sizes)
         return None if fact is None else fact if turn > 0 else -fact
 
-    def bend(self, row: Row, slope: Q, sign: int) -> Row:
+    def bend(self, row: Row, slope: Q = Q(0), sign: int = 0) -> Row:
         """``slope * row + (1 - slope) * relu(row)``; a ``sign`` that is not 0 is proven elsewhere."""
         row = self.cleaned(row)
         if sign and any(atom[0] >= 0 for atom in row):
@@ -752,67 +681,69 @@ class Forms:
         if atom is None:
             atom, turn = (1 + len(self.atoms), 0), Q(1)
             self.atoms[name] = atom, sizes
-            self.bounds[atom] = bent(hull(dict(name), self.bounds), Q(0))
+            low, high = (max(end, Q(0)) for end in hull(dict(name), self.bounds))
+            self.bounds[atom] = (_short(Q(low), False), high if isinstance(high, float) else _short(high, True))
+            self.signs.setdefault(atom, (Q(0), inf))
             if self.inside is not None:
                 self.inside[atom] = dict(name) | {(-1 - k, i): size for (k, i), size in sizes.items() if self.room}
         one: Row = {atom: Q(1)} | ({(-1 - atom[0], 0): Q(1)} if self.room else {})
         part = [(slope, row), ((1 - slope) * lead * abs(turn), one)]
         return total(part if turn > 0 else [*part, (1 - slope, row)])
 
-    def of(self, program: Program, signs: list[int]) -> list[Row]:
+    def of(self, program: Program, signs: list[int] | None = None) -> list[Row]:
         """The outputs of a program with the signs of its neurons on the domain; ``unproven`` are left to be proven."""
-        place = 0
+        place, self.unproven, told = 0, [], signs or [0] * program.neurons
 
         def switch(node: Node, rows: list[Row]) -> list[Row]:
             nonlocal place
             if node.kind == "maximum":
                 place += sum(map(len, node.windows))
                 return [self.largest([rows[i] for i in window if i >= 0]) for window in node.windows]
-            for k, row in enumerate(rows, start=place):
-                low, high = hull(row, self.bounds) if signs[k] else (None, None)
-                if signs[k] and not (low is not None and low >= 0 if signs[k] > 0 else high is not None and high <= 0):
+            mine = told[place : place + len(rows)]
+            for k, (row, sign) in enumerate(zip(rows, mine, strict=True), start=place):
+                low, high = hull(row, self.bounds) if sign else (Q(0), Q(0))
+                if low < 0 if sign > 0 else high > 0:
                     self.unproven.append(k)
             place += len(rows)
-            return [self.bend(*each) for each in zip(rows, node.slopes, signs[place - len(rows) : place], strict=True)]
+            return [self.bend(*each) for each in zip(rows, node.slopes, mine, strict=True)]
 
-        self.unproven = []
-        return walk(program, self.place.starts(bool(self.room)), switch, self.least if self.room else None)
+        return walk(program, self.place.starts(bool(self.room)), switch, partial(total, least=self.least))
 
     def largest(self, players: list[Row]) -> Row:
         """``max(p, q) = q + relu(p - q)``, pair by pair."""
         terms = [[(atom, c) for atom, c in row.items() if atom[0] >= 0] for row in players]
         inside = self.inside
         if inside is not None and all(len(t) == 1 and t[0][0] in inside and t[0][1] > 0 for t in terms):
-            return self.bend(self.largest([total([(t[0][1], inside[t[0][0]])]) for t in terms]), Q(0), 0)
+            return self.bend(self.largest([total([(t[0][1], inside[t[0][0]])]) for t in terms]))
         while len(players) > 1:
             pairs = list(zip(players[::2], players[1::2], strict=False))
-            won = [total(((Q(1), q), (Q(1), self.bend(total(((Q(1), p), (Q(-1), q))), Q(0), 0)))) for p, q in pairs]
+            won = [total(((Q(1), q), (Q(1), self.bend(less(p, q))))) for p, q in pairs]
             players = won + players[len(players) - len(players) % 2 :]
         return players[0]
 
-    def same(self, left: list[Row], right: list[Row]) -> bool:
-        gaps = [self.cleaned(total(((Q(1), p), (Q(-1), q)))) for p, q in zip(left, right, strict=True)]
-        return not any(atom[0] >= 0 for gap in gaps for atom in gap)
+    def gaps(self, left: list[Row], right: list[Row]) -> list[Row]:
+        """The differences of outputs; all empty where the two are the same."""
+        return [self.cleaned(less(p, q)) for p, q in zip(left, right, strict=True)]
+
+    def agree(self, left: list[Row], right: list[Row]) -> bool:
+        return not any(atom[0] >= 0 for gap in self.gaps(left, right) for atom in gap)
 
 
 def by_forms(case: Case) -> str:
     """Normal forms that agree, with signs of neurons on the domain."""
-    found = keys(case.evidence, "evidence", "kind", "signs", "hyperplanes", "ulps")
+    found = case.evidence
     ulps, count = whole(found["ulps"], "ulps"), whole(found["hyperplanes"], "hyperplanes")
     if not 0 <= ulps <= (case.few if case.tolerance is None else 0):
         raise Fails("that many units of rounding prove nothing here")
-    need(isinstance(found["signs"], list) and len(found["signs"]) == 2, "expected the signs of two networks")
     table, ends = Forms(case.place, ulps * case.unit, case.least), []
-    for program, signs in zip((case.a, case.b), found["signs"], strict=True):
-        size = sum(len(node.slopes) + sum(map(len, node.windows)) for node in program.nodes)
-        need(isinstance(signs, list) and len(signs) == size, f"expected {size} signs")
-        need(all(type(s) is int and -1 <= s <= 1 for s in signs), "expected signs among -1, 0, 1")
-        ends.append(table.of(program, signs))
-        if table.unproven:
-            for _, _, seen in pieces(case.place, [program]):
-                if any((seen[k] or 0) * signs[k] < 0 for k in table.unproven):
-                    raise Fails("a sign that the normal form uses is wrong")
-    if not table.same(*ends):
+    for program, signs in zip((case.a, case.b), listed(found["signs"], "signs", 2), strict=True):
+        told = signs if signs == [] == [0] * program.neurons else listed(signs, "signs", program.neurons)
+        need(all(type(s) is int and -1 <= s <= 1 for s in told), "expected signs among -1, 0, 1")
+        ends.append(table.of(program, told))
+        for _, _, seen in pieces(case.place, [program]) if table.unproven else ():
+            if any((seen[k] or 0) * told[k] < 0 for k in table.unproven):
+                raise Fails("a sign that the normal form uses is wrong")
+    if not table.agree(*ends):
         raise Fails("the normal forms differ")
     if not ulps and len(table.atoms) != count:
         raise Fails(f"there are {len(table.atoms)} hyperplanes and not {count}")
@@ -822,17 +753,15 @@ def by_forms(case: Case) -> str:
 
 def by_channels(case: Case) -> str:
     """Channels that are multiples of others: their normal forms show it, without the evidence."""
-    need(isinstance(keys(case.evidence, "evidence", "kind", "switches")["switches"], list), "expected switches")
-    room = case.few * case.unit if case.tolerance is None else Q(0)
-    table = Forms(case.place, room, case.least)
+    need(isinstance(case.evidence["switches"], list), "expected switches")
+    table = Forms(case.place, case.few * case.unit if case.tolerance is None else Q(0), case.least)
     table.inside = {}
-    sizes = [sum(len(node.slopes) + sum(map(len, node.windows)) for node in p.nodes) for p in (case.a, case.b)]
-    left, right = (table.of(program, [0] * size) for program, size in zip((case.a, case.b), sizes, strict=True))
-    if not table.same(left, right):
-        if case.tolerance and len(case.place.ends) <= 8:
-            return within(case, unpaired(case), [(case.place.box(), 0)])
-        raise TooLarge("channels that are only bounded, or whose normal forms do not agree")
-    return f"the normal forms agree over {len(table.atoms)} hyperplanes, " + ("up to rounding" if room else "exactly")
+    if table.agree(table.of(case.a), table.of(case.b)):
+        how = "up to rounding" if table.room else "exactly"
+        return f"the normal forms agree over {len(table.atoms)} hyperplanes, {how}"
+    if case.tolerance and len(case.place.ends) <= 8:
+        return within(case, unpaired(case), [case.place.box()])
+    raise TooLarge("channels that are only bounded, or whose normal forms do not agree")
 
 
 # -- cells on which both are one affine map ----------------------------------------------------------------------------
@@ -843,35 +772,25 @@ Cell = list[Ray]
 
 
 def cells(place: Place) -> list[Cell]:
-    """The domain as cells with corners: one, or one for every orthant where a coordinate has no end."""
-    n = len(place.ends)
+    """The domain as cells with corners: one, or one for every orthant where a coordinate has no end.
+
+    A cone from one corner along all coordinates, of which ray ``k`` is on all sides but one, cut by everything else.
+    """
+    n, cuts = len(place.ends), list(place.halfspaces)
     if n > 8:
         raise TooLarge(f"corners in {n} dimensions")
-    sides = [[e] if e[0] is not None or e[1] is not None else [(Q(0), None), (None, Q(0))] for e in place.ends]
-    found = []
-    for choice in product(*sides):
-        cell: Cell = []
-        options: list[list[tuple[Q, int, bool]]] = []  # of every coordinate: a value, the side it is on, at infinity
-        for k, (low, high) in enumerate(choice):
-            ends = [(v, 1 << (2 * k + s), False) for s, v in enumerate((low, high)) if v is not None]
-            options.append([*ends, *([] if len(ends) == 2 else [(Q(-1 if low is None else 1), 0, True)])])
-        for corner in product(*options):
-            far = [k for k, (_, _, infinite) in enumerate(corner) if infinite]
-            tight = sum(side for _, side, _ in corner)
-            if not far:
-                cell.append(((Q(1), *(v for v, _, _ in corner)), tight))
-            elif len(far) == 1:  # a direction: along one coordinate, whatever corner it starts from
-                direction = tuple(v if k in far else Q(0) for k, (v, _, _) in enumerate(corner))
-                bits = 1 << 2 * n
-                for k, (low, high) in enumerate(choice):
-                    bits |= (
-                        sum(1 << (2 * k + s) for s, v in enumerate((low, high)) if v is not None) if k not in far else 0
-                    )
-                if ((Q(0), *direction), bits) not in cell:
-                    cell.append(((Q(0), *direction), bits))
-        found.append(cell)
-    for k, row in enumerate(place.halfspaces):
-        found = [part for cell in found for part in cut(cell, row, 2 * n + 1 + k)[:1] if part]
+    options: list[list[tuple[Q | float, int]]] = []
+    for k, (low, high) in enumerate(place.ends, start=1):
+        options.append([(low, 1)] if low > -inf else [(high, -1)] if high < inf else [(Q(0), 1), (Q(0), -1)])
+        if low > -inf and high < inf:
+            cuts.append({(0, k): Q(1), ONE: -Q(high)})
+    found: list[Cell] = []
+    for choice in product(*options):
+        rays = [[Q(1), *(Q(v) for v, _ in choice)]]
+        rays += [[Q(turn * (i == k)) for i in range(n + 1)] for k, (_, turn) in enumerate(choice, start=1)]
+        found.append([(tuple(ray), (1 << n + 1) - 1 - (1 << k)) for k, ray in enumerate(rays)])
+    for row in cuts:
+        found = [part for cell in found for part in cut(cell, row)[:1] if part]
     return found
 
 
@@ -880,17 +799,12 @@ def at_ray(row: Row, ray: Ray) -> Q:
     return sum((c * ray[0][k] for (s, k), c in row.items() if s == 0), Q(0))
 
 
-_next_side = [1000]
-
-
-def cut(cell: Cell, row: Row, side: int | None = None) -> tuple[Cell, Cell]:
+def cut(cell: Cell, row: Row) -> tuple[Cell, Cell]:
     """The parts with ``row <= 0`` and ``row >= 0``; empty where the cell has no inner points."""
-    if side is None:
-        _next_side[0] += 1
-        side = _next_side[0]
+    side = 1 << max(tight.bit_length() for _, tight in cell)
     values = [at_ray(row, ray) for ray in cell]
     below, above = ([ray for ray, v in zip(cell, values, strict=True) if v * s > 0] for s in (-1, 1))
-    on = [(x, tight | 1 << side) for (x, tight), v in zip(cell, values, strict=True) if v == 0]
+    on = [(x, tight | side) for (x, tight), v in zip(cell, values, strict=True) if v == 0]
     for (p, v), (q, w) in product(zip(cell, values, strict=True), zip(cell, values, strict=True)):
         if v > 0 > w:
             common = p[1] & q[1]
@@ -898,16 +812,14 @@ def cut(cell: Cell, row: Row, side: int | None = None) -> tuple[Cell, Cell]:
             if not any(r is not p and r is not q and common & r[1] == common for r in cell):
                 point = [v * b - w * a for a, b in zip(p[0], q[0], strict=True)]
                 scale = point[0] or max(map(abs, point))
-                on.append((tuple(c / scale for c in point), common | 1 << side))
+                on.append((tuple(c / scale for c in point), common | side))
     return (below + on if below else []), (above + on if above else [])
 
 
-def pieces(
-    place: Place, programs: list[Program], start: list[Cell] | None = None
-) -> Iterator[tuple[Cell, list[list[Row]], list[int | None]]]:
+def pieces(place: Place, programs: list[Program]) -> Iterator[tuple[Cell, list[list[Row]], list[int | None]]]:
     """Cells on which every program is one affine map: the outputs as rows over the coordinates, signs of neurons."""
     stack: list[tuple[Cell, list[list[Row]], list[list[Row]], list[int | None]]] = [
-        (cell, [], [place.inputs], []) for cell in (cells(place) if start is None else start)
+        (cell, [], [place.inputs], []) for cell in cells(place)
     ]
     while stack:
         cell, ends, values, signs = stack.pop()
@@ -933,21 +845,19 @@ def _switched(node: Node, rows: list[Row], cell: Cell) -> tuple[list[Row], list[
     made: list[Row] = []
     signs: list[int | None] = []
     spend(sum(map(len, rows)) * len(cell))
-    if node.kind == "piecewise":
-        for row, slope in zip(rows, node.slopes, strict=True):
-            values = [at_ray(row, ray) for ray in cell]
-            up, down = any(v > 0 for v in values), any(v < 0 for v in values)
-            if up and down and slope != 1:
-                return [], [], row
-            made.append(row if slope == 1 or not down else total([(slope, row)]))
-            signs.append(None if slope == 1 else up - down)
-        return made, signs, None
+    for row, slope in zip(rows, node.slopes, strict=False):
+        values = [at_ray(row, ray) for ray in cell]
+        up, down = any(v > 0 for v in values), any(v < 0 for v in values)
+        if up and down and slope != 1:
+            return [], [], row
+        made.append(row if slope == 1 or not down else total([(slope, row)]))
+        signs.append(None if slope == 1 else up - down)
     for window in node.windows:
         players = [i for i in window if i >= 0]
         middle = (tuple(sum(c, Q(0)) for c in zip(*(x for x, _ in cell), strict=True)), 0)
         best = max(players, key=lambda i: at_ray(rows[i], middle))
         for i in players:
-            lead = total(((Q(1), rows[i]), (Q(-1), rows[best])))
+            lead = less(rows[i], rows[best])
             if any(at_ray(lead, ray) > 0 for ray in cell):
                 return [], [], lead
         made.append(rows[best])
@@ -955,22 +865,11 @@ def _switched(node: Node, rows: list[Row], cell: Cell) -> tuple[list[Row], list[
     return made, signs, None
 
 
-TOLD: dict[str, tuple[str, ...]] = {
-    "regions": ("regions",),
-    "bottleneck": ("permutation", "scales", "flips", "hidden", "translation", "exact", "line"),
-    "simplified symmetry": ("permutations", "scales"),
-    "hyperplane representations differ": (),
-    "layers behind differ": (),
-}
-"""Evidence that is not needed here, since the claim is proven cell by cell; only its fields are looked at."""
-
-
 def by_cells(case: Case) -> str:
     """All cells of the two together: the claim itself, whatever the evidence says beyond it."""
-    keys(case.evidence, "evidence", "kind", *TOLD[case.evidence["kind"]])
     seen, tolerance = set(), case.tolerance or Q(0)
     for cell, (left, right), signs in pieces(case.place, [case.a, case.b]):
-        gaps = [total(((Q(1), p), (Q(-1), q))) for p, q in zip(left, right, strict=True)]
+        gaps = [less(p, q) for p, q in zip(left, right, strict=True)]
         if any(abs(at_ray(gap, ray)) > tolerance * ray[0][0] for gap in gaps for ray in cell):
             if case.tolerance is None:
                 raise TooLarge("affine maps that differ, perhaps by rounding")
@@ -982,9 +881,8 @@ def by_cells(case: Case) -> str:
         raise Fails("the affine maps differ on no region")
     if "regions" in case.evidence and whole(case.evidence["regions"], "regions") != len(seen):
         raise Fails(f"there are {len(seen)} regions")
-    return f"the exact affine maps agree on all {len(seen)} regions" + (
-        f" within {float(tolerance):g}" if tolerance else ""
-    )
+    how = f" within {float(tolerance):g}" if tolerance else ""
+    return f"the exact affine maps agree on all {len(seen)} regions{how}"
 
 
 # -- bounds of differences, in floats with their errors ----------------------------------------------------------------
@@ -995,69 +893,115 @@ LEAST = 2.0**-960
 """The size of coefficients below it: their rounding is off by less than ``U`` times that."""
 Form = tuple[list[float], float, float]
 """``c + sum_k g_k e_k`` with ``|e_k| <= 1`` as ``[c, g_1, ...]``, what it may be off by, and the sum of all sizes."""
-FloatRow = tuple[list[Atom], list[float], list[float]]
-"""Atoms, coefficients rounded to nearest, and their sizes."""
-Step = tuple[Node, list[Atom], list[FloatRow], list[FloatRow] | None]
+ZERO: Form = ([0.0], 0.0, 0.0)
+Line = tuple[tuple[Atom, ...], list[float], list[float]]
+"""A row in floats: atoms, coefficients rounded to nearest, and their sizes; those that it has not are 0."""
+Step = tuple[Node, list[Atom], list[Line], list[Line] | None]
 """A switch, the atoms that it makes, what it reads, and the difference from what its partner reads, if it has one."""
+Box = list[tuple[float, float]]
+dot: Callable[[Sequence[float], Sequence[float]], float] = getattr(math, "sumprod", lambda p, q: sum(map(mul, p, q)))
 
 
 @dataclass
 class Bounding:
     """Steps through both programs, the rows of the outputs of ``a``, and those of the differences ``a - b``.
 
-    Atom ``(k, i)`` is an output of a switch of ``a``. Atom ``(-1 - k, i)`` is the difference of it from the partner in
+    Atom ``(k, i)`` is an output of a switch of ``a``. Atom ``(k, -1 - i)`` is the difference of it from the partner in
     ``b`` where switches are matched, else an output of a switch of ``b``.
     """
 
     steps: list[Step]
-    outputs: list[Row]
-    ends: list[Row]
+    outputs: list[Line]
+    ends: list[Line]
 
 
-def _floats(row: Row) -> FloatRow:
-    try:
-        numbers = [float(c) for c in row.values()]
-    except OverflowError:
-        raise TooLarge("a coefficient beyond the floats") from None
-    return list(row), numbers, [max(abs(v), LEAST) for v in numbers]
+def lines(rows: list[Row]) -> list[Line]:
+    """Rows in floats: over the atoms of all of them where most have most, so that these are gathered only once."""
+    shared = tuple(dict.fromkeys(atom for row in rows for atom in row))
+    dense, made = 4 * sum(map(len, rows)) > len(rows) * len(shared), []
+    for row in rows:
+        atoms = shared if dense else tuple(row)
+        try:
+            numbers = [float(row.get(atom, 0)) for atom in atoms]
+        except OverflowError:
+            raise TooLarge("a coefficient beyond the floats") from None
+        made.append((atoms, numbers, [max(abs(v), LEAST) * (a in row) for a, v in zip(atoms, numbers, strict=True)]))
+    return made
+
+
+def other(row: Row) -> Row:
+    """A row over the switches of ``b``."""
+    return {(k, -1 - i) if k else (k, i): c for (k, i), c in row.items()}
 
 
 def paired(found: Matched) -> Bounding:
     """Switches of ``a`` and ``b`` together: ``d' = B d + (A - B) h``."""
 
-    def apart(pair: tuple[Row, Row]) -> Row:
-        gap = total(((Q(1), pair[0]), (Q(-1), pair[1])))
-        return gap | {(-1 - k, i): c for (k, i), c in pair[1].items() if k > 0}
+    def apart(pairs: list[tuple[Row, Row]]) -> list[Line]:
+        return lines([less(p, q) | {atom: c for atom, c in other(q).items() if atom[0]} for p, q in pairs])
 
     steps: list[Step] = []
-    for l, mine, theirs, order, pairs in found.steps:
-        if [mine.slopes[j] for j in order if mine.slopes] != theirs.slopes:
+    for l, node, slopes, pairs in found.steps:
+        if slopes != node.slopes:
             raise Fails("activations with other slopes are not matched")
-        atoms = [(l, i) for i in range(theirs.size)]
-        steps.append((theirs, atoms, [_floats(p) for p, _ in pairs], [_floats(apart(pair)) for pair in pairs]))
-    return Bounding(steps, [p for p, _ in found.ends], [apart(pair) for pair in found.ends])
+        steps.append((node, [(l, i) for i in range(node.size)], lines([p for p, _ in pairs]), apart(pairs)))
+    return Bounding(steps, lines([p for p, _ in found.ends]), apart(found.ends))
 
 
 def unpaired(case: Case) -> Bounding:
     """Both programs one after the other."""
-    steps: list[Step] = []
     (left, end), (right, last) = gates(case, case.a), gates(case, case.b)
-
-    def other(row: Row) -> Row:
-        return {(-1 - k, i) if k else (k, i): c for (k, i), c in row.items()}
-
-    for k, (node, rows) in enumerate(left, start=1):
-        steps.append((node, [(k, i) for i in range(node.size)], [_floats(row) for row in rows], None))
+    steps: list[Step] = [
+        (node, [(k, i) for i in range(node.size)], lines(rows), None) for k, (node, rows) in enumerate(left, start=1)
+    ]
     for k, (node, rows) in enumerate(right, start=1):
-        steps.append((node, [(-1 - k, i) for i in range(node.size)], [_floats(other(row)) for row in rows], None))
-    ends = [total(((Q(1), p), (Q(-1), other(q))), signed=True) for p, q in zip(end, last, strict=True)]
-    return Bounding(steps, end, ends)
+        steps.append((node, [(k, -1 - i) for i in range(node.size)], lines([other(row) for row in rows]), None))
+    return Bounding(steps, lines(end), lines([less(p, other(q)) for p, q in zip(end, last, strict=True)]))
+
+
+Ready = tuple[list[bool], list[tuple[float, ...]], list[float], list[float]]
+"""Of forms that are combined: which are not zero, and of these the parts by column, the errors and the sizes."""
+
+
+def gathered(forms: list[Form]) -> Ready:
+    live = [form for form in forms if form[2]]  # what is exactly zero (neurons that are off) adds no error
+    columns = list(zip_longest(*(form[0] for form in live), fillvalue=0.0))
+    return [bool(form[2]) for form in forms], columns, [form[1] for form in live], [form[2] for form in live]
+
+
+def combined(ready: Ready, weights: list[float], sizes: list[float]) -> Form:
+    """A linear combination, with its rounding error."""
+    kept, columns, errors, reaches = ready
+    n = len(errors)
+    if n < len(kept):
+        weights, sizes = list(compress(weights, kept)), list(compress(sizes, kept))
+    if not any(sizes):
+        return ZERO  # exactly
+    spend(n * len(columns) // 8)
+    parts = [dot(weights, column) for column in columns]
+    error = (dot(sizes, errors) + (n + 4) * U * dot(sizes, reaches)) * (1 + (n + 4) * U) + TINY
+    return parts, error, (sum(map(abs, parts)) + error) * (1 + (len(parts) + 2) * U)
+
+
+def mixed(*terms: tuple[float, Form]) -> Form:
+    weights = [w for w, _ in terms]
+    return combined(gathered([form for _, form in terms]), weights, [abs(w) for w in weights])
+
+
+def ends_of(form: Form) -> tuple[float, float]:
+    parts, error, size = form
+    if not size:
+        return 0.0, 0.0
+    reach = (sum(map(abs, parts[1:])) + error) * (1 + (len(parts) + 2) * U) + 2 * U * size + TINY
+    if not isfinite(parts[0] + reach):  # whatever is beyond the floats bounds nothing
+        raise OverflowError("a bound beyond the floats")
+    return parts[0] - reach, parts[0] + reach
 
 
 class Zonotopes:
     """Forms of all atoms on a box; without generators they are plain ranges."""
 
-    def __init__(self, box: list[tuple[float, float]], generators: bool) -> None:
+    def __init__(self, box: Box, generators: bool) -> None:
         self.generators, self.count, self.weight = generators, len(box) if generators else 0, [0.0] * len(box)
         self.forms: dict[Atom, Form] = {ONE: ([1.0], 0.0, 1.0)}
         for k, (low, high) in enumerate(box, start=1):
@@ -1066,36 +1010,9 @@ class Zonotopes:
             parts = [c, *[0.0] * (k - 1), r] if generators else [c]
             self.forms[(0, k)] = (parts, 0.0 if generators else r, abs(c) + r)
 
-    def combined(self, forms: list[Form], weights: list[float], sizes: list[float]) -> Form:
-        """A linear combination, with its rounding error; what is exactly zero (neurons that are off) adds none."""
-        kept = [k for k, f in enumerate(forms) if f[2]]
-        if len(kept) < len(forms):
-            forms, weights, sizes = [forms[k] for k in kept], [weights[k] for k in kept], [sizes[k] for k in kept]
-        n = len(weights)
-        if not n:
-            return [0.0], 0.0, 0.0  # exactly
-        parts = [sum(map(mul, weights, column)) for column in zip_longest(*(f[0] for f in forms), fillvalue=0.0)] or [
-            0.0
-        ]
-        spend(n * len(parts) // 8)
-        reach = sum(map(mul, sizes, [f[2] for f in forms]))
-        error = (sum(map(mul, sizes, [f[1] for f in forms])) + (n + 4) * U * reach) * (1 + (n + 4) * U) + TINY
-        return parts, error, (sum(map(abs, parts)) + error) * (1 + (len(parts) + 2) * U)
-
-    def of(self, row: FloatRow) -> Form:
-        return self.combined([self.forms[a] for a in row[0]], row[1], row[2])
-
-    def mixed(self, *terms: tuple[float, Form]) -> Form:
-        return self.combined([f for _, f in terms], [w for w, _ in terms], [abs(w) for w, _ in terms])
-
-    def ends(self, form: Form) -> tuple[float, float]:
-        parts, error, size = form
-        if not size:
-            return 0.0, 0.0
-        reach = (sum(map(abs, parts[1:])) + error) * (1 + (len(parts) + 2) * U) + 2 * U * size + TINY
-        if not isfinite(parts[0] + reach):  # whatever is beyond the floats bounds nothing
-            raise OverflowError("a bound beyond the floats")
-        return parts[0] - reach, parts[0] + reach
+    def of(self, rows: list[Line]) -> list[Form]:
+        ready = {atoms: gathered([self.forms[atom] for atom in atoms]) for atoms in {row[0] for row in rows}}
+        return [combined(ready[atoms], weights, sizes) for atoms, weights, sizes in rows]
 
     def spread(self, form: Form, low: float, high: float) -> Form:
         """The form plus anything between two numbers."""
@@ -1108,74 +1025,68 @@ class Zonotopes:
             parts += [0.0] * (self.count - len(parts)) + [reach]
         else:
             error += reach
-        error += 2 * U * (size + abs(middle))
-        return parts, error, (size + abs(middle) + reach) * (1 + 8 * U)
+        return parts, error + 2 * U * (size + abs(middle)), (size + abs(middle) + reach) * (1 + 8 * U)
 
     def relu(self, form: Form, low: float, high: float) -> Form:
         if low >= 0:
             return form
         if high <= 0:
-            return [0.0], 0.0, 0.0
+            return ZERO
         lean = min(max(high / (high - low), 0.0), 1.0)
         for k, g in enumerate(form[0][1 : len(self.weight) + 1]):
             self.weight[k] += abs(g)
-        return self.spread(self.mixed((lean, form)), 0.0, max(-lean * low, (1 - lean) * high) * (1 + 4 * U))
+        return self.spread(mixed((lean, form)), 0.0, max(-lean * low, (1 - lean) * high) * (1 + 4 * U))
 
     def apart(self, z: Form, d: Form, one: tuple[float, float], bend: Form) -> Form:
         """``relu(z) - relu(z - d)``, where ``bend`` is ``relu(z)`` and ``one`` are the ends of ``z``."""
-        low, high = self.ends(d)
-        other = self.mixed((1.0, z), (-1.0, d))
-        least, most = self.ends(other)
-        least, most = max(least, one[0] - high), min(most, one[1] - low)
+        low, high = ends_of(d)
+        least, most = one[0] - high, one[1] - low  # their signs are exact
+        if most > 0 > least:
+            their = mixed((1.0, z), (-1.0, d))
+            ends = ends_of(their)
+            least, most = max(least, ends[0]), min(most, ends[1])
         if most <= 0:
             return bend
         if least >= 0:
-            return d if one[0] >= 0 else self.mixed((1.0, bend), (-1.0, z), (1.0, d))
+            return d if one[0] >= 0 else mixed((1.0, bend), (-1.0, z), (1.0, d))
         if one[0] >= 0 or one[1] <= 0:
-            return self.mixed((1.0, bend), (-1.0, self.relu(other, least, most)))
+            return mixed((1.0, bend), (-1.0, self.relu(their, least, most)))
         lean = 0.5 if low >= 0 or high <= 0 else high / (high - low)
         up, down = max(high, 0.0), min(low, 0.0)
         top, bottom = max((1 - lean) * up, -lean * down), min(-lean * up, (1 - lean) * down)
-        return self.spread(self.mixed((lean, d)), bottom * (1 + 4 * U), top * (1 + 4 * U))
+        return self.spread(mixed((lean, d)), bottom * (1 + 4 * U), top * (1 + 4 * U))
 
     def run(self, steps: list[Step]) -> None:
         for node, atoms, rows, differences in steps:
-            read = [self.of(row) for row in rows]
-            seen = [self.ends(form) for form in read]
-            gaps = None if differences is None else [self.of(row) for row in differences]
+            read = self.of(rows)
+            seen = [ends_of(form) for form in read]
+            gaps = None if differences is None else self.of(differences)
             for i, (k, j) in enumerate(atoms):
-                if node.kind == "piecewise":
-                    slope = float(node.slopes[i])
-                    bend = self.relu(read[i], *seen[i])
-                    self.forms[(k, j)] = bend if not slope else self.mixed((slope, read[i]), (1 - slope, bend))
+                if node.kind == "maximum":
+                    window = [w for w in node.windows[i] if w >= 0]
+                    self.forms[(k, j)] = self.largest(read, seen, window)
                     if gaps is not None:
-                        gap = self.apart(read[i], gaps[i], seen[i], bend)
-                        self.forms[(-1 - k, j)] = gap if not slope else self.mixed((slope, gaps[i]), (1 - slope, gap))
+                        low, high = zip(*(ends_of(gaps[w]) for w in window), strict=True)
+                        self.forms[(k, -1 - j)] = self.spread(ZERO, min(low), max(high))
                     continue
-                window = [w for w in node.windows[i] if w >= 0]
-                self.forms[(k, j)] = self.hull(read, seen, window)
+                slope, bend = float(node.slopes[i]), self.relu(read[i], *seen[i])
+                self.forms[(k, j)] = bend if not slope else mixed((slope, read[i]), (1 - slope, bend))
                 if gaps is not None:
-                    ends = [self.ends(gaps[w]) for w in window]
-                    self.forms[(-1 - k, j)] = self.spread(
-                        ([0.0], 0.0, 0.0), min(e[0] for e in ends), max(e[1] for e in ends)
-                    )
+                    gap = self.apart(read[i], gaps[i], seen[i], bend)
+                    self.forms[(k, -1 - j)] = gap if not slope else mixed((slope, gaps[i]), (1 - slope, gap))
 
-    def hull(self, read: list[Form], seen: list[tuple[float, float]], window: list[int]) -> Form:
+    def largest(self, read: list[Form], seen: list[tuple[float, float]], window: list[int]) -> Form:
         """A maximum: the one that beats all others, or a range."""
         best = max(window, key=lambda w: seen[w][0])
         rest = max([seen[w][1] for w in window if w != best], default=-inf)
         if rest <= seen[best][0]:
             return read[best]
-        return self.spread(([0.0], 0.0, 0.0), seen[best][0], max(rest, seen[best][1]))
+        return self.spread(ZERO, seen[best][0], max(rest, seen[best][1]))
 
 
-Box = list[tuple[float, float]]
-
-
-def within(case: Case, bounding: Bounding, leaves: list[tuple[Box, int]]) -> str:
+def within(case: Case, bounding: Bounding, leaves: list[Box]) -> str:
     """Prove the claim on every leaf; one that is not proven at once is halved."""
-    worst, count, ends = 0.0, 0, [_floats(row) for row in bounding.ends]
-    stack = list(leaves)
+    worst, count, stack = 0.0, 0, [(box, 0) for box in leaves]
     while stack:
         box, depth = stack.pop()
         count += 1
@@ -1184,16 +1095,17 @@ def within(case: Case, bounding: Bounding, leaves: list[tuple[Box, int]]) -> str
             seen = Zonotopes(box, generators)
             try:
                 seen.run(bounding.steps)
-                bounds = [abs(end) for row in ends for end in seen.ends(seen.of(row))]
-                small = all(bound <= (case.tolerance or 0) for bound in bounds)
-                proven = _same_class(case, bounding, seen) if case.margin is not None else small
+                gaps = seen.of(bounding.ends)
+                bound = max(abs(end) for gap in gaps for end in ends_of(gap))
+                proven = _same_class(case, seen.of(bounding.outputs), gaps) if case.margin is not None else (
+                    bound <= (case.tolerance or 0))  # fmt: skip
             except OverflowError:
                 continue
             weight = seen.weight
             if proven:
-                worst = max(worst, *bounds)
+                worst = max(worst, bound)
                 break
-        if proven or (case.margin is None and one_map(case, box)):
+        if proven or (case.margin is None and not case.tolerance and _exactly(case, box)):
             continue
         if len(box) > 32:  # halves of boxes with many inputs are hardly smaller
             raise TooLarge("bounds of many inputs that are closer than those of this checker")
@@ -1206,88 +1118,61 @@ def within(case: Case, bounding: Bounding, leaves: list[tuple[Box, int]]) -> str
     return f"{what} on each of {count} boxes"
 
 
-def one_map(case: Case, box: Box) -> bool:
-    """Whether both are one affine map each on a box, and these are as close as is claimed, exactly."""
-    bounds: dict[Atom, Ends] = {(0, k): (Q(low), Q(high)) for k, (low, high) in enumerate(box, start=1)}
-
-    def switch(node: Node, rows: list[Row]) -> list[Row]:
-        if node.kind == "maximum":
-            raise Fails("a maximum")
-        made = []
-        for row, slope in zip(rows, node.slopes, strict=True):
-            low, high = hull(row, bounds)
-            if slope != 1 and not (low is not None and high is not None and (low >= 0 or high <= 0)):
-                raise Fails("a neuron that switches")
-            made.append(row if slope == 1 or (low is not None and low >= 0) else total([(slope, row)]))
-        return made
-
-    try:
-        left, right = (walk(program, case.place.starts(), switch) for program in (case.a, case.b))
-    except Fails:
-        return False
-    ranges = [hull(total(((Q(1), p), (Q(-1), q))), bounds) for p, q in zip(left, right, strict=True)]
-    return all(low is not None and high is not None and -low <= (case.tolerance or 0) >= high for low, high in ranges)
+def _exactly(case: Case, box: Box) -> bool:
+    """Whether the two are one function on a box, where ranges tell the signs of neurons."""
+    table = Forms(Place(case.place.inputs, [(Q(low), Q(high)) for low, high in box]), ranged=True)
+    return table.agree(table.of(case.a), table.of(case.b))
 
 
-def _same_class(case: Case, bounding: Bounding, seen: Zonotopes) -> bool:
+def _same_class(case: Case, outputs: list[Form], gaps: list[Form]) -> bool:
     """Nowhere on the box is ``a`` in class ``i`` by the margin while ``b_j > b_i``."""
-    n, margin = len(bounding.ends), float(case.margin or 0)
+    n, margin = len(gaps), float(case.margin or 0)
 
-    def most(row: Row) -> float:
-        return seen.ends(seen.of(_floats(row)))[1]
-
-    def gap(rows: list[Row], i: int, j: int) -> Row:
-        return total(((Q(1), rows[i]), (Q(-1), rows[j])), signed=True)
+    def most(*terms: tuple[float, Form]) -> float:
+        return ends_of(mixed(*terms))[1]
 
     for i in range(n):
-        leads = [most(gap(bounding.outputs, i, k)) for k in range(n) if k != i]
+        leads = [most((1.0, outputs[i]), (-1.0, outputs[k])) for k in range(n) if k != i]
         if any(lead <= 0 or lead < margin for lead in leads):
             continue
         for j in range(n):
-            if j != i and not most(gap(bounding.ends, i, j)) <= margin:
-                lower = total(((Q(1), gap(bounding.outputs, j, i)), (Q(1), gap(bounding.ends, i, j))), signed=True)
-                if not most(lower) <= 0:
-                    return False
+            apart = ((1.0, gaps[i]), (-1.0, gaps[j]))
+            if j != i and not most(*apart) <= margin and not most((1.0, outputs[j]), (-1.0, outputs[i]), *apart) <= 0:
+                return False
     return True
 
 
 def by_ranges(case: Case) -> str:
     """Nothing but the ranges of the outputs."""
-    keys(case.evidence, "evidence", "kind")
     if not case.tolerance:
         raise Fails("ranges prove a tolerance, and nothing else")
-    return within(case, unpaired(case), [(case.place.box(), 0)])
+    return within(case, unpaired(case), [case.place.box()])
 
 
 def by_boxes(case: Case) -> str:
     """A tree of splits of the box; every leaf is proven again."""
-    found = keys(case.evidence, "evidence", "kind", "tree", "matching", "method", optional=["exact"])
-    tree, leaves, stack = found["tree"], [], [case.place.box()]
-    need(isinstance(tree, list) and found["method"] in ("pair", "single"), "expected a tree of boxes")
-    for entry in tree:
+    found, leaves, stack = case.evidence, [], [case.place.box()]
+    need(isinstance(found["tree"], list) and found["method"] in ("pair", "single"), "expected a tree of boxes")
+    for entry in found["tree"]:
         need(bool(stack), "the tree of boxes does not end")
         box = stack.pop()
         if entry is None:
-            leaves.append((box, 0))
+            leaves.append(box)
             continue
-        need(isinstance(entry, list) and len(entry) == 2 and type(entry[1]) in (int, float), "expected a split")
+        need(type(listed(entry, "a split", 2)[1]) in (int, float), "expected a split")
         k, v = whole(entry[0], "a coordinate"), float(entry[1])
         need(0 <= k < len(box) and box[k][0] < v < box[k][1], "expected a split inside of the box")
         stack += [[*box[:k], (v, box[k][1]), *box[k + 1 :]], [*box[:k], (box[k][0], v), *box[k + 1 :]]]
     need(not stack, "the tree of boxes is not whole")
-    exact = found.get("exact", [])
-    need(isinstance(exact, list) and all(type(k) is int and 0 <= k < len(leaves) for k in exact), "expected leaves")
     if case.tolerance is None:
         raise Fails("boxes prove a tolerance, and nothing else")
-    matching = found["matching"]
-    if matching is not None:
-        matches = symmetry_of(keys(matching, "matching", "permutations", "scales"))
-    else:
-        sizes = [node.size for node, _ in gates(case, case.b, True)[0]]
-        matches = [(k, k, list(range(n)), [Q(1)] * n) for k, n in enumerate(sizes, start=1)]
+    if found["matching"] is not None:
+        matches = symmetry_of(keys(found["matching"], "matching", "permutations", "scales"))
     try:
-        how = unpaired(case) if found["method"] == "single" else paired(
-            Matched(case, gates(case, case.a, True), gates(case, case.b, True), matches))  # fmt: skip
+        if found["method"] == "single":
+            return within(case, unpaired(case), leaves)
+        matches = in_place(case, None, True) if found["matching"] is None else matches
+        how = paired(Matched(gates(case, case.a, True), gates(case, case.b, True), matches))
     except Fails:  # a matching is a hint
         how = unpaired(case)
     return within(case, how, leaves)
@@ -1295,15 +1180,22 @@ def by_boxes(case: Case) -> str:
 
 # -- certificates ------------------------------------------------------------------------------------------------------
 
-KINDS: dict[str, tuple[bool, Callable[[Case], str]]] = {
-    "identical": (True, by_identity), "symmetry": (True, by_symmetry), "layers": (True, by_layers),
-    "output ranges": (True, by_ranges), "normal form": (True, by_forms), "split_boxes": (True, by_boxes),
-    "channels": (True, by_channels),
-    "regions": (True, by_cells), "bottleneck": (True, by_cells), "simplified symmetry": (True, by_cells),
-    "counterexample": (False, by_counterexample), "hyperplane representations differ": (False, by_cells),
-    "layers behind differ": (False, by_cells),
-}  # fmt: skip
-"""Every kind of evidence: what it proves, and how."""
+KINDS: dict[str, tuple[bool, Callable[[Case], str], tuple[str, ...]]] = {
+    "identical": (True, by_identity, ()),
+    "symmetry": (True, by_matches, ("permutations", "scales")),
+    "layers": (True, by_matches, ("order",)),
+    "normal form": (True, by_forms, ("signs", "hyperplanes", "ulps")),
+    "channels": (True, by_channels, ("switches",)),
+    "output ranges": (True, by_ranges, ()),
+    "split_boxes": (True, by_boxes, ("tree", "matching", "method")),
+    "regions": (True, by_cells, ("regions",)),
+    "bottleneck": (True, by_cells, ("permutation", "scales", "flips", "hidden", "translation", "exact", "line")),
+    "simplified symmetry": (True, by_cells, ("permutations", "scales")),
+    "counterexample": (False, by_counterexample, ("x", "a", "b", "difference", "allowed")),
+    "hyperplane representations differ": (False, by_cells, ()),
+    "layers behind differ": (False, by_cells, ()),
+}
+"""Every kind of evidence: what it proves, how, and its fields (those that ``by_cells`` does without are only told)."""
 
 
 def check(found: Any, models: Sequence[bytes | None] = (None, None)) -> tuple[str, list[str], str]:
@@ -1318,64 +1210,49 @@ def check(found: Any, models: Sequence[bytes | None] = (None, None)) -> tuple[st
         raise TooLarge(old)
     need(found.get("format") == FORMAT, old)
     keys(found, "certificate", "format", "claim", "method", "networks", "programs", "evidence")
-    claim = keys(
-        found["claim"], "claim", "equal", "tolerance", "precision", "domain", "models", optional=["criterion", "margin"]
-    )
+    told = ("equal", "tolerance", "precision", "domain", "models")
+    claim = keys(found["claim"], "claim", *told, optional=["criterion", "margin"])
     need(type(claim["equal"]) is bool and isinstance(found["method"], str), "expected a claim that is true or false")
     if found["programs"] is None:
         raise TooLarge("the networks are not in the certificate as plain programs")
-    need(isinstance(found["programs"], list) and len(found["programs"]) == 2, "expected two programs")
-    need(isinstance(claim["models"], list) and len(claim["models"]) == 2, "expected two models")
-    a, b = (program_of(program) for program in found["programs"])
-    lines = [_model(*each) for each in zip("ab", claim["models"], (a, b), models, strict=True)]
+    a, b = (program_of(program) for program in listed(found["programs"], "programs", 2))
+    named = zip("ab", listed(claim["models"], "models", 2), (a, b), models, strict=True)
+    about = [_model(*each) for each in named]
     need(a.inputs == b.inputs and a.outputs == b.outputs, "expected networks with the same inputs and outputs")
-    case, words = _case(claim, a, b, found["evidence"])
-    kind = found["evidence"]["kind"]
-    need(kind in KINDS and KINDS[kind][0] is case.equal, f"expected evidence that {words[0]} means, got {kind!r}")
-    return " ".join(words), lines, KINDS[kind][1](case)
+    evidence = found["evidence"]
+    kind = evidence.get("kind") if isinstance(evidence, dict) else None
+    fits = isinstance(kind, str) and kind in KINDS and KINDS[kind][0] is claim["equal"]
+    need(fits, f"expected evidence that fits the claim, got {kind!r}")
+    case, words = _case(claim, a, b, keys(evidence, "evidence", "kind", *KINDS[str(kind)][2]))
+    return words, about, KINDS[str(kind)][1](case)
 
 
-def _case(claim: Any, a: Program, b: Program, evidence: Any) -> tuple[Case, list[str]]:
-    need(isinstance(evidence, dict) and isinstance(evidence.get("kind"), str), "expected evidence with its kind")
+def _case(claim: Any, a: Program, b: Program, evidence: Any) -> tuple[Case, str]:
+    """What is claimed, and in words."""
     tolerance, precision, criterion = claim["tolerance"], claim["precision"], claim.get("criterion", "value")
     need(criterion in ("value", "argmax") and ("margin" not in claim or criterion == "argmax"), "expected a criterion")
     margin = reals([claim.get("margin", 0.0)], "margin")[0] if criterion == "argmax" else None
-    need(margin is None or margin >= 0, "expected a margin of at least 0")
     allowed = None if tolerance is None else reals([tolerance], "tolerance")[0]
-    need(
-        precision in list(PRECISIONS) if tolerance is None else precision is None, "expected a tolerance or a precision"
-    )
-    need(allowed is None or allowed >= 0, "expected a tolerance of at least 0")
+    need(precision in list(PRECISIONS) if tolerance is None else precision is None, "expected tolerance or precision")
+    need((margin or 0) >= 0 and (allowed or 0) >= 0, "expected a tolerance and a margin of at least 0")
     bits, lowest, few = PRECISIONS[precision or "float64"]
-    place = place_of(claim["domain"], a.inputs)
-    made = Case(a, b, place, claim["equal"], allowed, Q(1, 2**bits), Q(1, 2**lowest), few, evidence, margin)
-    kind = (
-        f"up to {precision} rounding"
-        if allowed is None
-        else f"within {tolerance!r}"
-        if allowed
-        else "as real functions"
-    )
+    kind = f"within {tolerance!r}" if allowed else "as real functions"
+    kind = f"up to {precision} rounding" if allowed is None else kind
     if margin is not None:
-        made.tolerance = Q(0)  # what knows nothing of classes must show that the two are one function
+        allowed = Q(0)  # what knows nothing of classes must show that the two are one function
         kind = "in class" + (f" wherever a is sure by {float(margin)!r}" if margin else "")
-    where = json.dumps(claim["domain"])
-    return made, [
-        "equal" if claim["equal"] else "different",
-        kind,
-        "on",
-        where if len(where) < 400 else where[:400] + " ...",
-    ]
+    where, place = json.dumps(claim["domain"]), place_of(claim["domain"], a.inputs)
+    made = Case(a, b, place, claim["equal"], allowed, Q(1, 2**bits), Q(1, 2**lowest), few, evidence, margin)
+    answer = "equal" if claim["equal"] else "different"
+    return made, f"{answer} {kind} on {where if len(where) < 400 else where[:400] + ' ...'}"
 
 
 def _model(name: str, model: Any, program: Program, data: bytes | None) -> str:
     """A line on one model: hashes compared."""
     keys(model, "model", "weights", "file", "inputs", "outputs")
     need(model["weights"] == program.digest, f"program {name} is not the one that the claim names")
-    need(
-        (whole(model["inputs"], "inputs"), whole(model["outputs"], "outputs")) == (program.inputs, program.outputs),
-        "sizes",
-    )
+    sizes = (whole(model["inputs"], "inputs"), whole(model["outputs"], "outputs"))
+    need(sizes == (program.inputs, program.outputs), f"program {name} has other inputs or outputs than the claim names")
     if model["file"] is None:
         if data is not None:
             raise Fails(f"model {name} of the claim is no file")
@@ -1400,8 +1277,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         content = Path(arguments[0]).read_text(encoding="utf-8")
         models: list[bytes | None] = [Path(name).read_bytes() for name in arguments[1:]]
-        models = models or [None, None]
-        claim, lines, how = check(json.loads(content, parse_constant=_no_constant), models)
+        claim, about, how = check(json.loads(content, parse_constant=_no_constant), models or [None, None])
     except Fails as reason:
         print(f"DOES NOT HOLD: {reason}")
         return 1
@@ -1411,7 +1287,7 @@ def main(arguments: Sequence[str]) -> int:
     except (Malformed, ValueError, OverflowError, OSError, RecursionError, MemoryError) as error:
         print(f"not a certificate: {' '.join(str(error).split())[:300] or type(error).__name__}", file=sys.stderr)
         return 2
-    print(f"HOLDS: the two plain programs are {claim}", *lines, f"proof: {how}", sep="\n")
+    print(f"HOLDS: the two plain programs are {claim}", *about, f"proof: {how}", sep="\n")
     print("trusted: this file, Python, and that each plain program is the meaning of the model file with that hash")
     return 0
 
