@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from fiberscope.dimension.choice import slopes_as_maps
 from fiberscope.dimension.functional import functional_dimension
 from fiberscope.dimension.jacobian import jacobian
+from fiberscope.dimension.normalisations import normalisations
 from fiberscope.dimension.reasons.explain import KINDS, explain
 from fiberscope.dimension.rescalings import rescalings
 from fiberscope.dimension.symmetries import rescaling_rank
@@ -22,6 +23,7 @@ from fiberscope.errors import NotGenericError
 from fiberscope.fibers.fiber import fiber
 from fiberscope.network.io import load
 from fiberscope.network.network import Network
+from fiberscope.numerics.algebra.floating import FLOAT
 from fiberscope.numerics.elimination import rank_mod
 from fiberscope.plot.spectra import kernel_parts
 from fiberscope.testing import case
@@ -178,6 +180,51 @@ def test_rescalings_of_programs_keep_the_function(name, count):
         logarithms = np.divide(direction, theta, out=np.zeros_like(theta), where=theta != 0)
         moved = at(net, theta * np.exp(logarithms))
         assert np.abs(moved(X) - net(X)).max() < 1e-10 * max(1.0, np.abs(net(X)).max())
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_what_normalisations_take_back(bias):
+    torch.manual_seed(1)
+    module = nn.Sequential(
+        *(nn.Conv2d(1, 3, 2, bias=bias), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten()),
+        *(nn.Linear(27, 4, bias=bias), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2)),
+    ).double()
+    with torch.no_grad():
+        for part in (module[1], module[5]):
+            for value in (part.running_mean, part.running_var, part.weight, part.bias):
+                value.uniform_(0.5, 1.5)
+    net = load(module.eval(), (1, 4, 4))
+    X = np.random.default_rng(0).normal(size=(60, 16))
+    directions, J = normalisations(net, FLOAT), jacobian(net, X)
+    assert len(directions) == (14 if bias else 7)
+    assert np.abs(J @ directions.T).max() < 1e-12 * np.abs(J).max()
+    found = explain(net, X)
+    part = found.part("normalisation")
+    assert 0 < part.everywhere == part.dimension <= len(directions)  # those of dead neurons count there
+    bound = functional_dimension(net, X, ranks="exact").bound("rescaling")
+    assert found.fiber == len(directions) + 7 == net.num_parameters - bound.value
+    # the whole curve: multiply a channel by 2, divide gamma by 2, and the constant behind it stays
+    part, changed = module[1], {name: value.copy() for name, value in net.parameters.items()}
+    changed["0.weight"][0] *= 2
+    if bias:
+        changed["0.bias"][0] *= 2
+    offset = float(-part.running_mean[0] / (part.running_var[0] + part.eps).sqrt())
+    changed["1.bias"][0] += changed["1.weight"][0].item() * offset / 2
+    changed["1.weight"][0] /= 2
+    assert np.abs(net.with_parameters(changed)(X) - net(X)).max() < 1e-12
+
+
+def test_nothing_is_taken_back_where_somebody_else_reads():
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.norm, self.b = nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 1)
+
+        def forward(self, x):
+            z = self.a(x)
+            return self.b(F.relu(self.norm(z)) + F.relu(z))
+
+    assert len(normalisations(load(Twice().double().eval(), (2,)), FLOAT)) == 0
 
 
 @settings(max_examples=30, deadline=None)

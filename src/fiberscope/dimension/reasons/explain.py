@@ -5,7 +5,8 @@ The reasons are asked in this order, and each counts what the ones before it lea
 of neurons of a layer that switch together on the batch (*equal patterns*); changes of *one layer* that no output sees;
 changes of two *adjacent layers* that cancel to first order. What is left is *unexplained*. Of programs that are no
 chains (convolutions, residual connections) *dead* are the parameters that no output depends on, rescaled are neurons
-and channels, and mixtures and translations are not asked for: they are found among the adjacent layers.
+and channels, shifts and scales in front of a *normalisation* are taken back behind it, and mixtures and translations
+are not asked for: they are found among the adjacent layers.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from fiberscope.dimension.bounds import Bound
+from fiberscope.dimension.bounds import Bound, program_symmetry
 from fiberscope.dimension.decisive import decide
 from fiberscope.dimension.exact_rank import Sampled, sample
 from fiberscope.dimension.functional import functional_dimension
@@ -30,6 +31,7 @@ from fiberscope.dimension.gap import (
     silent_layers_bound,
 )
 from fiberscope.dimension.jacobian import check_memory, check_size, with_own_parameters
+from fiberscope.dimension.normalisations import normalisations
 from fiberscope.dimension.reasons.layers import Rows, adjacent, layers_of
 from fiberscope.dimension.reasons.paths import algebraic_bound
 from fiberscope.dimension.rescalings import rescalings
@@ -60,7 +62,7 @@ MEMORY = 1 << 31
 
 KINDS = ("dead", "rescaling", "linear", "translation", "equal patterns", "one layer", "adjacent layers")
 
-_PROGRAM_KINDS = ("dead", "rescaling", "one layer", "adjacent layers")
+_PROGRAM_KINDS = ("dead", "rescaling", "normalisation", "one layer", "adjacent layers")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,6 +168,7 @@ class KernelDecomposition(Tabular, Pictured):
 _MEANINGS = {
     "dead": ("weights of dead neurons", True),
     "rescaling": ("rescalings of neurons", True),
+    "normalisation": ("shifts and scales that a normalisation takes back", True),
     "linear": ("mixtures of linear neurons", True),
     "translation": ("translations of linear neurons", True),
     "equal patterns": ("mixtures of neurons that switch together", True),
@@ -252,7 +255,7 @@ def explain(
 def _fiber_dimension(net: Network, seed: int, run: Run) -> int:
     """The rank of all directions along which the function stays on all inputs; modulo a prime it can only be less."""
     if not _is_chain(net):
-        return rescalings(net).rank
+        return program_symmetry(net)
     prime = random_primes(1, seed)[0]
     always = activity(net, signs_nearby(net))
     none = np.zeros((0, net.num_hidden), np.int8)
@@ -322,7 +325,7 @@ class _Program:
     net: Network
     rows: Rows
     kinds = _PROGRAM_KINDS
-    row_by_row = ("dead",)
+    row_by_row = ("dead", "normalisation")
 
     def residues(self, kind: str, run: Run) -> Residues:
         """All directions of a kind as rows modulo the prime."""
@@ -332,6 +335,9 @@ class _Program:
         if kind == "rescaling":
             found: Residues = rescalings(self.net).directions(D, self.rows.prime)
             return found
+        if kind == "normalisation":
+            shifts: Residues = normalisations(self.net, ModularAlgebra(self.rows.prime))
+            return shifts
         return self.rows.kernels(self._blocks(kind), run)
 
     def floats(self, kind: str) -> FloatArray:
@@ -342,12 +348,15 @@ class _Program:
         if kind == "rescaling":
             found: FloatArray = rescalings(self.net).directions(D)
             return found
+        if kind == "normalisation":
+            shifts: FloatArray = normalisations(self.net, FLOAT)
+            return shifts
         return self.rows.float_kernels(self._blocks(kind))
 
     def everywhere(self, kind: str) -> Residues:
         """Those whose reason holds on all inputs, as far as it is known."""
         none = np.zeros((0, self.net.num_parameters), np.uint64)
-        return self.residues(kind, ENDLESS) if kind == "rescaling" else none
+        return self.residues(kind, ENDLESS) if kind in ("rescaling", "normalisation") else none
 
     def _blocks(self, kind: str) -> list[IntArray]:
         layers = layers_of(self.net)
