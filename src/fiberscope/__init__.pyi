@@ -133,7 +133,10 @@ from .geometry.ranges.domain_roles import roles as roles
 from .geometry.regions import count_regions as count_regions
 from .geometry.regions import regions as regions
 from .geometry.surfaces.generated import GeneratorSurface as GeneratorSurface
+from .geometry.surfaces.quadrics import Ellipsoid as Ellipsoid
 from .geometry.surfaces.regions_on import regions_on as regions_on
+from .geometry.surfaces.round_regions import RoundRegions as RoundRegions
+from .geometry.surfaces.round_regions import round_regions as round_regions
 from .geometry.surfaces.shapes import Mesh as Mesh
 from .geometry.surfaces.shapes import Sphere as Sphere
 from .geometry.surfaces.shapes import Torus as Torus
