@@ -1,8 +1,8 @@
 """Directions of affine maps in a row that change no value behind them: normalisations, and layers without a bend.
 
 In evaluation a batch normalisation is ``y = gamma (s z + o) + beta`` with constants ``s`` and ``o``, channel by
-channel, where ``z = W x + b`` comes from a convolution or a dense layer that nobody else reads. Then ``b`` can be moved
-and ``beta`` moves back by ``gamma s``; and ``W, b`` can be multiplied while ``gamma`` is divided, with ``beta`` moved so
+channel, where ``z = W x + b`` comes from a convolution or a dense layer that nobody else reads. Then ``b`` can move and
+``beta`` moves back by ``gamma s``; and ``W, b`` can be multiplied while ``gamma`` is divided, with ``beta`` moved so
 that the constant stays. Neither is a rescaling of values: the value in front of the activation stays as it is.
 
 Between two dense layers in a row, such as the factors of an adapter of low rank, neurons can be mixed (``GL``) and
