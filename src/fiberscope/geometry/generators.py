@@ -23,8 +23,8 @@ from fiberscope.network.border import as_network, library_of, loaded
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import behind, nameless
 from fiberscope.numerics.arrays import real_array
-from fiberscope.numerics.bends import BENDS, Bend
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.numerics.smooth_functions import BENDS, Bend
 from fiberscope.results import Result
 
 SAME = 3

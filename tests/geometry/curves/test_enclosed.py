@@ -12,7 +12,7 @@ import fiberscope as fs
 from fiberscope.geometry.curves.enclosed import prove_count
 from fiberscope.network.network import Network
 from fiberscope.numerics.algebra.bounded import Bounded
-from fiberscope.numerics.bends import BENDS, LIBRARY
+from fiberscope.numerics.smooth_functions import BENDS, LIBRARY
 
 ENDS = {"Tanh": nn.Tanh, "Sigmoid": nn.Sigmoid, "SiLU": nn.SiLU}
 BALLS = {

@@ -22,8 +22,8 @@ from fiberscope.network.nodes import MaxPool, PiecewiseLinear
 from fiberscope.network.walk import smooth
 from fiberscope.numerics.algebra.base import Constant
 from fiberscope.numerics.algebra.bounded import BOUNDED, Bounded, BoundedAlgebra
-from fiberscope.numerics.bends import Bend, product
 from fiberscope.numerics.floats import FloatArray, gamma, round_up
+from fiberscope.numerics.smooth_functions import Bend, product
 from fiberscope.results import Result
 from fiberscope.run import ENDLESS, Run
 
