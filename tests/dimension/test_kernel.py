@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fiberscope.dimension import kernel
 from fiberscope.dimension.jacobian import jacobian
-from fiberscope.dimension.kernel import effective_rank, ntk
+from fiberscope.dimension.kernels import kernel
+from fiberscope.dimension.kernels.kernel import effective_rank, ntk
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, PiecewiseLinear

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fiberscope.dimension.exact_rank import Sampled
-from fiberscope.dimension.symmetries import HiddenSymmetry, LayerActivity, acts_freely_on, rescaling_rank
+from fiberscope.dimension.normalisations import normalisations
+from fiberscope.dimension.rescalings import rescalings
+from fiberscope.dimension.symmetries import WORK, HiddenSymmetry, LayerActivity, acts_freely_on, rescaling_rank
 from fiberscope.network.network import Network
+from fiberscope.numerics.algebra.residue import ModularAlgebra
 from fiberscope.numerics.elimination import rank_mod
 from fiberscope.numerics.modular import random_primes, residues
 from fiberscope.results import Result
@@ -47,7 +50,8 @@ def bounds(net: Network, found: Sampled, symmetry: HiddenSymmetry | None) -> tup
         Bound("regions refined", outputs * pieces, "none (at most n_0 + 1 points of a region count)", True, True),
     ]
     if not acts_freely_on(net):
-        return tuple(result)
+        what = "none (rescalings of neurons and channels, and what normalisations take back, as far as independent)"
+        return (*result, Bound("rescaling", D - program_symmetry(net), what, True, True))
     N = net.num_hidden
     result.append(
         Bound(
@@ -65,6 +69,20 @@ def bounds(net: Network, found: Sampled, symmetry: HiddenSymmetry | None) -> tup
             what = "none (only rescalings and dead neurons counted: the whole group is too large to rank)"
         result.append(Bound("orbit", D - symmetry.directions, what, True, True))
     return tuple(result)
+
+
+def program_symmetry(net: Network) -> int:
+    """At least so many independent directions of a program change the function on no input.
+
+    Its rescalings, and what normalisations take back; the rank modulo a prime can only be too small.
+    """
+    alone = rescalings(net)
+    prime = random_primes(1, 0)[0]
+    shifts = normalisations(net, ModularAlgebra(prime))
+    D, count = net.num_parameters, alone.classes + len(shifts)
+    if len(shifts) == 0 or count * count * D > WORK:
+        return alone.rank
+    return rank_mod(np.concatenate([alone.directions(D, prime), shifts]), prime)
 
 
 def theorem_value(parameters: int, layers: tuple[LayerActivity, ...]) -> int:

@@ -11,7 +11,7 @@ from fiberscope.dimension.functional import FunctionalDimension
 from fiberscope.plot.style import ACCENT, INK, LAYERS, house_style, new_axes
 
 if TYPE_CHECKING:
-    from fiberscope.dimension.explain import KernelDecomposition
+    from fiberscope.dimension.reasons.explain import KernelDecomposition
 
 
 def spectrum(result: FunctionalDimension, *, ax: Axes | None = None) -> Axes:

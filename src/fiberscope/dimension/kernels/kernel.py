@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fiberscope import modules
-from fiberscope.dimension.jacobian import MEMORY, check_memory, check_parameters
+from fiberscope.dimension.jacobian import MEMORY, check_memory, with_own_parameters
 from fiberscope.dimension.use_gradients import add_block, size_of
 from fiberscope.dimension.uses import Use, uses
 from fiberscope.errors import InputError, TooLargeError
@@ -106,7 +106,7 @@ def ntk(
     run = Run.begin(progress, time_limit)
     if not isinstance(net, Network):
         return modules.derivatives.ntk(net, X, Y, memory, run)
-    check_parameters(net)
+    net = with_own_parameters(net)
     X = batch(X, net.in_size)
     right_batch = X if Y is None else batch(Y, net.in_size, "Y")
     outputs = net.out_size

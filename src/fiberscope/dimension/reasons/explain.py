@@ -2,8 +2,11 @@
 
 The reasons are asked in this order, and each counts what the ones before it leave open: weights of *dead* neurons;
 *rescalings* of neurons; mixtures of *linear* neurons (``GL`` of the block); *translations* of linear neurons; mixtures
-of neurons of a layer that switch together on the batch (*equal patterns*); changes of *one layer* that its reader does
-not see; changes of two *adjacent layers* that cancel to first order. What is left is *unexplained*.
+of neurons of a layer that switch together on the batch (*equal patterns*); changes of *one layer* that no output sees;
+changes of two *adjacent layers* that cancel to first order. What is left is *unexplained*. Of programs that are no
+chains (convolutions, residual connections) *dead* are the parameters that no output depends on, rescaled are neurons
+and channels, shifts and scales in front of a *normalisation* are taken back behind it, and mixtures and translations
+are not asked for: they are found among the adjacent layers.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from fiberscope.dimension.bounds import Bound
+from fiberscope.dimension.bounds import Bound, program_symmetry
 from fiberscope.dimension.decisive import decide
 from fiberscope.dimension.exact_rank import Sampled, sample
 from fiberscope.dimension.functional import functional_dimension
@@ -27,33 +30,39 @@ from fiberscope.dimension.gap import (
     position_bound,
     silent_layers_bound,
 )
-from fiberscope.dimension.jacobian import check_memory, check_parameters, check_size, rows_in_ring
+from fiberscope.dimension.jacobian import check_memory, check_size, with_own_parameters
+from fiberscope.dimension.normalisations import normalisations
+from fiberscope.dimension.reasons.layers import Rows, adjacent, layers_of
+from fiberscope.dimension.reasons.paths import algebraic_bound
+from fiberscope.dimension.rescalings import rescalings
 from fiberscope.dimension.symmetries import (
     LayerRoles,
     activity,
     acts_freely_on,
     free_columns,
     generators,
-    signs_anywhere,
+    signs_nearby,
     translations,
 )
-from fiberscope.errors import InputError, NotGenericError, UnsupportedModelError
+from fiberscope.errors import InputError, NotGenericError
 from fiberscope.network.border import as_network
 from fiberscope.network.network import Network
 from fiberscope.numerics.algebra.base import Ring
 from fiberscope.numerics.algebra.floating import FLOAT
 from fiberscope.numerics.algebra.residue import ModularAlgebra
 from fiberscope.numerics.arrays import batch
-from fiberscope.numerics.elimination import echelon_mod
+from fiberscope.numerics.elimination import echelon_mod, rank_mod
 from fiberscope.numerics.floats import FloatArray, IntArray, SignArray
 from fiberscope.numerics.modular import Residues, random_primes
 from fiberscope.results import Pictured, Result, Tabular, hidden
-from fiberscope.run import Progress, Run
+from fiberscope.run import ENDLESS, Progress, Run
 
 MEMORY = 1 << 31
 """Bytes that all directions may take unless the caller says otherwise."""
 
 KINDS = ("dead", "rescaling", "linear", "translation", "equal patterns", "one layer", "adjacent layers")
+
+_PROGRAM_KINDS = ("dead", "rescaling", "normalisation", "one layer", "adjacent layers")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +70,7 @@ class KernelPart(Result):
     """Directions of one reason: ``dimension`` counts those that no reason before it gives.
 
     ``integrates`` says whether one can go along them for a while without changing any output on the batch (True), or
-    only to first order (False; None where nobody knows). ``everywhere`` counts those among them whose reason holds on
+    is known to first order only (None). ``everywhere`` counts those among them whose reason holds on
     all inputs: they lie in the fiber of the network. There may be more: a neuron that is off on the batch only can be
     rescaled too. ``directions`` are independent modulo the kinds before, as rows.
     """
@@ -82,6 +91,11 @@ class KernelDecomposition(Tabular, Pictured):
     prime: those of reasons are lower bounds of what a reason gives, and the rank is wrong with probability at most
     ``failure_probability``. ``bounds`` are upper bounds of the rank that come from these reasons and from the place of
     the points.
+
+    ``fiber`` is a proven lower bound of the dimension of the fiber at this parameter: the rank of all directions along
+    which the function stays the same on all inputs. On any batch ``rank + fiber <= D``; on a decisive set, where the
+    rank is the functional dimension ``d``, the fiber has at most ``D - d`` dimensions. So where ``gap`` is 0 there,
+    ``D = d + s`` with ``s`` the dimension of the fiber.
     """
 
     num_parameters: int
@@ -92,8 +106,10 @@ class KernelDecomposition(Tabular, Pictured):
     parts: tuple[KernelPart, ...]
     bounds: tuple[Bound, ...]
     batch: str
+    fiber: int = 0
+    decisive: bool = False
 
-    told = ("sentence", "explained")
+    told = ("sentence", "explained", "gap", "certified")
     frame = "parts"
     picture = "kernel_parts"
 
@@ -101,6 +117,16 @@ class KernelDecomposition(Tabular, Pictured):
     def explained(self) -> int:
         """Dimensions of the kernel that have a reason."""
         return sum(part.dimension for part in self.parts if part.kind != "unexplained")
+
+    @property
+    def gap(self) -> int:
+        """Dimensions of the kernel that are not known to be directions of the fiber: ``D - rank - fiber``."""
+        return self.nullity - self.fiber
+
+    @property
+    def certified(self) -> bool:
+        """Whether a proven upper bound meets the rank."""
+        return any(bound.value == self.rank for bound in self.bounds if bound.holds and bound.proven)
 
     def part(self, kind: str) -> KernelPart:
         """The part of that kind."""
@@ -118,8 +144,17 @@ class KernelDecomposition(Tabular, Pictured):
         return (
             f"{self.rank} of {self.num_parameters} directions change the outputs on these {self.num_points} points, "
             f"{self.nullity} do not{made}; along {moves} of them one can go on, "
-            f"at least {self.everywhere} of these on all inputs"
+            f"at least {self.everywhere} of these on all inputs{self._balance}"
         )
+
+    @property
+    def _balance(self) -> str:
+        if not self.decisive:
+            return ""
+        D, d = self.num_parameters, self.rank
+        if self.gap == 0:
+            return f"; {D} = {d} + {self.fiber}: functional dimension and dimension of the fiber"
+        return f"; the fiber has {self.fiber} to {self.nullity} dimensions"
 
     @property
     def everywhere(self) -> int:
@@ -133,11 +168,12 @@ class KernelDecomposition(Tabular, Pictured):
 _MEANINGS = {
     "dead": ("weights of dead neurons", True),
     "rescaling": ("rescalings of neurons", True),
+    "normalisation": ("shifts and scales that a normalisation takes back", True),
     "linear": ("mixtures of linear neurons", True),
     "translation": ("translations of linear neurons", True),
     "equal patterns": ("mixtures of neurons that switch together", True),
-    "one layer": ("changes of one layer that no reader sees", True),
-    "adjacent layers": ("changes of adjacent layers that cancel to first order", False),
+    "one layer": ("changes of one layer that no output sees", True),
+    "adjacent layers": ("changes of adjacent layers that cancel to first order", None),
     "unexplained": ("unexplained", None),
 }
 
@@ -156,7 +192,7 @@ def explain(
     Parameters
     ----------
     net
-        A chain of dense layers with its own parameters (a :class:`Network` or what :func:`fiberscope.load` takes).
+        A network of any kind with its own parameters (a :class:`Network` or what :func:`fiberscope.load` takes).
     X
         The batch ``(points, in_size)``; None asks a decisive set, and :class:`NotGenericError` where there is none.
     seed
@@ -178,12 +214,8 @@ def explain(
     """
     net = as_network(net)
     check_memory(memory)
-    check_parameters(net)
+    net = with_own_parameters(net)
     run = Run.begin(progress, time_limit)
-    if not acts_freely_on(net) or not len(net.layout.places):
-        raise UnsupportedModelError(
-            "explain: expected a chain of dense layers with hidden neurons and its own parameters"
-        )
     if X is None:
         points = decide(net, None, seed, memory, run)
         if not points.complete:
@@ -192,13 +224,20 @@ def explain(
     else:
         text, given = "given batch", batch(X, net.in_size)
     check_size(net.num_parameters, net.num_parameters, memory, copies=6)
+    check_size(len(given) * net.out_size, net.num_parameters, memory, copies=3)
     found = sample(net, given, run)
     if len(found.X) == 0:
         raise NotGenericError(f"all {len(given)} points lie on kinks of the outputs; {found.reasons[0]}")
     whole = functional_dimension(net, found.X, ranks="exact", seed=seed, memory=memory)
     assert whole.exact is not None and whole.failure_probability is not None
     parts = _parts(net, found, whole.exact, seed, run)
-    bounds = (*whole.bounds, *_more_bounds(net, found))
+    fiber = _fiber_dimension(net, seed, run)
+    what = "none (directions along which the function stays the same on all inputs)"
+    bounds = (
+        *whole.bounds,
+        Bound("fiber", net.num_parameters - fiber, what, True, True),
+        *_more_bounds(net, found, run),
+    )
     return KernelDecomposition(
         num_parameters=net.num_parameters,
         num_points=len(found.X),
@@ -208,44 +247,67 @@ def explain(
         parts=parts,
         bounds=bounds,
         batch=text,
+        fiber=fiber,
+        decisive=X is None,
     )
 
 
-def _more_bounds(net: Network, found: Sampled) -> Iterator[Bound]:
+def _fiber_dimension(net: Network, seed: int, run: Run) -> int:
+    """The rank of all directions along which the function stays on all inputs; modulo a prime it can only be less."""
+    if not _is_chain(net):
+        return program_symmetry(net)
+    prime = random_primes(1, seed)[0]
+    always = activity(net, signs_nearby(net))
+    none = np.zeros((0, net.num_hidden), np.int8)
+    rows = [_mixtures(net, kind, always, none, ModularAlgebra(prime)) for kind in KINDS[:4]]
+    return rank_mod(np.concatenate(rows), prime, run)
+
+
+def _is_chain(net: Network) -> bool:
+    """Whether the group acts on the hidden layers: then mixtures of neurons are reasons too."""
+    return acts_freely_on(net) and len(net.layout.places) > 0
+
+
+def _more_bounds(net: Network, found: Sampled, run: Run) -> Iterator[Bound]:
+    what = "none (the affine rank of the points of every region)"
+    yield Bound("position", net.out_size * position_bound(found), what, True, True)
+    if not _is_chain(net):
+        return
     if net.out_size == 1 and bool((net.layout.slopes == 0).all()):
-        yield Bound(
-            "position", position_bound(found), "none (the affine rank of the points of every region)", True, True
-        )
         what = "none (regions that share the signs behind a silent layer count once)"
         yield Bound("silent layers", silent_layers_bound(net, found), what, True, True)
+    algebraic = algebraic_bound(net, found, run)
+    if algebraic is not None:
+        yield algebraic
     yield adjacent_layers_bound(net, found)
 
 
 def _parts(net: Network, found: Sampled, rank: int, seed: int, run: Run) -> tuple[KernelPart, ...]:
     """Kind by kind: how many of its directions are new, over all inputs and on the batch."""
-    ring = ModularAlgebra(random_primes(1, seed)[0])
-    always = activity(net, signs_anywhere(net))
-    layers = activity(net, found.signs)
+    prime = random_primes(1, seed)[0]
+    rows = Rows.of(net, found, prime, run)
+    reasons: _Chain | _Program = _Chain(net, found, rows) if _is_chain(net) else _Program(net, rows)
     known: list[Residues] = [np.zeros((0, net.num_parameters), np.uint64)]
     result: list[KernelPart] = []
-    for done, kind in enumerate(KINDS):
-        run.step(done, len(KINDS), kind)
-        rows = _directions(net, kind, layers, found, ring)
-        fresh = _new(known, rows, ring.prime, run)
-        floats = _directions(net, kind, layers, found, FLOAT) if kind in KINDS[:5] else None
+    for done, kind in enumerate(reasons.kinds):
+        run.step(done, len(reasons.kinds), kind)
+        directions = reasons.residues(kind, run)
+        fresh = _new(known, directions, prime, run)
         # Of these some are directions of the fiber itself: their reason holds on all inputs.
-        sure = 0
-        if kind in KINDS[:4]:
-            sure = len(_new(known, _directions(net, kind, always, found, ring), ring.prime, run))
-        known.append(rows[fresh])
+        sure = len(_new(known, reasons.everywhere(kind), prime, run))
+        known.append(directions[fresh])
+        generators = reasons.floats(kind)
+        if kind in reasons.row_by_row:
+            floats = generators[fresh]
+        else:
+            floats = _furthest(generators, len(fresh), [part.directions for part in result])
         meaning, integrates = _MEANINGS[kind]
-        before = [part.directions for part in result]
-        directions = _float_directions(net, kind, found, len(fresh), before) if floats is None else floats[fresh]
-        result.append(KernelPart(kind, len(fresh), integrates, sure, meaning, directions))
+        result.append(KernelPart(kind, len(fresh), integrates, sure, meaning, floats))
     left = net.num_parameters - rank - sum(part.dimension for part in result)
-    rest = _float_directions(net, "unexplained", found, left, [part.directions for part in result])
+    rest = null_rows(rows.floats, net.num_parameters - rank)
     meaning, integrates = _MEANINGS["unexplained"]
-    return (*result, KernelPart("unexplained", left, integrates, 0, meaning, rest))
+    others = _furthest(rest, left, [part.directions for part in result])
+    return (*result, KernelPart("unexplained", left, integrates, 0, meaning, others))
 
 
 def _new(known: list[Residues], rows: Residues, prime: int, run: Run) -> IntArray:
@@ -256,17 +318,100 @@ def _new(known: list[Residues], rows: Residues, prime: int, run: Run) -> IntArra
     return pivots[pivots >= len(before)] - len(before)
 
 
-def _directions(net: Network, kind: str, layers: list[LayerRoles], found: Sampled, ring: Ring) -> Any:
-    """All directions of a kind as rows, in a ring."""
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """The reasons of a program of any kind."""
+
+    net: Network
+    rows: Rows
+    kinds = _PROGRAM_KINDS
+    row_by_row = ("dead", "normalisation")
+
+    def residues(self, kind: str, run: Run) -> Residues:
+        """All directions of a kind as rows modulo the prime."""
+        D = self.net.num_parameters
+        if kind == "dead":
+            return np.eye(D, dtype=np.uint64)[self.rows.silent]
+        if kind == "rescaling":
+            found: Residues = rescalings(self.net).directions(D, self.rows.prime)
+            return found
+        if kind == "normalisation":
+            shifts: Residues = normalisations(self.net, ModularAlgebra(self.rows.prime))
+            return shifts
+        return self.rows.kernels(self._blocks(kind), run)
+
+    def floats(self, kind: str) -> FloatArray:
+        """The same in floats."""
+        D = self.net.num_parameters
+        if kind == "dead":
+            return np.eye(D)[self.rows.silent]
+        if kind == "rescaling":
+            found: FloatArray = rescalings(self.net).directions(D)
+            return found
+        if kind == "normalisation":
+            shifts: FloatArray = normalisations(self.net, FLOAT)
+            return shifts
+        return self.rows.float_kernels(self._blocks(kind))
+
+    def everywhere(self, kind: str) -> Residues:
+        """Those whose reason holds on all inputs, as far as it is known."""
+        none = np.zeros((0, self.net.num_parameters), np.uint64)
+        return self.residues(kind, ENDLESS) if kind in ("rescaling", "normalisation") else none
+
+    def _blocks(self, kind: str) -> list[IntArray]:
+        layers = layers_of(self.net)
+        if kind == "one layer":
+            return [layer.columns for layer in layers if layer.alone]
+        pairs = adjacent(self.net, layers)
+        return [np.unique(np.concatenate([a.columns, b.columns])) for a, b in pairs]
+
+
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    """The reasons of a chain of dense layers."""
+
+    net: Network
+    found: Sampled
+    rows: Rows
+    kinds = KINDS
+    row_by_row = KINDS[:5]
+
+    def residues(self, kind: str, run: Run) -> Residues:
+        """All directions of a kind as rows modulo the prime."""
+        ring = ModularAlgebra(self.rows.prime)
+        if kind == "one layer":
+            return _Program(self.net, self.rows).residues(kind, run)
+        if kind == "adjacent layers":
+            return pair_kernels(self.net, self.found, ring)
+        table: Residues = _mixtures(self.net, kind, activity(self.net, self.found.signs), self.found.signs, ring)
+        return table
+
+    def floats(self, kind: str) -> FloatArray:
+        """The same in floats."""
+        if kind == "one layer":
+            return _Program(self.net, self.rows).floats(kind)
+        if kind == "adjacent layers":
+            return float_pair_kernels(self.net, self.found)
+        table: FloatArray = _mixtures(self.net, kind, activity(self.net, self.found.signs), self.found.signs, FLOAT)
+        return table
+
+    def everywhere(self, kind: str) -> Residues:
+        """Those whose reason holds on all inputs: a neuron is dead, or linear, whatever comes in, and stays so."""
+        if kind not in KINDS[:4]:
+            return np.zeros((0, self.net.num_parameters), np.uint64)
+        always = activity(self.net, signs_nearby(self.net))
+        table: Residues = _mixtures(self.net, kind, always, self.found.signs, ModularAlgebra(self.rows.prime))
+        return table
+
+
+def _mixtures(net: Network, kind: str, layers: list[LayerRoles], signs: SignArray, ring: Ring) -> Any:
+    """All directions of a kind that the hidden layers of a chain give, as rows in a ring."""
     D = net.num_parameters
     none = ring.take(np.zeros((0, D)))
     blocks = [none]
     if kind == "dead":
         return ring.take(np.eye(D)[free_columns(net, layers)])
-    if kind in ("one layer", "adjacent layers"):
-        assert isinstance(ring, ModularAlgebra)
-        return pair_kernels(net, found, ring, single=kind == "one layer")
-    signs = np.split(found.signs, np.cumsum(net.widths[1:-1])[:-1], axis=1)
+    by_layer = np.split(signs, np.cumsum(net.widths[1:-1])[:-1], axis=1)
     for k, layer in enumerate(layers):
         linear = np.flatnonzero(layer.linear)
         factors = np.where(layer.linear, layer.factors, 1.0)
@@ -277,7 +422,7 @@ def _directions(net: Network, kind: str, layers: list[LayerRoles], found: Sample
         pairs = {
             "rescaling": (alive, alive),
             "linear": (np.repeat(linear, len(linear)), np.tile(linear, len(linear))),
-            "equal patterns": _together(signs[k], np.flatnonzero(layer.switching)),
+            "equal patterns": _together(by_layer[k], np.flatnonzero(layer.switching)),
         }[kind]
         blocks.append(generators(net, k, *pairs, factors, ring))
     return np.concatenate(blocks)
@@ -290,18 +435,10 @@ def _together(signs: SignArray, switching: IntArray) -> tuple[IntArray, IntArray
     return switching[i], switching[j]
 
 
-def _float_directions(net: Network, kind: str, found: Sampled, count: int, known: list[FloatArray]) -> FloatArray:
-    """So many directions of a kind in floats, those that are furthest from the span of the ``known`` ones.
-
-    How many there are is known exactly; the singular vectors of the smallest singular values are taken.
-    """
+def _furthest(candidates: FloatArray, count: int, known: list[FloatArray]) -> FloatArray:
+    """So many of the candidates, those that are furthest from the span of the ``known`` ones, as they are."""
     if count == 0:
-        return np.zeros((0, net.num_parameters))
-    if kind == "unexplained":
-        table = rows_in_ring(net, found.X, FLOAT, found.signs)
-        candidates = null_rows(table, count + sum(len(block) for block in known))
-    else:
-        candidates = float_pair_kernels(net, found, single=kind == "one layer")
+        return np.zeros((0, candidates.shape[1]))
     before = np.concatenate(known)
     basis = scipy.linalg.orth(before.T).T if len(before) else before
     rest = candidates - (candidates @ basis.T) @ basis
