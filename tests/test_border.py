@@ -130,6 +130,7 @@ OTHERS = {
     "distance_along": "regions along a curve",
     "drift_order": "drifts",
     "effective_rank": "a kernel",
+    "kernel_alignment": "a kernel",
     "effective_weights": "a module with parametrisations",
     "expected_boundary_volume": "an ensemble",
     "explore": "any number of models, which it serves",

@@ -97,6 +97,7 @@ _NAMES = {
     "effective_rank": "dimension.kernels.kernel",
     "functional_dimension": "dimension.functional",
     "jacobian": "dimension.jacobian",
+    "kernel_alignment": "dimension.kernels.kernel",
     "kernel_spectrum": "dimension.kernels.spectrum",
     "ntk": "dimension.kernels.kernel",
     # fibers

@@ -43,6 +43,7 @@ from .dimension.functional import FunctionalDimension as FunctionalDimension
 from .dimension.functional import functional_dimension as functional_dimension
 from .dimension.jacobian import jacobian as jacobian
 from .dimension.kernels.kernel import effective_rank as effective_rank
+from .dimension.kernels.kernel import kernel_alignment as kernel_alignment
 from .dimension.kernels.kernel import ntk as ntk
 from .dimension.kernels.spectrum import kernel_spectrum as kernel_spectrum
 from .dimension.reasons.explain import KernelDecomposition as KernelDecomposition

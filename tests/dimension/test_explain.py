@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
+from fiberscope.dimension.affine_rows import normalisations
 from fiberscope.dimension.choice import slopes_as_maps
 from fiberscope.dimension.functional import functional_dimension
 from fiberscope.dimension.jacobian import jacobian
-from fiberscope.dimension.normalisations import normalisations
 from fiberscope.dimension.reasons.explain import KINDS, explain
 from fiberscope.dimension.rescalings import rescalings
 from fiberscope.dimension.symmetries import rescaling_rank
@@ -212,6 +212,43 @@ def test_what_normalisations_take_back(bias):
     changed["1.bias"][0] += changed["1.weight"][0].item() * offset / 2
     changed["1.weight"][0] /= 2
     assert np.abs(net.with_parameters(changed)(X) - net(X)).max() < 1e-12
+
+
+class _Adapter(nn.Module):
+    """A frozen layer and two factors of low rank beside it."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.base = nn.Linear(inputs, outputs)
+        self.lora_a, self.lora_b = nn.Linear(inputs, 2, bias=False), nn.Linear(2, outputs, bias=False)
+        self.base.requires_grad_(False)
+
+    def forward(self, x):
+        return self.base(x) + self.lora_b(self.lora_a(x))
+
+
+def test_adapters_of_low_rank():
+    """The factors of an adapter can be mixed by an invertible matrix and its inverse, and that is all."""
+    torch.manual_seed(0)
+    module = nn.Sequential(_Adapter(6, 8), nn.ReLU(), _Adapter(8, 3)).double()
+    X = np.random.default_rng(0).normal(size=(80, 6))
+    for chosen in ("requires_grad", "*lora*"):
+        found = functional_dimension(module, X, parameters=chosen, ranks="exact")
+        assert (found.exact, found.certified, found.num_parameters) == (42, True, 50)
+
+
+def test_layers_in_a_row():
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(4, 2), nn.Linear(2, 5), nn.ReLU(), nn.Linear(5, 3)).double()
+    net = load(module, (4,))
+    X = np.random.default_rng(0).normal(size=(80, 4))
+    found = explain(net, X)
+    # of 2 x 2 mixtures the two diagonal ones are rescalings
+    assert [found.part(kind).everywhere for kind in ("rescaling", "linear", "translation")] == [7, 2, 2]
+    assert found.fiber == 11 <= found.nullity
+    J = jacobian(net, X)
+    for kind in ("linear", "translation"):
+        assert np.abs(J @ found.part(kind).directions.T).max() < 1e-12
 
 
 def test_nothing_is_taken_back_where_somebody_else_reads():

@@ -48,11 +48,16 @@ def jacobian(
         return torch.cat(list(_blocks(call, batch, run)))
 
 
-def ntk(module: Any, X: Any, Y: Any, memory: int, run: Run = ENDLESS) -> torch.Tensor:
-    """``J(X) J(Y)^T``, from blocks of the two Jacobians; ``Y=None`` means ``X`` and an exactly symmetric answer."""
+def ntk(
+    module: Any, X: Any, Y: Any, memory: int, run: Run = ENDLESS, names: Collection[str] | None = None
+) -> torch.Tensor:
+    """``J(X) J(Y)^T``, from blocks of the two Jacobians; ``Y=None`` means ``X`` and an exactly symmetric answer.
+
+    With ``names`` the columns of these parameters only.
+    """
     with evaluating(_checked(module)):
         dtype = _parameter(module).dtype
-        call = _Call(module, dtype)
+        call = _Call(module, dtype, names)
         left = _batch(module, X, "X", dtype)
         right = left if Y is None else _batch(module, Y, "Y", dtype)
         outputs = call.outputs(left)

@@ -5,8 +5,8 @@ The reasons are asked in this order, and each counts what the ones before it lea
 of neurons of a layer that switch together on the batch (*equal patterns*); changes of *one layer* that no output sees;
 changes of two *adjacent layers* that cancel to first order. What is left is *unexplained*. Of programs that are no
 chains (convolutions, residual connections) *dead* are the parameters that no output depends on, rescaled are neurons
-and channels, shifts and scales in front of a *normalisation* are taken back behind it, and mixtures and translations
-are not asked for: they are found among the adjacent layers.
+and channels, shifts and scales in front of a *normalisation* are taken back behind it, and neurons are mixed and
+translated between two dense layers in a row only: other mixtures are found among the adjacent layers.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
+from fiberscope.dimension.affine_rows import mixtures, normalisations, translations_in_a_row
 from fiberscope.dimension.bounds import Bound, program_symmetry
 from fiberscope.dimension.decisive import decide
 from fiberscope.dimension.exact_rank import Sampled, sample
@@ -31,8 +32,7 @@ from fiberscope.dimension.gap import (
     silent_layers_bound,
 )
 from fiberscope.dimension.jacobian import check_memory, check_size, with_own_parameters
-from fiberscope.dimension.normalisations import normalisations
-from fiberscope.dimension.reasons.layers import Rows, adjacent, layers_of
+from fiberscope.dimension.reasons.layer_kernels import Rows, adjacent, layers_of
 from fiberscope.dimension.reasons.paths import algebraic_bound
 from fiberscope.dimension.rescalings import rescalings
 from fiberscope.dimension.symmetries import (
@@ -62,7 +62,7 @@ MEMORY = 1 << 31
 
 KINDS = ("dead", "rescaling", "linear", "translation", "equal patterns", "one layer", "adjacent layers")
 
-_PROGRAM_KINDS = ("dead", "rescaling", "normalisation", "one layer", "adjacent layers")
+_PROGRAM_KINDS = ("dead", "rescaling", "normalisation", "linear", "translation", "one layer", "adjacent layers")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -318,6 +318,10 @@ def _new(known: list[Residues], rows: Residues, prime: int, run: Run) -> IntArra
     return pivots[pivots >= len(before)] - len(before)
 
 
+_IN_A_ROW = {"normalisation": normalisations, "linear": mixtures, "translation": translations_in_a_row}
+"""Kinds of directions of affine maps in a row, which hold on all inputs."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Program:
     """The reasons of a program of any kind."""
@@ -325,7 +329,7 @@ class _Program:
     net: Network
     rows: Rows
     kinds = _PROGRAM_KINDS
-    row_by_row = ("dead", "normalisation")
+    row_by_row = ("dead", *_IN_A_ROW)
 
     def residues(self, kind: str, run: Run) -> Residues:
         """All directions of a kind as rows modulo the prime."""
@@ -335,8 +339,8 @@ class _Program:
         if kind == "rescaling":
             found: Residues = rescalings(self.net).directions(D, self.rows.prime)
             return found
-        if kind == "normalisation":
-            shifts: Residues = normalisations(self.net, ModularAlgebra(self.rows.prime))
+        if kind in _IN_A_ROW:
+            shifts: Residues = _IN_A_ROW[kind](self.net, ModularAlgebra(self.rows.prime))
             return shifts
         return self.rows.kernels(self._blocks(kind), run)
 
@@ -348,15 +352,15 @@ class _Program:
         if kind == "rescaling":
             found: FloatArray = rescalings(self.net).directions(D)
             return found
-        if kind == "normalisation":
-            shifts: FloatArray = normalisations(self.net, FLOAT)
+        if kind in _IN_A_ROW:
+            shifts: FloatArray = _IN_A_ROW[kind](self.net, FLOAT)
             return shifts
         return self.rows.float_kernels(self._blocks(kind))
 
     def everywhere(self, kind: str) -> Residues:
         """Those whose reason holds on all inputs, as far as it is known."""
         none = np.zeros((0, self.net.num_parameters), np.uint64)
-        return self.residues(kind, ENDLESS) if kind in ("rescaling", "normalisation") else none
+        return self.residues(kind, ENDLESS) if kind == "rescaling" or kind in _IN_A_ROW else none
 
     def _blocks(self, kind: str) -> list[IntArray]:
         layers = layers_of(self.net)

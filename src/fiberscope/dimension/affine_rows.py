@@ -1,9 +1,12 @@
-"""What a normalisation takes back: shifts and scales in front of the standardisation of a batch normalisation.
+"""Directions of affine maps in a row that change no value behind them: normalisations, and layers without a bend.
 
-In evaluation ``y = gamma (s z + o) + beta`` with constants ``s`` and ``o``, channel by channel, where ``z = W x + b``
-comes from a convolution or a dense layer that nobody else reads. Then ``b`` can be moved and ``beta`` moves back by
-``gamma s``; and ``W, b`` can be multiplied while ``gamma`` is divided, with ``beta`` moved so that the constant stays.
-Neither is a rescaling of values: the value in front of the activation stays as it is.
+In evaluation a batch normalisation is ``y = gamma (s z + o) + beta`` with constants ``s`` and ``o``, channel by
+channel, where ``z = W x + b`` comes from a convolution or a dense layer that nobody else reads. Then ``b`` can move and
+``beta`` moves back by ``gamma s``; and ``W, b`` can be multiplied while ``gamma`` is divided, with ``beta`` moved so
+that the constant stays. Neither is a rescaling of values: the value in front of the activation stays as it is.
+
+Between two dense layers in a row, such as the factors of an adapter of low rank, neurons can be mixed (``GL``) and
+translated.
 """
 
 from __future__ import annotations
@@ -50,6 +53,12 @@ def normalisations(net: Network, ring: Ring) -> Any:
     return np.concatenate(rows)
 
 
+def directions_in_a_row(net: Network) -> int:
+    """How many rows :func:`normalisations`, :func:`mixtures` and :func:`translations_in_a_row` have at most."""
+    widths = [first.operator.out_size for first, _ in _in_a_row(net)]
+    return sum(2 * len(block.factors) for block in _blocks(net)) + sum(n * n + n for n in widths)
+
+
 def _shifts(block: _Block, net: Network, starts: dict[str, int], ring: Ring) -> Any:
     layer, learned = block.layer, block.learned
     channels = len(block.factors) if layer.bias_name is not None and layer.bias is not None else 0
@@ -82,6 +91,77 @@ def _scales(block: _Block, net: Network, starts: dict[str, int], ring: Ring) -> 
     result[k, starts[learned.weight_name] + k] = ring.take(-gamma)
     result[k, starts[learned.bias_name] + k] = ring.multiply(ring.take(gamma), constant)
     return result
+
+
+def mixtures(net: Network, ring: Ring) -> Any:
+    """Mixtures of the neurons between two dense layers in a row, as rows ``(count, num_parameters)`` in a ring.
+
+    ``E_ij`` moves ``A[i] += A[j]``, with the bias, and ``B[:, j] -= B[:, i]``.
+
+    >>> from fiberscope.numerics.algebra.floating import FLOAT
+    >>> nodes = [Affine(0, Dense(np.array([[3.0]])), None, "a"), Affine(1, Dense(np.array([[5.0]])), None, "b")]
+    >>> mixtures(Network.from_nodes(nodes, (1,)), FLOAT)
+    array([[ 3., -5.]])
+    """
+    starts = offsets(net)
+    result = [ring.take(np.zeros((0, net.num_parameters)))]
+    for first, second in _in_a_row(net):
+        A, B = first.operator.coefficients, second.operator.coefficients
+        i, j = (index.ravel() for index in np.indices((len(A), len(A))))
+        rows = ring.take(np.zeros((len(i), net.num_parameters)))
+        k = np.arange(len(i))
+        assert first.weight_name and second.weight_name  # _in_a_row
+        incoming = starts[first.weight_name] + np.arange(A.size).reshape(A.shape)
+        outgoing = starts[second.weight_name] + np.arange(B.size).reshape(B.shape)
+        rows[k[:, None], incoming[i]] = ring.take(A)[j]
+        rows[k[:, None], outgoing.T[j]] = ring.take(-B.T)[i]
+        if first.bias is not None and first.bias_name is not None:
+            rows[k, starts[first.bias_name] + i] = ring.take(first.bias.reshape(-1))[j]
+        result.append(rows)
+    return np.concatenate(result)
+
+
+def translations_in_a_row(net: Network, ring: Ring) -> Any:
+    """Translations of the neurons between two dense layers in a row with biases: ``a += e_i``, ``b -= B[:, i]``."""
+    starts = offsets(net)
+    result = [ring.take(np.zeros((0, net.num_parameters)))]
+    for first, second in _in_a_row(net):
+        if first.bias_name is None or first.bias is None or second.bias_name is None or second.bias is None:
+            continue
+        B = second.operator.coefficients
+        k = np.arange(B.shape[1])
+        rows = ring.take(np.zeros((len(k), net.num_parameters)))
+        rows[k, starts[first.bias_name] + k] = ring.take(np.ones(1))[0]
+        rows[k[:, None], starts[second.bias_name] + np.arange(len(B))] = ring.take(-B.T)
+        result.append(rows)
+    return np.concatenate(result)
+
+
+def _in_a_row(net: Network) -> Iterator[tuple[Affine, Affine]]:
+    """Pairs of dense layers whose parameters are their own, where the second alone reads the first."""
+    readers = Counter(source for node in net.nodes for source in node.sources)
+    uses = Counter(name for node in net.layout.affine for name in (node.weight_name, node.bias_name) if name)
+    for second in net.nodes:
+        if not isinstance(second, Affine) or second.source == 0 or readers[second.source] != 1:
+            continue
+        first = net.nodes[second.source - 1]
+        if not isinstance(first, Affine) or not all(_plain_layer(node, uses) for node in (first, second)):
+            continue
+        # A constant bias in between cannot be mixed. With far more mixtures than parameters most do nothing.
+        mixed = first.bias is None or first.bias_name is not None or not first.bias.any()
+        if mixed and first.operator.out_size**2 <= 4 * net.num_parameters:
+            yield first, second
+
+
+def _plain_layer(node: Affine, uses: Counter[str]) -> bool:
+    own = [name for name in (node.weight_name, node.bias_name) if name is not None]
+    whole = node.bias is None or node.bias.size == node.operator.out_size
+    return (
+        isinstance(node.operator, Dense)
+        and node.weight_name is not None
+        and whole
+        and all(uses[name] == 1 for name in own)
+    )
 
 
 def _blocks(net: Network) -> Iterator[_Block]:

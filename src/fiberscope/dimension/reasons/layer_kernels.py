@@ -27,7 +27,7 @@ from fiberscope.run import Run
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layer:
+class ParameterLayer:
     """An affine node with parameters: their columns, and whether they are used once."""
 
     node: int
@@ -35,7 +35,7 @@ class Layer:
     alone: bool
 
 
-def layers_of(net: Network) -> list[Layer]:
+def layers_of(net: Network) -> list[ParameterLayer]:
     """The layers of a program in order."""
     owned = {index: node for index, node in enumerate(net.nodes) if isinstance(node, Affine)}
     uses = Counter(name for node in owned.values() for name in _names(node))
@@ -47,7 +47,7 @@ def layers_of(net: Network) -> list[Layer]:
             columns = [starts[name] + np.arange(net.parameters[name].size) for name in names]
             # Maps in a row that are one parameter are multiplied with each other.
             alone = all(uses[name] == 1 for name in names) and len(node.operator.stages()) == 1
-            result.append(Layer(index, np.concatenate(columns), alone))
+            result.append(ParameterLayer(index, np.concatenate(columns), alone))
     return result
 
 
@@ -56,7 +56,7 @@ def _names(node: Affine) -> list[str]:
     return [name for name in dict.fromkeys(names) if name is not None]
 
 
-def adjacent(net: Network, layers: list[Layer]) -> list[tuple[Layer, Layer]]:
+def adjacent(net: Network, layers: list[ParameterLayer]) -> list[tuple[ParameterLayer, ParameterLayer]]:
     """Pairs of a layer and one that reads it, with no other layer in between.
 
     >>> net = Network.random((2, 3, 3, 1), 0)
