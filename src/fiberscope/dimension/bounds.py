@@ -20,6 +20,9 @@ from fiberscope.results import Result
 _MOST_ENTRIES = 1 << 25
 """Entries of the table of all directions of a program that change nothing; above, only rescalings count."""
 
+_MOST_PAIRS = 1 << 25
+"""Pairs of an entry that an affine map makes and one that it reads, in all maps together; above, nothing is counted."""
+
 _MOST_WORK = 2 * 10**10
 """Products that their rank may cost."""
 
@@ -81,8 +84,13 @@ def program_symmetry(net: Network) -> int:
     """At least so many independent directions of a program change the function on no input.
 
     Its rescalings, what normalisations take back, and mixtures and translations between dense layers in a row; the rank
-    modulo a prime can only be too small.
+    modulo a prime can only be too small. Of networks with too many pairs of entries to look at it is 0.
     """
+    if (
+        sum(stage.out_size * stage.fan_in for node in net.layout.affine for stage in node.operator.stages())
+        > _MOST_PAIRS
+    ):
+        return 0
     alone = rescalings(net)
     more, D = directions_in_a_row(net), net.num_parameters
     count = alone.classes + more
