@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fiberscope.equality.bounding.forms import EPS, chord, enclosed
+from fiberscope.equality.bounding.form_kernels import EPS, chord, enclosed
 from fiberscope.geometry.engines.compiled import adding
 from fiberscope.numerics.algebra.bounded import SMALL
 from fiberscope.numerics.floats import TINY

@@ -24,8 +24,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fiberscope.equality.bounding.classes import worst_classes
-from fiberscope.equality.bounding.forms import (
+from fiberscope.equality.bounding.class_bounds import worst_classes
+from fiberscope.equality.bounding.form_kernels import (
     EPS,
     add_product,
     chord,

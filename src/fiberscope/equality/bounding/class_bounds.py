@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fiberscope.equality.bounding.forms import EPS
+from fiberscope.equality.bounding.form_kernels import EPS
 from fiberscope.geometry.engines.compiled import adding, inner
 from fiberscope.numerics.floats import TINY
 
