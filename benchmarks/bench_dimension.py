@@ -13,7 +13,7 @@ import numpy as np
 
 from fiberscope.dimension.exact_rank import exact_jacobian_rank, residue_rows, sample
 from fiberscope.dimension.jacobian import jacobian
-from fiberscope.dimension.kernel import ntk
+from fiberscope.dimension.kernels.kernel import ntk
 from fiberscope.network.network import Network
 from fiberscope.numerics.modular import random_primes
 from harness import Case, Runner

@@ -7,6 +7,7 @@ import numpy as np
 from fiberscope.geometry.domains import Polytope
 from fiberscope.geometry.engines.planar.engine import planar_count
 from fiberscope.geometry.surfaces.regions_on import regions_on
+from fiberscope.geometry.surfaces.round_regions import round_regions
 from fiberscope.geometry.surfaces.shapes import Mesh, Sphere, Torus
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, behind
@@ -42,8 +43,21 @@ def case(widths: tuple[int, ...], surface: Sphere | Torus, quick: bool) -> Case:
     )
 
 
+def round_case(widths: tuple[int, ...], resolution: int, quick: bool) -> Case:
+    """The round sphere without a mesh, against the regions of a fine one; on a fine mesh the counts agree."""
+    net, sphere = Network.random(widths, 0), Sphere(resolution=resolution)
+    return Case(
+        method=f"round sphere, against {len(sphere.mesh.triangles)} triangles",
+        network="-".join(map(str, widths)),
+        ours=lambda: round_regions(net, sphere).num_regions,
+        reference=lambda: regions_on(net, sphere).num_regions,
+        quick=quick,
+    )
+
+
 def cases() -> list[Case]:
     return [
+        round_case((3, 16, 16, 1), 5, quick=True),
         case((3, 16, 16, 1), Sphere(resolution=1), quick=True),
         case((3, 64, 64, 1), Sphere(resolution=1), quick=False),
         case((3, 32, 32, 32, 1), Torus(resolution=2), quick=False),

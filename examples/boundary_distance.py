@@ -29,7 +29,7 @@ def main() -> None:
         print(f"\n{curve}\n{fs.region_theory(ensemble, curve, networks=10, samples=2000).table()}")
 
     with fs.plot.house_style():
-        figure = Figure(figsize=(17, 5), layout="constrained")
+        figure = Figure(figsize=(17, 6), layout="constrained")
         map_, circle, tractrix = figure.subplots(1, 3, width_ratios=[1.2, 1.0, 1.5])
         fs.plot.boundary_distance(found, grid, complex=fs.regions(net, box), feet=60, ax=map_).set_title(
             "how far to the next boundary"

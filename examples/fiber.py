@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 import fiberscope as fs
-from fiberscope.fibers.hidden_hyperplanes import flip, translate
 
 
 def main() -> None:
@@ -25,8 +24,8 @@ def main() -> None:
     for component in found.components:
         print(f"  {component.text}: dimension {component.dimension}")
 
-    moved = [fs.Network(*translate(net.weights, net.biases, 0, 0, t)) for t in (0.0, 0.5, 1.0)]
-    turned = [fs.Network(*translate(*flip(net.weights, net.biases, 0, 0, [1]), 0, 0, t)) for t in (0.0, 0.5)]
+    moved = [fs.translate(net, 0, 0, t) for t in (0.0, 0.5, 1.0)]
+    turned = [fs.translate(fs.flip(net, 0, 0, [1]), 0, 0, t) for t in (0.0, 0.5)]
     X = np.random.default_rng(0).normal(size=(10_000, 2)) * 4
     gap = max(float(np.abs(net(X) - other(X)).max()) for other in (*moved, *turned, *found.sample(20, seed=0)))
     print(f"largest difference of 25 members on 10,000 inputs: {gap:.1e}")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 import fiberscope as fs
-from fiberscope.fibers.hidden_hyperplanes import flip, translate
 
 STEPS = (0.0, 0.25, 0.5, 0.75, 1.0)
 FIRST = ([[1.0, 0.5], [-0.5, 1.0]], [0.25, 0.125])
@@ -53,13 +52,13 @@ HIDING = network([[1.5, -1.0]], [-0.5], [[2.0]])
 
 def translated() -> list[fs.Network]:
     """Where the second layer is on, the first neuron is: its hyperplane is hidden and can be moved."""
-    return [fs.Network(*translate(HIDING.weights, HIDING.biases, 0, 0, 1.2 * s)) for s in STEPS]
+    return [fs.translate(HIDING, 0, 0, 1.2 * s) for s in STEPS]
 
 
 def flipped() -> list[fs.Network]:
     """A single neuron that hides a hyperplane lets the other ones be reversed."""
-    turned = fs.Network(*flip(HIDING.weights, HIDING.biases, 0, 0, [1]))
-    return [HIDING, turned, fs.Network(*translate(turned.weights, turned.biases, 0, 0, 0.6))]
+    turned = fs.flip(HIDING, 0, 0, [1])
+    return [HIDING, turned, fs.translate(turned, 0, 0, 0.6)]
 
 
 def not_local() -> list[fs.Network]:

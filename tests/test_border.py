@@ -28,6 +28,18 @@ Call = Callable[[Any], Any]
 
 NET = fs.Network.random((2, 3, 2, 1), seed=3)
 
+
+def _refusal(function: Call, net: Any, *arguments: Any) -> str:
+    """What is said of a network whose hyperplanes are all seen, which is known only after it was read."""
+    try:
+        function(net, *arguments)
+    except fs.InputError as error:
+        if "not seen" in str(error) or "living neuron" in str(error):
+            return str(error)
+        raise
+    raise AssertionError("a hyperplane that is seen was moved")
+
+
 # name -> a question about the function or the parameters of a network; all models of one network get one answer
 TAKES: dict[str, Call] = {
     "audit": lambda net: fs.audit(net, NET, BOX, data=X),
@@ -43,6 +55,7 @@ TAKES: dict[str, Call] = {
     "equivalent_around": lambda net: fs.equivalent_around(net, NET, np.zeros((1, NET.in_size)), 0.1).equal,
     "estimate_regions": lambda net: fs.estimate_regions(net, BOX, samples=40, runs=2, points=10, chords=2),
     "fiber": fs.fiber,
+    "flip": lambda net: _refusal(fs.flip, net, 0, 0, [1]),
     "fold_set": lambda net: fs.fold_set(net, BOX).pieces,
     "genericity": lambda net: fs.genericity(net, BOX),
     "identical": lambda net: fs.identical(net, NET),
@@ -63,6 +76,7 @@ TAKES: dict[str, Call] = {
     "report": lambda net: sorted(fs.report(net).answers),
     "simplify": fs.simplify,
     "structural_roles": fs.structural_roles,
+    "translate": lambda net: _refusal(fs.translate, net, 0, 0, 0.5),
     "translation_obstruction": lambda net: fs.translation_obstruction(net, 0, X),
     "traverse": lambda net: sorted(region.signs.tolist() for region in fs.traverse(net, BOX)),
     "visible_boundary_distance": lambda net: fs.visible_boundary_distance(net, X),
@@ -116,6 +130,7 @@ OTHERS = {
     "distance_along": "regions along a curve",
     "drift_order": "drifts",
     "effective_rank": "a kernel",
+    "kernel_alignment": "a kernel",
     "effective_weights": "a module with parametrisations",
     "expected_boundary_volume": "an ensemble",
     "explore": "any number of models, which it serves",
@@ -178,6 +193,20 @@ def _saved(net: Any) -> fs.Network:
 
 
 TAKES["save"] = _saved
+
+
+def _round(net: Any) -> str:
+    """All networks here have two inputs: on a sphere the answer is that they do not fit, once they have been read."""
+    try:
+        fs.round_regions(net, fs.Sphere())
+    except fs.InputError as error:
+        if "expected one in R^2 for this network" in str(error):
+            return str(error)
+        raise
+    raise AssertionError("a sphere in a plane")
+
+
+TAKES["round_regions"] = _round
 
 
 @pytest.fixture(scope="module")

@@ -64,6 +64,7 @@ X = np.array([[0.25, -0.5], [1.0, 0.75], [-0.5, 0.125], [0.75, 0.5]])
 BOX = fs.Box([-1.0, -1.0], [1.0, 1.0])
 NET = fs.Network.random((2, 4, 3, 2), seed=3)
 OTHER = fs.Network.random((2, 4, 3, 2), seed=4)
+SOLID = fs.Network.random((3, 4, 1), seed=3)
 CANCELLED = fs.Network([[[1.0], [-1.0], [1.0]], [[1.0, -1.0, 1.0]]], [[0.0, 0.0, -3.0], [0.0]])
 LAYER = (np.zeros((2, 3)), np.ones((2, 3)), np.eye(2, 3))
 
@@ -107,6 +108,7 @@ WATCHED: dict[str, tuple[Watched, Callable[[Any], bool] | None]] = {
     "regions": (lambda **w: fs.regions(NET, BOX, **w), lambda found: not found.complete),
     "regions_along": (lambda **w: fs.regions_along(NET, fs.Circle(), **w), RAISES),
     "regions_on": (lambda **w: fs.regions_on(NET, fs.Mesh.grid(X[[[0, 1], [2, 3]]]), **w), lambda f: not f.complete),
+    "round_regions": (lambda **w: fs.round_regions(SOLID, fs.Sphere(), **w), RAISES),
     "relaxed_cost": (lambda **w: fs.relaxed_cost(LAYER, np.eye(3), activation="tanh", **w), RAISES),
     "repair": (lambda **w: fs.repair(NET, X, (NET, NET), **w), RAISES),
     "report": (lambda **w: fs.report(NET, **w), lambda found: len(found.unasked) > 1),

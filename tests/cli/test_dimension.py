@@ -21,7 +21,7 @@ from fiberscope.plot.style import png
 @pytest.fixture
 def run(monkeypatch, tmp_path):
     monkeypatch.setitem(fs._NAMES, "functional_dimension", "dimension.functional")
-    monkeypatch.setitem(fs._NAMES, "kernel_spectrum", "dimension.spectrum")
+    monkeypatch.setitem(fs._NAMES, "kernel_spectrum", "dimension.kernels.spectrum")
     app = typer.Typer()
     app.command("dimension")(dimension_command)
     fs.save(Network.random((2, 6, 5, 1), 0), tmp_path / "model.npz")

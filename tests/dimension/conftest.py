@@ -14,12 +14,39 @@ from fiberscope.network.operators import Composition
 ZERO = Fraction(0)
 
 
+def places_of(net):
+    """First column of every parameter, learned slopes among them, in order of use; and the number of columns."""
+    starts, total = {}, 0
+    for node in net.nodes:
+        own = []
+        if isinstance(node, Affine):
+            own = [(node.weight_name, node.operator.coefficients), (node.bias_name, node.bias)]
+        elif isinstance(node, PiecewiseLinear):
+            own = [(node.slope_name, node.own_slopes)]
+        for name, value in own:
+            if name is not None and name not in starts:
+                starts[name] = total
+                total += value.size
+    return starts, total
+
+
+def bent(node, starts, vector):
+    """The activation on numbers with derivatives; a slope that is a parameter has one of its own."""
+    own = np.arange(node.own_slopes.size).reshape(node.own_slopes.shape)
+    places = np.broadcast_to(own, node.shape).reshape(-1).tolist()
+    for (v, d), s, k in zip(vector, node.slopes.tolist(), places, strict=True):
+        if v > 0:
+            yield v, d
+            continue
+        derivative = [Fraction(s) * y for y in d]
+        if node.slope_name is not None:
+            derivative[starts[node.slope_name] + k] += v
+        yield Fraction(s) * v, derivative
+
+
 def fraction_jacobian(net, x):
     """``(out_size, D)`` Fractions: every number carries its derivatives with respect to all parameters."""
-    starts, total = {}, 0
-    for name, value in net.parameters.items():
-        starts[name] = total
-        total += value.size
+    starts, total = places_of(net)
 
     def constant(v):
         return Fraction(float(v)), [ZERO] * total
@@ -53,10 +80,7 @@ def fraction_jacobian(net, x):
                         derivative[starts[node.bias_name] + k] += 1
                     value[i] = (value[i][0] + Fraction(float(node.bias.reshape(-1)[k])), derivative)
         elif isinstance(node, PiecewiseLinear):
-            value = [
-                (v, d) if v > 0 else (Fraction(s) * v, [Fraction(s) * y for y in d])
-                for (v, d), s in zip(values[node.source], node.slopes.tolist(), strict=True)
-            ]
+            value = list(bent(node, starts, values[node.source]))
         elif isinstance(node, MaxPool):
             source = values[node.source]
             value = [source[max((i for i in w if i >= 0), key=lambda i: source[i][0])] for w in node.windows]

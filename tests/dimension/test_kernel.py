@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
-from fiberscope.dimension import kernel
-from fiberscope.dimension.jacobian import jacobian
-from fiberscope.dimension.kernel import effective_rank, ntk
+from fiberscope.dimension.jacobian import jacobian, offsets
+from fiberscope.dimension.kernels import kernel
+from fiberscope.dimension.kernels.kernel import effective_rank, kernel_alignment, ntk
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, PiecewiseLinear
@@ -108,3 +110,43 @@ def test_effective_rank():
     for bad in (np.ones((2, 3)), np.array([[1.0, 2.0], [0.0, 1.0]]), np.array([[np.nan]]), np.zeros((0, 0))):
         with pytest.raises(InputError):
             effective_rank(bad)
+
+
+@pytest.mark.parametrize("name", ["chain", "convolutional", "residual"])
+def test_kernels_of_layers_add_up(name):
+    net = case(name)
+    X, Y = np.random.default_rng(1).normal(size=(2, 5, net.in_size))
+    for other in (None, Y):
+        for by in ("layer", "parameter"):
+            parts = ntk(net, X, other, by=by)
+            np.testing.assert_allclose(sum(parts.values()), ntk(net, X, other), atol=1e-10)
+        J, K = jacobian(net, X), ntk(net, X, by="parameter")
+        starts = offsets(net)
+        for parameter, value in net.parameters.items():
+            own = J[:, starts[parameter] : starts[parameter] + value.size]
+            np.testing.assert_allclose(K[parameter], own @ own.T, atol=1e-10)
+
+
+def test_kernels_of_the_layers_of_a_module():
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(3, 4), nn.GELU(), nn.Linear(4, 2)).double()
+    X = torch.randn(5, 3, dtype=torch.float64)
+    parts = ntk(module, X, by="layer")
+    assert list(parts) == ["0", "2"]
+    torch.testing.assert_close(parts["0"] + parts["2"], ntk(module, X))
+    with pytest.raises(InputError, match="by: expected"):
+        ntk(module, X, by="neuron")
+
+
+def test_alignment():
+    net = case("chain")
+    X = np.random.default_rng(2).normal(size=(6, net.in_size))
+    K, y = ntk(net, X), np.random.default_rng(3).normal(size=(6, net.out_size))
+    outer = np.outer(y.ravel(), y.ravel())
+    want = np.sum(K * outer) / np.linalg.norm(K) / np.linalg.norm(outer)
+    assert kernel_alignment(K, y) == pytest.approx(want)
+    assert kernel_alignment(outer, y) == pytest.approx(1.0)
+    with pytest.raises(InputError, match="targets: expected"):
+        kernel_alignment(K, y[:2])
+    with pytest.raises(InputError, match="other than zero"):
+        kernel_alignment(K, 0 * y)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from fiberscope.dimension.jacobian import jacobian
-from fiberscope.dimension.kernel import effective_rank, ntk
-from fiberscope.dimension.spectrum import kernel_spectrum, lanczos
-from fiberscope.dimension.tangent import TangentMap, kernel_diagonal
+from fiberscope.dimension.kernels.kernel import effective_rank, ntk
+from fiberscope.dimension.kernels.spectrum import kernel_spectrum, lanczos
+from fiberscope.dimension.kernels.tangent import TangentMap, kernel_diagonal
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.network import Network
 from fiberscope.testing import CASES, case

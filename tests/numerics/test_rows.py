@@ -9,6 +9,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fiberscope.numerics.exact_arrays import fractions, scaled, settled, signs, total
+from fiberscope.numerics.rows import multiples as exact_multiples
 from fiberscope.numerics.rows import proportional_rows
 
 
@@ -38,3 +40,50 @@ def test_one_ulp_apart_is_not_proportional():
 def test_nothing_to_compare():
     assert proportional_rows(np.zeros((3, 2))) == []
     assert proportional_rows(np.zeros((0, 2))) == []
+
+
+HOSTILE = [1.0, -1.0, 0.0, 0.1, 1 / 3, 2.0**52 + 1, 2.0**53 - 1, 5e-324, 3e-323, 1e-310, 1.7e308, 2.0**-1022, 6.1, 7.0]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_factors_are_exact(data):
+    """Products of 106 bits, twins one unit apart, subnormal and huge numbers: groups and factors as in fractions."""
+    number = st.sampled_from(HOSTILE) | st.floats(allow_nan=False, allow_infinity=False)
+    base = data.draw(st.lists(st.lists(number, min_size=3, max_size=3), min_size=1, max_size=4))
+    rows = [np.array(row) for row in base]
+    for _ in range(3):
+        row = data.draw(st.sampled_from(rows))
+        with np.errstate(all="ignore"):
+            twin = row * data.draw(st.sampled_from([1.0, -1.0, 2.0, 3.0, 1 / 3, 2.0**-30, 2.0**40, 0.1]))
+        if data.draw(st.booleans()):
+            twin[data.draw(st.integers(0, 2))] = np.nextafter(twin[0], 1)
+        if np.isfinite(twin).all():
+            rows.append(twin)
+    matrix = np.array(rows)
+    expected = []
+    left = [i for i, row in enumerate(matrix) if row.any()]
+    while left:
+        same = [i for i in left if multiples(matrix[left[0]], matrix[i])]
+        place = int(np.flatnonzero(matrix[left[0]])[0])
+        unit = Fraction(float(matrix[left[0], place]))
+        group = [(i, Fraction(float(matrix[i, place])) / unit) for i in same]
+        expected += [group] if len(group) > 1 else []
+        left = [i for i in left if i not in same]
+    assert exact_multiples(matrix) == sorted(expected)
+    assert exact_multiples(fractions(matrix)) == sorted(expected)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_short_cuts_of_exact_arrays(data):
+    """A sum or multiple stays in floats only where it is one; its numbers are those of fractions."""
+    number = st.sampled_from(HOSTILE) | st.floats(allow_nan=False, allow_infinity=False)
+    a, b = (np.array(data.draw(st.lists(number, min_size=3, max_size=3))) for _ in range(2))
+    factor = data.draw(
+        st.sampled_from([Fraction(1, 3), Fraction(-2), Fraction(3, 8), Fraction(2) ** 1500]) | st.fractions()
+    )
+    for found, wanted in [(total(a, b), fractions(a) + fractions(b)), (scaled(a, factor), fractions(a) * factor)]:
+        assert fractions(found).tolist() == wanted.tolist()
+        assert found.dtype == settled(wanted).dtype
+        assert signs(found).tolist() == [(v > 0) - (v < 0) for v in wanted]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+import fiberscope as fs
 from fiberscope.errors import InputError
 from fiberscope.geometry.surfaces.regions_on import regions_on
 from fiberscope.geometry.surfaces.shapes import Mesh, Sphere
@@ -34,3 +35,10 @@ def test_flat_and_large_spaces_and_given_axes():
     assert figure_png(surface(regions_on(Network.random((9, 5, 1), 0), wide)), dpi=30)
     with pytest.raises(InputError, match="3d"):
         surface(regions_on(Network.random((2, 3, 1), 0), flat), ax=Figure().add_subplot())
+
+
+def test_a_round_sphere_has_colours_and_arcs() -> None:
+    found = fs.round_regions(Network.random((3, 4, 3, 1), 0), fs.Sphere())
+    axes = fs.plot.round_regions(found, pixels=40)
+    assert len(axes.lines) == found.num_arcs + found.num_circles
+    assert found.plot(pixels=20).images

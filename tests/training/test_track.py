@@ -18,6 +18,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fiberscope.dimension.kernels.kernel import effective_rank, kernel_alignment, ntk
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.network import Network
 from fiberscope.training.datasets.loading import load_dataset
@@ -129,6 +130,20 @@ def test_bad_input() -> None:
         track(torch.nn.Sequential(torch.nn.Linear(1, 2), torch.nn.Tanh(), torch.nn.Linear(2, 1)), X)
     with pytest.raises(InputError, match="expected one of regions_sampled"):
         track(net, X, quantities=["regions_sampled"]).series("loss")
+
+
+def test_quantities_of_the_tangent_kernel() -> None:
+    net = Network.random((2, 5, 3), 0)
+    X, labels = np.random.default_rng(0).normal(size=(12, 2)), np.arange(12) % 3
+    names = ["effective_rank", "kernel_spectrum", "kernel_alignment", "kernel_layers", "dimension_bounds"]
+    values = track(net, (X, labels), quantities=names).record(0).values
+    K = ntk(net, X)
+    marks = np.eye(3)[labels] - 1 / 3
+    assert values["effective_rank"] == pytest.approx(effective_rank(K))
+    assert values["kernel_spectrum"] == pytest.approx(np.linalg.eigvalsh(K)[::-1][:20].tolist())
+    assert values["kernel_alignment"] == pytest.approx(kernel_alignment(K, marks))
+    assert sum(values["kernel_layers"].values()) == pytest.approx(1.0)
+    assert values["dimension_bounds"]["parameters"] == net.num_parameters
 
 
 def test_own_quantities() -> None:

@@ -170,7 +170,7 @@ def _show_kernel(model: Path, result: Any, as_json: bool) -> None:
     console = Console(highlight=False)
     console.print(f"[bold]{model.name}[/]  {result.sentence}")
     table = _table("Kernel of the Jacobian", "reason", "dimension", "on all inputs", "along it")
-    words = {True: "outputs stay as they are", False: "to first order", None: "not known"}
+    words = {True: "outputs stay as they are", None: "known to first order"}
     for part in result.parts:
         table.add_row(part.kind, str(part.dimension), str(part.everywhere), words[part.integrates])
     console.print(table)

@@ -16,10 +16,9 @@ from math import prod
 
 import torch
 
-from fiberscope.connectivity.rotations import INVERTIBLE, ROTARY, Fold, Rotations, moved_by, turning
+from fiberscope.connectivity.rotations import INVERTIBLE, ROTARY, Rotations, moved_by, searched, turning
 from fiberscope.connectivity.selfcheck import Probe
 from fiberscope.connectivity.structure import Structure
-from fiberscope.errors import InputError
 from fiberscope.modules.action import PERMUTATION, SCALING, Axis, Group, Loop
 
 
@@ -42,26 +41,17 @@ def linear_groups(structure: Structure, seed: int = 0) -> Rotations:
     >>> [(block.name, block.kind) for block in found.blocks], sorted(found.refused)
     ([('0', 'invertible')], ['1'])
     """
-    if structure.source is None:
-        raise InputError("structure: expected one that was found by permutation_structure, to know its module")
-    probe = Probe(*structure.source, seed)
-    source = torch.Generator().manual_seed(seed)
-    blocks: list[Group] = []
-    folds: list[Fold] = []
-    refused: dict[str, str] = {}
-    for group in structure.only(PERMUTATION).groups:
-        found, reason = _invertible(structure, group, probe, source), ""
-        if found is None:
-            found, reason = turning(structure, group, probe, source)
-        if found is None:
-            refused[group.name] = reason
-        else:
-            blocks += found.blocks
-            folds += [fold for fold in found.folds if fold not in folds]
+    found, probe, source = searched(structure, seed, _largest)
+    blocks = list(found.blocks)
     for scaling in structure.only(SCALING).groups:
         tried = (Rotations((block,), (), {}) for block in _pairs(structure, scaling))
         blocks += next((one.blocks for one in tried if moved_by(one, probe, source).ok), ())
-    return Rotations(tuple(blocks), tuple(folds), refused)
+    return replace(found, blocks=tuple(blocks))
+
+
+def _largest(structure: Structure, group: Group, probe: Probe, source: torch.Generator) -> tuple[Rotations | None, str]:
+    found = _invertible(structure, group, probe, source)
+    return (found, "") if found is not None else turning(structure, group, probe, source)
 
 
 def _invertible(structure: Structure, group: Group, probe: Probe, source: torch.Generator) -> Rotations | None:

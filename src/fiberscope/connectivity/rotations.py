@@ -10,7 +10,7 @@ Tied embeddings behind a norm with weights are such a case: the norm cannot be f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -98,6 +98,15 @@ def rotations(structure: Structure, seed: int = 0) -> Rotations:
     >>> [(block.name, block.kind) for block in found.blocks], sorted(found.refused)
     ([('0', 'orthogonal')], ['1'])
     """
+    return searched(structure, seed, turning)[0]
+
+
+Search = Callable[[Structure, Group, Probe, torch.Generator], tuple[Rotations | None, str]]
+"""The maps of one group, or None and why it only permutes."""
+
+
+def searched(structure: Structure, seed: int, search: Search) -> tuple[Rotations, Probe, torch.Generator]:
+    """What a search finds for all groups of permutations, and what further trials need."""
     if structure.source is None:
         raise InputError("structure: expected one that was found by permutation_structure, to know its module")
     probe = Probe(*structure.source, seed)
@@ -106,13 +115,13 @@ def rotations(structure: Structure, seed: int = 0) -> Rotations:
     folds: list[Fold] = []
     refused: dict[str, str] = {}
     for group in structure.only(PERMUTATION).groups:
-        found, reason = turning(structure, group, probe, source)
+        found, reason = search(structure, group, probe, source)
         if found is None:
             refused[group.name] = reason
         else:
             blocks += found.blocks
             folds += [fold for fold in found.folds if fold not in folds]
-    return Rotations(tuple(blocks), tuple(folds), refused)
+    return Rotations(tuple(blocks), tuple(folds), refused), probe, source
 
 
 def turning(structure: Structure, group: Group, probe: Probe, source: torch.Generator) -> tuple[Rotations | None, str]:

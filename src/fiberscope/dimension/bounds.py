@@ -7,12 +7,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fiberscope.dimension.affine_rows import directions_in_a_row, mixtures, normalisations, translations_in_a_row
 from fiberscope.dimension.exact_rank import Sampled
+from fiberscope.dimension.rescalings import rescalings
 from fiberscope.dimension.symmetries import HiddenSymmetry, LayerActivity, acts_freely_on, rescaling_rank
 from fiberscope.network.network import Network
+from fiberscope.numerics.algebra.residue import ModularAlgebra
 from fiberscope.numerics.elimination import rank_mod
 from fiberscope.numerics.modular import random_primes, residues
 from fiberscope.results import Result
+
+_MOST_ENTRIES = 1 << 25
+"""Entries of the table of all directions of a program that change nothing; above, only rescalings count."""
+
+_MOST_PAIRS = 1 << 25
+"""Pairs of an entry that an affine map makes and one that it reads, in all maps together; above, nothing is counted."""
+
+_MOST_WORK = 2 * 10**10
+"""Products that their rank may cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +59,8 @@ def bounds(net: Network, found: Sampled, symmetry: HiddenSymmetry | None) -> tup
         Bound("regions refined", outputs * pieces, "none (at most n_0 + 1 points of a region count)", True, True),
     ]
     if not acts_freely_on(net):
-        return tuple(result)
+        what = "none (what changes the function on no input: rescalings, normalisations, layers without a bend)"
+        return (*result, Bound("rescaling", D - program_symmetry(net), what, True, True))
     N = net.num_hidden
     result.append(
         Bound(
@@ -65,6 +78,33 @@ def bounds(net: Network, found: Sampled, symmetry: HiddenSymmetry | None) -> tup
             what = "none (only rescalings and dead neurons counted: the whole group is too large to rank)"
         result.append(Bound("orbit", D - symmetry.directions, what, True, True))
     return tuple(result)
+
+
+def program_symmetry(net: Network) -> int:
+    """At least so many independent directions of a program change the function on no input.
+
+    Its rescalings, what normalisations take back, and mixtures and translations between dense layers in a row; the rank
+    modulo a prime can only be too small. Of networks with too many pairs of entries to look at it is 0.
+    """
+    if (
+        sum(stage.out_size * stage.fan_in for node in net.layout.affine for stage in node.operator.stages())
+        > _MOST_PAIRS
+    ):
+        return 0
+    alone = rescalings(net)
+    more, D = directions_in_a_row(net), net.num_parameters
+    count = alone.classes + more
+    if more == 0 or count * D > _MOST_ENTRIES or count * count * D > _MOST_WORK:
+        return alone.rank
+    prime = random_primes(1, 0)[0]
+    ring = ModularAlgebra(prime)
+    rows = [
+        alone.directions(D, prime),
+        normalisations(net, ring),
+        mixtures(net, ring),
+        translations_in_a_row(net, ring),
+    ]
+    return rank_mod(np.concatenate(rows), prime)
 
 
 def theorem_value(parameters: int, layers: tuple[LayerActivity, ...]) -> int:

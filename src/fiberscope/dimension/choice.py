@@ -1,4 +1,4 @@
-"""Which ranks are asked for, and of which parameters."""
+"""Which ranks are asked for, and of which parameters; slopes that are learned are parameters too."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
+import numpy as np
+
 from fiberscope.errors import InputError, hint
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine
+from fiberscope.network.nodes import Add, Affine, Given, PiecewiseLinear, moved
+from fiberscope.network.operators import Scale
 
 RANKS = ("exact", "numerical", "paper")
 
@@ -89,3 +92,40 @@ def restricted(net: Network, names: Collection[str] | None) -> Network:
         for node in net.program
     ]
     return Network.from_nodes(nodes, net.input_shape, net.source)
+
+
+def slopes_as_maps(net: Network) -> Network:
+    """The same function with learned slopes as the factors of affine maps, where all other parameters are.
+
+    ``relu(x) + a (x - relu(x))`` has one switch like the activation itself, and is differentiable at its kink exactly
+    where the activation is: for ``a = 1``.
+
+    >>> net = Network.from_nodes([PiecewiseLinear(0, 0.5, (3,), "slope")], (3,))
+    >>> maps = slopes_as_maps(net)
+    >>> maps(np.array([[1.0, -2.0, 0.0]])), maps.num_parameters, maps.num_signs
+    (array([[ 1., -1.,  0.]]), 1, 3)
+    """
+    if not any(isinstance(node, PiecewiseLinear) and node.slope_name is not None for node in net.program):
+        return net
+    nodes: list[Given] = []
+    places = [0]
+    for given in net.program:
+        node = moved(given, tuple(places[source] for source in given.sources))
+        if isinstance(node, PiecewiseLinear) and node.slope_name is not None:
+            nodes += _learned(node, len(nodes))
+        else:
+            nodes.append(node)
+        places.append(len(nodes))
+    return Network.from_nodes(nodes, net.input_shape, net.source)
+
+
+def _learned(node: PiecewiseLinear, first: int) -> list[Given]:
+    """The nodes that stand for an activation with learned slopes, as nodes ``first`` and on."""
+    shape = node.shape
+    return [
+        PiecewiseLinear(node.source, np.zeros(()), shape),
+        Affine(first + 1, Scale(-1.0, shape)),
+        Add((node.source, first + 2), shape),
+        Affine(first + 3, Scale(node.own_slopes, shape), None, node.slope_name),
+        Add((first + 1, first + 4), shape),
+    ]

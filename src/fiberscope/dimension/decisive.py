@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fiberscope.dimension.exact_rank import residue_rows
-from fiberscope.dimension.jacobian import check_memory, check_parameters
+from fiberscope.dimension.jacobian import check_memory, with_own_parameters
 from fiberscope.dimension.kinks import kinks
 from fiberscope.dimension.row_space import RowSpace
 from fiberscope.dimension.symmetries import acts_freely_on, rescaling_rank
@@ -110,7 +110,7 @@ def decisive_set(
     (4, 1)
     """
     net = as_network(net)
-    check_parameters(net)
+    net = with_own_parameters(net)
     check_memory(memory)
     if domain is not None:
         domain.check(net)

@@ -11,10 +11,10 @@ import numpy as np
 from fiberscope import modules
 from fiberscope.dimension.blocks import blocked_rank
 from fiberscope.dimension.bounds import Bound, bounds
-from fiberscope.dimension.choice import RANKS, asked_ranks, chosen_names, frozen_names, restricted
+from fiberscope.dimension.choice import RANKS, asked_ranks, chosen_names, frozen_names, restricted, slopes_as_maps
 from fiberscope.dimension.decisive import DecisiveSet, decide
 from fiberscope.dimension.exact_rank import WIDE, Sampled, exact_jacobian_rank, sample, way_of
-from fiberscope.dimension.jacobian import check_memory, check_parameters, check_size, own_network, rows_in_ring
+from fiberscope.dimension.jacobian import check_memory, check_size, own_network, rows_in_ring, with_own_parameters
 from fiberscope.dimension.symmetries import HiddenSymmetry, hidden_symmetry, signs_anywhere
 from fiberscope.errors import InputError, NotGenericError, UnsupportedModelError
 from fiberscope.network.border import as_model
@@ -184,8 +184,8 @@ def functional_dimension(
             return _of_module(net, X, names, asked, rtol, memory, run)
         net = found
     else:
-        names = chosen_names(net.parameters, parameters)
-    check_parameters(net)
+        names = chosen_names(slopes_as_maps(net).parameters, parameters)
+    net = with_own_parameters(net)
     net = restricted(net, names)
     points = (
         decide(net, None, seed, memory, run) if X is None else DecisiveSet(batch(X, net.in_size), True, "given batch")

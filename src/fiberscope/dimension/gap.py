@@ -38,7 +38,7 @@ from fiberscope.numerics.rank import exact_rank, failure_bound
 
 
 def position_bound(found: Sampled) -> int:
-    """Sum over the sampled regions of the affine rank of their points (times one output).
+    """Sum over the sampled regions of the affine rank of their points; every output can add so many.
 
     >>> points = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]])  # three on a line: two count
     >>> none = np.zeros(0, int)
@@ -111,10 +111,10 @@ def _adjacent_layers(net: Network, found: Sampled, prime: int) -> int:
     return net.num_parameters - rank_mod(pair_kernels(net, found, ModularAlgebra(prime)), prime)
 
 
-def pair_kernels(net: Network, found: Sampled, ring: ModularAlgebra, single: bool = False) -> Residues:
-    """Changes of two adjacent layers of a chain that are not seen behind them, as rows; of one layer if ``single``."""
+def pair_kernels(net: Network, found: Sampled, ring: ModularAlgebra) -> Residues:
+    """Changes of two adjacent layers of a chain that are not seen behind them, as rows."""
     blocks = [np.zeros((0, net.num_parameters), np.uint64)]
-    for rows, columns in _pairs(net, found, ring, single):
+    for rows, columns in _pairs(net, found, ring):
         kernel = echelon_mod(np.ascontiguousarray(rows), ring.prime).kernel()
         block = np.zeros((len(kernel), net.num_parameters), np.uint64)
         block[:, columns] = kernel
@@ -122,12 +122,12 @@ def pair_kernels(net: Network, found: Sampled, ring: ModularAlgebra, single: boo
     return np.concatenate(blocks)
 
 
-def float_pair_kernels(net: Network, found: Sampled, single: bool = False) -> FloatArray:
+def float_pair_kernels(net: Network, found: Sampled) -> FloatArray:
     """As :func:`pair_kernels` in floats, orthonormal for every pair; their number is the exact one."""
     prime = random_primes(1, 0)[0]
     blocks = [np.zeros((0, net.num_parameters))]
-    exact = _pairs(net, found, ModularAlgebra(prime), single)
-    for (rows, columns), (residue_rows, _) in zip(_pairs(net, found, FLOAT, single), exact, strict=True):
+    exact = _pairs(net, found, ModularAlgebra(prime))
+    for (rows, columns), (residue_rows, _) in zip(_pairs(net, found, FLOAT), exact, strict=True):
         kernel = null_rows(rows, rows.shape[1] - rank_mod(np.ascontiguousarray(residue_rows), prime))
         block = np.zeros((len(kernel), net.num_parameters))
         block[:, columns] = kernel
@@ -139,12 +139,14 @@ def null_rows(rows: FloatArray, count: int) -> FloatArray:
     """The right singular vectors of the ``count`` smallest singular values, as rows."""
     if len(rows) == 0:
         return np.eye(rows.shape[1])[:count]
+    if len(rows) > rows.shape[1]:  # the same right singular vectors, without a left one for every row
+        rows = np.asarray(scipy.linalg.qr(rows, mode="r")[0][: rows.shape[1]], dtype=np.float64)
     vectors: FloatArray = scipy.linalg.svd(rows, full_matrices=True)[2]
     return vectors[rows.shape[1] - count :]
 
 
-def _pairs(net: Network, found: Sampled, ring: Ring, single: bool) -> Iterator[tuple[Any, slice]]:
-    """For every pair of adjacent layers, or for each layer alone, the derivatives and the columns they belong to."""
+def _pairs(net: Network, found: Sampled, ring: Ring) -> Iterator[tuple[Any, slice]]:
+    """For every pair of adjacent layers the derivatives and the columns they belong to."""
     keep = spanning_points(found)
     signs = _by_layer(net, found.signs[keep])
     values = traced(net.layout, ring.take(found.X[keep]), ring, choices_of(net.layout, found.signs[keep])).values
@@ -153,12 +155,7 @@ def _pairs(net: Network, found: Sampled, ring: Ring, single: bool) -> Iterator[t
         # Nodes alternate between affine maps and activations, so values[2 l] feeds affine map l.
         rows = _pair_rows(net, l, values[2 * l], signs, ring)
         layers = [_columns(net, starts, k) for k in (l, l + 1)]
-        first = layers[0].start
-        if not single:
-            yield rows, slice(first, layers[1].stop)
-            continue
-        for columns in layers if l == 0 else layers[1:]:
-            yield rows[:, columns.start - first : columns.stop - first], columns
+        yield rows, slice(layers[0].start, layers[1].stop)
 
 
 def _columns(net: Network, starts: dict[str, int], k: int) -> slice:

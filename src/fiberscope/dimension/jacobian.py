@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fiberscope import modules
+from fiberscope.dimension.choice import slopes_as_maps
 from fiberscope.dimension.use_gradients import add_block, size_of
 from fiberscope.dimension.uses import Use, uses
 from fiberscope.errors import InputError, TooLargeError, UnsupportedModelError
@@ -30,7 +31,8 @@ def jacobian(
 
     Row ``i * out_size + o`` belongs to output ``o`` at point ``i``. Columns follow ``net.parameters``: one parameter
     after the other in the order of that mapping, each flattened in C order. A parameter that is used several times
-    (a shared layer, a convolution) has the sum over its uses; constants of the model have no column.
+    (a shared layer, a convolution) has the sum over its uses; constants of the model have no column. Learned slopes
+    have columns too, at the place of their activation.
 
     Signs of preactivations are those of the float evaluation, and at a kink the slope of the inactive side is taken, as
     torch does; :func:`functional_dimension` certifies the signs first.
@@ -64,7 +66,7 @@ def jacobian(
     run = Run.begin(progress, time_limit)
     if not isinstance(net, Network):
         return modules.derivatives.jacobian(net, X, memory, run=run)
-    check_parameters(net)
+    net = with_own_parameters(net)
     X = batch(X, net.in_size)
     check_size(len(X) * net.out_size, net.num_parameters, memory)
     return assemble(net, uses(net, X, FLOAT), len(X), FLOAT, run)
@@ -108,14 +110,21 @@ def own_network(module: Any, X: Any) -> Network:
     """A torch module as a network with the very parameters of the module; the batch ``X`` tells the shape of inputs.
 
     :class:`UnsupportedModelError` where it is not piecewise linear, or where a parameter enters in another form
-    (a weight that is normalised first, a slope that is learned): derivatives would be those of something else.
+    (a weight that is normalised first): derivatives would be those of something else.
     """
     shape = None if X is None else tuple(np.shape(X)[1:])
-    net = loaded(module, shape or None)
+    net = slopes_as_maps(loaded(module, shape or None))
     names = {name for name, _ in module.named_parameters()}
     if names != set(net.parameters):
         missing = sorted(names.symmetric_difference(net.parameters))[0]
         raise UnsupportedModelError(f"parameter {missing}: enters the loaded network in another form")
+    return net
+
+
+def with_own_parameters(net: Network) -> Network:
+    """The network with all of the model's parameters in affine maps, learned slopes too, or an error that says why."""
+    net = slopes_as_maps(net)
+    check_parameters(net)
     return net
 
 

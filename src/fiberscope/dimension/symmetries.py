@@ -103,6 +103,32 @@ def signs_anywhere(net: Network) -> SignArray:
     return np.stack([off, np.where(roles.switching, -1, off).astype(np.int8)])
 
 
+def signs_nearby(net: Network) -> SignArray:
+    """As :func:`signs_anywhere`, where what is constant stays so for all parameters of a chain near this one.
+
+    Behind non-negative values a neuron is dead if all of its weights and its bias are negative, and linear if all are
+    positive: none may be zero, since a small change would make it switch far away. Weights of neurons that stay dead
+    do not matter. In the first layer inputs have either sign, and only a neuron without a kink is linear.
+
+    >>> net = Network([[[1.0]], [[-1.0], [-1.0]], [[1.0, 1.0]]], [[0.0], [-1.0, 0.0], [0.0]])
+    >>> signs_anywhere(net).tolist(), signs_nearby(net).tolist()
+    ([[1, -1, -1], [-1, -1, -1]], [[1, -1, 1], [-1, -1, -1]])
+    """
+    rows: list[list[IntArray]] = [[], []]
+    seen = np.ones(net.in_size, dtype=bool)
+    positive = False
+    for weight, bias, place in zip(net.weights, net.biases, net.layout.places, strict=False):
+        read = weight[:, seen]
+        dead = positive & (read < 0).all(axis=1) & (bias < 0)
+        active = positive & (read > 0).all(axis=1) & (bias > 0)
+        slopes, linear = place.node.slopes, place.node.linear
+        rows[0].append(np.where(dead & ~linear, -1, 1))
+        rows[1].append(np.where(active | linear, 1, -1))
+        seen = ~(dead & (slopes == 0))
+        positive = bool((slopes <= 0).all())
+    return np.stack([np.concatenate([np.zeros(0), *part]) for part in rows]).astype(np.int8)
+
+
 def layer_counts(layers: list[LayerRoles]) -> tuple[LayerActivity, ...]:
     """The numbers that the paper's tables need."""
     return tuple(

@@ -71,6 +71,10 @@ class Incidence:
         return self.indices[self.indptr[cell] : self.indptr[cell + 1]]
 
 
+_MANY = 1 << 18
+"""Pairs of cells and vertices of their facets above which they are not all listed."""
+
+
 @dataclass(frozen=True, eq=False)
 class Cells:
     """The cells of a complex in dimension ``d``.
@@ -146,6 +150,8 @@ class Cells:
             return self.boundary[0]
         outer, inner = self.boundary[k - 1], self.vertices_of(k - 1)
         sizes = np.diff(inner.indptr)[outer.indices]
+        if k > 2 and int(sizes.sum()) > _MANY:
+            return _vertices(outer, inner, len(self.points))
         owner = np.repeat(np.repeat(np.arange(len(outer)), np.diff(outer.indptr)), sizes)
         starts = np.repeat(inner.indptr[outer.indices], sizes)
         within = np.arange(len(starts)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -186,6 +192,38 @@ class Cells:
                 del self._sign_cache[deep]
             self._sign_cache[k] = signs
         return self._sign_cache[k]
+
+
+def _vertices(outer: Incidence, inner: Incidence, count: int) -> Incidence:
+    """Vertices of cells from those of their facets, in order, without a list of all pairs."""
+    indptr = np.zeros(len(outer) + 1, dtype=np.int64)
+    seen = np.full(count, -1, dtype=np.int64)
+    nothing = np.zeros(0, dtype=np.int64)
+    _gather(outer.indptr, outer.indices, inner.indptr, inner.indices, seen, indptr, nothing)
+    seen[:], indices = -1, np.empty(int(indptr[-1]), dtype=np.int64)
+    _gather(outer.indptr, outer.indices, inner.indptr, inner.indices, seen, indptr, indices)
+    return Incidence(indptr, indices)
+
+
+@numba.njit(cache=True)
+def _gather(
+    outer_ptr: Any, outer: Any, inner_ptr: Any, inner: Any, seen: Any, indptr: Any, indices: Any
+) -> None:  # fmt: skip
+    """Count the vertices of every cell, or write them where there is room; ``seen`` has the last cell of a vertex."""
+    for c in range(len(outer_ptr) - 1):
+        end = indptr[c]
+        for i in range(outer_ptr[c], outer_ptr[c + 1]):
+            for j in range(inner_ptr[outer[i]], inner_ptr[outer[i] + 1]):
+                v = inner[j]
+                if seen[v] != c:
+                    seen[v] = c
+                    if len(indices):
+                        indices[end] = v
+                    end += 1
+        if len(indices):
+            indices[indptr[c] : end].sort()
+        else:
+            indptr[c + 1] = end
 
 
 @numba.njit(cache=True)

@@ -22,7 +22,7 @@ from fiberscope.network.network import AffineMap, Network
 from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.results import Pictured, Result, hidden
-from fiberscope.run import Progress
+from fiberscope.run import Progress, Run
 
 if TYPE_CHECKING:
     from fiberscope.geometry.verify import Certificate
@@ -185,6 +185,11 @@ class Complex(Pictured):
     @cached_property
     def _metrics(self) -> dict[int, Metrics]:
         return metrics(self.structure, max(0, self.dimension - 2))
+
+    def _measure_within(self, run: Run) -> None:
+        """Find points and volumes of all cells ahead of the first question about them, within the time of a run."""
+        if "_metrics" not in self.__dict__:
+            self.__dict__["_metrics"] = metrics(self.structure, max(0, self.dimension - 2), run)
 
     @property
     def volumes(self) -> FloatArray:

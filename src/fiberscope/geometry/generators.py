@@ -10,7 +10,7 @@ part of the result.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -24,6 +24,7 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import behind, nameless
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.numerics.smooth_functions import BENDS, Bend
 from fiberscope.results import Result
 
 SAME = 3
@@ -56,12 +57,14 @@ class Refined(Protocol):
 class Generator:
     """A generator as a function; ``network`` is the same function as a program if it is piecewise linear.
 
-    ``reason`` says why there is no network.
+    ``reason`` says why there is no network; ``stages`` are piecewise linear networks and smooth functions one after the
+    other, if the generator is made of such, so that it can be enclosed.
     """
 
     function: Callable[[FloatArray], FloatArray]
     network: Network | None
     reason: str = ""
+    stages: tuple[Network | Bend, ...] = ()
 
     def __call__(self, Z: FloatArray) -> FloatArray:
         """Points ``(count, n)`` from latent points ``(count, k)``."""
@@ -81,13 +84,45 @@ def as_generator(module: Any, shape: tuple[int, ...]) -> Generator:
         try:
             return Generator(function, loaded(module, shape))
         except UnsupportedModelError as error:
-            return Generator(function, None, str(error))
+            return Generator(function, None, str(error).split("\n", maxsplit=1)[0], _stages(module, shape))
     if not callable(module):
         raise InputError(
             "generator: expected a Network, a torch module, a scikit-learn MLP, the path of a model file or a "
             f"function, got {type(module).__name__}"
         )
     return Generator(lambda Z: module(Z.reshape(-1, *shape)), None, "a plain function")
+
+
+def _stages(module: Any, shape: tuple[int, ...]) -> tuple[Network | Bend, ...]:
+    """The layers of a sequence of torch modules, cut at its smooth activations; none if some of it is not read."""
+    torch = import_module("torch")
+    layers = list(_layers(module, torch.nn.Sequential))
+    stages: list[Network | Bend] = []
+    group: list[Any] = []
+    point, start = torch.zeros(1, *shape, dtype=torch.float64), shape
+    try:
+        for layer in [*layers, None]:
+            bend = None if layer is None else BENDS.get(type(layer).__name__)
+            if (layer is None or bend is not None) and group:
+                stages.append(loaded(torch.nn.Sequential(*group), start))
+                with torch.no_grad():
+                    point = deepcopy(torch.nn.Sequential(*group)).double().eval()(point)
+                group, start = [], tuple(point.shape[1:])
+            if bend is not None:
+                stages.append(bend)
+            elif layer is not None:
+                group.append(layer)
+    except UnsupportedModelError:
+        return ()
+    return tuple(stages)
+
+
+def _layers(module: Any, sequence: Any) -> Iterator[Any]:
+    if type(module) is sequence:
+        for part in module:
+            yield from _layers(part, sequence)
+    else:
+        yield module
 
 
 def _function_of(module: Any, shape: tuple[int, ...]) -> Callable[[FloatArray], FloatArray]:

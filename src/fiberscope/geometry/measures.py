@@ -19,6 +19,7 @@ import numpy as np
 
 from fiberscope.geometry.cells import Cells
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.run import ENDLESS, Run
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,13 +35,14 @@ class Metrics:
     volumes: FloatArray
 
 
-def metrics(cells: Cells, lowest: int) -> dict[int, Metrics]:
+def metrics(cells: Cells, lowest: int, run: Run = ENDLESS) -> dict[int, Metrics]:
     """Metrics of the cells of dimension ``lowest`` and above."""
     far = np.zeros(len(cells.points), dtype=bool) if cells.rays is None else cells.rays
     count, n = cells.points.shape
     level = Metrics(cells.points, np.zeros((count, 0, n)), np.where(far, 0.0, 1.0))
     found = {0: level}
     for k in range(1, cells.dimension + 1):
+        run.check()
         inside = cells.boundary[k - 1]
         points, bases = np.zeros((len(inside), n)), np.zeros((len(inside), k, n))
         volumes, beyond = np.zeros(len(inside)), np.zeros(len(inside), dtype=bool)

@@ -43,6 +43,7 @@ class Subject(Protocol):
     def view(self) -> View: ...
     @property
     def structure(self) -> Cells: ...
+    def _measure_within(self, run: Run) -> None: ...
     @property
     def points(self) -> FloatArray: ...
     @property
@@ -154,6 +155,7 @@ def _complete(complex: Subject, run: Run) -> Check:
 
 def _witnesses(complex: Subject, run: Run) -> Check:
     """Every region has a point of the domain whose exact sign vector is its label."""
+    complex._measure_within(run)
     net, points, labels = complex.view.net, complex.points, complex.structure.top_signs
     reached = (
         np.arange(labels.shape[1])

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch.func import functional_call, jacrev, vmap
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fiberscope.errors import InputError, TooLargeError, UnsupportedModelError
 from fiberscope.run import ENDLESS, Run
@@ -47,11 +48,16 @@ def jacobian(
         return torch.cat(list(_blocks(call, batch, run)))
 
 
-def ntk(module: Any, X: Any, Y: Any, memory: int, run: Run = ENDLESS) -> torch.Tensor:
-    """``J(X) J(Y)^T``, from blocks of the two Jacobians; ``Y=None`` means ``X`` and an exactly symmetric answer."""
+def ntk(
+    module: Any, X: Any, Y: Any, memory: int, run: Run = ENDLESS, names: Collection[str] | None = None
+) -> torch.Tensor:
+    """``J(X) J(Y)^T``, from blocks of the two Jacobians; ``Y=None`` means ``X`` and an exactly symmetric answer.
+
+    With ``names`` the columns of these parameters only.
+    """
     with evaluating(_checked(module)):
         dtype = _parameter(module).dtype
-        call = _Call(module, dtype)
+        call = _Call(module, dtype, names)
         left = _batch(module, X, "X", dtype)
         right = left if Y is None else _batch(module, Y, "Y", dtype)
         outputs = call.outputs(left)
@@ -139,7 +145,10 @@ class _Call:
         """Outputs per point; refuses what the module cannot take."""
         try:
             with torch.no_grad():
-                result = self({name: value.detach() for name, value in self.parameters.items()}, batch[:1])
+                with _Operations() as seen:
+                    result = self({name: value.detach() for name, value in self.parameters.items()}, batch[:1])
+                # Its rule for many outputs of many points at once is wrong where these are equally many.
+                self._plain |= any("prelu" in name for name in seen.names)
         except _RAISED as error:
             shape = tuple(batch.shape[1:])
             raise InputError(
@@ -153,8 +162,8 @@ class _Call:
     def rows(self, batch: torch.Tensor) -> torch.Tensor:
         """The rows of the Jacobian for some points, ``(points * outputs, parameters)``.
 
-        All outputs of all points at once where ``torch.func`` can; a few layers (PReLU is one) have no such rule, and
-        then one gradient after the other is taken.
+        All outputs of all points at once where ``torch.func`` can; a few layers have no such rule, or a wrong one
+        (PReLU), and then one gradient after the other is taken. :meth:`outputs` is asked first.
         """
         values = {name: value.detach() for name, value in self.parameters.items()}
 
@@ -187,6 +196,18 @@ class _Call:
             ]
             rows.append(torch.cat([part.reshape(-1) for part in parts]))
         return torch.stack(rows)
+
+
+class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Collects the names of the operations that run."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.add(str(func))
+        return func(*args, **(kwargs or {}))
 
 
 def _line(error: BaseException) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
@@ -45,4 +46,7 @@ def _swapped(bend: Node, pool: Node, place: int) -> tuple[MaxPool, PiecewiseLine
     slopes = high.max(axis=1)
     if not np.array_equal(low.min(axis=1), slopes):
         return None
-    return replace(pool, source=bend.source), PiecewiseLinear(place + 1, slopes, pool.shape, bend.slope_name)
+    own = bend.slope_shape
+    kept = own is not None and (prod(own) == 1 or own == (*pool.shape[:1], 1, 1))  # else it is another parameter
+    name, own = (bend.slope_name, own) if kept else (None, None)
+    return replace(pool, source=bend.source), PiecewiseLinear(place + 1, slopes, pool.shape, name, own)

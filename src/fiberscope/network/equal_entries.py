@@ -29,20 +29,36 @@ _MOST_ENTRIES = 1 << 22
 class Numbering:
     """Numbers for rows of a table, the same for equal rows under one prefix."""
 
-    known: dict[tuple[Any, bytes], int] = field(default_factory=dict)
+    known: dict[tuple[Any, int], tuple[IntArray, IntArray]] = field(default_factory=dict)
     used: int = 1
 
     def take(self, prefix: Any, rows: IntArray, width: int = 1) -> IntArray:
         """``width`` new numbers for every different row, ``(rows, width)``."""
-        distinct, inverse = np.unique(rows, axis=0, return_inverse=True)
-        first = np.empty(len(distinct), dtype=np.int64)
-        for i, row in enumerate(distinct):
-            key = (prefix, row.tobytes())
-            if key not in self.known:
-                self.known[key] = self.used
-                self.used += width
-            first[i] = self.known[key]
-        return first[inverse.reshape(-1)][:, None] + np.arange(width)
+        key = (prefix, rows.shape[1])
+        before, numbers = self.known.get(key, (rows[:0], np.zeros(0, dtype=np.int64)))
+        distinct, inverse = _distinct(np.concatenate([before, rows]))
+        first = np.full(len(distinct), -1, dtype=np.int64)
+        first[inverse[: len(before)]] = numbers
+        fresh = np.flatnonzero(first < 0)
+        first[fresh] = self.used + width * np.arange(len(fresh))
+        self.used += width * len(fresh)
+        self.known[key] = (distinct, first)
+        return first[inverse[len(before) :]][:, None] + np.arange(width)
+
+
+_MIX = np.random.default_rng(0).integers(0, 1 << 63, 1 << 12, dtype=np.int64) * 2 + 1
+"""Odd numbers: a sum of products with them, modulo 2^64, tells almost all rows apart."""
+
+
+def _distinct(rows: IntArray) -> tuple[IntArray, IntArray]:
+    """The different rows of a table and the number of each row's own among them, in no special order."""
+    mixed = np.ascontiguousarray(rows) @ _MIX[np.arange(rows.shape[1]) % len(_MIX)]
+    _, first, inverse = np.unique(mixed, return_index=True, return_inverse=True)
+    distinct, inverse = np.ascontiguousarray(rows[first]), inverse.reshape(-1)
+    if np.array_equal(distinct[inverse], rows):
+        return distinct, inverse
+    distinct, inverse = np.unique(rows, axis=0, return_inverse=True)  # two rows had one sum
+    return np.ascontiguousarray(distinct), inverse.reshape(-1)
 
 
 def bits(values: FloatArray) -> IntArray:

@@ -73,13 +73,15 @@ class PiecewiseLinear:
     """``x`` where ``x > 0`` and ``slope * x`` elsewhere, per neuron: 0 is ReLU, 1 the identity, -1 the absolute value.
 
     A neuron of slope 1 is linear. ``slope_name`` says which of the model's parameters the slopes are, None that they
-    are constants; questions about parameters are not asked of networks whose slopes are learned.
+    are constants; ``slope_shape`` is then the shape of that parameter, which is broadcast to ``shape`` (one number for
+    all neurons, or one per channel).
     """
 
     source: int
     slopes: FloatArray
     shape: Shape
     slope_name: str | None = None
+    slope_shape: Shape | None = None
 
     def __post_init__(self) -> None:
         slopes = real_array(self.slopes, "slope")
@@ -90,6 +92,26 @@ class PiecewiseLinear:
         except ValueError as error:
             raise InputError(f"slope: expected shape {self.shape}, got {slopes.shape}") from error
         object.__setattr__(self, "slopes", frozen(full))
+        if self.slope_name is None:
+            object.__setattr__(self, "slope_shape", None)
+        elif self.slope_shape is None:
+            object.__setattr__(self, "slope_shape", slopes.shape)
+        elif not np.array_equal(np.broadcast_to(self.own_slopes, self.shape).reshape(-1), full):
+            raise InputError(f"slope: expected a parameter of shape {self.slope_shape}, got slopes that differ in it")
+
+    @property
+    def own_slopes(self) -> FloatArray:
+        """The slopes in the shape of the parameter that they are; all of them where they are constants."""
+        full = self.slopes.reshape(self.shape)
+        if self.slope_shape is None:
+            return full
+        own = (1,) * (len(self.shape) - len(self.slope_shape)) + tuple(self.slope_shape)
+        try:
+            np.broadcast_to(np.empty(own), self.shape)
+        except ValueError as error:
+            raise InputError(f"slope: expected a shape that fits {self.shape}, got {self.slope_shape}") from error
+        first = tuple(slice(0, n) for n in own)
+        return full[first].reshape(self.slope_shape)
 
     @property
     def sources(self) -> tuple[int, ...]:

@@ -9,10 +9,11 @@ from typing import Any
 import flint
 import numpy as np
 
-from fiberscope.numerics.floats import FloatArray, ObjectArray
-from fiberscope.numerics.points import row_bits, to_dyadic
+from fiberscope.numerics.floats import FloatArray, IntArray, ObjectArray
+from fiberscope.numerics.points import NO_EXPONENT, odd_parts, row_bits, to_dyadic
 
 _TO_FRACTION = np.frompyfunc(Fraction, 1, 1)
+_SIGN = np.frompyfunc(lambda f: (f.numerator > 0) - (f.numerator < 0), 1, 1)
 
 
 def is_float(array: Any) -> bool:
@@ -23,6 +24,11 @@ def is_float(array: Any) -> bool:
 def fractions(array: Any) -> ObjectArray:
     """The array with its entries as fractions."""
     return array if not is_float(array) else np.asarray(_TO_FRACTION(array), dtype=object).reshape(array.shape)
+
+
+def signs(array: Any) -> IntArray:
+    """-1, 0 or 1 for every entry."""
+    return np.asarray(np.sign(array) if is_float(array) else _SIGN(array), dtype=np.int64)
 
 
 def settled(array: Any) -> Any:
@@ -76,12 +82,48 @@ def total(*arrays: Any) -> Any:
     filled = [a for a in arrays if a.size and a.any()]
     if len(filled) <= 1:
         return filled[0] if filled else arrays[0]
+    if len(filled) == 2 and all(map(is_float, filled)):
+        short = _float_sum(*filled)
+        if short is not None:
+            return short
     return settled(np.asarray(sum((fractions(a) for a in filled[1:]), start=fractions(filled[0])), dtype=object))
 
 
 def scaled(array: Any, factor: Fraction) -> Any:
     """``factor * array``, exactly."""
-    return array if factor == 1 else settled(np.asarray(fractions(array) * factor, dtype=object))
+    if factor == 1:
+        return array
+    if is_float(array):
+        short = _float_multiple(array, factor)
+        if short is not None:
+            return short
+    return settled(np.asarray(fractions(array) * factor, dtype=object))
+
+
+def _float_sum(a: FloatArray, b: FloatArray) -> FloatArray | None:
+    """``a + b`` if no entry is rounded: the error of a sum of floats is a float, and here it is zero."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = a + b + 0.0  # one zero
+        part = found - a
+        exact = (a - (found - part)) + (b - part) == 0
+    return found if exact.all() and np.isfinite(found).all() else None
+
+
+def _float_multiple(array: FloatArray, factor: Fraction) -> FloatArray | None:
+    """``factor * array`` if every entry is known to be a float: the odd parts have no more than 53 bits together."""
+    try:
+        number = float(factor)
+    except OverflowError:
+        return None
+    if Fraction(number) != factor:
+        return None
+    odd, exponents = odd_parts(array)
+    (unit,), (shift,) = odd_parts(np.array([number]))
+    most = int(np.abs(odd).max(initial=0)).bit_length() + int(abs(unit)).bit_length()
+    lowest = int(exponents.min(initial=NO_EXPONENT)) + int(shift)
+    with np.errstate(over="ignore"):
+        found = array * number + 0.0
+    return found if most <= 53 and lowest >= -1074 and np.isfinite(found).all() else None
 
 
 def joined(parts: list[Any], axis: int) -> Any:

@@ -31,6 +31,7 @@ from fiberscope.numerics.montgomery import (
     residues_kernel,
     scale_kernel,
     scatter_kernel,
+    sparse_kernel,
     split_kernel,
     update,
 )
@@ -224,6 +225,23 @@ def outer_mod(a: Residues, b: Residues, prime: int) -> Residues:
         raise InputError(f"expected as many rows in a as in b, got {a.shape} and {b.shape}")
     out = np.empty((a.shape[0], a.shape[1], b.shape[1]), np.uint64)
     outer_kernel(a, b, f.constants, out)
+    return out
+
+
+def sparse_mod(rows: Residues, matrix: Any, forms: Residues, prime: int) -> Residues:
+    """Rows times the transpose of a sparse matrix in compressed rows, modulo p: ``(m, k)`` gives ``(m, n)``.
+
+    ``forms`` are the residues of the entries times ``2^64``, so that a product is a product and a reduction.
+
+    >>> from scipy import sparse as sp
+    >>> matrix = sp.csr_array(np.array([[0.0, 2.0], [0.0, 0.0], [3.0, 1.0]]))
+    >>> forms = scale_mod(residues(matrix.data, 2**61 - 1), 2**64, 2**61 - 1)
+    >>> sparse_mod(np.array([[5, 7]], np.uint64), matrix, forms, 2**61 - 1).tolist()
+    [[14, 0, 22]]
+    """
+    out = np.empty((len(rows), matrix.shape[0]), np.uint64)
+    table = np.ascontiguousarray(checked(rows, "rows", 2))
+    sparse_kernel(table, matrix.indptr, matrix.indices, forms, field_of(prime).constants, out)
     return out
 
 

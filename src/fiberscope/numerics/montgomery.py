@@ -161,6 +161,23 @@ def update(c: Any, left: Any, right: Any, span: Any, constants: Any) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
+def sparse_kernel(rows: Any, starts: Any, places: Any, forms: Any, constants: Any, out: Any) -> None:
+    """``out[r, i] = sum rows[r, places[k]] forms[k] / 2^64`` over k from ``starts[i]`` to ``starts[i + 1]``."""
+    p, inverse, _, _ = constants
+    zero = np.uint64(0)
+    for r in range(rows.shape[0]):
+        for i in range(starts.size - 1):
+            total, high, low, held = zero, zero, zero, 0
+            for k in range(starts[i], starts[i + 1]):
+                high, low = mul_add(high, low, rows[r, places[k]], forms[k])
+                held += 1
+                if held == BLOCK:
+                    total = plus(total, reduce_wide(high, low, p, inverse), p)
+                    high, low, held = zero, zero, 0
+            out[r, i] = plus(total, reduce_wide(high, low, p, inverse), p)
+
+
+@numba.njit(cache=True, nogil=True)
 def split_kernel(a: Any, half: Any, p: Any, high: Any, low: Any) -> None:
     """Residues as ``high 2^23 + low`` of floats, balanced: below ``2^22`` in absolute value, for ``p < 2^46``."""
     for i in range(a.shape[0]):

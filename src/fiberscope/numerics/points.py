@@ -16,30 +16,35 @@ from fiberscope.errors import InputError, NotGenericError
 from fiberscope.numerics.floats import FloatArray, IntArray, ObjectArray
 from fiberscope.results import Result
 
-_HUGE = 1 << 20  # larger than any exponent of a float64
+NO_EXPONENT = 1 << 20
+"""That of a zero: larger than any exponent of a float64."""
 
 
 # --- exact -----------------------------------------------------------------------------------------
 
 
-def _odd_parts(values: FloatArray) -> tuple[IntArray, IntArray]:
-    """Odd mantissas and exponents, ``values == mantissa * 2**exponent``; a zero has exponent ``_HUGE``."""
+def odd_parts(values: FloatArray) -> tuple[IntArray, IntArray]:
+    """Odd mantissas and exponents, ``values == mantissa * 2**exponent``; a zero has exponent ``NO_EXPONENT``.
+
+    >>> odd_parts(np.array([0.75, -8.0]))
+    (array([ 3, -1]), array([-2,  3]))
+    """
     if not np.isfinite(values).all():
         raise InputError("expected finite numbers, got NaN or infinity")
     fraction, exponent = np.frexp(values)
     mantissa = np.ldexp(fraction, 53).astype(np.int64)
     lowest_bit = (mantissa & -mantissa).astype(np.float64)
     zeros = np.where(mantissa == 0, 0, np.frexp(lowest_bit)[1] - 1)
-    return mantissa >> zeros, np.where(mantissa == 0, _HUGE, exponent.astype(np.int64) - 53 + zeros)
+    return mantissa >> zeros, np.where(mantissa == 0, NO_EXPONENT, exponent.astype(np.int64) - 53 + zeros)
 
 
 def _shifted(values: FloatArray) -> tuple[ObjectArray, IntArray]:
     """Integers and one exponent per row (last axis): ``values == integers * 2**exponent``."""
-    mantissa, exponent = _odd_parts(values)
-    lowest = exponent.min(axis=-1, keepdims=True, initial=_HUGE)
+    mantissa, exponent = odd_parts(values)
+    lowest = exponent.min(axis=-1, keepdims=True, initial=NO_EXPONENT)
     shift = np.where(mantissa == 0, 0, exponent - lowest)
     integers = np.asarray(mantissa.astype(object) << shift.astype(object), dtype=object)
-    return integers, np.where(lowest == _HUGE, 0, lowest)[..., 0]
+    return integers, np.where(lowest == NO_EXPONENT, 0, lowest)[..., 0]
 
 
 def row_bits(rows: FloatArray) -> IntArray:
@@ -49,8 +54,8 @@ def row_bits(rows: FloatArray) -> IntArray:
     array([2, 1, 0])
     """
     values = np.asarray(rows, dtype=np.float64)
-    lowest = _odd_parts(values)[1].min(axis=-1, initial=_HUGE)
-    top = np.where(values == 0, -_HUGE, np.frexp(values)[1]).max(axis=-1, initial=-_HUGE)
+    lowest = odd_parts(values)[1].min(axis=-1, initial=NO_EXPONENT)
+    top = np.where(values == 0, -NO_EXPONENT, np.frexp(values)[1]).max(axis=-1, initial=-NO_EXPONENT)
     return np.asarray(np.maximum(top - lowest, 0))
 
 

@@ -25,6 +25,7 @@ _NAMES = {
     "projected_gradients": "distances",
     "recovered": "recoveries",
     "regions": "complexes",
+    "round_regions": "surfaces",
     "save_figure": "style",
     "save_movie": "style",
     "kernel_parts": "spectra",

@@ -11,7 +11,7 @@ from fiberscope.dimension.functional import FunctionalDimension
 from fiberscope.plot.style import ACCENT, INK, LAYERS, house_style, new_axes
 
 if TYPE_CHECKING:
-    from fiberscope.dimension.explain import KernelDecomposition
+    from fiberscope.dimension.reasons.explain import KernelDecomposition
 
 
 def spectrum(result: FunctionalDimension, *, ax: Axes | None = None) -> Axes:
@@ -52,6 +52,10 @@ def spectrum(result: FunctionalDimension, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
+_REASONS = ("dead", "rescaling", "normalisation", "linear", "translation", "equal patterns", "one layer")
+"""Reasons with a colour of their own, the same in every picture."""
+
+
 def kernel_parts(result: KernelDecomposition, *, ax: Axes | None = None) -> Axes:
     """What the directions of the parameters are: those that change outputs, and every reason why others do not.
 
@@ -62,7 +66,8 @@ def kernel_parts(result: KernelDecomposition, *, ax: Axes | None = None) -> Axes
     names = ["change the outputs", *(part.kind for part in parts)]
     sizes = [result.rank, *(part.dimension for part in parts)]
     with house_style():
-        colors = [INK, *(LAYERS[k % len(LAYERS)] if p.integrates else ACCENT for k, p in enumerate(parts))]
+        shades = {kind: LAYERS[k % len(LAYERS)] for k, kind in enumerate(_REASONS)}
+        colors = [INK, *(shades.get(part.kind, INK) if part.integrates else ACCENT for part in parts)]
         bars = ax.barh(names, sizes, color=colors)
         for bar, part in zip(bars[1:], parts, strict=True):
             if not part.integrates:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.patches import Circle
 from mpl_toolkits.mplot3d import Axes3D  # type: ignore[import-untyped]
 from mpl_toolkits.mplot3d.art3d import Line3DCollection, Poly3DCollection  # type: ignore[import-untyped]
 
 from fiberscope.errors import InputError
+from fiberscope.geometry.surfaces.round_regions import RoundRegions
 from fiberscope.geometry.surfaces.shapes import Sphere
 from fiberscope.geometry.surfaces.surface_regions import SurfaceRegions
 from fiberscope.numerics.floats import FloatArray
@@ -70,6 +73,76 @@ def surface(
     return drawn
 
 
+def round_regions(
+    found: RoundRegions,
+    *,
+    ax: Any = None,
+    seed: int = 0,
+    view: tuple[float, float] = (22, -50),
+    pixels: int = 500,
+) -> Axes:
+    """Draw the near half of a sphere or ellipsoid, seen as a ball: a colour for every pattern, and the arcs.
+
+    Parameters
+    ----------
+    found
+        From :func:`fiberscope.round_regions`.
+    ax
+        Axes to draw into; new ones otherwise.
+    view
+        Elevation and azimuth in degrees.
+    pixels
+        Width of the picture that the colours are made in; arcs are lines. Dark where the function bends.
+    """
+    right, up, eye = _frame(view)
+    with house_style():
+        if ax is None:
+            ax = Figure(figsize=(7.0, 7.0), layout="constrained").add_subplot()
+        disc = ax.imshow(
+            _shaded(found, (right, up, eye), seed, pixels), extent=(-1, 1, -1, 1), interpolation="bilinear"
+        )
+        disc.set_clip_path(Circle((0, 0), 0.999, transform=ax.transData))
+        visible = found.visible
+        for k, (normal, height, start, angle) in enumerate(zip(*found.arcs, strict=True)):
+            t = np.linspace(0.0, angle, 2 + int(40 * angle))[:, None]
+            u = start - height * normal
+            points = height * normal + np.cos(t) * u + np.sin(t) * np.cross(normal, u)
+            points[points @ eye < 0] = np.nan
+            colour, width = (INK, 0.9) if visible[k] else (PAPER, 0.6)
+            ax.plot(points @ right, points @ up, color=colour, linewidth=width)
+        ax.set_aspect("equal")
+        ax.set_axis_off()
+    drawn: Axes = ax
+    return drawn
+
+
+def _frame(view: tuple[float, float]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Directions to the right, upwards and to the eye."""
+    elevation, azimuth = np.deg2rad(view)
+    right = np.array([-np.sin(azimuth), np.cos(azimuth), 0.0])
+    eye = np.array([np.cos(elevation) * np.cos(azimuth), np.cos(elevation) * np.sin(azimuth), np.sin(elevation)])
+    return right, np.cross(eye, right), eye
+
+
+def _shaded(
+    found: RoundRegions, frame: tuple[FloatArray, FloatArray, FloatArray], seed: int, pixels: int
+) -> FloatArray:
+    """The disc with the colours of the patterns, transparent outside."""
+    right, up, eye = frame
+    a, b = np.meshgrid(np.linspace(-1, 1, pixels), np.linspace(1, -1, pixels))
+    depth = np.sqrt(np.maximum(1 - a**2 - b**2, 0.0))
+    points = a[..., None] * right + b[..., None] * up + depth[..., None] * eye
+    inside = a**2 + b**2 <= 1
+    signs = found.net.signs(found.surface.center + points[inside] @ found.surface.axes).signs
+    number = {pattern.tobytes(): k for k, pattern in enumerate(found.patterns)}
+    own = np.array([number.get(row.tobytes(), 0) for row in np.ascontiguousarray(signs)])
+    image = np.zeros((pixels, pixels, 4))
+    light = 0.78 + 0.22 * np.maximum(points[inside] @ (_LIGHT / np.linalg.norm(_LIGHT)), 0.0)
+    image[inside, :3] = mosaic_colors(len(found.patterns), seed, found.sides)[own] * light[:, None]
+    image[inside, 3] = 1.0
+    return image
+
+
 def _three(points: FloatArray) -> FloatArray:
     """Three coordinates: zeros added, or the largest directions taken."""
     n = points.shape[1]
@@ -94,8 +167,7 @@ def _shade(polygons: list[FloatArray]) -> FloatArray:
 
 def _draw_lines(ax: Any, found: SurfaceRegions, points: FloatArray, view: tuple[float, float]) -> None:
     """The boundaries on the near side: matplotlib does not hide lines behind faces."""
-    elevation, azimuth = np.deg2rad(view)
-    eye = np.array([np.cos(elevation) * np.cos(azimuth), np.cos(elevation) * np.sin(azimuth), np.sin(elevation)])
+    eye = _frame(view)[2]
     ends = points[found.structure.boundary[0].indices.reshape(-1, 2)[found.boundary]]
     middle = (points.min(axis=0) + points.max(axis=0)) / 2
     visible = found.visible if found.complete else np.ones(len(ends), dtype=bool)

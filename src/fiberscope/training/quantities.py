@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fiberscope.dimension.functional import FunctionalDimension, functional_dimension
+from fiberscope.dimension.kernels.kernel import effective_rank, kernel_alignment, ntk
 from fiberscope.errors import InputError, hint
 from fiberscope.fibers.conservation import Conserved, conserved_quantities
 from fiberscope.fibers.identifiability import Identifiability, identifiability
@@ -59,6 +60,12 @@ class State:
         """As :attr:`dimension` without the two ranks of floats, which cost more than the exact one."""
         whole = self.__dict__.get("dimension")
         return functional_dimension(self.network, self.inputs, ranks="exact") if whole is None else whole
+
+    @cached_property
+    def kernel(self) -> FloatArray:
+        """The empirical tangent kernel on the inputs, found once for all quantities that need it."""
+        found: FloatArray = ntk(self.network, self.inputs)
+        return found
 
     @cached_property
     def identifiability(self) -> Identifiability:
@@ -174,6 +181,45 @@ def three_ranks(state: State) -> dict[str, Any]:
     found = state.dimension
     names = ("exact", "lower", "upper", "certified", "numerical", "paper")
     return {**{name: getattr(found, name) for name in names}, "left_out": len(found.on_boundary)}
+
+
+@register_quantity(
+    "dimension_bounds", "upper bounds of the functional dimension on the tracked data that hold, by name"
+)
+def dimension_bounds(state: State) -> dict[str, int]:
+    """Those whose assumptions are met; see :func:`fiberscope.dimension.functional.functional_dimension`."""
+    return {bound.name: bound.value for bound in state.exact_dimension.bounds if bound.holds}
+
+
+@register_quantity("effective_rank", "effective rank of the tangent kernel on the tracked data")
+def kernel_effective_rank(state: State) -> float:
+    """See :func:`fiberscope.dimension.kernels.kernel.effective_rank`."""
+    return effective_rank(state.kernel)
+
+
+@register_quantity("kernel_spectrum", "the largest 20 eigenvalues of the tangent kernel on the tracked data")
+def kernel_eigenvalues(state: State) -> list[float]:
+    """From the largest on."""
+    values = np.linalg.eigvalsh(state.kernel)[::-1]
+    return [float(value) for value in values[:20]]
+
+
+@register_quantity("kernel_alignment", "kernel-target alignment of the tangent kernel on the tracked data")
+def alignment(state: State) -> float | None:
+    """With the targets, or with labels as centred indicators; None where kernel or targets are zero."""
+    targets = state.need_targets("kernel_alignment")
+    if targets.dtype.kind != "f":
+        marks = np.eye(state.network.out_size)[targets]
+        targets = marks - marks.mean(axis=0)
+    return kernel_alignment(state.kernel, targets) if state.kernel.any() and targets.any() else None
+
+
+@register_quantity("kernel_layers", "share of every layer in the trace of the tangent kernel on the tracked data")
+def kernel_layers(state: State) -> dict[str, float]:
+    """By the names of the layers; they add up to 1 where the kernel is not zero."""
+    traces = {name: float(np.trace(K)) for name, K in ntk(state.network, state.inputs, by="layer").items()}
+    total = sum(traces.values())
+    return {name: trace / total if total > 0 else 0.0 for name, trace in traces.items()}
 
 
 @register_quantity("conserved_quantities", "what a gradient flow conserves: per neuron, and per block of active ones")

@@ -30,6 +30,7 @@ from torch.nn import functional as F
 from fiberscope.dimension.functional import functional_dimension
 from fiberscope.dimension.jacobian import jacobian
 from fiberscope.errors import InputError, TooLargeError, UnsupportedModelError
+from fiberscope.fibers.fiber import fiber
 from fiberscope.geometry.domains import Plane
 from fiberscope.geometry.regions import count_regions
 from fiberscope.network.comparison import identical
@@ -630,17 +631,21 @@ def test_a_transposed_convolution_shares_derivatives_with_torch_in_groups() -> N
     np.testing.assert_allclose(jacobian(net, X), want, rtol=1e-12, atol=1e-12)
 
 
-def test_learned_slopes_are_refused_by_name_in_questions_about_parameters(tmp_path: Path) -> None:
-    module = nn.Sequential(nn.Linear(2, 3), nn.PReLU(3), nn.Linear(3, 1))
+@pytest.mark.parametrize("count", [1, 3])
+def test_learned_slopes_keep_their_number_in_files(tmp_path: Path, count: int) -> None:
+    module = nn.Sequential(nn.Linear(2, 3), nn.PReLU(count), nn.Linear(3, 1))
     net = load(module)
     assert net.nodes[1].slope_name == "1.weight"  # type: ignore[union-attr]
+    X = np.random.default_rng(0).normal(size=(9, 2))
+    want = functional_dimension(module, X)
+    assert want.num_parameters == 13 + count
     for ending in ("npz", "onnx", "pt", "safetensors"):
         save(net, tmp_path / f"net.{ending}")
         for asked in (net, load(tmp_path / f"net.{ending}")):
+            found = functional_dimension(asked, X)
+            assert (found.exact, found.num_parameters) == (want.exact, want.num_parameters)
             with pytest.raises(UnsupportedModelError, match=r"parameter 1\.weight: a learned slope"):
-                functional_dimension(asked, np.eye(2))
-    found = functional_dimension(module, np.eye(2))  # in floats, with the slopes among the parameters
-    assert (found.exact, found.num_parameters) == (None, 16)
+                fiber(asked)
     constant = Network.from_nodes(
         [n if isinstance(n, Affine) else PiecewiseLinear(1, n.slopes, (3,)) for n in net.nodes],  # type: ignore[union-attr]
         (2,),

@@ -14,7 +14,8 @@ from fiberscope.equality.refutation import difference, different, small_enough
 from fiberscope.equality.verdict import Rung, Verdict, answered
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.fibers.normal_form.compare import Agreement, Signs, agreement_of, entries_of, forms_agree, table_for
-from fiberscope.fibers.normal_form.table import ONE, Row, Table
+from fiberscope.fibers.normal_form.row import Row
+from fiberscope.fibers.normal_form.table import ONE, Table
 from fiberscope.geometry.ranges.domain_roles import DomainRoles, domain_roles
 from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.numerics.floats import FloatArray, IntArray
@@ -171,7 +172,7 @@ def near_gaps(question: Question, table: Table, gaps: list[Row], count: int = 8)
     found = [base]
     atoms = sorted({atom for gap in gaps for atom in gap.terms if atom > table.inputs})
     for atom in atoms[:8]:
-        names, values = table.rows[atom - table.inputs - 1]
+        names, values = table.plane(atom)
         size = max(map(abs, values))  # Python divides integers of any size
         w, c = np.zeros(table.inputs), 0.0
         for name, value in zip(names, values, strict=True):

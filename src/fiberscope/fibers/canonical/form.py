@@ -49,9 +49,8 @@ def canonical(net: NetworkLike, work: int = WORK) -> Network:
     orders = found.orders
     weights, biases = [], []
     for layer, rows in enumerate(form.rows):
-        table = rows if layer == 0 else np.column_stack([rows[:, :-1][:, orders[layer - 1]], rows[:, -1]])
-        table = table if layer == len(orders) else table[orders[layer]]
-        weights.append(table[:, :-1])
+        table = rows if layer == len(orders) else rows[orders[layer]]
+        weights.append(table[:, :-1] if layer == 0 else table.take(orders[layer - 1], axis=1))
         biases.append(table[:, -1])
     moved = _with_slopes(parts.tail, orders)
     return parts.joined(with_arrays(moved, weights, biases))
@@ -87,14 +86,14 @@ def normalised(chain: Network) -> Normalised:
     factor, dropped = np.ones(chain.in_size), np.zeros(chain.in_size, dtype=bool)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # what leaves the range is looked at afterwards
         for layer in range(depth + 1):
-            table = np.column_stack([weights[layer] * factor, biases[layer]]) + 0.0
+            table = _scaled_rows(weights[layer], biases[layer], factor if layer else None)
             if layer < depth:
                 # columns of neurons that put out zero say nothing about the size of a row
-                seen = np.abs(table[:, :-1][:, ~dropped]).max(axis=1, initial=0.0)
-                size = np.maximum(seen, np.abs(table[:, -1]))
+                seen = table[:, np.append(~dropped, True)] if dropped.any() else table
+                size = np.maximum(seen.max(axis=1), -seen.min(axis=1)) + 0.0
                 idle.append(size == 0)
                 size = np.where(size == 0, 1.0, size)
-                table = table / size[:, None]
+                table /= size[:, None]
                 scales.append(size)
                 factor, dropped = size, idle[-1]
             rows.append(table)
@@ -103,6 +102,14 @@ def normalised(chain: Network) -> Normalised:
     for layer, table in enumerate(rows):
         _check_range(weights[layer], table[:, :-1], layer + 1)
     return Normalised(rows, scales, slopes_of(chain))
+
+
+def _scaled_rows(weights: FloatArray, bias: FloatArray, factor: FloatArray | None) -> FloatArray:
+    """``(weights * factor | bias)`` without negative zeros."""
+    table = np.empty((weights.shape[0], weights.shape[1] + 1))
+    np.add(weights if factor is None else weights * factor, 0.0, out=table[:, :-1])
+    np.add(bias, 0.0, out=table[:, -1])
+    return table
 
 
 @np.errstate(over="ignore", under="ignore")
@@ -167,8 +174,10 @@ def _scale_idle(rows: list[FloatArray], scales: list[FloatArray], idle: list[Boo
 
 
 def _check_range(before: FloatArray, after: FloatArray, layer: int) -> None:
-    small = np.abs(after) < TINY
-    if not np.isfinite(after).all() or (small.any() and (small & (np.abs(before) >= TINY)).any()):
+    size = np.abs(after)
+    small = size < TINY
+    # the largest of numbers is not a number where one of them is none
+    if not np.isfinite(size.max(initial=0.0)) or (small.any() and (np.abs(before[small]) >= TINY).any()):
         raise InputError(
             f"canonical form: rescaled weights of layer {layer} leave the range of float64; rescale the network first"
         )

@@ -11,6 +11,7 @@ worst case, so it has a budget and says when that ended.
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -46,29 +47,30 @@ def labelling(rows: Sequence[FloatArray], slopes: Sequence[FloatArray], work: in
     """The neurons of every hidden layer in canonical order; ``rows`` are the normalised ``(W_l | b_l)``."""
     orders: list[IntArray] = []
     for layer, slope in enumerate(slopes):
-        table = rows[layer]
-        if layer:
-            table = np.column_stack([table[:, :-1][:, orders[-1]], table[:, -1]])
-        table = np.column_stack([table, slope])
-        order = _lexicographic(table)
-        same = (table[order[1:]] == table[order[:-1]]).all(axis=1)
-        if same.any():
+        columns = np.append(orders[-1], rows[layer].shape[1] - 1) if layer else np.arange(rows[layer].shape[1])
+        order = _lexicographic(rows[layer], columns, slope)
+        if order is None:
             return _Search([table + 0.0 for table in rows], slopes, work).run()
         orders.append(order)
     return Labelling(orders, True)
 
 
-def _lexicographic(table: FloatArray) -> IntArray:
-    """Rows in lexicographic order; most are told apart by the first column, and only the others are compared on."""
-    order = np.argsort(table[:, 0], kind="stable")
-    first = table[order, 0]
-    start = 0
-    breaks = np.flatnonzero(first[1:] != first[:-1]) + 1
-    for stop in [*breaks.tolist(), len(order)]:
+def _lexicographic(table: FloatArray, columns: IntArray, slope: FloatArray) -> IntArray | None:
+    """Rows in lexicographic order of the columns, then of the slopes; None if two are equal.
+
+    Most are told apart by the first column, and only the others are compared on.
+    """
+    order = np.argsort(table[:, columns[0]], kind="stable")
+    first = table[order, columns[0]]
+    cuts = [0, *(np.flatnonzero(first[1:] != first[:-1]) + 1).tolist(), len(order)]
+    for start, stop in itertools.pairwise(cuts):
         if stop - start > 1:
             block = order[start:stop]
-            order[start:stop] = block[np.lexsort(table[block, :0:-1].T)]
-        start = stop
+            rows = np.column_stack([table[np.ix_(block, columns)], slope[block]])
+            turn = np.lexsort(rows[:, ::-1].T)
+            if (rows[turn[1:]] == rows[turn[:-1]]).all(axis=1).any():
+                return None
+            order[start:stop] = block[turn]
     return order
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fiberscope.errors import TooLargeError
-from fiberscope.fibers.normal_form.table import Row, Table, combine, normal_form
+from fiberscope.fibers.normal_form.row import Row, combine
+from fiberscope.fibers.normal_form.table import Table, normal_form
 from fiberscope.geometry.domains import Box, Domain, Orthant
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import IntArray

@@ -19,20 +19,22 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import gcd
 from typing import Any
 
 import numpy as np
 
 from fiberscope.errors import TooLargeError
+from fiberscope.fibers.normal_form.planes import Planes
+from fiberscope.fibers.normal_form.row import Plain, Row, combine, opposite
+from fiberscope.fibers.normal_form.sums import NOTHING, Sums, layer_sums, unpack
 from fiberscope.network.network import Network
 from fiberscope.network.operators import Operator
 from fiberscope.network.walk import output
 from fiberscope.numerics.algebra.base import LinearMap
-from fiberscope.numerics.floats import FloatArray, IntArray, U
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, U
 from fiberscope.numerics.points import to_dyadic
 
 ONE = 0
@@ -40,18 +42,6 @@ ONE = 0
 
 _WORK = 30_000_000
 """Products of integers after which the form is given up as too large."""
-
-
-@dataclass(slots=True)
-class Row:
-    """``2^exponent * sum_k terms[k] * atom_k``; ``sizes`` are the sums of absolute values (None: of one term each)."""
-
-    terms: dict[int, int]
-    exponent: int = 0
-    sizes: dict[int, int] | None = None
-
-    def magnitude(self, atom: int) -> int:
-        return abs(self.terms.get(atom, 0)) if self.sizes is None else self.sizes.get(atom, 0)
 
 
 class Known:
@@ -70,8 +60,11 @@ class Known:
 
     def closest(self, unit: FloatArray, size: FloatArray, precision: float, ulps: int) -> tuple[int, int, float] | None:
         """The first row that is plus or minus this one within so many ulps: its name, the sign, how far in ulps."""
-        units, sizes = self._rows[:, : len(self.names)]
         with np.errstate(all="ignore"):
+            first, behind = self._rows[:, : len(self.names), 0]
+            far = np.abs(np.abs(first) - abs(unit[0])) > 2 * ulps * precision * (behind + size[0])
+            left = np.flatnonzero(~far)  # most are told apart by the first entry
+            units, sizes = self._rows[:, left]
             room = (sizes + size) * precision
             gaps = np.array([unit - units, unit + units])
             worst = (np.abs(gaps) / room).max(axis=2)
@@ -82,7 +75,7 @@ class Known:
             return None
         row = int(rows[0])
         k = 0 if near[0, row] else 1
-        return self.names[row], (1, -1)[k], float(worst[k, row])
+        return self.names[left[row]], (1, -1)[k], float(worst[k, row])
 
 
 Near = dict[tuple[int, ...], Known]
@@ -93,7 +86,8 @@ Near = dict[tuple[int, ...], Known]
 class Table:
     """The hyperplanes found so far, by their primitive rows; shared by the networks that are compared.
 
-    ``nonnegative`` marks inputs that are never negative on the domain; ``facts`` are the signs that were proven on it.
+    ``rows`` has them as they were found (:meth:`plane` in integers). ``nonnegative`` marks inputs that are never
+    negative on the domain; ``facts`` are the signs that were proven on it.
     """
 
     inputs: int
@@ -101,11 +95,11 @@ class Table:
     ulps: int = 0
     deadline: float = float("inf")
     unit: float = U
-    rows: list[tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)
+    rows: list[Any] = field(default_factory=list)
     depths: list[int] = field(default_factory=list)
     residual: float = 0.0
-    facts: dict[Any, int] = field(default_factory=dict)
-    _ids: dict[Any, int] = field(default_factory=dict)
+    facts: Planes = field(default_factory=Planes)
+    _ids: Planes = field(default_factory=Planes)
     _near: Near = field(default_factory=dict)
     _near_facts: Near = field(default_factory=dict)
     _spent: int = 0
@@ -135,47 +129,101 @@ class Table:
     def remember(self, row: Row, sign: int) -> None:
         """A sign that was proven; a multiple of the row has it as well."""
         if row.terms:
-            atoms, primitive, _ = _primitive(row)
-            self.facts[(atoms, primitive)] = sign
+            plane, _ = row.primitive()
+            self.facts.enter(plane, sign)
             if self.ulps:
-                self._near_facts.setdefault(atoms, Known(len(atoms))).append(sign, *_unit(row, atoms))
+                self._near_facts.setdefault(plane[0], Known(len(plane[0]))).append(sign, *_unit(row, plane[0]))
 
     def recall(self, row: Row) -> int | None:
         """The sign that was proven of a multiple of this row."""
         if not self.facts or not row.terms:
             return None
-        atoms, primitive, _ = _primitive(row)
-        sign = self.facts.get((atoms, primitive))
+        plane, _ = row.primitive()
+        sign = self.facts.find(plane)
         if sign is None:
-            opposite = self.facts.get((atoms, tuple(-v for v in primitive)))
-            sign = None if opposite is None else -opposite
+            turned = self.facts.find(opposite(plane))
+            sign = None if turned is None else -turned
         if sign is None and self.ulps:
-            found = self._closest(row, atoms, self._near_facts)
+            found = self._closest(row, plane[0], self._near_facts)
             sign = None if found is None else found[0] * found[1]
         return sign
 
     def relu(self, row: Row) -> Row:
         """``relu(row)`` for a row of no known sign."""
-        atoms, primitive, content = _primitive(row)
-        values = [v * content for v in primitive]
-        key, opposite = (atoms, primitive), (atoms, tuple(-v for v in primitive))
-        if key in self._ids:
-            return self._monomial(self._ids[key], content, row.exponent)
-        if opposite in self._ids:
-            return self._flipped(row, self._monomial(self._ids[opposite], content, row.exponent))
+        plane, content = row.primitive()
+        number = self._ids.find(plane)
+        if number is not None:
+            return Row({number: content}, row.exponent)
+        number = self._ids.find(opposite(plane))
+        if number is not None:
+            return self._flipped(row, Row({number: content}, row.exponent))
         if self.ulps:
-            found = self._nearby(atoms, values, row)
+            found = self._nearby(plane[0], [v * content for v in plane[1]], row)
             if found is not None:
                 return found
-        number = self.inputs + 1 + len(self.rows)
-        self._ids[key] = number
-        self.rows.append(key)
-        below = [self.depths[k - self.inputs - 1] for k in atoms if k > self.inputs]
+        number = self._next()
+        self._ids.enter(plane, number)
+        self.rows.append(plane)
+        below = [self.depths[k - self.inputs - 1] for k in plane[0] if k > self.inputs]
         self.depths.append(1 + max(below, default=0))
-        return self._monomial(number, content, row.exponent)
+        return Row({number: content}, row.exponent)
 
-    def _monomial(self, atom: int, content: int, exponent: int) -> Row:
-        return Row({atom: content}, exponent)
+    def _next(self) -> int:
+        """The atom of the next hyperplane."""
+        return self.inputs + 1 + len(self.rows)
+
+    def signs_of(self, sums: Sums) -> list[int | None]:
+        """:meth:`sign_of` of all rows."""
+        filled = sums.filled
+        free = (sums.atoms >= 1) & (sums.atoms <= self.inputs)
+        if self.nonnegative:
+            free[free] = [not self.nonnegative[k - 1] for k in sums.atoms[free]]
+        low, high = (sums.odd < 0).any(axis=1), (sums.odd > 0).any(axis=1)
+        unknown = (filled & free).any(axis=1) | (low & high)
+        known = np.asarray(high, dtype=np.int64) - np.asarray(low, dtype=np.int64)
+        return [None if unclear else int(sign) for unclear, sign in zip(np.asarray(unknown), known, strict=True)]
+
+    def relus(self, sums: Sums, signs: IntArray, straight: BoolArray) -> Iterator[Row | int]:
+        """Row by row the sign where it is known or told, 1 where it does not matter, or else ``relu`` of the row."""
+        primitive, contents, exponents = sums.primitive()
+        names, turned = primitive.packed(), primitive.opposite().packed()
+        inside = sums.atoms > self.inputs
+        below = np.zeros(len(sums.atoms), dtype=np.int64)
+        below[inside] = np.array(self.depths, dtype=np.int64)[sums.atoms[inside] - self.inputs - 1]
+        depths = 1 + np.where(sums.filled, below, 0).max(axis=1, initial=0)
+        told = self.signs_of(sums)
+        for i in range(len(sums)):
+            known = told[i]
+            if signs[i]:
+                known = int(signs[i])
+                if names[i] != NOTHING:
+                    self.facts.enter_packed(names[i], known)
+            elif straight[i]:
+                known = 1
+            elif known is None and self.facts:
+                known = self.facts.find_packed(names[i])
+                back = self.facts.find_packed(turned[i]) if known is None else None
+                known = known if back is None else -back
+            if known is not None:
+                yield known
+                continue
+            content, exponent = int(contents[i]), int(exponents[i])
+            number = self._ids.find_packed(names[i])
+            if number is None:
+                number = self._ids.find_packed(turned[i])
+                if number is not None:
+                    yield self._flipped(sums[i], Row({number: content}, exponent))
+                    continue
+                number = self._next()
+                self._ids.enter_packed(names[i], number)
+                self.rows.append(names[i])
+                self.depths.append(int(depths[i]))
+            yield Row({number: content}, exponent)
+
+    def plane(self, atom: int) -> Plain:
+        """The hyperplane of a ReLU."""
+        found = self.rows[atom - self.inputs - 1]
+        return unpack(found) if isinstance(found[0], bytes) else found
 
     def _flipped(self, row: Row, unit: Row) -> Row:
         """``relu(e) = e + relu(-e)``."""
@@ -185,13 +233,12 @@ class Table:
         """A hyperplane known already, up to rounding; otherwise this one is remembered."""
         found = self._closest(row, atoms, self._near)
         if found is None:
-            number = self.inputs + 1 + len(self.rows)
-            self._near.setdefault(atoms, Known(len(atoms))).append(number, *_unit(row, atoms))
+            self._near.setdefault(atoms, Known(len(atoms))).append(self._next(), *_unit(row, atoms))
             return None
         atom, sign = found
-        known = self.rows[atom - self.inputs - 1][1]
+        known = self.plane(atom)[1]
         m, e = _rounded_ratio(max(map(abs, values)), max(map(abs, known)))
-        monomial = self._monomial(atom, m, e + row.exponent)
+        monomial = Row({atom: m}, e + row.exponent)
         return monomial if sign > 0 else self._flipped(row, monomial)
 
     def _closest(self, row: Row, atoms: tuple[int, ...], among: Near) -> tuple[int, int] | None:
@@ -215,13 +262,6 @@ class Table:
         off = max(abs(c) / gap.magnitude(k) for k, c in gap.terms.items()) / self.unit
         self.residual = max(self.residual, off)
         return off <= self.ulps
-
-
-def _primitive(row: Row) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    """The atoms of a row in order, its coefficients divided by their greatest common divisor, and that divisor."""
-    items = sorted(row.terms.items())
-    content = gcd(*(v for _, v in items))
-    return tuple(k for k, _ in items), tuple(v // content for _, v in items), content
 
 
 def _unit(row: Row, atoms: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
@@ -251,24 +291,6 @@ def _rounded_ratio(a: int, b: int) -> tuple[int, int]:
     return m >> lowest, e + shift + lowest
 
 
-def combine(parts: Sequence[tuple[int, int, Row]], sizes: bool) -> Row:
-    """``sum factor * 2^shift * row``."""
-    parts = [part for part in parts if part[0] and part[2].terms]
-    if not parts:
-        return Row({})
-    exponent = min(shift + row.exponent for _, shift, row in parts)
-    terms: dict[int, int] = {}
-    total: dict[int, int] = {}
-    for factor, shift, row in parts:
-        scaled = factor << (shift + row.exponent - exponent)
-        for atom, c in row.terms.items():
-            terms[atom] = terms.get(atom, 0) + scaled * c
-        if sizes:
-            for atom in row.terms if row.sizes is None else row.sizes:
-                total[atom] = total.get(atom, 0) + abs(scaled) * row.magnitude(atom)
-    return Row({k: c for k, c in terms.items() if c}, exponent, total if sizes else None)
-
-
 def _dyadic(value: float) -> tuple[int, int]:
     numerator, denominator = value.as_integer_ratio()
     return numerator, 1 - denominator.bit_length()
@@ -284,14 +306,19 @@ class FormArithmetic:
     def __init__(self, table: Table, signs: IntArray | None = None) -> None:
         self.table, self.signs, self.start = table, signs, 0
 
-    def affine(self, operator: LinearMap, bias: FloatArray | None, value: list[Row]) -> list[Row]:
+    def affine(self, operator: LinearMap, bias: FloatArray | None, value: Sequence[Row]) -> Sequence[Row]:
         stages = operator.stages()
         for index, stage in enumerate(stages):
             assert isinstance(stage, Operator)
             value = self._linear(stage, value, bias if index + 1 == len(stages) else None)
         return value
 
-    def _linear(self, stage: Operator, value: list[Row], bias: FloatArray | None) -> list[Row]:
+    def _linear(self, stage: Operator, value: Sequence[Row], bias: FloatArray | None) -> Sequence[Row]:
+        if stage.stored_matrix is not None and not self.table.ulps:
+            self.table.spend(stage.stored_matrix.size // 16)
+            sums = layer_sums(stage.stored_matrix, bias, value, ONE)
+            if sums is not None:
+                return sums
         matrix = stage.sparse()
         offset = np.zeros(stage.out_size) if bias is None else bias
         numbers, exponent = to_dyadic(np.concatenate([matrix.data, offset]))
@@ -335,7 +362,7 @@ class FormArithmetic:
             result.append(self._cleaned(Row(terms, exponent + lowest, sizes)))
         return result
 
-    def _sizes(self, value: list[Row], columns: list[int], numbers: list[int], lowest: int) -> dict[int, int]:
+    def _sizes(self, value: Sequence[Row], columns: list[int], numbers: list[int], lowest: int) -> dict[int, int]:
         sizes: dict[int, int] = {}
         for j, w in zip(columns, numbers, strict=True):
             row = value[j]
@@ -355,12 +382,29 @@ class FormArithmetic:
                 del row.terms[k]
         return row
 
-    def piecewise(self, value: list[Row], slopes: FloatArray) -> list[Row]:
+    def piecewise(self, value: Sequence[Row], slopes: FloatArray) -> list[Row]:
         signs = np.zeros(len(value), dtype=np.int64)
         if self.signs is not None:
             signs = self.signs[self.start : self.start + len(value)]
         self.start += len(value)
+        if isinstance(value, Sums):
+            return self._switch_all(value, slopes, signs)
         return [self._switch(row, float(s), int(sign)) for row, s, sign in zip(value, slopes, signs, strict=True)]
+
+    def _switch_all(self, sums: Sums, slopes: FloatArray, signs: IntArray) -> list[Row]:
+        """:meth:`_switch` of rows in arrays, which become integers of any size only where they stay rows."""
+        result = []
+        for i, (found, slope) in enumerate(
+            zip(self.table.relus(sums, signs, slopes == 1), slopes.tolist(), strict=True)
+        ):
+            if isinstance(found, int):
+                row = Row({}) if found != 1 and slope == 0 else sums[i]
+                result.append(row if found == 1 else combine([(*_dyadic(slope), row)], False))
+            elif slope == 0:
+                result.append(found)
+            else:
+                result.append(combine([(*_dyadic(slope), sums[i]), (*_dyadic_difference(slope), found)], False))
+        return result
 
     def _switch(self, row: Row, slope: float, sign: int) -> Row:
         if sign:
@@ -377,14 +421,14 @@ class FormArithmetic:
         m1, e1 = _dyadic_difference(slope)
         return combine([(m, e, row), (m1, e1, self.table.relu(row))], bool(self.table.ulps))
 
-    def add(self, values: Sequence[list[Row]]) -> list[Row]:
+    def add(self, values: Sequence[Sequence[Row]]) -> list[Row]:
         return [combine([(1, 0, row) for row in rows], bool(self.table.ulps)) for rows in zip(*values, strict=True)]
 
-    def concat(self, values: Sequence[list[Row]], order: IntArray | None) -> list[Row]:
+    def concat(self, values: Sequence[Sequence[Row]], order: IntArray | None) -> list[Row]:
         joined = [row for value in values for row in value]
         return joined if order is None else [joined[i] for i in order]
 
-    def window_max(self, value: list[Row], windows: IntArray) -> list[Row]:
+    def window_max(self, value: Sequence[Row], windows: IntArray) -> list[Row]:
         self.start += windows.size
         sizes = bool(self.table.ulps)
         result = []
@@ -399,7 +443,7 @@ class FormArithmetic:
             result.append(players[0])
         return result
 
-    def window_margins(self, value: list[Row], windows: IntArray) -> list[Row]:
+    def window_margins(self, value: Sequence[Row], windows: IntArray) -> list[Row]:
         raise NotImplementedError("a normal form has no margins")
 
 
@@ -413,8 +457,9 @@ def normal_form(net: Network, table: Table, signs: IntArray | None = None) -> li
 
     >>> table = Table(inputs=1)
     >>> net = Network([[[2.0], [-4.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]])  # 2 relu(x) + 4 relu(-x)
-    >>> normal_form(net, table)[0].terms == {1: -4, 2: 6}, table.rows  # 6 relu(x) - 4 x
-    (True, [((1,), (1,))])
+    >>> normal_form(net, table)[0].terms == {1: -4, 2: 6}, table.plane(2)  # 6 relu(x) - 4 x
+    (True, ((1,), (1,)))
     """
-    inputs = [Row({k: 1}) for k in range(1, net.in_size + 1)]
-    return output(net.layout, inputs, FormArithmetic(table, signs))
+    inputs: Sequence[Row] = [Row({k: 1}) for k in range(1, net.in_size + 1)]
+    found = output(net.layout, inputs, FormArithmetic(table, signs))
+    return list(found)

@@ -23,6 +23,7 @@ from fiberscope.numerics.exact_arrays import (
     product,
     scaled,
     settled,
+    signs,
     total,
 )
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
@@ -71,7 +72,7 @@ class Layers:
     def learn_signs(self) -> None:
         """Behind a ReLU, a row without a negative entry is linear and one without a positive entry is dead."""
         for layer in range(self.depth):
-            w, b = self.weights[layer], self.biases[layer]
+            w, b = signs(self.weights[layer]), signs(self.biases[layer])
             clean = layer > 0 and bool((self.slopes[layer - 1] == 0).all() or self._clean(layer - 1))
             constant = ~_any(w)
             up = ((w >= 0).all(axis=1) & clean | constant) & (b >= 0)
@@ -104,27 +105,30 @@ class Layers:
 
     def _unfold_leaky(self, layer: int) -> None:
         """A leaky neuron that is nowhere positive multiplies by its slope: the next layer can do that."""
-        for i in np.flatnonzero((self.signs[layer] < 0) & (self.slopes[layer] != 0) & (self.slopes[layer] != 1)):
-            column = scaled(self.weights[layer + 1][:, i], Fraction(float(self.slopes[layer][i])))
-            self._set_column(layer + 1, int(i), column)
-            self.slopes[layer][i] = 1.0
+        where = np.flatnonzero((self.signs[layer] < 0) & (self.slopes[layer] != 0) & (self.slopes[layer] != 1))
+        if len(where):
+            slopes, columns = self.slopes[layer], self.weights[layer + 1]
+            self._set_columns(layer + 1, {int(i): scaled(columns[:, i], Fraction(float(slopes[i]))) for i in where})
+            slopes[where] = 1.0
 
-    def _set_column(self, layer: int, i: int, column: Any) -> None:
-        if is_float(column) and is_float(self.weights[layer]):
-            changed = self.weights[layer].copy()
-        else:
-            changed, column = fractions(self.weights[layer]).copy(), fractions(column)
-        changed[:, i] = column
+    def _set_columns(self, layer: int, columns: dict[int, Any]) -> None:
+        changed = self.weights[layer]
+        floats = is_float(changed) and all(map(is_float, columns.values()))
+        changed = changed.copy() if floats else fractions(changed).copy()
+        for i, column in columns.items():
+            changed[:, i] = column if floats else fractions(column)
         self.weights[layer] = changed
 
     def merge(self, layer: int) -> bool:
         """One neuron for all that share a hyperplane and an orientation; opposite ones where they cancel to a line."""
         rows = joined([self.weights[layer], self.biases[layer].reshape(-1, 1)], axis=1)
         gone = np.zeros(len(rows), dtype=bool)
+        linear = self.linear(layer)
+        columns: dict[int, Any] = {}
         for group in multiples(rows):
             kept: dict[tuple[bool, float], tuple[int, Fraction]] = {}
             for i, factor in group:
-                straight = bool(self.linear(layer)[i])
+                straight = bool(linear[i])
                 slope = 1.0 if straight else float(self.slopes[layer][i])
                 # a line has no orientation; a kink keeps to its own side
                 key = (straight or factor > 0, slope)
@@ -132,36 +136,41 @@ class Layers:
                     kept[key] = (i, factor)
                     continue
                 first, unit = kept[key]
-                self._absorb(layer, first, i, factor / unit)
+                self._absorb(layer, first, i, factor / unit, columns)
                 gone[i] = True
-            self._cancel(layer, kept, gone)
-        self._finish_merge(layer, gone)
+            self._cancel(layer, kept, gone, columns)
+        if columns:
+            self._set_columns(layer + 1, columns)
+        if gone.any():
+            self._take(layer, np.flatnonzero(~gone))
         return bool(gone.any())
 
-    def _absorb(self, layer: int, first: int, other: int, factor: Fraction) -> None:
-        """``v relu(factor z)`` is ``factor v relu(z)``."""
-        columns = self.weights[layer + 1]
-        self._set_column(layer + 1, first, total(columns[:, first], scaled(columns[:, other], factor)))
+    def _absorb(self, layer: int, first: int, other: int, factor: Fraction, columns: dict[int, Any]) -> None:
+        """``v relu(factor z)`` is ``factor v relu(z)``; ``columns`` are the new outgoing weights so far."""
+        known = columns.get(first, self.weights[layer + 1][:, first])
+        columns[first] = total(known, scaled(self.weights[layer + 1][:, other], factor))
         self.merged.append(self.origins[layer][first] + self.origins[layer][other])
         self.origins[layer][first] += self.origins[layer][other]
 
-    def _cancel(self, layer: int, kept: dict[tuple[bool, float], tuple[int, Fraction]], gone: BoolArray) -> None:
+    def _cancel(
+        self,
+        layer: int,
+        kept: dict[tuple[bool, float], tuple[int, Fraction]],
+        gone: BoolArray,
+        columns: dict[int, Any],
+    ) -> None:
         """``v relu(z) - v relu(-z) = v z``: two kinks that make one line."""
         if (True, 0.0) not in kept or (False, 0.0) not in kept:
             return
         (i, p), (j, q) = kept[(True, 0.0)], kept[(False, 0.0)]
-        columns = self.weights[layer + 1]
-        if total(columns[:, i], scaled(columns[:, j], -q / p)).any():
+        one, other = (columns.get(k, self.weights[layer + 1][:, k]) for k in (i, j))
+        if total(one, scaled(other, -q / p)).any():
             return
         self.slopes[layer] = self.slopes[layer].copy()
         self.slopes[layer][i] = 1.0
         self.merged.append(self.origins[layer][i] + self.origins[layer][j])
         self.origins[layer][i] += self.origins[layer][j]
         gone[j] = True
-
-    def _finish_merge(self, layer: int, gone: BoolArray) -> None:
-        if gone.any():
-            self._take(layer, np.flatnonzero(~gone))
 
     def fuse(self, layer: int) -> bool:
         """One layer for two, where no path has a kink in both and the result is no wider.
@@ -190,11 +199,11 @@ class Layers:
         weights = joined([w1[kinks1], passed[:, :-1]], axis=0)
         biases = joined([b1[kinks1], total(passed[:, -1], b2[through])], axis=0)
         slopes = [self.slopes[layer][kinks1], self.slopes[layer + 1][kinks2], np.ones(len(carried))]
-        signs = np.zeros(width, dtype=np.int64)
+        unknown = np.zeros(width, dtype=np.int64)
         origins = [self.origins[layer][i] for i in kinks1] + [self.origins[layer + 1][i] for i in through]
         lost = [self.origins[layer][i] for i in lines1] + [self.origins[layer + 1][i] for i in only]
         self.removed += [(neuron, "linear, folded into the next layer") for names in lost for neuron in names]
-        self._replace_pair(layer, weights, biases, np.concatenate(slopes), signs, origins)
+        self._replace_pair(layer, weights, biases, np.concatenate(slopes), unknown, origins)
         return True
 
     def _rows(self, layer: int) -> tuple[Any, Any]:
@@ -280,4 +289,4 @@ class Layers:
 
 def _any(rows: Any) -> BoolArray:
     """Which rows have a non-zero entry."""
-    return np.asarray((rows != 0).any(axis=1), dtype=bool) if rows.size else np.zeros(rows.shape[0], dtype=bool)
+    return rows.astype(bool).any(axis=1) if rows.size else np.zeros(rows.shape[0], dtype=bool)

@@ -12,6 +12,7 @@ from fiberscope.errors import InputError
 from fiberscope.geometry.curves.breakpoints import Breaks, chosen
 from fiberscope.geometry.curves.curve import Path, Polyline, Segment
 from fiberscope.geometry.curves.curve_regions import CurveRegions
+from fiberscope.geometry.curves.enclosed import Proven, prove_count
 from fiberscope.geometry.curves.straight import straight_breaks
 from fiberscope.geometry.generators import (
     Refinement,
@@ -110,14 +111,21 @@ class GeneratorCurveRegions(CurveRegions):
 
     ``latent_regions`` counts the intervals on which neither the generator nor the network switches (None if the
     generator is not piecewise linear). ``refinement`` is the table of counts, ``settled`` whether its last three agree.
+    ``proven`` holds the count along the smooth curve itself where enclosures prove it; ``reason`` says why the answer
+    is not exact, and why there is no proof.
     """
 
     latent_regions: int | None = None
     refinement: tuple[Refinement, ...] = ()
     settled: bool = True
+    proven: Proven | None = None
+    reason: str = ""
 
     def __repr__(self) -> str:
-        return f"GeneratorCurveRegions({self.num_regions} regions of the network along {self.curve}; {counts_of(self)})"
+        told = f"GeneratorCurveRegions({self.num_regions} regions of the network along {self.curve}; {counts_of(self)}"
+        if self.proven is not None:
+            told += f"; {self.proven.num_regions} regions of the smooth curve, proven by enclosures"
+        return f"{told}; not exact: {self.reason})" if self.reason and self.proven is None else f"{told})"
 
 
 def regions_through(net: Network, curve: GeneratorCurve, run: Run = ENDLESS) -> GeneratorCurveRegions:
@@ -147,8 +155,25 @@ def regions_through(net: Network, curve: GeneratorCurve, run: Run = ENDLESS) -> 
         table.append(Refinement(points, len(found.t) + 1))
         settled = has_settled(table)
         if settled or 2 * points - 1 > curve.most:
-            return GeneratorCurveRegions(net, curve, found, refinement=tuple(table), settled=settled)
+            proof = _proof(net, curve, run)
+            return GeneratorCurveRegions(
+                net,
+                curve,
+                found,
+                refinement=tuple(table),
+                settled=settled,
+                proven=proof if isinstance(proof, Proven) else None,
+                reason=proof if isinstance(proof, str) else "",
+            )
         points = 2 * points - 1  # the points before, and one between any two
+
+
+def _proof(net: Network, curve: GeneratorCurve, run: Run) -> Proven | str:
+    """The count along the smooth curve itself, or why there is none."""
+    generator = curve.generator
+    if not generator.stages:
+        return generator.reason
+    return prove_count(generator.stages, net, curve.z0, curve.z1, run)
 
 
 def _of_network(both: Breaks, first: int) -> Breaks:

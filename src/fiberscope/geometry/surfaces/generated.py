@@ -96,9 +96,9 @@ class GeneratorSurfaceRegions(SurfaceRegions):
     latent: FloatArray | None = field(default=None, metadata=hidden())
 
     def __repr__(self) -> str:
-        return (
-            f"GeneratorSurfaceRegions({self.num_regions} regions of the network on {self.surface}; {counts_of(self)})"
-        )
+        told = f"GeneratorSurfaceRegions({self.num_regions} regions of the network on {self.surface}; {counts_of(self)}"
+        reason = self.surface.generator.reason
+        return f"{told}; not exact: {reason})" if reason else f"{told})"
 
 
 def regions_over(net: Network, surface: GeneratorSurface, run: Run = ENDLESS) -> GeneratorSurfaceRegions:

@@ -207,6 +207,11 @@ class Sphere:
         return self.center.size
 
     @property
+    def axes(self) -> FloatArray:
+        """The sphere is ``center + u @ axes`` for unit vectors u of R^3, ``(3, n)``."""
+        return np.asarray(self.radius * self.frame)
+
+    @property
     def round_area(self) -> float:
         """Area of the sphere itself."""
         return 4 * pi * self.radius**2

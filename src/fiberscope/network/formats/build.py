@@ -183,6 +183,7 @@ class Builder:
     def activation(self, value: Value, slopes: FloatArray | float, name: str | None = None) -> Value:
         """``max(x, 0) + slope min(x, 0)``; the slopes broadcast to the value's shape and may be a parameter."""
         node = PiecewiseLinear(value.index, np.asarray(slopes, dtype=np.float64), value.shape, name)
+        self._use(name, node.own_slopes)
         return self.push(node, value.shape, value.batched)
 
     def clip(self, value: Value, low: FloatArray | float, high: FloatArray | float, join: bool = True) -> Value:
@@ -369,6 +370,8 @@ class Builder:
         return Network.from_nodes(kept, self.input.shape, Source(coarsest(self.precisions)))
 
     def _renamed(self, node: Given) -> Given:
+        if isinstance(node, PiecewiseLinear) and node.slope_name in self._dropped:
+            return replace(node, slope_name=None)
         if not isinstance(node, Affine) or not {node.weight_name, node.bias_name} & self._dropped:
             return node
         weight = None if node.weight_name in self._dropped else node.weight_name

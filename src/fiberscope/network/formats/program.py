@@ -89,7 +89,9 @@ def _describe_node(node: Given, put: Any) -> dict[str, Any]:
             if np.full_like(node.slopes, slopes).tobytes() != node.slopes.tobytes():
                 slopes = put(node.slopes, None)
             made = {"kind": "piecewise", "source": node.source, "slopes": slopes, "shape": list(node.shape)}
-            return made if node.slope_name is None else {**made, "slope_name": node.slope_name}
+            if node.slope_name is not None and node.slope_shape is not None:
+                made |= {"slope_name": node.slope_name, "slope_shape": list(node.slope_shape)}
+            return made
         case Add():
             return {"kind": "add", "sources": list(node.sources), "shape": list(node.shape)}
         case Concat():
@@ -194,7 +196,8 @@ def _restore_node(entry: Any, arrays: Mapping[str, Any]) -> Given:
             if isinstance(slopes, str):
                 slopes = np.asarray(arrays[slopes]).reshape(shape)
             slopes = np.asarray(slopes, dtype=np.float64)
-            return PiecewiseLinear(int(entry["source"]), slopes, shape, _name(entry.get("slope_name")))
+            own = None if entry.get("slope_shape") is None else _integers(entry["slope_shape"])
+            return PiecewiseLinear(int(entry["source"]), slopes, shape, _name(entry.get("slope_name")), own)
         case "add":
             return Add(_integers(entry["sources"]), _integers(entry["shape"]))
         case "concat":

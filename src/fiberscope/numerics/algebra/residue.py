@@ -20,10 +20,8 @@ from fiberscope.numerics.modular import (
     outer_mod,
     residues,
     scale_mod,
+    sparse_mod,
 )
-
-_CHUNK_ENTRIES = 1 << 22
-"""Products held at once when a sparse map is applied modulo a prime."""
 
 
 class ModularAlgebra(Ring):
@@ -61,20 +59,12 @@ class ModularAlgebra(Ring):
         return known[kind]
 
     def _sparse(self, stage: LinearMap, rows: Residues, kind: str) -> Residues:
-        matrix, values = self._once(stage, kind, lambda: self._compressed(stage, kind))
-        filled = np.flatnonzero(np.diff(matrix.indptr))
-        result = np.zeros((len(rows), len(matrix.indptr) - 1), np.uint64)
-        step = max(1, _CHUNK_ENTRIES // max(1, matrix.nnz))
-        for start in range(0, len(rows) if len(filled) else 0, step):
-            products = multiply_mod(rows[start : start + step][:, matrix.indices], values, self.prime)
-            result[start : start + step, filled] = self._wide(
-                lambda part, p=products: np.add.reduceat(part(p), matrix.indptr[filled], axis=1)
-            )
-        return result
+        matrix, forms = self._once(stage, kind, lambda: self._compressed(stage, kind))
+        return sparse_mod(rows, matrix, forms, self.prime)
 
     def _compressed(self, stage: LinearMap, kind: str) -> tuple[Any, Residues]:
         matrix = stage.sparse() if kind == "rows" else sp.csr_array(stage.sparse().T)
-        return matrix, self.take(matrix.data)
+        return matrix, scale_mod(self.take(matrix.data), 1 << 64, self.prime)
 
     def _wide(self, summed: Any) -> Residues:
         """A sum of residues, taken apart into halves of 32 bits so that 2^32 of them fit into a machine word."""

@@ -194,15 +194,16 @@ class _Writer:
 
     def activation(self, node: PiecewiseLinear) -> str:
         value = self.shaped(self.values[node.source], node.shape)
+        if node.slope_name is not None:
+            own = node.own_slopes
+            return self.emit("PRelu", [value, self.tensor(own.reshape(own.shape or 1), node.slope_name, "slope")])
         slope = node.slopes.reshape(-1)[:1]
         if np.broadcast_to(slope, node.slopes.shape).tobytes() != node.slopes.tobytes():
             slopes = node.slopes.reshape(node.shape)
             per_channel = slopes.reshape(len(slopes), -1)[:, :1].reshape(-1, *(1 for _ in node.shape[1:]))
             if np.broadcast_to(per_channel, node.shape).tobytes() == slopes.tobytes():
                 slopes = per_channel
-            return self.emit("PRelu", [value, self.tensor(slopes, node.slope_name, "slope")])
-        if node.slope_name is not None:
-            return self.emit("PRelu", [value, self.tensor(slope, node.slope_name, "slope")])
+            return self.emit("PRelu", [value, self.tensor(slopes, None, "slope")])
         if slope.tobytes() == np.zeros(1).tobytes():
             return self.emit("Relu", [value])
         if np.float64(np.float32(slope[0])) == slope[0]:

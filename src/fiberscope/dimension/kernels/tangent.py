@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 
 from fiberscope.dimension.jacobian import offsets
-from fiberscope.dimension.kernel import kernel_terms
+from fiberscope.dimension.kernels.kernel import kernel_terms
 from fiberscope.dimension.use_gradients import add_block, size_of, taps
 from fiberscope.dimension.uses import Use, uses, uses_behind
 from fiberscope.network.convolutions import Convolution

@@ -15,8 +15,8 @@ import numpy as np
 import scipy.linalg
 
 from fiberscope import modules
-from fiberscope.dimension.jacobian import check_parameters, own_network
-from fiberscope.dimension.tangent import TangentMap, kernel_diagonal
+from fiberscope.dimension.jacobian import own_network, with_own_parameters
+from fiberscope.dimension.kernels.tangent import TangentMap, kernel_diagonal
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.network.border import NetworkLike, as_model
 from fiberscope.network.network import Network, Seed
@@ -89,7 +89,7 @@ def kernel_spectrum(
     --------
     >>> net = Network.random((3, 8, 8, 2), seed=0)
     >>> X = np.random.default_rng(0).normal(size=(50, 3))
-    >>> from fiberscope.dimension.kernel import ntk
+    >>> from fiberscope.dimension.kernels.kernel import ntk
     >>> top = np.linalg.eigvalsh(ntk(net, X))[::-1][:5]
     >>> bool(np.allclose(kernel_spectrum(net, X, count=5).eigenvalues, top))
     True
@@ -129,7 +129,7 @@ def _tangent(net: Any, X: Any, run: Run) -> tuple[Any, float]:
         except UnsupportedModelError:
             found = modules.derivatives.TangentMap(net, X)
             return found, found.trace(run)
-    check_parameters(net)
+    net = with_own_parameters(net)
     X = batch(X, net.in_size)
     return TangentMap(net, X), float(kernel_diagonal(net, X, run).sum())
 

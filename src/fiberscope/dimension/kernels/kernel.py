@@ -6,6 +6,7 @@ The derivative with respect to a dense layer is an outer product, so the kernel 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fiberscope import modules
-from fiberscope.dimension.jacobian import MEMORY, check_memory, check_parameters
+from fiberscope.dimension.jacobian import MEMORY, check_memory, with_own_parameters
 from fiberscope.dimension.use_gradients import add_block, size_of
 from fiberscope.dimension.uses import Use, uses
 from fiberscope.errors import InputError, TooLargeError
@@ -66,6 +67,7 @@ def ntk(
     X: Any,
     Y: Any = None,
     *,
+    by: str | None = None,
     memory: int = MEMORY,
     progress: Progress | None = None,
     time_limit: float | None = None,
@@ -84,6 +86,9 @@ def ntk(
         A :class:`Network` or any ``torch.nn.Module``.
     X, Y
         Batches ``(points, in_size)``; ``Y=None`` means ``Y = X``, and the answer is exactly symmetric.
+    by
+        ``"layer"`` gives one kernel for every layer instead, in a dictionary by the names of the layers (what the names
+        of parameters begin with); ``"parameter"`` one for every parameter. Their sum is the kernel.
     memory
         Bytes that the answer may take.
     progress, time_limit
@@ -100,21 +105,52 @@ def ntk(
     array([[300.]])
     >>> ntk(net, [[3.0]], [[-1.0]])  # there the neuron is off: only the last bias is shared
     array([[1.]])
+    >>> ntk(net, [[3.0]], by="layer")
+    {'0': array([[250.]]), '2': array([[50.]])}
     """
     net = as_model(net)
     check_memory(memory)
+    if by not in (None, "layer", "parameter"):
+        raise InputError(f"by: expected 'layer', 'parameter' or None, got {by!r}")
     run = Run.begin(progress, time_limit)
     if not isinstance(net, Network):
-        return modules.derivatives.ntk(net, X, Y, memory, run)
-    check_parameters(net)
+        if by is None:
+            return modules.derivatives.ntk(net, X, Y, memory, run)
+        groups = _groups([name for name, _ in net.named_parameters()], by)
+        share = memory // max(1, len(groups)) or 1
+        return {group: modules.derivatives.ntk(net, X, Y, share, run, names) for group, names in groups.items()}
+    net = with_own_parameters(net)
     X = batch(X, net.in_size)
     right_batch = X if Y is None else batch(Y, net.in_size, "Y")
     outputs = net.out_size
-    _check(len(X) * outputs, len(right_batch) * outputs, memory)
+    groups = {"": tuple(net.parameters)} if by is None else _groups(net.parameters, by)
+    _check(len(groups) * len(X) * outputs, len(right_batch) * outputs, memory)
     left = uses(net, X, FLOAT)
     right = left if Y is None else uses(net, right_batch, FLOAT)
-    terms = kernel_terms(left, right, len(X), len(right_batch))
-    return sum_terms(terms, (len(X), len(right_batch), outputs), symmetric=Y is None, run=run)
+    kernels = {}
+    for group, names in groups.items():
+        own, other = ([use for use in found if use.name in names] for found in (left, right))
+        if Y is None:
+            other = own
+        terms = kernel_terms(own, other, len(X), len(right_batch))
+        sizes = (len(X), len(right_batch), outputs)
+        # A parameter that no output depends on has no use, and its kernel is zero.
+        zero = np.zeros((len(X) * outputs, len(right_batch) * outputs))
+        kernels[group] = sum_terms(terms, sizes, symmetric=Y is None, run=run) if terms else zero
+    return kernels if by is not None else kernels[""]
+
+
+def _groups(names: Iterable[str], by: str) -> dict[str, tuple[str, ...]]:
+    """Parameters by layer, or each alone, in order.
+
+    >>> _groups(["0.weight", "0.bias", "head.weight"], "layer")
+    {'0': ('0.weight', '0.bias'), 'head': ('head.weight',)}
+    """
+    groups: dict[str, tuple[str, ...]] = {}
+    for name in names:
+        group = name.rpartition(".")[0] or name if by == "layer" else name
+        groups[group] = (*groups.get(group, ()), name)
+    return groups
 
 
 def _check(rows: int, columns: int, memory: int) -> None:
@@ -329,6 +365,10 @@ def effective_rank(K: Any) -> float:
     >>> round(effective_rank([[2.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 0.0]]), 12)
     2.0
     """
+    return spectral_rank(np.asarray(np.linalg.eigvalsh(_symmetric(K)), dtype=np.float64))
+
+
+def _symmetric(K: Any) -> FloatArray:
     matrix = real_array(K, "K", ndim=2)
     if matrix.shape[0] != matrix.shape[1] or not matrix.size:
         raise InputError(f"K: expected a square matrix, got shape {matrix.shape}")
@@ -336,7 +376,40 @@ def effective_rank(K: Any) -> float:
     # Float32 kernels come in too; their two halves differ by more than float64 would allow.
     if not np.allclose(matrix, matrix.T, rtol=SYMMETRY[0], atol=SYMMETRY[1] * scale):
         raise InputError("K: expected a symmetric matrix (the tangent kernel of one batch with itself)")
-    return spectral_rank(np.asarray(np.linalg.eigvalsh(matrix), dtype=np.float64))
+    return matrix
+
+
+def kernel_alignment(K: Any, targets: Any) -> float:
+    r"""How well a kernel fits targets: the cosine of the angle between :math:`K` and :math:`y y^{\mathsf T}`.
+
+    .. math:: A = \frac{y^{\mathsf T} K y}{\|K\|_F \, y^{\mathsf T} y}
+
+    Between 0 and 1 for a kernel matrix; 1 if :math:`K` is a multiple of :math:`y y^{\mathsf T}`.
+
+    Parameters
+    ----------
+    K
+        A symmetric matrix such as ``ntk(net, X)``, ``(points * n, points * n)``.
+    targets
+        As many numbers, or ``(points, n)``; of labels subtract what is common to all first, or take plus and minus one.
+
+    References
+    ----------
+    N. Cristianini, J. Shawe-Taylor, A. Elisseeff, J. Kandola: On kernel-target alignment. NeurIPS 2001.
+
+    Examples
+    --------
+    >>> kernel_alignment([[1.0, -1.0], [-1.0, 1.0]], [1.0, -1.0])
+    1.0
+    """
+    matrix = _symmetric(K)
+    y = real_array(targets, "targets").reshape(-1)
+    if len(y) != len(matrix):
+        raise InputError(f"targets: expected {len(matrix)} numbers as K has rows, got {len(y)}")
+    size = float(np.linalg.norm(matrix)) * float(y @ y)
+    if not size > 0:
+        raise InputError("kernel_alignment: expected a kernel and targets other than zero")
+    return float(y @ matrix @ y) / size
 
 
 def spectral_rank(eigenvalues: FloatArray) -> float:

@@ -1,0 +1,1 @@
+"""The empirical tangent kernel: its entries, its products with vectors, its spectrum."""

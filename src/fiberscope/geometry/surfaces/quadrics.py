@@ -1,0 +1,57 @@
+"""Ellipsoids: images of the unit sphere under affine maps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fiberscope.errors import InputError
+from fiberscope.numerics.arrays import frozen, real_array
+from fiberscope.numerics.exact_linear import matrix_of, reduced
+from fiberscope.numerics.floats import FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Ellipsoid:
+    """The points ``center + u @ axes`` for unit vectors ``u`` of R^3.
+
+    Parameters
+    ----------
+    axes
+        Three independent vectors of R^n, ``(3, n)``; they need not be orthogonal. Three numbers stand for half-axes
+        along the coordinates of R^3.
+    center
+        A point of R^n, the origin by default.
+
+    Examples
+    --------
+    >>> Ellipsoid([1.0, 2.0, 3.0])
+    Ellipsoid(half-axes 3, 2, 1 in R^3)
+    """
+
+    axes: FloatArray
+    center: FloatArray
+
+    def __init__(self, axes: Any, center: Any = None) -> None:
+        given = real_array(axes, "axes")
+        matrix = np.diag(given) if given.shape == (3,) else given
+        if matrix.ndim != 2 or matrix.shape[0] != 3 or matrix.shape[1] < 3:
+            raise InputError(f"axes: expected three numbers, or three vectors (3, n) with n >= 3, got {given.shape}")
+        if len(reduced(matrix_of(matrix.tolist(), matrix.shape[1]))[1]) < 3:
+            raise InputError("axes: expected three independent vectors, got dependent ones")
+        where = np.zeros(matrix.shape[1]) if center is None else real_array(center, "center").reshape(-1)
+        if where.shape != (matrix.shape[1],):
+            raise InputError(f"center: expected {matrix.shape[1]} coordinates for these axes, got {where.size}")
+        object.__setattr__(self, "axes", frozen(matrix))
+        object.__setattr__(self, "center", frozen(where))
+
+    @property
+    def ambient(self) -> int:
+        """The dimension n of the space around."""
+        return self.center.size
+
+    def __repr__(self) -> str:
+        lengths = ", ".join(f"{s:g}" for s in np.linalg.svd(self.axes, compute_uv=False))
+        return f"Ellipsoid(half-axes {lengths} in R^{self.ambient})"

@@ -1,0 +1,406 @@
+"""Regions of a network on a round sphere or an ellipsoid, without a mesh.
+
+Pulled back by the affine map that takes the unit sphere to the surface, the network has a complex of convex cells in
+three dimensions, and the sphere meets its faces in arcs of circles. All counts follow from which vertices, edges and
+faces meet the ball (:mod:`fiberscope.geometry.surfaces.ball_cut`), twice: by Euler's formula for the graph of arcs, and
+cell by cell. A cell's part of the ball is convex, so its boundary is a topological sphere on which ``b`` loops of arcs
+part ``a`` pieces of the round sphere from ``c`` pieces of the cell's own faces, and the pieces form a tree:
+``a = b + 1 - c``. Areas come from the theorem of Gauss and Bonnet.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import pi
+from typing import Any
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from fiberscope.errors import InputError, TooLargeError
+from fiberscope.geometry.complex import Complex
+from fiberscope.geometry.domains import Box
+from fiberscope.geometry.regions import regions_within
+from fiberscope.geometry.surfaces.ball_cut import REACH, BallCut, cut_ball
+from fiberscope.geometry.surfaces.quadrics import Ellipsoid
+from fiberscope.geometry.surfaces.shapes import Sphere
+from fiberscope.network.border import NetworkLike, as_network
+from fiberscope.network.network import Network
+from fiberscope.network.nodes import Affine, moved
+from fiberscope.network.operators import Dense
+from fiberscope.numerics.arrays import batch
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
+from fiberscope.results import Pictured, hidden
+from fiberscope.run import Progress, Run
+
+
+@dataclass(frozen=True, eq=False)
+class RoundRegions(Pictured):
+    """The regions of a network on a sphere or an ellipsoid; made by :func:`fiberscope.round_regions`.
+
+    A region is a maximal connected open set of the surface on which the sign of every neuron is constant, zero
+    allowed. Counts are exact. Sizes are floats, and belong to the round sphere only.
+
+    Parameters
+    ----------
+    net
+        The network.
+    surface
+        What was asked.
+    num_regions
+        How many regions there are.
+    patterns
+        The sign vectors that occur, ``(patterns, num_signs)``.
+    counts
+        How many regions every pattern has, ``(patterns,)``: a pattern is one convex cell of the space around, and the
+        surface may meet it in several places.
+    num_vertices, num_arcs, num_circles
+        The graph that the boundaries form: places where boundaries meet or bend, arcs between them, whole circles.
+    exact_decisions
+        How many decisions took fractions.
+    """
+
+    net: Network = field(metadata=hidden())
+    surface: Sphere | Ellipsoid
+    num_regions: int
+    patterns: SignArray = field(metadata=hidden())
+    counts: IntArray = field(metadata=hidden())
+    num_vertices: int
+    num_arcs: int
+    num_circles: int
+    exact_decisions: int
+    space: Complex = field(metadata=hidden())
+    cut: BallCut = field(metadata=hidden())
+    cell: IntArray = field(metadata=hidden())
+    loops: IntArray = field(metadata=hidden())
+
+    told = ("network=net.architecture", "num_patterns", "boundary_length=_told_length")
+    picture = "round_regions"
+
+    @property
+    def num_patterns(self) -> int:
+        """How many different sign vectors there are."""
+        return len(self.patterns)
+
+    # -- the arcs, on the unit sphere ------------------------------------------------------------------------------
+
+    @cached_property
+    def _rows(self) -> IntArray:
+        """The row of the space's facets for every face."""
+        row = np.full(self.space.structure.count(2), -1)
+        row[self.space.facets.cell] = np.arange(len(self.space.facets))
+        return row
+
+    @cached_property
+    def unit_vertices(self) -> FloatArray:
+        """Ends of arcs on the unit sphere, ``(vertices, 3)``."""
+        ends = self.space.structure.boundary[0].indices.reshape(-1, 2)[self.cut.edge]
+        p, q = (self.space.structure.points[ends[:, k]] for k in range(2))
+        d = q - p
+        a, b, c = (d * d).sum(axis=1), (p * d).sum(axis=1), (p * p).sum(axis=1) - 1
+        root = np.sqrt(np.maximum(b * b - a * c, 0.0))
+        # the walk along an edge that starts inside meets the sphere from within: the larger root
+        leaves = self.cut.inside[ends[:, 0]] | self.cut.second
+        t = np.where(leaves, -b + root, -b - root) / a
+        found = p + t[:, None] * d
+        return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True))
+
+    @cached_property
+    def vertices(self) -> FloatArray:
+        """Ends of arcs in the input space, ``(vertices, n)``."""
+        return np.asarray(self.surface.center + self.unit_vertices @ self.surface.axes)
+
+    @cached_property
+    def arcs(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Arcs and then circles on the unit sphere: unit normals, heights, start points and angles.
+
+        An arc turns about ``height * normal`` by its angle, from its start point, counter-clockwise seen from the tip
+        of the normal. Normals lead from the first to the second of :attr:`sides`.
+        """
+        facets, faces = self.space.facets, np.concatenate([self.cut.arc_face, self.cut.circle_face])
+        normal, height = facets.normal[self._rows[faces]], facets.offset[self._rows[faces]]
+        count = len(self.cut.arcs)
+        start, angle = np.zeros_like(normal), np.full(len(normal), 2 * pi)
+        if count:
+            begin, end = (self.unit_vertices[self.cut.arcs[:, k]] for k in range(2))
+            n, h = normal[:count], height[:count, None]
+            turned = np.array([self._turn(int(face)) for face in self.cut.arc_face]) < 0
+            begin, end = (np.where(turned[:, None], x, y) for x, y in ((end, begin), (begin, end)))
+            u, v = begin - h * n, end - h * n
+            angle[:count] = np.arctan2((n * np.cross(u, v)).sum(axis=1), (u * v).sum(axis=1)) % (2 * pi)
+            start[:count] = begin
+        for k in range(count, len(normal)):
+            side = np.cross(normal[k], np.eye(3)[np.abs(normal[k]).argmin()])
+            start[k] = height[k] * normal[k] + (1 - height[k] ** 2) ** 0.5 * side / np.linalg.norm(side)
+        return normal, height, start, angle
+
+    def _turn(self, face: int) -> float:
+        """Positive if the cycle of a face runs counter-clockwise, seen from the tip of its normal."""
+        corners = self.space.structure.points[self.cut.cycles[face]]
+        around = np.cross(corners, np.roll(corners, -1, axis=0)).sum(axis=0)
+        return float(around @ self.space.facets.normal[self._rows[face]])
+
+    @cached_property
+    def sides(self) -> IntArray:
+        """The patterns on both sides of every arc and circle, ``(arcs, 2)``."""
+        faces = np.concatenate([self.cut.arc_face, self.cut.circle_face])
+        return np.asarray(np.searchsorted(self.cell, self.space.facets.regions[self._rows[faces]]))
+
+    @property
+    def visible(self) -> BoolArray:
+        """For every arc and circle, whether the function of the space around bends there; decided exactly."""
+        faces = np.concatenate([self.cut.arc_face, self.cut.circle_face])
+        return np.asarray(self.space.facets.visible[self._rows[faces]])
+
+    # -- sizes -----------------------------------------------------------------------------------------------------
+
+    def _radius(self, what: str) -> float:
+        if not isinstance(self.surface, Sphere):
+            raise InputError(f"{what}: expected a Sphere, whose sizes are known in closed form, got an Ellipsoid")
+        return self.surface.radius
+
+    @property
+    def lengths(self) -> FloatArray:
+        """Length of every arc and circle, ``(arcs,)``."""
+        _, height, _, angle = self.arcs
+        return np.asarray(self._radius("lengths") * np.sqrt(1 - height**2) * angle)
+
+    @property
+    def boundary_length(self) -> float:
+        """Length of all boundaries between regions."""
+        return float(self.lengths.sum())
+
+    @property
+    def visible_length(self) -> float:
+        """Length of the boundaries where the function bends."""
+        return float(self.lengths[self.visible].sum())
+
+    def _told_length(self) -> float | None:
+        return self.boundary_length if isinstance(self.surface, Sphere) else None
+
+    @cached_property
+    def areas(self) -> FloatArray:
+        """Area of every pattern, all of its regions together, ``(patterns,)``.
+
+        By Gauss and Bonnet: ``2 pi`` times the Euler characteristic, minus the turning of the boundary. On the side
+        ``n x < h`` a circle turns by ``-h`` per angle, and at a corner by the angle between its two normals.
+        """
+        radius = self._radius("areas")
+        total = np.zeros(len(self.patterns))
+        if not len(self.cut.arc_face) and not len(self.cut.circle_face):
+            return np.array([4 * pi * radius**2])
+        normal, height, _, angle = self.arcs
+        np.add.at(total, self.sides[:, 0], height * angle)
+        np.add.at(total, self.sides[:, 1], -height * angle)
+        corners: dict[tuple[int, int], list[FloatArray]] = defaultdict(list)
+        for k, ends in enumerate(self.cut.arcs.tolist()):
+            for vertex in ends:
+                v = self.unit_vertices[vertex]
+                tangent = normal[k] - (normal[k] @ v) * v
+                tangent /= np.linalg.norm(tangent)
+                for side, turn in zip(self.sides[k].tolist(), (1.0, -1.0), strict=True):
+                    corners[side, vertex].append(turn * tangent)
+        for (side, _), (one, two) in corners.items():
+            total[side] -= np.arctan2(np.linalg.norm(np.cross(one, two)), one @ two)
+        return np.asarray((total + 2 * pi * (2 * self.counts - self.loops)) * radius**2)
+
+    def distance(self, points: Any) -> FloatArray:
+        """Great-circle distance of points of the sphere to the nearest boundary, ``(points,)``; floats.
+
+        Points are moved to the sphere along the radius first. Infinite if there is no boundary.
+
+        >>> net = Network([[[0.0, 0.0, 1.0]], [[1.0]]], [[0.0], [0.0]])
+        >>> found = round_regions(net, Sphere())
+        >>> bool(np.isclose(found.distance([[0.0, 0.0, 1.0]])[0], np.pi / 2))
+        True
+        """
+        radius = self._radius("distance")
+        given = batch(points, self.net.in_size, "points")
+        x = (given - self.surface.center) @ self.surface.axes.T  # as far from the centre as it likes to be
+        size = np.linalg.norm(x, axis=1, keepdims=True)
+        if not (size > 0).all():
+            raise InputError("points: expected points other than the centre of the sphere, got the centre")
+        x = x / size
+        normal, height, start, angle = self.arcs
+        best = np.full(len(x), np.inf)
+        for n, h, begin, turn in zip(normal, height, start, angle, strict=True):
+            best = np.minimum(best, _to_arc(x, n, float(h), begin, float(turn)))
+        return np.asarray(radius * best)
+
+    def __repr__(self) -> str:
+        regions, patterns, arcs, circles = (
+            f"{count} {word}{'' if count == 1 else 's'}"
+            for count, word in (
+                (self.num_regions, "region"),
+                (self.num_patterns, "pattern"),
+                (self.num_arcs, "arc"),
+                (self.num_circles, "circle"),
+            )
+        )
+        where = repr(self.surface)
+        if isinstance(self.surface, Sphere):
+            where = f"the sphere of radius {self.surface.radius:g} in R^{self.surface.ambient}"
+        return f"RoundRegions({regions} of {patterns} on {where}; {arcs}, {circles}, certified)"
+
+
+def round_regions(
+    net: NetworkLike,
+    surface: Sphere | Ellipsoid,
+    *,
+    progress: Progress | None = None,
+    limit: int | None = None,
+    time_limit: float | None = None,
+) -> RoundRegions:
+    """The regions of a network on a sphere or an ellipsoid itself, not on a mesh: exact counts, and arcs of circles.
+
+    The complex of the space around the surface is built (three dimensions, whatever the network's inputs are), and
+    which of its faces meet the ball is certified. A face of it that ends exactly on the sphere is no answer:
+    :class:`~fiberscope.errors.NotGenericError` says where.
+
+    Parameters
+    ----------
+    net
+        Any network with ``surface.ambient`` inputs.
+    surface
+        A :class:`Sphere`, whose ``resolution`` does not matter here, or an :class:`Ellipsoid`. It is the image of the
+        unit sphere under ``u -> center + u @ axes`` with the floats of ``axes`` taken as exact.
+    progress, limit, time_limit
+        As for :func:`fiberscope.regions`; a limit that is reached is raised.
+
+    Examples
+    --------
+    Three planes through the centre make eight regions; a plane near the pole cuts off a small cap:
+
+    >>> net = Network([np.eye(3), np.ones((1, 3))], [np.zeros(3), np.zeros(1)])
+    >>> found = round_regions(net, Sphere())
+    >>> found
+    RoundRegions(8 regions of 8 patterns on the sphere of radius 1 in R^3; 12 arcs, 0 circles, certified)
+    >>> bool(np.allclose(found.areas, np.pi / 2))
+    True
+    >>> cap = round_regions(Network([[[0.0, 0.0, 1.0]], [[1.0]]], [[-0.999], [0.0]]), Sphere())
+    >>> cap.num_regions, round(cap.boundary_length, 3)
+    (2, 0.281)
+    """
+    net = as_network(net)
+    if not isinstance(surface, Sphere | Ellipsoid):
+        raise InputError(f"surface: expected a Sphere or an Ellipsoid, got {type(surface).__name__}")
+    if surface.ambient != net.in_size:
+        raise InputError(f"surface: expected one in R^{net.in_size} for this network, got R^{surface.ambient}")
+    run = Run.begin(progress, time_limit, limit)
+    run.step(0, 2, "the space around")
+    space = regions_within(_pulled_back(net, surface), Box([-REACH] * 3, [REACH] * 3), run)
+    if not space.complete:
+        raise TooLargeError(f"more than {limit} regions in the space around the surface; give a larger limit=")
+    run.step(1, 2, "arcs")
+    return _count(net, surface, space, cut_ball(space, run))
+
+
+def _pulled_back(net: Network, surface: Sphere | Ellipsoid) -> Network:
+    """The network behind the map from the unit ball."""
+    first = Affine(0, Dense(np.ascontiguousarray(surface.axes.T)), np.asarray(surface.center))
+    return Network.from_nodes([first, *(moved(node, tuple(s + 1 for s in node.sources)) for node in net.nodes)], (3,))
+
+
+def _count(net: Network, surface: Sphere | Ellipsoid, space: Complex, cut: BallCut) -> RoundRegions:
+    sides = space.sides
+    cell = np.unique(np.concatenate([sides[cut.arc_face], sides[cut.circle_face]]))
+    loops, walls = _loops(cut, space, cell)
+    counts = loops + 1 - walls
+    if not len(cell):  # no boundary at all: one region, in the cell of any point
+        cell, counts, loops = np.array([_cell_of(space)]), np.ones(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    total = int(counts.sum())
+    links = coo_array((np.ones(len(cut.arcs)), cut.arcs.T), shape=(len(cut.edge),) * 2)
+    parts = int(connected_components(links, directed=False)[0]) if len(cut.edge) else 0
+    euler = 1 + parts + len(cut.circle_face) + len(cut.arcs) - len(cut.edge)
+    if euler != total:  # pragma: no cover - two countings of one thing
+        raise ArithmeticError(f"{total} regions cell by cell, {euler} by Euler's formula")
+    return RoundRegions(
+        net,
+        surface,
+        total,
+        space.sign_vectors[cell],
+        counts,
+        len(cut.edge),
+        len(cut.arcs),
+        len(cut.circle_face),
+        cut.exact + space.structure.exact_decisions,
+        space,
+        cut,
+        cell,
+        loops,
+    )
+
+
+def _cell_of(space: Complex) -> int:
+    """The only cell that the sphere meets, but for points where planes touch it."""
+    for point in np.concatenate([np.eye(3), -np.eye(3), [[0.6, 0.48, 0.64]]]):
+        signs = space.view.net.signs(point[None]).signs[0]
+        found = np.flatnonzero((space.sign_vectors == signs).all(axis=1))
+        if len(found):
+            return int(found[0])
+    raise ArithmeticError("no cell around the sphere")  # pragma: no cover - seven planes that touch it there
+
+
+def _loops(cut: BallCut, space: Complex, cells: IntArray) -> tuple[IntArray, IntArray]:
+    """How many loops of arcs the cells have, and into how many parts the sphere cuts their faces within the ball."""
+    arcs: dict[int, list[list[int]]] = defaultdict(list)
+    for face, ends in zip(cut.arc_face.tolist(), cut.arcs.tolist(), strict=True):
+        arcs[face].append(ends)
+    circles = set(cut.circle_face.tolist())
+    faces_of, edges_of = space.structure.boundary[2], space.structure.boundary[1]
+    found = []
+    for cell in cells.tolist():
+        points, walls, whole = _Sets(), _Sets(), 0
+        for face in faces_of[cell][cut.meets_face[faces_of[cell]]].tolist():
+            walls.add(-1 - face)  # faces below zero, edges above
+            whole += face in circles
+            for one, two in arcs.get(face, ()):
+                points.join(one, two)
+            for edge in edges_of[face][cut.meets_edge[edges_of[face]]].tolist():
+                walls.join(-1 - face, edge)
+        found.append((points.count + whole, walls.count))
+    loops, parts = np.array(found, dtype=np.int64).reshape(-1, 2).T
+    return loops, parts
+
+
+class _Sets:
+    """Disjoint sets of numbers."""
+
+    def __init__(self) -> None:
+        self._parent: dict[int, int] = {}
+        self.count = 0
+
+    def add(self, x: int) -> int:
+        if x not in self._parent:
+            self._parent[x] = x
+            self.count += 1
+        while self._parent[x] != x:
+            self._parent[x] = self._parent[self._parent[x]]
+            x = self._parent[x]
+        return x
+
+    def join(self, x: int, y: int) -> None:
+        one, two = self.add(x), self.add(y)
+        if one != two:
+            self._parent[one] = two
+            self.count -= 1
+
+
+def _to_arc(x: FloatArray, n: FloatArray, h: float, begin: FloatArray, turn: float) -> FloatArray:
+    """Angles between points of the unit sphere and an arc."""
+    along = x @ n
+    flat = x - along[:, None] * n
+    u = begin - h * n
+    way = np.arctan2(np.cross(np.broadcast_to(u, flat.shape), flat) @ n, flat @ u) % (2 * pi)
+    to_circle = np.abs(np.arccos(np.clip(along, -1, 1)) - np.arccos(np.clip(h, -1, 1)))
+    side = np.cross(n, u)
+    ends = [begin, h * n + np.cos(turn) * u + np.sin(turn) * side]
+    to_ends = np.min([_angle(x, end) for end in ends], axis=0)
+    return np.asarray(np.where(way <= turn, to_circle, to_ends))
+
+
+def _angle(x: FloatArray, end: FloatArray) -> FloatArray:
+    return np.asarray(2 * np.arcsin(np.clip(np.linalg.norm(x - end, axis=1) / 2, 0, 1)))

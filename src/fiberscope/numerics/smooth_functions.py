@@ -1,0 +1,67 @@
+"""Smooth activations with bounds: values, and derivatives over intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fiberscope.numerics.algebra.bounded import Bounded
+from fiberscope.numerics.floats import TINY, FloatArray, gamma, round_up
+
+LIBRARY = 2.0**-46
+"""Relative error granted to ``exp`` and ``tanh`` of the C library, which are off by a few units in the last place
+(2^-52); it is compared with ball arithmetic in the tests. A proof with smooth activations rests on this number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bend:
+    """A smooth function of one number, applied to every entry.
+
+    ``steepest`` and ``bent`` bound its first and second derivative everywhere.
+    """
+
+    name: str
+    function: Callable[[FloatArray], FloatArray]
+    derivative: Callable[[FloatArray], FloatArray]
+    steepest: float
+    bent: float
+
+    def at(self, x: Bounded) -> Bounded:
+        """The values."""
+        found = self.function(x.value)
+        slip = self.steepest * x.error + 2 * LIBRARY * np.abs(found) + TINY
+        return Bounded(found, np.where(np.isfinite(found), round_up(slip, 4), np.inf))
+
+    def slopes(self, x: FloatArray, reach: FloatArray, slope: Bounded) -> Bounded:
+        """The derivative behind it, where arguments are within ``reach`` of ``x``."""
+        middle = self.derivative(x)
+        spread = np.asarray(round_up(self.bent * reach + (4 + np.abs(x)) * LIBRARY, 4))
+        return product(Bounded(middle, spread), slope)
+
+
+def product(one: Bounded, two: Bounded) -> Bounded:
+    """The product of two enclosures."""
+    value = one.value * two.value
+    error = np.abs(one.value) * two.error + one.error * np.abs(two.value) + one.error * two.error
+    return Bounded(value, np.asarray(round_up(error + gamma(2) * np.abs(value), 6)))
+
+
+def _sigmoid(x: FloatArray) -> FloatArray:
+    small = np.exp(-np.abs(x))
+    return np.asarray(np.where(x >= 0, 1.0, small) / (1 + small))
+
+
+def _silu_slope(x: FloatArray) -> FloatArray:
+    s = _sigmoid(x)
+    return np.asarray(s * (1 + x * (1 - s)))
+
+
+BENDS = {
+    "Tanh": Bend("Tanh", np.tanh, lambda x: 1 - np.tanh(x) ** 2, 1.0, 0.77),
+    "Sigmoid": Bend("Sigmoid", _sigmoid, lambda x: _sigmoid(x) * (1 - _sigmoid(x)), 0.25, 0.097),
+    "SiLU": Bend("SiLU", lambda x: x * _sigmoid(x), _silu_slope, 1.1, 0.5),
+}
+"""By the name of the torch module. ``|tanh''| <= 4 / sqrt(27) < .77``, ``|sigmoid''| <= 1 / sqrt(108) < .097``; the
+derivative of ``x sigmoid(x)`` is at most 1.0999, and its own derivative at most 1/2, at 0."""

@@ -1,0 +1,160 @@
+"""Counts along smooth curves that enclosures prove: against dense samples and balls, and where there is no proof."""
+
+from __future__ import annotations
+
+import flint
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import fiberscope as fs
+from fiberscope.geometry.curves.enclosed import prove_count
+from fiberscope.network.network import Network
+from fiberscope.numerics.algebra.bounded import Bounded
+from fiberscope.numerics.smooth_functions import BENDS, LIBRARY
+
+ENDS = {"Tanh": nn.Tanh, "Sigmoid": nn.Sigmoid, "SiLU": nn.SiLU}
+BALLS = {
+    "Tanh": lambda x: x.tanh(),
+    "Sigmoid": lambda x: 1 / (1 + (-x).exp()),
+    "SiLU": lambda x: x / (1 + (-x).exp()),
+}
+
+
+def decoder(end: str, seed: int) -> nn.Sequential:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(3, 16), nn.ReLU(), nn.Linear(16, 12), ENDS[end]())
+
+
+def exact_values(module: nn.Sequential, end: str, net: Network, z0: np.ndarray, z1: np.ndarray, t: float) -> list:
+    """All preactivations of the network at one parameter, in balls of 200 bits, from the numbers of the modules."""
+
+    def layer(x: list, weight: np.ndarray, bias: np.ndarray) -> list:
+        rows = zip(weight.tolist(), bias.tolist(), strict=True)
+        return [sum((flint.arb(w) * v for w, v in zip(row, x, strict=True)), flint.arb(b)) for row, b in rows]
+
+    def relu(x: list) -> list:
+        return [v.max(flint.arb(0)) for v in x]
+
+    s = flint.arb(t)
+    x = [flint.arb(a) + s * (flint.arb(b) - flint.arb(a)) for a, b in zip(z0.tolist(), z1.tolist(), strict=True)]
+    arrays = [p.detach().double().numpy() for p in module.parameters()]
+    x = layer(relu(layer(x, arrays[0], arrays[1])), arrays[2], arrays[3])
+    x = [BALLS[end](v) for v in x]
+    found = layer(x, net.weights[0], net.biases[0])
+    return found + layer(relu(found), net.weights[1], net.biases[1])
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_proven_counts(end: str, seed: int) -> None:
+    module, net = decoder(end, seed), Network.random((12, 10, 6, 1), seed)
+    z0, z1 = np.random.default_rng(seed).normal(scale=3.0, size=(2, 3))
+    curve = fs.GeneratorCurve(module, z0, z1)
+    found = fs.regions_along(net, curve)
+    assert found.proven is not None and "proven by enclosures" in repr(found)
+    t = np.linspace(0, 1, 20001)
+    signs = net.signs(curve(t)).signs
+    assert found.proven.num_regions == 1 + int((signs[1:] != signs[:-1]).sum())
+    back = fs.regions_along(net, fs.GeneratorCurve(module, z1, z0))
+    assert back.proven is not None and back.proven.num_regions == found.proven.num_regions
+    with flint.ctx.workprec(200):
+        for (a, b), neuron in list(zip(found.proven.intervals, found.proven.neurons, strict=True))[:3]:
+            one, two = (exact_values(module, end, net, z0, z1, t)[neuron] for t in (a, b))
+            assert (one > 0 and two < 0) or (one < 0 and two > 0)
+
+
+def test_through_convolutions_and_several_bends() -> None:
+    torch.manual_seed(3)
+    module = nn.Sequential(
+        nn.Sequential(nn.Linear(3, 32), nn.SiLU(), nn.Unflatten(1, (2, 4, 4))),
+        nn.ConvTranspose2d(2, 2, 4, 2, 1),
+        nn.LeakyReLU(0.2),
+        nn.Conv2d(2, 1, 3, padding=1),
+        nn.Tanh(),
+    )
+    net = Network.random((64, 12, 2), 1)
+    curve = fs.GeneratorCurve(module, [4.0, -4.0, 2.0], [-4.0, 3.0, 1.0])
+    found = fs.regions_along(net, curve)
+    signs = net.signs(curve(np.linspace(0, 1, 20001))).signs
+    assert found.proven is not None
+    assert found.proven.num_regions == 1 + int((signs[1:] != signs[:-1]).sum())
+
+
+def test_without_a_proof_the_answer_says_why() -> None:
+    module = decoder("Tanh", 0)
+    z0, z1 = [2.0, -3.0, 1.0], [-2.0, 2.0, -3.0]
+    net = Network.random((12, 6, 1), 2)
+    one = fs.regions_along(net, fs.GeneratorCurve(module, z0, z1))
+    assert one.proven is not None and one.proven.num_regions > 1
+    twice = Network(
+        [np.repeat(net.weights[0], 2, axis=0), np.repeat(net.weights[1], 2, axis=1)],
+        [np.repeat(net.biases[0], 2), net.biases[1]],
+    )
+    both = fs.regions_along(twice, fs.GeneratorCurve(module, z0, z1))
+    assert both.proven is None and "not exact: crossings near t = " in repr(both)
+    plus = nn.Sequential(nn.Linear(3, 12), nn.Softplus())
+    assert "Softplus" in fs.regions_along(net, fs.GeneratorCurve(plus, z0, z1)).reason
+    pooled = fs.load(nn.Sequential(nn.MaxPool2d(2), nn.Flatten(), nn.Linear(3, 2)), (1, 2, 6))
+    assert "max pooling" in fs.regions_along(pooled, fs.GeneratorCurve(module, z0, z1)).reason
+
+
+def test_enclosures_hold_what_they_enclose() -> None:
+    x = np.random.default_rng(0).normal(scale=4.0, size=400)
+    x = np.concatenate([x, [0.0, 1e-9, -1e-9, 40.0, -40.0, 700.0, -700.0]])
+    for name, bend in BENDS.items():
+        value = bend.at(Bounded(x, np.zeros_like(x)))
+        slope = bend.slopes(x, np.zeros_like(x), Bounded(np.ones_like(x), np.zeros_like(x)))
+        wide = bend.slopes(x, np.full_like(x, 0.3), Bounded(np.ones_like(x), np.zeros_like(x)))
+        with flint.ctx.workprec(2400):
+            for k, point in enumerate(x.tolist()):
+                exact = BALLS[name](flint.arb(point))
+                assert abs(exact - flint.arb(float(value.value[k]))) <= flint.arb(float(value.error[k]))
+                step = flint.arb(2) ** -400
+                derivative = (BALLS[name](flint.arb(point) + step) - exact) / step
+                assert abs(derivative - flint.arb(float(slope.value[k]))) <= flint.arb(float(slope.error[k]))
+                assert abs(derivative) < bend.steepest
+                other = (BALLS[name](flint.arb(point + 0.29) + step) - BALLS[name](flint.arb(point + 0.29))) / step
+                assert abs(other - flint.arb(float(wide.value[k]))) <= flint.arb(float(wide.error[k]))
+    assert LIBRARY < 1e-13
+
+
+def test_the_work_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fiberscope.geometry.curves.enclosed._WORK", 1)
+    line = Network([np.eye(2)], [np.zeros(2)])
+    found = prove_count(
+        (line, BENDS["Tanh"]), Network.random((2, 3, 1), 0), np.array([-1.0, 2.0]), np.array([1.0, -1.5])
+    )
+    assert isinstance(found, str) and "the work was limited" in found
+
+
+def test_a_decoder_of_the_house_is_exact() -> None:
+    torch.manual_seed(5)
+    module = nn.Sequential(
+        nn.Linear(3, 32),
+        nn.PReLU(),
+        nn.Unflatten(1, (8, 2, 2)),
+        nn.ConvTranspose2d(8, 4, 4, 2, 1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.Upsample(scale_factor=2),
+        nn.Conv2d(4, 4, 3, padding=1),
+        nn.PixelShuffle(2),
+        nn.Hardtanh(),
+    ).eval()
+    net = fs.load(nn.Sequential(nn.Conv2d(1, 2, 3, 2, 1), nn.ReLU(), nn.Flatten(), nn.Linear(128, 2)), (1, 16, 16))
+    z0, z1 = np.array([2.0, -3.0, 1.0]), np.array([-2.0, 2.0, -3.0])
+    curve = fs.GeneratorCurve(module, z0, z1)
+    found = fs.regions_along(net, curve)
+    assert curve.exact and found.certified and found.latent_regions is not None
+    t = np.linspace(0, 1, 2001)
+    both = curve.generator.network
+    assert both is not None
+    inner, outer = both.signs(z0 + t[:, None] * (z1 - z0)).signs, net.signs(curve(t)).signs
+    changes = (outer[1:] != outer[:-1]).any(axis=1)
+    assert found.num_regions >= 1 + int(changes.sum())
+    assert found.latent_regions >= 1 + int(((inner[1:] != inner[:-1]).any(axis=1) | changes).sum())
+    marks = np.concatenate([[0.0], found.breakpoints, [1.0]])
+    middle = net.signs(curve((marks[1:] + marks[:-1]) / 2)).signs
+    assert (middle[1:] != middle[:-1]).any(axis=1).all()
