@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 from torch import nn
 
 import fiberscope as fs
@@ -40,12 +40,14 @@ def main() -> None:
         "a chain 2-12-12-1, all inputs": fs.explain(fs.Network.random((2, 12, 12, 1), 0)),
         "a residual network, 200 images": fs.explain(fs.load(module, (1, 8, 8)), images),
     }
-    _, axes = plt.subplots(2, 1, figsize=(7.0, 6.4), layout="constrained")
-    for ax, (name, kernel) in zip(axes, found.items(), strict=True):
-        print(f"{name}: {kernel.sentence}")
-        print(f"  certified: {kernel.certified}; between fiber and kernel: {kernel.gap}")
-        fs.plot.kernel_parts(kernel, ax=ax).set_title(f"{name}: a kernel of {kernel.nullity}")
-    fs.plot.save_figure(axes[0].figure, Path("explained_kernel.png"))
+    with fs.plot.house_style():
+        figure = Figure(figsize=(7.0, 6.4), layout="constrained")
+        axes = figure.subplots(2, 1)
+        for ax, (name, kernel) in zip(axes, found.items(), strict=True):
+            print(f"{name}: {kernel.sentence}")
+            print(f"  certified: {kernel.certified}; between fiber and kernel: {kernel.gap}")
+            fs.plot.kernel_parts(kernel, ax=ax).set_title(f"{name}: a kernel of {kernel.nullity}")
+    fs.plot.save_figure(axes[0], Path("explained_kernel.png"))
 
 
 if __name__ == "__main__":

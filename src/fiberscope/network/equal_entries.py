@@ -29,23 +29,21 @@ _MOST_ENTRIES = 1 << 22
 class Numbering:
     """Numbers for rows of a table, the same for equal rows under one prefix."""
 
-    known: dict[tuple[Any, bytes], int] = field(default_factory=dict)
+    known: dict[tuple[Any, int], tuple[IntArray, IntArray]] = field(default_factory=dict)
     used: int = 1
 
     def take(self, prefix: Any, rows: IntArray, width: int = 1) -> IntArray:
         """``width`` new numbers for every different row, ``(rows, width)``."""
-        distinct, inverse = _distinct(rows)
-        first = np.empty(len(distinct), dtype=np.int64)
-        known, step = self.known, distinct.strides[0]
-        packed = distinct.tobytes()
-        for i in range(len(distinct)):
-            key = (prefix, packed[i * step : (i + 1) * step])
-            number = known.get(key)
-            if number is None:
-                known[key] = number = self.used
-                self.used += width
-            first[i] = number
-        return first[inverse][:, None] + np.arange(width)
+        key = (prefix, rows.shape[1])
+        before, numbers = self.known.get(key, (rows[:0], np.zeros(0, dtype=np.int64)))
+        distinct, inverse = _distinct(np.concatenate([before, rows]))
+        first = np.full(len(distinct), -1, dtype=np.int64)
+        first[inverse[: len(before)]] = numbers
+        fresh = np.flatnonzero(first < 0)
+        first[fresh] = self.used + width * np.arange(len(fresh))
+        self.used += width * len(fresh)
+        self.known[key] = (distinct, first)
+        return first[inverse[len(before) :]][:, None] + np.arange(width)
 
 
 _MIX = np.random.default_rng(0).integers(0, 1 << 63, 1 << 12, dtype=np.int64) * 2 + 1
