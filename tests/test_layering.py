@@ -87,6 +87,9 @@ LAZY: dict[tuple[str, str], str] = {
     ("network/border.py", "fiberscope.network.io"): "whatever is no network is loaded; io stands on network",
     ("geometry/complex.py", "fiberscope.geometry.verify"): "the method verify is thin; brings another engine",
     ("geometry/complex.py", "fiberscope.geometry.storage"): "the methods save and load are thin",
+    ("geometry/complex.py", "networkx"): "dear to load, and only the adjacency is a graph",
+    ("geometry/engines/planar/mesh.py", "scipy.sparse.csgraph"): "dear to load, and only joins across pools need it",
+    ("geometry/engines/traversal/estimate.py", "scipy.special"): "dear to load, and counts do not estimate",
     ("recovery/recovered.py", "fiberscope.fibers.fiber"): "the property fiber is thin; brings the theorems",
     (
         "equality/verdict.py",

@@ -29,6 +29,8 @@ STOPPED = (KeyboardInterrupt, OutOfTimeError)
 class Run:
     """Who is told of the progress, the moment of :func:`time.monotonic` at which to give up, and the most to find.
 
+    ``guard`` is called once by what is built, when it becomes large, and raises where it would become too large.
+
     >>> run = Run.begin(time_limit=60.0)
     >>> run.step(1, 10, "first of ten")
     >>> run.within(0.0).is_over
@@ -38,6 +40,7 @@ class Run:
     progress: Progress | None = None
     deadline: float = math.inf
     limit: int | None = None
+    guard: Callable[[], None] | None = None
 
     @classmethod
     def begin(cls, progress: Progress | None = None, time_limit: float | None = None, limit: int | None = None) -> Run:

@@ -80,6 +80,8 @@ def test_the_bound_holds(tmp_path, kind, per_channel, steps):
     assert fs.equivalent(net, path, box, tolerance=most / 2, time_limit=2).equal is None
     itself = fs.equivalent(path, path, box, tolerance=2.1 * float(found.drift.max()), time_limit=5)
     assert itself.equal is True
+    with pytest.raises(fs.InputError, match="quantised graphs has no certificate"):
+        itself.save(tmp_path / "proof.json")
 
 
 def test_exact_questions_refuse_it_by_name(tmp_path):

@@ -13,10 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fiberscope.errors import InputError, NotGenericError, TooLargeError
+from fiberscope.errors import InputError, NotGenericError, OutOfTimeError, TooLargeError
+from fiberscope.geometry import regions as regions_module
 from fiberscope.geometry.cells import Cells, Incidence
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Box, Orthant, Plane, Polytope, Space
+from fiberscope.geometry.engines.lattice import layers as layers_module
 from fiberscope.geometry.engines.lattice.engine import lattice_cells
 from fiberscope.geometry.engines.planar.engine import planar_cells
 from fiberscope.geometry.function import function_from
@@ -358,6 +360,35 @@ def test_a_domain_with_too_many_regions_is_refused_with_an_estimate():
         with pytest.raises(TooLargeError, match=r"about .* regions \(estimate, .* the limit of memory is"):
             ask(net, Box.cube(5))
     assert not count_regions(net, Box.cube(5), limit=50).complete
+
+
+@pytest.mark.parametrize("ask", [regions, count_regions])
+def test_how_large_it_will_be_is_asked_once_and_when_it_is_large(ask, monkeypatch):
+    net, asked = Network.random((3, 16, 16, 1), 0), []
+    monkeypatch.setattr(regions_module, "_check_size", lambda *_: asked.append(True))
+    whole = ask(net, Box.cube(3))
+    assert asked == []
+    monkeypatch.setattr(layers_module, "LARGE", 10)
+    again = ask(net, Box.cube(3))
+    assert asked == [True]
+    assert (again.num_regions, again.complete) == (whole.num_regions, True) if ask is regions else again == whole
+    assert not ask(net, Box.cube(3), limit=50).complete and asked == [True]
+
+    def late(*_):
+        raise OutOfTimeError
+
+    monkeypatch.setattr(regions_module, "_check_size", late)  # whoever builds sees the deadline itself
+    assert ask(net, Box.cube(3)).complete
+
+
+@pytest.mark.parametrize("ask", [regions, count_regions])
+def test_memory_that_is_not_there_is_a_refusal_with_advice(ask, monkeypatch):
+    def full(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(layers_module, "grown", full)
+    with pytest.raises(TooLargeError, match="memory of this machine is not enough; give limit=, a smaller domain"):
+        ask(Network.random((3, 16, 16, 1), 0), Box.cube(3))
 
 
 @pytest.mark.parametrize("ask", [regions, count_regions])

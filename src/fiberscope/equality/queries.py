@@ -57,18 +57,12 @@ def answer_query(
 ) -> QueryAnswer:
     """Decide a query, literally as it is read.
 
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from fiberscope.equality.vnnlib import read_query
+    >>> from fractions import Fraction
+    >>> from fiberscope.equality.vnnlib import Above, Joined
+    >>> from fiberscope.geometry.domains import Box
     >>> from fiberscope.network.network import Network
-    >>> text = '''
-    ... (declare-network f (declare-input X real [1]) (declare-output Y real [1]))
-    ... (declare-network g (isomorphic-to f) (declare-input U real [1]) (declare-output V real [1]))
-    ... (assert (and (>= X[0] -1.0) (<= X[0] 1.0))) (assert (== X[0] U[0]))
-    ... (assert (or (> V[0] (+ Y[0] 0.25)) (< V[0] (- Y[0] 0.25))))'''
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = Path(f"{folder}/q.vnnlib").write_text(text)
-    ...     query = read_query(f"{folder}/q.vnnlib")
+    >>> apart = Joined("or", (Above(0, 1, Fraction(1, 4)), Above(0, -1, Fraction(1, 4))))
+    >>> query = Query(("f", "g"), ("X", "U"), ("Y", "V"), (1, 1), Box([-1.0], [1.0]), apart)
     >>> f, g = (Network([[[1.0]], [[1.0]]], [[0.0], [shift]]) for shift in (0.0, 0.125))
     >>> answer_query(query, f, g).result
     'unsat'

@@ -39,6 +39,8 @@ class Record:
     """How far branch and bound came, to go on from there."""
     attacked: bool = False
     """Whether inputs that differ were looked for at length."""
+    chosen: bool = False
+    """Whether a pairing of neurons for branch and bound was chosen."""
 
     def see(self, points: FloatArray, gaps: FloatArray) -> None:
         """Points of the domain with their differences; those that floats do not tell are passed over."""

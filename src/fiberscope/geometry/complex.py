@@ -8,7 +8,6 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 
 from fiberscope.errors import InputError, NotGenericError
@@ -25,6 +24,8 @@ from fiberscope.results import Pictured, Result, hidden
 from fiberscope.run import Progress, Run
 
 if TYPE_CHECKING:
+    import networkx as nx
+
     from fiberscope.geometry.verify import Certificate
 
 
@@ -279,7 +280,7 @@ class Complex(Pictured):
     @cached_property
     def adjacency(self) -> nx.Graph[int]:
         """The regions as a graph; an edge carries the row of its facet, its neurons, and whether it is visible."""
-        graph: nx.Graph[int] = nx.Graph()
+        graph: nx.Graph[int] = import_module("networkx").Graph()  # dear to load, and seldom asked for
         graph.add_nodes_from(range(self.num_regions))
         for row in np.flatnonzero(~self.facets.boundary).tolist():
             a, b = self.facets.regions[row].tolist()

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from math import comb, prod
 
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Domain, View, view_of
-from fiberscope.geometry.engines.choose import NumRegions, cells_on, count_on, engine_for
-from fiberscope.geometry.engines.limits import MEMORY, MOST_FACES
+from fiberscope.geometry.engines.choose import NumRegions, cells_on, count_on
+from fiberscope.geometry.engines.limits import ADVICE, MEMORY, MOST_FACES
 from fiberscope.geometry.engines.traversal.estimate import estimate
 from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.mlp import without_pooling
 from fiberscope.network.network import Network, Seed
-from fiberscope.run import Progress, Run
+from fiberscope.run import STOPPED, Progress, Run
 
 _BYTES_PER_REGION = {3: 260, 4: 520, 5: 1300, 6: 3100}
 """Measured on random networks."""
@@ -56,10 +59,9 @@ def regions(
     """
     net = as_network(net)
     view = view_of(net, domain)
-    run = _begin(progress, limit, time_limit, threads)
-    if limit is None:
-        _check_size(view, run)
-    return Complex(net, domain, cells_on(view, run, threads=threads))
+    run = _guarded(view, _begin(progress, limit, time_limit, threads))
+    with _memory(domain):
+        return Complex(net, domain, cells_on(view, run, threads=threads))
 
 
 def regions_within(net: Network, domain: Domain, run: Run) -> Complex:
@@ -70,9 +72,8 @@ def regions_within(net: Network, domain: Domain, run: Run) -> Complex:
     True
     """
     view = view_of(net, domain)
-    if run.limit is None:
-        _check_size(view, run)
-    found = Complex(net, domain, cells_on(view, run.quietly()))
+    with _memory(domain):
+        found = Complex(net, domain, cells_on(view, _guarded(view, run.quietly())))
     if not found.complete and (run.limit is None or found.num_regions <= run.limit):
         run.check()
         raise KeyboardInterrupt
@@ -83,6 +84,30 @@ def _begin(progress: Progress | None, limit: int | None, time_limit: float | Non
     if threads < 1:
         raise InputError(f"threads: expected at least one, got {threads}")
     return Run.begin(progress, time_limit, limit)
+
+
+def _guarded(view: View, run: Run) -> Run:
+    """A run without a limit that asks how large a complex will be, once it is large enough to be worth the question."""
+    asked: list[bool] = []
+
+    def guard() -> None:
+        if not asked:  # a second engine may have taken over
+            asked.append(True)
+            with suppress(*STOPPED):  # whoever builds sees that the run is over, and says how far it came
+                _check_size(view, run)
+
+    return run if run.limit is not None else replace(run, guard=guard)
+
+
+@contextmanager
+def _memory(domain: Domain) -> Iterator[None]:
+    """Memory that the system does not give is a refusal with advice."""
+    try:
+        yield
+    except MemoryError as error:
+        raise TooLargeError(
+            f"regions on {domain}: the memory of this machine is not enough; give limit=, a smaller domain, or {ADVICE}"
+        ) from error
 
 
 def _check_size(view: View, run: Run) -> None:
@@ -129,7 +154,6 @@ def count_regions(
     """
     net = as_network(net)
     view = view_of(net, domain)
-    run = _begin(progress, limit, time_limit, threads)
-    if limit is None and engine_for(view.domain) != "traversal":
-        _check_size(view, run)
-    return count_on(view, seed, run, threads=threads)
+    run = _guarded(view, _begin(progress, limit, time_limit, threads))
+    with _memory(domain):
+        return count_on(view, seed, run, threads=threads)

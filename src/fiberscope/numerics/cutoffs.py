@@ -5,6 +5,9 @@ A proof never rests on these: what they let through is checked, and what they ke
 
 from __future__ import annotations
 
+ROUGH = 2.0**-20
+"""Crossings of an edge: a place in pairs of floats that is known worse, in parts of the edge, is found in integers."""
+
 PIVOT = 1e-10
 """Simplex proposals: coefficients below this part of their row are no pivots."""
 

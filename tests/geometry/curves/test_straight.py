@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,10 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fiberscope.errors import InputError
+from fiberscope.geometry.curves import straight
 from fiberscope.geometry.curves.along import regions_along
+from fiberscope.geometry.curves.breakpoints import Breaks
 from fiberscope.geometry.curves.chain import polyline_breaks
 from fiberscope.geometry.curves.curve import Polyline, Segment
+from fiberscope.geometry.curves.near_lines import NearLines
 from fiberscope.geometry.curves.straight import straight_breaks
+from fiberscope.geometry.engines.planar.tracked import Tracked
 from fiberscope.network.action.chain import permute, rescale
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
@@ -245,3 +250,49 @@ def test_places_outside_of_the_curve_have_no_region() -> None:
 def test_a_list_is_no_network() -> None:
     with pytest.raises(InputError, match=r"net: expected a Network, .* got list"):
         regions_along([], Segment([0.0], [1.0]))
+
+
+def told(breaks: Breaks) -> tuple:
+    exact = [breaks.exact(i) for i in range(len(breaks.t))]
+    low, high = [Fraction(x) for x in breaks.lower.tolist()], [Fraction(x) for x in breaks.upper.tolist()]
+    assert all(a <= x <= b for a, x, b in zip(low, exact, high, strict=True))
+    return exact, [breaks.neurons[i].tolist() for i in range(len(exact))], breaks.signs().tolist()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_pairs_of_floats_decide_as_integers(seed: int, blind: bool) -> None:
+    """Doubled and tripled neurons, twins one unit apart, kinks that meet; with ``blind`` floats decide nothing."""
+    rng = np.random.default_rng(seed)
+    widths = (2, 4, 4, 1)
+    weights = [rng.integers(-3, 4, (b, a)) * rng.choice([1.0, 0.1, 1 / 3]) for a, b in pairwise(widths)]
+    biases = [rng.integers(-2, 3, b) * rng.choice([1.0, 0.1]) for b in widths[1:]]
+    for w, b in zip(weights[:-1], biases[:-1], strict=True):
+        factor = rng.choice([1.0, -1.0, 2.0, 3.0])
+        w[1], b[1] = factor * w[0], factor * b[0]
+        b[1] = rng.choice([b[1], np.nextafter(b[1], 9.0)])
+        w[3, 0] = np.nextafter(w[3, 0], 9.0)
+    net = Network(weights, biases)
+    curve = Polyline(rng.integers(-2, 3, (3, 2)) + np.array([[0.0, 0.0], [0.5, 0.1], [7.0, 7.0]]))
+
+    def unsure(z: FloatArray) -> Tracked:
+        return Tracked(z, np.full(len(z), 1e3), np.full(len(z), 1e3), np.ones(z.shape[1]))
+
+    with pytest.MonkeyPatch.context() as patch:
+        if blind:
+            patch.setattr(straight, "Tracked", SimpleNamespace(exact=unsure))
+        near = told(straight_breaks(net, curve))
+        patch.setattr(straight, "NearLines", lambda *_: None)
+        assert told(straight_breaks(net, curve)) == near
+
+
+def test_one_functional_is_a_preactivation() -> None:
+    net, curve = fact_network((5, 7, 6, 3), 1)
+    x = 0.75 * curve.points[0] + 0.25 * curve.points[1]
+    values = [z[0] for z in net.preactivations(x[None])]
+    signs = [np.sign(z).astype(np.int8) for z in values]
+    near = NearLines(net, curve.points)
+    for layer, value in enumerate(values):
+        for j in range(len(value)):
+            a, b, c = near.functional(signs[:layer], 0, j).high[:, 0]
+            assert 0.75 * a + 0.25 * b + c == pytest.approx(value[j])

@@ -22,246 +22,32 @@ Numbers that overflow give bounds that are not finite and prove nothing.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
-from fiberscope.geometry.engines.compiled import adding, inner
-from fiberscope.numerics.algebra.bounded import SMALL
-from fiberscope.numerics.floats import TINY, U
-
-EPS = 4.0 * U
-"""More than the relative error of three roundings."""
-
-LOST = 2.0**-1074
-"""More than a product below the normal floats is off by, or a sum that has such terms for each of them."""
+from fiberscope.equality.bounding.class_bounds import worst_classes
+from fiberscope.equality.bounding.form_kernels import (
+    EPS,
+    add_product,
+    chord,
+    clear,
+    columns,
+    counted,
+    enclosed,
+    ends,
+    mixed,
+    reach_of,
+    reach_of_other,
+    shared,
+    times_abs,
+    uncertain,
+    untouched,
+)
+from fiberscope.equality.bounding.going_back import back_bound
+from fiberscope.geometry.engines.compiled import inner, kernel
+from fiberscope.numerics.floats import TINY
 
 VALUES, CLASSES = 0, 1
 """What is bounded: the largest difference of an output; or how far a class of ``a`` may be beaten in ``b``."""
-
-
-@inner
-def enclosed(low, high, slope, factor):
-    """``low, high`` of ``f(z) - factor z`` for ``z`` in an interval around 0, ``f`` the activation; rounded outward."""
-    left, right = (slope - factor) * low, (1.0 - factor) * high
-    down, up = min(0.0, left, right), max(0.0, left, right)
-    if np.isnan(left) or np.isnan(right):
-        down, up = -np.inf, np.inf
-    slack = EPS * (abs(slope) + abs(factor) + 1.0) * max(abs(low), abs(high)) + TINY
-    return down - slack, up + slack
-
-
-@inner
-def chord(low, high, slope):
-    """The slope from ``(low, slope low)`` to ``(high, high)``."""
-    found = (high - slope * low) / (high - low)
-    return found if abs(found) < np.inf else 0.0
-
-
-@inner
-def mixed(low, high, share):
-    """A factor ``q`` for ``R = q d + [low', high']`` where ``R`` is between 0 and ``d``; and that interval.
-
-    Its width is the larger one of ``|low|`` and ``|high|`` for many factors; the one nearest to ``share`` is taken.
-    """
-    q = 0.5
-    if low < 0.0 < high:
-        small, large = min(-low, high), max(-low, high)
-        q = min(max(share, small / (small + large)), large / (small + large))
-    elif low >= 0.0 or high <= 0.0:
-        q = min(max(share, 0.0), 1.0)
-    if not (0.0 <= q <= 1.0):
-        q = 0.5
-    top, bottom = max(high, 0.0), min(low, 0.0)
-    slack = EPS * max(top, -bottom) + TINY
-    return q, min((1.0 - q) * bottom, -q * top) - slack, max((1.0 - q) * top, -q * bottom) + slack
-
-
-@adding
-def reach_of(form, own, i, radius):
-    """Largest distance of form ``i`` from its centre; ``own`` holds coefficients of more generators."""
-    total = 0.0
-    for g in range(1, form.shape[1]):
-        total += abs(form[i, g])
-    for g in range(own.shape[1]):
-        total += abs(own[i, g])
-    return (total + radius) * (1.0 + (form.shape[1] + own.shape[1] + 8) * EPS)
-
-
-@adding
-def reach_of_other(form, rest, own, i, radius):
-    """The same for ``form - rest``, the form of ``b``."""
-    total, size = 0.0, 0.0
-    for g in range(1, form.shape[1]):
-        total += abs(form[i, g] - rest[i, g])
-        size += abs(form[i, g]) + abs(rest[i, g])
-    for g in range(own.shape[1]):
-        total += abs(own[i, g])
-    return (total + radius) * (1.0 + (form.shape[1] + own.shape[1] + 8) * EPS) + EPS * size
-
-
-@inner
-def ends(centre, reach):
-    slack = EPS * (abs(centre) + reach) + TINY
-    return centre - reach - slack, centre + reach + slack
-
-
-@adding
-def times_abs(matrix, row, vector):
-    total = 0.0
-    for j in range(vector.size):
-        total += abs(matrix[row, j]) * vector[j]
-    return total
-
-
-@inner
-def untouched(matrix, row):
-    """Whether a row holds zeros only, so that nothing is added up and nothing rounded."""
-    for j in range(matrix.shape[1]):  # noqa: SIM110 -- kernels have no generators
-        if matrix[row, j] != 0.0:
-            return False
-    return True
-
-
-@inner
-def columns(flat, start, rows, cols, index):
-    """The columns of a stored matrix that are needed."""
-    found = np.empty((rows, index.size))
-    for i in range(rows):
-        for j in range(index.size):
-            found[i, j] = flat[start + i * cols + index[j]]
-    return found
-
-
-@adding
-def whole_input(layer, low, high, slopes, places, sizes, n):
-    """The sum of the sizes of all that a layer reads."""
-    total = 0.0
-    for m in range(n):
-        if layer > 0:
-            at = places[layer - 1] + m
-            total += sizes[at] * max(1.0, abs(slopes[at]))
-        else:
-            total += max(abs(low[m]), abs(high[m]))
-    return total
-
-
-@inner
-def uncertain(radius, unit, size):
-    """What forms are off by, and what products with them round; one so small that this would underflow counts more."""
-    found = radius.copy()
-    for j in range(size.size):
-        if size[j] != 0.0:
-            found[j] += unit * (SMALL if size[j] < SMALL else size[j])  # what is not a number stays so
-    return found
-
-
-@adding
-def back_bound(row, layer, sign, low, high, wa, ba, slopes, rows, cols, starts, places, bends, lows, highs, sizes):
-    """A lower bound of ``sign * z`` for one preactivation, by linear bounds of every activation on the way back.
-
-    ``lows``, ``highs`` are bounds of the preactivations before it, ``sizes`` of ``|W| |h| + |b|`` there.
-    """
-    n = cols[layer]
-    start = starts[layer] + row * n
-    v = np.empty(n)
-    for j in range(n):
-        v[j] = sign * wa[start + j]
-    constant = sign * ba[places[layer] + row]
-    lost, moved = 0.0, abs(constant)
-    for k in range(layer - 1, -1, -1):
-        n, place = cols[k], places[k]
-        before = np.zeros(n)
-        unit = (2 * max(n, rows[k]) + 24) * EPS  # sums over the rows, and over the columns
-        for j in range(rows[k]):
-            c = v[j]
-            if c == 0.0:
-                continue
-            if bends[k]:
-                l, u, s = lows[place + j], highs[place + j], slopes[place + j]
-                if l >= 0.0 or s == 1.0:
-                    pass
-                elif u <= 0.0:
-                    c = c * s
-                elif c >= 0.0 and s < 1.0:  # any line through 0 between the two pieces is below them
-                    if not u > -l:
-                        c = c * s
-                else:
-                    factor = chord(l, u, s)
-                    down, up = enclosed(l, u, s, factor)
-                    shift = c * up if c < 0.0 else c * down
-                    constant += shift
-                    moved += abs(shift)
-                    c = c * factor
-            lost += unit * max(abs(c), SMALL) * sizes[place + j]
-            at = starts[k] + j * n
-            for m in range(n):
-                before[m] += c * wa[at + m]
-            constant += c * ba[place + j]
-            moved += abs(c * ba[place + j])
-        lost += rows[k] * LOST * whole_input(k, low, high, slopes, places, sizes, n)
-        v = before
-    total = 0.0
-    for t in range(v.size):
-        part = v[t] * low[t] if v[t] >= 0.0 else v[t] * high[t]
-        total += part
-        moved += abs(part)
-    count = 8.0
-    for k in range(layer + 1):
-        count += rows[k] + cols[k]
-    return constant + total - (lost + count * EPS * moved) * (1.0 + count * EPS) - TINY
-
-
-@adding
-def between(one, two, i, j, sign, own, weight, radius):
-    """An upper bound of ``sign ((one - weight two)_i - (one - weight two)_j)``, with ``own`` generators of ``two``."""
-    centre, total, size = 0.0, 0.0, 0.0
-    for g in range(one.shape[1]):
-        part = (one[i, g] - weight * two[i, g]) - (one[j, g] - weight * two[j, g])
-        size += abs(one[i, g]) + abs(one[j, g]) + abs(two[i, g]) + abs(two[j, g])
-        if g == 0:
-            centre = sign * part
-        else:
-            total += abs(part)
-    for g in range(own.shape[1]):
-        total += abs(own[i, g] - own[j, g])
-        size += abs(own[i, g]) + abs(own[j, g])
-    count = one.shape[1] + own.shape[1] + 16
-    return (centre + total + radius) + 4.0 * EPS * size + count * EPS * (abs(centre) + total + radius) + TINY
-
-
-@inner
-def worst_classes(za, zc, zo, era, erd, margin):
-    """For the pair of classes that is hardest: the bound, the two classes, and which of three bounds it is.
-
-    A class ``i`` of ``a`` that ``j`` beats in ``b`` needs ``a_i - a_k >= margin`` for all ``k``, ``b_j > b_i``, and
-    then ``d_i - d_j`` is above the margin. One bound that says no is enough.
-    """
-    nothing = np.zeros((1, 0))
-    best, first, second, mode = -np.inf, 0, 1, 0
-    for i in range(za.shape[0]):
-        lead = np.inf  # a class needs to be ahead of all others
-        for j in range(za.shape[0]):
-            if i != j:
-                found = between(za, zc, i, j, 1.0, nothing, 0.0, era[i] + era[j]) - margin
-                found += EPS * (abs(found) + margin) + TINY
-                if found < lead:  # noqa: PLR1730 -- what is not a number is no bound
-                    lead = found
-        for j in range(za.shape[0]):
-            if i == j:
-                continue
-            ra, rd = era[i] + era[j], erd[i] + erd[j]
-            gain = between(zc, za, i, j, 1.0, zo, 0.0, rd) - margin
-            gain += EPS * (abs(gain) + margin)
-            lost = between(za, zc, i, j, -1.0, zo, 1.0, ra + rd)
-            # What is not a number is no bound, and must not be replaced by that of another pair.
-            value, which = (gain if gain < np.inf else np.inf), 1
-            if lead < value:
-                value, which = lead, 0
-            if lost < value:
-                value, which = lost, 2
-            if value > best:
-                best, first, second, mode = value, i, j, which
-    return best, first, second, mode
 
 
 @inner
@@ -277,7 +63,7 @@ def one_box(  # noqa: PLR0915 -- cut up, one pass through both networks would ha
     num_a, num_d = 0, 0
     ha = np.zeros((n0, ga))
     ra, sa, fa = np.zeros(n0), np.zeros(n0), np.zeros(n0)
-    ia, id_ = np.arange(n0), np.arange(0)
+    ia, id_ = counted(n0), counted(0)
     for t in range(n0):
         centre = 0.5 * low[t] + 0.5 * high[t]
         r = max(high[t] - centre, centre - low[t])
@@ -294,18 +80,16 @@ def one_box(  # noqa: PLR0915 -- cut up, one pass through both networks would ha
         na, nd = ia.size, id_.size
         unit = (2 * n + 24) * EPS
         w = columns(wa, starts[layer], m, n, ia)
-        za = np.dot(w, ha)
-        zc, zo = np.zeros((m, ga)), np.zeros((m, gd))
-        same = alike[layer]
         v = columns(wb, starts[layer], m, n, id_)
-        if nd:
-            zc = np.dot(v, hc)
-            if gd:
-                zo = np.dot(v, ho)
+        za, zc, zo = np.zeros((m, ga)), np.zeros((m, ga)), np.zeros((m, gd))
+        add_product(w, ha, za)
+        add_product(v, hc, zc)
+        add_product(v, ho, zo)
+        same = alike[layer]
         delta = w
         if not same:
             delta = columns(dw, starts[layer], m, n, ia)
-            zc = zc + np.dot(delta, ha)
+            add_product(delta, ha, zc)
         ta, td = uncertain(ra, unit, fa), uncertain(rd, unit, fd)
         era, erd = np.empty(m), np.zeros(m)
         la, ua, lb, ub, dl, du = np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.zeros(m), np.zeros(m)
@@ -317,7 +101,7 @@ def one_box(  # noqa: PLR0915 -- cut up, one pass through both networks would ha
             sizes[place + i] = (times_abs(w, i, sa) + abs(bias)) * more + TINY
             la[i], ua[i] = ends(za[i, 0], reach_of(za, nothing, i, era[i]))
             if untouched(w, i):  # whatever overflowed before
-                za[i, :] = 0.0
+                clear(za, i)
                 za[i, 0], era[i], la[i], ua[i] = bias, 0.0, bias, bias
             if nd or not same:
                 e = times_abs(v, i, td)
@@ -331,7 +115,8 @@ def one_box(  # noqa: PLR0915 -- cut up, one pass through both networks would ha
                 lb[i], ub[i] = ends(za[i, 0] - zc[i, 0], other)
                 lb[i], ub[i] = lb[i] - EPS * abs(za[i, 0]), ub[i] + EPS * abs(za[i, 0])
                 if untouched(v, i) and (same or (db[place + i] == 0.0 and untouched(delta, i))):
-                    zc[i, :], zo[i, :] = 0.0, 0.0
+                    clear(zc, i)
+                    clear(zo, i)
                     erd[i], dl[i], du[i], lb[i], ub[i] = 0.0, 0.0, 0.0, la[i], ua[i]
             else:
                 lb[i], ub[i] = la[i], ua[i]
@@ -347,18 +132,16 @@ def one_box(  # noqa: PLR0915 -- cut up, one pass through both networks would ha
             for i in range(m):
                 s = slopes[place + i]
                 if s < 1.0 and la[i] < 0.0 < ua[i] and sizes[place + i] < 1e300:
-                    down = back_bound(
-                        i, layer, 1.0, low, high, wa, ba, slopes, rows, cols, starts, places, bends, lows, highs, sizes
-                    )
-                    if down > la[i]:  # noqa: PLR1730 -- what is not a number is no bound
-                        la[i] = down
-                    if la[i] < 0.0:
-                        up = -back_bound(
-                            i, layer, -1.0, low, high, wa, ba, slopes, rows, cols, starts, places, bends, lows, highs,
-                            sizes,
-                        )  # fmt: skip
-                        if up < ua[i]:  # noqa: PLR1730
-                            ua[i] = up
+                    for sign in (1.0, -1.0):
+                        if la[i] < 0.0:
+                            end = back_bound(
+                                i, layer, sign, low, high, wa, ba, slopes, rows, cols, starts, places, bends, lows,
+                                highs, sizes,
+                            )  # fmt: skip
+                            if sign > 0.0 and end > la[i]:  # what is not a number is no bound
+                                la[i] = end
+                            elif sign < 0.0 and -end < ua[i]:
+                                ua[i] = -end
                     la[i] = min(la[i], ua[i])
         for i in range(m):
             lows[place + i], highs[place + i] = la[i], ua[i]
@@ -371,11 +154,10 @@ def one_box(  # noqa: PLR0915 -- cut up, one pass through both networks would ha
                 lb[i], ub[i] = la[i], ua[i]
         if not bends[layer]:
             ha, hc, ho, ra, rd = za, zc, zo, era, erd
-            ia = np.arange(m)
-            id_ = np.arange(m) if nd or not same else np.arange(0)
-            if id_.size == 0:
-                hc, ho, rd = np.zeros((0, ga)), np.zeros((0, gd)), np.zeros(0)
-            sa, fa, fd = whole_a, whole_a, whole_d[: id_.size].copy()
+            sa, fa, fd, ia = whole_a, whole_a, whole_d, counted(m)
+            id_ = ia
+            if not (nd or not same):
+                hc, ho, rd, fd, id_ = np.zeros((0, ga)), np.zeros((0, gd)), np.zeros(0), np.zeros(0), counted(0)
             continue
         # -- the activation ----------------------------------------------------------------------------------------
         open_a, keep_a, keep_d, own_d = 0, 0, 0, 0
@@ -418,11 +200,7 @@ def one_box(  # noqa: PLR0915 -- cut up, one pass through both networks would ha
                 middle, half = 0.5 * down + 0.5 * up, (0.5 * up - 0.5 * down) * (1.0 + EPS) + TINY
                 column = next_a
                 next_a += 1
-                whole = 0.0
-                for t in range(n0):
-                    whole += abs(za[i, 1 + t])
-                for t in range(n0):
-                    share_a[num_a, t] = abs(za[i, 1 + t]) / whole if whole > 0.0 else 0.0
+                shared(za, i, share_a, num_a)
                 num_a += 1
             if not (a == 1 and s == 0.0):
                 for g in range(ga):
@@ -487,11 +265,7 @@ def one_box(  # noqa: PLR0915 -- cut up, one pass through both networks would ha
                 hc[kd, 0] += 0.5 * down + 0.5 * up
                 ho[kd, next_d] = (0.5 * up - 0.5 * down) * (1.0 + EPS) + TINY
                 next_d += 1
-                whole = 0.0
-                for t in range(n0):
-                    whole += abs(za[i, 1 + t])
-                for t in range(n0):
-                    share_d[num_d, t] = abs(za[i, 1 + t]) / whole if whole > 0.0 else 0.0
+                shared(za, i, share_d, num_d)
                 num_d += 1
             id_[kd] = i
             kd += 1
@@ -506,21 +280,19 @@ def one_box(  # noqa: PLR0915 -- cut up, one pass through both networks would ha
                 best, first = size, i
     else:
         best, first, second, mode = worst_classes(za, zc, zo, era, erd, margin)
-    form = np.empty(ga)
-    own = np.zeros(gd)
-    sign = 1.0
+    sign, of_a, of_d = 1.0, 0.0, 1.0  # what is bounded: of_a (a_i - a_j) + of_d (d_i - d_j)
     if kind == VALUES:
         sign = 1.0 if abs(du[first]) >= abs(dl[first]) else -1.0
-        form[:] = zc[first]
-        own[:] = zo[first]
-    else:
-        form[:] = zc[first] - zc[second]
-        own[:] = zo[first] - zo[second]
-        if mode == 0:
-            form[:] = za[first] - za[second]
-            own[:] = 0.0
-        elif mode == 2:
-            form[:] += za[second] - za[first]
+    elif mode == 0:
+        of_a, of_d = 1.0, 0.0
+    elif mode == 2:
+        of_a = -1.0
+    form, own = np.empty(ga), np.empty(gd)
+    other = 1.0 if kind == CLASSES else 0.0
+    for g in range(ga):
+        form[g] = of_d * (zc[first, g] - other * zc[second, g]) + of_a * (za[first, g] - other * za[second, g])
+    for g in range(gd):
+        own[g] = of_d * (zo[first, g] - other * zo[second, g])
     score = np.zeros(n0)
     for g in range(num_a):
         for t in range(n0):
@@ -540,7 +312,7 @@ def one_box(  # noqa: PLR0915 -- cut up, one pass through both networks would ha
     return best, dimension, num_a + num_d
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def bound_boxes(
     low, high, wa, wb, dw, ba, db, slopes, rows, cols, starts, places, bends, alike, scaled, back, kind, margin
 ):

@@ -26,7 +26,10 @@ FORMAT_3 = "fiberscope certificate 3"
 def write_certificate(path: Path | str, verdict: Verdict, models: tuple[Path | str, Path | str] | None) -> None:
     """Everything that is needed to replay a verdict, in one file."""
     if verdict.networks is None:
-        raise InputError("certificate: expected a verdict with its networks, got one without")
+        raise InputError(
+            "certificate: expected a verdict about piecewise linear networks; one about live modules or quantised "
+            "graphs has no certificate, since no plain program is what it is about"
+        )
     if verdict.evidence is None:
         raise InputError("certificate: expected a proven verdict, got an undecided one, which proves nothing")
     names = (None, None) if models is None else models

@@ -7,16 +7,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fiberscope.equality.counterexample import Counterexample, confirmed
+from fiberscope.equality.counterexample import Counterexample, confirmed, exact_gap
 from fiberscope.equality.evidence import Check, Evidence, integers
 from fiberscope.equality.question import Question
-from fiberscope.equality.refutation import difference, different
+from fiberscope.equality.refutation import difference, different, small_enough
 from fiberscope.equality.verdict import Rung, Verdict, answered
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.fibers.normal_form.compare import Agreement, Signs, agreement_of, entries_of, forms_agree, table_for
 from fiberscope.fibers.normal_form.row import Row
 from fiberscope.fibers.normal_form.table import ONE, Table
 from fiberscope.geometry.ranges.domain_roles import DomainRoles, domain_roles
+from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.numerics.floats import FloatArray, IntArray
 
 
@@ -101,6 +102,8 @@ def _signs(found: Any) -> IntArray:
 
 def by_forms(question: Question) -> Verdict | None:
     """The search: exact forms, then up to rounding if that is asked; complete where the forms have depth one."""
+    if _told_apart(question):
+        return None
     found = _one_try(question, (None, None), None)
     if found is None and (question.a.num_hidden or question.b.num_hidden):
         share = max(0.0, min(5.0, question.seconds_left / 4))
@@ -109,6 +112,15 @@ def by_forms(question: Question) -> Verdict | None:
         signs: Signs = (entries_of(question.a, roles[0]), entries_of(question.b, roles[1]))
         found = _one_try(question, signs, roles)
     return found
+
+
+def _told_apart(question: Question) -> bool:
+    """Whether an input is known at which two deep networks differ as real functions, so that no exact forms agree."""
+    deep = all(sum(not node.linear.all() for node in net.nodes if isinstance(node, PiecewiseLinear)) > 1
+               for net in (question.a, question.b))  # fmt: skip
+    x = question.record.x
+    asked = question.tolerance is not None and deep and x is not None and small_enough(question)
+    return asked and x is not None and exact_gap(question, x) > 0
 
 
 def _one_try(question: Question, signs: Signs, roles: tuple[DomainRoles, DomainRoles] | None) -> Verdict | None:

@@ -53,6 +53,9 @@ _SMALL_SHARE, _LARGE_SHARE = 0.05, 0.85
 _FEW, _MANY = 64, 512
 """Boxes of the very first try: in products of matrices, and compiled. With many inputs it is the whole box alone."""
 
+_WORTH = 0.25
+"""Part of the tolerance from which on a difference that was seen is worth a look for larger ones at once."""
+
 _TIGHT = 1 << 20
 """Roundings between a difference and the tolerance that bounds do not get between, to be sure."""
 
@@ -180,18 +183,29 @@ class Looker:
         return gap > 0
 
 
+def _attacked(question: Question, box: Box) -> Verdict | None:
+    """A look at length for inputs that differ, once for every question."""
+    if question.record.attacked:
+        return None
+    question.record.attacked = True
+    look = Looker(question, box)
+    with suppress(OutOfTimeError):  # a bound on the whole box is to be had in any case
+        if any(look(points) for points in looks(question, box)) and look.example is not None:
+            return different(question, "refutation (inputs improved along gradients)", look.example)
+    return None
+
+
 def by_split_boxes(question: Question, share: float = 1.0) -> Verdict | None:
     """The search; what it has reached is kept in the question, so that it can go on later."""
     box = question.place
     if not isinstance(box, Box):
         return None
     record = question.record
-    if not record.attacked:
-        record.attacked = True
-        look = Looker(question, box)
-        with suppress(OutOfTimeError):  # a bound on the whole box is to be had in any case
-            if any(look(points) for points in looks(question, box)) and look.example is not None:
-                return different(question, "refutation (inputs improved along gradients)", look.example)
+    found = _attacked(question, box)
+    if found is not None:
+        return found
+    if not record.chosen:
+        record.chosen = True
         known = None if question.state is None else _sharing().load_state(question.state, question)
         if known is not None:
             return _resumed(question, box, *known)
@@ -292,7 +306,10 @@ def by_few_boxes(question: Question) -> Verdict | None:
         return None
     question.record.search = (pairing, Search(bounder, box.low, box.high))
     few = _MANY if isinstance(bounder, ChainPair) else _FEW if box.ambient <= MOST_INPUTS else 1
-    return _gone_on(question, box, question.run.within(_SHARE * question.seconds_left), few)
+    found = _gone_on(question, box, question.run.within(_SHARE * question.seconds_left), few)
+    if found is None and question.tolerance and question.record.gap > _WORTH * question.tolerance:
+        return _attacked(question, box)  # before anything that proves equality is tried
+    return found
 
 
 QUICK: Rung = Rung(by_few_boxes, (SplitBoxes, Counterexample))

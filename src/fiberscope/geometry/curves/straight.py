@@ -10,20 +10,32 @@ of a preactivation at a point, and the order in which preactivations vanish betw
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, assert_never
 
+import flint
 import numpy as np
 
 from fiberscope.geometry.cells import cell_signs
 from fiberscope.geometry.curves.breakpoints import Breaks, changing, marked
 from fiberscope.geometry.curves.curve import Polyline
+from fiberscope.geometry.curves.near_lines import NearLines
 from fiberscope.geometry.engines.planar import faces as kernels
 from fiberscope.geometry.engines.planar import tracked as track
 from fiberscope.geometry.engines.planar.arrange import Arranger, sure_signs
-from fiberscope.geometry.engines.planar.exact import FixedProgram, entry_signs, exact_program, ranks_between
+from fiberscope.geometry.engines.planar.exact import (
+    BITS,
+    FixedProgram,
+    TwofoldOracle,
+    Unclear,
+    balls,
+    entry_signs,
+    exact_program,
+    ranks_between,
+)
 from fiberscope.geometry.engines.planar.mesh import Crossings
 from fiberscope.geometry.engines.planar.tracked import Tracked, TrackedAlgebra
 from fiberscope.network.equal_entries import equal_entries
@@ -105,7 +117,8 @@ class _Cutter(Arranger):
         self.t, self.error = np.arange(count, dtype=np.float64), np.zeros(count)
         self.order = np.arange(count)
         self.cuts: list[_Stage] = []
-        self.known_points: dict[tuple[int, int], Triple] = {}
+        self.known_points: dict[tuple[int, int, bool], Triple] = {}
+        self.near = NearLines(net, chain.points) if net.is_chain and not net.layout.slopes.any() else None
 
     @property
     def ends(self) -> IntArray:
@@ -192,13 +205,25 @@ class _Cutter(Arranger):
         place[self.order] = np.arange(len(signs))
         for v, j in zip(points.tolist(), columns.tolist(), strict=True):
             piece = min(int(place[v]), len(mesh.ends) - 1)
-            signs[v, j] = sign(dot(self._line(stage, piece, j), self._exact(v, self._chart(stage, piece))))
+            signs[v, j] = self._sign_at(stage, piece, j, v)
+
+    def _sign_at(self, stage: int, piece: int, j: int, point: int) -> int:
+        """The sign of a functional at a point: in about 106 bits where these tell, otherwise in integers."""
+        chart = self._chart(stage, piece)
+        if self.near is not None:
+            with suppress(Unclear):
+                return TwofoldOracle.sign_at(self._line(stage, piece, j, True), self._exact(point, chart, True))
+        return sign(dot(self._line(stage, piece, j), self._exact(point, chart)))
 
     def _edge_ranks(self, mesh: Any, edge: int, label: IntArray, stage: Any, first: int) -> Any:
-        lines = [self._line(stage, edge, j) for j in label.tolist()]
         chart = self._chart(stage, edge)
-        a, b = mesh.ends[edge].tolist()
-        return ranks_between(lines, self._exact(a, chart), self._exact(b, chart))
+        ends = mesh.ends[edge].tolist()
+        if self.near is not None:
+            with suppress(Unclear):
+                lines = [self._line(stage, edge, j, True) for j in label.tolist()]
+                return TwofoldOracle.ranks(lines, *(self._exact(v, chart, True) for v in ends))
+        lines = [self._line(stage, edge, j) for j in label.tolist()]
+        return *ranks_between(lines, *(self._exact(v, chart) for v in ends)), 2 * U
 
     def _ancestors(self, stage: int, pieces: IntArray) -> list[IntArray]:
         """The pieces behind each of the switches before a stage that hold the given pieces, the first switch first."""
@@ -212,26 +237,32 @@ class _Cutter(Arranger):
         """The segment on which a piece lies."""
         return int(self._ancestors(stage, np.array([piece]))[0][0])
 
-    def _line(self, stage: int, piece: int, j: int) -> Triple:
-        """Functional ``j`` of a switch on a piece that it cuts."""
+    def _line(self, stage: int, piece: int, j: int, near: bool = False) -> Triple:
+        """Functional ``j`` of a switch on a piece that it cuts; ``near``: in balls."""
         chart, *pieces = self._ancestors(stage, np.array([piece]))
         prefix = [cut.piece_signs(own)[0] for cut, own in zip(self.cuts, pieces, strict=False)]
+        if near:
+            assert self.near is not None
+            return balls(self.near.functional(prefix, int(chart[0]), j), 0)
         column = self.program.functionals(prefix, int(chart[0]))[stage].integers[:, j]
         return column[0], column[1], column[2]
 
-    def _exact(self, point: int, chart: int) -> Triple:
-        """A point in the coordinates of a segment that it lies on."""
+    def _exact(self, point: int, chart: int, near: bool = False) -> Triple:
+        """A point in the coordinates of a segment that it lies on; ``near``: in balls."""
         if point < len(self.chain.points):
             return (1, 0, 1) if point == chart else (0, 1, 1)
-        if (point, chart) not in self.known_points:
+        if (point, chart, near) not in self.known_points:
             stage = next(s for s in reversed(range(len(self.cuts))) if point >= len(self.cuts[s].signs))
             found = self.cuts[stage].crossings
             edge, label = (int(x[point - len(self.cuts[stage].signs)]) for x in found.points[:2])
-            A, B, C = self._line(stage, edge, label)
-            low, high = A + C, B + C
-            turn = 1 if high > low else -1
-            self.known_points[point, chart] = (turn * high, -turn * low, turn * (high - low))
-        return self.known_points[point, chart]
+            A, B, C = self._line(stage, edge, label, near)
+            with flint.ctx.workprec(BITS):  # of balls; integers do not round
+                low, high = A + C, B + C
+                turn = sign(high - low)
+                if not turn:
+                    raise Unclear
+                self.known_points[point, chart, near] = (turn * high, -turn * low, turn * (high - low))
+        return self.known_points[point, chart, near]
 
     # -- the result ------------------------------------------------------------------------------------------------
 

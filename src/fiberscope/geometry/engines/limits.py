@@ -21,5 +21,8 @@ ADVICE = "take a slice (fs.Plane, --slice), a line (regions_along, --segment) or
 PATIENCE = 0.25
 """Seconds of exact arithmetic after which it is asked whether to go on."""
 
+LARGE = 1 << 16
+"""So many vertices may be built before anybody asks how many there will be in all."""
+
 MEMORY = 1 << 32
 """Bytes of the arrays of a complex that is built without a limit; while building, the peak is a few times that."""

@@ -14,7 +14,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, assert_never
@@ -24,7 +24,7 @@ import numpy as np
 
 from fiberscope.geometry.engines.lattice import kernels
 from fiberscope.geometry.engines.lattice.exact import ExactVertices, Start, exact_signs, rounded
-from fiberscope.geometry.engines.limits import PATIENCE
+from fiberscope.geometry.engines.limits import LARGE, PATIENCE
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense
@@ -146,7 +146,10 @@ class LayerWalk(ABC):
         return min(map(len, self.vertices))
 
     def reserve_rows(self, count: int) -> None:
-        """Room for so many vertices."""
+        """Room for so many vertices; with the first many of them the guard of the run is asked."""
+        if count > LARGE and self.run.guard is not None:
+            guard, self.run = self.run.guard, replace(self.run, guard=None)
+            guard()
         if count > self.room:
             for name in ("table", "error", "signs", "parents"):
                 setattr(self, name, grown(getattr(self, name)[: self.num_vertices], count))

@@ -19,7 +19,7 @@ from typing import Any, assert_never
 import numpy as np
 
 from fiberscope.geometry.engines.planar import kernels
-from fiberscope.geometry.engines.planar.exact import Oracle, Stage, TwofoldOracle, Unclear, ranks_between
+from fiberscope.geometry.engines.planar.exact import Oracle, Ranks, Stage, TwofoldOracle, Unclear, ranks_between
 from fiberscope.geometry.engines.planar.faces import count_inside
 from fiberscope.geometry.engines.planar.mesh import Arrangement, Crossings, Meetings, Polygons, assure, pointers
 from fiberscope.geometry.engines.planar.tracked import Tracked
@@ -135,13 +135,13 @@ class Arranger:
         here: slice,
         rank: IntArray,
         arrays: Sequence[Any],
-        found: tuple[list[int], list[float]],
+        found: Ranks,
         floats: tuple[FloatArray, FloatArray],
     ) -> None:
         """Put exact ranks and parameters in place and bring the arrays in their order."""
-        ranks, where = found
+        ranks, where, errors = found
         t, d = floats
-        t[here], d[here] = where, 2 * U
+        t[here], d[here] = where, errors
         order = np.argsort(ranks, kind="stable")
         rank[here] = np.asarray(ranks)[order]
         for array in arrays:
@@ -149,7 +149,7 @@ class Arranger:
 
     def _ranks(
         self, stage: Stage, polygon: int, numbers: Sequence[int], ends: Callable[[Oracle], tuple[Triple, Triple]]
-    ) -> tuple[list[int], list[float]]:
+    ) -> Ranks:
         """Order of functionals of a polygon between two points, and where they vanish; see :func:`ranks_between`."""
         if self.twofold is not None:
             try:
@@ -158,11 +158,10 @@ class Arranger:
                 pass
         self.run.check()
         self._note(len(numbers))
-        return ranks_between([self.oracle.line(stage, polygon, j) for j in numbers], *ends(self.oracle))
+        lines = [self.oracle.line(stage, polygon, j) for j in numbers]
+        return *ranks_between(lines, *ends(self.oracle)), 2 * U
 
-    def _edge_ranks(
-        self, mesh: Polygons, edge: int, label: IntArray, stage: Stage, first: int
-    ) -> tuple[list[int], list[float]]:
+    def _edge_ranks(self, mesh: Polygons, edge: int, label: IntArray, stage: Stage, first: int) -> Ranks:
         polygon = int(mesh.polygon_of_edge[edge])
         a, b = mesh.ends[edge].tolist()
         chart = stage.chart(polygon)

@@ -30,6 +30,7 @@ from fiberscope.numerics.algebra.base import Algebra
 from fiberscope.numerics.algebra.dyadic import Dyadic, DyadicAlgebra
 from fiberscope.numerics.algebra.twofold import TwofoldAlgebra
 from fiberscope.numerics.compensated import Twofold
+from fiberscope.numerics.cutoffs import ROUGH
 from fiberscope.numerics.floats import FloatArray, IntArray, SignArray, U
 from fiberscope.numerics.points import Triple, cross, dot, integer_rows, sign
 
@@ -38,7 +39,10 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 
-_BITS = 128
+Ranks = tuple[list[int], list[float], list[float] | float]
+"""The order of crossings, where they are between the ends, and bounds of the errors of that."""
+
+BITS = 128
 """Precision of balls: enough for the sum of a pair of floats."""
 
 _DENSE = 1 << 20
@@ -241,7 +245,7 @@ class TwofoldOracle(Oracle):
 
     def __init__(self, exact: Oracle) -> None:
         self.layout, self.offsets = exact.layout, exact.offsets
-        with flint.ctx.workprec(_BITS):
+        with flint.ctx.workprec(BITS):
             self.sides = [(flint.arb(a), flint.arb(b), flint.arb(c)) for a, b, c in exact.sides]
 
     @classmethod
@@ -255,44 +259,52 @@ class TwofoldOracle(Oracle):
         return FixedProgram(self.layout, TwofoldAlgebra(), lambda chart: Twofold.exact(np.eye(3, 2)))
 
     def _row(self, rows: Any, column: int) -> Triple:
-        a, b, c = (_ball(rows, i, column) for i in range(3))
-        return a, b, c
+        return balls(rows, column)
 
     def _meeting(self, first: Triple, second: Triple) -> Triple:
-        with flint.ctx.workprec(_BITS):
+        with flint.ctx.workprec(BITS):
             found = cross(first, second)
         if not found[2] > 0:
             raise Unclear
         return found
 
-    def sign_at(self, line: Triple, point: Triple) -> int:
+    @staticmethod
+    def sign_at(line: Triple, point: Triple) -> int:
         """The sign of a line's functional at a point, never 0."""
-        with flint.ctx.workprec(_BITS):
+        with flint.ctx.workprec(BITS):
             found = sign(dot(line, point))
         if found == 0:
             raise Unclear
         return found
 
-    def ranks(self, lines: Sequence[Triple], a: Triple, b: Triple) -> tuple[list[int], list[float]]:
-        """As :func:`ranks_between`, for lines that meet the segment in different points."""
-        with flint.ctx.workprec(_BITS):
+    @staticmethod
+    def ranks(lines: Sequence[Triple], a: Triple, b: Triple) -> Ranks:
+        """As :func:`ranks_between`, for lines that meet the segment in different points, with bounds of the errors."""
+        with flint.ctx.workprec(BITS):
             where = [_share(line, a, b) for line in lines]
             order = sorted(range(len(where)), key=lambda k: float(where[k].mid()))
             if any(not where[i] < where[k] for i, k in pairwise(order)):
                 raise Unclear
             found = [float(t.mid()) for t in where]
+            errors = [float(t.rad()) * (1 + 4 * U) + 2 * U for t in where]
         ranks = np.empty(len(order), dtype=np.int64)
         ranks[order] = np.arange(len(order))
-        return ranks.tolist(), found
+        return ranks.tolist(), found, errors
 
 
 def _share(line: Triple, a: Triple, b: Triple) -> Any:
-    """Where a line divides a segment, to more than the precision of floats."""
+    """Where a line divides a segment; a short segment need not be known to the precision of floats."""
     here, there = abs(dot(line, a)) * b[2], abs(dot(line, b)) * a[2]
     found = here / (here + there)
-    if not (found.is_finite() and found.rad() < U / 2):
+    if not (found.is_finite() and found.rad() < ROUGH):
         raise Unclear
     return found
+
+
+def balls(rows: Twofold, column: int) -> Triple:
+    """The three numbers of one functional."""
+    a, b, c = (_ball(rows, i, column) for i in range(3))
+    return a, b, c
 
 
 def _ball(rows: Twofold, i: int, j: int) -> Any:
@@ -301,5 +313,5 @@ def _ball(rows: Twofold, i: int, j: int) -> Any:
     high, low, error = (float(part[i, j]) for part in parts)
     if not error < np.inf:
         raise Unclear
-    with flint.ctx.workprec(_BITS):
+    with flint.ctx.workprec(BITS):
         return flint.arb(high, error) + flint.arb(low)

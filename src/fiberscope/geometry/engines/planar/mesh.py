@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cmp_to_key
+from importlib import import_module
 from typing import Any
 
 import flint
 import numba
 import numpy as np
 from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.engines.planar.faces import lowest_signs, same_losers
@@ -328,7 +328,7 @@ def _compressed(
     order = np.argsort(at[straight[at]], kind="stable")
     first, second = both[order][0::2], both[order][1::2]
     links = coo_array((np.ones(len(first)), (first, second)), shape=(len(mesh.ends),) * 2)
-    group = connected_components(links, directed=False)[1]
+    group = import_module("scipy.sparse.csgraph").connected_components(links, directed=False)[1]  # dear to load
     keep = ~straight[mesh.loop_v[entries]]
     owner = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))[keep]
     loop_v = mesh.loop_v[entries[keep]]

@@ -20,10 +20,10 @@ Crofton's formula proportional to the measure of all region boundaries in the do
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib import import_module
 from math import exp, gamma, log, pi, sqrt
 
 import numpy as np
-from scipy.special import stdtrit
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Box, Domain, View, view_of
@@ -179,7 +179,8 @@ def estimate(
     if isinstance(domain, Box):
         richness = _richness(net, domain, points, rng, labels, run) if points else None
         density = _chord_density(net, domain, chords, rng, run) if chords else None
-    factor = exp(float(stdtrit(runs - 1, 0.975)) * sqrt(log(1 + (error / value) ** 2)))
+    student = import_module("scipy.special").stdtrit(runs - 1, 0.975)  # dear to load
+    factor = exp(float(student) * sqrt(log(1 + (error / value) ** 2)))
     least = float(len(labels))
     return RegionEstimate(
         least if exact else value,
