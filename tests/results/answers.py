@@ -86,6 +86,11 @@ def classes() -> NeuronClasses:
 
 
 @cache
+def squashed() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2), nn.Tanh())
+
+
 def generator() -> fs.Network:
     return fs.Network.random((2, 3, 2), seed=8)
 
@@ -259,6 +264,7 @@ ANSWERS: dict[str, Maker] = {
     "Piece": lambda: fold_set().pieces[0],
     "PlanarCount": lambda: planar_count(NET, BOX),
     "ProjectedGradients": lambda: fs.projected_gradients(NET, fs.Circle(), places=3),
+    "Proven": lambda: fs.regions_along(NET, fs.GeneratorCurve(squashed(), [0.0, 0.0], [1.0, 1.0])).proven,
     "RankFailure": lambda: RankFailure(0, 1, ((0,), (1, 2)), 1, 2),
     "Refinement": lambda: smooth().refinement[0],
     "VisitedRegion": lambda: next(iter(fs.traverse(NET, BOX))),
@@ -267,6 +273,7 @@ ANSWERS: dict[str, Maker] = {
     "RegionEstimate": estimate,
     "RegionTheory": theory,
     "Richness": lambda: estimate().richness,
+    "RoundRegions": lambda: fs.round_regions(fs.Network.random((3, 4, 1), 0), fs.Sphere()),
     "SurfaceRegions": lambda: fs.regions_on(NET, fs.Mesh([[0, 0], [1, 0], [0, 1]], [[0, 1, 2]])),
     "Truncation": lambda: truncated_fold_sets(complex_(), 2),
     "VisibleDistance": visible,

@@ -152,6 +152,7 @@ def test_unbounded_domains_are_refused(domain: Domain) -> None:
 
 
 def test_what_memory_does_not_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fiberscope.geometry.engines.lattice.layers.LARGE", 0)  # asked at once
     monkeypatch.setattr("fiberscope.geometry.regions.MEMORY", 1 << 13)
     for ask in (regions, count_regions):
         with pytest.raises(TooLargeError, match="the limit of memory is 31"):

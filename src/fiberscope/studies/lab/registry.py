@@ -44,9 +44,9 @@ def _look() -> tuple[dict[str, Study], dict[str, str]]:
 def find_study(name: str) -> Study:
     """A study by name; an unknown one is refused with the closest names, a broken one with what is wrong with it.
 
-    >>> find_study("initialization")
+    >>> find_study("weight-decays")
     Traceback (most recent call last):
-    fiberscope.errors.InputError: study: expected one of ..., got 'initialization'; did you mean initialisation?
+    fiberscope.errors.InputError: study: expected one of ..., got 'weight-decays'; did you mean weight-decay?
     """
     studies = all_studies()
     if name not in studies:
