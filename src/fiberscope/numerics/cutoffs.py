@@ -157,3 +157,9 @@ REGRESSION = 1e-12
 
 REMAINDER = 100.0
 """Recovery: singular values above so many times SPAN make a remainder more than one neuron."""
+
+GRAM_STRETCH = 2.0**-24
+"""Distances: a Gram factor that may change lengths by a larger part is given up, and another way is taken."""
+
+VAGUE_VERTEX = 2.0**-10
+"""Spheres: vertices whose coordinates are known worse than this are computed in fractions."""

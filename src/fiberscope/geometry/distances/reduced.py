@@ -16,6 +16,7 @@ import numpy as np
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.network.operators import Dense
+from fiberscope.numerics.cutoffs import GRAM_STRETCH
 from fiberscope.numerics.floats import TINY, FloatArray, gamma, round_up
 
 _SAFE = 2.0**480
@@ -26,9 +27,6 @@ _GRAM = 1 << 20
 
 _ORTHOGONAL = 1 << 24
 """Matrices with more entries are not factored orthogonally."""
-
-_LOOSE = 2.0**-24
-"""A Gram factor that may change lengths by a larger part is given up."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,6 +124,6 @@ def _by_gram(W: FloatArray) -> Factor | None:
         defect = defect * (1 + gamma(k * k + 8)) + gamma(2)
         length = np.abs(inverse).sum(axis=0).max() * np.abs(inverse).sum(axis=1).max()  # not below its squared norm
         stretch = (slip + off) * length / (1 - defect) ** 2 * (1 + gamma(k * k + n + 32)) + gamma(4)
-    if not (defect < 0.5 and stretch < _LOOSE):
+    if not (defect < 0.5 and stretch < GRAM_STRETCH):
         return None
     return Factor(np.ascontiguousarray(L), None, float(stretch), True)

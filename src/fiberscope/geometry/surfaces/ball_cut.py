@@ -21,14 +21,12 @@ from fiberscope.errors import NotGenericError
 from fiberscope.geometry.affine_forms import ExactRegion
 from fiberscope.geometry.complex import Complex
 from fiberscope.numerics.algebra.ball import exact_fraction
+from fiberscope.numerics.cutoffs import VAGUE_VERTEX
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma
 from fiberscope.run import ENDLESS, Run
 
 REACH = 1.25
 """The complex is that of the box ``[-REACH, REACH]^3``; the bounds below are for points of it."""
-
-_ROUGH = 2.0**-10
-"""Coordinates that are known worse are not used."""
 
 _ADVICE = "the regions of this sphere are undecided; a slightly different radius or centre has an answer"
 
@@ -86,7 +84,7 @@ class _Cutter:
         self.points = self.cells.points
         errors = self.cells.point_errors
         self.errors = np.full(len(self.points), np.inf) if errors is None else errors
-        self.errors = np.where(self.errors < _ROUGH, self.errors, np.inf)
+        self.errors = np.where(self.errors < VAGUE_VERTEX, self.errors, np.inf)
         self.ends = self.cells.boundary[0].indices.reshape(-1, 2)
         self.exact = 0
         self._known: dict[int, Point] = {}
