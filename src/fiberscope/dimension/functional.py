@@ -10,7 +10,7 @@ import numpy as np
 
 from fiberscope import modules
 from fiberscope.dimension.blocks import blocked_rank
-from fiberscope.dimension.bounds import Bound, bounds
+from fiberscope.dimension.bounds import Bound, active_sets_bound, bounds
 from fiberscope.dimension.choice import RANKS, asked_ranks, chosen_names, frozen_names, restricted, slopes_as_maps
 from fiberscope.dimension.decisive import DecisiveSet, decide
 from fiberscope.dimension.exact_rank import WIDE, Sampled, exact_jacobian_rank, sample, way_of
@@ -204,6 +204,8 @@ def functional_dimension(
         way_of(rows, D, memory)
     symmetry = hidden_symmetry(net, sampled.signs if points.complete else signs_anywhere(net), run=run)
     known = bounds(net, sampled, symmetry)
+    if X is None and points.complete and "exact" in asked:
+        known = (*known, *active_sets_bound(net, sampled, run))
     if not points.complete:
         # What was not sampled is not bounded by the samples.
         known = tuple(b for b in known if b.name in ("parameters", "rescaling", "fixed neurons", "orbit"))

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.linalg
 
 from fiberscope.dimension.affine_rows import mixtures, normalisations, translations_in_a_row
-from fiberscope.dimension.bounds import Bound, program_symmetry
+from fiberscope.dimension.bounds import Bound, active_sets_bound, program_symmetry
 from fiberscope.dimension.decisive import decide
 from fiberscope.dimension.exact_rank import Sampled, sample
 from fiberscope.dimension.functional import functional_dimension
@@ -273,6 +273,7 @@ def _more_bounds(net: Network, found: Sampled, run: Run) -> Iterator[Bound]:
     yield Bound("position", net.out_size * position_bound(found), what, True, True)
     if not _is_chain(net):
         return
+    yield from active_sets_bound(net, found, run)
     if net.out_size == 1 and bool((net.layout.slopes == 0).all()):
         what = "none (regions that share the signs behind a silent layer count once)"
         yield Bound("silent layers", silent_layers_bound(net, found), what, True, True)
