@@ -13,9 +13,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from fiberscope.numerics.floats import TINY, FloatArray, U, gamma, round_up
-
-_SPLITTER = 2.0**27 + 1
+from fiberscope.numerics.floats import SPLITTER, TINY, FloatArray, U, gamma, round_up
 
 
 @numba.njit(cache=True, nogil=True)
@@ -26,10 +24,10 @@ def _dot2(A: Any, B: Any, start: Any, out: Any) -> None:
             for k in range(A.shape[1]):
                 a, b = A[i, k], B[k, j]
                 product = a * b
-                c = _SPLITTER * a
+                c = SPLITTER * a
                 high = c - (c - a)
                 low = a - high
-                d = _SPLITTER * b
+                d = SPLITTER * b
                 top = d - (d - b)
                 bottom = b - top
                 error = low * bottom - (((product - high * top) - low * top) - high * bottom)
@@ -82,7 +80,7 @@ class Twofold:
         high, low = np.array(start, dtype=np.float64), np.zeros_like(start)
         k = B.shape[0]
         with np.errstate(all="ignore"):
-            c = _SPLITTER * B
+            c = SPLITTER * B
             top = c - (c - B)
             _twofold_dot(self.high, self.low, B, top, B - top, high, low)
             size = np.abs(B)
@@ -116,7 +114,7 @@ def _row_dots(A: Any, W: Any, high: Any, low: Any, size: Any) -> None:
             for k in range(A.shape[1]):
                 a, b = A[i, k], W[j, k]
                 p = a * b
-                c, d = _SPLITTER * a, _SPLITTER * b
+                c, d = SPLITTER * a, SPLITTER * b
                 first, top = c - (c - a), d - (d - b)
                 last, bottom = a - first, b - top
                 error = last * bottom - (((p - first * top) - last * top) - first * bottom)
@@ -138,7 +136,7 @@ def _twofold_dot(A: Any, rest: Any, B: Any, top: Any, bottom: Any, high: Any, lo
             a, r = A[i, k], rest[i, k]
             if a == 0.0 and r == 0.0:
                 continue
-            c = _SPLITTER * a
+            c = SPLITTER * a
             first = c - (c - a)
             last = a - first
             for j in range(B.shape[1]):

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fiberscope.equality.bounding.form_kernels import EPS
 from fiberscope.geometry.engines.compiled import adding, inner
-from fiberscope.numerics.floats import TINY
+from fiberscope.numerics.floats import EPS, TINY
 
 
 @adding

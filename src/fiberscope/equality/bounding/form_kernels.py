@@ -10,10 +10,7 @@ import numpy as np
 
 from fiberscope.geometry.engines.compiled import adding, inner
 from fiberscope.numerics.algebra.bounded import SMALL
-from fiberscope.numerics.floats import TINY, U
-
-EPS = 4.0 * U
-"""More than the relative error of three roundings."""
+from fiberscope.numerics.floats import EPS, TINY
 
 
 @inner

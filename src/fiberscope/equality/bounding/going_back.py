@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from fiberscope.equality.bounding.form_kernels import EPS, chord, enclosed
+from fiberscope.equality.bounding.form_kernels import chord, enclosed
 from fiberscope.geometry.engines.compiled import adding
 from fiberscope.numerics.algebra.bounded import SMALL
-from fiberscope.numerics.floats import TINY
-
-LOST = 2.0**-1074
-"""More than a product below the normal floats is off by, or a sum that has such terms for each of them."""
+from fiberscope.numerics.floats import EPS, LOST, TINY
 
 
 @adding
