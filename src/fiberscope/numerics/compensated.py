@@ -3,6 +3,12 @@
 Every product and every sum is split into its rounded value and its exact error; the errors are summed up beside
 (T. Ogita, S. M. Rump, S. Oishi, Accurate sum and dot product, SIAM J. Sci. Comput. 26, 2005: algorithm Dot2). With
 both parts kept (:class:`Twofold`), products can be chained and lose nothing in between.
+
+Arrays of the kernels: ``A (m, k)`` with its low part ``rest``, ``B (k, n)`` with the halves ``top + bottom`` of its
+entries, or ``W (n, k)``, whose rows are multiplied; ``start``, ``out``, ``high``, ``low``, ``size`` ``(m, n)``. In
+``high`` a kernel finds the start and leaves the rounded sum, in ``low`` what that lost; ``size`` adds up the absolute
+terms. Invariant: before a term is added, ``total + rest`` (``high + low``) is the sum so far up to roundings of the
+``rest``. No sum may be taken in another order here, so these kernels are compiled without ``fastmath``.
 """
 
 from __future__ import annotations

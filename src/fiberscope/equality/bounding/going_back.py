@@ -1,6 +1,11 @@
 """A compiled bound of one neuron of a dense chain on a box, by lines from there back to the inputs.
 
-It is incomparable with the forms of :mod:`fiberscope.equality.bounding.kernels`, whose arrays it reads.
+It is incomparable with the forms of :mod:`fiberscope.equality.bounding.kernels`, whose arrays it reads: ``wa``,
+``ba``, ``slopes`` flat over the layers, cut by ``starts`` and ``places``; ``low``, ``high`` the box of the inputs.
+``v`` are the coefficients of what the present layer gives, ``before`` those of what it reads; ``constant`` adds up what
+does not depend on the inputs any more, ``moved`` the absolute terms of that, ``lost`` what rounding and underflow take
+from the coefficients. Invariant: behind every layer on the way back, ``sign * z`` is at least ``v h + constant - lost``
+up to the roundings of ``constant``, which the last line subtracts.
 """
 # mypy: disable-error-code="no-untyped-def, type-arg"
 
