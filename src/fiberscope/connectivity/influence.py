@@ -85,7 +85,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.prints.values += [self.prints.of(tensor) for tensor in written]
 
 
-class Influence(Recorder):
+class Influence(Recorder):  # type: ignore[no-untyped-call]
     """While it is active, follows which groups reach which storages, against the prints of an earlier run."""
 
     def __init__(
