@@ -16,6 +16,7 @@ import numba
 import numpy as np
 
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear, Switch
+from fiberscope.numerics.arrays import pointers, ranks_within
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 
 if TYPE_CHECKING:
@@ -154,13 +155,13 @@ class Cells:
             return _vertices(outer, inner, len(self.points))
         owner = np.repeat(np.repeat(np.arange(len(outer)), np.diff(outer.indptr)), sizes)
         starts = np.repeat(inner.indptr[outer.indices], sizes)
-        within = np.arange(len(starts)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        within = ranks_within(sizes)
         vertices = inner.indices[starts + within]
         if k == 2 and self.dimension == 2:
             return self._cycles(outer, vertices)
         pairs = np.unique(owner * len(self.points) + vertices)
         counts = np.bincount(pairs // len(self.points), minlength=len(outer))
-        return Incidence(np.concatenate([[0], np.cumsum(counts)]), pairs % len(self.points))
+        return Incidence(pointers(counts), pairs % len(self.points))
 
     def _cycles(self, outer: Incidence, ends: IntArray) -> Incidence:
         """Vertices of polygons from their edges in cyclic order: the one that an edge shares with the next."""

@@ -14,6 +14,7 @@ from fiberscope.geometry.facets import Facets, passes, switched, to_scale, unit
 from fiberscope.geometry.measures import Metrics
 from fiberscope.network.network import Network
 from fiberscope.numerics.algebra.ball import EXACT
+from fiberscope.numerics.arrays import pointers
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma
 from fiberscope.results import Result
 
@@ -121,7 +122,7 @@ def _around(cells: Cells, facets: Facets) -> tuple[Incidence, IntArray]:
     ridge, owner = below.indices[keep].astype(np.int64), owner[keep]
     order = np.argsort(ridge, kind="stable")
     cell, counts = np.unique(ridge, return_counts=True)
-    return Incidence(np.concatenate([[0], np.cumsum(counts)]), owner[order]), cell
+    return Incidence(pointers(counts), owner[order]), cell
 
 
 def straight_facets(net: Network, cells: Cells, facets: Facets, ridges: Ridges) -> tuple[BoolArray, int]:

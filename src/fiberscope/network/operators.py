@@ -19,7 +19,7 @@ from scipy import sparse as sp
 
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.numerics.algebra.ball import balls
-from fiberscope.numerics.arrays import frozen, real_array
+from fiberscope.numerics.arrays import frozen, pointers, real_array
 from fiberscope.numerics.floats import FloatArray, IntArray, ObjectArray
 
 Shape = tuple[int, ...]
@@ -360,7 +360,7 @@ class Gather(Operator):
         return np.asarray(self._picked(X, balls(np.zeros(()))[()]))
 
     def sparse(self) -> Any:
-        starts = np.concatenate([[0], np.cumsum(self.index >= 0)])
+        starts = pointers((self.index >= 0).astype(np.int64))
         structure = (self.coefficients, self.index[self.index >= 0], starts)
         return sp.csr_array(structure, shape=(self.out_size, self.in_size))
 

@@ -1,4 +1,4 @@
-"""What comes in at the border: arrays of finite real numbers, checked once, with what was expected and what came."""
+"""Arrays: what comes in at the border, checked once with what was expected and what came; and how they are laid out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.numerics.floats import FloatArray
+from fiberscope.numerics.floats import FloatArray, IntArray
 
 
 def real_array(value: Any, name: str, *, ndim: int | None = None, finite: bool = True) -> FloatArray:
@@ -82,6 +82,27 @@ def grown(array: Any, size: int) -> Any:
         larger = np.empty((size, *array.shape[1:]), dtype=array.dtype)
     larger[: len(array)] = array
     return larger
+
+
+def pointers(counts: IntArray) -> IntArray:
+    """Where each stretch begins when stretches of the given lengths are laid end to end, and where the last ends.
+
+    >>> pointers(np.array([2, 0, 3]))
+    array([0, 2, 2, 5])
+    """
+    result = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=result[1:])
+    return result
+
+
+def ranks_within(counts: IntArray) -> IntArray:
+    """For all members of such stretches, laid end to end, their number inside of their own.
+
+    >>> ranks_within(np.array([2, 0, 3]))
+    array([0, 1, 0, 1, 2])
+    """
+    starts = pointers(counts)
+    return np.arange(starts[-1]) - np.repeat(starts[:-1], counts)
 
 
 def row_lengths(vectors: FloatArray) -> FloatArray:
