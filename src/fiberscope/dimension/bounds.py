@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from fiberscope.dimension.active_sets import active_directions
 from fiberscope.dimension.affine_rows import directions_in_a_row, mixtures, normalisations, translations_in_a_row
 from fiberscope.dimension.exact_rank import Sampled
 from fiberscope.dimension.rescalings import rescalings
@@ -18,7 +16,6 @@ from fiberscope.numerics.algebra.residue import ModularAlgebra
 from fiberscope.numerics.elimination import rank_mod
 from fiberscope.numerics.modular import random_primes, residues
 from fiberscope.results import Result
-from fiberscope.run import ENDLESS, Run
 
 _MOST_ENTRIES = 1 << 25
 """Entries of the table of all directions of a program that change nothing; above, only rescalings count."""
@@ -81,14 +78,6 @@ def bounds(net: Network, found: Sampled, symmetry: HiddenSymmetry | None) -> tup
             what = "none (only rescalings and dead neurons counted: the whole group is too large to rank)"
         result.append(Bound("orbit", D - symmetry.directions, what, True, True))
     return tuple(result)
-
-
-def active_sets_bound(net: Network, found: Sampled, run: Run = ENDLESS) -> Iterator[Bound]:
-    """The bound of :mod:`fiberscope.dimension.active_sets` where it is looked for."""
-    more = active_directions(net, found.signs, run=run)
-    if more is not None:
-        what = "none (what a neuron reads where it is on: neurons that are off there, and too many that are on)"
-        yield Bound("active sets", net.num_parameters - more, what, True, True)
 
 
 def program_symmetry(net: Network) -> int:

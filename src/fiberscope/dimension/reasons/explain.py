@@ -19,10 +19,10 @@ import numpy as np
 import scipy.linalg
 
 from fiberscope.dimension.affine_rows import mixtures, normalisations, translations_in_a_row
-from fiberscope.dimension.bounds import Bound, active_sets_bound, program_symmetry
+from fiberscope.dimension.bounds import Bound, program_symmetry
 from fiberscope.dimension.decisive import decide
 from fiberscope.dimension.exact_rank import Sampled, sample
-from fiberscope.dimension.functional import functional_dimension
+from fiberscope.dimension.functional import active_sets_bound, functional_dimension
 from fiberscope.dimension.gap import (
     adjacent_layers_bound,
     float_pair_kernels,
