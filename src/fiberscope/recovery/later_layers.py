@@ -9,10 +9,11 @@ import numpy as np
 
 from fiberscope.numerics.cutoffs import FITTED, FLAT, LEAST, NEAR_LINES, NOT_ZERO, ORACLE_NOISE, REGRESSION
 from fiberscope.numerics.floats import BoolArray, FloatArray
-from fiberscope.recovery.bent_surfaces import Row, Walk
+from fiberscope.recovery.bent_surfaces import Equations, Row, Walk
 from fiberscope.recovery.first_layer import Pool
 from fiberscope.recovery.prefix import Prefix
 from fiberscope.recovery.probes import locate, normal_of
+from fiberscope.recovery.tilts import refitted
 
 MORE_LINES = 7
 """Further lines for a layer that is not whole."""
@@ -22,6 +23,9 @@ TESTS, BATCH = 2000, 200
 
 AIMS = 3
 """Places where it failed that are looked into, one after the other."""
+
+REFIT = 5.0
+"""How far a kink may be from a neuron to be used when that is fitted again, in tolerances."""
 
 ASTRAY = "what its surface seemed to be at one place does not hold at others"
 
@@ -93,6 +97,10 @@ def _note(pool: Pool, prefix: Prefix, layer: Layer, walk: Walk, found: Row | str
         if factor is not None:
             layer.partial.remove(other)
             row = other.merged(row, factor).normalised()
+    if pool.crude:
+        row = _refitted(pool, prefix, row)
+        if any(other.ratio(row) is not None for other in layer.rows):
+            return False
     if row.complete and not _confirmed(pool, prefix, row.coefficients):
         layer.refused[ASTRAY] = layer.refused.get(ASTRAY, 0) + 1
         return False
@@ -102,6 +110,15 @@ def _note(pool: Pool, prefix: Prefix, layer: Layer, walk: Walk, found: Row | str
     for k in range(len(pool.lines)):
         _explain_by(pool, prefix, row.coefficients[None], k)
     return True
+
+
+def _refitted(pool: Pool, prefix: Prefix, row: Row) -> Row:
+    """A noisy neuron again, through all kinks that it nearly explains."""
+    (X, blurs), c = pool.all_kinks(), row.coefficients
+    sizes = np.array([np.linalg.norm(prefix.cell(prefix.pattern(x)).slopes.T @ c) for x in X])
+    found = refitted(prefix.features(X), c, np.maximum(sizes, NOT_ZERO), blurs,
+                     REFIT * pool.tolerance * pool.place.size)  # fmt: skip
+    return row if found is None else Row(Equations(np.eye(len(found)), found)).normalised()
 
 
 def _confirmed(pool: Pool, prefix: Prefix, row: FloatArray) -> bool:
@@ -118,7 +135,7 @@ def _confirmed(pool: Pool, prefix: Prefix, row: FloatArray) -> bool:
             break
         seen = _switches(pool, prefix, row)
         hits, misses = hits + (seen is True), misses + (seen is False)
-    return hits >= 2 and hits >= 2 * misses
+    return hits >= (4 if pool.crude else 2) and hits >= (4 if pool.crude else 2) * misses
 
 
 def _switches(pool: Pool, prefix: Prefix, row: FloatArray) -> bool | None:
