@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fiberscope.numerics.cutoffs import CRUDE, ORACLE_CLEAR
+from fiberscope.numerics.cutoffs import CRUDE, ORACLE_CLEAR, SAME, SAME_CRUDE
 from fiberscope.numerics.floats import BoolArray, FloatArray
 from fiberscope.recovery.lines import Line, scan
 from fiberscope.recovery.oracle import Oracle
@@ -76,6 +76,11 @@ class Pool:
         """Whether values are so noisy that normals are measured by where surfaces are met."""
         return self.oracle.noise > CRUDE
 
+    @property
+    def same(self) -> float:
+        """The part by which two measurements of one neuron may differ."""
+        return SAME_CRUDE if self.crude else SAME
+
     def search(self, starts: FloatArray, ends: FloatArray) -> range:
         """Scan further segments; the numbers of the lines."""
         first = len(self.lines)
@@ -89,7 +94,9 @@ class Pool:
         return sorted(found, key=lambda key: key not in self.normals)
 
     def point(self, key: tuple[int, int]) -> FloatArray:
-        return self.points[key] if key in self.points else self.lines[key[0]].at(float(self.lines[key[0]].kinks[key[1]]))
+        return (
+            self.points[key] if key in self.points else self.lines[key[0]].at(float(self.lines[key[0]].kinks[key[1]]))
+        )
 
     def slope(self, k: int, segment: int) -> FloatArray | None:
         """The gradient on a segment between two kinks of a line."""

@@ -144,7 +144,9 @@ def locate_all(oracle: Oracle, X: FloatArray, u: FloatArray, w: float) -> Kinks:
     one = (np.abs(right - left) > 4 * blur) & (np.abs(meet) < 0.6 * w)
     if one.any():
         beside = meet[one, None] + np.array([-BESIDE, BESIDE]) * w
-        lines = np.stack([f[one, 0] + left[one] * (beside[:, 0] - s[0]), f[one, 3] + right[one] * (beside[:, 1] - s[3])])
+        lines = np.stack(
+            [f[one, 0] + left[one] * (beside[:, 0] - s[0]), f[one, 3] + right[one] * (beside[:, 1] - s[3])]
+        )
         values = oracle.along((X[ask[one], None] + beside[:, :, None] * u).reshape(-1, X.shape[1])).reshape(-1, 2)
         fits = (np.abs(values - lines.T) <= (2 * error + blur * w)[one, None]).all(axis=1)
         kept = ask[np.flatnonzero(one)[fits]]

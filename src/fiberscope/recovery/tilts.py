@@ -31,7 +31,7 @@ OFF, SEEN = 8.0, 50.0
 LEAST_MET = 1.25
 """Points per coordinate that must be met, so that a bend between them is seen."""
 
-REFITS, TRIMMED = 4, 10.0
+REFITS, TRIMMED = 8, 10.0
 """Rounds of a fit to kinks, and how far beyond the usual one may be, in medians."""
 
 BESIDE = 0.2
@@ -121,14 +121,17 @@ def refitted(features: FloatArray, row: FloatArray, sizes: FloatArray, blurs: Fl
     """
     for _ in range(REFITS):
         far = np.abs(features @ row) / sizes
-        near = far <= np.maximum(tolerance, ORACLE_CLEAR * blurs)
-        near &= blurs <= tolerance
+        near = (far <= np.maximum(tolerance, ORACLE_CLEAR * blurs)) & (blurs <= tolerance)
         if near.sum() < LEAST_MET * len(row):
             return None
-        A = features[near] / (sizes * blurs)[near, None]
+        weights = 1 / (sizes * np.maximum(blurs, far))[near]  # those that are off count little
+        A = features[near] * weights[:, None]
         scale = np.linalg.norm(A, axis=0)
         scale[scale == 0] = 1.0
         fresh = np.linalg.svd(A / scale, full_matrices=False)[2][-1] / scale
         row = fresh * (np.linalg.norm(row) / np.linalg.norm(fresh)) * np.sign(fresh @ row)
-        tolerance = max(tolerance / GROWTH, TRIMMED * float(np.median(np.abs(features[near] @ row) / sizes[near])))
-    return row
+        off = np.abs(features[near] @ row) / sizes[near]
+        tolerance = min(tolerance, TRIMMED * max(float(np.median(off)), float(np.median(blurs))))
+    # as many points as there are coefficients can always be met
+    fits = np.abs(features @ row) / sizes <= ORACLE_CLEAR * blurs
+    return row if fits.sum() >= LEAST_MET * len(row) else None
