@@ -101,9 +101,8 @@ def local_identifiability(
         run.step(turn, ROUNDS, f"rank {rank} of {needed}")
         count = max(PER_PARAMETER * net.num_parameters // net.out_size << turn, net.in_size + 1)
         X = np.concatenate([X, _points(net, box, count, rng)])
-        found = functional_dimension(
-            net, X, ranks="exact", seed=seed, time_limit=None if run.seconds_left == np.inf else run.seconds_left
-        )
+        left = run.seconds_left
+        found = functional_dimension(net, X, ranks="exact", seed=seed, time_limit=None if left == np.inf else left)
         rank = found.lower or 0
         if rank == needed:
             break
@@ -114,4 +113,4 @@ def local_identifiability(
 def _points(net: Network, box: Box | None, count: int, rng: np.random.Generator) -> FloatArray:
     if box is not None:
         return rng.uniform(box.low, box.high, (count, net.in_size))
-    return rng.normal(size=(count, net.in_size)) * rng.choice([0.5, 2.0, 8.0], (count, 1))
+    return np.asarray(rng.normal(size=(count, net.in_size)) * rng.choice([0.5, 2.0, 8.0], (count, 1)))

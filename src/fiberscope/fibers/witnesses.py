@@ -49,8 +49,7 @@ def exact_witnesses(net: Network, trails: Sequence[Trail]) -> list[Witnesses]:
     for depth, trail in enumerate(trails):
         Z = fractions(trail.values).T.copy()
         if depth + 1 < len(trails):  # onto the hyperplane of unit 0 behind, along the ray from the origin
-            w, b = weights[depth + 1][0], Fraction(float(net.biases[depth + 1][0]))
-            Z = Z * (-b / (w @ Z))
+            Z = Z * (-Fraction(float(net.biases[depth + 1][0])) / (weights[depth + 1][0] @ Z))
         least = min(z for i, row in enumerate(Z) for j, z in enumerate(row) if i != j)
         now = Rational.of(Z)
         for k in range(depth, -1, -1):
