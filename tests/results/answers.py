@@ -303,6 +303,8 @@ ANSWERS: dict[str, Maker] = {
     "IdentifiableFraction": lambda: fs.identifiable_fraction((2, 2, 1, 1)),
     "KnownSymmetry": lambda: KnownSymmetry("dead", 1, (0, 2), 1, True, "neuron <0> is dead"),
     "LocalIdentifiability": lambda: fs.local_identifiability(fs.Network.random((2, 3, 2, 1), 0), BOX),
+    "Stratum": lambda: fs.fiber(LINE).topology().strata[0],
+    "Topology": lambda: fs.fiber(LINE).topology(),
     "Match": lambda: fs.same_up_to_symmetry(NET, fs.Network.random((2, 4, 3, 2), seed=4)),
     "Membership": lambda: Membership(None, "a < b"),
     "NonLocal": fs.non_localisable_network,
