@@ -1211,7 +1211,7 @@ def check(found: Any, models: Sequence[bytes | None] = (None, None)) -> tuple[st
     need(found.get("format") == FORMAT, old)
     keys(found, "certificate", "format", "claim", "method", "networks", "programs", "evidence")
     told = ("equal", "tolerance", "precision", "domain", "models")
-    claim = keys(found["claim"], "claim", *told, optional=["criterion", "margin"])
+    claim = keys(found["claim"], "claim", *told, optional=["criterion", "margin", "rounding"])
     need(type(claim["equal"]) is bool and isinstance(found["method"], str), "expected a claim that is true or false")
     if found["programs"] is None:
         raise TooLarge("the networks are not in the certificate as plain programs")
@@ -1219,6 +1219,8 @@ def check(found: Any, models: Sequence[bytes | None] = (None, None)) -> tuple[st
     named = zip("ab", listed(claim["models"], "models", 2), (a, b), models, strict=True)
     about = [_model(*each) for each in named]
     need(a.inputs == b.inputs and a.outputs == b.outputs, "expected networks with the same inputs and outputs")
+    if "rounding" in claim:
+        about.append(_roundings(claim, a, b))
     evidence = found["evidence"]
     kind = evidence.get("kind") if isinstance(evidence, dict) else None
     fits = isinstance(kind, str) and kind in KINDS and KINDS[kind][0] is claim["equal"]
@@ -1245,6 +1247,28 @@ def _case(claim: Any, a: Program, b: Program, evidence: Any) -> tuple[Case, str]
     made = Case(a, b, place, claim["equal"], allowed, Q(1, 2**bits), Q(1, 2**lowest), few, evidence, margin)
     answer = "equal" if claim["equal"] else "different"
     return made, f"{answer} {kind} on {where if len(where) < 400 else where[:400] + ' ...'}"
+
+
+def _roundings(claim: Any, a: Program, b: Program) -> str:
+    """Of quantised models: the last inputs are roundings between -1 and 1, those of ``a`` and then those of ``b``.
+
+    What holds for all values holds for those of the models, since neither program reads a rounding of the other.
+    """
+    found = keys(claim["rounding"], "rounding", "inputs", "where")
+    own, theirs = (whole(k, "roundings") for k in listed(found["inputs"], "roundings", 2))
+    n, domain = a.inputs - own - theirs, claim["domain"]
+    need(min(own, theirs) >= 0 < own + theirs and n > 0 and claim["equal"], "expected roundings of equal models")
+    need(isinstance(domain, dict) and domain.get("kind") == "box", "expected roundings behind the inputs of a box")
+    ends = [listed(domain.get(side), "a box", a.inputs)[n:] for side in ("low", "high")]
+    need(ends == [[-1] * (own + theirs), [1] * (own + theirs)], "expected roundings between -1 and 1")
+    for program, others in ((a, range(n + own, a.inputs)), (b, range(n, n + own))):
+        for node in program.nodes:
+            mixes = not node.stages or any(w and j in others for line in node.stages[0] for j, w in line)
+            need(0 not in node.sources or not mixes, "expected programs that read no rounding of each other")
+    what = {"quantisers": "half a step at a quantiser", "outputs": "all rounding of a model at an output"}
+    need(found["where"] in list(what), "expected where it is rounded")
+    told = f"the last {own + theirs} inputs are roundings, {what[found['where']]} each, {own} of a and {theirs} of b"
+    return f"rounding: {told}; trusted: each model is its program at some values of them"
 
 
 def _model(name: str, model: Any, program: Program, data: bytes | None) -> str:

@@ -128,9 +128,10 @@ def equivalent(
     (False, True)
     """
     ahead = _margin(criterion, margin, tolerance)
-    if any(str(source).endswith(".onnx") for source in (a, b)) and any(map(_quantised, (a, b))):
+    if any(str(source).endswith(".onnx") for source in (a, b)) and any(map(is_quantised_file, (a, b))):
         bounded = import_module("fiberscope.equality.beyond.quantised").equivalent_quantised
-        within: Verdict = bounded(a, b, domain, tolerance, time_limit, equivalent)
+        options = {"time_limit": time_limit, "seed": seed, "progress": progress, "jobs": jobs, "cluster": cluster}
+        within: Verdict = bounded(a, b, domain, tolerance, ahead, equivalent, **options, state=state)
         return within
     try:
         a, b = as_network(a, "a", example), as_network(b, "b", example)
@@ -156,7 +157,7 @@ def equivalent(
     )
 
 
-def _quantised(source: Any) -> bool:
+def is_quantised_file(source: Any) -> bool:
     """Whether this is a file that rounds what it computes."""
     return bool(import_module("fiberscope.network.formats.onnx.quantised").is_quantised(source))
 

@@ -12,6 +12,7 @@ from fiberscope.equality import checker
 from fiberscope.equality.certificates.claims import content_hash, domain_from_dict, domain_text, domain_to_dict
 from fiberscope.equality.certificates.encoding import FORMAT, FORMAT_3, network_from_dict
 from fiberscope.equality.certificates.format_2 import FORMAT_2, evidence_of_2
+from fiberscope.equality.certificates.roundings import RoundingInputs
 from fiberscope.equality.counterexample import Counterexample
 from fiberscope.equality.evidence import Evidence, number
 from fiberscope.equality.ladder import RUNGS
@@ -19,8 +20,10 @@ from fiberscope.equality.question import Question
 from fiberscope.equality.rungs.split_boxes import SplitBoxes
 from fiberscope.equality.verdict import kind_of
 from fiberscope.errors import FiberscopeError, InputError
-from fiberscope.geometry.domains import Domain
+from fiberscope.extras import import_module
+from fiberscope.geometry.domains import Box, Domain
 from fiberscope.network.border import as_network
+from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.ulps import ROUNDINGS
 from fiberscope.results import Result, named
@@ -28,7 +31,7 @@ from fiberscope.results import Result, named
 FIELDS = ("format", "claim", "method", "networks", "programs", "evidence")
 """Of a certificate of today."""
 CLAIM = ("equal", "tolerance", "precision", "domain", "models")
-CRITERIA = ("criterion", "margin")
+CRITERIA = ("criterion", "margin", "rounding")
 """Of its claim; those of the second row may be missing."""
 
 MODEL = ("weights", "file", "inputs", "outputs")
@@ -69,7 +72,7 @@ class Replay(Result):
     """What replaying a certificate gave; true in conditions if the claim holds.
 
     ``equal``, ``tolerance``, ``precision``, ``domain`` and ``models`` are the claim, ``ok`` whether its evidence proves
-    it, ``evidence`` says how.
+    it, ``evidence`` says how. With ``rounding`` it is about quantised models, and holds for all values of that.
     """
 
     ok: bool
@@ -81,6 +84,7 @@ class Replay(Result):
     models: tuple[Model, Model]
     precision: str | None = None
     margin: float | None = None
+    rounding: RoundingInputs | None = field(default=None, repr=False)
 
     def __bool__(self) -> bool:
         return self.ok
@@ -136,8 +140,10 @@ def verify(certificate: Path | str, a: Any = None, b: Any = None) -> Replay:
     for model, net in zip(models, nets, strict=True):
         if (model.inputs, model.outputs) != (net.in_size, net.out_size):
             raise InputError(f"{path}: expected models with {net.in_size} inputs and {net.out_size} outputs")
-    shown = tuple(_compared(m, mine) for m, mine in zip(models, (a, b), strict=True))
     where = domain_from_dict(claim.get("domain"))
+    rounding = _rounding(claim, where, nets)
+    mine = (a, b) if rounding is None else _with_roundings(a, b, rounding.inner(where))
+    shown = tuple(_compared(m, given) for m, given in zip(models, mine, strict=True))
     question = Question.of(
         nets[0], nets[1], where, tolerance, math.inf, precision=precision or "float64", margin=margin
     )
@@ -158,7 +164,33 @@ def verify(certificate: Path | str, a: Any = None, b: Any = None) -> Replay:
         ok, evidence = False, f"{other}; of those in the certificate: {evidence}"
     method = str(found.get("method", ""))
     kept = None if margin is not None else precision
-    return Replay(ok, equal, tolerance, method, evidence, question.domain, (shown[0], shown[1]), kept, margin)
+    named_models = (shown[0], shown[1])
+    if rounding is None:
+        return Replay(ok, equal, tolerance, method, evidence, question.domain, named_models, kept, margin)
+    told = f"{evidence}, for all values of {sum(rounding.inputs)} roundings at the {rounding.where}"
+    return Replay(ok, equal, tolerance, method, told, rounding.inner(where), named_models, kept, margin, rounding)
+
+
+def _rounding(claim: dict[str, Any], where: Domain, nets: list[Network]) -> RoundingInputs | None:
+    """The inputs that stand for rounding, where the claim is about quantised models; it must be one of equality."""
+    if "rounding" not in claim:
+        return None
+    found = RoundingInputs.from_dict(claim["rounding"])
+    if claim.get("equal") is not True:
+        raise InputError("certificate: expected no rounding where a difference is claimed: it need not be the model's")
+    found.inner(where)
+    found.check(nets[0], nets[1])
+    return found
+
+
+def _with_roundings(a: Any, b: Any, box: Box) -> tuple[Any, Any]:
+    """The caller's models as programs with inputs for rounding; these depend on both."""
+    if a is None and b is None:
+        return None, None
+    if a is None or b is None:
+        raise InputError("verify: expected both models or none, since a claim with rounding is about programs of both")
+    left, right, _ = import_module("fiberscope.equality.beyond.rounding_inputs").rounded_pair(a, b, box)
+    return left, right
 
 
 def _read(path: Path | str) -> dict[str, Any]:
