@@ -21,6 +21,7 @@ from fiberscope.equality.rungs import (
     regions,
     simplification,
     split_boxes,
+    split_neurons,
     structure,
     symmetry,
 )
@@ -34,6 +35,7 @@ from fiberscope.run import Progress
 RUNGS: tuple[Rung, ...] = (
     identical.RUNG,
     split_boxes.QUICK,
+    split_neurons.RUNG,
     symmetry.RUNG,
     structure.RUNG,
     output_ranges.RUNG,
@@ -54,7 +56,13 @@ Normal forms, in exact arithmetic, come before channels, which can count roundin
 """
 
 
-CLASSES: tuple[Rung, ...] = (split_boxes.QUICK, random_inputs.RUNG, split_boxes.FIRST, split_boxes.RUNG)
+CLASSES: tuple[Rung, ...] = (
+    split_boxes.QUICK,
+    split_neurons.RUNG,
+    random_inputs.RUNG,
+    split_boxes.FIRST,
+    split_boxes.RUNG,
+)
 """The methods that can be asked about classes; all others show that the two are the same real function, or nothing."""
 
 
@@ -179,7 +187,7 @@ def _decided(question: Question, tried: list[tuple[str, float]]) -> Verdict | No
     """The verdict of the first rung that has one; those that were asked are listed with their seconds."""
     try:
         # what knows of classes comes first where they are asked about
-        order = RUNGS if question.margin is None else sorted(RUNGS, key=lambda rung: rung not in CLASSES[:3])
+        order = RUNGS if question.margin is None else sorted(RUNGS, key=lambda rung: rung not in CLASSES[:4])
         for rung in order:
             question.run.step(len(tried), len(RUNGS), rung.name)
             start = time.monotonic()

@@ -18,6 +18,7 @@ from fiberscope.equality.evidence import Evidence, number
 from fiberscope.equality.ladder import RUNGS
 from fiberscope.equality.question import Question
 from fiberscope.equality.rungs.split_boxes import SplitBoxes
+from fiberscope.equality.rungs.split_neurons import SplitNeurons
 from fiberscope.equality.verdict import kind_of
 from fiberscope.errors import FiberscopeError, InputError
 from fiberscope.extras import import_module
@@ -152,7 +153,7 @@ def verify(certificate: Path | str, a: Any = None, b: Any = None) -> Replay:
         if found["format"] == FORMAT and {"kind": given.kind, **given.to_dict()} != found["evidence"]:
             raise InputError(f"{path}: the evidence has other fields than those of its kind, {given.kind!r}")
         # one real function has one class; what knows nothing of classes must show that
-        aware = margin is None or isinstance(given, SplitBoxes | Counterexample)
+        aware = margin is None or isinstance(given, SplitBoxes | SplitNeurons | Counterexample)
         ok, evidence, *_ = given.check(question if aware else question.exactly())
     except FiberscopeError:
         raise

@@ -3,7 +3,7 @@
 A quantiser gives its clipped value plus half a step times some number between -1 and 1. With these numbers as inputs a
 quantised file is a plain program: for every input there are values of the others at which the program gives what the
 file gives, its quantisers taken in real arithmetic. What is shown of two programs for *all* values of these inputs
-holds for the files. The numbers of the two models are different inputs, so that nothing is said about how they go together.
+holds for the files. The two models have numbers of their own: nothing is said about how their roundings go together.
 
 Where there are too many quantised numbers, the rounding of a whole model stands at its outputs: half a step of every
 quantiser, passed on by Lipschitz constants.
