@@ -25,6 +25,7 @@ from fiberscope.equality.rungs.bottleneck import by_bottleneck
 from fiberscope.equality.rungs.normal_form import by_forms
 from fiberscope.equality.rungs.regions import by_regions
 from fiberscope.equality.rungs.simplification import by_simplification
+from fiberscope.equality.rungs.split_neurons import searched
 from fiberscope.equality.rungs.structure import by_structure
 from fiberscope.errors import FiberscopeError
 from fiberscope.network.action.chain import Symmetry
@@ -73,6 +74,9 @@ def verdicts() -> dict[str, Any]:
         found = rung(question)
         kept = {"precision": question.precision, "networks": (question.a, question.b)}
         made[name] = fs.Verdict(found.equal, found.method, question.domain, question.tolerance, found.evidence, **kept)
+    question = Question.of(two, moved_two := Network(two.weights, [two.biases[0], [0.5, -2.0]]), box, margin=0.0)
+    kept = {"networks": (two, moved_two), "margin": 0.0}
+    made["signs of neurons"] = fs.Verdict(True, "", box, None, searched(question, box, question.run), **kept)
     return made
 
 

@@ -1178,6 +1178,127 @@ def by_boxes(case: Case) -> str:
     return within(case, how, leaves)
 
 
+# -- bounds by lines, where the signs of neurons are told --------------------------------------------------------------
+
+Signs = dict[tuple[int, int], int]
+Numbers = dict[tuple[int, int], float]
+Leaf = tuple[Signs, Numbers, Numbers]
+"""Signs of neurons (switch, place), slopes of lines below, and factors of signs that are not negative."""
+
+
+class Lines:
+    """Upper bounds of rows on a box: going back, every activation becomes a line above or below it.
+
+    Every coefficient meets something of at most ``reach``, so that what rounding loses is a number.
+    """
+
+    def __init__(self, case: Case, program: Program) -> None:
+        self.box, self.layers = case.place.box(), list[tuple[Node, list[Atom], list[list[float]]]]()
+        self.reach: dict[Atom, float] = {ONE: 1.0}
+        self.reach |= {(0, k): max(map(abs, ends)) for k, ends in enumerate(self.box, start=1)}
+        self.ends: dict[tuple[int, int], tuple[float, float]] = {}
+        self.sizes: dict[tuple[int, int], float] = {}
+        found, rows = gates(case, program, True)
+        self.outputs = [{atom: float(c) for atom, c in row.items()} for row in rows]
+        for k, (node, reads) in enumerate(found):
+            if node.kind != "piecewise" or any(s > 1 for s in node.slopes):
+                raise TooLarge("lines for other switches than activations with slopes up to 1")
+            atoms = list(dict.fromkeys(atom for row in reads for atom in row))
+            each = [{atom: float(c) for atom, c in row.items()} for row in reads]
+            for i, row in enumerate(each):
+                self.sizes[(k, i)] = size = (
+                    sum(abs(c) * self.reach[atom] for atom, c in row.items()) * (1 + 1e-9) + TINY
+                )
+                high, low = self.upper(row), -self.upper({atom: -c for atom, c in row.items()})
+                self.ends[(k, i)] = max(low, -size), min(high, size)
+            self.layers.append((node, atoms, [[row.get(atom, 0.0) for row in each] for atom in atoms]))
+            for i, slope in enumerate(node.slopes):
+                self.reach[(k + 1, i)] = max(map(abs, self.ends[(k, i)])) * max(1.0, abs(float(slope))) * (1 + 4 * U)
+
+    def line(self, at: tuple[int, int], slope: float, above: bool, leaf: Leaf) -> tuple[float, float]:
+        """The slope of a line above or below an activation, and its value at zero."""
+        (low, high), (signs, slopes, _) = self.ends[at], leaf
+        if slope == 1 or max(low, 0.0) == low or signs.get(at, 0) > 0:
+            return 1.0, 0.0
+        if high <= 0 or signs.get(at, 0) < 0:
+            return slope, 0.0
+        if not above:  # any line through zero between the two pieces
+            return min(max(slopes.get(at, 1.0 if high > -low else slope), slope), 1.0), 0.0
+        chord = (high - slope * low) / (high - low)
+        return chord, max(0.0, (slope - chord) * low, (1 - chord) * high) * (1 + 8 * U) + TINY
+
+    def upper(self, row: dict[Atom, float], leaf: Leaf = ({}, {}, {})) -> float:
+        """More than the row anywhere on the box where the signs are those of the leaf."""
+        coefficients, shifts = dict(row), [0.0]
+        lost = 4 * U * sum(abs(c) * self.reach[atom] for atom, c in row.items())
+        for k in range(len(self.layers) - 1, -1, -1):
+            node, atoms, columns = self.layers[k]
+            passed = [0.0] * node.size
+            for i, slope in enumerate(map(float, node.slopes)):
+                c, factor = coefficients.pop((k + 1, i), 0.0), leaf[2].get((k, i), 0.0)
+                if c or factor:
+                    lean, shift = self.line((k, i), slope, c > 0, leaf)
+                    shifts.append(c * shift)
+                    passed[i] = c * lean + leaf[0].get((k, i), 0) * factor  # not less where the sign is right
+                    lost += 4 * U * (abs(c * lean) + factor) * self.sizes[(k, i)] + U * abs(c * shift)
+            lost += (node.size + 8) * U * sum(abs(w) * self.sizes[(k, i)] for i, w in enumerate(passed))
+            spend(node.size * len(atoms) // 8)
+            for atom, column in zip(atoms, columns, strict=True):
+                coefficients[atom] = now = coefficients.get(atom, 0.0) + dot(passed, column)
+                lost += (U * abs(now) + TINY) * self.reach[atom]
+        parts = shifts + [c * (self.box[k - 1][c > 0] if k else 1.0) for (_, k), c in coefficients.items()]
+        lost += 2 * U * sum(map(abs, parts))
+        if not isfinite(2 * lost):  # which holds a part of all sizes
+            raise Fails("a bound beyond the floats")
+        return math.fsum(parts) + lost * (1 + 1e-9) + TINY
+
+
+def by_neurons(case: Case) -> str:
+    """Trees of signs: on every leaf another class than one is not ahead, in both programs."""
+    found, n, count = case.evidence, case.a.outputs, 0
+    own = whole(found["own"], "a class")
+    need(0 <= own < n, "expected a class")
+    if case.margin is None:
+        raise Fails("a class that both have says nothing of values")
+    for program, trees in zip((case.a, case.b), listed(found["trees"], "trees", 2), strict=True):
+        known = Lines(case, program)
+        others = [j for j in range(n) if j != own]
+        for j, tree in zip(others, listed(trees, "trees", n - 1), strict=True):
+            ours, theirs = known.outputs[own], known.outputs[j]
+            row = {atom: theirs.get(atom, 0.0) - ours.get(atom, 0.0) for atom in {**ours, **theirs}}
+            gap = (
+                4 * U * sum((abs(c) + TINY) * known.reach[atom] for part in (ours, theirs) for atom, c in part.items())
+            )
+            for leaf in _leaves(listed(tree, "a tree"), known):
+                count += 1
+                if not known.upper(row, leaf) + gap <= 0:
+                    raise Fails("another class may be ahead on a part of the box")
+    return f"both have class {own}, shown in {count} parts by the signs of neurons"
+
+
+def _leaves(tree: list[Any], known: Lines) -> Iterator[Leaf]:
+    """The leaves of a tree in preorder, with the signs above them: first where a neuron is at least zero."""
+
+    def told(entry: Any, count: int) -> tuple[int, int]:
+        k, i = (whole(v, "a neuron") for v in listed(entry, "a neuron", count)[:2])
+        need((k, i) in known.ends, "expected a neuron")
+        return k, i
+
+    stack: list[Signs] = [{}]
+    for entry in tree:
+        need(bool(stack), "the tree does not end")
+        signs = stack.pop()
+        if all(type(part) is int for part in listed(entry, "a split or a leaf", 2)):
+            stack += [signs | {told(entry, 2): sign} for sign in (-1, 1)]
+            continue
+        need(all(isinstance(part, list) for part in entry), "expected a leaf")
+        need(all(type(each[-1]) is float for part in entry for each in part), "expected numbers of neurons")
+        slopes, factors = ({told(each, 3): float(reals(each[2:], "a number")[0]) for each in part} for part in entry)
+        need(all(factor >= 0 for factor in factors.values()), "expected factors of at least 0")
+        yield signs, slopes, factors
+    need(not stack, "the tree is not whole")
+
+
 # -- certificates ------------------------------------------------------------------------------------------------------
 
 KINDS: dict[str, tuple[bool, Callable[[Case], str], tuple[str, ...]]] = {
@@ -1188,6 +1309,7 @@ KINDS: dict[str, tuple[bool, Callable[[Case], str], tuple[str, ...]]] = {
     "channels": (True, by_channels, ("switches",)),
     "output ranges": (True, by_ranges, ()),
     "split_boxes": (True, by_boxes, ("tree", "matching", "method")),
+    "split_neurons": (True, by_neurons, ("own", "trees")),
     "regions": (True, by_cells, ("regions",)),
     "bottleneck": (True, by_cells, ("permutation", "scales", "flips", "hidden", "translation", "exact", "line")),
     "simplified symmetry": (True, by_cells, ("permutations", "scales")),

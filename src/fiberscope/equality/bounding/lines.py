@@ -151,12 +151,12 @@ def turned(
     marks: list[FloatArray],
     step: float,
     phases: Sequence[Phases] | None = None,
-) -> FloatArray:
+) -> None:
     """Turn the lines through zero to what they should be at the corners; ``marks`` are coefficients, last first.
 
-    Multipliers of ``phases`` change the same way. Gives the corners.
+    Factors of ``phases`` change the same way.
     """
-    corners = value = np.where(marks[-1] >= 0, high, low)
+    value = np.where(marks[-1] >= 0, high, low)
     for k, layer in enumerate(layers[:-1]):
         value = value @ layer.matrix.T + layer.offset
         turn = turns[k]
@@ -173,7 +173,6 @@ def turned(
         towards = np.where(value > 0, step, -step) * np.where(layer.slopes <= 1, 1.0, -1.0)
         turns[k] = np.where(free, np.clip(turn + towards, bottom, top), turn)
         value = np.where(mark >= 0, above * value + more, below * value + less)
-    return corners
 
 
 def losses(

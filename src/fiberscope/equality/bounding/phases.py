@@ -63,6 +63,8 @@ class Chain:
 
     def __init__(self, layers: Sequence[Layer], low: FloatArray, high: FloatArray, run: Run = ENDLESS) -> None:
         self.layers, self.low, self.high = layers, low, high
+        self.bends = [k for k, layer in enumerate(layers) if layer.slopes is not None]
+        """Layers with an activation: certificates count these, whatever affine maps there are in between."""
         with np.errstate(all="ignore"):
             self.known: list[Known] = intervals(layers, low, high, run)
 
@@ -94,8 +96,6 @@ class Search:
         self.tree: list[Split | Leaf | None] = [None]
         self.children: dict[int, int] = {}
         self.open = [_Open([0], first_turns(chain.layers, chain.known, 1), chain.free(1))]
-        self.corners = np.zeros((0, chain.low.size))
-        """Where the bounds that were computed last are attained, if the lines are right."""
 
     def go(self) -> bool | None:
         """One step: true when everything is proven, false when it cannot be, None to go on."""
@@ -145,7 +145,7 @@ class Search:
                     own[better] = now[better]
             if (best <= 0).all():
                 break
-            self.corners = turned(chain.layers, chain.known, chain.low, chain.high, turns, marks, step, phases)
+            turned(chain.layers, chain.known, chain.low, chain.high, turns, marks, step, phases)
             step *= 0.75 if first else 0.8
         lost = losses(chain.layers, chain.known, marks, used, phases)
         for i in range(count):
@@ -161,11 +161,10 @@ class Search:
         for k, (turn, first) in enumerate(zip(turns, usual, strict=True)):
             if turn is not None and first is not None:
                 changed = np.flatnonzero((turn[i] != first[0]) & (phases[k].signs[i] == 0)).tolist()
-                slopes += [(k, j, float(turn[i, j])) for j in changed]
-        return Leaf(
-            tuple(slopes),
-            tuple((k, j, float(f[i, j])) for k, f in enumerate(factors) for j in np.flatnonzero(f[i]).tolist()),
-        )
+                slopes += [(self.chain.bends.index(k), j, float(turn[i, j])) for j in changed]
+        bends = enumerate(self.chain.bends)
+        rest = [(n, j, float(factors[k][i, j])) for n, k in bends for j in np.flatnonzero(factors[k][i]).tolist()]
+        return Leaf(tuple(slopes), tuple(rest))
 
     def _split(self, number: int, i: int, lost: list[FloatArray], part: _Open) -> bool:
         """Ask for the sign whose line loses most; false where there is none."""
@@ -174,7 +173,7 @@ class Search:
         if not lost[k][i, j] > 0:
             return False
         self.children[number] = len(self.tree)
-        self.tree[number] = Split(k, j)
+        self.tree[number] = Split(self.chain.bends.index(k), j)
         self.tree += [None, None]
         turns = [None if turn is None else np.repeat(turn[i : i + 1], 2, axis=0) for turn in part.turns]
         phases = [
@@ -210,11 +209,11 @@ def worst_leaf(chain: Chain, row: FloatArray, tree: Tree) -> float:
         turns, phases = first_turns(chain.layers, chain.known, len(part)), chain.free(len(part))
         for i, (signs, leaf) in enumerate(part):
             for (k, j), sign in signs.items():
-                phases[k].signs[i, j] = sign
+                phases[chain.bends[k]].signs[i, j] = sign
             for k, j, number in leaf.factors:
-                phases[k].factors[i, j] = number
+                phases[chain.bends[k]].factors[i, j] = number
             for k, j, number in leaf.slopes:
-                slopes, turn = chain.layers[k].slopes, turns[k]
+                slopes, turn = chain.layers[chain.bends[k]].slopes, turns[chain.bends[k]]
                 assert slopes is not None and turn is not None
                 turn[i, j] = min(max(number, min(slopes[j], 1.0)), max(slopes[j], 1.0))
         with np.errstate(all="ignore"):
@@ -227,14 +226,14 @@ def _paths(chain: Chain, tree: Tree) -> list[tuple[dict[tuple[int, int], float],
     """Every leaf with the signs above it; everything is a number of a neuron that bends."""
     found: list[tuple[dict[tuple[int, int], float], Leaf]] = []
     stack: list[dict[tuple[int, int], float]] = [{}]
-    bends = [None if layer.slopes is None else len(layer.slopes) for layer in chain.layers[:-1]]
+    sizes = [len(chain.known[k].low) for k in chain.bends]
     for entry in tree:
         if not stack:
             raise InputError("certificate: expected a tree of signs that ends")
         signs = stack.pop()
         numbers = [(*entry, 0.0)] if isinstance(entry, Split) else [*entry.slopes, *entry.factors]
         for k, j, number in numbers:
-            if not (0 <= k < len(bends) and 0 <= j < (bends[k] or 0) and -np.inf < number < np.inf):
+            if not (0 <= k < len(sizes) and 0 <= j < sizes[k] and -np.inf < number < np.inf):
                 raise InputError("certificate: expected numbers of neurons that bend")
         if isinstance(entry, Split):
             stack += [signs | {(entry.layer, entry.neuron): sign} for sign in (-1.0, 1.0)]

@@ -4,7 +4,8 @@
 box, and for each network and every other class, in their order, a tree that shows that the class is not ahead. A tree
 is a list in preorder of splits ``[layer, neuron]``, behind which come first the part where the neuron is at least zero
 and then the one where it is at most zero, and of leaves ``[slopes, factors]``, both lists of ``[layer, neuron,
-number]``. Layers are dense ones with an activation or without, affine maps in a row composed.
+number]``. Layers are counted by their activations. Slopes are those of lines below activations that are not the piece
+that covers more of the interval, and factors belong to the signs above.
 """
 
 from __future__ import annotations
@@ -26,12 +27,10 @@ from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Box
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.run import Run
 
 _SHARE = 0.7
 """Part of the time that is left which the search may take."""
-
-_ROUNDS = 8
-"""Rounds between two looks at where the bounds are attained."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,19 +117,27 @@ def by_split_neurons(question: Question) -> Verdict | None:
     box = question.place
     if question.margin is None or not isinstance(box, Box) or question.a.in_size <= MOST_INPUTS:
         return None
-    chains = [dense_layers(net) for net in (question.a, question.b)]
-    if chains[0] is None or chains[1] is None:
+    if dense_layers(question.a) is None or dense_layers(question.b) is None:
         return None
     if question.margin == 0:
         found = refuted(question, crossings(question, box), "boundaries between classes")
         if found is not None:
             return found
+    evidence = searched(question, box, question.run.within(_SHARE * question.seconds_left))
+    if evidence is None:
+        return None
+    return answered(question, "branch and bound over signs of neurons", evidence, Check(True, evidence.text))
+
+
+def searched(question: Question, box: Box, run: Run) -> SplitNeurons | None:
+    """Trees for the class that ``a`` has in the middle of the box, if both have it on all of it."""
     middle = np.clip(0.5 * box.low + 0.5 * box.high, box.low, box.high)
     own = int(question.a(middle[None])[0].argmax())
-    run = question.run.within(_SHARE * question.seconds_left)
     made: list[tuple[Tree, ...]] = []
-    for layers in chains:
-        assert layers is not None
+    for net in (question.a, question.b):
+        layers = dense_layers(net)
+        if layers is None:
+            return None
         chain, trees = Chain(layers, box.low, box.high, run), list[Tree]()
         for row in rivals(question.a.out_size, own):
             search, done = Search(chain, row), None
@@ -142,8 +149,7 @@ def by_split_neurons(question: Question) -> Verdict | None:
                 return None
             trees.append(search.preorder())
         made.append(tuple(trees))
-    evidence = SplitNeurons(own, (made[0], made[1]))
-    return answered(question, "branch and bound over signs of neurons", evidence, Check(True, evidence.text))
+    return SplitNeurons(own, (made[0], made[1]))
 
 
 RUNG: Rung = Rung(by_split_neurons, (SplitNeurons,))
