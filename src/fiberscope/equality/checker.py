@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Any
 
 FORMAT = "fiberscope certificate 4"
+MODULES = "fiberscope module certificate 1"
 PRECISIONS = {"float64": (53, 1022, 16), "float32": (24, 126, 8), "float16": (11, 14, 8), "bfloat16": (8, 126, 8)}
 """Bits of the unit of rounding, of the least normal number, and how many units count as rounding."""
 WORK = 10_000_000_000
@@ -1292,8 +1293,8 @@ def _leaves(tree: list[Any], known: Lines) -> Iterator[Leaf]:
             stack += [signs | {told(entry, 2): sign} for sign in (-1, 1)]
             continue
         need(all(isinstance(part, list) for part in entry), "expected a leaf")
-        need(all(type(each[-1]) is float for part in entry for each in part), "expected numbers of neurons")
         slopes, factors = ({told(each, 3): float(reals(each[2:], "a number")[0]) for each in part} for part in entry)
+        need(all(type(each[2]) is float for part in entry for each in part), "expected numbers of neurons")
         need(all(factor >= 0 for factor in factors.values()), "expected factors of at least 0")
         yield signs, slopes, factors
     need(not stack, "the tree is not whole")
@@ -1327,6 +1328,8 @@ def check(found: Any, models: Sequence[bytes | None] = (None, None)) -> tuple[st
     """
     _Meter.left = WORK
     need(isinstance(found, dict), "expected a certificate in JSON")
+    if found.get("format") == MODULES:
+        return _modules(found)
     old = f"format {found.get('format')!r}: this checker reads {FORMAT!r}; `fiberscope verify` reads the older ones too"
     if str(found.get("format")).startswith("fiberscope certificate ") and found["format"] != FORMAT:
         raise TooLarge(old)
@@ -1349,6 +1352,76 @@ def check(found: Any, models: Sequence[bytes | None] = (None, None)) -> tuple[st
     need(fits, f"expected evidence that fits the claim, got {kind!r}")
     case, words = _case(claim, a, b, keys(evidence, "evidence", "kind", *KINDS[str(kind)][2]))
     return words, about, KINDS[str(kind)][1](case)
+
+
+def digest_of(values: Sequence[float]) -> str:
+    """A hash of numbers as float64."""
+    return hashlib.sha256(_packed(values, "d")).hexdigest()
+
+
+def same_numbers(claim: Any, left: Sequence[float], right: Sequence[float]) -> bool:
+    """Whether numbers are the same, or up to a few units of rounding where the claim allows that."""
+    if claim["precision"] is None:
+        return list(left) == list(right)
+    bits, lowest, few = PRECISIONS[claim["precision"]]
+    unit, least = Q(1, 2**bits), Q(1, 2**lowest)
+    pairs = [(Q(p), Q(q)) for p, q in zip(left, right, strict=True) if p != q]
+    return all(abs(p - q) <= few * unit * max(abs(p), abs(q), least) for p, q in pairs)
+
+
+def module_claim(found: Any) -> tuple[Any, str]:
+    """The claim of a certificate of modules, and in words."""
+    keys(found, "certificate", "format", "claim", "program", "element", "orders", "numbers")
+    told = ("equal", "tolerance", "precision", "inputs", "models")
+    claim = keys(found["claim"], "claim", *told, optional=["criterion", "margin"])
+    tolerance, margin = claim["tolerance"], "margin" in claim
+    need(claim["equal"] is True and whole(claim["inputs"], "inputs") > 0, "expected a claim of equality")
+    need(margin == ("criterion" in claim) and claim.get("criterion", "argmax") == "argmax", "expected a criterion")
+    exactly = margin or (tolerance is not None and reals([tolerance], "tolerance")[0] >= 0)
+    need(claim["precision"] is None if exactly else claim["precision"] in list(PRECISIONS), "expected a precision")
+    need((tolerance is None or not margin) and reals([claim.get("margin", 0)], "margin")[0] >= 0, "expected a margin")
+    for part in listed(claim["models"], "models", 2):
+        need(isinstance(part, dict) and all(isinstance(name, str) for name in part), "expected tensors by name")
+        for tensor in part.values():
+            shape = keys(tensor, "tensor", "shape", "sha256")["shape"]
+            need(isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape), "expected shapes")
+    program = keys(found["program"], "program", "steps", "outputs")
+    need(
+        all(isinstance(line, str) for part in program.values() for line in listed(part, "a program")), "expected lines"
+    )
+    kind = "as real functions" if exactly else f"up to {claim['precision']} rounding"
+    return claim, f"equal {kind} on inputs of {claim['inputs']} numbers"
+
+
+def _modules(found: Any) -> tuple[str, list[str], str]:
+    """Two modules that run one program: their numbers are compared; what they run is not seen here."""
+    claim, words = module_claim(found)
+    if found["numbers"] is None or found["orders"] is None:
+        raise TooLarge("the numbers of the modules are not in the certificate")
+    orders, (left, right) = found["orders"], listed(found["numbers"], "numbers", 2)
+    need(isinstance(orders, dict) and isinstance(found["element"], dict), "expected orders by name")
+    about = []
+    for name, model, values in zip("ab", claim["models"], (left, right), strict=True):
+        need(isinstance(values, dict) and set(values) == set(model), "expected the numbers of every tensor")
+        for key, numbers in values.items():
+            reals(numbers, "numbers")
+            need(len(numbers) == math.prod(model[key]["shape"]), f"tensor {key} of {name} does not fit")
+            need(digest_of(numbers) == model[key]["sha256"], f"tensor {key} of {name} is not the one of the claim")
+        about.append(f"{name}: a module of {len(values)} tensors, {sum(map(len, values.values()))} numbers")
+    shapes = [{key: tensor["shape"] for key, tensor in model.items()} for model in claim["models"]]
+    need(shapes[0] == shapes[1] and set(orders) <= set(left), "expected tensors of the same names and shapes")
+    for key, numbers in left.items():
+        order = orders.get(key, list(range(len(numbers))))
+        fits = isinstance(order, list) and all(type(i) is int for i in order)
+        need(fits and sorted(order) == list(range(len(numbers))), f"the order of {key} is none")
+        if not same_numbers(claim, [numbers[i] for i in order], right[key]):
+            raise Fails(f"the numbers of {key} do not agree")
+    count = len(found["program"]["steps"])
+    trust = f"trusted: both modules run the {count} operations of the certificate on inputs of the example's shape"
+    about.append(
+        trust + (f", which do not see the order of {len(found['element'])} groups of neurons" if orders else "")
+    )
+    return words, about, f"all tensors agree, {len(orders)} of them in another order"
 
 
 def _case(claim: Any, a: Program, b: Program, evidence: Any) -> tuple[Case, str]:
@@ -1433,7 +1506,12 @@ def main(arguments: Sequence[str]) -> int:
     except (Malformed, ValueError, OverflowError, OSError, RecursionError, MemoryError) as error:
         print(f"not a certificate: {' '.join(str(error).split())[:300] or type(error).__name__}", file=sys.stderr)
         return 2
-    print(f"HOLDS: the two plain programs are {claim}", *about, f"proof: {how}", sep="\n")
+    print(
+        f"HOLDS: the two {'modules' if about[-1].startswith('trusted') else 'plain programs'} are {claim}",
+        *about,
+        f"proof: {how}",
+        sep="\n",
+    )
     print("trusted: this file, Python, and that each plain program is the meaning of the model file with that hash")
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from dataclasses import dataclass, field, replace
@@ -22,7 +23,7 @@ from fiberscope.equality.rungs.split_neurons import SplitNeurons
 from fiberscope.equality.verdict import kind_of
 from fiberscope.errors import FiberscopeError, InputError
 from fiberscope.extras import import_module
-from fiberscope.geometry.domains import Box, Domain
+from fiberscope.geometry.domains import Box, Domain, Space
 from fiberscope.network.border import as_network
 from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import real_array
@@ -97,7 +98,7 @@ class Replay(Result):
         return f"{answer} {kind_of(self.tolerance, self.precision, self.margin)} on {domain_text(self.domain)}"
 
 
-def verify(certificate: Path | str, a: Any = None, b: Any = None) -> Replay:
+def verify(certificate: Path | str, a: Any = None, b: Any = None, example: Any = None) -> Replay:
     """Replay a certificate written by ``verdict.save(path)``, in exact arithmetic, and compare its models with yours.
 
     The claim is what is verified: the two models, the domain, the kind of equality. A counterexample is evaluated
@@ -116,6 +117,8 @@ def verify(certificate: Path | str, a: Any = None, b: Any = None) -> Replay:
         The models that you have, whatever :func:`fiberscope.load` takes: each must be the one that the claim names. A
         file must have the same bytes, and every model the same plain weights. Without them the certificate proves its
         claim of the models inside of it, which may be any.
+    example
+        For a certificate of torch modules that are no networks: inputs on which yours are recorded again.
 
     Examples
     --------
@@ -134,6 +137,8 @@ def verify(certificate: Path | str, a: Any = None, b: Any = None) -> Replay:
     path = certificate
     found = _read(path)
     claim = found["claim"]
+    if found["format"] == checker.MODULES:
+        return _replayed_modules(found, a, b, example)
     equal, tolerance, precision = _kind(path, claim)
     margin = _margin(path, claim)
     models = [_model(item) for item in claim["models"]]
@@ -172,6 +177,17 @@ def verify(certificate: Path | str, a: Any = None, b: Any = None) -> Replay:
     return Replay(ok, equal, tolerance, method, told, rounding.inner(where), named_models, kept, margin, rounding)
 
 
+def _replayed_modules(found: dict[str, Any], a: Any, b: Any, example: Any) -> Replay:
+    """A certificate of live modules."""
+    claim = found["claim"]
+    ok, evidence, compared = import_module("fiberscope.equality.beyond.live").verify_modules(found, a, b, example)
+    weights = [hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest() for part in claim["models"]]
+    count, told = claim["inputs"], (ok if compared else None)
+    models = (Model(weights[0], count, 0, compared=told), Model(weights[1], count, 0, compared=told))
+    kind = (claim["tolerance"], "same program", evidence, Space(count), models, claim["precision"], claim.get("margin"))
+    return Replay(ok, True, *kind)
+
+
 def _rounding(claim: dict[str, Any], where: Domain, nets: list[Network]) -> RoundingInputs | None:
     """The inputs that stand for rounding, where the claim is about quantised models; it must be one of equality."""
     if "rounding" not in claim:
@@ -201,8 +217,14 @@ def _read(path: Path | str) -> dict[str, Any]:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: expected a certificate in JSON, got something else") from error
-    if not isinstance(found, dict) or found.get("format") not in (FORMAT, FORMAT_3, FORMAT_2):
+    if not isinstance(found, dict) or found.get("format") not in (FORMAT, FORMAT_3, FORMAT_2, checker.MODULES):
         raise InputError(f"{path}: expected the format {FORMAT!r}")
+    if found["format"] == checker.MODULES:
+        try:
+            checker.module_claim(found)
+        except checker.Malformed as error:
+            raise InputError(f"{path}: {error}") from error
+        return found
     networks, claim = found.get("networks"), found.get("claim")
     if not isinstance(claim, dict) or not isinstance(networks, list) or len(networks) != 2:
         raise InputError(f"{path}: expected a claim and two networks")

@@ -26,12 +26,11 @@ FORMAT_3 = "fiberscope certificate 3"
 
 def write_certificate(path: Path | str, verdict: Verdict, models: tuple[Path | str, Path | str] | None) -> None:
     """Everything that is needed to replay a verdict, in one file."""
-    if verdict.networks is None:
-        raise InputError(
-            "certificate: expected a proven verdict about networks, got an undecided one or one about live modules"
-        )
     if verdict.evidence is None:
         raise InputError("certificate: expected a proven verdict, got an undecided one, which proves nothing")
+    if verdict.networks is None:
+        verdict.evidence.write(path, verdict)
+        return
     names = (None, None) if models is None else models
     programs = [plain_program(net) for net in verdict.networks]
     content = {
