@@ -20,7 +20,7 @@ from fiberscope.dimension.functional import functional_dimension
 from fiberscope.equality.bottlenecks.transport import Transport
 from fiberscope.equality.bounding.pairs import Pairing
 from fiberscope.equality.bounding.phases import Leaf
-from fiberscope.equality.certificates.roundings import RoundingInputs
+from fiberscope.equality.roundings import RoundingInputs
 from fiberscope.equality.rungs.bottleneck import TailsDiffer, Transported
 from fiberscope.equality.rungs.identical import SameProgram
 from fiberscope.equality.rungs.normal_form import FormsDiffer, NormalForms

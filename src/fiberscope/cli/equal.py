@@ -15,9 +15,8 @@ from rich.text import Text
 import fiberscope as fs
 from fiberscope.cli.array_files import load_array
 from fiberscope.cli.junit import TestCase, write_junit
-from fiberscope.cli.model_options import Loader, ModelFile, reads_models
+from fiberscope.cli.model_options import Loader, ModelFile, input_size, is_quantised, reads_models
 from fiberscope.errors import InputError
-from fiberscope.extras import import_module
 from fiberscope.files import write_atomically
 
 CODES = {True: 0, False: 1, None: 3}
@@ -256,18 +255,14 @@ def _query(path: Path, intended: bool) -> Any:
 
 def _models(load: Any, a: Path, b: Path) -> Any:
     """Both models; a quantised file is handed on as a path."""
-    paths = [path for path in (a, b) if path.suffix == ".onnx" and _quantised().is_quantised(path)]
+    paths = [path for path in (a, b) if is_quantised(path)]
     return [path if path in paths else load(path) for path in (a, b)] if paths else load.all(a, b)
-
-
-def _quantised() -> Any:
-    return import_module("fiberscope.network.formats.onnx.quantised")
 
 
 def _domain(net: Any, box: tuple[float, float] | None, file: Path | None) -> Any:
     if file is None and box is None:
         return None
-    size = _quantised().load_quantised(net).network.in_size if isinstance(net, Path) else net.in_size
+    size = input_size(net)
     return fs.read_domain(file, size) if file is not None else fs.Box.cube(size, *(box or ()))
 
 

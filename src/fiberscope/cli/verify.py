@@ -10,10 +10,9 @@ import typer
 from rich.console import Console
 
 import fiberscope as fs
-from fiberscope.cli.model_options import Loader, reads_models
+from fiberscope.cli.model_options import Loader, is_quantised, reads_models
 from fiberscope.equality import checker
 from fiberscope.errors import InputError
-from fiberscope.extras import import_module
 
 
 @reads_models
@@ -50,7 +49,7 @@ def verify(
         if as_json or (a is None) != (b is None):
             raise InputError("--plain: expected a certificate and both models or none, without --json")
         raise typer.Exit(checker.main([str(path) for path in (certificate, a, b) if path is not None]))
-    given = [path for path in (a, b) if path is not None and not _is_quantised(path)]
+    given = [path for path in (a, b) if path is not None and not is_quantised(path)]
     models: dict[Path | None, Any] = dict(zip(given, load.all(*given), strict=True)) if given else {}
     replay = fs.verify(certificate, models.get(a, a), models.get(b, b))
     if as_json:
@@ -58,13 +57,6 @@ def verify(
     else:
         _show(Console(soft_wrap=True), replay)
     raise typer.Exit(0 if replay.ok else 1)
-
-
-def _is_quantised(path: Path) -> bool:
-    """Whether a file rounds what it computes: it is handed on as a path."""
-    if path.suffix != ".onnx":
-        return False
-    return bool(import_module("fiberscope.network.formats.onnx.quantised").is_quantised(path))
 
 
 def _show(console: Console, replay: Any) -> None:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fiberscope.equality.question import Question
-    from fiberscope.equality.verdict import Verdict
 
 
 class Check(NamedTuple):
@@ -47,7 +46,7 @@ class Evidence(Result, ABC):
     def from_dict(cls, found: dict[str, Any]) -> Self:
         """From plain data that nobody has looked at; what is missing or of a wrong kind raises."""
 
-    def write(self, path: Path | str, verdict: Verdict) -> None:
+    def write(self, path: Path | str, verdict: Any) -> None:
         """A certificate of its own, of what is not about networks."""
         raise InputError("certificate: expected a verdict with its networks")
 

@@ -18,8 +18,8 @@ from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Result, hidden
 
 if TYPE_CHECKING:
-    from fiberscope.equality.certificates.roundings import RoundingInputs
     from fiberscope.equality.question import Question
+    from fiberscope.equality.roundings import RoundingInputs
 
 
 @dataclass(frozen=True, slots=True, eq=False)

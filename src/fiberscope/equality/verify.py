@@ -13,11 +13,11 @@ from fiberscope.equality import checker
 from fiberscope.equality.certificates.claims import content_hash, domain_from_dict, domain_text, domain_to_dict
 from fiberscope.equality.certificates.encoding import FORMAT, FORMAT_3, network_from_dict
 from fiberscope.equality.certificates.format_2 import FORMAT_2, evidence_of_2
-from fiberscope.equality.certificates.roundings import RoundingInputs
 from fiberscope.equality.counterexample import Counterexample
 from fiberscope.equality.evidence import Evidence, number
 from fiberscope.equality.ladder import RUNGS
 from fiberscope.equality.question import Question
+from fiberscope.equality.roundings import RoundingInputs
 from fiberscope.equality.rungs.split_boxes import SplitBoxes
 from fiberscope.equality.rungs.split_neurons import SplitNeurons
 from fiberscope.equality.verdict import kind_of

@@ -18,7 +18,7 @@ import fiberscope as fs
 from fiberscope.equality import checker
 from fiberscope.equality.bounding.chains import layers_of
 from fiberscope.equality.bounding.lines import first_turns
-from fiberscope.equality.bounding.phases import Chain, Leaf, Search, Split, worst_leaf
+from fiberscope.equality.bounding.phases import Chain, Leaf, SignSearch, Split, worst_leaf
 from fiberscope.equality.certificates.claims import plain_program
 from fiberscope.equality.question import Question
 from fiberscope.equality.rungs.split_neurons import SplitNeurons, by_split_neurons, rivals, searched
@@ -198,7 +198,7 @@ def test_not_a_number_proves_nothing():
     chain = Chain(layers_of(net), np.full(2, -1e200), np.full(2, 1e200))
     for row in rivals(2, 0):
         assert not worst_leaf(chain, row, (Leaf((), ()),)) <= 0
-        assert Search(chain, row).go() is not True
+        assert SignSearch(chain, row).go() is not True
     for wrong in (Leaf((), ((0, 0, np.nan),)), Leaf(((0, 0, np.inf),), ()), Split(0, 5), Leaf((), ((0, 0, -1.0),))):
         with pytest.raises(InputError):
             worst_leaf(chain, rivals(2, 0)[0], (wrong,))

@@ -58,7 +58,7 @@ class SameModule(Evidence):
     def check(self, question: Question) -> Check:
         raise InputError("evidence: expected networks; that of live modules is checked with the modules")
 
-    def write(self, path: Path | str, verdict: Verdict) -> None:
+    def write(self, path: Path | str, verdict: Any) -> None:
         if self.compared is None:
             raise InputError("certificate: expected a verdict about modules that were compared here")
         write_module_certificate(path, verdict, self.compared, self.element)

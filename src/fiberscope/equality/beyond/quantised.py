@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fiberscope.equality.beyond.rounding_inputs import rounded_pair
-from fiberscope.equality.certificates.roundings import QUANTISERS
+from fiberscope.equality.roundings import QUANTISERS
 from fiberscope.equality.verdict import Interval, Verdict
 from fiberscope.errors import UnsupportedModelError
 from fiberscope.geometry.domains import Box, Domain

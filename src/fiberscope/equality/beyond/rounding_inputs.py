@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from fiberscope.equality.bounding.programs import corresponding
-from fiberscope.equality.certificates.roundings import OUTPUTS, QUANTISERS, RoundingInputs
+from fiberscope.equality.roundings import OUTPUTS, QUANTISERS, RoundingInputs
 from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Box
 from fiberscope.geometry.ranges.intervals import ranges

@@ -88,7 +88,7 @@ class _Open(NamedTuple):
     phases: list[Phases]
 
 
-class Search:
+class SignSearch:
     """The search for one row of weights of the outputs."""
 
     def __init__(self, chain: Chain, row: FloatArray) -> None:

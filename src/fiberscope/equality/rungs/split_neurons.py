@@ -18,7 +18,7 @@ import numpy as np
 
 from fiberscope.equality.bounding.attack import crossings
 from fiberscope.equality.bounding.chains import MOST_INPUTS, Layer, layers_of
-from fiberscope.equality.bounding.phases import Chain, Leaf, Numbers, Search, Split, Tree, worst_leaf
+from fiberscope.equality.bounding.phases import Chain, Leaf, Numbers, SignSearch, Split, Tree, worst_leaf
 from fiberscope.equality.evidence import Check, Evidence, number
 from fiberscope.equality.question import Question
 from fiberscope.equality.refutation import refuted
@@ -140,7 +140,7 @@ def searched(question: Question, box: Box, run: Run) -> SplitNeurons | None:
             return None
         chain, trees = Chain(layers, box.low, box.high, run), list[Tree]()
         for row in rivals(question.a.out_size, own):
-            search, done = Search(chain, row), None
+            search, done = SignSearch(chain, row), None
             while done is None and not run.is_over:
                 done = search.go()
                 run.report(len(search.tree), None, f"{len(search.tree)} signs of neurons")
