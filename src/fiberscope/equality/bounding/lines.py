@@ -20,14 +20,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fiberscope.numerics.floats import TINY, FloatArray, U
+from fiberscope.numerics.floats import EPS, TINY, FloatArray
 from fiberscope.run import ENDLESS, Run
 
 if TYPE_CHECKING:
     from fiberscope.equality.bounding.chains import Layer
-
-EPS = 4.0 * U
-"""More than the relative error of three roundings."""
 
 STEPS = 20
 """How often the lines of the outputs are turned."""
