@@ -76,7 +76,7 @@ def silent_layers_bound(net: Network, found: Sampled) -> int:
     """
     ranks = _affine_ranks(found)
     _, first = np.unique(found.region, return_index=True)
-    layers = _by_layer(net, found.signs[first])
+    layers = net.layout.parts(found.signs[first])
     total, seen = 0, set()
     for region, rank in enumerate(ranks):
         silent = [k for k, layer in enumerate(layers) if (layer[region] < 0).all()]
@@ -148,7 +148,7 @@ def null_rows(rows: FloatArray, count: int) -> FloatArray:
 def _pairs(net: Network, found: Sampled, ring: Ring) -> Iterator[tuple[Any, slice]]:
     """For every pair of adjacent layers the derivatives and the columns they belong to."""
     keep = spanning_points(found)
-    signs = _by_layer(net, found.signs[keep])
+    signs = net.layout.parts(found.signs[keep])
     values = traced(net.layout, ring.take(found.X[keep]), ring, choices_of(net.layout, found.signs[keep])).values
     starts = offsets(net)
     for l in range(len(net.weights) - 1):
@@ -178,10 +178,6 @@ def _failures(net: Network, X: FloatArray) -> list[float]:
         result.append(failure_bound(size * (entries[1] - entries[0] + size.bit_length()), 1))
         value = hidden
     return result
-
-
-def _by_layer(net: Network, signs: SignArray) -> list[SignArray]:
-    return np.split(signs, np.cumsum(net.widths[1:-1])[:-1], axis=1)
 
 
 def _pair_rows(net: Network, l: int, inputs: Any, signs: list[SignArray], ring: Ring) -> Any:

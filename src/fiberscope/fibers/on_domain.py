@@ -71,10 +71,9 @@ def _idle(net: Network, domain: Domain | None, time_limit: float) -> DomainVerdi
         roles = domain_roles(net, domain, time_limit)
         dead, active = roles.dead, roles.linear & roles.nonnegative
     reasons, witness, free = [], None, 0
-    starts = np.concatenate([[0], np.cumsum(net.widths[1:-1])])
     for k in np.flatnonzero(dead | active):
-        layer = int(np.searchsorted(starts, k, side="right"))
-        neuron = int(k - starts[layer - 1])
+        layer = int(net.layout.switch[k]) + 1
+        neuron = int(k - net.layout.starts[layer - 1])
         other = _moved(net, layer, neuron, bool(dead[k]))
         if same_up_to_symmetry(net, other).same is not False:
             continue

@@ -4,6 +4,12 @@ All combinatorics of a complex is in two things: which cells bound which, and th
 every vertex. The sign of a neuron is constant on the relative interior of a cell and affine on its closure, so it is
 the one non-zero sign among the cell's vertices, or zero if all of them are zero. An input of a max pooling window
 loses inside a cell if it loses at some vertex; of those that do not lose, a single one has sign +1, several have 0.
+
+Arrays of the kernels: an incidence is ``indptr (cells + 1,)``, ``indices``, the members of cell c from ``indptr[c]`` to
+``indptr[c + 1]``. ``_gather`` joins that of cells and facets (``outer``) with that of facets and vertices (``inner``);
+``seen (vertices,)`` is the last cell that met a vertex, so each is listed once, and it runs twice: with empty
+``indices`` it fills ``indptr``, then ``indices``, sorted within a cell. ``_join_signs`` has ``facet_signs (facets,
+num_signs)`` and ``signs (cells, num_signs)``, zero at first.
 """
 
 from __future__ import annotations
@@ -16,6 +22,7 @@ import numba
 import numpy as np
 
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear, Switch
+from fiberscope.numerics.arrays import pointers, ranks_within
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 
 if TYPE_CHECKING:
@@ -154,13 +161,13 @@ class Cells:
             return _vertices(outer, inner, len(self.points))
         owner = np.repeat(np.repeat(np.arange(len(outer)), np.diff(outer.indptr)), sizes)
         starts = np.repeat(inner.indptr[outer.indices], sizes)
-        within = np.arange(len(starts)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        within = ranks_within(sizes)
         vertices = inner.indices[starts + within]
         if k == 2 and self.dimension == 2:
             return self._cycles(outer, vertices)
         pairs = np.unique(owner * len(self.points) + vertices)
         counts = np.bincount(pairs // len(self.points), minlength=len(outer))
-        return Incidence(np.concatenate([[0], np.cumsum(counts)]), pairs % len(self.points))
+        return Incidence(pointers(counts), pairs % len(self.points))
 
     def _cycles(self, outer: Incidence, ends: IntArray) -> Incidence:
         """Vertices of polygons from their edges in cyclic order: the one that an edge shares with the next."""

@@ -19,6 +19,7 @@ from fiberscope.geometry.measures import Metrics, metrics
 from fiberscope.geometry.ridges import Balance, Ridges, balance, find_ridges, straight_facets
 from fiberscope.network.network import AffineMap, Network
 from fiberscope.numerics.algebra.bounded import Bounded
+from fiberscope.numerics.arrays import pointers
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.results import Pictured, Result, hidden
 from fiberscope.run import Progress, Run
@@ -275,7 +276,7 @@ class Complex(Pictured):
         owner = regions[row, side]
         order = np.argsort(owner, kind="stable")
         counts = np.bincount(owner, minlength=self.num_regions)
-        return Incidence(np.concatenate([[0], np.cumsum(counts)]), row[order])
+        return Incidence(pointers(counts), row[order])
 
     @cached_property
     def adjacency(self) -> nx.Graph[int]:

@@ -19,6 +19,7 @@ from fiberscope.geometry.measures import Metrics
 from fiberscope.network.network import Network
 from fiberscope.numerics.algebra.ball import EXACT
 from fiberscope.numerics.algebra.bounded import Bounded
+from fiberscope.numerics.arrays import pointers
 from fiberscope.numerics.floats import INFLATE, BoolArray, FloatArray, IntArray, SignArray, gamma, round_up
 from fiberscope.results import Tabular, hidden, named
 
@@ -174,7 +175,7 @@ def makers(cells: Cells, cell: IntArray, regions: IntArray) -> Incidence:
         counts[rows] = np.bincount(which, minlength=len(one))
         found.append(entry)
     indices = np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
-    return Incidence(np.concatenate([[0], np.cumsum(counts)]), indices)
+    return Incidence(pointers(counts), indices)
 
 
 def first_of(neurons: Incidence) -> IntArray:

@@ -16,6 +16,7 @@ import numpy as np
 from fiberscope.network.convolutions import Convolution
 from fiberscope.network.walk import all_values
 from fiberscope.numerics.algebra.base import LinearMap, joined
+from fiberscope.numerics.arrays import ranks_within
 from fiberscope.numerics.floats import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class _Numbers:
         row, number = row[order], number[order]
         counts = np.bincount(row, minlength=matrix.shape[0])
         table = np.zeros((matrix.shape[0], counts.max(initial=1)), dtype=np.int64)
-        table[row, np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)] = number
+        table[row, ranks_within(counts)] = number
         single = (counts == 1) & (matrix @ np.ones(matrix.shape[1]) == 1) & (np.diff(matrix.indptr) == 1)
         found = np.where(counts == 0, 0, self.numbering.take("row", table)[:, 0])
         found[single] = value[matrix.indices[matrix.indptr[:-1][single]]]  # a copy keeps its number

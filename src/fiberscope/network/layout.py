@@ -15,7 +15,7 @@ import numpy as np
 
 from fiberscope.network.nodes import Affine, Composite, Given, MaxPool, Node, Switch, moved
 from fiberscope.network.operators import Operator
-from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,6 +109,10 @@ class Layout:
     def starts(self) -> IntArray:
         """First entry of every switch, and the size at the end, ``(switches + 1,)``."""
         return np.array([*(place.start for place in self.places), self.size], dtype=np.int64)
+
+    def parts(self, signs: SignArray) -> list[SignArray]:
+        """Sign vectors ``(..., size)`` switch by switch."""
+        return [signs[..., place.columns] for place in self.places]
 
     def at(self, entry: int) -> Place:
         """The switch that an entry belongs to."""

@@ -1,4 +1,4 @@
-"""What comes in at the border: arrays of finite real numbers, checked once, with what was expected and what came."""
+"""Arrays: what comes in at the border, checked once with what was expected and what came; and how they are laid out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.numerics.floats import FloatArray
+from fiberscope.numerics.floats import SQUARABLE, FloatArray, IntArray
 
 
 def real_array(value: Any, name: str, *, ndim: int | None = None, finite: bool = True) -> FloatArray:
@@ -84,6 +84,27 @@ def grown(array: Any, size: int) -> Any:
     return larger
 
 
+def pointers(counts: IntArray) -> IntArray:
+    """Where each stretch begins when stretches of the given lengths are laid end to end, and where the last ends.
+
+    >>> pointers(np.array([2, 0, 3]))
+    array([0, 2, 2, 5])
+    """
+    result = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=result[1:])
+    return result
+
+
+def ranks_within(counts: IntArray) -> IntArray:
+    """For all members of such stretches, laid end to end, their number inside of their own.
+
+    >>> ranks_within(np.array([2, 0, 3]))
+    array([0, 1, 0, 1, 2])
+    """
+    starts = pointers(counts)
+    return np.arange(starts[-1]) - np.repeat(starts[:-1], counts)
+
+
 def row_lengths(vectors: FloatArray) -> FloatArray:
     """Euclidean lengths of the rows of ``(rows, n)``, also where their squares leave the range of floats.
 
@@ -92,7 +113,7 @@ def row_lengths(vectors: FloatArray) -> FloatArray:
     """
     with np.errstate(over="ignore", under="ignore"):
         found = np.asarray(np.linalg.norm(vectors, axis=1))
-        odd = np.flatnonzero(~((found > 2.0**-450) & (found < 2.0**450)))
+        odd = np.flatnonzero(~((found > SQUARABLE[0]) & (found < SQUARABLE[1])))
         if len(odd):
             exponent = np.frexp(np.abs(vectors[odd]).max(axis=1, initial=0.0))[1]
             scaled = np.ldexp(vectors[odd], -exponent[:, None])

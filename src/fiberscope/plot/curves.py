@@ -81,8 +81,7 @@ def _draw_bar(ax: Axes, bar: CurveRegions, row: int, seed: int, thick: bool) -> 
 
 def _layers(bar: CurveRegions) -> IntArray:
     """The activation layer, from 0, of the first neuron of every breakpoint."""
-    stops = np.cumsum([node.num_signs for node in bar.net.switches])
-    return np.searchsorted(stops, bar.neuron, side="right")
+    return bar.net.layout.switch[bar.neuron]
 
 
 def under_curve(complex: Complex, found: CurveRegions, *, ax: Axes | None = None, **settings: Any) -> Axes:

@@ -8,8 +8,7 @@ import pytest
 from fiberscope.errors import InputError
 from fiberscope.geometry.curves.along import regions_along
 from fiberscope.geometry.curves.curve import Circle, Segment, Tractrix
-from fiberscope.geometry.expectation.crofton import first_layer_kinks
-from fiberscope.geometry.expectation.density import expected_boundary_volume
+from fiberscope.geometry.expectation.density import expected_boundary_volume, first_layer_kinks
 from fiberscope.geometry.expectation.ensemble import Ensemble, Law
 
 CURVES = [Circle(), Tractrix(), Segment([-1.0, 1.0], [3.0, 1.0]), Circle(radius=0.5)]

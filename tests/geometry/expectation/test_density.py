@@ -15,8 +15,7 @@ from fiberscope.geometry.domains import Box
 from fiberscope.geometry.expectation.constants import theory_constants
 from fiberscope.geometry.expectation.density import expected_boundary_volume, manifold_jacobian
 from fiberscope.geometry.expectation.ensemble import Ensemble, Law
-from fiberscope.geometry.expectation.measure import boundary_volume
-from fiberscope.geometry.expectation.theory import region_theory
+from fiberscope.geometry.expectation.theory import boundary_volume, region_theory
 from fiberscope.geometry.surfaces.shapes import Sphere
 from fiberscope.network.network import Network
 

@@ -415,7 +415,7 @@ def _mixtures(net: Network, kind: str, layers: list[LayerRoles], signs: SignArra
     blocks = [none]
     if kind == "dead":
         return ring.take(np.eye(D)[free_columns(net, layers)])
-    by_layer = np.split(signs, np.cumsum(net.widths[1:-1])[:-1], axis=1)
+    by_layer = net.layout.parts(signs)
     for k, layer in enumerate(layers):
         linear = np.flatnonzero(layer.linear)
         factors = np.where(layer.linear, layer.factors, 1.0)

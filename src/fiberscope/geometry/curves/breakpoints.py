@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fiberscope.geometry.cells import Incidence
+from fiberscope.numerics.arrays import pointers
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 
 
@@ -40,14 +41,14 @@ def grouped(point: IntArray, entry: IntArray, count: int) -> Incidence:
     if len(point):
         both = np.unique(np.stack([point, entry], axis=1), axis=0)
         point, entry = both[:, 0], both[:, 1]
-    starts = np.concatenate([[0], np.cumsum(np.bincount(point, minlength=count))])
+    starts = pointers(np.bincount(point, minlength=count))
     return Incidence(starts.astype(np.int64), entry)
 
 
 def chosen(makers: Incidence, keep: IntArray) -> Incidence:
     """The rows ``keep`` of an incidence, in that order."""
     sizes = np.diff(makers.indptr)[keep]
-    starts = np.concatenate([[0], np.cumsum(sizes)])
+    starts = pointers(sizes)
     index = np.arange(starts[-1]) + np.repeat(makers.indptr[keep] - starts[:-1], sizes)
     return Incidence(starts.astype(np.int64), makers.indices[index])
 

@@ -49,9 +49,9 @@ def _short(net: Network, chain: Polyline, run: Run) -> Breaks | None:
     t, error = np.arange(len(values), dtype=np.float64), np.zeros(len(values))
     maker = np.full(len(values), -1)
     e2, norm = np.zeros(len(values)), np.linalg.norm(values, axis=1) * INFLATE
-    first, decisions = 0, 0
+    decisions = 0
     layers = net.layout.affine[:-1]
-    for index, node in enumerate(layers):
+    for index, (node, place) in enumerate(zip(layers, net.layout.places, strict=True)):
         run.step(index, len(layers), "layers")
         norms = _row_norms(node)
         if norms is None or not (norm.max() < TAME[1]):
@@ -70,14 +70,13 @@ def _short(net: Network, chain: Polyline, run: Run) -> Breaks | None:
         new_maker = np.empty(total, dtype=np.int64)
         room = np.empty((2, width)), np.empty((2, width), dtype=np.int64)
         sure = cut(
-            z, c, r, inverse, ENTRY_FLOOR, counts, t, error, maker, first, frobenius, *room[0], *room[1], values,
+            z, c, r, inverse, ENTRY_FLOOR, counts, t, error, maker, place.start, frobenius, *room[0], *room[1], values,
             new_t, new_error, new_maker, e2, norm,
         )  # fmt: skip
         if not sure:
             return None
         t, error, maker = new_t, new_error, new_maker
         decisions += z.size + new
-        first += width
     made = maker >= 0  # no neuron vanishes at a given point: signs there are certain
     return _breaks(net, chain, t[made], error[made], maker[made], decisions)
 

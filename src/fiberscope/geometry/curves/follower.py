@@ -23,6 +23,7 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear, Switch
 from fiberscope.network.walk import cuts, switches
 from fiberscope.numerics.algebra.bounded import BOUNDED_ROWS, Bounded
+from fiberscope.numerics.arrays import pointers
 from fiberscope.numerics.floats import INFLATE, TINY, FloatArray, IntArray, SignArray, gamma
 from fiberscope.run import ENDLESS, Run
 
@@ -170,7 +171,7 @@ class Follower(ABC):
         self.made += [(stage, p, j) for p, j in zip(one.piece.tolist(), one.label.tolist(), strict=True)]
         self.numbers += one.number
         order = np.empty(len(self.order) + len(first), dtype=np.int64)
-        before = np.concatenate([[0], np.cumsum(np.bincount(one.piece, minlength=pieces))])
+        before = pointers(np.bincount(one.piece, minlength=pieces))
         order[np.arange(pieces + 1) + before] = self.order
         order[one.piece + 1 + np.arange(len(first))] = old + np.arange(len(first))
         self.order = order

@@ -24,6 +24,7 @@ from fiberscope.geometry.generators import (
     latent_points,
 )
 from fiberscope.network.network import Network
+from fiberscope.numerics.arrays import pointers
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.run import ENDLESS, Run
 
@@ -182,9 +183,7 @@ def _of_network(both: Breaks, first: int) -> Breaks:
     own = both.neurons.indices >= first
     keep = np.unique(owner[own])
     counts = np.bincount(owner[own], minlength=len(both.t))
-    makers = replace(
-        both.neurons, indptr=np.concatenate([[0], np.cumsum(counts)]), indices=both.neurons.indices[own] - first
-    )
+    makers = replace(both.neurons, indptr=pointers(counts), indices=both.neurons.indices[own] - first)
     exact = both.exact
     return replace(
         both,

@@ -20,6 +20,7 @@ from fiberscope.geometry.curves.follower import Follower, Found, Touched
 from fiberscope.geometry.curves.series_kernels import DEPTH, find_bands
 from fiberscope.network.network import Network
 from fiberscope.numerics.algebra.bounded import Bounded
+from fiberscope.numerics.arrays import ranks_within
 from fiberscope.numerics.floats import INFLATE, TINY, BoolArray, FloatArray, IntArray, U, gamma
 from fiberscope.run import ENDLESS, Run
 
@@ -121,7 +122,7 @@ class _SeriesFollower(Follower):
         p, j = np.nonzero(counts > 0)
         sizes = counts[p, j]
         row = np.repeat(np.arange(len(p)), sizes)
-        k = np.arange(len(row)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        k = ranks_within(sizes)
         p, j = p[row], j[row]
         places, sure = out[p, j, k, :3], out[p, j, k, 3] > 0
         a, b = self.panels.edges[panel[p]][:, None], self.panels.edges[panel[p] + 1][:, None]

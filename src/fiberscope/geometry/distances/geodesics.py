@@ -18,7 +18,7 @@ from fiberscope.errors import InputError
 from fiberscope.geometry.curves.curve import Path
 from fiberscope.geometry.surfaces.locate import Located, at_weights, locate, size_of
 from fiberscope.geometry.surfaces.shapes import Mesh, Sphere, Torus
-from fiberscope.numerics.arrays import batch
+from fiberscope.numerics.arrays import batch, ranks_within
 from fiberscope.numerics.floats import FloatArray, IntArray, U, gamma
 from fiberscope.results import Tabular
 
@@ -146,7 +146,7 @@ def _pairs(a: Located, b: Located) -> tuple[IntArray, IntArray]:
     start = np.cumsum(counts) - counts
     times = counts[a.owner]
     one = np.repeat(np.arange(len(a.owner)), times)
-    step = np.arange(len(one)) - np.repeat(np.cumsum(times) - times, times)
+    step = ranks_within(times)
     return one, start[a.owner[one]] + step
 
 

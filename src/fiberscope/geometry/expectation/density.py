@@ -17,13 +17,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import combinations
-from math import comb, sqrt
+from math import comb, pi, sqrt
 from typing import Any
 
 import numpy as np
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.affine_forms import neuron_gradients
+from fiberscope.geometry.curves.curve import Path
 from fiberscope.geometry.expectation.ensemble import Ensemble
 from fiberscope.geometry.expectation.manifolds import (
     Manifold,
@@ -256,3 +257,29 @@ def manifold_jacobian(net: NetworkLike, X: Any, neurons: Any, tangents: Any) -> 
     Q = np.linalg.qr(frames.transpose(0, 2, 1))[0]  # (points, n, m)
     columns = [neuron_gradients(net, signs, np.full(len(points), entry)) for entry in entries]
     return volume_of_columns(np.einsum("pnm,kpn->pmk", Q, np.stack(columns)))
+
+
+def first_layer_kinks(curve: Path, bias_scale: float = 1.0, *, places: int = 20_000) -> float:
+    """Expected zeros of one first-layer neuron along a curve; ``bias_scale`` is the bias's deviation over the weights'.
+
+    A neuron ``w x + b`` vanishes where the vector ``(x, 1)`` meets a plane with the normal ``(w, b)``. If that normal
+    is isotropic, as for normal weights and biases of one standard deviation, the expected number of zeros along a curve
+    is by Crofton's formula the length of the curve's central projection onto the unit sphere, divided by pi. Only
+    positions and tangent directions enter, not curvature: per unit length it is
+    ``sqrt(1 + r^2 sin^2 a) / (pi (1 + r^2))`` at distance r from the origin, with the angle a between the tangent and
+    the ray from the origin. The integral over the parameter is taken by the midpoint rule in so many places.
+
+    >>> from fiberscope.geometry.curves.curve import Circle
+    >>> round(first_layer_kinks(Circle()), 6)  # the square root of 2
+    1.414214
+    """
+    if not isinstance(curve, Path):
+        raise InputError(f"curve: expected a curve, got {type(curve).__name__}")
+    if not bias_scale > 0 or places < 1:
+        raise InputError(f"expected a positive bias_scale and places, got {bias_scale} and {places}")
+    low, high = curve.interval
+    t = low + (high - low) * (np.arange(places) + 0.5) / places
+    x, v = curve(t) / bias_scale, curve.derivative(t) / bias_scale
+    level = 1 + np.einsum("ij,ij->i", x, x)
+    area = np.einsum("ij,ij->i", v, v) * level - np.einsum("ij,ij->i", x, v) ** 2
+    return float(np.mean(np.sqrt(np.maximum(area, 0.0)) / level) * (high - low) / pi)

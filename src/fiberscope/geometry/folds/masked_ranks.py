@@ -109,11 +109,10 @@ def masked_ranks(
     """
     slopes = [np.asarray(node.slopes) for node in net.switches]
     masks = np.where(patterns, 1.0, np.concatenate(slopes)) if slopes else np.zeros((1, 0))
-    ends = np.cumsum([0, *net.widths[1:-1]]).tolist()
     failures: list[RankFailure] = []
     checked = 0
     for first in range(len(net.weights)):
-        own = np.unique(masks[:, ends[first] :], axis=0)
+        own = np.unique(masks[:, net.layout.starts[first] :], axis=0)
         for chosen, table, largest in _products(net, first, own):
             if checked == limit or len(failures) == failure_limit:
                 return MaskedRanks(checked, tuple(failures), False)

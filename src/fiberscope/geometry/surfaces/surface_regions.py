@@ -18,7 +18,7 @@ from fiberscope.geometry.surfaces.locate import locate
 from fiberscope.geometry.surfaces.shapes import Mesh
 from fiberscope.geometry.surfaces.sizes import polygon_areas
 from fiberscope.network.network import Network
-from fiberscope.numerics.arrays import batch, real_array, row_lengths
+from fiberscope.numerics.arrays import batch, pointers, real_array, row_lengths
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.results import Pictured, hidden
 
@@ -121,7 +121,7 @@ class SurfaceRegions(Pictured):
     def pieces_of(self) -> Incidence:
         """For every region its pieces."""
         counts = np.bincount(self.region_of, minlength=self.num_regions)
-        return Incidence(np.concatenate([[0], np.cumsum(counts)]), np.argsort(self.region_of, kind="stable"))
+        return Incidence(pointers(counts), np.argsort(self.region_of, kind="stable"))
 
     @property
     def piece_signs(self) -> SignArray:

@@ -22,6 +22,7 @@ from fiberscope.geometry.engines.planar.exact import pool_signs
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, MaxPool, Node, PiecewiseLinear, moved
 from fiberscope.network.operators import Sparse
+from fiberscope.numerics.arrays import pointers
 from fiberscope.numerics.floats import IntArray, SignArray
 
 
@@ -115,4 +116,4 @@ def _facets(fine: Incidence, k: int, owner: Sequence[IntArray], dim: IntArray, n
     size = int((dim == k - 1).sum())
     pairs = np.unique(number[cell[used]] * size + number[facet[used]])
     counts = np.bincount(pairs // size, minlength=int((dim == k).sum()))
-    return Incidence(np.concatenate([[0], np.cumsum(counts)]), (pairs % size).astype(fine.indices.dtype))
+    return Incidence(pointers(counts), (pairs % size).astype(fine.indices.dtype))

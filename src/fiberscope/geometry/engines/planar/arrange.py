@@ -21,9 +21,10 @@ import numpy as np
 from fiberscope.geometry.engines.planar import kernels
 from fiberscope.geometry.engines.planar.exact import Oracle, Ranks, Stage, TwofoldOracle, Unclear, ranks_between
 from fiberscope.geometry.engines.planar.faces import count_inside
-from fiberscope.geometry.engines.planar.mesh import Arrangement, Crossings, Meetings, Polygons, assure, pointers
+from fiberscope.geometry.engines.planar.mesh import Arrangement, Crossings, Meetings, Polygons, assure
 from fiberscope.geometry.engines.planar.tracked import Tracked
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear, Switch
+from fiberscope.numerics.arrays import pointers
 from fiberscope.numerics.floats import ENTRY_FLOOR, FloatArray, IntArray, SignArray, U
 from fiberscope.numerics.points import Triple, dot, sign
 from fiberscope.run import ENDLESS, Run

@@ -19,10 +19,10 @@ from fiberscope.geometry.engines.planar.mesh import (
     Meetings,
     Polygons,
     assure,
-    pointers,
 )
 from fiberscope.geometry.engines.planar.tracked import Tracked
 from fiberscope.network.nodes import MaxPool, Switch
+from fiberscope.numerics.arrays import pointers
 from fiberscope.numerics.floats import FloatArray, IntArray, SignArray
 
 Block = tuple[IntArray, IntArray, FloatArray, FloatArray]

@@ -3,6 +3,11 @@
 :class:`Polygons` is what a switch cuts; :class:`Arrangement`, with :class:`Crossings` and :class:`Meetings`, is what
 was decided about it: integers, and parameters with bounds for the values at new vertices. Polygons are convex loops,
 counter-clockwise; every edge has one or two polygons beside it, which run along it in opposite directions.
+
+The one kernel, ``_outlines``, follows half-edges: entry i of ``loop_e`` is the half-edge of its polygon along edge
+``edge[i]``, ``following[i]`` the next one of the same polygon and ``twin[i]`` the one on the other side. Out come the
+entries that stay, loop by loop, cut by ``indptr``. Invariant: ``following`` is a permutation, and a spurious edge has
+polygons on both sides, so every outline closes.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ from scipy.sparse import coo_array
 from fiberscope.errors import InputError
 from fiberscope.geometry.engines.planar.faces import lowest_signs, same_losers
 from fiberscope.geometry.engines.planar.tracked import Tracked
+from fiberscope.numerics.arrays import pointers
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, U
 from fiberscope.numerics.points import Triple, cross, dot, integer_rows, quotient, sign
 
@@ -162,13 +168,6 @@ class Arrangement:
     at: IntArray
     at_ptr: IntArray
     piece: IntArray
-
-
-def pointers(counts: IntArray) -> IntArray:
-    """Where each stretch begins when stretches of the given lengths are laid end to end, and where the last ends."""
-    result = np.zeros(len(counts) + 1, dtype=np.int64)
-    np.cumsum(counts, out=result[1:])
-    return result
 
 
 def assure(closed: bool) -> None:
@@ -333,7 +332,7 @@ def _compressed(
     owner = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))[keep]
     loop_v = mesh.loop_v[entries[keep]]
     _, representative, loop_e = np.unique(group[mesh.loop_e[entries[keep]]], return_index=True, return_inverse=True)
-    new_indptr = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(indptr) - 1))])
+    new_indptr = pointers(np.bincount(owner, minlength=len(indptr) - 1))
     after = np.arange(1, len(loop_v) + 1)
     after[new_indptr[1:] - 1] = new_indptr[:-1]
     vertices = np.flatnonzero(used & ~straight)

@@ -44,6 +44,7 @@ from fiberscope.geometry.engines.traversal.rows import (
 from fiberscope.geometry.engines.watched import Workers
 from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network, Seed
+from fiberscope.numerics.arrays import ranks_within
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.results import Result
 from fiberscope.run import Progress, Run
@@ -278,9 +279,7 @@ class _Population:
             return np.arange(len(runs))
         self.dropped = True
         order = np.lexsort((self.rng.random(len(runs)), runs))
-        starts = np.cumsum(after) - after
-        rank = np.arange(len(runs)) - np.repeat(starts, after)
-        return np.sort(order[rank < self.size])
+        return np.sort(order[ranks_within(after) < self.size])
 
     # -- exact fallback ----------------------------------------------------------------------------------------
 

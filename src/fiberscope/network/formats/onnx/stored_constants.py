@@ -14,7 +14,7 @@ from onnx import TensorProto, numpy_helper
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.files import check_unpacked, sha256_of
 from fiberscope.network.operators import checked_csr
-from fiberscope.numerics.arrays import real_array
+from fiberscope.numerics.arrays import pointers, real_array
 from fiberscope.numerics.floats import FloatArray, IntArray
 
 FLOATS = {TensorProto.FLOAT16: "<f2", TensorProto.FLOAT: "<f4", TensorProto.DOUBLE: "<f8"}
@@ -90,7 +90,7 @@ class Constant:
             raise InputError(f"sparse tensor {self.name!r}: an index is outside of {(rows, columns)}")
         if (np.diff(row * columns + column) <= 0).any():
             raise InputError(f"sparse tensor {self.name!r}: expected sorted indices")
-        starts = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=rows))])
+        starts = pointers(np.bincount(row, minlength=rows))
         numbers = real_array(np.asarray(array_of(values, self.folder)), self.name)
         return checked_csr((numbers, column, starts), (columns,), (rows,))
 
