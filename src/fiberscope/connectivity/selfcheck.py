@@ -7,7 +7,8 @@ type inside (norms in float32 are common), so the coarsest type that really occu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -18,9 +19,10 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from fiberscope.connectivity.influence import Influence, Names, Prints, Recorder, Unclear
 from fiberscope.modules.calls import Inputs, Selector, call, meant, moved, tensors
 from fiberscope.modules.derivatives import evaluating
-from fiberscope.numerics.drift import allowed_drift, relative_drift
+from fiberscope.numerics.drift import FINE, allowed_drift, relative_drift
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Result
 
@@ -65,6 +67,11 @@ class Probe:
     def __init__(self, module: nn.Module, inputs: Inputs, output: Selector, seed: int | None = None) -> None:
         """``seed`` for random parameters; None for those of the module."""
         self.output = output
+        self._begin(module, inputs, seed)
+        if seed is not None and not np.isfinite(self.before).all():
+            self._begin(module, inputs, None)
+
+    def _begin(self, module: nn.Module, inputs: Inputs, seed: int | None) -> None:
         try:
             self._start(deepcopy(module).double(), inputs, seed)
         except RuntimeError:  # layers of a type of their own, say: torch does not multiply matrices of two types
@@ -72,40 +79,58 @@ class Probe:
 
     def _start(self, module: nn.Module, inputs: Inputs, seed: int | None) -> None:
         self.module = module
+        self.own: dict[str, Tensor] = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        """Parameters and buffers, each once."""
+        self.prints: Prints | None = None
         like = next((p for p in module.parameters() if p.is_floating_point()), None)
         self.inputs = moved(inputs, like)
-        own = {name: value.detach().clone() for name, value in self.own.items()}
         if seed is not None:
             draw(module, seed)
         with Precisions() as seen:
             self.before = self._outputs()
-        if not np.isfinite(self.before).all() and seed is not None:
-            with torch.no_grad():
-                for name, value in self.own.items():
-                    value.copy_(own[name])
-            self.before = self._outputs()
         self.allowed = allowed_drift(seen.coarsest)
-
-    @property
-    def own(self) -> dict[str, Tensor]:
-        """Parameters and buffers, each once."""
-        return {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
 
     def drift(self, name: str, changed: Mapping[str, Tensor]) -> Drift:
         """What changes if these tensors stand in the place of the module's own."""
-        own = self.own
-        kept = {key: own[key].detach().clone() for key in changed}
-        # written into the copy and back: layers that keep a second list of their weights see it, too
+        with self._holding(changed):
+            after = self._outputs()
+        return Drift(name, relative_drift(self.before, after), self.allowed)
+
+    def apart(self, changes: Mapping[str, Mapping[str, Tensor]]) -> tuple[set[str], set[Names]]:
+        """Of several changes to different tensors, those that one run shows to leave the outputs alone, each by itself.
+
+        The others are not known to be wrong: they met on the way (these are the second answer), or one of all is.
+        """
+        if len(changes) < 2 or self.allowed > FINE:
+            return set(), set()
+        own = list(self.own.values())
+        if self.prints is None:
+            with Recorder(own) as recorder:
+                self._outputs()
+            self.prints = recorder.prints
+        touched = {name: [self.own[key] for key in changed] for name, changed in changes.items()}
+        seen = Influence(own, self.prints, touched, self.allowed)
+        try:
+            with self._holding({key: value for changed in changes.values() for key, value in changed.items()}), seen:
+                after = self._outputs()
+        except Unclear:
+            return set(), set()
+        ok = Drift("", relative_drift(self.before, after), self.allowed).ok
+        return (set(changes).difference(*seen.met), seen.met) if ok else (set(), set())
+
+    @contextmanager
+    def _holding(self, changed: Mapping[str, Tensor]) -> Iterator[None]:
+        """Written into the copy and back: layers that keep a second list of their weights see it, too."""
+        kept = {key: self.own[key].detach().clone() for key in changed}
         try:
             with torch.no_grad():
                 for key, value in changed.items():
-                    own[key].copy_(value)
-            after = self._outputs()
+                    self.own[key].copy_(value)
+            yield
         finally:
             with torch.no_grad():
                 for key, value in kept.items():
-                    own[key].copy_(value)
-        return Drift(name, relative_drift(self.before, after), self.allowed)
+                    self.own[key].copy_(value)
 
     def _outputs(self) -> FloatArray:
         with torch.no_grad(), torch.random.fork_rng(devices=[]), evaluating(self.module):

@@ -7,7 +7,7 @@ is :func:`permutation_structure`, from the operations that a module really runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from fiberscope.connectivity.selfcheck import Drift, Probe
 from fiberscope.errors import InputError
-from fiberscope.modules.action import Group, act
+from fiberscope.modules.action import PERMUTATION, Group, act
 from fiberscope.modules.batches import batches
 from fiberscope.modules.calls import Inputs, Selector
 from fiberscope.modules.parametrisations import plain
@@ -33,6 +33,9 @@ Moves = Element | Mapping[str, Any]
 
 POINTS = 8
 """Points of an example that are run, at most."""
+
+ROUNDS = 3
+"""Of trials of several groups at once; those that meet in one are apart in the next."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +155,15 @@ def _trusted(groups: tuple[Group, ...], probe: Probe, seed: int) -> tuple[tuple[
     leaves alone all of them do, one after the other.
     """
     found = Structure(groups)
-    wrong = {group.name: drift for group in groups if not (drift := _tried(found, probe, group, seed)).ok}
+    left, meetings = list(groups), set[frozenset[str]]()
+    for _ in range(ROUNDS):
+        known = len(meetings)
+        for part in _apart(left, meetings):
+            right, met = probe.apart({group.name: _trial(found, probe, (group,), seed) for group in part})
+            left, meetings = [group for group in left if group.name not in right], meetings | met
+        if len(meetings) == known:
+            break
+    wrong = {group.name: drift for group in left if not (drift := _tried(found, probe, group, seed)).ok}
     kept, refused = [], []
     for group in groups:
         # what sits in a wrong group goes with it: it has an order for every member of what is no index set
@@ -166,8 +177,32 @@ def _trusted(groups: tuple[Group, ...], probe: Probe, seed: int) -> tuple[tuple[
 
 
 def _tried(structure: Structure, probe: Probe, group: Group | None, seed: int) -> Drift:
-    """A random element of one group, or of all, that moves every neuron."""
-    rng = np.random.default_rng(seed)
     chosen = structure.groups if group is None else (group,)
-    element = Element({one.name: one.generic(rng) for one in chosen})
-    return probe.drift("all" if group is None else group.name, structure.act(probe.own, element))
+    return probe.drift("all" if group is None else group.name, _trial(structure, probe, chosen, seed))
+
+
+def _trial(structure: Structure, probe: Probe, groups: Sequence[Group], seed: int) -> dict[str, Tensor]:
+    """The tensors that a random element of some groups changes, one that moves every neuron."""
+    rng = np.random.default_rng(seed)
+    return structure.act(probe.own, Element({group.name: group.generic(rng) for group in groups}))
+
+
+def _apart(groups: Sequence[Group], meetings: Iterable[frozenset[str]]) -> list[list[Group]]:
+    """The groups in a few parts; in each no two act on one tensor, have met before, or sit in one block as a head."""
+    blocks = {name for group in groups if group.kind == PERMUTATION for name in group.parents}
+    beside: dict[str, set[str]] = {}
+    for met in meetings:
+        for name in met:
+            beside.setdefault(name, set()).update(met)
+    parts: list[tuple[list[Group], set[str]]] = []
+    for group in groups:
+        mine = {axis.tensor for axis in group.axes} | blocks.intersection(group.parents)
+        near = beside.get(group.name, set())
+        for part, held in parts:
+            if not mine & held and not any(one.name in near for one in part):
+                part.append(group)
+                held.update(mine)
+                break
+        else:
+            parts.append(([group], mine))
+    return [part for part, _ in parts]

@@ -18,6 +18,12 @@ in float32 drifts by four units."""
 COARSEST = 0.05
 """Never more than this, however coarse the type: wrong permutations were seen to move outputs by a fifth and more."""
 
+FINE = 1e-4
+"""Where less than this is rounding, intermediate values can be compared, too, and not outputs alone."""
+
+LARGEST = 1e6
+"""Larger intermediate values, as those of masks, count as this one."""
+
 
 def allowed_drift(epsilon: float) -> float:
     """Relative drift that is still rounding where ``epsilon`` is the coarsest precision that the function computes in.

@@ -6,7 +6,7 @@ is mapped over them. Every run has its own initialisation and order of points; i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,6 +24,9 @@ from fiberscope.neurons.asymmetry import break_symmetry
 from fiberscope.training.datasets.dataset import Dataset
 
 ARCHITECTURES = ("standard", "w", "syre", "sigma")
+LARGE = 500_000
+"""Parameters from which on modules are trained one after the other: a stack of them no longer saves time."""
+
 PAPER = "Beyond Structural Symmetries: Linear Mode Connectivity via Neuron Identifiability"
 
 
@@ -83,7 +86,8 @@ def train_modules(
         )
     for other in modules[1:]:
         check_comparable(modules[0], other)
-    runs = _Runs(modules, data, seeds, recipe)
+    apart = sum(value.numel() for value in modules[0].parameters()) >= LARGE
+    runs = (_Apart if apart else _Stacked)(modules, data, seeds, recipe)
     kept = {}
     for epoch in range(recipe.epochs + 1):
         if epoch:
@@ -94,43 +98,80 @@ def train_modules(
 
 
 class _Runs:
-    """Modules in training, their parameters and buffers stacked."""
+    """Modules in training: every run visits the points in an order of its own."""
 
     def __init__(self, modules: Sequence[nn.Module], data: Dataset, seeds: Sequence[int], recipe: Recipe) -> None:
         self.templates = tuple(deepcopy(module).train() for module in modules)
         self.modes = tuple(module.training for module in modules)
-        parameters, buffers = stack_module_state(list(self.templates))
-        self.parameters: dict[str, Tensor] = {n: p.detach().requires_grad_() for n, p in parameters.items()}
-        self.buffers: dict[str, Tensor] = buffers
         self.recipe = recipe
-        # A parametrised weight is decayed as it is trained, W and not W_eff.
-        self.optimizer = torch.optim.AdamW(
-            self.parameters.values(), lr=recipe.lr, weight_decay=recipe.weight_decay, fused=True
-        )
         self.generators = [np.random.default_rng([seed, 1]) for seed in seeds]
         self.inputs = torch.from_numpy(data.flat_inputs.astype(np.float32))
         self.targets = torch.from_numpy(np.array(data.targets))
         self.loss = nn.functional.cross_entropy if data.is_classification else nn.functional.mse_loss
+
+    def rule(self, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
+        # A parametrised weight is decayed as it is trained, W and not W_eff.
+        return torch.optim.AdamW(parameters, lr=self.recipe.lr, weight_decay=self.recipe.weight_decay, fused=True)
 
     def epoch(self) -> None:
         order = torch.from_numpy(np.stack([rng.permutation(len(self.inputs)) for rng in self.generators]))
         for rows in torch.split(order, self.recipe.batch_size, dim=1):
             if rows.shape[1] < min(2, len(self.inputs)):
                 continue  # a batch norm cannot train on one point
-            losses = vmap(self._one)(self.parameters, self.buffers, self.inputs[rows], self.targets[rows])
-            self.optimizer.zero_grad(set_to_none=True)
-            torch.autograd.backward(losses.sum())
-            self.optimizer.step()
+            self.step(rows)
 
-    def _one(self, parameters: dict[str, Tensor], buffers: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-        return self.loss(functional_call(self.templates[0], (parameters, buffers), (x,)), y)
+    def step(self, rows: Tensor) -> None:
+        """One batch of every run; ``rows`` has a row of points for each."""
+        raise NotImplementedError
+
+    def state(self, run: int) -> Mapping[str, Tensor]:
+        raise NotImplementedError
 
     def modules(self) -> tuple[nn.Module, ...]:
         """Copies of the modules as they are now, in the modes in which they came."""
         found = []
         for run, (template, mode) in enumerate(zip(self.templates, self.modes, strict=True)):
             module = deepcopy(template).train(mode)
-            state = {name: value[run].detach() for name, value in (self.parameters | self.buffers).items()}
-            module.load_state_dict(state)
+            module.load_state_dict(self.state(run))
             found.append(module)
         return tuple(found)
+
+
+class _Stacked(_Runs):
+    """Their parameters and buffers stacked, and one module mapped over them: small ones cost little more."""
+
+    def __init__(self, modules: Sequence[nn.Module], data: Dataset, seeds: Sequence[int], recipe: Recipe) -> None:
+        super().__init__(modules, data, seeds, recipe)
+        parameters, buffers = stack_module_state(list(self.templates))
+        self.parameters: dict[str, Tensor] = {n: p.detach().requires_grad_() for n, p in parameters.items()}
+        self.buffers: dict[str, Tensor] = buffers
+        self.optimizer = self.rule(self.parameters.values())
+
+    def step(self, rows: Tensor) -> None:
+        losses = vmap(self._one)(self.parameters, self.buffers, self.inputs[rows], self.targets[rows])
+        self.optimizer.zero_grad(set_to_none=True)
+        torch.autograd.backward(losses.sum())
+        self.optimizer.step()
+
+    def _one(self, parameters: dict[str, Tensor], buffers: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        return self.loss(functional_call(self.templates[0], (parameters, buffers), (x,)), y)
+
+    def state(self, run: int) -> Mapping[str, Tensor]:
+        return {name: value[run].detach() for name, value in (self.parameters | self.buffers).items()}
+
+
+class _Apart(_Runs):
+    """One after the other: large modules."""
+
+    def __init__(self, modules: Sequence[nn.Module], data: Dataset, seeds: Sequence[int], recipe: Recipe) -> None:
+        super().__init__(modules, data, seeds, recipe)
+        self.optimizers = [self.rule(module.parameters()) for module in self.templates]
+
+    def step(self, rows: Tensor) -> None:
+        for module, optimizer, own in zip(self.templates, self.optimizers, rows, strict=True):
+            optimizer.zero_grad(set_to_none=True)
+            torch.autograd.backward(self.loss(module(self.inputs[own]), self.targets[own]))
+            optimizer.step()
+
+    def state(self, run: int) -> Mapping[str, Tensor]:
+        return self.templates[run].state_dict()

@@ -53,7 +53,7 @@ HELD_OUT = 0.2
 
 
 def plan(scale: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One task for every architecture."""
+    """One task for every pair of every architecture; an interrupted run has seen all architectures early."""
     sizes = SIZES[scale] | {name: value for name, value in options.items() if value is not None}
     for name in ("pairs", "epochs", "width"):
         if not isinstance(sizes[name], int) or sizes[name] < 1:
@@ -62,7 +62,7 @@ def plan(scale: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
         raise InputError(f"option net: expected one of {', '.join(NETS)}, got {sizes['net']!r}")
     if sizes.get("limit") is not None and (not isinstance(sizes["limit"], int) or sizes["limit"] < 1):
         raise InputError(f"option limit: expected a positive integer, got {sizes['limit']!r}")
-    return [{"kind": kind, **sizes} for kind in KINDS]
+    return [{"kind": kind, "pair": pair, **sizes} for pair in range(sizes["pairs"]) for kind in KINDS]
 
 
 def start(net: str, kind: str, width: int, data: Dataset, seed: int) -> nn.Module:
@@ -118,17 +118,14 @@ def task_data(name: str, limit: int | None = None) -> Dataset:
 
 
 def run_task(task: Task) -> list[dict[str, Any]]:
-    """Rows of every pair and path."""
+    """Rows of every path of one pair."""
     settings = task.settings
     data = task_data(settings["data"], settings.get("limit"))
-    seeds = range(2 * settings["pairs"])
-    starts = [start(settings.get("net", NETS[0]), settings["kind"], settings["width"], data, seed) for seed in seeds]
-    nets = train_modules(starts, data, seeds, Recipe(settings["epochs"]))[settings["epochs"]]
-    return [
-        {"kind": settings["kind"], "pair": pair, **row}
-        for pair in range(settings["pairs"])
-        for row in along(nets[2 * pair], nets[2 * pair + 1], data)
-    ]
+    kind, pair = settings["kind"], settings["pair"]
+    seeds = (2 * pair, 2 * pair + 1)
+    starts = [start(settings.get("net", NETS[0]), kind, settings["width"], data, seed) for seed in seeds]
+    a, b = train_modules(starts, data, seeds, Recipe(settings["epochs"]))[settings["epochs"]]
+    return [{"kind": kind, "pair": pair, **row} for row in along(a, b, data)]
 
 
 def along(a: nn.Module, b: nn.Module, data: Dataset) -> list[dict[str, Any]]:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 Place = tuple[int, int]
 """A tensor of the trace by its number, and an axis of it."""
 
-Row = dict[Place, Fraction]
+Row = dict[Place, int | Fraction]
+"""Coefficients; nearly always whole numbers, and these are much quicker."""
 
 
 @dataclass(frozen=True)
@@ -68,16 +69,16 @@ class Degrees:
                 row: Row = {}
                 for coefficient, place in terms:
                     if atom in atoms[place]:
-                        row[place] = row.get(place, Fraction(0)) + coefficient
+                        row[place] = row.get(place, 0) + coefficient
                 rows.setdefault(atom, []).append(row)
         for one in self.passes:
             for atom in {atom for place in (*one.out, *one.given) for atom in atoms[place]}:
                 left, right = ([place for place in side if atom in atoms[place]] for side in (one.out, one.given))
                 if len(left) == 1 and len(right) == 1:
-                    rows.setdefault(atom, []).append({left[0]: Fraction(1), right[0]: Fraction(-1)})
+                    rows.setdefault(atom, []).append({left[0]: 1, right[0]: -1})
                 elif (left and right) or (one.whole[0] if left else one.whole[1]):
                     # twice on a side, which goes where? or not at all on one that holds everything
-                    rows.setdefault(atom, []).extend({place: Fraction(1)} for place in (*left, *right))
+                    rows.setdefault(atom, []).extend({place: 1} for place in (*left, *right))
         return {atom: _solutions(rows.get(atom, []), where) for atom, where in places.items()}
 
 
@@ -103,15 +104,17 @@ def _solutions(rows: Sequence[Row], places: Sequence[Place]) -> list[dict[Place,
             if place in known:
                 stack += [(other, value * c) for other, c in known[place].items()]
             else:
-                found[place] = found.get(place, Fraction(0)) + value
+                found[place] = found.get(place, 0) + value
         return {place: value for place, value in found.items() if value}
 
     for row in rows:
         left = reduced(row)
         if left:
             pivot = max(left)  # the newest, so that what is known leads to the oldest at once
-            known[pivot] = {other: -value / left[pivot] for other, value in left.items() if other != pivot}
-    full = {place: reduced({place: Fraction(1)}) for place in places}
+            lead = left[pivot]
+            factor = -lead if lead in (1, -1) else Fraction(-1) / lead
+            known[pivot] = {other: value * factor for other, value in left.items() if other != pivot}
+    full = {place: reduced({place: 1}) for place in places}
     free = dict.fromkeys(place for row in full.values() for place in row)
     found = []
     for one in free:

@@ -115,7 +115,7 @@ def outside(index: Atom, tensors: Iterable[Axes]) -> set[Atom]:
 def mates(tensors: Iterable[Axes], alone: Iterable[Alone]) -> dict[Atom, set[Atom]]:
     """For every atom the atoms whose members may have an order of it each."""
     found: dict[Atom, set[Atom]] = {}
-    for axes in tensors:
+    for axes in dict.fromkeys(tuple(map(normal, axes)) for axes in tensors):  # many have become the same
         for one in occurrences(axes):
             others = one.mates()
             found[one.atom] = found[one.atom] & others if one.atom in found else others

@@ -28,6 +28,7 @@ from fiberscope.geometry.engines.planar import tracked as track
 from fiberscope.geometry.engines.planar.arrange import Arranger, sure_signs
 from fiberscope.geometry.engines.planar.build import build
 from fiberscope.geometry.engines.planar.exact import Oracle, Stage, pool_signs
+from fiberscope.geometry.engines.planar.flips import LARGE, Flips
 from fiberscope.geometry.engines.planar.mesh import (
     Arrangement,
     Polygons,
@@ -56,6 +57,9 @@ _WORTH_THREADS = 1 << 14
 
 XY = -1
 """Key of the coordinates among the values of a mesh."""
+
+POINTS = -2
+"""Key of the same with the bounds of their errors, while values behind the first switch are made from them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +138,7 @@ class Engine:
         self.switches = [place.node for place in self.layout.places]
         self.offsets = np.cumsum([0, *(node.num_cuts for node in self.switches)]).astype(np.int64)
         self.interrupted = False
+        self.flips: Flips | None = None
         self.inputs: FloatArray = np.eye(2)
 
     @cached_property
@@ -153,6 +158,9 @@ class Engine:
         """The domain as one polygon, with values at its corners."""
         mesh, points = first_mesh(self.sides)
         mesh.values = {XY: Tracked.exact(points), 0: corner_values(mesh, points, self.sides)}
+        self.flips = Flips.of(self.layout) if np.abs(points).max() <= LARGE else None
+        if self.flips is not None:
+            mesh.values[POINTS] = mesh.values[0]
         oracle = Oracle(self.layout, self.sides, self.offsets)
         self.arranger = Arranger(oracle, Stage(mesh.indptr, mesh.loop_v, [], []))
         return mesh
@@ -198,7 +206,10 @@ class Engine:
         if node == 0 and (both := self.composed) is not None:
             values[2], node = track.lifted(*both, values.pop(0)), 2
         # spectral norms serve the layers behind the next switch
-        algebra = TrackedAlgebra(tight=sum(place.index > node for place in self.layout.places) > 1)
+        tight = sum(place.index > node for place in self.layout.places) > 1
+        if self.flips is not None and node == self.flips.index:
+            values[node + 1], node = self.flips.values(values.pop(POINTS), mesh.signs[0], tight), node + 1
+        algebra = TrackedAlgebra(tight)
         return next(switches(self.layout, values, algebra, {}, first=node)).index
 
     def split(self, mesh: Polygons, switch: int, node: int, memory: int | None = None) -> Polygons:
@@ -207,12 +218,15 @@ class Engine:
         if memory is not None:
             self._check_memory(mesh, switch, found, memory)
         step, last = self.switches[switch], switch == len(self.switches) - 1
+        flips = self.flips is not None and switch == 0
         live = {key: value for key, value in mesh.values.items() if key == XY or not last}
+        if flips:
+            live.pop(step.source)
         finer = build(mesh, found, len(self.arranger.stages) - 1, self.switches[:switch], live)
         if isinstance(step, MaxPool):
             finer.signs[-1] = pool_signs(step, finer.signs[-1])
             finer = merged(finer, mesh.num_vertices)
-        if last:
+        if last or flips:
             return finer
         over = self.layout.last_use[step.source] == node
         own = over and found.meetings is not None  # an uncut mesh shares its arrays with the one before

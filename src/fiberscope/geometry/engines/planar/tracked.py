@@ -23,7 +23,8 @@ from fiberscope.numerics.algebra.base import Algebra, LinearMap, joined
 from fiberscope.numerics.compensated import accurate_product
 from fiberscope.numerics.floats import ENTRY_FLOOR, TINY, BoolArray, FloatArray, IntArray, SignArray, U, gamma
 
-_UP = 1 + 2.0**-30
+UP = 1 + 2.0**-30
+"""Factor on non-negative numbers: more than the rounding of norms of up to a million entries."""
 
 SMALL = 2.0**-400
 """Numbers between this and its inverse can be squared and summed without leaving the range of floats."""
@@ -75,29 +76,43 @@ class Tracked:
         return Tracked(z, c, e2, r, zeros)
 
 
+def plane_rows(plane: Affine | None, node: Affine) -> tuple[FloatArray, FloatArray]:
+    """A dense layer as rows ``(a, b, c)`` for ``a x + b y + c`` on a plane, and a bound of their error.
+
+    Without a ``plane`` the layer reads the coordinates itself; else the two maps are composed almost exactly.
+    """
+    second = node.operator.stored_matrix
+    assert second is not None
+    start = np.zeros((len(second), 3))
+    if node.offset is not None:
+        start[:, 2] = node.offset
+    if plane is None:
+        start[:, :2] = second
+        return start, np.zeros_like(start)
+    first = plane.operator.stored_matrix
+    assert first is not None
+    rows = np.zeros((len(first), 3))
+    rows[:, :2] = first
+    if plane.offset is not None:
+        rows[:, 2] = plane.offset
+    return accurate_product(second, rows, start)
+
+
 def lifted(plane: Affine, node: Affine, points: Tracked) -> Tracked:
     """Two affine maps in a row, a plane and a dense layer, composed almost exactly before they meet the points.
 
     Through the large space in between, rounding would count its dimension.
     """
-    first, second = plane.operator.stored_matrix, node.operator.stored_matrix
-    assert first is not None and second is not None
-    rows = np.zeros((len(first), 3))
-    rows[:, :2] = first
-    if plane.offset is not None:
-        rows[:, 2] = plane.offset
-    start = np.zeros((len(second), 3))
-    if node.offset is not None:
-        start[:, 2] = node.offset
-    F, error = accurate_product(second, rows, start)
-    r = (np.hypot.reduce(F, axis=1) + np.hypot.reduce(error, axis=1) / U) * _UP
-    size = np.hypot(_norms(points.z), 1.0) * _UP
-    c = (points.e2 + gamma(8) * size) * _UP
-    return Tracked(points.z @ F[:, :2].T + F[:, 2], c, c * _length(r) * _UP + len(r) * ENTRY_FLOOR, r)
+    F, error = plane_rows(plane, node)
+    r = (np.hypot.reduce(F, axis=1) + np.hypot.reduce(error, axis=1) / U) * UP
+    size = np.hypot(norms(points.z), 1.0) * UP
+    c = (points.e2 + gamma(8) * size) * UP
+    return Tracked(points.z @ F[:, :2].T + F[:, 2], c, c * length(r) * UP + len(r) * ENTRY_FLOOR, r)
 
 
-def _norms(z: FloatArray) -> FloatArray:
-    norm = np.sqrt(np.einsum("ij,ij->i", z, z)) * _UP
+def norms(z: FloatArray) -> FloatArray:
+    """Not below the Euclidean norms of the rows."""
+    norm = np.sqrt(np.einsum("ij,ij->i", z, z)) * UP
     small = np.flatnonzero(norm < SMALL)
     if len(small):  # squares may have vanished
         norm[small] = np.where((z[small] != 0).any(axis=1), SMALL, 0.0)
@@ -114,20 +129,21 @@ def _normal(r: FloatArray) -> FloatArray:
     return np.where(r == 0, 0.0, np.maximum(r, TINY))
 
 
-def _length(r: FloatArray) -> float:
-    return float(np.sqrt((_positive(r) ** 2).sum())) * _UP
+def length(r: FloatArray) -> float:
+    """Not below the Euclidean norm of non-negative factors."""
+    return float(np.sqrt((_positive(r) ** 2).sum())) * UP
 
 
-def _row_norms(stage: LinearMap) -> FloatArray:
+def row_norms(stage: LinearMap) -> FloatArray:
     """Not below the Euclidean norms of the rows; sums of absolute values where squares would leave the range."""
     if (matrix := stage.stored_matrix) is not None:
         squares = np.einsum("ij,ij->i", matrix, matrix)
         if ((squares > SMALL) & (squares < 1 / SMALL)).all():  # what vanished is far below the rest
-            return np.asarray(np.sqrt(squares) * _UP)
+            return np.asarray(np.sqrt(squares) * UP)
     ones = np.ones((1, stage.in_size))
-    total = stage.apply_abs(ones)[0] * _UP
+    total = stage.apply_abs(ones)[0] * UP
     squares = stage.with_coefficients(np.clip(stage.coefficients, -1 / SMALL, 1 / SMALL) ** 2).apply(ones)[0]
-    return np.asarray(np.where((total > SMALL) & (total < 1 / SMALL), np.sqrt(squares) * _UP, total))
+    return np.asarray(np.where((total > SMALL) & (total < 1 / SMALL), np.sqrt(squares) * UP, total))
 
 
 def _linear(stage: LinearMap, value: Tracked, offset: FloatArray | None, tight: bool) -> Tracked:
@@ -136,25 +152,25 @@ def _linear(stage: LinearMap, value: Tracked, offset: FloatArray | None, tight: 
         result += offset
     if (diagonal := stage.stored_diagonal) is not None:
         return _scaled(np.abs(diagonal), value, result, offset)
-    rows = _row_norms(stage)
-    r = rows if offset is None else np.hypot(rows, offset) * _UP
+    rows = row_norms(stage)
+    r = rows if offset is None else np.hypot(rows, offset) * UP
     # |W_j a + b_j| <= r_j |(a, 1)|, so rounding is in proportion to r_j as well. Rows without input stay exact.
-    norm = _norms(value.z) if value.norm is None else value.norm
+    norm = norms(value.z) if value.norm is None else value.norm
     size = norm if offset is None else np.where((norm == 0) & (value.e2 == 0), 0.0, np.hypot(norm, 1.0))
-    rounding = gamma(stage.fan_in + 6) * size * _UP
-    c = (value.e2 + rounding) * _UP
-    frobenius = _length(r)
+    rounding = gamma(stage.fan_in + 6) * size * UP
+    c = (value.e2 + rounding) * UP
+    frobenius = length(r)
     e2 = c * frobenius
     if tight and (matrix := stage.stored_matrix) is not None:
         e2 = np.minimum(e2, value.e2 * min(frobenius, spectral_bound(matrix)) + rounding * frobenius)
-    return Tracked(result, c, np.where(c == 0, 0.0, e2 * _UP + len(r) * ENTRY_FLOOR), r)
+    return Tracked(result, c, np.where(c == 0, 0.0, e2 * UP + len(r) * ENTRY_FLOOR), r)
 
 
 def _scaled(factors: FloatArray, value: Tracked, result: FloatArray, offset: FloatArray | None) -> Tracked:
     """A diagonal map keeps errors entry by entry."""
     # a factor that is not zero leaves a column that is not zero, also where the product underflows
-    r = np.where((value.r == 0) | (factors == 0), 0.0, np.maximum(value.r * factors * _UP, TINY))
-    scaled = Tracked(result, _inexact(value.c, value.z), value.e2 * factors.max(initial=0.0) * _UP, r)
+    r = np.where((value.r == 0) | (factors == 0), 0.0, np.maximum(value.r * factors * UP, TINY))
+    scaled = Tracked(result, _inexact(value.c, value.z), value.e2 * factors.max(initial=0.0) * UP, r)
     once = _rounded(scaled)
     if offset is None:
         return once
@@ -171,14 +187,14 @@ def _inexact(c: FloatArray, z: FloatArray) -> FloatArray:
 def _relative(z: FloatArray, r: FloatArray) -> FloatArray:
     """``max_j |z_j| / r_j`` over the entries with ``r_j != 0``, per row."""
     inverse = np.divide(1.0, r, out=np.zeros_like(r), where=r != 0)
-    return np.asarray(np.abs(z * inverse).max(axis=1, initial=0.0) * _UP)
+    return np.asarray(np.abs(z * inverse).max(axis=1, initial=0.0) * UP)
 
 
 def _rounded(value: Tracked, result: FloatArray | None = None) -> Tracked:
     """The same value (or ``result`` of at most its size) after one more rounding of every entry."""
     r = _normal(np.maximum(value.r, value.r.max(initial=0.0) * 2.0**-40))
-    c = (value.c + gamma(2) * _relative(value.z, r)) * _UP
-    e2 = (value.e2 + gamma(2) * _norms(value.z)) * _UP + np.where(c == 0, 0.0, len(r) * ENTRY_FLOOR)
+    c = (value.c + gamma(2) * _relative(value.z, r)) * UP
+    e2 = (value.e2 + gamma(2) * norms(value.z)) * UP + np.where(c == 0, 0.0, len(r) * ENTRY_FLOOR)
     return Tracked(value.z if result is None else result, c, e2, r)
 
 
@@ -194,14 +210,14 @@ def activate(node: PiecewiseLinear, value: Tracked, signs: SignArray, reuse: boo
         size, live = np.empty(len(out)), np.empty(len(out))
         rectify(value.z, signs, _positive(value.r) ** 2, out, size, live)
         # a row is exact where all are dead; a live neuron may be 0.0 by rounding and has an error all the same
-        e2 = np.minimum(value.e2, np.sqrt(live) * value.c * _UP + len(value.r) * ENTRY_FLOOR)
+        e2 = np.minimum(value.e2, np.sqrt(live) * value.c * UP + len(value.r) * ENTRY_FLOOR)
         e2 = np.where(live == 0, 0.0, e2)
-        norm = np.where(live == 0, 0.0, np.maximum(np.sqrt(size) * _UP, SMALL))
+        norm = np.where(live == 0, 0.0, np.maximum(np.sqrt(size) * UP, SMALL))
         return Tracked(out, value.c, e2, value.r, zeros, norm)
     z = np.where(own > 0, value.z, np.where(own == 0, 0.0, node.slopes * value.z))
     steep = np.maximum(1.0, np.abs(node.slopes))
     c = _inexact(value.c, value.z)
-    found = _rounded(Tracked(z, c, value.e2 * steep.max() * _UP, value.r * steep * _UP))
+    found = _rounded(Tracked(z, c, value.e2 * steep.max() * UP, value.r * steep * UP))
     return replace(found, zeros=zeros)
 
 
@@ -213,7 +229,7 @@ def pool(node: MaxPool, value: Tracked) -> Tracked:
     z = np.where(absent[None], -np.inf, known[:, windows]).max(axis=2)
     r = np.where(absent, 0.0, value.r[windows]).max(axis=1)
     # An entry can be the maximum of several windows: bound the norm of the errors by their entries.
-    e2 = value.c * _length(r) * _UP
+    e2 = value.c * length(r) * UP
     zeros = None if value.zeros is None else np.asarray((value.zeros[:, windows] | absent[None]).all(axis=2))
     return Tracked(z, value.c, e2, r, zeros)
 
@@ -254,25 +270,25 @@ class TrackedAlgebra(Algebra[Tracked]):
         zeros = _each_zero(values)
         total = values[0]
         for value in values[1:]:
-            size = (total.r + value.r) * _UP
+            size = (total.r + value.r) * UP
             total = _rounded(Tracked(total.z + value.z, np.maximum(total.c, value.c), total.e2 + value.e2, size))
         return replace(total, zeros=None if zeros is None else np.logical_and.reduce(zeros))
 
     def difference(self, one: Tracked, other: Tracked) -> Tracked:
-        size = (one.r + other.r) * _UP
+        size = (one.r + other.r) * UP
         return _rounded(Tracked(one.z - other.z, np.maximum(one.c, other.c), one.e2 + other.e2, size))
 
     def concat(self, values: Sequence[Tracked], order: IntArray | None) -> Tracked:
         zeros = _each_zero(values)
         c = np.max([value.c for value in values], axis=0)
-        e2 = np.hypot.reduce([value.e2 for value in values], axis=0) * _UP  # squares of small errors would vanish
+        e2 = np.hypot.reduce([value.e2 for value in values], axis=0) * UP  # squares of small errors would vanish
         z, r = (joined([getattr(value, name) for value in values], order) for name in ("z", "r"))
         return Tracked(z, c, e2, r, None if zeros is None else joined(zeros, order))
 
     def pick(self, value: Tracked, index: IntArray) -> Tracked:
         zeros = None if value.zeros is None else value.zeros[:, index]
         r = value.r[index]
-        return Tracked(value.z[:, index], value.c, value.c * _length(r) * _UP, r, zeros)
+        return Tracked(value.z[:, index], value.c, value.c * length(r) * UP, r, zeros)
 
 
 def _each_zero(values: Sequence[Tracked]) -> list[BoolArray] | None:
@@ -294,7 +310,7 @@ def spectral_bound(matrix: FloatArray) -> float:
     n, trace = len(gram), float(np.trace(gram))
     if not SMALL < trace < 1 / SMALL:
         return float("inf")
-    ceiling = np.sqrt(trace) * _UP
+    ceiling = np.sqrt(trace) * UP
     vector = np.ones(n)
     for _ in range(12):
         vector = gram @ vector
@@ -307,7 +323,7 @@ def spectral_bound(matrix: FloatArray) -> float:
     while guess < trace:
         try:
             np.linalg.cholesky((guess - shift) * np.eye(n) - gram)
-            return float(np.sqrt(guess) * _UP)
+            return float(np.sqrt(guess) * UP)
         except np.linalg.LinAlgError:
             guess *= 1.2
     return float(ceiling)
