@@ -76,6 +76,13 @@ def test_a_convolutional_model_is_cut_through_its_data():
     assert not found.unasked
 
 
+def test_data_on_boundaries_are_counted():
+    """Blank images of a network with pooling: all windows tie, and a logarithmic picture has no place for zero."""
+    found = fs.report(convolutional(0), data=np.zeros((4, *convolutional(0).input_shape)))
+    assert found.answers["How far are the data from the next boundary?"] == "0 in the median, 0 at the least."
+    assert "4 of the points lie on a boundary themselves" in found.html
+
+
 def test_without_data_a_random_slice_is_said_to_be_one():
     found = fs.report(fs.Network.random((4, 5, 2), 0))
     assert "three random inputs" in found.html

@@ -170,25 +170,32 @@ def _distances(dossier: Dossier) -> Section:
     finite = found.distance[np.isfinite(found.distance)]
     if not finite.size:
         raise InputError("distances: expected a network with boundaries, got one that is affine")
-    nearest = int(found.distance.argmin())
+    nearest, on = int(found.distance.argmin()), int((found.distance == 0).sum())
     which = "X" if len(X) == len(dossier.X) else f"X[:{len(X)}]"
+    text = (
+        "The distance from a point to the boundary of its linear region. A shorter step in any direction changes no "
+        "neuron's sign, so the network is one affine map there."
+    )
+    if on:
+        text += (
+            f" {on:,} of the points lie on a boundary themselves, as images do whose background ties in a pooling "
+            "window; fs.visible_boundary_distance(net, X) asks for boundaries at which the function bends."
+        )
+    # a logarithmic picture has no place for zero
+    picture = figure_png(fs.plot.distance_histogram(found)) if (finite > 0).any() else None
     return Section(
         "How far are the data from the next boundary?",
         f"{float(np.median(finite)):.4g} in the median, {float(finite.min()):.2g} at the least.",
-        "The distance from a point to the boundary of its linear region. A shorter step in any direction changes no "
-        "neuron's sign, so the network is one affine map there."
-        + (
-            f" {ties:,} of the points lie on a boundary themselves, such as images whose background ties in a pooling "
-            "window."
-            if (ties := int((found.distance == 0).sum()))
-            else ""
-        ),
+        text,
         [
             ("points", f"{len(X):,}"),
+            ("points on a boundary", f"{on:,}"),
             ("quartiles", ", ".join(f"{q:.4g}" for q in np.quantile(finite, [0.25, 0.5, 0.75]))),
             ("nearest", f"row {nearest}, by entry {int(found.neuron[nearest])} of the sign vector"),
         ],
-        [("Distances of the data to the boundary of their region.", figure_png(fs.plot.distance_histogram(found)))],
+        []
+        if picture is None
+        else [("Distances of the data to the boundary of their region, where not zero.", picture)],
         call=f"{dossier.load}\nfs.boundary_distance(net, {which})",
         evidence="certified signs, and distances with proven bounds.",
         data={"distance": found.distance.tolist()},
