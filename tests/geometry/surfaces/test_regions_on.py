@@ -127,6 +127,29 @@ def test_random_and_degenerate_networks_on_a_tetrahedron(net):
     compare(net, tetrahedron())
 
 
+def test_slivers_beside_nearly_parallel_lines_have_their_size():
+    """A vertex known to a tenth of its edge only made a sliver a sixth too large."""
+    first = [[-1.2243291655609434e-07, -5.95278612512127e-06, -15537722522.443684]]
+    first += [[3.2801520592687553e-10, 1070209.7497467264, -6.935181895910654e-07]]
+    first += [[-0.027281271736978436, -1.3333343127993595e-08, -1075276989.5355687]]
+    second = [[1.6823566500866523e-09, -2265943666.7283216, 0.0006021733660776978]]
+    second += [[-63.92975530392017, -554108.2850344321, 1.4403633162369147e-11]]
+    second += [[-0.005233773798485537, -2.1312437619204446e-10, 3.060004296536873e-06]]
+    biases = [[1.3355566004139953e-09, -4.431814152196325e-12, 44531.27831220881]]
+    biases += [[30477.634460600595, -2067327.5279026502, 5.700378025927628e-07], [0.0]]
+    net = Network([first, second, [[1.0, 1.0, 1.0]]], biases)
+    heights = np.array([[0.0, 0.0, 1.0], [2.0, -2.0, -2.0], [2.0, 2.0, -1.0]])
+    x, y = np.meshgrid(np.arange(3.0), np.arange(3.0), indexing="ij")
+    mesh = Mesh.grid(np.stack([x - 1, y - 1, heights], axis=2))
+    compare(net, mesh)
+    corners = mesh.vertices[mesh.triangles[1]]
+    half = Polytope([[-1.0, 0.0], [0.0, -1.0], [1.0, 1.0]], [0.0, 0.0, 1.0])
+    cells = planar_cells(on_triangle(net, corners), half)
+    sliver = cells.top_signs.tolist().index([1, -1, 1, 1, -1, 1])
+    size = polygon_areas(cells.vertices_of(2), cells.points)[sliver] * 2 * mesh.areas[1]
+    assert size == pytest.approx(1.8735250242551908e-09, rel=1e-5)
+
+
 @settings(max_examples=30)
 @given(chains(inputs=st.just(3), max_width=3, max_hidden=2), st.integers(0, 2**32 - 1))
 def test_random_meshes_in_space(net, seed):

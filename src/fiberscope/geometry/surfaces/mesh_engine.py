@@ -23,7 +23,7 @@ from fiberscope.network.layout import Layout
 from fiberscope.network.network import Network
 from fiberscope.numerics.algebra.dyadic import Dyadic
 from fiberscope.numerics.floats import FloatArray, IntArray
-from fiberscope.numerics.points import Triple
+from fiberscope.numerics.points import Triple, quotient
 from fiberscope.numerics.rank import rank_cutoff
 from fiberscope.run import Run
 
@@ -92,6 +92,11 @@ class SurfaceEngine(Engine):
         oracle = ChartOracle(self.layout, surface, self.offsets)
         self.arranger = Arranger(oracle, Stage(mesh.indptr, mesh.loop_v, [], [], mesh.root))
         return mesh
+
+    def placed(self, chart: int, point: Triple) -> FloatArray:
+        x, y, w = map(int, point)
+        weights = np.array([quotient(x, w), quotient(y, w), quotient(w - x - y, w)])
+        return np.asarray(weights @ self.coordinates[self.surface.triangles[chart]])
 
 
 def cut_surface(net: Network, surface: Surface, run: Run) -> SurfaceRegions:

@@ -43,7 +43,9 @@ from fiberscope.network.layout import Layout
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, MaxPool
 from fiberscope.network.walk import cuts, switches
+from fiberscope.numerics.cutoffs import PLACE
 from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.numerics.points import Triple, quotient
 from fiberscope.results import Result
 from fiberscope.run import ENDLESS, STOPPED, Run
 
@@ -339,7 +341,7 @@ class Engine:
         signs = np.concatenate(parts, axis=1) if parts else np.zeros((mesh.num_vertices, 0), dtype=np.int8)
         edges = Incidence(np.arange(0, 2 * len(mesh.ends) + 1, 2), mesh.ends.reshape(-1))
         return Cells(
-            mesh.values[XY].z,
+            self._points(mesh),
             signs,
             (edges, Incidence(mesh.indptr, mesh.loop_e)),
             exact_decisions=self.arranger.by_exact,
@@ -348,3 +350,24 @@ class Engine:
             pools=pool_layout(self.layout),
             complete=reached == len(self.switches),
         )
+
+    def _points(self, mesh: Polygons) -> FloatArray:
+        """The vertices.
+
+        Where two lines run nearly side by side, a point that was found along one of them is vague: it is made anew from
+        exact numbers, since sizes of slivers depend on it.
+        """
+        value = mesh.values[XY]
+        vague = np.flatnonzero(~(value.e2 <= PLACE * np.abs(value.z).max(initial=0.0)))
+        points = value.z.copy() if len(vague) else value.z
+        for vertex in vague.tolist():
+            number, polygon, first, second = mesh.defined[vertex].tolist()
+            stage = self.arranger.stages[number]
+            exact = self.arranger.oracle.point(stage, polygon, first, second)
+            points[vertex] = self.placed(stage.chart(polygon), exact)
+        return points
+
+    def placed(self, chart: int, point: Triple) -> FloatArray:
+        """A point of a chart among the coordinates, rounded."""
+        x, y, w = map(int, point)
+        return np.array([quotient(x, w), quotient(y, w)])
