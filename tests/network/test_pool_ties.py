@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fiberscope.network.convolutions import Convolution
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, MaxPool, PiecewiseLinear
-from fiberscope.network.pool_ties import settle_ties
+from fiberscope.network.pool_ties import settle_ties, signs_at
 from fiberscope.numerics.signs import UNDECIDED
 from fiberscope.testing import fraction_signs
 from fiberscope.testing.hostile import programs
@@ -35,7 +35,7 @@ def convolutional(seed: int, weights: tuple[float, ...], residual: bool) -> Netw
 @given(st.integers(0, 50), st.booleans(), st.lists(st.sampled_from(PIXELS), min_size=SIDE**2, max_size=SIDE**2))
 def test_signs_on_images_of_few_values_are_those_of_fractions(seed, residual, pixels):
     net = convolutional(seed, (0.1, 0.3, -0.1, 1 / 3), residual)
-    assert np.array_equal(net.signs([pixels]).signs[0], fraction_signs(net, pixels))
+    assert np.array_equal(signs_at(net, np.array([pixels]))[0], fraction_signs(net, pixels))
 
 
 @settings(max_examples=25)
@@ -59,9 +59,7 @@ def test_a_blank_image_needs_no_exact_numbers():
     signs = np.full((1, 16), UNDECIDED, dtype=np.int8)
     assert settle_ties(net.layout, blank, signs) == 16
     assert (signs == 0).all()
-    found = net.signs(blank)
-    assert (found.signs == 0).all()
-    assert found.by_ball == 0
+    assert (signs_at(net, blank) == 0).all()
 
 
 def test_one_ulp_breaks_a_tie():
@@ -70,4 +68,5 @@ def test_one_ulp_breaks_a_tie():
     kernel = Convolution(np.full((1, 1, 1, 1), 0.3), shape)
     net = Network.from_nodes([Affine(0, kernel), MaxPool(1, shape, (1, 2), (1, 2))], shape)
     above = float(np.nextafter(0.1, 1))
-    assert net.signs([[0.1, 0.1], [above, 0.1], [0.1, above]]).signs.tolist() == [[0, 0], [1, -1], [-1, 1]]
+    X = np.array([[0.1, 0.1], [above, 0.1], [0.1, above]])
+    assert signs_at(net, X).tolist() == [[0, 0], [1, -1], [-1, 1]]

@@ -16,13 +16,12 @@ from fiberscope.extras import import_module
 from fiberscope.network.layout import Layout, expanded
 from fiberscope.network.nodes import Add, Affine, Composite, Concat, Given, MaxPool, Node, PiecewiseLinear, Switch
 from fiberscope.network.operators import Dense, Shape
-from fiberscope.network.pool_ties import signs_at
 from fiberscope.network.source import MEMORY, Source, coarsest, precision_of
 from fiberscope.network.walk import affine_output, output, switch_values
 from fiberscope.numerics.algebra.floating import FLOAT
 from fiberscope.numerics.arrays import batch, frozen, real_array
 from fiberscope.numerics.floats import BoolArray, FloatArray
-from fiberscope.numerics.signs import CertifiedSigns
+from fiberscope.numerics.signs import CertifiedSigns, certified_signs
 from fiberscope.results import Result
 
 if TYPE_CHECKING:
@@ -306,7 +305,7 @@ class Network:
         [[0], [1]]
         """
         X = batch(X, self.in_size)
-        found = signs_at(self.layout, X)
+        found = certified_signs(lambda algebra, x: switch_values(self.layout, x, algebra), X)
         if self.linear_entries.any():
             signs = np.where(self.linear_entries, np.int8(1), found.signs)
             found = replace(found, signs=signs)

@@ -1,4 +1,4 @@
-"""Certified signs of a program at points, where ties in pooling windows need no arithmetic.
+"""Ties in pooling windows at points, proven without arithmetic: their inputs are one and the same number.
 
 The background of an image makes thousands of windows whose inputs are equal patches. Floats cannot prove that two
 numbers are equal, and exact numbers of a convolutional network take a tenth of a second for every point; to compare
@@ -16,17 +16,19 @@ from fiberscope.network.nodes import MaxPool
 from fiberscope.network.walk import switch_values, switches
 from fiberscope.numerics.algebra.bounded import BOUNDED, Bounded
 from fiberscope.numerics.floats import FloatArray, IntArray, SignArray
-from fiberscope.numerics.signs import UNDECIDED, CertifiedSigns, certified_signs
+from fiberscope.numerics.signs import UNDECIDED, certified_signs
 
 if TYPE_CHECKING:
     from fiberscope.network.layout import Layout
+    from fiberscope.network.network import Network
 
 
-def signs_at(layout: Layout, X: FloatArray) -> CertifiedSigns:
-    """Signs of what all switches compare, at the points ``X``."""
-    return certified_signs(
-        lambda algebra, x: switch_values(layout, x, algebra), X, lambda signs: settle_ties(layout, X, signs)
+def signs_at(net: Network, X: FloatArray) -> SignArray:
+    """The same as ``net.signs(X).signs``, and as certain: for many points at which windows tie."""
+    found = certified_signs(
+        lambda algebra, x: switch_values(net.layout, x, algebra), X, lambda signs: settle_ties(net.layout, X, signs)
     )
+    return np.where(net.linear_entries, np.int8(1), found.signs)
 
 
 def settle_ties(layout: Layout, X: FloatArray, signs: SignArray) -> int:

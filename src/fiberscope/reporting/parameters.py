@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 
 import fiberscope as fs
-from fiberscope.dimension.rescalings import rescalings
 from fiberscope.errors import TooLargeError, UnsupportedModelError
+from fiberscope.extras import import_module
 from fiberscope.network.network import Network
 from fiberscope.plot.style import figure_png
 from fiberscope.reporting.dossier import Dossier, on_some
@@ -122,7 +122,7 @@ def which_others(dossier: Dossier) -> Section:
 
 def _known_symmetries(dossier: Dossier, reason: str) -> Section:
     """What every network of the architecture has, where no theorem is asked: a part of the fiber."""
-    rank = rescalings(dossier.net).rank
+    rank: int = import_module("fiberscope.dimension.rescalings").rescalings(dossier.net).rank
     answer = f"A family of dimension {rank:,} at least" if rank else "None is known"
     return Section(
         "Which other parameters are the same function?",

@@ -5,7 +5,6 @@ A question that cannot be asked raises a named error; the report turns it into a
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -18,34 +17,12 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.network.roles import Roles, roles
 from fiberscope.plot.style import figure_png
-from fiberscope.reporting.against import is_the_other_equal
 from fiberscope.reporting.dossier import Dossier, on_some
 from fiberscope.reporting.graph import neuron_strips, program_svg
 from fiberscope.reporting.page import Mark, Section
-from fiberscope.reporting.parameters import how_many_directions, which_others
-from fiberscope.reporting.picture import where_is_it_linear
 
 MOST_DISTANCES = 1_000
 """Points whose distance to the boundary is asked for."""
-
-
-Question = Callable[[Dossier], Section]
-
-
-def questions(dossier: Dossier) -> list[tuple[str, str, Question]]:
-    """Name, title and function of every question that the dossier can be asked."""
-    asked: list[tuple[str, str, Question]] = [
-        ("program", "What is it made of?", _program),
-        ("neurons", "What do its neurons do?", _neurons),
-        ("regions", "Where is it linear?", where_is_it_linear),
-        ("dimension", "How many directions of the parameters matter?", how_many_directions),
-        ("fiber", "Which other parameters are the same function?", which_others),
-    ]
-    if dossier.X is not None:
-        asked.append(("distances", "How far are the data from the next boundary?", _distances))
-    if dossier.against is not None:
-        asked.append(("against", "Is the other model the same function?", is_the_other_equal))
-    return asked
 
 
 def warm_up(other: bool = False) -> None:
@@ -61,7 +38,7 @@ def warm_up(other: bool = False) -> None:
     fs.boundary_distance(tiny, [[0.5, 0.25]])
 
 
-def _program(dossier: Dossier) -> Section:
+def what_is_it_made_of(dossier: Dossier) -> Section:
     found = fs.inspect(dossier.net, points=0)
     rows = [
         (
@@ -91,7 +68,7 @@ def _program(dossier: Dossier) -> Section:
     )
 
 
-def _neurons(dossier: Dossier) -> Section:
+def what_do_its_neurons_do(dossier: Dossier) -> Section:
     found = fs.inspect(dossier.net, points=0)
     shared = {layer: sum(len(group) for group in groups) for layer, groups in found.coincident}
     net, X = dossier.net, dossier.X
@@ -162,7 +139,7 @@ def _neurons_in_words(found: Inspection, on_data: list[dict[str, int]] | None) -
     return f"{words}; {sum(row['dead'] for row in on_data):,} of {found.num_hidden:,} never fire on the data."
 
 
-def _distances(dossier: Dossier) -> Section:
+def how_far_are_the_data(dossier: Dossier) -> Section:
     assert dossier.X is not None
     ask = partial(fs.boundary_distance, dossier.net)
     found, count = on_some(ask, dossier.X[:MOST_DISTANCES], dossier.seconds(3))
