@@ -116,10 +116,10 @@ def _guessed(structure: Structure, heads: Group, own: Mapping[str, Tensor]) -> I
     """
     free = _unmoved(structure, heads, own)
     matrices = [run for run in free if own[run.tensor].dim() > 1]
-    if heads.parents or len(matrices) != 2 or matrices[0].count != matrices[1].count:
+    if heads.parents or len(matrices) != 2 or matrices[0].length != matrices[1].length:
         return
     sides = [[run for run in free if _layer(run) == _layer(one) and run.start == one.start] for one in matrices]
-    length = matrices[0].count
+    length = matrices[0].length
     for count in range(length // 2, 0, -1):
         for gap, step in dict.fromkeys(((1, 2), (count, 1))):
             axes = tuple(
@@ -144,7 +144,7 @@ class _Run(NamedTuple):
 
     tensor: str
     start: int
-    count: int
+    length: int
     block: int
 
 
