@@ -4,6 +4,12 @@ All combinatorics of a complex is in two things: which cells bound which, and th
 every vertex. The sign of a neuron is constant on the relative interior of a cell and affine on its closure, so it is
 the one non-zero sign among the cell's vertices, or zero if all of them are zero. An input of a max pooling window
 loses inside a cell if it loses at some vertex; of those that do not lose, a single one has sign +1, several have 0.
+
+Arrays of the kernels: an incidence is ``indptr (cells + 1,)``, ``indices``, the members of cell c from ``indptr[c]`` to
+``indptr[c + 1]``. ``_gather`` joins that of cells and facets (``outer``) with that of facets and vertices (``inner``);
+``seen (vertices,)`` is the last cell that met a vertex, so each is listed once, and it runs twice: with empty
+``indices`` it fills ``indptr``, then ``indices``, sorted within a cell. ``_join_signs`` has ``facet_signs (facets,
+num_signs)`` and ``signs (cells, num_signs)``, zero at first.
 """
 
 from __future__ import annotations

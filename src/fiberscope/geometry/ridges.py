@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import flint
 import numpy as np
 
 from fiberscope.errors import UnsupportedModelError
@@ -13,7 +12,7 @@ from fiberscope.geometry.cells import Cells, Incidence
 from fiberscope.geometry.facets import Facets, passes, switched, to_scale, unit
 from fiberscope.geometry.measures import Metrics
 from fiberscope.network.network import Network
-from fiberscope.numerics.algebra.ball import EXACT
+from fiberscope.numerics.algebra.ball import are_dependent
 from fiberscope.numerics.arrays import pointers
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma
 from fiberscope.results import Result
@@ -180,8 +179,7 @@ def _parallel(net: Network, cells: Cells, facets: Facets, fa: IntArray, fb: IntA
     hard = _unproven(net, top, use, entry, fa, fb, pairs)
     for k in hard:
         g, h = (ExactRegion(net, top[use[f]]).margin(int(entry[f]))[:-1] for f in (fa[k], fb[k]))
-        with flint.ctx.workprec(EXACT):
-            parallel[k] = all((g[i] * h[j] - g[j] * h[i]).is_zero() for i in range(n) for j in range(i + 1, n))
+        parallel[k] = are_dependent(g, h)
     return parallel, len(hard)
 
 

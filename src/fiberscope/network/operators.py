@@ -20,7 +20,7 @@ from scipy import sparse as sp
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.numerics.algebra.ball import balls
 from fiberscope.numerics.arrays import frozen, pointers, real_array
-from fiberscope.numerics.floats import FloatArray, IntArray, ObjectArray
+from fiberscope.numerics.floats import SQUARABLE, FloatArray, IntArray, ObjectArray
 
 Shape = tuple[int, ...]
 
@@ -29,9 +29,6 @@ _WIDE = 1 << 13
 
 _BLOCK = 256
 """Columns of a block."""
-
-_TAME = (2.0**-400, 2.0**400)
-"""Lengths between these lost nothing to the range of floats when they were squared."""
 
 
 class Operator(ABC):
@@ -180,14 +177,14 @@ class Dense(Operator):
         if self.in_size < _WIDE:
             return None
         size = np.sqrt(np.einsum("ij,ij->i", X, X))  # Cauchy and Schwarz: no second product of the size of the first
-        tame = ((size > _TAME[0]) & (size < _TAME[1])).all() and self._row_norms.all()
+        tame = ((size > SQUARABLE[0]) & (size < SQUARABLE[1])).all() and self._row_norms.all()
         return np.asarray(size[:, None] * self._row_norms) if tame else None
 
     @cached_property
     def _row_norms(self) -> FloatArray:
         """Lengths of the rows; zeros where squares would leave the floats."""
         length = np.linalg.norm(self.matrix, axis=1)
-        return np.where((length > _TAME[0]) & (length < _TAME[1]), length, 0.0)
+        return np.where((length > SQUARABLE[0]) & (length < SQUARABLE[1]), length, 0.0)
 
     def adjoint(self, Y: FloatArray) -> FloatArray:
         return np.asarray(Y @ self.matrix)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.numerics.floats import SQUARABLE, FloatArray, IntArray
 
 
 def real_array(value: Any, name: str, *, ndim: int | None = None, finite: bool = True) -> FloatArray:
@@ -113,7 +113,7 @@ def row_lengths(vectors: FloatArray) -> FloatArray:
     """
     with np.errstate(over="ignore", under="ignore"):
         found = np.asarray(np.linalg.norm(vectors, axis=1))
-        odd = np.flatnonzero(~((found > 2.0**-450) & (found < 2.0**450)))
+        odd = np.flatnonzero(~((found > SQUARABLE[0]) & (found < SQUARABLE[1])))
         if len(odd):
             exponent = np.frexp(np.abs(vectors[odd]).max(axis=1, initial=0.0))[1]
             scaled = np.ldexp(vectors[odd], -exponent[:, None])

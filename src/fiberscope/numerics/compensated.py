@@ -3,6 +3,12 @@
 Every product and every sum is split into its rounded value and its exact error; the errors are summed up beside
 (T. Ogita, S. M. Rump, S. Oishi, Accurate sum and dot product, SIAM J. Sci. Comput. 26, 2005: algorithm Dot2). With
 both parts kept (:class:`Twofold`), products can be chained and lose nothing in between.
+
+Arrays of the kernels: ``A (m, k)`` with its low part ``rest``, ``B (k, n)`` with the halves ``top + bottom`` of its
+entries, or ``W (n, k)``, whose rows are multiplied; ``start``, ``out``, ``high``, ``low``, ``size`` ``(m, n)``. In
+``high`` a kernel finds the start and leaves the rounded sum, in ``low`` what that lost; ``size`` adds up the absolute
+terms. Invariant: before a term is added, ``total + rest`` (``high + low``) is the sum so far up to roundings of the
+``rest``. No sum may be taken in another order here, so these kernels are compiled without ``fastmath``.
 """
 
 from __future__ import annotations
@@ -13,9 +19,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from fiberscope.numerics.floats import TINY, FloatArray, U, gamma, round_up
-
-_SPLITTER = 2.0**27 + 1
+from fiberscope.numerics.floats import SPLITTER, TINY, FloatArray, U, gamma, round_up
 
 
 @numba.njit(cache=True, nogil=True)
@@ -26,10 +30,10 @@ def _dot2(A: Any, B: Any, start: Any, out: Any) -> None:
             for k in range(A.shape[1]):
                 a, b = A[i, k], B[k, j]
                 product = a * b
-                c = _SPLITTER * a
+                c = SPLITTER * a
                 high = c - (c - a)
                 low = a - high
-                d = _SPLITTER * b
+                d = SPLITTER * b
                 top = d - (d - b)
                 bottom = b - top
                 error = low * bottom - (((product - high * top) - low * top) - high * bottom)
@@ -82,7 +86,7 @@ class Twofold:
         high, low = np.array(start, dtype=np.float64), np.zeros_like(start)
         k = B.shape[0]
         with np.errstate(all="ignore"):
-            c = _SPLITTER * B
+            c = SPLITTER * B
             top = c - (c - B)
             _twofold_dot(self.high, self.low, B, top, B - top, high, low)
             size = np.abs(B)
@@ -116,7 +120,7 @@ def _row_dots(A: Any, W: Any, high: Any, low: Any, size: Any) -> None:
             for k in range(A.shape[1]):
                 a, b = A[i, k], W[j, k]
                 p = a * b
-                c, d = _SPLITTER * a, _SPLITTER * b
+                c, d = SPLITTER * a, SPLITTER * b
                 first, top = c - (c - a), d - (d - b)
                 last, bottom = a - first, b - top
                 error = last * bottom - (((p - first * top) - last * top) - first * bottom)
@@ -138,7 +142,7 @@ def _twofold_dot(A: Any, rest: Any, B: Any, top: Any, bottom: Any, high: Any, lo
             a, r = A[i, k], rest[i, k]
             if a == 0.0 and r == 0.0:
                 continue
-            c = _SPLITTER * a
+            c = SPLITTER * a
             first = c - (c - a)
             last = a - first
             for j in range(B.shape[1]):

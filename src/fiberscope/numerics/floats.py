@@ -37,6 +37,22 @@ SQUARES_FLOOR = 2.0**-400
 """Added to a bound whose terms are squared: more than the squares can lose to underflow."""
 
 
+LOST = 2.0**-1074
+"""Smallest subnormal float: more than a product below the normal ones loses, or a sum of such for each of them."""
+
+EPS = 4.0 * U
+"""More than the relative error of three roundings in a row."""
+
+FEW_ROUNDINGS = 1.0 + 64 * U
+"""Factor on a bound that took fewer than sixty roundings to compute: more than they can have lost."""
+
+SQUARABLE = (2.0**-450, 2.0**450)
+"""Lengths between these lost nothing to the range of floats when their entries were squared."""
+
+SPLITTER = 2.0**27 + 1
+"""Times a float, it splits off the float's upper half (Veltkamp): halves of two floats have exact products."""
+
+
 def gamma(n: int) -> float:
     """Relative error bound of ``n`` roundings in a row, ``n u / (1 - n u)``, itself rounded up.
 

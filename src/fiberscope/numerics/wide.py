@@ -13,9 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
-
-_SPLITTER = 2.0**27 + 1
+from fiberscope.numerics.floats import SPLITTER, BoolArray, FloatArray, IntArray
 
 _FAR = 64
 """Exponents this far apart belong to numbers that are no neighbours; also keeps shifts within the range of floats."""
@@ -99,7 +97,7 @@ def _product(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray, IntA
     """
     (x, e), (y, f) = np.frexp(a), np.frexp(b)
     p = x * y
-    c, d = _SPLITTER * x, _SPLITTER * y
+    c, d = SPLITTER * x, SPLITTER * y
     first, top = c - (c - x), d - (d - y)
     last, bottom = x - first, y - top
     error = last * bottom - (((p - first * top) - last * top) - first * bottom)

@@ -21,7 +21,8 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from fiberscope.connectivity.methods.families import Family, best, element_of, families
 from fiberscope.errors import UnsupportedModelError
 from fiberscope.modules.action import Axis, Group, act, members
-from fiberscope.modules.recording import CrossMoments, cross_moments
+from fiberscope.modules.moments import CrossMoments
+from fiberscope.modules.recording import cross_moments
 from fiberscope.network.action.element import Element
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.run import Run

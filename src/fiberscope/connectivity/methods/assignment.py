@@ -2,6 +2,10 @@
 
 Narrow problems go to SciPy, in float64. Wide ones are solved in float32 as they are, by shortest augmenting paths after
 the reductions of Jonker and Volgenant (1987): a matrix of 11,008 neurons has 0.5 GB there and would need 1 GB more.
+
+Arrays of the kernels: ``cost (n, n)`` in float32, never copied; ``x (n,)`` the column of every row and ``y (n,)`` the
+row of every column, -1 where there is none, each the inverse of the other; ``v (n,)`` prices of the columns. Invariant:
+a row that has a column has the cheapest one, ``cost - v``, up to rounding, so a full ``x`` is the best assignment.
 """
 
 from __future__ import annotations

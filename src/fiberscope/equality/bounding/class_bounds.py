@@ -1,13 +1,17 @@
-"""Compiled bounds of how far a class of ``a`` may be beaten in ``b``, from the forms of both outputs."""
+"""Compiled bounds of how far a class of ``a`` may be beaten in ``b``, from the forms of both outputs.
+
+Arrays, for k classes: ``za (k, 1 + common)`` are forms of the outputs of ``a`` and ``zc`` those of the difference
+``d = a - b`` in common generators, ``zo (k, own)`` its own ones; ``era``, ``erd`` ``(k,)`` are the radii of both.
+Invariant: a bound that is not a number is never the smaller one, so it cannot hide a pair of classes.
+"""
 # mypy: disable-error-code="no-untyped-def, type-arg"
 
 from __future__ import annotations
 
 import numpy as np
 
-from fiberscope.equality.bounding.form_kernels import EPS
 from fiberscope.geometry.engines.compiled import adding, inner
-from fiberscope.numerics.floats import TINY
+from fiberscope.numerics.floats import EPS, TINY
 
 
 @adding

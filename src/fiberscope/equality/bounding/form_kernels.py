@@ -1,6 +1,12 @@
 """Compiled pieces of bounds by forms: products with matrices, ends, and what an activation does to an interval.
 
 A *form* is a row ``centre, coefficients`` of generators in [-1, 1]; see :mod:`fiberscope.equality.bounding.kernels`.
+
+Arrays: ``form``, ``forms``, ``rest (rows, 1 + common)`` in common generators, column 0 the centre, columns 1 to n those
+of the n inputs; ``own (rows, more)`` coefficients of further generators, which have no centre; ``radius (rows,)`` what
+rounding lost, ``size (rows,)`` sums of absolute coefficients; ``flat`` matrices row by row, ``index`` the columns that
+are not zero. Invariants: all ends are rounded outward, by EPS for a few roundings and TINY for underflow; what is not a
+number becomes an infinite end or stays as it is, so that it proves nothing.
 """
 # mypy: disable-error-code="no-untyped-def, type-arg"
 
@@ -10,10 +16,7 @@ import numpy as np
 
 from fiberscope.geometry.engines.compiled import adding, inner
 from fiberscope.numerics.algebra.bounded import SMALL
-from fiberscope.numerics.floats import TINY, U
-
-EPS = 4.0 * U
-"""More than the relative error of three roundings."""
+from fiberscope.numerics.floats import EPS, TINY
 
 
 @inner

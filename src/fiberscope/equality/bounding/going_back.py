@@ -1,6 +1,11 @@
 """A compiled bound of one neuron of a dense chain on a box, by lines from there back to the inputs.
 
-It is incomparable with the forms of :mod:`fiberscope.equality.bounding.kernels`, whose arrays it reads.
+It is incomparable with the forms of :mod:`fiberscope.equality.bounding.kernels`, whose arrays it reads: ``wa``,
+``ba``, ``slopes`` flat over the layers, cut by ``starts`` and ``places``; ``low``, ``high`` the box of the inputs.
+``v`` are the coefficients of what the present layer gives, ``before`` those of what it reads; ``constant`` adds up what
+does not depend on the inputs any more, ``moved`` the absolute terms of that, ``lost`` what rounding and underflow take
+from the coefficients. Invariant: behind every layer on the way back, ``sign * z`` is at least ``v h + constant - lost``
+up to the roundings of ``constant``, which the last line subtracts.
 """
 # mypy: disable-error-code="no-untyped-def, type-arg"
 
@@ -8,13 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from fiberscope.equality.bounding.form_kernels import EPS, chord, enclosed
+from fiberscope.equality.bounding.form_kernels import chord, enclosed
 from fiberscope.geometry.engines.compiled import adding
 from fiberscope.numerics.algebra.bounded import SMALL
-from fiberscope.numerics.floats import TINY
-
-LOST = 2.0**-1074
-"""More than a product below the normal floats is off by, or a sum that has such terms for each of them."""
+from fiberscope.numerics.floats import EPS, LOST, TINY
 
 
 @adding

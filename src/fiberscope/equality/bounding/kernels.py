@@ -26,7 +26,6 @@ import numpy as np
 
 from fiberscope.equality.bounding.class_bounds import worst_classes
 from fiberscope.equality.bounding.form_kernels import (
-    EPS,
     add_product,
     chord,
     clear,
@@ -44,7 +43,7 @@ from fiberscope.equality.bounding.form_kernels import (
 )
 from fiberscope.equality.bounding.going_back import back_bound
 from fiberscope.geometry.engines.compiled import inner, kernel
-from fiberscope.numerics.floats import TINY
+from fiberscope.numerics.floats import EPS, TINY
 
 VALUES, CLASSES = 0, 1
 """What is bounded: the largest difference of an output; or how far a class of ``a`` may be beaten in ``b``."""

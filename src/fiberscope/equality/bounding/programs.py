@@ -16,7 +16,6 @@ import numpy as np
 from fiberscope.equality.bounding.chains import Bounds, Layer, layers_of
 from fiberscope.equality.bounding.lines import settled
 from fiberscope.equality.bounding.zonotopes import (
-    EPS,
     Form,
     alone,
     bent,
@@ -37,7 +36,7 @@ from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, Piecewi
 from fiberscope.network.operators import Gather, Operator, Sparse
 from fiberscope.network.walk import walk
 from fiberscope.numerics.algebra.base import LinearMap
-from fiberscope.numerics.floats import TINY, FloatArray, IntArray, U
+from fiberscope.numerics.floats import EPS, TINY, FloatArray, IntArray, U
 from fiberscope.run import ENDLESS, Run
 
 

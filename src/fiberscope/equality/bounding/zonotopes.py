@@ -19,11 +19,8 @@ from fiberscope.network.operators import Dense
 from fiberscope.network.walk import walk
 from fiberscope.numerics.algebra.base import LinearMap
 from fiberscope.numerics.algebra.bounded import SMALL
-from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, U
+from fiberscope.numerics.floats import EPS, TINY, BoolArray, FloatArray, IntArray
 from fiberscope.run import ENDLESS, Run
-
-EPS = 4.0 * U
-"""More than the relative error of three roundings."""
 
 MOST_NUMBERS = 40_000_000
 """Numbers of one form up to which open neurons get generators; beyond, what they may do goes into the radius."""

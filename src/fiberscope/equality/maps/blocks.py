@@ -18,10 +18,7 @@ from fiberscope.equality.maps.skeleton import ComposedMap, Gate, Piece, added, c
 from fiberscope.network.convolutions import Convolution, full_kernel
 from fiberscope.network.nodes import MaxPool
 from fiberscope.network.operators import Dense, Operator, Scale, Sparse
-from fiberscope.numerics.floats import INFLATE, BoolArray, FloatArray, IntArray
-
-LOST = 2.0**-1074
-"""Smallest subnormal number: more than a product below the normal ones loses."""
+from fiberscope.numerics.floats import INFLATE, LOST, BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from fiberscope.network.convolutions import Convolution, Convolving, full_kernel
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense, Operator, Scale, Sparse
-from fiberscope.numerics.floats import INFLATE, FloatArray, IntArray, gamma
+from fiberscope.numerics.floats import INFLATE, LOST, FloatArray, IntArray, gamma
 from fiberscope.numerics.ulps import Rounding
 from fiberscope.run import ENDLESS, Run
 
@@ -33,9 +33,6 @@ _ENTRIES = 20_000_000
 
 _LOWEST = -900
 """Exponent of the smallest product that is not touched by underflow, however it is added up."""
-
-_LOST = 2.0**-1074
-"""Smallest subnormal number: more than a product below the normal ones loses."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,10 +160,10 @@ def _applied(stage: Operator, form: ComposedMap, rounding: Rounding) -> Composed
         offset, offset_sizes = stage.apply(offset[None])[0], sizes.apply(offset_sizes[None])[0]
     else:
         offset, offset_sizes = np.zeros(stage.out_size), np.zeros(stage.out_size)
-    lost = (stage.fan_in + 1) * _LOST if low else 0.0
+    lost = (stage.fan_in + 1) * LOST if low else 0.0
     if form.lost:
         reach = float(stage.apply_abs(np.ones((1, stage.in_size))).max(initial=1.0))
-        lost += reach * form.lost * INFLATE + _LOST
+        lost += reach * form.lost * INFLATE + LOST
     return ComposedMap(pieces, offset, offset_sizes, form.roundings + rounded, lost)
 
 

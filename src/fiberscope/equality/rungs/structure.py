@@ -22,6 +22,7 @@ from fiberscope.equality.verdict import Rung, Verdict, answered
 from fiberscope.errors import FiberscopeError, OutOfTimeError
 from fiberscope.geometry.domains import Box
 from fiberscope.geometry.ranges.intervals import Range, ranges
+from fiberscope.network.action.element import is_permutation
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear
 from fiberscope.numerics.algebra.base import gather
@@ -110,7 +111,7 @@ def aligned(
 
     The first one whose map agrees up to rounding is taken, else the nearest. A given ``order`` is tried and no other.
     """
-    if len(a.gates) != len(b.gates) or (order is not None and sorted(order) != list(range(len(a.gates)))):
+    if len(a.gates) != len(b.gates) or (order is not None and not is_permutation(order, len(a.gates))):
         return None
     names = {0: 0}  # of values of b in a
     chosen: list[int] = []

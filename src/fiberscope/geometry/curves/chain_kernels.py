@@ -22,9 +22,7 @@ from typing import Any
 
 from fiberscope.geometry.engines.compiled import inner, kernel
 from fiberscope.geometry.engines.planar.kernels import _ratio, _sort
-from fiberscope.numerics.floats import INFLATE, SQUARES_FLOOR, TINY, U
-
-_GROW = 1.0 + 64 * U
+from fiberscope.numerics.floats import FEW_ROUNDINGS, INFLATE, SQUARES_FLOOR, TINY, U
 
 
 @kernel
@@ -35,7 +33,7 @@ def scan(z: Any, e2: Any, norm: Any, rounding: float, r: Any, floor: float, c: A
         c[v] = 0.0
         if norm[v] > 0.0 or e2[v] > 0.0:
             c[v] = (e2[v] + rounding * math.hypot(norm[v], 1.0)) * INFLATE
-        scale, sure = c[v] * _GROW, True
+        scale, sure = c[v] * FEW_ROUNDINGS, True
         for j in range(z.shape[1]):
             sure &= abs(z[v, j]) > scale * r[j] + floor
         if not sure:
@@ -73,7 +71,7 @@ def cut(
         for j in range(z.shape[1]):
             if (z[v, j] > 0.0) != (z[v + 1, j] > 0.0):
                 label[i] = j
-                ea, eb = c[v] * r[j] * _GROW + floor, c[v + 1] * r[j] * _GROW + floor
+                ea, eb = c[v] * r[j] * FEW_ROUNDINGS + floor, c[v + 1] * r[j] * FEW_ROUNDINGS + floor
                 local[i], d[i] = _ratio(z[v, j], z[v + 1, j], ea, eb)
                 i += 1
         if not _sort(local, d, label, room, 0, n):

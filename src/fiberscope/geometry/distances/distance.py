@@ -13,43 +13,28 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import flint
 import numpy as np
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.affine_forms import ExactRegion, jumps, neuron_gradients
 from fiberscope.geometry.distances.gradients import (
     MEMORY,
-    ball_margins,
     gradient_norms,
-    has_boundary,
     signs_and_margins,
 )
+from fiberscope.geometry.distances.quotients import exact_quotient, quotients
 from fiberscope.geometry.distances.reduced import reduced
 from fiberscope.geometry.distances.ties import ExactFoot, is_affordable
 from fiberscope.geometry.facets import bends_across
 from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network
-from fiberscope.numerics.algebra.ball import EXACT
 from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.arrays import batch
-from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, ObjectArray, SignArray, gamma
+from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.results import Pictured, Tabular, hidden
 from fiberscope.run import Progress, Run
 
-_WIDE = 2.0**-20
-"""A quotient known only to this relative accuracy is computed exactly, if it might be the smallest."""
-
-_FINE = 2.0**-31
-"""The same for networks so small that exact numbers cost little."""
-
-_DIGITS = 128
-"""Bits of the square root and the quotient of exact numbers."""
-
 _LARGEST = float(np.finfo(np.float64).max)
-
-_TAME = (2.0**-900, 2.0**900)
-"""Balls between these become floats with a relative error, and their quotients are no smaller than normal floats."""
 
 _BATCH = 4096
 """Most points evaluated at a time; fewer if there are so many neurons that their values would not fit."""
@@ -166,7 +151,7 @@ def _part(net: Network, X: FloatArray, memory: int, run: Run) -> tuple[Any, ...]
     signs, margins = signs_and_margins(net, X)
     if not net.num_signs:
         return _no_boundary(X, signs)
-    found = _quotients(net, X, signs, margins, memory, run)
+    found = quotients(net, X, signs, margins, memory, run)
     rows = np.arange(len(X))
     lower, upper = found.lower.min(axis=1), found.upper.min(axis=1)
     neuron = np.where(np.isfinite(found.middle.min(axis=1)), found.middle.argmin(axis=1), -1)
@@ -200,121 +185,6 @@ def _no_boundary(X: FloatArray, signs: SignArray) -> tuple[Any, ...]:
     return far, far, far, nobody, np.full_like(X, np.nan), none, ~none, np.zeros(len(X), dtype=np.int64), signs
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Quotients:
-    """``|z| / ||grad z||`` of every entry between bounds, infinite where there is no boundary, and exact gradients."""
-
-    lower: FloatArray
-    middle: FloatArray
-    upper: FloatArray
-    exact: dict[tuple[int, int], FloatArray]
-
-
-def _quotients(net: Network, X: FloatArray, signs: SignArray, z: Bounded, memory: int, run: Run) -> _Quotients:
-    g = gradient_norms(net, signs, memory)
-    size, zero = np.abs(z.value), signs == 0
-    with np.errstate(all="ignore"):
-        # What overflowed says nothing: it leaves the widest interval that there is.
-        least, most = _known(size - z.error, 0.0), _known(size + z.error, np.inf)
-        flat, steep = _known(g.value - g.error, 0.0), _known(g.value + g.error, np.inf)
-        lower, upper = _between(least, most, flat, steep)
-        middle = np.where(g.value > 0, size / g.value, np.inf)
-    for bound in (lower, middle, upper):
-        bound[zero] = np.where(flat[zero] > 0, 0.0, np.inf)  # on the boundary, if that is one at all
-    lower[zero & (flat == 0) & (steep > 0)] = 0.0
-    none = ~has_boundary(net, signs)
-    for bound in (lower, middle, upper):
-        bound[none] = np.inf
-    exact = _settle(net, X, signs, g, (lower, middle, upper), run)
-    middle = np.where(np.isfinite(middle), middle, np.where(np.isfinite(lower), np.minimum(upper, _LARGEST), np.inf))
-    return _Quotients(lower, middle, upper, exact)
-
-
-def _known(bound: FloatArray, otherwise: float) -> FloatArray:
-    """A bound from 0 on; where floats lost it, the one that says nothing."""
-    return np.asarray(np.where(np.isnan(bound), otherwise, np.maximum(bound, 0.0)))
-
-
-def _between(least: Any, most: Any, flat: Any, steep: Any) -> tuple[FloatArray, FloatArray]:
-    """Bounds of a quotient whose numerator and denominator lie between bounds; infinite if the denominator is zero.
-
-    Beside the relative error of a division stands what it may lose to underflow. A lower bound that overflows is the
-    largest float: the quotient is a number all the same.
-    """
-    with np.errstate(all="ignore"):
-        low = np.maximum(least / steep * (1 - gamma(8)) - TINY, 0.0)
-        high = most / flat * (1 + gamma(8)) + TINY
-    low = np.where(np.isnan(low), 0.0, np.minimum(low, _LARGEST))
-    high = np.where(np.isnan(high), np.inf, high)
-    return np.where(steep > 0, low, np.inf), np.where(flat > 0, high, np.inf)
-
-
-def _settle(
-    net: Network,
-    X: FloatArray,
-    signs: SignArray,
-    g: Bounded,
-    bounds: tuple[FloatArray, FloatArray, FloatArray],
-    run: Run,
-) -> dict[tuple[int, int], FloatArray]:
-    """Improve the quotients that are known badly and could be the smallest; gives unit gradients that took fractions.
-
-    Near a boundary it is the value that floats do not know well: balls do, at that point. Where a gradient cancels, its
-    affine function is computed exactly.
-    """
-    lower, middle, upper = bounds
-    found: dict[tuple[int, int], FloatArray] = {}
-    contender = (lower <= upper.min(axis=1, keepdims=True)) & np.isfinite(lower)
-    wide = _FINE if is_affordable(net) else _WIDE
-    with np.errstate(invalid="ignore"):
-        known = np.isfinite(upper) & (upper - lower <= wide * upper)
-        bad = contender & ~known & ~((lower == 0) & (upper == 0))
-        steady = (g.error <= wide / 2 * g.value) & np.isfinite(g.value)
-    for row in np.flatnonzero(bad.any(axis=1)):
-        run.check()
-        values: Bounded | None = None
-        region: ExactRegion | None = None
-        # the most promising first: what it settles may rule out the others
-        for entry in np.flatnonzero(bad[row])[np.argsort(lower[row, bad[row]], kind="stable")]:
-            if lower[row, entry] > upper[row].min():
-                continue
-            at = (row, entry)
-            if steady[at] and signs[at]:
-                values = ball_margins(net, X[row], signs[row]) if values is None else values
-                value, slip, slope = float(values.value[entry]), float(values.error[entry]), float(g.value[at])
-                if _TAME[0] < value < _TAME[1] and _TAME[0] < slope < _TAME[1] and slip <= wide / 8 * value:
-                    ends = (value - slip, value + slip, slope - g.error[at], slope + g.error[at])
-                    lower[at], upper[at] = _between(*ends)
-                    middle[at] = value / slope
-                    continue
-            region = ExactRegion(net, signs[row]) if region is None else region
-            (lower[at], middle[at], upper[at]), found[int(row), int(entry)] = _exact_quotient(
-                region.margin(int(entry)), X[row]
-            )
-    return found
-
-
-def _exact_quotient(form: ObjectArray, x: FloatArray) -> tuple[tuple[float, float, float], FloatArray]:
-    """``|z(x)| / ||grad z||`` between bounds, and the unit gradient, of an exact affine function."""
-    with flint.ctx.workprec(EXACT):
-        z = form[-1]
-        for slope, value in zip(form[:-1], x.tolist(), strict=True):
-            z = z + slope * flint.arb(value)
-        square = sum((slope * slope for slope in form[:-1]), start=flint.arb(0))
-    if square.is_zero():
-        return (np.inf, np.inf, np.inf), np.zeros(len(x))
-    with flint.ctx.workprec(_DIGITS):
-        length = square.sqrt()
-        ball = abs(z) / length
-        value = min(float(ball.mid()), _LARGEST)
-        unit = np.array([float((slope / length).mid()) for slope in form[:-1]])
-    if z.is_zero():
-        return (0.0, 0.0, 0.0), unit
-    # Ends of a ball become the nearest floats, and then the ones beyond: no relative error below the normal floats.
-    low, high = np.nextafter(float(ball.lower()), 0.0), np.nextafter(float(ball.upper()), np.inf)
-    return (max(0.0, float(low)), value, float(high)), unit
-
-
 def _feet(
     net: Network,
     X: FloatArray,
@@ -338,7 +208,7 @@ def _feet(
         if neuron[row] == entry:
             unit[row], lost[row] = direction, False
     for row in np.flatnonzero(lost & (neuron >= 0)).tolist():
-        unit[row] = _exact_quotient(ExactRegion(net, signs[row]).margin(int(neuron[row])), X[row])[1]
+        unit[row] = exact_quotient(ExactRegion(net, signs[row]).margin(int(neuron[row])), X[row])[1]
     rows = np.arange(len(X))
     unit *= np.where(signs[rows, neuron] > 0, -1.0, 1.0)[:, None]
     reach = np.where(np.isfinite(distance), distance, 0.0)

@@ -30,8 +30,19 @@ from fiberscope.numerics.algebra.ball import BallAlgebra
 from fiberscope.numerics.algebra.base import Algebra, Constant, LinearMap, aligned, joined, on_rows, picked
 from fiberscope.numerics.algebra.bounded import BOUNDED, Bounded
 from fiberscope.numerics.algebra.floating import FLOAT, FLOAT_ROWS
+from fiberscope.numerics.arrays import row_lengths
 from fiberscope.numerics.compensated import row_products
-from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, ObjectArray, SignArray, gamma, round_up
+from fiberscope.numerics.floats import (
+    SQUARABLE,
+    TINY,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    ObjectArray,
+    SignArray,
+    gamma,
+    round_up,
+)
 from fiberscope.numerics.signs import UNDECIDED, bounded_signs
 
 MEMORY = 1 << 26
@@ -42,9 +53,6 @@ _BALL_BITS = 512
 
 _MANY = 1 << 16
 """First layers with more weights are not turned into balls."""
-
-_SAFE = (2.0**-480, 2.0**480)
-"""Between these a sum of squares neither loses anything to underflow nor overflows."""
 
 
 def has_boundary(net: Network, signs: SignArray) -> BoolArray:
@@ -242,12 +250,9 @@ def _lengths(short: Reduced, signs: SignArray, unit: FloatArray) -> Bounded:
 def _norms(value: FloatArray) -> FloatArray:
     """Euclidean lengths over the directions, ``(points, features)``, also where squares leave the range of floats."""
     length = np.sqrt(np.einsum("pdf,pdf->pf", value, value))
-    odd = ~((length > _SAFE[0]) & (length < _SAFE[1]))
+    odd = ~((length > SQUARABLE[0]) & (length < SQUARABLE[1]))
     if odd.any():
-        rows = value.transpose(0, 2, 1)[odd]
-        top = np.abs(rows).max(axis=1, initial=0.0)
-        scale = np.where((top > 0) & np.isfinite(top), top, 1.0)
-        length[odd] = np.linalg.norm(rows / scale[:, None], axis=1) * scale
+        length[odd] = row_lengths(value.transpose(0, 2, 1)[odd])
     return np.asarray(length)
 
 

@@ -17,10 +17,7 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.network.operators import Dense
 from fiberscope.numerics.cutoffs import GRAM_STRETCH
-from fiberscope.numerics.floats import TINY, FloatArray, gamma, round_up
-
-_SAFE = 2.0**480
-"""Up to here squares of entries are far from the largest float."""
+from fiberscope.numerics.floats import SQUARABLE, TINY, FloatArray, gamma, round_up
 
 _GRAM = 1 << 20
 """Matrices with so many entries are tried by their Gram matrix first."""
@@ -80,7 +77,7 @@ def reduced(net: Network) -> Reduced:
 
 
 def _factor(W: FloatArray) -> Factor | None:
-    if W.shape[0] >= W.shape[1] or not np.abs(W).max() < _SAFE:
+    if W.shape[0] >= W.shape[1] or not np.abs(W).max() < SQUARABLE[1]:
         return None
     found = _by_gram(W) if W.size >= _GRAM else None
     return found if found is not None or W.size > _ORTHOGONAL else _by_rotation(W)

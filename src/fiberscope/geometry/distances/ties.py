@@ -16,7 +16,7 @@ from fiberscope.geometry.affine_forms import ExactRegion
 from fiberscope.geometry.engines.planar.exact import entry_signs
 from fiberscope.network.network import Network
 from fiberscope.network.walk import cuts, switches
-from fiberscope.numerics.algebra.ball import EXACT, HomogeneousBalls, ball_signs
+from fiberscope.numerics.algebra.ball import EXACT, HomogeneousBalls, are_dependent, ball_signs
 from fiberscope.numerics.floats import FloatArray, ObjectArray, SignArray
 
 _MOST = 1 << 17
@@ -33,12 +33,9 @@ def is_affordable(net: Network) -> bool:
 def are_proportional(region: ExactRegion, entries: list[int]) -> bool:
     """Whether affine functions vanish on one hyperplane, exactly."""
     forms = [region.margin(entry) for entry in entries]
-    with flint.ctx.workprec(EXACT):
-        pivot = next((i for i, g in enumerate(forms[0][:-1]) if not g.is_zero()), None)
-        if pivot is None:
-            return False
-        pairs = ((form, i) for form in forms[1:] for i in range(len(form)))
-        return all((form[i] * forms[0][pivot] - forms[0][i] * form[pivot]).is_zero() for form, i in pairs)
+    if all(g.is_zero() for g in forms[0][:-1]):
+        return False
+    return all(are_dependent(forms[0], form) for form in forms[1:])
 
 
 class ExactFoot:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import flint
 import numpy as np
 
 from fiberscope.errors import UnsupportedModelError
 from fiberscope.geometry.affine_forms import ExactRegion, neuron_forms
 from fiberscope.geometry.facets import to_scale
 from fiberscope.network.network import Network
-from fiberscope.numerics.algebra.ball import EXACT
+from fiberscope.numerics.algebra.ball import are_dependent
 from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, ObjectArray, SignArray, gamma, round_up
 
@@ -125,15 +124,11 @@ class _Grouping:
 
     def _is_zero(self, i: int) -> bool:
         self.exact += 1
-        with flint.ctx.workprec(EXACT):
-            return all(x.is_zero() for x in self._form(i))
+        return all(x.is_zero() for x in self._form(i))
 
     def _parallel(self, i: int, j: int) -> bool:
         self.exact += 1
-        g, h = self._form(i), self._form(j)
-        with flint.ctx.workprec(EXACT):
-            pivot = next(k for k, x in enumerate(g) if not x.is_zero())
-            return all((g[pivot] * h[k] - g[k] * h[pivot]).is_zero() for k in range(len(g)))
+        return are_dependent(self._form(i), self._form(j))
 
 
 def _clusters(forms: Bounded) -> list[IntArray]:

@@ -110,6 +110,20 @@ def ball_signs(value: ObjectArray) -> Any:
     return np.asarray(_SIGN(value), dtype=np.int8)
 
 
+def are_dependent(one: ObjectArray, other: ObjectArray) -> bool:
+    """Whether one of two rows of exact balls is a multiple of the other, or zero: all minors vanish.
+
+    >>> one = balls(np.array([0.1, 0.2]))
+    >>> are_dependent(one, balls(np.array([-0.2, -0.4]))), are_dependent(one, balls(np.array([0.3, 0.6])))
+    (True, False)
+    """
+    pivot = next((k for k, x in enumerate(one) if not x.is_zero()), None)
+    if pivot is None:
+        return True
+    with flint.ctx.workprec(EXACT):
+        return all((one[pivot] * y - x * other[pivot]).is_zero() for x, y in zip(one, other, strict=True))
+
+
 def _piece(x: Any, slope: Any) -> Any:
     if x >= 0:
         return x

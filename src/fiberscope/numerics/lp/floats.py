@@ -4,6 +4,11 @@ HiGHS works on the *dual* program, ``min b y`` subject to ``y A = c``: with many
 are small, and a row is switched, flipped or moved by changing one bound or cost. Nothing it says is trusted.
 Multipliers become an upper bound by a computation with all rounding accounted for (A. Neumaier, O. Shcherbina,
 Safe bounds in linear and mixed-integer linear programming, Math. Program. 99, 2004), points are checked row by row.
+
+Arrays of the kernels, for m rows and n variables: ``rows`` is ``a (m, n)``, ``b (m,)`` and ``sense (m,)``, 1 for
+``a x <= b``, -1 for ``>=``, 0 for an equation, 2 for a row that is off; ``box`` is ``lower``, ``upper`` ``(n,)``, which
+may be infinite; ``c``, ``x``, ``inner (n,)`` an objective and points; ``y (m,)`` multipliers. ``small`` bounds the
+relative error of every sum in them. Invariant: where a sum is not a number, no comparison holds and nothing is proven.
 """
 
 from __future__ import annotations

@@ -5,6 +5,15 @@ edge. A polygon need not be stored for that: it is known by its sign vector, and
 entry only, which is zero on the edge (A. Berzins, *Polyhedral complex extraction from ReLU networks using edge
 subdivision*, 2023). Here sign vectors meet in a hash table of sums of random words, and what would not be safe is seen:
 every polygon must be met exactly twice, and every vertex must lie on exactly n hyperplanes.
+
+Arrays, for V vertices, E edges and s columns of signs, sides of the domain first: ``ends``, ``carrier (E, 2)`` are the
+vertices of an edge, and those of the edge that it was cut from in this layer; ``signs (V, s)``, of which the first
+``upto`` are decided; ``vertex_masks (V, 4)``, ``masks (E, 4)`` and ``heads (2, 32)`` as in
+:mod:`fiberscope.geometry.engines.lattice.kernels`: bits of the neurons of a block, and the next edge in the list of the
+first neuron across it. ``words (s, 3)`` are random, one for each sign of each column; their sum over the columns names
+a polygon, made odd, since 0 is an empty slot. ``keys``, ``found`` are the table of the polygons, at most half
+full: its length is a power of two, and the slot after the last is the first. Invariants: the sign of an edge is that of
+its ends joined by bits, -1 and 1 never meet; new vertices ``first, ...`` stand in the order of the edges they cut.
 """
 
 from __future__ import annotations

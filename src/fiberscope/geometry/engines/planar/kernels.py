@@ -25,12 +25,11 @@ from typing import Any
 import numpy as np
 
 from fiberscope.geometry.engines.compiled import inner, kernel
-from fiberscope.numerics.floats import TINY, U
+from fiberscope.numerics.floats import FEW_ROUNDINGS, TINY, U
 
 POOR = 2.0**-3
 """A point on a segment that is known no better than this is made anew from exact numbers."""
 
-_GROW = 1.0 + 64 * U
 _ONES = np.uint64(0x0101010101010101)
 
 
@@ -43,7 +42,7 @@ def float_signs(z: Any, c: Any, r: Any, floor: float, s: Any) -> int:
     count = 0
     for v in range(z.shape[0]):
         exact, open_here = c[v] == 0.0, 0
-        scale = c[v] * _GROW
+        scale = c[v] * FEW_ROUNDINGS
         for j in range(z.shape[1]):
             bound = 0.0 if exact else scale * r[j] + floor  # zero times an infinite r would be NaN
             sign = (bound < z[v, j] < np.inf) - (-np.inf < z[v, j] < -bound)
@@ -97,11 +96,11 @@ def _ratio(za: float, zb: float, ea: float, eb: float) -> tuple[float, float]:
     a = 0.0 if a < 0.0 else a
     b = 0.0 if b < 0.0 else b
     total = a + b
-    room = total - (ea + eb) * _GROW
+    room = total - (ea + eb) * FEW_ROUNDINGS
     if not 0.0 < room < np.inf:  # a sum that overflowed would make every quotient zero
         return 0.5, 1.0
     # t* - t = ((a* - a) b - a (b* - b)) / ((a + b) (a* + b*))
-    error = (ea * (b / total) + eb * (a / total)) / room * _GROW + 8 * U
+    error = (ea * (b / total) + eb * (a / total)) / room * FEW_ROUNDINGS + 8 * U
     return a / total, error if error < 1.0 else 1.0
 
 
@@ -238,7 +237,7 @@ def list_meetings(slot_ptr: Any, num: Any, p: Any, q: Any, place: Any, other: An
 @inner
 def _value(v: int, j: int, z: Any, c: Any, r: Any, floor: float, ends: Any, edge: Any, t: Any, d: Any) -> Any:
     """Value and error of functional ``j`` at a vertex or at a point on an edge."""
-    rj, k = r[j] * _GROW, v - z.shape[0]
+    rj, k = r[j] * FEW_ROUNDINGS, v - z.shape[0]
     if k < 0:
         return z[v, j], c[v] * rj + floor
     a, b = ends[edge[k], 0], ends[edge[k], 1]
@@ -247,7 +246,7 @@ def _value(v: int, j: int, z: Any, c: Any, r: Any, floor: float, ends: Any, edge
         worst = cb
     error = worst * rj + floor
     error += d[k] * (abs(zb - za) + 2 * error) + 4 * U * (abs(za) + abs(zb)) + 2 * TINY
-    return za + t[k] * (zb - za), error * _GROW
+    return za + t[k] * (zb - za), error * FEW_ROUNDINGS
 
 
 @kernel

@@ -3,6 +3,11 @@
 :class:`Polygons` is what a switch cuts; :class:`Arrangement`, with :class:`Crossings` and :class:`Meetings`, is what
 was decided about it: integers, and parameters with bounds for the values at new vertices. Polygons are convex loops,
 counter-clockwise; every edge has one or two polygons beside it, which run along it in opposite directions.
+
+The one kernel, ``_outlines``, follows half-edges: entry i of ``loop_e`` is the half-edge of its polygon along edge
+``edge[i]``, ``following[i]`` the next one of the same polygon and ``twin[i]`` the one on the other side. Out come the
+entries that stay, loop by loop, cut by ``indptr``. Invariant: ``following`` is a permutation, and a spurious edge has
+polygons on both sides, so every outline closes.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError, UnsupportedModelError
+from fiberscope.network.action.element import is_permutation
 from fiberscope.network.formats.graph_values import Value
 from fiberscope.network.formats.onnx.graph import Attributes, Graph, MixesBatchError
 from fiberscope.network.formats.rearrange import depth_to_space, padded, places, space_to_depth
@@ -90,7 +91,7 @@ def _transpose(graph: Graph, node: Any, attributes: Attributes) -> Value:
     value = graph.value(node)
     full = graph.full(value)
     order = attributes.integers("perm", tuple(reversed(range(len(full)))))
-    if sorted(order) != list(range(len(full))):
+    if not is_permutation(order, len(full)):
         raise InputError(f"perm: expected the axes of {tuple(full)}, got {order}")
     if not value.batched:
         return graph.builder.gather(value, places(value.shape).transpose(order))

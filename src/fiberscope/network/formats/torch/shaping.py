@@ -13,6 +13,7 @@ import torch
 from torch.nn import functional as F
 
 from fiberscope.errors import InputError, UnsupportedModelError
+from fiberscope.network.action.element import is_permutation
 from fiberscope.network.formats.graph_values import Value
 from fiberscope.network.formats.rearrange import depth_to_space, padded, places, space_to_depth
 from fiberscope.network.formats.resample import along_axes, cell_means, coordinates, linear
@@ -125,7 +126,7 @@ def transpose(r: Reader, input: Value, dim0: int, dim1: int) -> Value:
 
 def permute(r: Reader, input: Value, *dims: Any) -> Value:
     order = [n % (len(input.shape) + 1) for n in _listed(dims)]
-    if order[:1] != [0] or sorted(order) != list(range(len(input.shape) + 1)):
+    if order[:1] != [0] or not is_permutation(order, len(input.shape) + 1):
         raise UnsupportedModelError(f"a permutation {tuple(order)} does not leave the batch axis first")
     return r.moved(input, places(input.shape).transpose([n - 1 for n in order[1:]]))
 
