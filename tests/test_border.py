@@ -63,6 +63,7 @@ TAKES: dict[str, Call] = {
     "inspect": lambda net: fs.inspect(net, points=10),
     "largest_difference": lambda net: fs.largest_difference(net, NET, BOX).high,
     "load": fs.load,
+    "local_identifiability": fs.local_identifiability,
     "manifold_jacobian": lambda net: fs.manifold_jacobian(net, X, [0], [[0.0, 2.0]]),
     "permute": lambda net: fs.permute(net, PERMUTATIONS),
     "projected_gradients": lambda net: fs.projected_gradients(net, SEGMENT, places=3),

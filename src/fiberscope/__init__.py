@@ -115,6 +115,7 @@ _NAMES = {
     "identifiable_fraction": "fibers.identifiability",
     "identifiable_construction": "fibers.construction",
     "identifiable_network": "fibers.construction",
+    "local_identifiability": "fibers.local",
     "non_localisable_network": "fibers.non_local",
     "same_up_to_symmetry": "fibers.canonical.matching",
     "simplify": "fibers.simplify.simplify",

@@ -84,6 +84,7 @@ from .fibers.fiber import fiber as fiber
 from .fibers.identifiability import Identifiability as Identifiability
 from .fibers.identifiability import identifiability as identifiability
 from .fibers.identifiability import identifiable_fraction as identifiable_fraction
+from .fibers.local import local_identifiability as local_identifiability
 from .fibers.moves import flip as flip
 from .fibers.moves import translate as translate
 from .fibers.non_local import non_localisable_network as non_localisable_network

@@ -49,7 +49,7 @@ def test_residual_networks_and_transformers(net: str, width: int) -> None:
     data = study.task_data("digits", 20)
     assert len(data.inputs) == 16
     for kind, about in study.KINDS.items():
-        a, b = (study.network(net, width, data, seed, **about) for seed in (0, 1))
+        a, b = (study.untrained(net, width, data, seed, **about) for seed in (0, 1))
         shared = [name for name, value in a.named_buffers() if name.endswith(".F")]
         assert bool(shared) == (kind != "standard")
         assert all(torch.equal(a.get_buffer(name), b.get_buffer(name)) for name in shared)

@@ -66,7 +66,7 @@ def model(
     return net if architecture == "standard" else break_symmetry(net, "sigma", sigma=sigma)
 
 
-def network(
+def untrained(
     net: str, width: int, data: Dataset, seed: int, *, architecture: str, sigma: float = 0.0, **options: Any
 ) -> nn.Module:
     """A network at its initialisation, which takes inputs as vectors; all seeds share the fixed parts.

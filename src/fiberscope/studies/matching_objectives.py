@@ -25,9 +25,9 @@ from fiberscope.studies._asymmetric_runs import (
     PAPER,
     Recipe,
     model,
-    network,
     standardised,
     train_modules,
+    untrained,
 )
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study, Task
 from fiberscope.studies.lab.table import Table
@@ -150,7 +150,7 @@ def initial(settings: Mapping[str, Any], data: Dataset, seed: int) -> nn.Module:
         if architecture == "w":
             parts = RESNET_FIXED.items()
             fixed = {"fixed": {name: max(1, round(settings["share"] * count * width)) for name, count in parts}}
-        return network("resnet20", width, data, seed, architecture=architecture, sigma=settings["sigma"], **fixed)
+        return untrained("resnet20", width, data, seed, architecture=architecture, sigma=settings["sigma"], **fixed)
     widths = (data.flat_inputs.shape[1], *[width] * HIDDEN, data.num_outputs)
     if architecture == "w":
         share = settings["share"]

@@ -20,7 +20,7 @@ from fiberscope.connectivity.barrier import Barrier, barrier
 from fiberscope.connectivity.matching import match
 from fiberscope.errors import InputError
 from fiberscope.modules.parametrisations import effective_weights
-from fiberscope.studies._asymmetric_runs import NETS, PAPER, Recipe, network, task_data, train_modules
+from fiberscope.studies._asymmetric_runs import NETS, PAPER, Recipe, task_data, train_modules, untrained
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study, Task
 from fiberscope.studies.lab.table import Table
 from fiberscope.training.datasets.dataset import Dataset
@@ -70,7 +70,7 @@ def run_task(task: Task) -> list[dict[str, Any]]:
     net = settings.get("net", NETS[0])
     if net == "resnet20" and kind == "centre-dominated":
         about = about | {"sigma": 2.0}
-    starts = [network(net, settings["width"], data, seed, **about) for seed in seeds]
+    starts = [untrained(net, settings["width"], data, seed, **about) for seed in seeds]
     a, b = train_modules(starts, data, seeds, Recipe(settings["epochs"]))[settings["epochs"]]
     return [{"kind": kind, "pair": pair, **row} for row in along(a, b, data)]
 
