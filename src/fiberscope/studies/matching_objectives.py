@@ -145,7 +145,8 @@ def initial(settings: Mapping[str, Any], data: Dataset, seed: int) -> nn.Module:
 
     Residual networks have the numbers of Table 3, which are those of an eighth, in proportion.
     """
-    width, architecture, fixed = settings["width"], settings["architecture"], {}
+    width, architecture = settings["width"], settings["architecture"]
+    fixed: dict[str, Any] = {}
     if settings.get("net", NETS[0]) != NETS[0]:
         if architecture == "w":
             parts = RESNET_FIXED.items()

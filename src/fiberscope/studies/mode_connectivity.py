@@ -86,9 +86,9 @@ def along(a: nn.Module, b: nn.Module, data: Dataset) -> list[dict[str, Any]]:
         if path != "as trained":
             found = match(a, b, method=path, data=X)
             left, right, near = plain, found.apply(b), found.identity / found.objective
-        found = barrier(left, right, "cross_entropy", (X, y), POINTS, test=tests)
-        common = {"path": path, "identity": near, **_values(found)}
-        rows += [{**common, "t": t, **point} for t, point in _curve(found)]
+        between = barrier(left, right, "cross_entropy", (X, y), POINTS, test=tests)
+        common = {"path": path, "identity": near, **_values(between)}
+        rows += [{**common, "t": t, **point} for t, point in _curve(between)]
     return rows
 
 
