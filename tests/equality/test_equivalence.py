@@ -361,3 +361,11 @@ def test_the_match_of_wide_layers_keeps_the_time_limit():
     begin = time.process_time()
     equivalent(a, b, fs.Box.cube(4), tolerance=1e-3, time_limit=0.2)
     assert time.process_time() - begin < 2.0  # it took nine
+
+
+def test_the_same_class_of_copies_takes_no_time():
+    """One real function has one class: that is asked before any search that takes long."""
+    net = Network.random((2, 6, 4, 2), 0)
+    for copy, how in ((net, "identical"), (Symmetry.random(net.widths, 1)(net), "symmetry")):
+        verdict = fs.equivalent(net, copy, fs.Box.cube(2), criterion="argmax", time_limit=60)
+        assert verdict.equal is True and how in verdict.method and verdict.seconds < 30

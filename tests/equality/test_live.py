@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from copy import deepcopy
 
 import pytest
 import torch
+from mutations import mutants
 from torch import nn
 
 import fiberscope as fs
 from fiberscope.connectivity.structure import permutation_structure
+from fiberscope.equality import checker
 
 
 def encoder() -> tuple[nn.Module, object]:
@@ -138,3 +142,72 @@ def test_bad_input():
     wider = nn.Sequential(nn.Linear(2, 3), nn.GELU())
     verdict = fs.equivalent(net, wider, example=torch.zeros(1, 2))
     assert verdict.equal is None and "0.weight" in verdict.reason
+
+
+def module_proof(tmp_path, **question):
+    torch.manual_seed(0)
+    module, example = nn.Sequential(nn.Linear(2, 3), nn.GELU(), nn.Linear(3, 1)).eval(), torch.randn(2, 2)
+    other, order = deepcopy(module), [2, 0, 1]
+    with torch.no_grad():
+        other[0].weight.copy_(module[0].weight[order])
+        other[0].bias.copy_(module[0].bias[order])
+        other[2].weight.copy_(module[2].weight[:, order])
+    verdict = fs.equivalent(module, other, example=example, **question)
+    assert verdict.equal is True
+    verdict.save(tmp_path / "proof.json")
+    return module, other, example, json.loads((tmp_path / "proof.json").read_text())
+
+
+def test_a_certificate_of_modules_is_checked_by_both(tmp_path):
+    module, other, example, found = module_proof(tmp_path)
+    path = tmp_path / "proof.json"
+    replay = fs.verify(path, module, other, example)
+    assert replay.ok and "recorded again" in replay.evidence and replay.models[0].compared is True
+    alone = fs.verify(path)
+    assert alone.ok and "trusted" in alone.evidence and alone.models[0].compared is None
+    words, about, how = checker.check(found)
+    assert "up to float32 rounding" in words and "in another order" in how and about[-1].startswith("trusted: both")
+    assert checker.main([str(path)]) == 0
+    with pytest.raises(fs.InputError, match="both modules and an example"):
+        fs.verify(path, module, other)
+    assert not fs.verify(path, other, module, example)
+    steeper = deepcopy(other)
+    steeper[1] = nn.GELU(approximate="tanh")  # the same tensors, another program
+    assert not fs.verify(path, module, steeper, example)
+    with torch.no_grad():
+        steeper = deepcopy(other)
+        steeper[0].bias[0] += 1e-4
+    assert not fs.verify(path, module, steeper, example)
+
+
+def test_changed_certificates_of_modules_are_refused(tmp_path):
+    module, other, example, found = module_proof(tmp_path, tolerance=0)
+    path = tmp_path / "changed.json"
+    assert found["claim"]["precision"] is None and checker.check(found)
+    accepted = 0
+    for place, made in mutants(found, most=2):
+        path.write_text(json.dumps(made))
+        try:
+            checker.check(json.loads(json.dumps(made), parse_constant=checker._no_constant))
+        except (checker.Malformed, checker.Fails, checker.TooLarge, ValueError, OverflowError):
+            continue
+        accepted += 1
+        # what stands for the modules alone: the words of the program, the element, the shapes, how large a claim is
+        assert place[0] in ("program", "element", "claim"), place
+        assert place[0] != "claim" or place[1] in ("inputs", "tolerance", "margin") or place[-1] == "shape", place
+        if accepted % 40 == 0 and place[0] != "claim":  # with the modules nothing is left to trust
+            with suppress(fs.FiberscopeError):
+                assert not fs.verify(path, module, other, example), place
+    assert accepted
+
+
+def test_numbers_that_are_too_many_are_compared_with_the_modules(tmp_path, monkeypatch):
+    monkeypatch.setattr("fiberscope.equality.beyond.module_certificates.LARGEST", 3)
+    module, other, example, found = module_proof(tmp_path)
+    assert found["numbers"] is None
+    with pytest.raises(checker.TooLarge):
+        checker.check(found)
+    with pytest.raises(fs.InputError, match="not in the certificate"):
+        fs.verify(tmp_path / "proof.json")
+    assert fs.verify(tmp_path / "proof.json", module, other, example).ok
+    assert not fs.verify(tmp_path / "proof.json", other, module, example)

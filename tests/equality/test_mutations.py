@@ -18,6 +18,7 @@ from mutations import at, mutants
 
 import fiberscope as fs
 from fiberscope.equality import checker
+from fiberscope.equality.bounding.phases import Split
 from fiberscope.equality.certificates.claims import domain_from_dict
 from fiberscope.equality.ladder import equivalent
 from fiberscope.equality.question import Question
@@ -25,6 +26,7 @@ from fiberscope.equality.rungs.bottleneck import by_bottleneck
 from fiberscope.equality.rungs.normal_form import by_forms
 from fiberscope.equality.rungs.regions import by_regions
 from fiberscope.equality.rungs.simplification import by_simplification
+from fiberscope.equality.rungs.split_neurons import SplitNeurons, searched
 from fiberscope.equality.rungs.structure import by_structure
 from fiberscope.errors import FiberscopeError
 from fiberscope.network.action.chain import Symmetry
@@ -73,6 +75,14 @@ def verdicts() -> dict[str, Any]:
         found = rung(question)
         kept = {"precision": question.precision, "networks": (question.a, question.b)}
         made[name] = fs.Verdict(found.equal, found.method, question.domain, question.tolerance, found.evidence, **kept)
+    weights = [[[1.0], [-1.0]], [[1.0, 1.0], [1.0, 1.0]], [[0.0, 2.0], [1.0, 0.0]]]
+    first, second = (Network(weights, [[0.0, 0.0], [0.0, -0.5], [c, 0.0]]) for c in (0.625, 0.75))
+    question = Question.of(first, second, box, margin=0.0)
+    kept = {"networks": (first, second), "margin": 0.0}
+    leaf = searched(question, box, question.run).trees[0][0][0]
+    tree = Split(0, 0), leaf._replace(factors=((0, 0, 0.0625),)), leaf
+    evidence = SplitNeurons(0, ((tree,), ((leaf,),)))
+    made["signs of neurons"] = fs.Verdict(True, "", box, None, evidence, **kept)
     return made
 
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from fractions import Fraction
+
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
+from typer.testing import CliRunner
 
 import fiberscope as fs
+from fiberscope.cli.app import app
+from fiberscope.equality import checker
+from fiberscope.equality.beyond.rounding_inputs import rounded_pair
+from fiberscope.equality.certificates.claims import plain_program
 from fiberscope.network.formats.onnx.quantised import is_quantised, load_quantised
+from fiberscope.network.nodes import Affine
 
 
 def quantised_file(path, weights, biases, steps, kind=np.int8, per_channel=False, quantise_input=True, opset=19):
@@ -75,13 +84,150 @@ def test_the_bound_holds(tmp_path, kind, per_channel, steps):
     inside = np.abs(x).max(axis=1) <= 1
     most = float(np.abs(real[inside] - net(x[inside].astype(np.float64))).max())
     verdict = fs.equivalent(net, path, box, tolerance=40.0, time_limit=20)
-    assert verdict.equal is True and most <= verdict.bound <= 40 and "rounding at the quantisers" in verdict.reason
+    assert verdict.equal is True and most <= verdict.bound <= 40 and "within half a step" in verdict.reason
     assert fs.equivalent(path, net, box, tolerance=40.0, time_limit=20).equal is True
-    assert fs.equivalent(net, path, box, tolerance=most / 2, time_limit=2).equal is None
+    assert fs.equivalent(net, path, box, tolerance=most / 2, time_limit=0.3).equal is None
     itself = fs.equivalent(path, path, box, tolerance=2.1 * float(found.drift.max()), time_limit=5)
     assert itself.equal is True
-    with pytest.raises(fs.InputError, match="quantised graphs has no certificate"):
-        itself.save(tmp_path / "proof.json")
+
+
+def exactly(net, *numbers):
+    """The outputs of a network in fractions."""
+    rows = [{checker.ONE: Fraction(v)} for v in numbers]
+    return checker.evaluate(checker.program_of(json.loads(json.dumps(plain_program(net)))), rows)
+
+
+def rounded(value, step, zero, codes):
+    """A quantiser in rational numbers, ties to even, as ONNX has it; and what it was handed, clipped."""
+    least, most = ((code - zero) * step for code in codes)
+    code = max(codes[0], min(codes[1], round(value / step) + zero))
+    return (code - zero) * step, max(least, min(most, value))
+
+
+@pytest.mark.parametrize("steps", [(2**-6, 2**-5, 2**-5), (2**-7, 2**-9, 2**-10)])  # the second one saturates
+@pytest.mark.parametrize("where", ["quantisers", "outputs"])
+def test_the_file_is_the_program_at_some_roundings(tmp_path, monkeypatch, steps, where):
+    """An oracle in fractions finds the roundings of every point; they are within half a step, and give the outputs."""
+    if where == "outputs":
+        monkeypatch.setattr("fiberscope.equality.beyond.rounding_inputs.MOST_ROUNDINGS", 3)
+    weights, biases = chain((3, 4, 3, 2))
+    path = quantised_file(tmp_path / "q.onnx", weights, biases, steps)
+    plain = load_quantised(path).network
+    affine = [node for node in plain.program if isinstance(node, Affine)]
+    box = fs.Box.cube(3)
+    other, program, found = rounded_pair(fs.Network(weights, biases), path, box)
+    count = sum(found.inputs)
+    assert found.where == where and found.inputs == (0, 10 if where == "quantisers" else 2)
+    assert program.in_size == other.in_size == 3 + count
+    for x in np.random.default_rng(0).uniform(-1, 1, (8, 3)):
+        values, roundings = [Fraction(v) for v in x], []
+        for k, node in enumerate(affine):
+            step, zero = Fraction(steps[k]), 0 if k == 0 else -128
+            told = [rounded(v, step, zero, (-128, 127)) for v in values]
+            roundings += [(code - clipped) / (step / 2) for code, clipped in told]
+            rows, offset = node.operator.dense(), node.offset
+            values = [
+                sum((Fraction(w) * code for w, (code, _) in zip(row, told, strict=True)), Fraction(c))
+                for row, c in zip(rows, offset, strict=True)
+            ]
+            if k + 1 < len(affine):
+                values = [max(v, Fraction(0)) for v in values]
+        assert all(-1 <= r <= 1 for r in roundings)
+        if where == "outputs":
+            still = exactly(program, *x, 0, 0)
+            ends = [exactly(program, *x, e, e) for e in (-1, 1)]
+            assert all(low <= v <= high for low, v, high in zip(ends[0], values, ends[1], strict=True))
+            assert still == exactly(plain, *x)
+        else:
+            assert exactly(program, *x, *roundings) == values
+        for rest in ([0] * count, [1] * count):  # a float model does not care
+            assert exactly(other, *x, *rest) == exactly(fs.Network(weights, biases), *x)
+
+
+def proof(tmp_path, **question):
+    weights, biases = chain((2, 3, 2))
+    path = quantised_file(tmp_path / "q.onnx", weights, biases, (2**-4, 2**-3))
+    fs.save(fs.Network(weights, biases), tmp_path / "n.onnx")
+    verdict = fs.equivalent(tmp_path / "n.onnx", path, fs.Box.cube(2), time_limit=5, **question)
+    assert verdict.equal is True and verdict.interval.low == 0
+    verdict.save(tmp_path / "proof.json")
+    return path, json.loads((tmp_path / "proof.json").read_text())
+
+
+@pytest.mark.parametrize("question", [{"tolerance": 1.0}, {"criterion": "argmax", "margin": 2.0}])
+def test_certificates(tmp_path, question):
+    path, found = proof(tmp_path, **question)
+    replay = fs.verify(tmp_path / "proof.json", tmp_path / "n.onnx", path)
+    assert replay.ok and replay.rounding.inputs == (0, 5) and replay.domain.ambient == 2
+    assert [model.compared for model in replay.models] == [True, True]
+    assert fs.verify(tmp_path / "proof.json").ok
+    with pytest.raises(fs.InputError, match="both models or none"):
+        fs.verify(tmp_path / "proof.json", tmp_path / "n.onnx")
+    other = quantised_file(tmp_path / "other.onnx", *chain((2, 3, 2)), (2**-4, 2**-4))
+    assert not fs.verify(tmp_path / "proof.json", tmp_path / "n.onnx", other)
+    _, about, _ = checker.check(found, [(tmp_path / "n.onnx").read_bytes(), path.read_bytes()])
+    assert "the last 5 inputs are roundings" in about[-1] and "your file has this hash" in about[1]
+
+
+def test_changed_certificates_are_refused(tmp_path):
+    _, found = proof(tmp_path, tolerance=1.0)
+
+    def refused(change):
+        made = json.loads(json.dumps(found))
+        change(made["claim"])
+        with pytest.raises((checker.Malformed, checker.Fails)):
+            checker.check(made)
+        (tmp_path / "changed.json").write_text(json.dumps(made))
+        with pytest.raises(fs.InputError):
+            fs.verify(tmp_path / "changed.json")
+
+    assert found["claim"]["rounding"] == {"inputs": [0, 5], "where": "quantisers"}
+    for inputs in ([0, 4], [0, 6], [5, 0], [1, 4], [0, 7], [-1, 6], [0, 0], [0], [0, 5.0], [True, 4], None, "05"):
+        if inputs != [0, 4]:  # one rounding fewer is an input more, and that is true, too
+            refused(lambda claim, inputs=inputs: claim["rounding"].update(inputs=inputs))
+    refused(lambda claim: claim["rounding"].update(where="nowhere"))
+    refused(lambda claim: claim["rounding"].update(more=1))
+    refused(lambda claim: claim.update(rounding=None))
+    refused(lambda claim: claim["domain"]["low"].__setitem__(3, -0.5))  # roundings that are too small
+    refused(lambda claim: claim["domain"]["high"].__setitem__(6, 0.5))
+    refused(lambda claim: claim.update(equal=False))
+
+
+def test_roundings_of_both_are_apart(tmp_path):
+    """One input for the rounding of both would let them cancel: a file against itself is not known to be equal."""
+    weights, biases = chain((2, 3, 2))
+    path = quantised_file(tmp_path / "q.onnx", weights, biases, (2**-4, 2**-3))
+    left, right, found = rounded_pair(path, path, fs.Box.cube(2))
+    assert found.inputs == (5, 5)
+    found.check(left, right)
+    for a, b in ((left, left), (right, right), (right, left)):
+        with pytest.raises(fs.InputError, match="no rounding of each other"):
+            found.check(a, b)
+    e = np.zeros((1, 12))
+    e[0, 2:7] = 1
+    assert np.abs(left(e) - left(0 * e)).max() > 0 and (right(e) == right(0 * e)).all()
+    verdict = fs.equivalent(path, path, fs.Box.cube(2), tolerance=1e-3, time_limit=2)
+    assert verdict.equal is None and verdict.evidence is None and verdict.interval.low == 0
+
+
+def test_around_samples_and_on_the_command_line(tmp_path):
+    proof(tmp_path, tolerance=1.0)
+    np.save(tmp_path / "x.npy", np.array([[0.5, 0.25], [-0.5, 0.75]]))
+    files = [str(tmp_path / name) for name in ("n.onnx", "q.onnx")]
+    around = fs.equivalent_around(*files, np.load(tmp_path / "x.npy"), 0.01, tolerance=1.0, time_limit=5)
+    assert around.equal is True and "2 proven" in repr(around)
+    with pytest.raises(fs.InputError, match="rows of 2 numbers"):
+        fs.equivalent_around(*files, np.zeros((2, 3)), 0.01, tolerance=1.0)
+    run = CliRunner().invoke
+    options = ["--box", "-1", "1", "--tolerance", "1"]
+    written = ["--certificate", str(tmp_path / "c.json"), "--junit", str(tmp_path / "j.xml")]
+    told = run(app, ["equal", *files, *options, *written])
+    assert told.exit_code == 0 and "roundings anywhere within half a step" in told.output
+    assert run(app, ["verify", str(tmp_path / "c.json"), *files]).exit_code == 0
+    balls = ["--same-class", "--margin", "2", "--data", str(tmp_path / "x.npy"), "--radius", "0.01"]
+    assert run(app, ["equal", *files, *balls, "--time-limit", "5"]).exit_code == 0
+    for bad in ([*options, "--data", str(tmp_path / "x.npy")], ["--box", "-1", "1"]):
+        assert isinstance(run(app, ["equal", *files, *bad]).exception, fs.FiberscopeError)
 
 
 def test_exact_questions_refuse_it_by_name(tmp_path):

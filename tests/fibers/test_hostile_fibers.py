@@ -19,6 +19,7 @@ from fiberscope.fibers.construction import identifiable_construction
 from fiberscope.fibers.fiber import fiber
 from fiberscope.fibers.normal_form.row import Row
 from fiberscope.fibers.normal_form.table import Table, _rounded_ratio, normal_form
+from fiberscope.fibers.witnesses import Witnesses
 from fiberscope.network.network import Network
 from fiberscope.testing.assertions import fraction_values
 
@@ -112,8 +113,9 @@ def test_a_copy_up_to_rounding_at_the_ends_of_the_range():
     assert fraction_values(a, x)[-1] != fraction_values(b, x)[-1]
 
 
-@pytest.mark.parametrize("margin", [float("nan"), 0.0])
-def test_a_margin_that_is_no_number_is_no_witness(monkeypatch, margin):
-    monkeypatch.setattr("fiberscope.fibers.construction._margin", lambda net, witnesses: margin)
-    with pytest.raises(fs.TooLargeError):
+@pytest.mark.parametrize("least", [Fraction(0), Fraction(-1, 10**30)])
+def test_a_witness_that_is_not_clear_is_none(monkeypatch, least):
+    tampered = Witnesses(np.full((2, 2), Fraction(1, 3), dtype=object), least)
+    monkeypatch.setattr("fiberscope.fibers.construction.exact_witnesses", lambda net, trails: [tampered])
+    with pytest.raises(fs.NotGenericError):
         identifiable_construction((2, 2, 1), fs.Box.cube(2), 0)

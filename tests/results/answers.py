@@ -19,6 +19,8 @@ from fiberscope.connectivity.selfcheck import Drift as OutputDrift
 from fiberscope.dimension.functional import functional_dimension
 from fiberscope.equality.bottlenecks.transport import Transport
 from fiberscope.equality.bounding.pairs import Pairing
+from fiberscope.equality.bounding.phases import Leaf
+from fiberscope.equality.roundings import RoundingInputs
 from fiberscope.equality.rungs.bottleneck import TailsDiffer, Transported
 from fiberscope.equality.rungs.identical import SameProgram
 from fiberscope.equality.rungs.normal_form import FormsDiffer, NormalForms
@@ -26,6 +28,7 @@ from fiberscope.equality.rungs.output_ranges import OutputRanges
 from fiberscope.equality.rungs.regions import RegionCount
 from fiberscope.equality.rungs.simplification import CarriedSimplified
 from fiberscope.equality.rungs.split_boxes import SplitBoxes
+from fiberscope.equality.rungs.split_neurons import SplitNeurons
 from fiberscope.equality.rungs.structure import LayerOrder
 from fiberscope.fibers.conservation import Block
 from fiberscope.fibers.construction import Chains
@@ -284,7 +287,9 @@ ANSWERS: dict[str, Maker] = {
     "KernelPart": lambda: fs.explain(NET, X).parts[0],
     "FunctionalDimension": dimension,
     "HiddenSymmetry": lambda: dimension().symmetry,
+    "KernelEigenfunctions": lambda: fs.kernel_eigenfunctions(LINE, X, 1),
     "KernelSpectrum": lambda: fs.kernel_spectrum(LINE, X, count=2),
+    "LearningCoefficient": lambda: fs.learning_coefficient(LINE, X, chains=2, draws=4, burn_in=0),
     "LayerActivity": lambda: dimension().symmetry.layers[0],
     # fibers
     "Assignment": lambda: cell().assignment,
@@ -302,6 +307,9 @@ ANSWERS: dict[str, Maker] = {
     "Identifiability": lambda: fs.identifiability(NET),
     "IdentifiableFraction": lambda: fs.identifiable_fraction((2, 2, 1, 1)),
     "KnownSymmetry": lambda: KnownSymmetry("dead", 1, (0, 2), 1, True, "neuron <0> is dead"),
+    "LocalIdentifiability": lambda: fs.local_identifiability(fs.Network.random((2, 3, 2, 1), 0), BOX),
+    "Stratum": lambda: fs.fiber(LINE).topology().strata[0],
+    "Topology": lambda: fs.fiber(LINE).topology(),
     "Match": lambda: fs.same_up_to_symmetry(NET, fs.Network.random((2, 4, 3, 2), seed=4)),
     "Membership": lambda: Membership(None, "a < b"),
     "NonLocal": fs.non_localisable_network,
@@ -324,6 +332,8 @@ ANSWERS: dict[str, Maker] = {
     "Interval": lambda: fs.Interval(0.25, 0.5, np.zeros(2)),
     "OutputRanges": OutputRanges,
     "SplitBoxes": lambda: SplitBoxes(((0, 0.5), None, None), Pairing()),
+    "SplitNeurons": lambda: SplitNeurons(0, (((Leaf(((0, 1, 0.5),), ()),),), ((Leaf((), ()),),))),
+    "RoundingInputs": lambda: RoundingInputs((0, 2), "quantisers"),
     "VerdictsAround": lambda: fs.VerdictsAround((verdict(), different()), 0.5),
     "RegionCount of equality": lambda: RegionCount(3),
     "Replay": replay,

@@ -15,7 +15,7 @@ from rich.text import Text
 import fiberscope as fs
 from fiberscope.cli.array_files import load_array
 from fiberscope.cli.junit import TestCase, write_junit
-from fiberscope.cli.model_options import Loader, ModelFile, reads_models
+from fiberscope.cli.model_options import Loader, ModelFile, input_size, is_quantised, reads_models
 from fiberscope.errors import InputError
 from fiberscope.files import write_atomically
 
@@ -118,22 +118,15 @@ def equal(
 
     Exit codes: 0 equal, 1 different, 2 bad input, 3 undecided.
     """
-    asked = sum(option is not None for option in (box, domain, vnnlib))
-    if asked > 1 or (vnnlib is not None and tolerance is not None) or (intended and vnnlib is None):
-        raise InputError(
-            "expected one of --box, --domain and --vnnlib, --tolerance without --vnnlib, --intended with it"
-        )
-    if margin is not None and not same_class:
-        raise InputError("--margin: expected --same-class beside it")
-    shared: dict[str, Any] = {"jobs": jobs or None, "cluster": cluster, "state": state}
     elsewhere = jobs != 1 or cluster is not None or state is not None
-    if radius is not None and (data is None or asked or elsewhere):
-        raise InputError("--radius: expected --data beside it, and no other domain, --jobs, --cluster or --state")
-    if clip is not None and radius is None:
-        raise InputError("--clip: expected --radius beside it")
-    if vnnlib is not None and elsewhere:
-        raise InputError("--jobs, --cluster, --state: expected none of them with --vnnlib")
-    left, right = load.all(a, b)
+    asked = sum(option is not None for option in (box, domain, vnnlib))
+    _check_options(asked, elsewhere, tolerance, same_class, margin, vnnlib, intended, data, radius, clip)
+    shared: dict[str, Any] = {"jobs": jobs or None, "cluster": cluster, "state": state}
+    left, right = _models(load, a, b)
+    rounds = isinstance(left, Path) or isinstance(right, Path)
+    if rounds and (vnnlib is not None or (data is not None and radius is None)):
+        raise InputError("--vnnlib, --data without --radius: expected none of them with a quantised file, whose "
+                         "rounding is bounded and not computed")  # fmt: skip
     console = Console(soft_wrap=True)
     found = None
     with _working() as status:
@@ -157,8 +150,11 @@ def equal(
             where = _domain(left, box, domain)
             if same_class:
                 options |= {"criterion": "argmax", "margin": margin}
-            report = fs.audit(left, right, where, tolerance, points, time_limit, seed, **options, **shared)
-            verdict, answer = report.verdict, report.equal
+            options |= shared
+            question = (left, right, where, tolerance)
+            report = None if rounds else fs.audit(*question, points, time_limit, seed, **options)
+            verdict = fs.equivalent(*question, time_limit, seed, **options) if report is None else report.verdict
+            answer = verdict.equal
     if certificate is not None and verdict is not None and verdict.evidence is not None:
         verdict.save(certificate)
     if junit is not None:
@@ -170,6 +166,25 @@ def equal(
     else:
         _show(console, report, verdict, found, certificate)
     raise typer.Exit(CODES[answer])
+
+
+def _check_options(
+    asked: int, elsewhere: bool, tolerance: Any, same_class: bool, margin: Any, vnnlib: Any, intended: bool, data: Any,
+    radius: Any, clip: Any,
+) -> None:  # fmt: skip
+    """Options that do not go together, each in one line."""
+    if asked > 1 or (vnnlib is not None and tolerance is not None) or (intended and vnnlib is None):
+        raise InputError(
+            "expected one of --box, --domain and --vnnlib, --tolerance without --vnnlib, --intended with it"
+        )
+    if margin is not None and not same_class:
+        raise InputError("--margin: expected --same-class beside it")
+    if radius is not None and (data is None or asked or elsewhere):
+        raise InputError("--radius: expected --data beside it, and no other domain, --jobs, --cluster or --state")
+    if clip is not None and radius is None:
+        raise InputError("--clip: expected --radius beside it")
+    if vnnlib is not None and elsewhere:
+        raise InputError("--jobs, --cluster, --state: expected none of them with --vnnlib")
 
 
 def _around(
@@ -238,10 +253,17 @@ def _query(path: Path, intended: bool) -> Any:
     return query.intended() if intended else query
 
 
+def _models(load: Any, a: Path, b: Path) -> Any:
+    """Both models; a quantised file is handed on as a path."""
+    paths = [path for path in (a, b) if is_quantised(path)]
+    return [path if path in paths else load(path) for path in (a, b)] if paths else load.all(a, b)
+
+
 def _domain(net: Any, box: tuple[float, float] | None, file: Path | None) -> Any:
-    if file is not None:
-        return fs.read_domain(file, net.in_size)
-    return None if box is None else fs.Box.cube(net.in_size, *box)
+    if file is None and box is None:
+        return None
+    size = input_size(net)
+    return fs.read_domain(file, size) if file is not None else fs.Box.cube(size, *(box or ()))
 
 
 def _working() -> Any:
@@ -262,7 +284,7 @@ def _told(report: Any) -> dict[str, Any]:
 
 def _cases(report: Any, verdict: Any, found: Any) -> list[TestCase]:
     """The question decides whether a build fails; the other answers stand beside it."""
-    if report is None:
+    if found is not None:
         text = f"{found.result}: {found.reason}"
         name, seconds = "query", 0.0 if verdict is None else verdict.seconds
         answer = found.equal

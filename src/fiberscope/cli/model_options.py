@@ -38,6 +38,21 @@ class Loader:
         return found
 
 
+def is_quantised(path: Path) -> bool:
+    """Whether a file rounds what it computes: it is no network and handed on as a path."""
+    return path.suffix == ".onnx" and bool(_quantised().is_quantised(path))
+
+
+def input_size(model: Any) -> int:
+    """How many inputs a network has, or a quantised file."""
+    net = _quantised().load_quantised(model).network if isinstance(model, Path) else model
+    return int(net.in_size)
+
+
+def _quantised() -> Any:
+    return import_module("fiberscope.network.formats.onnx.quantised")
+
+
 def types(net: Any, path: Path) -> tuple[str, str]:
     """The float type in which a network would be written to a file, and the one that holds all of its numbers."""
     wanted = _io().preferred_type(net, path)

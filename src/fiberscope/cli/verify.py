@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 import fiberscope as fs
-from fiberscope.cli.model_options import Loader, reads_models
+from fiberscope.cli.model_options import Loader, is_quantised, reads_models
 from fiberscope.equality import checker
 from fiberscope.errors import InputError
 
@@ -49,9 +49,9 @@ def verify(
         if as_json or (a is None) != (b is None):
             raise InputError("--plain: expected a certificate and both models or none, without --json")
         raise typer.Exit(checker.main([str(path) for path in (certificate, a, b) if path is not None]))
-    given = [path for path in (a, b) if path is not None]
-    models = dict(zip(given, load.all(*given), strict=True))
-    replay = fs.verify(certificate, *(None if path is None else models[path] for path in (a, b)))
+    given = [path for path in (a, b) if path is not None and not is_quantised(path)]
+    models: dict[Path | None, Any] = dict(zip(given, load.all(*given), strict=True)) if given else {}
+    replay = fs.verify(certificate, models.get(a, a), models.get(b, b))
     if as_json:
         print(json.dumps({"certificate": str(certificate), **replay.to_dict()}, indent=2))
     else:

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.equality.ladder import equivalent
+from fiberscope.equality.ladder import equivalent, is_quantised_file
 from fiberscope.equality.question import DEFAULT_SECONDS
 from fiberscope.equality.verdict import Verdict
 from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Box
 from fiberscope.network.border import NetworkLike, as_network
+from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Tabular, hidden
@@ -101,13 +102,15 @@ def equivalent_around(
     >>> equivalent_around(a, b, [[1.0], [0.2]], 0.1, criterion="argmax")
     VerdictsAround(1 proven, 1 refuted, 0 undecided of 2 balls of radius 0.1)
     """
-    left, right = as_network(a, "a"), as_network(b, "b")
+    left, right = _read(a, "a"), _read(b, "b")
+    size = next((net.in_size for net in (left, right) if isinstance(net, Network)), None)
     reach = float(real_array(radius, "radius", ndim=0))
     if not 0 < reach < math.inf:
         raise InputError(f"radius: expected a positive number, got {radius}")
     points = real_array(data, "data")
-    if points.ndim < 2 or points[0].size != left.in_size:
-        raise InputError(f"data: expected rows of {left.in_size} numbers, got shape {points.shape}")
+    if points.ndim < 2 or points[0].size != (points[0].size if size is None else size):
+        wanted = "so many numbers as the models have inputs" if size is None else f"{size} numbers"
+        raise InputError(f"data: expected rows of {wanted}, got shape {points.shape}")
     run = Run.begin(progress)
     seconds = DEFAULT_SECONDS if time_limit is None else time_limit
     verdicts: list[Verdict] = []
@@ -117,6 +120,12 @@ def equivalent_around(
             equivalent(left, right, box, tolerance, seconds, len(verdicts), criterion=criterion, margin=margin)
         )
     return VerdictsAround(tuple(verdicts), reach)
+
+
+def _read(source: NetworkLike, name: str) -> Any:
+    """A network, once for all balls; a quantised file stays one, whose program depends on the ball."""
+    quantised = str(source).endswith(".onnx") and is_quantised_file(source)
+    return source if quantised else as_network(source, name)
 
 
 def balls(points: FloatArray, radius: float, clip: tuple[float, float] | None = None) -> Iterator[Box]:

@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Any
 
 FORMAT = "fiberscope certificate 4"
+MODULES = "fiberscope module certificate 1"
 PRECISIONS = {"float64": (53, 1022, 16), "float32": (24, 126, 8), "float16": (11, 14, 8), "bfloat16": (8, 126, 8)}
 """Bits of the unit of rounding, of the least normal number, and how many units count as rounding."""
 WORK = 10_000_000_000
@@ -1178,6 +1179,127 @@ def by_boxes(case: Case) -> str:
     return within(case, how, leaves)
 
 
+# -- bounds by lines, where the signs of neurons are told --------------------------------------------------------------
+
+Signs = dict[tuple[int, int], int]
+Numbers = dict[tuple[int, int], float]
+Leaf = tuple[Signs, Numbers, Numbers]
+"""Signs of neurons (switch, place), slopes of lines below, and factors of signs that are not negative."""
+
+
+class Lines:
+    """Upper bounds of rows on a box: going back, every activation becomes a line above or below it.
+
+    Every coefficient meets something of at most ``reach``, so that what rounding loses is a number.
+    """
+
+    def __init__(self, case: Case, program: Program) -> None:
+        self.box, self.layers = case.place.box(), list[tuple[Node, list[Atom], list[list[float]]]]()
+        self.reach: dict[Atom, float] = {ONE: 1.0}
+        self.reach |= {(0, k): max(map(abs, ends)) for k, ends in enumerate(self.box, start=1)}
+        self.ends: dict[tuple[int, int], tuple[float, float]] = {}
+        self.sizes: dict[tuple[int, int], float] = {}
+        found, rows = gates(case, program, True)
+        self.outputs = [{atom: float(c) for atom, c in row.items()} for row in rows]
+        for k, (node, reads) in enumerate(found):
+            if node.kind != "piecewise" or any(s > 1 for s in node.slopes):
+                raise TooLarge("lines for other switches than activations with slopes up to 1")
+            atoms = list(dict.fromkeys(atom for row in reads for atom in row))
+            each = [{atom: float(c) for atom, c in row.items()} for row in reads]
+            for i, row in enumerate(each):
+                self.sizes[(k, i)] = size = (
+                    sum(abs(c) * self.reach[atom] for atom, c in row.items()) * (1 + 1e-9) + TINY
+                )
+                high, low = self.upper(row), -self.upper({atom: -c for atom, c in row.items()})
+                self.ends[(k, i)] = max(low, -size), min(high, size)
+            self.layers.append((node, atoms, [[row.get(atom, 0.0) for row in each] for atom in atoms]))
+            for i, slope in enumerate(node.slopes):
+                self.reach[(k + 1, i)] = max(map(abs, self.ends[(k, i)])) * max(1.0, abs(float(slope))) * (1 + 4 * U)
+
+    def line(self, at: tuple[int, int], slope: float, above: bool, leaf: Leaf) -> tuple[float, float]:
+        """The slope of a line above or below an activation, and its value at zero."""
+        (low, high), (signs, slopes, _) = self.ends[at], leaf
+        if slope == 1 or max(low, 0.0) == low or signs.get(at, 0) > 0:
+            return 1.0, 0.0
+        if high <= 0 or signs.get(at, 0) < 0:
+            return slope, 0.0
+        if not above:  # any line through zero between the two pieces
+            return min(max(slopes.get(at, 1.0 if high > -low else slope), slope), 1.0), 0.0
+        chord = (high - slope * low) / (high - low)
+        return chord, max(0.0, (slope - chord) * low, (1 - chord) * high) * (1 + 8 * U) + TINY
+
+    def upper(self, row: dict[Atom, float], leaf: Leaf = ({}, {}, {})) -> float:
+        """More than the row anywhere on the box where the signs are those of the leaf."""
+        coefficients, shifts = dict(row), [0.0]
+        lost = 4 * U * sum(abs(c) * self.reach[atom] for atom, c in row.items())
+        for k in range(len(self.layers) - 1, -1, -1):
+            node, atoms, columns = self.layers[k]
+            passed = [0.0] * node.size
+            for i, slope in enumerate(map(float, node.slopes)):
+                c, factor = coefficients.pop((k + 1, i), 0.0), leaf[2].get((k, i), 0.0)
+                if c or factor:
+                    lean, shift = self.line((k, i), slope, c > 0, leaf)
+                    shifts.append(c * shift)
+                    passed[i] = c * lean + leaf[0].get((k, i), 0) * factor  # not less where the sign is right
+                    lost += 4 * U * (abs(c * lean) + factor) * self.sizes[(k, i)] + U * abs(c * shift)
+            lost += (node.size + 8) * U * sum(abs(w) * self.sizes[(k, i)] for i, w in enumerate(passed))
+            spend(node.size * len(atoms) // 8)
+            for atom, column in zip(atoms, columns, strict=True):
+                coefficients[atom] = now = coefficients.get(atom, 0.0) + dot(passed, column)
+                lost += (U * abs(now) + TINY) * self.reach[atom]
+        parts = shifts + [c * (self.box[k - 1][c > 0] if k else 1.0) for (_, k), c in coefficients.items()]
+        lost += 2 * U * sum(map(abs, parts))
+        if not isfinite(2 * lost):  # which holds a part of all sizes
+            raise Fails("a bound beyond the floats")
+        return math.fsum(parts) + lost * (1 + 1e-9) + TINY
+
+
+def by_neurons(case: Case) -> str:
+    """Trees of signs: on every leaf another class than one is not ahead, in both programs."""
+    found, n, count = case.evidence, case.a.outputs, 0
+    own = whole(found["own"], "a class")
+    need(0 <= own < n, "expected a class")
+    if case.margin is None:
+        raise Fails("a class that both have says nothing of values")
+    for program, trees in zip((case.a, case.b), listed(found["trees"], "trees", 2), strict=True):
+        known = Lines(case, program)
+        others = [j for j in range(n) if j != own]
+        for j, tree in zip(others, listed(trees, "trees", n - 1), strict=True):
+            ours, theirs = known.outputs[own], known.outputs[j]
+            row = {atom: theirs.get(atom, 0.0) - ours.get(atom, 0.0) for atom in {**ours, **theirs}}
+            gap = (
+                4 * U * sum((abs(c) + TINY) * known.reach[atom] for part in (ours, theirs) for atom, c in part.items())
+            )
+            for leaf in _leaves(listed(tree, "a tree"), known):
+                count += 1
+                if not known.upper(row, leaf) + gap <= 0:
+                    raise Fails("another class may be ahead on a part of the box")
+    return f"both have class {own}, shown in {count} parts by the signs of neurons"
+
+
+def _leaves(tree: list[Any], known: Lines) -> Iterator[Leaf]:
+    """The leaves of a tree in preorder, with the signs above them: first where a neuron is at least zero."""
+
+    def told(entry: Any, count: int) -> tuple[int, int]:
+        k, i = (whole(v, "a neuron") for v in listed(entry, "a neuron", count)[:2])
+        need((k, i) in known.ends, "expected a neuron")
+        return k, i
+
+    stack: list[Signs] = [{}]
+    for entry in tree:
+        need(bool(stack), "the tree does not end")
+        signs = stack.pop()
+        if all(type(part) is int for part in listed(entry, "a split or a leaf", 2)):
+            stack += [signs | {told(entry, 2): sign} for sign in (-1, 1)]
+            continue
+        need(all(isinstance(part, list) for part in entry), "expected a leaf")
+        slopes, factors = ({told(each, 3): float(reals(each[2:], "a number")[0]) for each in part} for part in entry)
+        need(all(type(each[2]) is float for part in entry for each in part), "expected numbers of neurons")
+        need(all(factor >= 0 for factor in factors.values()), "expected factors of at least 0")
+        yield signs, slopes, factors
+    need(not stack, "the tree is not whole")
+
+
 # -- certificates ------------------------------------------------------------------------------------------------------
 
 KINDS: dict[str, tuple[bool, Callable[[Case], str], tuple[str, ...]]] = {
@@ -1188,6 +1310,7 @@ KINDS: dict[str, tuple[bool, Callable[[Case], str], tuple[str, ...]]] = {
     "channels": (True, by_channels, ("switches",)),
     "output ranges": (True, by_ranges, ()),
     "split_boxes": (True, by_boxes, ("tree", "matching", "method")),
+    "split_neurons": (True, by_neurons, ("own", "trees")),
     "regions": (True, by_cells, ("regions",)),
     "bottleneck": (True, by_cells, ("permutation", "scales", "flips", "hidden", "translation", "exact", "line")),
     "simplified symmetry": (True, by_cells, ("permutations", "scales")),
@@ -1205,13 +1328,15 @@ def check(found: Any, models: Sequence[bytes | None] = (None, None)) -> tuple[st
     """
     _Meter.left = WORK
     need(isinstance(found, dict), "expected a certificate in JSON")
+    if found.get("format") == MODULES:
+        return _modules(found)
     old = f"format {found.get('format')!r}: this checker reads {FORMAT!r}; `fiberscope verify` reads the older ones too"
     if str(found.get("format")).startswith("fiberscope certificate ") and found["format"] != FORMAT:
         raise TooLarge(old)
     need(found.get("format") == FORMAT, old)
     keys(found, "certificate", "format", "claim", "method", "networks", "programs", "evidence")
     told = ("equal", "tolerance", "precision", "domain", "models")
-    claim = keys(found["claim"], "claim", *told, optional=["criterion", "margin"])
+    claim = keys(found["claim"], "claim", *told, optional=["criterion", "margin", "rounding"])
     need(type(claim["equal"]) is bool and isinstance(found["method"], str), "expected a claim that is true or false")
     if found["programs"] is None:
         raise TooLarge("the networks are not in the certificate as plain programs")
@@ -1219,12 +1344,84 @@ def check(found: Any, models: Sequence[bytes | None] = (None, None)) -> tuple[st
     named = zip("ab", listed(claim["models"], "models", 2), (a, b), models, strict=True)
     about = [_model(*each) for each in named]
     need(a.inputs == b.inputs and a.outputs == b.outputs, "expected networks with the same inputs and outputs")
+    if "rounding" in claim:
+        about.append(_roundings(claim, a, b))
     evidence = found["evidence"]
     kind = evidence.get("kind") if isinstance(evidence, dict) else None
     fits = isinstance(kind, str) and kind in KINDS and KINDS[kind][0] is claim["equal"]
     need(fits, f"expected evidence that fits the claim, got {kind!r}")
     case, words = _case(claim, a, b, keys(evidence, "evidence", "kind", *KINDS[str(kind)][2]))
     return words, about, KINDS[str(kind)][1](case)
+
+
+def digest_of(values: Sequence[float]) -> str:
+    """A hash of numbers as float64."""
+    return hashlib.sha256(_packed(values, "d")).hexdigest()
+
+
+def same_numbers(claim: Any, left: Sequence[float], right: Sequence[float]) -> bool:
+    """Whether numbers are the same, or up to a few units of rounding where the claim allows that."""
+    if claim["precision"] is None:
+        return list(left) == list(right)
+    bits, lowest, few = PRECISIONS[claim["precision"]]
+    unit, least = Q(1, 2**bits), Q(1, 2**lowest)
+    pairs = [(Q(p), Q(q)) for p, q in zip(left, right, strict=True) if p != q]
+    return all(abs(p - q) <= few * unit * max(abs(p), abs(q), least) for p, q in pairs)
+
+
+def module_claim(found: Any) -> tuple[Any, str]:
+    """The claim of a certificate of modules, and in words."""
+    keys(found, "certificate", "format", "claim", "program", "element", "orders", "numbers")
+    told = ("equal", "tolerance", "precision", "inputs", "models")
+    claim = keys(found["claim"], "claim", *told, optional=["criterion", "margin"])
+    tolerance, margin = claim["tolerance"], "margin" in claim
+    need(claim["equal"] is True and whole(claim["inputs"], "inputs") > 0, "expected a claim of equality")
+    need(margin == ("criterion" in claim) and claim.get("criterion", "argmax") == "argmax", "expected a criterion")
+    exactly = margin or (tolerance is not None and reals([tolerance], "tolerance")[0] >= 0)
+    need(claim["precision"] is None if exactly else claim["precision"] in list(PRECISIONS), "expected a precision")
+    need((tolerance is None or not margin) and reals([claim.get("margin", 0)], "margin")[0] >= 0, "expected a margin")
+    for part in listed(claim["models"], "models", 2):
+        need(isinstance(part, dict) and all(isinstance(name, str) for name in part), "expected tensors by name")
+        for tensor in part.values():
+            shape = keys(tensor, "tensor", "shape", "sha256")["shape"]
+            need(isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape), "expected shapes")
+    program = keys(found["program"], "program", "steps", "outputs")
+    need(
+        all(isinstance(line, str) for part in program.values() for line in listed(part, "a program")), "expected lines"
+    )
+    kind = "as real functions" if exactly else f"up to {claim['precision']} rounding"
+    return claim, f"equal {kind} on inputs of {claim['inputs']} numbers"
+
+
+def _modules(found: Any) -> tuple[str, list[str], str]:
+    """Two modules that run one program: their numbers are compared; what they run is not seen here."""
+    claim, words = module_claim(found)
+    if found["numbers"] is None or found["orders"] is None:
+        raise TooLarge("the numbers of the modules are not in the certificate")
+    orders, (left, right) = found["orders"], listed(found["numbers"], "numbers", 2)
+    need(isinstance(orders, dict) and isinstance(found["element"], dict), "expected orders by name")
+    about = []
+    for name, model, values in zip("ab", claim["models"], (left, right), strict=True):
+        need(isinstance(values, dict) and set(values) == set(model), "expected the numbers of every tensor")
+        for key, numbers in values.items():
+            reals(numbers, "numbers")
+            need(len(numbers) == math.prod(model[key]["shape"]), f"tensor {key} of {name} does not fit")
+            need(digest_of(numbers) == model[key]["sha256"], f"tensor {key} of {name} is not the one of the claim")
+        about.append(f"{name}: a module of {len(values)} tensors, {sum(map(len, values.values()))} numbers")
+    shapes = [{key: tensor["shape"] for key, tensor in model.items()} for model in claim["models"]]
+    need(shapes[0] == shapes[1] and set(orders) <= set(left), "expected tensors of the same names and shapes")
+    for key, numbers in left.items():
+        order = orders.get(key, list(range(len(numbers))))
+        fits = isinstance(order, list) and all(type(i) is int for i in order)
+        need(fits and sorted(order) == list(range(len(numbers))), f"the order of {key} is none")
+        if not same_numbers(claim, [numbers[i] for i in order], right[key]):
+            raise Fails(f"the numbers of {key} do not agree")
+    count = len(found["program"]["steps"])
+    trust = f"trusted: both modules run the {count} operations of the certificate on inputs of the example's shape"
+    about.append(
+        trust + (f", which do not see the order of {len(found['element'])} groups of neurons" if orders else "")
+    )
+    return words, about, f"all tensors agree, {len(orders)} of them in another order"
 
 
 def _case(claim: Any, a: Program, b: Program, evidence: Any) -> tuple[Case, str]:
@@ -1245,6 +1442,28 @@ def _case(claim: Any, a: Program, b: Program, evidence: Any) -> tuple[Case, str]
     made = Case(a, b, place, claim["equal"], allowed, Q(1, 2**bits), Q(1, 2**lowest), few, evidence, margin)
     answer = "equal" if claim["equal"] else "different"
     return made, f"{answer} {kind} on {where if len(where) < 400 else where[:400] + ' ...'}"
+
+
+def _roundings(claim: Any, a: Program, b: Program) -> str:
+    """Of quantised models: the last inputs are roundings between -1 and 1, those of ``a`` and then those of ``b``.
+
+    What holds for all values holds for those of the models, since neither program reads a rounding of the other.
+    """
+    found = keys(claim["rounding"], "rounding", "inputs", "where")
+    own, theirs = (whole(k, "roundings") for k in listed(found["inputs"], "roundings", 2))
+    n, domain = a.inputs - own - theirs, claim["domain"]
+    need(min(own, theirs) >= 0 < own + theirs and n > 0 and claim["equal"], "expected roundings of equal models")
+    need(isinstance(domain, dict) and domain.get("kind") == "box", "expected roundings behind the inputs of a box")
+    ends = [listed(domain.get(side), "a box", a.inputs)[n:] for side in ("low", "high")]
+    need(ends == [[-1] * (own + theirs), [1] * (own + theirs)], "expected roundings between -1 and 1")
+    for program, others in ((a, range(n + own, a.inputs)), (b, range(n, n + own))):
+        for node in program.nodes:
+            mixes = not node.stages or any(w and j in others for line in node.stages[0] for j, w in line)
+            need(0 not in node.sources or not mixes, "expected programs that read no rounding of each other")
+    what = {"quantisers": "half a step at a quantiser", "outputs": "all rounding of a model at an output"}
+    need(found["where"] in list(what), "expected where it is rounded")
+    told = f"the last {own + theirs} inputs are roundings, {what[found['where']]} each, {own} of a and {theirs} of b"
+    return f"rounding: {told}; trusted: each model is its program at some values of them"
 
 
 def _model(name: str, model: Any, program: Program, data: bytes | None) -> str:
@@ -1287,7 +1506,12 @@ def main(arguments: Sequence[str]) -> int:
     except (Malformed, ValueError, OverflowError, OSError, RecursionError, MemoryError) as error:
         print(f"not a certificate: {' '.join(str(error).split())[:300] or type(error).__name__}", file=sys.stderr)
         return 2
-    print(f"HOLDS: the two plain programs are {claim}", *about, f"proof: {how}", sep="\n")
+    print(
+        f"HOLDS: the two {'modules' if about[-1].startswith('trusted') else 'plain programs'} are {claim}",
+        *about,
+        f"proof: {how}",
+        sep="\n",
+    )
     print("trusted: this file, Python, and that each plain program is the meaning of the model file with that hash")
     return 0
 

@@ -10,6 +10,8 @@ from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.results import Result
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fiberscope.equality.question import Question
 
 
@@ -43,6 +45,10 @@ class Evidence(Result, ABC):
     @abstractmethod
     def from_dict(cls, found: dict[str, Any]) -> Self:
         """From plain data that nobody has looked at; what is missing or of a wrong kind raises."""
+
+    def write(self, path: Path | str, verdict: Any) -> None:
+        """A certificate of its own, of what is not about networks."""
+        raise InputError("certificate: expected a verdict with its networks")
 
     @property
     def permutations(self) -> tuple[IntArray, ...]:

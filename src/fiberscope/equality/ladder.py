@@ -21,6 +21,7 @@ from fiberscope.equality.rungs import (
     regions,
     simplification,
     split_boxes,
+    split_neurons,
     structure,
     symmetry,
 )
@@ -34,6 +35,7 @@ from fiberscope.run import Progress
 RUNGS: tuple[Rung, ...] = (
     identical.RUNG,
     split_boxes.QUICK,
+    split_neurons.RUNG,
     symmetry.RUNG,
     structure.RUNG,
     output_ranges.RUNG,
@@ -54,8 +56,17 @@ Normal forms, in exact arithmetic, come before channels, which can count roundin
 """
 
 
-CLASSES: tuple[Rung, ...] = (split_boxes.QUICK, random_inputs.RUNG, split_boxes.FIRST, split_boxes.RUNG)
+CLASSES: tuple[Rung, ...] = (
+    split_boxes.QUICK,
+    split_neurons.RUNG,
+    random_inputs.RUNG,
+    split_boxes.FIRST,
+    split_boxes.RUNG,
+)
 """The methods that can be asked about classes; all others show that the two are the same real function, or nothing."""
+
+FIRST_FOR_CLASSES = (identical.RUNG, *CLASSES[:3], symmetry.RUNG, structure.RUNG, split_boxes.FIRST)
+"""What knows of classes comes first where they are asked about, and before what takes long that which takes no time."""
 
 
 def equivalent(
@@ -128,9 +139,10 @@ def equivalent(
     (False, True)
     """
     ahead = _margin(criterion, margin, tolerance)
-    if any(str(source).endswith(".onnx") for source in (a, b)) and any(map(_quantised, (a, b))):
+    if any(str(source).endswith(".onnx") for source in (a, b)) and any(map(is_quantised_file, (a, b))):
         bounded = import_module("fiberscope.equality.beyond.quantised").equivalent_quantised
-        within: Verdict = bounded(a, b, domain, tolerance, time_limit, equivalent)
+        options = {"time_limit": time_limit, "seed": seed, "progress": progress, "jobs": jobs, "cluster": cluster}
+        within: Verdict = bounded(a, b, domain, tolerance, ahead, equivalent, **options, state=state)
         return within
     try:
         a, b = as_network(a, "a", example), as_network(b, "b", example)
@@ -156,7 +168,7 @@ def equivalent(
     )
 
 
-def _quantised(source: Any) -> bool:
+def is_quantised_file(source: Any) -> bool:
     """Whether this is a file that rounds what it computes."""
     return bool(import_module("fiberscope.network.formats.onnx.quantised").is_quantised(source))
 
@@ -177,8 +189,8 @@ def _margin(criterion: str, margin: float | None, tolerance: float | None) -> fl
 def _decided(question: Question, tried: list[tuple[str, float]]) -> Verdict | None:
     """The verdict of the first rung that has one; those that were asked are listed with their seconds."""
     try:
-        # what knows of classes comes first where they are asked about
-        order = RUNGS if question.margin is None else sorted(RUNGS, key=lambda rung: rung not in CLASSES[:3])
+        rest = [rung for rung in RUNGS if rung not in FIRST_FOR_CLASSES]
+        order = RUNGS if question.margin is None else (*FIRST_FOR_CLASSES, *rest)
         for rung in order:
             question.run.step(len(tried), len(RUNGS), rung.name)
             start = time.monotonic()

@@ -9,6 +9,7 @@ import numpy as np
 from fiberscope.equality.counterexample import Counterexample, confirmed, products
 from fiberscope.equality.evidence import Check
 from fiberscope.equality.verdict import Verdict, answered
+from fiberscope.numerics.cutoffs import ROUGH
 from fiberscope.numerics.floats import FloatArray
 
 if TYPE_CHECKING:
@@ -98,9 +99,12 @@ def excess(question: Question, points: FloatArray) -> FloatArray:
             a, b = question.a(part), question.b(part)
             question.record.see(part, np.abs(a - b).max(axis=1))
             rows, own = np.arange(len(part)), a.argmax(axis=1)
-            rest = a.copy()
-            rest[rows, own] = -np.inf
-            found.append(np.minimum(a[rows, own] - rest.max(axis=1) - question.margin, b.max(axis=1) - b[rows, own]))
+            rest, others = a.copy(), b.copy()
+            rest[rows, own] = others[rows, own] = -np.inf
+            beaten = others.max(axis=1) - b[rows, own]
+            near = np.abs(beaten) <= ROUGH * np.abs(b).max(axis=1)  # too close for floats, and worth a look
+            beaten = np.where(near, np.maximum(beaten, 0.0), beaten)
+            found.append(np.minimum(a[rows, own] - rest.max(axis=1) - question.margin, beaten))
     scores = np.concatenate(found)
     return np.where(np.isfinite(scores), scores, np.inf)
 

@@ -19,6 +19,7 @@ from fiberscope.results import Result, hidden
 
 if TYPE_CHECKING:
     from fiberscope.equality.question import Question
+    from fiberscope.equality.roundings import RoundingInputs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +56,7 @@ class Verdict(Result):
     ``residual`` how far the evidence is from exact agreement, in ulps. ``reason`` says in words what was found.
     ``interval`` holds the largest difference on the domain, whatever the answer is. With a ``margin`` classes were
     compared, and neither tolerance nor bound are about them. ``tried`` are the methods that were asked, each with its
-    seconds.
+    seconds. Of quantised graphs ``networks`` are programs that have inputs for ``rounding`` besides.
     """
 
     equal: bool | None
@@ -72,6 +73,7 @@ class Verdict(Result):
     interval: Interval | None = None
     margin: float | None = None
     tried: tuple[tuple[str, float], ...] = ()
+    rounding: RoundingInputs | None = field(default=None, repr=False, metadata=hidden())
 
     told = ("witness=_named_witness", "counterexample")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from dataclasses import dataclass, field, replace
@@ -16,11 +17,15 @@ from fiberscope.equality.counterexample import Counterexample
 from fiberscope.equality.evidence import Evidence, number
 from fiberscope.equality.ladder import RUNGS
 from fiberscope.equality.question import Question
+from fiberscope.equality.roundings import RoundingInputs
 from fiberscope.equality.rungs.split_boxes import SplitBoxes
+from fiberscope.equality.rungs.split_neurons import SplitNeurons
 from fiberscope.equality.verdict import kind_of
 from fiberscope.errors import FiberscopeError, InputError
-from fiberscope.geometry.domains import Domain
+from fiberscope.extras import import_module
+from fiberscope.geometry.domains import Box, Domain, Space
 from fiberscope.network.border import as_network
+from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.ulps import ROUNDINGS
 from fiberscope.results import Result, named
@@ -28,7 +33,7 @@ from fiberscope.results import Result, named
 FIELDS = ("format", "claim", "method", "networks", "programs", "evidence")
 """Of a certificate of today."""
 CLAIM = ("equal", "tolerance", "precision", "domain", "models")
-CRITERIA = ("criterion", "margin")
+CRITERIA = ("criterion", "margin", "rounding")
 """Of its claim; those of the second row may be missing."""
 
 MODEL = ("weights", "file", "inputs", "outputs")
@@ -69,7 +74,7 @@ class Replay(Result):
     """What replaying a certificate gave; true in conditions if the claim holds.
 
     ``equal``, ``tolerance``, ``precision``, ``domain`` and ``models`` are the claim, ``ok`` whether its evidence proves
-    it, ``evidence`` says how.
+    it, ``evidence`` says how. With ``rounding`` it is about quantised models, and holds for all values of that.
     """
 
     ok: bool
@@ -81,6 +86,7 @@ class Replay(Result):
     models: tuple[Model, Model]
     precision: str | None = None
     margin: float | None = None
+    rounding: RoundingInputs | None = field(default=None, repr=False)
 
     def __bool__(self) -> bool:
         return self.ok
@@ -92,7 +98,7 @@ class Replay(Result):
         return f"{answer} {kind_of(self.tolerance, self.precision, self.margin)} on {domain_text(self.domain)}"
 
 
-def verify(certificate: Path | str, a: Any = None, b: Any = None) -> Replay:
+def verify(certificate: Path | str, a: Any = None, b: Any = None, example: Any = None) -> Replay:
     """Replay a certificate written by ``verdict.save(path)``, in exact arithmetic, and compare its models with yours.
 
     The claim is what is verified: the two models, the domain, the kind of equality. A counterexample is evaluated
@@ -111,6 +117,8 @@ def verify(certificate: Path | str, a: Any = None, b: Any = None) -> Replay:
         The models that you have, whatever :func:`fiberscope.load` takes: each must be the one that the claim names. A
         file must have the same bytes, and every model the same plain weights. Without them the certificate proves its
         claim of the models inside of it, which may be any.
+    example
+        For a certificate of torch modules that are no networks: inputs on which yours are recorded again.
 
     Examples
     --------
@@ -129,6 +137,8 @@ def verify(certificate: Path | str, a: Any = None, b: Any = None) -> Replay:
     path = certificate
     found = _read(path)
     claim = found["claim"]
+    if found["format"] == checker.MODULES:
+        return _replayed_modules(found, a, b, example)
     equal, tolerance, precision = _kind(path, claim)
     margin = _margin(path, claim)
     models = [_model(item) for item in claim["models"]]
@@ -136,8 +146,10 @@ def verify(certificate: Path | str, a: Any = None, b: Any = None) -> Replay:
     for model, net in zip(models, nets, strict=True):
         if (model.inputs, model.outputs) != (net.in_size, net.out_size):
             raise InputError(f"{path}: expected models with {net.in_size} inputs and {net.out_size} outputs")
-    shown = tuple(_compared(m, mine) for m, mine in zip(models, (a, b), strict=True))
     where = domain_from_dict(claim.get("domain"))
+    rounding = _rounding(claim, where, nets)
+    mine = (a, b) if rounding is None else _with_roundings(a, b, rounding.inner(where))
+    shown = tuple(_compared(m, given) for m, given in zip(models, mine, strict=True))
     question = Question.of(
         nets[0], nets[1], where, tolerance, math.inf, precision=precision or "float64", margin=margin
     )
@@ -146,7 +158,7 @@ def verify(certificate: Path | str, a: Any = None, b: Any = None) -> Replay:
         if found["format"] == FORMAT and {"kind": given.kind, **given.to_dict()} != found["evidence"]:
             raise InputError(f"{path}: the evidence has other fields than those of its kind, {given.kind!r}")
         # one real function has one class; what knows nothing of classes must show that
-        aware = margin is None or isinstance(given, SplitBoxes | Counterexample)
+        aware = margin is None or isinstance(given, SplitBoxes | SplitNeurons | Counterexample)
         ok, evidence, *_ = given.check(question if aware else question.exactly())
     except FiberscopeError:
         raise
@@ -158,7 +170,44 @@ def verify(certificate: Path | str, a: Any = None, b: Any = None) -> Replay:
         ok, evidence = False, f"{other}; of those in the certificate: {evidence}"
     method = str(found.get("method", ""))
     kept = None if margin is not None else precision
-    return Replay(ok, equal, tolerance, method, evidence, question.domain, (shown[0], shown[1]), kept, margin)
+    named_models = (shown[0], shown[1])
+    if rounding is None:
+        return Replay(ok, equal, tolerance, method, evidence, question.domain, named_models, kept, margin)
+    told = f"{evidence}, for all values of {sum(rounding.inputs)} roundings at the {rounding.where}"
+    return Replay(ok, equal, tolerance, method, told, rounding.inner(where), named_models, kept, margin, rounding)
+
+
+def _replayed_modules(found: dict[str, Any], a: Any, b: Any, example: Any) -> Replay:
+    """A certificate of live modules."""
+    claim = found["claim"]
+    ok, evidence, compared = import_module("fiberscope.equality.beyond.live").verify_modules(found, a, b, example)
+    weights = [hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest() for part in claim["models"]]
+    count, told = claim["inputs"], (ok if compared else None)
+    models = (Model(weights[0], count, 0, compared=told), Model(weights[1], count, 0, compared=told))
+    kind = (claim["tolerance"], "same program", evidence, Space(count), models, claim["precision"], claim.get("margin"))
+    return Replay(ok, True, *kind)
+
+
+def _rounding(claim: dict[str, Any], where: Domain, nets: list[Network]) -> RoundingInputs | None:
+    """The inputs that stand for rounding, where the claim is about quantised models; it must be one of equality."""
+    if "rounding" not in claim:
+        return None
+    found = RoundingInputs.from_dict(claim["rounding"])
+    if claim.get("equal") is not True:
+        raise InputError("certificate: expected no rounding where a difference is claimed: it need not be the model's")
+    found.inner(where)
+    found.check(nets[0], nets[1])
+    return found
+
+
+def _with_roundings(a: Any, b: Any, box: Box) -> tuple[Any, Any]:
+    """The caller's models as programs with inputs for rounding; these depend on both."""
+    if a is None and b is None:
+        return None, None
+    if a is None or b is None:
+        raise InputError("verify: expected both models or none, since a claim with rounding is about programs of both")
+    left, right, _ = import_module("fiberscope.equality.beyond.rounding_inputs").rounded_pair(a, b, box)
+    return left, right
 
 
 def _read(path: Path | str) -> dict[str, Any]:
@@ -168,8 +217,14 @@ def _read(path: Path | str) -> dict[str, Any]:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: expected a certificate in JSON, got something else") from error
-    if not isinstance(found, dict) or found.get("format") not in (FORMAT, FORMAT_3, FORMAT_2):
+    if not isinstance(found, dict) or found.get("format") not in (FORMAT, FORMAT_3, FORMAT_2, checker.MODULES):
         raise InputError(f"{path}: expected the format {FORMAT!r}")
+    if found["format"] == checker.MODULES:
+        try:
+            checker.module_claim(found)
+        except checker.Malformed as error:
+            raise InputError(f"{path}: {error}") from error
+        return found
     networks, claim = found.get("networks"), found.get("claim")
     if not isinstance(claim, dict) or not isinstance(networks, list) or len(networks) != 2:
         raise InputError(f"{path}: expected a claim and two networks")

@@ -65,8 +65,9 @@ class FiberPath:
 class Connection:
     """Whether two members of a fiber are joined inside it, up to the order of neurons.
 
-    True comes with a path, False says that the other network is no member, None that no path is known; ``reason`` says
-    which moves join them, or what stands in the way. True in conditions only where there is a path.
+    True comes with a path; False says that the other network is no member, or that it is shown to lie in another
+    connected component; None that no path is known. ``reason`` says which moves join them, or what stands in the way.
+    True in conditions only where there is a path.
     """
 
     connected: bool | None

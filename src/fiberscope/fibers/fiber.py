@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from math import factorial
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from fiberscope.fibers.one_layer.layer import DEAD, LINEAR, NONLINEAR, nonnegati
 from fiberscope.fibers.one_layer.realisations import Cell, cells
 from fiberscope.fibers.paths.connect import connect
 from fiberscope.fibers.theorems import Setting, known_dimension, setting_of
+from fiberscope.fibers.topology import Topology, topology_of_layer
 from fiberscope.geometry.domains import Domain, Space
 from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network, Seed
@@ -155,6 +157,27 @@ class Fiber(Tabular):
         ((array([1, 0]),), array([0.70710678, 2.82842712]))
         """
         return self.connection(other).path
+
+    def topology(self) -> Topology:
+        """Connected components, and the graph of strata that meet: :mod:`~fiberscope.fibers.topology`.
+
+        Proven for one hidden layer, among all parameters; for a three-layer bottleneck among generic ones, where its
+        parts are orbits and translations. Elsewhere ``components`` is None.
+
+        >>> ramp = Network([[[1.0], [1.0]], [[1.0, -1.0]]], [[0.0, -1.0], [0.0]])
+        >>> fiber(ramp).topology()
+        Topology(2 components up to order, 4 with names, among all parameters)
+        """
+        if self.domain is None and self.setting.kind == "one layer":
+            return topology_of_layer(self.setting.layer)
+        among, kinds = "generic parameters", {c.kind for c in self.components}
+        if self.domain is None and self.setting.kind == "bottleneck" and self.complete and not (
+            self.setting.layer.where(LINEAR) or kinds - {"orbit", "translation", "orientation"}
+        ):  # fmt: skip
+            # rows of generic parameters are distinct, so that no two neurons ever change places
+            orders = factorial(self.setting.layer.d) * factorial(self.setting.layer.n)
+            return Topology(len(self.components), len(self.components) * orders, among)
+        return Topology(None, None, among, "proven for one hidden layer and for bottlenecks of orbits and translations")
 
     def __repr__(self) -> str:
         count = len(self.components)

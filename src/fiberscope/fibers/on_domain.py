@@ -17,7 +17,7 @@ import numpy as np
 from fiberscope.errors import FiberscopeError
 from fiberscope.fibers.canonical.matching import same_up_to_symmetry
 from fiberscope.geometry.domains import Box, Domain
-from fiberscope.geometry.folds.bend_chains import SMALL_INPUTS, SMALL_NEURONS, chains_of
+from fiberscope.geometry.folds.bend_chains import SMALL_INPUTS, SMALL_NEURONS, chains_of, with_output
 from fiberscope.geometry.folds.genericity import genericity
 from fiberscope.geometry.ranges.domain_roles import domain_roles
 from fiberscope.geometry.regions import regions
@@ -29,6 +29,9 @@ EXACT_WEIGHTS = 20_000
 """Entries of a weight matrix up to which intervals are propagated in exact arithmetic."""
 
 BENDS = "general and transparent, with chains of bends from every unit (Phuong and Lampert 2020)"
+OUTPUTS = 4
+"""Outputs that are tried, one after the other."""
+
 IMAGES = "the image of the layers before keeps a neuron from switching (section 7 of the paper on fibers)"
 
 
@@ -142,20 +145,34 @@ def _moved(net: Network, layer: int, neuron: int, dead: bool) -> Network:
 def _by_bends(net: Network, domain: Domain | None) -> DomainVerdict:
     """The theorem of Phuong and Lampert, where the complex is small enough to be built."""
     widths = net.widths
-    shape = widths[-1] == 1 and widths[-2] >= 2 and all(a >= b for a, b in itertools.pairwise(widths[:-1]))
+    shape = widths[-2] >= 2 and all(a >= b for a, b in itertools.pairwise(widths[:-1]))
     if not isinstance(domain, Box) or not shape:
-        text = "no theorem applies: expected a box, and non-increasing widths of at least 2 with one output"
+        text = "no theorem applies: expected a box, and non-increasing widths of at least 2"
         return DomainVerdict(None, (f"{text}, got {'-'.join(map(str, widths))} on {domain or 'all of space'}",), "none")
     if widths[0] > SMALL_INPUTS or net.num_hidden > SMALL_NEURONS:
         text = f"the complex is not built above {SMALL_INPUTS} inputs or {SMALL_NEURONS} hidden neurons"
         return DomainVerdict(None, (text,), "none")
+    verdict = _by_output(net, domain, 0)
+    for index in range(1, min(widths[-1], OUTPUTS)):
+        if verdict.identifiable is True:
+            break
+        verdict = _by_output(net, domain, index)
+    return verdict
+
+
+def _by_output(net: Network, domain: Box, index: int) -> DomainVerdict:
+    """By one output: it tells the hidden layers; each unit of the last one has a fold of its own, so that the rows of
+    the other outputs follow."""
     try:
-        complex = regions(net, domain)
+        complex = regions(with_output(net, index), domain)
         found, chains = genericity(complex), chains_of(complex)
     except FiberscopeError as error:
         return DomainVerdict(None, (f"the complex could not be looked at: {error}",), "none")
     lacking = [f"layer {c.layer}: {len(c.units)} of {c.width} units start a chain of {c.needed} bends" for c in chains
                if not c.enough]  # fmt: skip
     if found.general is True and found.transparent is True and not lacking:
-        return DomainVerdict(True, (), BENDS, ("among general networks of the architecture, on the domain",), 0)
+        among = "among general networks of the architecture, on the domain"
+        if net.widths[-1] > 1:
+            among = f"among networks of the architecture that are general with output {index} alone, on the domain"
+        return DomainVerdict(True, (), BENDS, (among,), 0)
     return DomainVerdict(None, (*found.reasons, *lacking), "none")

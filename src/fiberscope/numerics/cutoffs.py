@@ -31,10 +31,6 @@ SYMMETRY = (1e-4, 1e-5)
 """Relative and absolute (to the largest entry) difference of the two halves of a matrix that is called symmetric;
 wide enough for kernels that were computed in float32."""
 
-CLEAR = 1e3
-"""Constructions: a witness counts if its smallest positive value is so many times the largest error of a zero. Rounding
-errors of a few operations are below ten; three digits are left, and a draw without them is drawn again."""
-
 SAME_ROWS = 1e-9
 """Paths: rows of two members of a fiber with largest entry 1 that differ by less are tried as one hyperplane. Members
 were walked to in floats and carry errors of about 1e-12; the ends of the path are compared afterwards."""
@@ -131,6 +127,9 @@ RIDGE = 1e-14
 SAME = 1e-4
 """Recovery: two measurements of one neuron differ by less than this part; two neurons by more."""
 
+SAME_CRUDE = 5e-3
+"""The same where values are noisy."""
+
 FLAT = 30.0
 """Recovery: how far, in roots of the noise, a surface may be from where it should be: others come near by accident."""
 
@@ -163,3 +162,12 @@ GRAM_STRETCH = 2.0**-24
 
 VAGUE_VERTEX = 2.0**-10
 """Spheres: vertices whose coordinates are known worse than this are computed in fractions."""
+
+DISAGREE = 1.1
+"""Chains of draws: above this ratio of deviations between and within chains they have not met yet."""
+
+LATE = 0.2
+"""Chains of draws: below this share of accepted moves a chain hardly moves."""
+
+ACCEPTED = 0.574
+"""Langevin's method: share of accepted moves that is best in many dimensions (G. O. Roberts, J. S. Rosenthal, 1998)."""

@@ -142,3 +142,51 @@ def extreme_rays(span: ObjectArray, d: int) -> ObjectArray | None:
                 size = sum(sign * v for v in x)
                 found[tuple(sign * v / size for v in x)] = None
     return matrix_of(list(found), d)
+
+
+class Rational:
+    """A matrix of rationals whose products and sums stay outside of Python; for numbers of thousands of digits.
+
+    >>> A = Rational.of(matrix_of([[1, 2, 0], [0, 1, 1]], 3))
+    >>> (A @ A.right_inverse()).array().tolist() == unit(2).tolist()
+    True
+    """
+
+    __slots__ = ("matrix",)
+
+    def __init__(self, matrix: Any) -> None:
+        self.matrix = matrix
+
+    @classmethod
+    def of(cls, array: ObjectArray) -> Rational:
+        """From an array of fractions."""
+        return cls(_flint(array))
+
+    def __add__(self, other: Rational) -> Rational:
+        return Rational(self.matrix + other.matrix)
+
+    def __sub__(self, other: Rational) -> Rational:
+        return Rational(self.matrix - other.matrix)
+
+    def __matmul__(self, other: Rational) -> Rational:
+        return Rational(self.matrix * other.matrix)
+
+    def plus_column(self, column: Rational) -> Rational:
+        """One column added to each."""
+        ones = flint.fmpq_mat(1, self.matrix.ncols(), [1] * self.matrix.ncols())
+        return Rational(self.matrix + column.matrix * ones)
+
+    def right_inverse(self) -> Rational:
+        """The shortest ``X`` with ``self X = 1``, for a matrix of full row rank."""
+        A, n = self.matrix, self.matrix.nrows()
+        one = flint.fmpq_mat(n, n, [int(i == j) for i in range(n) for j in range(n)])
+        return Rational(A.solve(one) if n == A.ncols() else A.transpose() * (A * A.transpose()).solve(one))
+
+    def least(self) -> Fraction:
+        """The smallest entry."""
+        return _python(min(self.matrix.entries()))
+
+    def array(self) -> ObjectArray:
+        """The entries as fractions."""
+        m = self.matrix
+        return matrix_of([[_python(m[i, j]) for j in range(m.ncols())] for i in range(m.nrows())], m.ncols())

@@ -104,7 +104,7 @@ class Row:
         size = float(np.linalg.norm(self.coefficients))
         return Row(Equations(self.equations.rows, self.equations.values / size))
 
-    def ratio(self, other: Row) -> float | None:
+    def ratio(self, other: Row, same: float = SAME) -> float | None:
         """The factor by which ``other`` is the same neuron, judged by what both know; None if it is another one."""
         U, S, V = np.linalg.svd(self.equations.rows @ other.equations.rows.T, full_matrices=False)
         both = S > 1 - SPAN
@@ -113,7 +113,7 @@ class Row:
         if both.sum() < 3 or not size > 0:
             return None
         factor = float(mine @ others) / size
-        return factor if np.linalg.norm(mine - factor * others) <= SAME * np.linalg.norm(mine) else None
+        return factor if np.linalg.norm(mine - factor * others) <= same * np.linalg.norm(mine) else None
 
     def merged(self, other: Row, factor: float) -> Row:
         """What both know together."""
@@ -140,7 +140,7 @@ class Walk:
         self.A, self.b = place.walls
         self.others = np.zeros((0, prefix.num_features))
         self.sharp = float(np.sqrt(oracle.noise))
-        self.wide = 1.0 if oracle.noise < CRUDE else 10.0
+        self.wide, self.failures = (1.0, FAILURES) if oracle.noise < CRUDE else (10.0, 3 * FAILURES)
 
     def follow(self, x: FloatArray, g: FloatArray) -> Row | str:
         """The neuron whose kink at ``x`` has the normal ``g``, or why it is none of this layer."""
@@ -150,7 +150,7 @@ class Walk:
             return "its normal is no combination of the known neurons that are active there"
         state, failures, idle = State(x, g, cell), 0, 0
         blocked: set[tuple[int, bytes]] = set()
-        while failures <= FAILURES and idle <= PATIENCE and len(equations.rows) < self.prefix.num_features:
+        while failures <= self.failures and idle <= PATIENCE and len(equations.rows) < self.prefix.num_features:
             state = self.centred(state)
             move = self.choose(state, equations, blocked)
             if move is None:
@@ -175,7 +175,7 @@ class Walk:
         return self.finished(equations, failures)
 
     def finished(self, equations: Equations, failures: int) -> Row | str:
-        if failures > FAILURES and len(equations.rows) < 0.9 * self.prefix.num_features:
+        if failures > self.failures and len(equations.rows) < 0.9 * self.prefix.num_features:
             return "its surface is not where known neurons would let it go on"
         return Row(equations)
 

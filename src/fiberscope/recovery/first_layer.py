@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fiberscope.numerics.cutoffs import ORACLE_CLEAR
+from fiberscope.numerics.cutoffs import CRUDE, ORACLE_CLEAR, SAME, SAME_CRUDE
 from fiberscope.numerics.floats import BoolArray, FloatArray
 from fiberscope.recovery.lines import Line, scan
 from fiberscope.recovery.oracle import Oracle
 from fiberscope.recovery.place import Place
 from fiberscope.recovery.probes import Gradients, locate, normal_of
+from fiberscope.recovery.tilts import Tilt, plane_again, tilted
 from fiberscope.run import Run
 
 LINES = 5
@@ -26,6 +27,23 @@ ROUNDS, MORE = 6, 12
 
 TESTS = 8
 """Places where a hyperplane should be a kink that are looked at, beside lines that are known."""
+
+
+NEAREST, FARTHEST = 1.5e-4, 0.08
+"""Distances, in parts of the place, at which points of a surface are taken where values are noisy."""
+
+
+TILTED = 8.0
+"""By how much places are predicted better from normals that were measured so."""
+
+VAGUE = 1e-3
+"""How far off normals may be that are measured again."""
+
+CRUDE_LINES = 60
+"""Lines that are searched where values are noisy, so that every surface is met many times."""
+
+ENOUGH, ENOUGH_CRUDE = 3, 6
+"""Kinks that must be where a hyperplane predicts them; more where a place is known less well."""
 
 
 @dataclass
@@ -40,6 +58,7 @@ class Pool:
     lines: list[Line] = field(default_factory=list)
     explained: list[BoolArray] = field(default_factory=list)
     normals: dict[tuple[int, int], FloatArray] = field(default_factory=dict)
+    points: dict[tuple[int, int], FloatArray] = field(default_factory=dict)
     slopes: dict[tuple[int, int], FloatArray | None] = field(default_factory=dict)
 
     @classmethod
@@ -49,7 +68,18 @@ class Pool:
     @property
     def tolerance(self) -> float:
         """How far, in parts of a line, a predicted kink may be from a measured one."""
-        return float(np.sqrt(self.oracle.noise))
+        # noisy normals are measured again from afar, and are sharper than others
+        return float(np.sqrt(self.oracle.noise)) / (TILTED if self.crude else 1.0)
+
+    @property
+    def crude(self) -> bool:
+        """Whether values are so noisy that normals are measured by where surfaces are met."""
+        return self.oracle.noise > CRUDE
+
+    @property
+    def same(self) -> float:
+        """The part by which two measurements of one neuron may differ."""
+        return SAME_CRUDE if self.crude else SAME
 
     def search(self, starts: FloatArray, ends: FloatArray) -> range:
         """Scan further segments; the numbers of the lines."""
@@ -64,7 +94,9 @@ class Pool:
         return sorted(found, key=lambda key: key not in self.normals)
 
     def point(self, key: tuple[int, int]) -> FloatArray:
-        return self.lines[key[0]].at(float(self.lines[key[0]].kinks[key[1]]))
+        return (
+            self.points[key] if key in self.points else self.lines[key[0]].at(float(self.lines[key[0]].kinks[key[1]]))
+        )
 
     def slope(self, k: int, segment: int) -> FloatArray | None:
         """The gradient on a segment between two kinks of a line."""
@@ -88,7 +120,22 @@ class Pool:
             if before is None or after is None:
                 return None
             self.normals[key] = normal_of(before, after)[0]
+            if self.crude:
+                self._tilt(key)
         return self.normals[key]
+
+    def _tilt(self, key: tuple[int, int]) -> None:
+        """Sharpen a normal whose gradients were noisy."""
+        size = self.place.size
+        found = tilted(self.oracle, self.point(key), self.normals[key], NEAREST * size, FARTHEST * size, self.rng)
+        if found is not None:
+            self.normals[key], self.points[key] = found.n, found.x
+
+    def all_kinks(self) -> tuple[FloatArray, FloatArray]:
+        """The kinks of all lines as points, and how far each may be off along its line."""
+        X = np.concatenate([line.points for line in self.lines])
+        jumps = np.concatenate([np.abs(line.jumps) / line.length for line in self.lines])
+        return X, np.asarray(self.oracle.noise * self.oracle.scale / jumps)
 
     def explain(self, rows: FloatArray, offsets: FloatArray) -> None:
         """Mark the kinks that lie on one of these hyperplanes of the input space."""
@@ -139,7 +186,24 @@ def first_layer(pool: Pool, width: int, deep: bool = True) -> tuple[FloatArray, 
             found.append((n, b))
     if pool.place.live is not None or len(found) > width:
         found = [found[i] for i in range(len(found)) if not _bends(pool, found, i)]
+    if pool.crude and deep and found:
+        found = _measured_again(pool, found)
     return np.array([n for n, _ in found]).reshape(-1, len(pool.place.low)), np.array([b for _, b in found])
+
+
+def _measured_again(pool: Pool, found: list[tuple[FloatArray, float]]) -> list[tuple[FloatArray, float]]:
+    """The hyperplanes again, each through many points around the centre; and more lines, to meet each surface often."""
+    while len(pool.lines) < CRUDE_LINES:
+        pool.search(*pool.place.lines(pool.rng, 5))
+    centre, size, again = pool.place.centre, pool.place.size, []
+    for n, b in found:
+        start = Tilt(centre - (n @ centre + b) * n, n, NEAREST * size, VAGUE, NEAREST * size)
+        now = plane_again(pool.oracle, start, FARTHEST * size, pool.rng)
+        again.append((now.n, -float(now.n @ now.x)))
+    for done in pool.explained:
+        done[:] = False
+    pool.explain(np.array([n for n, _ in again]), np.array([b for _, b in again]))
+    return again
 
 
 def _same(n: FloatArray, b: float, m: FloatArray, c: float, tolerance: float) -> bool:
@@ -169,7 +233,7 @@ def straight(pool: Pool, n: FloatArray, b: float, own: int, deep: bool = True) -
             else:
                 misses += not _is_constant(pool, line.at(t))
     for _ in range(TESTS):
-        if hits >= 3 and hits >= 4 * misses:
+        if hits >= (ENOUGH_CRUDE if pool.crude else ENOUGH) and hits >= 4 * misses:
             return True
         if misses >= 2 and misses > hits:
             return None

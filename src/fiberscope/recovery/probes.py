@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fiberscope.numerics.cutoffs import ORACLE_CLEAR
-from fiberscope.numerics.floats import FloatArray
+from fiberscope.numerics.floats import BoolArray, FloatArray
 from fiberscope.recovery.oracle import Oracle
 
 SHRINK, TRIES = 0.25, 6
@@ -108,24 +108,48 @@ def locate(oracle: Oracle, x: FloatArray, u: FloatArray, w: float) -> tuple[floa
     """Where on ``x + s u``, ``-w <= s <= w``, the only kink is, and whether the function is flat on one of its sides.
 
     None if it is not just one kink.
+    """
+    met = locate_all(oracle, x[None], u, w)
+    return (float(met.at[0]), bool(met.flat[0])) if met.found[0] else None
 
-    Six values: two on either side of it, and one on either line close to where the lines meet. A value at the meeting
+
+@dataclass(frozen=True)
+class Kinks:
+    """One entry per segment: whether it has just one kink, where, its jump of slopes, and if one side is flat."""
+
+    found: BoolArray
+    at: FloatArray
+    jump: FloatArray
+    flat: BoolArray
+
+
+def locate_all(oracle: Oracle, X: FloatArray, u: FloatArray, w: float) -> Kinks:
+    """The only kinks on the segments ``x + s u``, ``-w <= s <= w``, for the rows ``x`` of ``X``.
+
+    Six values each: two on either side, and one on either line close to where the lines meet. A value at the meeting
     point alone proves nothing: behind two kinks of opposite signs the lines meet outside of both.
     """
+    none = np.zeros(len(X))
+    found, flat, at, jump = none > 0, none > 0, none.copy(), none.copy()
     s = np.array([-1.0, -0.6, 0.6, 1.0]) * w
-    if not oracle.allowed(x + s[:, None] * u):
-        return None
-    f = oracle.along(x + s[:, None] * u)
-    error = ORACLE_CLEAR * oracle.noise * max(oracle.scale, float(np.abs(f).max()))
-    left, right = (f[1] - f[0]) / (s[1] - s[0]), (f[3] - f[2]) / (s[3] - s[2])
+    ask = np.array([k for k, x in enumerate(X) if oracle.allowed(x + s[:, None] * u)], dtype=np.int64)
+    if not len(ask):
+        return Kinks(found, at, jump, flat)
+    f = oracle.along((X[ask, None] + s[:, None] * u).reshape(-1, X.shape[1])).reshape(-1, 4)
+    error = ORACLE_CLEAR * oracle.noise * np.maximum(oracle.scale, np.abs(f).max(axis=1))
+    left, right = (f[:, 1] - f[:, 0]) / (s[1] - s[0]), (f[:, 3] - f[:, 2]) / (s[3] - s[2])
     blur = 4 * error / (0.4 * w)
-    if not abs(right - left) > 4 * blur:
-        return None
-    meet = (f[0] - left * s[0] - f[3] + right * s[3]) / (right - left)
-    if not abs(meet) < 0.6 * w:
-        return None
-    beside = np.array([meet - BESIDE * w, meet + BESIDE * w])
-    lines = np.array([f[0] + left * (beside[0] - s[0]), f[3] + right * (beside[1] - s[3])])
-    if not (np.abs(oracle.along(x + beside[:, None] * u) - lines) <= 2 * error + blur * w).all():
-        return None
-    return float(meet), bool(min(abs(left), abs(right)) <= blur)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        meet = (f[:, 0] - left * s[0] - f[:, 3] + right * s[3]) / (right - left)
+    one = (np.abs(right - left) > 4 * blur) & (np.abs(meet) < 0.6 * w)
+    if one.any():
+        beside = meet[one, None] + np.array([-BESIDE, BESIDE]) * w
+        lines = np.stack(
+            [f[one, 0] + left[one] * (beside[:, 0] - s[0]), f[one, 3] + right[one] * (beside[:, 1] - s[3])]
+        )
+        values = oracle.along((X[ask[one], None] + beside[:, :, None] * u).reshape(-1, X.shape[1])).reshape(-1, 2)
+        fits = (np.abs(values - lines.T) <= (2 * error + blur * w)[one, None]).all(axis=1)
+        kept = ask[np.flatnonzero(one)[fits]]
+        found[kept], at[kept], jump[kept] = True, meet[one][fits], (right - left)[one][fits]
+        flat[kept] = (np.minimum(np.abs(left), np.abs(right)) <= blur)[one][fits]
+    return Kinks(found, at, jump, flat)

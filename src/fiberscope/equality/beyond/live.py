@@ -10,31 +10,35 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fiberscope.equality.beyond.module_certificates import Compared, checked, write_module_certificate
 from fiberscope.equality.evidence import Check, Evidence
 from fiberscope.equality.verdict import Verdict
 from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Space
-from fiberscope.modules.action import PERMUTATION, act
+from fiberscope.modules.action import PERMUTATION, Group
 from fiberscope.modules.batches import batches
 from fiberscope.modules.calls import Inputs, Selector, call, meant, moved, tensors
 from fiberscope.modules.correspondence import corresponding
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.modules.parametrisations import plain
-from fiberscope.modules.program import first_difference, recorded
+from fiberscope.modules.program import Program, first_difference, recorded
 from fiberscope.modules.tracing.groups import groups_of, own_tensors, traced
 from fiberscope.network.action.element import Element
 from fiberscope.network.border import as_torch
 from fiberscope.network.source import coarsest
 from fiberscope.numerics.ulps import ROUNDINGS, Rounding
+from fiberscope.results import hidden
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fiberscope.equality.question import Question
 
 BROKEN = (RuntimeError, TypeError, ValueError, LookupError, AssertionError, AttributeError, NotImplementedError)
@@ -48,9 +52,16 @@ class SameModule(Evidence):
     kind: ClassVar[str] = "same module"
 
     element: Element
+    compared: Compared | None = field(default=None, repr=False, metadata=hidden())
+    """What was compared, to be written to a certificate."""
 
     def check(self, question: Question) -> Check:
-        raise InputError("evidence: expected networks; that of live modules is checked by asking again")
+        raise InputError("evidence: expected networks; that of live modules is checked with the modules")
+
+    def write(self, path: Path | str, verdict: Any) -> None:
+        if self.compared is None:
+            raise InputError("certificate: expected a verdict about modules that were compared here")
+        write_module_certificate(path, verdict, self.compared, self.element)
 
     def _answer(self) -> Iterator[tuple[str, Any]]:
         yield "element", self.element.to_dict()
@@ -78,7 +89,7 @@ def equivalent_modules(
     inputs = next(batches(example, left, 4, name="example"))[0]
     domain = Space(max(1, sum(t[0].numel() for t in tensors(inputs) if t.dim())))
     rounding = ROUNDINGS[coarsest(str(t.dtype).removeprefix("torch.") for m in (left, right) for t in m.parameters())]
-    element, residual, reason = _compared(left, right, inputs, output, rounding)
+    element, residual, reason, compared = _compared(left, right, inputs, output, rounding)
     allowed = float(rounding.few) if tolerance is None else 0.0
     proven = element is not None and residual <= allowed
     if element is not None and not proven:
@@ -90,7 +101,7 @@ def equivalent_modules(
         "same program" if proven else "no method",
         domain,
         tolerance,
-        SameModule(element) if proven and element is not None else None,
+        SameModule(element, compared) if proven and element is not None else None,
         0.0 if proven and residual == 0 else None,
         residual if proven else None,
         time.monotonic() - start,
@@ -101,35 +112,56 @@ def equivalent_modules(
 
 def _compared(
     a: nn.Module, b: nn.Module, inputs: Inputs, output: Selector, rounding: Rounding
-) -> tuple[Element | None, float, str]:
+) -> tuple[Element | None, float, str, Compared | None]:
     """An element, how far it is from carrying ``a`` onto ``b`` in units of rounding, and in words what was found."""
     own, theirs = own_tensors(a)[0], own_tensors(b)[0]
     if {k: t.shape for k, t in own.items()} != {k: t.shape for k, t in theirs.items()}:
         names = sorted(k for k in {**own, **theirs} if _shape(own, k) != _shape(theirs, k))
-        return None, np.inf, f"the tensors are not the same: {', '.join(names[:3])}"
-    try:
-        programs = [recorded(*_double(module, inputs), output) for module in (a, b)]
-    except BROKEN as error:
-        raise InputError(f"module: it does not run on the example: {str(error).splitlines()[0][:120]}") from error
+        return None, np.inf, f"the tensors are not the same: {', '.join(names[:3])}", None
+    programs = _programs(a, b, inputs, output)
     apart = first_difference(*programs)
     if apart is not None:
-        return None, np.inf, f"the programs differ, {apart[:200]}"
+        return None, np.inf, f"the programs differ, {apart[:200]}", None
     if programs[0].random:
-        return None, np.inf, f"the program draws random numbers ({programs[0].random[0]})"
+        return None, np.inf, f"the program draws random numbers ({programs[0].random[0]})", None
     text = f"both run one program of {len(programs[0].steps)} operations on inputs of this shape"
     direct = _distance(own, theirs, rounding)
     if direct <= rounding.few:
-        return Element({}), direct, f"{text}, with parameters within {direct:.3g} units of {rounding.precision}"
-    groups = [group for group in groups_of(traced(*_double(a, inputs), output)) if group.kind == PERMUTATION]
-    element = corresponding(groups, own, theirs)
-    now = dict(own)
-    for group in groups:
-        if not element[group.name].is_identity:
-            now |= act(element[group.name], group.axes, now)
-    residual = _distance(now, theirs, rounding)
+        told = f"{text}, with parameters within {direct:.3g} units of {rounding.precision}"
+        return Element({}), direct, told, Compared(programs[0], own, theirs)
+    compared = Compared(programs[0], own, theirs, _permutable(a, inputs, output))
+    element = corresponding(list(compared.groups), own, theirs)
+    residual = _distance(compared.carried(element), theirs, rounding)
     moved_groups = sum(not part.is_identity for part in element.values())
     told = f"{text}, and permutations of {moved_groups} groups of neurons carry one onto the other within "
-    return element, residual, f"{told}{residual:.3g} units of {rounding.precision}"
+    return element, residual, f"{told}{residual:.3g} units of {rounding.precision}", compared
+
+
+def _programs(a: nn.Module, b: nn.Module, inputs: Inputs, output: Selector) -> list[Program]:
+    try:
+        return [recorded(*_double(module, inputs), output) for module in (a, b)]
+    except BROKEN as error:
+        raise InputError(f"module: it does not run on the example: {str(error).splitlines()[0][:120]}") from error
+
+
+def _permutable(module: nn.Module, inputs: Inputs, output: Selector) -> tuple[Group, ...]:
+    """Groups of neurons whose order the program does not see."""
+    return tuple(g for g in groups_of(traced(*_double(module, inputs), output)) if g.kind == PERMUTATION)
+
+
+def verify_modules(found: Any, a: Any, b: Any, example: Any) -> tuple[bool, str, bool]:
+    """Whether a certificate of modules holds, how, and whether those of the caller were compared with it."""
+    if a is None and b is None:
+        return (*checked(found, None), False)
+    if a is None or b is None or example is None:
+        raise InputError("verify: expected both modules and an example, or none, for a certificate of modules")
+    left, right = plain(as_torch(a, "a")), plain(as_torch(b, "b"))
+    inputs = next(batches(example, left, 4, name="example"))[0]
+    programs = _programs(left, right, inputs, None)
+    if first_difference(*programs) is not None or programs[0].random:
+        return False, "the modules do not run one program", True
+    groups = _permutable(left, inputs, None) if found.get("element") else ()
+    return (*checked(found, Compared(programs[0], own_tensors(left)[0], own_tensors(right)[0], groups)), True)
 
 
 def _shape(tensors_by_name: dict[str, Tensor], name: str) -> tuple[int, ...] | None:

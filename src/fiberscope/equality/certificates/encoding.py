@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fiberscope.equality.certificates.claims import content_hash, domain_to_dict, plain_program
 from fiberscope.errors import FiberscopeError, InputError
 from fiberscope.files import write_atomically
+from fiberscope.geometry.domains import Box, Domain
 from fiberscope.network.io import load, save
 from fiberscope.network.network import Network
 
@@ -25,13 +26,11 @@ FORMAT_3 = "fiberscope certificate 3"
 
 def write_certificate(path: Path | str, verdict: Verdict, models: tuple[Path | str, Path | str] | None) -> None:
     """Everything that is needed to replay a verdict, in one file."""
-    if verdict.networks is None:
-        raise InputError(
-            "certificate: expected a verdict about piecewise linear networks; one about live modules or quantised "
-            "graphs has no certificate, since no plain program is what it is about"
-        )
     if verdict.evidence is None:
         raise InputError("certificate: expected a proven verdict, got an undecided one, which proves nothing")
+    if verdict.networks is None:
+        verdict.evidence.write(path, verdict)
+        return
     names = (None, None) if models is None else models
     programs = [plain_program(net) for net in verdict.networks]
     content = {
@@ -41,7 +40,8 @@ def write_certificate(path: Path | str, verdict: Verdict, models: tuple[Path | s
             "tolerance": verdict.tolerance,
             "precision": (verdict.precision or "float64") if verdict.tolerance is None else None,
             **({} if verdict.margin is None else {"criterion": "argmax", "margin": verdict.margin}),
-            "domain": domain_to_dict(verdict.domain),
+            "domain": domain_to_dict(_domain(verdict)),
+            **({} if verdict.rounding is None else {"rounding": verdict.rounding.to_dict()}),
             "models": [model_to_dict(net, name) for net, name in zip(verdict.networks, names, strict=True)],
         },
         "method": verdict.method,
@@ -50,6 +50,14 @@ def write_certificate(path: Path | str, verdict: Verdict, models: tuple[Path | s
         "evidence": {"kind": verdict.evidence.kind, **verdict.evidence.to_dict()},
     }
     write_atomically(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+
+def _domain(verdict: Verdict) -> Domain:
+    """Of the programs, which may have inputs for rounding."""
+    if verdict.rounding is None:
+        return verdict.domain
+    assert isinstance(verdict.domain, Box)
+    return verdict.rounding.box(verdict.domain)
 
 
 def model_to_dict(net: Network, path: Path | str | None = None) -> dict[str, Any]:

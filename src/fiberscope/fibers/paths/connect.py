@@ -13,6 +13,7 @@ from fiberscope.fibers.components import Connection, FiberPath
 from fiberscope.fibers.hidden_hyperplanes import lower_bound
 from fiberscope.fibers.one_layer.layer import DEAD, OneLayer
 from fiberscope.fibers.paths.layer_paths import Core, join_layers
+from fiberscope.fibers.paths.strata_paths import APART, walk
 from fiberscope.fibers.theorems import Setting
 from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.chains import rows_of, split, with_arrays
@@ -46,7 +47,11 @@ def connect(setting: Setting, other: Network) -> Connection:
     with np.errstate(over="ignore", invalid="ignore"):  # what leaves the range of floats agrees with nothing
         found = (_one_layer if setting.kind == "one layer" else _bottleneck)(even, theirs(tail))
     if isinstance(found, str):
-        return Connection(None, None, f"no path is known: {found}")
+        strata = _by_strata(setting, tail) if setting.kind == "one layer" else found
+        if isinstance(strata, str):
+            apart = strata == APART
+            return Connection(False if apart else None, None, APART if apart else f"no path is known: {strata}")
+        return _path(setting, strata.moves, tail, strata.orders, strata.text)
     # rows of one size are joined: a mean of a small and of a large number forgets the small one
     there, back = (_rescaling(net, element.scales) for net, element in ((chain, mine), (tail, theirs)))
     turned = _ordered(lambda s: back(1 - s), found.orders)
@@ -92,6 +97,15 @@ def _one_layer(setting: Setting, tail: Network) -> Joined | str:
         return found
     moves = [_behind(setting.chain, part) for part in (found.gather, found.move, found.spread)]
     return Joined(moves, [found.order], "sharing of weights and free rows")
+
+
+def _by_strata(setting: Setting, tail: Network) -> Joined | str:
+    """Through sets of other assignments."""
+    found = walk(setting.layer, OneLayer.of(tail, False))
+    if isinstance(found, str):
+        return found
+    moves = [_behind(setting.chain, part) for part in found.moves]
+    return Joined(moves, [found.order], f"a walk through {found.strata} strata")
 
 
 def _behind(chain: Network, part: Callable[[float], OneLayer]) -> Move:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.folds.dependency import dependency_graph, longest_chains
 from fiberscope.geometry.folds.fold_set import truncated_fold_sets
+from fiberscope.network.network import Network
 from fiberscope.results import Result
 
 SMALL_INPUTS = 3
@@ -75,3 +76,11 @@ def chains_of(complex: Complex) -> tuple[Chains, ...]:
                 best = Chains(layer, needed, tuple(sorted(own)), len(starts), width)
         found.append(best)
     return tuple(found)
+
+
+def with_output(net: Network, index: int) -> Network:
+    """A chain with one of its outputs only: what the theorem speaks of."""
+    if net.widths[-1] == 1:
+        return net
+    weights, biases = [*net.weights[:-1], net.weights[-1][[index]]], [*net.biases[:-1], net.biases[-1][[index]]]
+    return Network(weights, biases)

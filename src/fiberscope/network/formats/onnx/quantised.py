@@ -11,6 +11,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from fiberscope.errors import InputError
+from fiberscope.files import sha256_of
 from fiberscope.network.formats.onnx.quantisers import Quantiser
 from fiberscope.network.formats.onnx.reader import read_quantised
 from fiberscope.network.network import Network
@@ -99,4 +100,5 @@ def load_quantised(path: Path | str) -> Quantised:
         Clip(node.source, node.low, node.high, node.shape) if isinstance(node, Quantiser) else node
         for node in found.program
     ]
-    return Quantised(Network.from_nodes(program, found.input_shape, found.source), halves)
+    source = found.source.at(file, sha256_of(file))
+    return Quantised(Network.from_nodes(program, found.input_shape, source), halves)
