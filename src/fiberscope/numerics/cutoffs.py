@@ -163,7 +163,6 @@ GRAM_STRETCH = 2.0**-24
 VAGUE_VERTEX = 2.0**-10
 """Spheres: vertices whose coordinates are known worse than this are computed in fractions."""
 
-<<<<<<< Updated upstream
 DISAGREE = 1.1
 """Chains of draws: above this ratio of deviations between and within chains they have not met yet."""
 
@@ -172,7 +171,6 @@ LATE = 0.2
 
 ACCEPTED = 0.574
 """Langevin's method: share of accepted moves that is best in many dimensions (G. O. Roberts, J. S. Rosenthal, 1998)."""
-=======
+
 PLACE = 2.0**-28
 """Planes: vertices known no better than this, against the largest coordinate, are made anew from exact numbers."""
->>>>>>> Stashed changes
