@@ -84,6 +84,10 @@ LAZY: dict[tuple[str, str], str] = {
     ("network/network.py", "fiberscope.network.mlp"): "the method as_mlp is thin; mlp stands on network",
     ("network/network.py", "fiberscope.network.compose"): "the property composed is thin; compose stands on network",
     ("network/network.py", "fiberscope.network.to_torch"): "brings torch",
+    (
+        "reporting/parameters.py",
+        "fiberscope.dimension.rescalings",
+    ): "only where no theorem is asked",
     ("network/border.py", "fiberscope.network.io"): "whatever is no network is loaded; io stands on network",
     ("geometry/complex.py", "fiberscope.geometry.verify"): "the method verify is thin; brings another engine",
     ("geometry/complex.py", "fiberscope.geometry.storage"): "the methods save and load are thin",

@@ -42,10 +42,15 @@ from .dimension.decisive import decisive_set as decisive_set
 from .dimension.functional import FunctionalDimension as FunctionalDimension
 from .dimension.functional import functional_dimension as functional_dimension
 from .dimension.jacobian import jacobian as jacobian
+from .dimension.kernels.eigenfunctions import KernelEigenfunctions as KernelEigenfunctions
+from .dimension.kernels.eigenfunctions import kernel_eigenfunctions as kernel_eigenfunctions
 from .dimension.kernels.kernel import effective_rank as effective_rank
 from .dimension.kernels.kernel import kernel_alignment as kernel_alignment
 from .dimension.kernels.kernel import ntk as ntk
 from .dimension.kernels.spectrum import kernel_spectrum as kernel_spectrum
+from .dimension.learning.coefficient import LearningCoefficient as LearningCoefficient
+from .dimension.learning.coefficient import learning_coefficient as learning_coefficient
+from .dimension.learning.known import deep_linear_coefficient as deep_linear_coefficient
 from .dimension.reasons.explain import KernelDecomposition as KernelDecomposition
 from .dimension.reasons.explain import explain as explain
 from .equality.around import VerdictsAround as VerdictsAround

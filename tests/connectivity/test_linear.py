@@ -18,7 +18,7 @@ from fiberscope.modules.action import SCALING, Axis, Group
 from fiberscope.modules.calls import call, select
 
 from .test_structure import built
-from .zoo import ZOO
+from .zoo import ZOO, Entry, hugging
 
 LLAMA = {(INVERTIBLE, 4, 2): 2, (ROTARY, 2, 4): 2}
 EXPECTED = {
@@ -28,6 +28,17 @@ EXPECTED = {
     "gpt2": {(INVERTIBLE, 4, 6): 4},
     "vit": {(CENTRED, 12, 1): 1, (INVERTIBLE, 4, 3): 4},
     "vgg": {},
+    "gptj": {(CENTRED, 24, 1): 1, (INVERTIBLE, 4, 6): 2, (ROTARY, 2, 12): 2},
+    "gpt-neox": {(CENTRED, 24, 1): 1, (INVERTIBLE, 4, 6): 2, (INVERTIBLE, 2, 6): 2, (ROTARY, 2, 6): 2},
+}
+HEADS = {"n_head": 2, "n_layer": 1, "vocab_size": 20, "n_positions": 8, "bos_token_id": 0, "eos_token_id": 1}
+WIDE = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 8, "vocab_size": 20}
+PARTIAL = {
+    "neighbours, half of the head": hugging("GPTJForCausalLM", {"n_embd": 16, "n_inner": 8, "rotary_dim": 4, **HEADS}),
+    "halves of half of the head": hugging(
+        "GPTNeoXForCausalLM",
+        {**WIDE, "rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5, "rope_theta": 100.0}},
+    ),
 }
 
 
@@ -65,6 +76,26 @@ def test_rotary_pairs_are_no_larger() -> None:
     assert not probe.drift("mirror", changed).ok
     queries = [axis for axis in pairs.axes if "q_proj" in axis.tensor]
     assert not moved_by(Rotations((replace(pairs, axes=tuple(queries)),), (), {}), probe, source).ok
+
+
+@pytest.mark.parametrize("kind", PARTIAL)
+def test_partial_rotary_pairs(kind: str) -> None:
+    """Two heads of eight dimensions, four of which turn: two pairs each, and any map of the other four."""
+    entry = Entry(PARTIAL[kind], lambda: {"input_ids": torch.randint(3, 20, (2, 5))}, ())
+    module, example = built(entry)
+    found = fs.linear_groups(permutation_structure(module, example))
+    kinds = Counter((block.kind, block.size, block.copies) for block in found.blocks if block.copies > 1)
+    assert kinds == {(INVERTIBLE, 8, 2): 1, (INVERTIBLE, 4, 2): 1, (ROTARY, 2, 4): 1}
+    pairs = next(block for block in found.blocks if block.kind == ROTARY)
+    probe, source = Probe(module, example, None, seed=5), torch.Generator().manual_seed(0)
+    assert moved_by(Rotations((pairs,), (), {}), probe, source).ok
+    other = {1: 2, 2: 1}  # pairs of the other kind
+    crossed = tuple(
+        replace(axis, stride=other[axis.stride], copies=(axis.copies[0], replace(axis.copies[1], stride=axis.stride)))
+        for axis in pairs.axes
+    )
+    for wrong in (replace(pairs, axes=crossed), replace(pairs, kind=INVERTIBLE), replace(pairs, axes=pairs.axes[:1])):
+        assert not moved_by(Rotations((wrong,), (), {}), probe, source).ok
 
 
 def test_queries_against_keys_in_a_fused_tensor() -> None:

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from fiberscope.errors import InputError
+from fiberscope.neurons.asymmetric_models import w_vit
 from fiberscope.neurons.asymmetry import break_symmetry, breakable_layers
+
+NAMES = ("query", "key", "value", "out")
 
 KINDS = {
     (1, False): nn.Conv1d,
@@ -116,3 +119,22 @@ def test_what_is_left_out_is_named() -> None:
         break_symmetry(parts, include="fc")
         break_symmetry(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.PReLU()))
         break_symmetry(nn.MultiheadAttention(8, 2, kdim=4))
+
+
+def test_coupled_masks_of_a_transformer() -> None:
+    """Queries and keys, values and the columns that read them, are fixed in the same places; as many as by entries."""
+    plain, both = (w_vit(16, 1, 2, image=8, fixed=3, masks=masks) for masks in ("entries", "coupled"))
+    x = torch.randn(2, 3, 8, 8)
+    parts = [
+        {name: net.get_submodule(f"blocks.0.attention.{name}").parametrizations.weight[0] for name in NAMES}
+        for net in (plain, both)
+    ]
+    fixed = {name: part.D == 0 for name, part in parts[1].items()}
+    assert torch.equal(fixed["query"], fixed["key"]) and torch.equal(fixed["value"], fixed["out"].T)
+    assert not torch.equal(parts[0]["query"].D, parts[0]["key"].D)
+    for name in NAMES:
+        assert torch.equal(parts[0][name].F[parts[0][name].D == 0], parts[1][name].F[fixed[name]])
+        assert not parts[1][name].F[~fixed[name]].any()
+    assert plain(x).shape == both(x).shape
+    with pytest.raises(InputError, match="masks: expected one of entries, coupled"):
+        w_vit(16, 1, 2, image=8, masks="heads")

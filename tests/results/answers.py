@@ -287,7 +287,9 @@ ANSWERS: dict[str, Maker] = {
     "KernelPart": lambda: fs.explain(NET, X).parts[0],
     "FunctionalDimension": dimension,
     "HiddenSymmetry": lambda: dimension().symmetry,
+    "KernelEigenfunctions": lambda: fs.kernel_eigenfunctions(LINE, X, 1),
     "KernelSpectrum": lambda: fs.kernel_spectrum(LINE, X, count=2),
+    "LearningCoefficient": lambda: fs.learning_coefficient(LINE, X, chains=2, draws=4, burn_in=0),
     "LayerActivity": lambda: dimension().symmetry.layers[0],
     # fibers
     "Assignment": lambda: cell().assignment,

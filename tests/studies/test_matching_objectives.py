@@ -14,6 +14,7 @@ from fiberscope.errors import InputError
 from fiberscope.studies import matching_objectives as study
 from fiberscope.studies._asymmetric_runs import model
 from fiberscope.studies.lab.table import Table
+from fiberscope.training.datasets.dataset import Dataset
 
 SMALL = {"width": 6, "pairs": 1, "epochs": 2, "checkpoints": [0, 1, 2], "limit": 64, "dataset": "gaussian_mixture"}
 
@@ -53,7 +54,8 @@ def test_objectives_against_all_permutations() -> None:
 
 
 def test_fixed_entries_of_a_share() -> None:
-    net = study.initial({"architecture": "w", "share": 0.5, "sigma": 1.0}, (8, 6, 6, 6, 2), 0)
+    data = Dataset("", np.zeros((4, 8), dtype=np.float32), np.array([0, 1, 0, 1]))
+    net = study.initial({"architecture": "w", "share": 0.5, "sigma": 1.0, "width": 6}, data, 0)
     counts = [
         int((net.get_submodule(f"linear{i}").parametrizations.weight[0].D == 0).sum(dim=1).unique()) for i in range(4)
     ]
@@ -145,3 +147,18 @@ def test_one_share_of_fixed_entries_does_not_decide() -> None:
 def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         study.STUDY.tasks("quick", options)
+
+
+def test_residual_networks_are_matched_at_streams_and_inside_blocks() -> None:
+    options = {"net": "resnet20", "width": 1, "pairs": 1, "epochs": 1, "limit": 12, "sigmas": [2.0], "shares": []}
+    tasks = study.STUDY.tasks("quick", options)
+    assert {task.settings["architecture"] for task in tasks} == {"w", "standard", "syre"}
+    data = study.dataset("digits", 12)
+    a, b = (study.initial(tasks[0].settings, data, seed) for seed in (0, 1))
+    mine = a.get_submodule("1.conv").parametrizations.weight[0]
+    assert int((mine.D == 0).sum()) == 2 and float(mine.F[mine.D == 0].abs().max()) > 0
+    X, Y = torch.tensor(np.array(data.flat_inputs)), torch.tensor(np.array(data.targets))
+    rows = study.objectives(a, b, X, Y)
+    assert len(rows) == 12 and len({row["place"] for row in rows}) == 12  # three streams, nine blocks
+    with pytest.raises(InputError, match="option net"):
+        study.STUDY.tasks("quick", {"net": "vit"})

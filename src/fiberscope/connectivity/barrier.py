@@ -26,7 +26,7 @@ from fiberscope.connectivity.losses import TOKENS, Loss, lost
 from fiberscope.connectivity.paths import State, check_comparable, check_layers, mixed_state
 from fiberscope.errors import InputError
 from fiberscope.modules.batches import BATCH, batches
-from fiberscope.modules.calls import Inputs, Selector, call, moved, select
+from fiberscope.modules.calls import FAILURES, Inputs, Selector, call, checked_call, moved, select
 from fiberscope.modules.calls import points as points_of
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.network.border import as_torch
@@ -302,14 +302,14 @@ class _Path:
             if self.stacked and (self.strict or points_of(inputs) <= STACKED[0]):
                 try:
                     return list(self._all(inputs).unbind())
-                except (RuntimeError, ValueError) as error:
+                except FAILURES as error:
                     # vmap does not know every operation; the loop does, and says what is wrong if it is something else
                     if self.strict:
                         reason = " ".join(str(error).split())[:200]
                         raise InputError(f"engine: vmap cannot run this model ({reason}); take 'loop'") from error
                     self.stacked = False
             states = (self._state(float(t)) for t in self.t)
-            return [self.read(call(self.a, inputs, state)) for state in states]
+            return [self.read(checked_call(self.a, inputs, state)) for state in states]
 
     def _state(self, t: float) -> State:
         return mixed_state(self.a, self.b, t if self.layers is None else dict.fromkeys(self.layers, t))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fiberscope.errors import InputError
 from fiberscope.modules.batches import Batch
-from fiberscope.modules.calls import Selector, call, find, points, select
+from fiberscope.modules.calls import Selector, checked_call, find, points, select
 
 Loss = str | Callable[[Any, Tensor], Tensor]
 """``"cross_entropy"``, ``"next_token"``, ``"mse"``, or a function of outputs and targets: its mean over the batch, or
@@ -66,7 +66,7 @@ def batch_loss(a: nn.Module, state: Mapping[str, Tensor], batch: Batch, loss: Lo
     inputs, targets = batch
     if targets is None:
         raise InputError("data: expected inputs with targets, got inputs alone")
-    found = call(a, inputs, state)
+    found = checked_call(a, inputs, state)
     read = found if output is None and callable(loss) else select(found, output)
     return lost(loss, read, targets, points(inputs))
 

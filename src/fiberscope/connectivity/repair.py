@@ -21,7 +21,7 @@ from torch.nn.modules.conv import _ConvNd
 from fiberscope.connectivity.paths import check_comparable
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.modules.batches import BATCH, batches
-from fiberscope.modules.calls import call, points
+from fiberscope.modules.calls import checked_call, points
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.modules.parametrisations import plain
 from fiberscope.modules.recording import hooked
@@ -112,7 +112,7 @@ def _renorm(module: nn.Module, norms: Sequence[_BatchNorm], data: Any, batch_siz
                 norm.train()
             for done, (inputs, _) in enumerate(batches(data, module, batch_size), start=1):
                 if points(inputs) > 1:
-                    call(module, inputs)
+                    checked_call(module, inputs)
                     seen += 1
                 run.step(done, None, "repair")
     finally:
@@ -132,7 +132,7 @@ def _layers(module: nn.Module, data: Any) -> list[str]:
         ran[name] = None
 
     with torch.no_grad(), evaluating(module), hooked(module, known, keep):
-        call(module, next(batches(data, module, 2))[0])
+        checked_call(module, next(batches(data, module, 2))[0])
     found = [name for name in list(ran)[:-1] if getattr(module.get_submodule(name), "bias", None) is not None]
     if not found:
         raise UnsupportedModelError("module: expected a hidden layer with a bias, whose activations could be repaired")
@@ -166,7 +166,7 @@ def _watched(
 
     with torch.no_grad(), evaluating(module), hooked(module, names, keep):
         for done, (inputs, _) in enumerate(batches(data, module, batch_size), start=1):
-            call(module, inputs)
+            checked_call(module, inputs)
             run.step(done, None, "repair")
 
 

@@ -20,7 +20,7 @@ from fiberscope.connectivity.selfcheck import Drift, Probe
 from fiberscope.errors import InputError
 from fiberscope.modules.action import PERMUTATION, Group, act
 from fiberscope.modules.batches import batches
-from fiberscope.modules.calls import Inputs, Selector
+from fiberscope.modules.calls import FAILURES, Inputs, Selector, reason
 from fiberscope.modules.parametrisations import plain
 from fiberscope.modules.tracing.groups import Pinned, fused_scalings, groups_of, own_tensors, pinned_of, traced
 from fiberscope.network.action.element import Element
@@ -141,8 +141,8 @@ def permutation_structure(module: Any, example: Any, *, output: Selector = None,
     try:
         probe = Probe(given, inputs, output, seed)
         trace = traced(probe.module, probe.inputs, output)
-    except (RuntimeError, TypeError, ValueError, LookupError, AssertionError) as error:
-        raise InputError(f"module: it does not run on the example: {str(error).splitlines()[0][:120]}") from error
+    except FAILURES as error:
+        raise InputError(f"module: it does not run on the example: {reason(error)}") from error
     groups, refused = _trusted(groups_of(trace), probe, seed)
     groups += _trusted(fused_scalings(groups), probe, seed)[0]
     return Structure(groups, (*pinned_of(trace), *refused), tuple(trace.unknown), (given, inputs, output))

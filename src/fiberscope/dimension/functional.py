@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from fiberscope import modules
+from fiberscope.dimension.active_sets import active_directions
 from fiberscope.dimension.blocks import blocked_rank
 from fiberscope.dimension.bounds import Bound, bounds
 from fiberscope.dimension.choice import RANKS, asked_ranks, chosen_names, frozen_names, restricted, slopes_as_maps
@@ -25,7 +26,7 @@ from fiberscope.numerics.cutoffs import MEANINGLESS
 from fiberscope.numerics.floats import FloatArray, SignArray
 from fiberscope.numerics.rank import ExactRank, NumericalRank, numerical_rank, rank_cutoff
 from fiberscope.results import Pictured, Tabular
-from fiberscope.run import Progress, Run
+from fiberscope.run import ENDLESS, Progress, Run
 
 MEMORY = 1 << 31
 """Bytes that all Jacobians of one question may take together unless the caller says otherwise."""
@@ -204,6 +205,8 @@ def functional_dimension(
         way_of(rows, D, memory)
     symmetry = hidden_symmetry(net, sampled.signs if points.complete else signs_anywhere(net), run=run)
     known = bounds(net, sampled, symmetry)
+    if X is None and points.complete and "exact" in asked:
+        known = (*known, *active_sets_bound(net, sampled, run))
     if not points.complete:
         # What was not sampled is not bounded by the samples.
         known = tuple(b for b in known if b.name in ("parameters", "rescaling", "fixed neurons", "orbit"))
@@ -213,6 +216,14 @@ def functional_dimension(
     run.step(2, 3, "singular values")
     floats = _numerical_ranks(net, sampled, rtol, wide, asked, run)
     return _result(net, sampled, (points, symmetry, known), rank, floats, asked)
+
+
+def active_sets_bound(net: Network, found: Sampled, run: Run = ENDLESS) -> Iterator[Bound]:
+    """The bound of :mod:`fiberscope.dimension.active_sets` where it is looked for."""
+    more = active_directions(net, found.signs, run=run)
+    if more is not None:
+        what = "none (what a neuron reads where it is on: neurons that are off there, and too many that are on)"
+        yield Bound("active sets", net.num_parameters - more, what, True, True)
 
 
 def _exact_rank(

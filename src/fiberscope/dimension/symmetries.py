@@ -173,7 +173,7 @@ def hidden_symmetry(net: Network, signs: SignArray, work: int = WORK, run: Run =
     dimension = sum(c.switching + c.inactive + c.active**2 for c in counts)
     free = free_columns(net, layers)
     translations = sum(
-        c.active for k, c in enumerate(counts) if _bias(net, k) is not None and _bias(net, k + 1) is not None
+        c.active for k, c in enumerate(counts) if first_bias(net, k) is not None and first_bias(net, k + 1) is not None
     )
     rows = dimension + translations
     columns = net.num_parameters
@@ -204,7 +204,7 @@ def tangents(net: Network, layers: list[LayerRoles], prime: int) -> tuple[Residu
         j = np.concatenate([alone, np.tile(linear, len(linear))])
         factors = np.where(layer.linear, layer.factors, 1.0)
         group.append(generators(net, k, i, j, factors, ring))
-        if _bias(net, k) is not None and _bias(net, k + 1) is not None:
+        if first_bias(net, k) is not None and first_bias(net, k + 1) is not None:
             moved.append(translations(net, k, linear, factors, ring))
     empty = np.zeros((0, net.num_parameters), np.uint64)
     return np.concatenate([empty, *group]), np.concatenate([empty, *moved])
@@ -215,14 +215,14 @@ def generators(net: Network, k: int, i: IntArray, j: IntArray, d: FloatArray, ri
     weights, biases, after = net.weights[k], net.biases[k], net.weights[k + 1]
     rows = np.arange(len(i))
     result = ring.take(np.zeros((len(i), net.num_parameters)))
-    first = _places(net, k)
+    first = columns_of(net, k)
     scale = ring.take(d[j])[:, None]
     result[rows[:, None], first[i]] = ring.multiply(ring.take(weights)[j], scale)
-    bias = _bias(net, k)
+    bias = first_bias(net, k)
     if bias is not None:
         result[rows, bias + i] = ring.multiply(ring.take(biases)[j], scale[:, 0])
     outgoing = ring.multiply(ring.take(after.T)[i], ring.take(d[i])[:, None])
-    result[rows[:, None], _places(net, k + 1)[:, j].T] = _negated(outgoing, ring)
+    result[rows[:, None], columns_of(net, k + 1)[:, j].T] = _negated(outgoing, ring)
     return result
 
 
@@ -232,7 +232,7 @@ def _negated(a: Any, ring: Ring) -> Any:
 
 def translations(net: Network, k: int, linear: IntArray, d: FloatArray, ring: Ring) -> Any:
     """The translations of linear neurons of hidden layer ``k``, as rows in a ring."""
-    own, following = _bias(net, k), _bias(net, k + 1)
+    own, following = first_bias(net, k), first_bias(net, k + 1)
     result = ring.take(np.zeros((len(linear), net.num_parameters)))
     if own is None or following is None or len(linear) == 0:
         return result
@@ -243,7 +243,7 @@ def translations(net: Network, k: int, linear: IntArray, d: FloatArray, ring: Ri
     return result
 
 
-def _places(net: Network, k: int) -> IntArray:
+def columns_of(net: Network, k: int) -> IntArray:
     """Columns of the entries of ``W_{k+1}``, in its shape."""
     node = net.layout.affine[k]
     assert node.weight_name is not None  # acts_freely_on
@@ -251,7 +251,7 @@ def _places(net: Network, k: int) -> IntArray:
     return offsets(net)[node.weight_name] + np.arange(shape[0] * shape[1]).reshape(shape)
 
 
-def _bias(net: Network, k: int) -> int | None:
+def first_bias(net: Network, k: int) -> int | None:
     """First column of ``b_{k+1}``, or None if it is no parameter."""
     node = net.layout.affine[k]
     name = None if node.bias is None else node.bias_name
@@ -263,9 +263,9 @@ def free_columns(net: Network, layers: list[LayerRoles]) -> BoolArray:
     free = np.zeros(net.num_parameters, dtype=bool)
     for k, layer in enumerate(layers):
         dead = np.flatnonzero(layer.dead)
-        free[_places(net, k)[dead].reshape(-1)] = True
-        free[_places(net, k + 1)[:, dead].reshape(-1)] = True
-        bias = _bias(net, k)
+        free[columns_of(net, k)[dead].reshape(-1)] = True
+        free[columns_of(net, k + 1)[:, dead].reshape(-1)] = True
+        bias = first_bias(net, k)
         if bias is not None:
             free[bias + dead] = True
     return free

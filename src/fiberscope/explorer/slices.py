@@ -46,8 +46,8 @@ def _nearest(X: FloatArray, rows: IntArray) -> int:
     return int(rows[np.linalg.norm(X[rows] - X[rows].mean(axis=0), axis=1).argmin()])
 
 
-def middle_part(domain: Domain) -> Domain:
-    """A slice or box around the same middle, half as wide.
+def middle_part(domain: Domain, share: float = 0.5) -> Domain:
+    """A slice or box around the same middle, so many times as wide.
 
     >>> middle_part(Box.cube(2))
     Box([-0.5, 0.5] x [-0.5, 0.5])
@@ -55,6 +55,6 @@ def middle_part(domain: Domain) -> Domain:
     box = domain.box if isinstance(domain, Plane) else domain
     if not isinstance(box, Box):
         raise TooLargeError("too many regions on this domain; try a smaller one")
-    middle, reach = (box.low + box.high) / 2, (box.high - box.low) / 4
+    middle, reach = (box.low + box.high) / 2, (box.high - box.low) * (share / 2)
     smaller = Box(middle - reach, middle + reach)
     return Plane(domain.origin, domain.u, domain.v, smaller) if isinstance(domain, Plane) else smaller

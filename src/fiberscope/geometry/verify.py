@@ -25,6 +25,7 @@ from fiberscope.geometry.facets import Facets
 from fiberscope.geometry.measures import metrics
 from fiberscope.geometry.ridges import Balance
 from fiberscope.network.network import Network
+from fiberscope.network.pool_ties import signs_at
 from fiberscope.network.walk import switch_values
 from fiberscope.numerics.algebra.ball import EXACT, HomogeneousBalls
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma
@@ -169,7 +170,7 @@ def _witnesses(complex: Subject, run: Run) -> Check:
         rows = start + np.flatnonzero(~missing[start : start + step])
         if not len(rows):
             continue
-        found = net.signs(points[rows]).signs
+        found = signs_at(net, points[rows])
         missing[rows] = (found[:, reached] != labels[rows][:, reached]).any(axis=1)
     rational = [_exact_witness(complex, int(region), reached, run) for region in np.flatnonzero(missing)]
     wrong, vague, exact = (rational.count(outcome) for outcome in (False, None, True))

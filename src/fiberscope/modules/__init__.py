@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from fiberscope.extras import import_module
 
 if TYPE_CHECKING:
-    from fiberscope.modules import batches, calls, derivatives, draws, models, parametrisations, recording
+    from fiberscope.modules import batches, calls, derivatives, draws, models, parametrisations, recording, stacked
 
-__all__ = ["batches", "calls", "derivatives", "draws", "models", "parametrisations", "recording"]
+__all__ = ["batches", "calls", "derivatives", "draws", "models", "parametrisations", "recording", "stacked"]
 
 
 def __getattr__(name: str) -> Any:

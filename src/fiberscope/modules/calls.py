@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fiberscope.errors import InputError
+from fiberscope.errors import FiberscopeError, InputError
 
 Inputs = Tensor | dict[str, Any]
 """One batch: the only argument of a module, or its keyword arguments."""
@@ -42,6 +42,30 @@ def call(module: nn.Module, inputs: Inputs, state: Mapping[str, Tensor] | None =
     if state is None:
         return module(*arguments, **options)
     return functional_call(module, dict(state), arguments, options)
+
+
+FAILURES = (RuntimeError, TypeError, ValueError, LookupError, AssertionError, ArithmeticError, AttributeError)
+"""What modules raise on inputs that they were not made for."""
+
+
+def checked_call(module: nn.Module, inputs: Inputs, state: Mapping[str, Tensor] | None = None) -> Any:
+    """As :func:`call`, but what the module raises becomes one line.
+
+    >>> checked_call(nn.Linear(3, 2), torch.zeros(4, 5))
+    Traceback (most recent call last):
+    fiberscope.errors.InputError: module: it does not run on the data: mat1 and mat2 shapes cannot be multiplied ...
+    """
+    try:
+        return call(module, inputs, state)
+    except FiberscopeError:
+        raise
+    except FAILURES as error:
+        raise InputError(f"module: it does not run on the data: {reason(error)}") from error
+
+
+def reason(error: Exception) -> str:
+    """The first line of what was raised, or its kind where it says nothing."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:120]
 
 
 def moved(inputs: Inputs, like: Tensor | None) -> Inputs:

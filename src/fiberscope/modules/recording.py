@@ -17,7 +17,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.modules.batches import BATCH, batches
-from fiberscope.modules.calls import call, describe, find, moved
+from fiberscope.modules.calls import checked_call, describe, find, moved
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.modules.moments import CrossMoments, CrossSums, Moments, Sums
 from fiberscope.numerics.floats import FloatArray
@@ -147,8 +147,8 @@ def cross_moments(
             stack.enter_context(hooked(module, names, keeper(side), before=inputs))
         for done, (x, _) in enumerate(batches(data, a, batch_size), start=1):
             seen["a"], seen["b"] = {}, {}
-            call(a, x)
-            call(b, moved(x, next(iter(b.parameters()), None)))
+            checked_call(a, x)
+            checked_call(b, moved(x, next(iter(b.parameters()), None)))
             for group, members in groups.items():
                 for name in members:
                     _ran(name, name in seen["a"] and name in seen["b"])
@@ -167,7 +167,7 @@ def activation_shapes(module: nn.Module, layers: Sequence[str], example: Any) ->
         found[name].add(tuple(_whole(name, output).shape))
 
     with torch.no_grad(), evaluating(module), hooked(module, layers, keep):
-        call(module, next(batches(example, module))[0])
+        checked_call(module, next(batches(example, module))[0])
     for name, shapes in found.items():
         _ran(name, bool(shapes))
     return found
@@ -212,7 +212,7 @@ def _recorded(
 ) -> dict[str, Moments]:
     with torch.no_grad(), evaluating(module), hooked(module, list(recorder), keep, before):
         for done, (inputs, _) in enumerate(batches(data, module, batch_size), start=1):
-            call(module, inputs)
+            checked_call(module, inputs)
             run.step(done, None, "moments")
     for name, sums in recorder.items():
         _ran(name, sums.count > 0)

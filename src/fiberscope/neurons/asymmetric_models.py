@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from fiberscope.modules.models import mlp, resnet20, vit
+from fiberscope.errors import InputError
+from fiberscope.modules.models import Attention, mlp, resnet20, vit
 from fiberscope.neurons.asymmetry import break_symmetry
 
 RESNET_FIXED: Mapping[str, int] = {
@@ -20,6 +22,9 @@ RESNET_FIXED: Mapping[str, int] = {
     "linear": 24,
 }
 """Table 3: fixed entries per input channel at width 8 (per row of the last layer)."""
+
+MASKS = ("entries", "coupled")
+"""Of vision transformers: every map by itself, or those that are multiplied with each other alike."""
 
 
 def w_mlp(
@@ -74,13 +79,34 @@ def w_vit(
     *,
     fixed: Any = 8,
     sigma: Any = 1.0,
+    masks: str = "entries",
     **options: Any,
 ) -> nn.Module:
     """The W-ViT: 8 fixed entries in every row of every linear map, the patch embedding and the head included.
+
+    ``masks="coupled"`` is ours, after the outlook of appendix H.4: queries and keys that are multiplied with each other
+    have their fixed entries in the same places, and so have values and the columns of the output that read them. What
+    a map of one of them changes in a fixed place, its inverse then changes in a fixed place of the other.
 
     >>> net = w_vit(16, depth=1, heads=2, image=8)
     >>> int((net.head.parametrizations.weight[0].D == 0).sum())
     80
     """
-    module = vit(size, depth, heads, seed, **options)
-    return break_symmetry(module, "w", architecture_seed, fixed=fixed, sigma=sigma)
+    if masks not in MASKS:
+        raise InputError(f"masks: expected one of {', '.join(MASKS)}, got {masks!r}")
+    module = break_symmetry(vit(size, depth, heads, seed, **options), "w", architecture_seed, fixed=fixed, sigma=sigma)
+    for part in module.modules():
+        if masks == "coupled" and isinstance(part, Attention):
+            _couple(part.query, part.key, lambda mask: mask)
+            _couple(part.value, part.out, lambda mask: mask.T)
+    return module
+
+
+def _couple(first: nn.Module, second: nn.Module, place: Callable[[Tensor], Tensor]) -> None:
+    """Move the fixed entries of a layer to the places of another's; there are as many, and they keep their values."""
+    leading, moved = (cast(Any, layer).parametrizations.weight[0] for layer in (first, second))
+    old, new = moved.D == 0, place(leading.D == 0)
+    fixed = torch.zeros_like(moved.F)
+    fixed[new] = moved.F[old]
+    moved.F.copy_(fixed)
+    moved.D.copy_((~new).to(moved.D))

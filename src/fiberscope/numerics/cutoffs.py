@@ -162,3 +162,12 @@ GRAM_STRETCH = 2.0**-24
 
 VAGUE_VERTEX = 2.0**-10
 """Spheres: vertices whose coordinates are known worse than this are computed in fractions."""
+
+DISAGREE = 1.1
+"""Chains of draws: above this ratio of deviations between and within chains they have not met yet."""
+
+LATE = 0.2
+"""Chains of draws: below this share of accepted moves a chain hardly moves."""
+
+ACCEPTED = 0.574
+"""Langevin's method: share of accepted moves that is best in many dimensions (G. O. Roberts, J. S. Rosenthal, 1998)."""

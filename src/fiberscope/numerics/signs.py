@@ -52,7 +52,7 @@ class CertifiedSigns(Result):
         )
 
 
-def certified_signs(run: Runner, X: FloatArray) -> CertifiedSigns:
+def certified_signs(run: Runner, X: FloatArray, settle: Callable[[SignArray], int] | None = None) -> CertifiedSigns:
     """Sign of every value that ``run`` produces on the batch ``X``, floats taken as exact rationals.
 
     Parameters
@@ -61,10 +61,13 @@ def certified_signs(run: Runner, X: FloatArray) -> CertifiedSigns:
         Called as ``run(algebra, input)``; must return the wanted values in the same order in every algebra.
     X
         The batch, ``(points, features)``.
+    settle
+        Sets open signs for which there is a proof without arithmetic, in place, and says how many these were.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         signs = join([bounded_signs(v) for v in run(BOUNDED, BOUNDED.take(X))], len(X))
     counts = [int((signs != UNDECIDED).sum())]
+    settled = settle(signs) if settle is not None and (signs == UNDECIDED).any() else 0
     for precision in (*PRECISIONS, EXACT):
         rows = np.flatnonzero((signs == UNDECIDED).any(axis=1))
         before = int((signs == UNDECIDED).sum())
@@ -77,7 +80,7 @@ def certified_signs(run: Runner, X: FloatArray) -> CertifiedSigns:
         counts.append(before - int((signs == UNDECIDED).sum()))
     if (signs == UNDECIDED).any():  # pragma: no cover - would need numbers of 2^24 bits
         raise ArithmeticError(f"exact evaluation needs more than {EXACT} bits")
-    return CertifiedSigns(signs, counts[0], sum(counts[1:-1]), counts[-1])
+    return CertifiedSigns(signs, counts[0], sum(counts[1:-1]), settled + counts[-1])
 
 
 def bounded_signs(value: Bounded) -> SignArray:

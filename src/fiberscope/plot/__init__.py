@@ -14,6 +14,7 @@ _NAMES = {
     "dependency_graph": "fold_sets",
     "difference": "differences",
     "distance_histogram": "distances",
+    "eigenfunctions": "spectra",
     "explore": "explorers",
     "fiber": "fibers",
     "fiber_movie": "fibers",

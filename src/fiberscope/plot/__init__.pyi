@@ -18,6 +18,7 @@ from .matchings import matching_objectives as matching_objectives
 from .neurons import swap_costs as swap_costs
 from .neurons import swap_terms as swap_terms
 from .recoveries import recovered as recovered
+from .spectra import eigenfunctions as eigenfunctions
 from .spectra import kernel_parts as kernel_parts
 from .spectra import spectrum as spectrum
 from .studies import study_figure as study_figure

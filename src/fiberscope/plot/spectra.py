@@ -8,9 +8,11 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from fiberscope.dimension.functional import FunctionalDimension
+from fiberscope.errors import InputError
 from fiberscope.plot.style import ACCENT, INK, LAYERS, house_style, new_axes
 
 if TYPE_CHECKING:
+    from fiberscope.dimension.kernels.eigenfunctions import KernelEigenfunctions
     from fiberscope.dimension.reasons.explain import KernelDecomposition
 
 
@@ -77,6 +79,36 @@ def kernel_parts(result: KernelDecomposition, *, ax: Axes | None = None) -> Axes
         ax.set_xlim(0, 1.12 * max(sizes))
         ax.set_xlabel(f"dimensions of {result.num_parameters} parameters")
         ax.set_title(f"kernel of the Jacobian on {result.num_points} points: {result.nullity}")
+    return ax
+
+
+def eigenfunctions(result: KernelEigenfunctions, *, which: int = 0, ax: Axes | None = None) -> Axes:
+    """Eigenfunctions of a tangent kernel of one output: of one input all as lines, of two inputs one as colours.
+
+    ``which`` is the one that is drawn for two inputs.
+    """
+    X, values = np.asarray(result.X, dtype=np.float64), result.values
+    if X.ndim != 2 or X.shape[1] > 2 or values.shape[2] != 1:
+        got = f"{X.reshape(len(X), -1).shape[1]} inputs and {values.shape[2]} outputs"
+        raise InputError(f"result: expected eigenfunctions of one or two inputs and one output, got {got}")
+    if not 0 <= which < len(values):
+        raise InputError(f"which: expected 0 to {len(values) - 1}, got {which}")
+    ax = new_axes(ax, (7.0, 4.2))
+    shares = result.eigenvalues / result.trace if result.trace else np.zeros(len(values))
+    with house_style():
+        if X.shape[1] == 1:
+            order = np.argsort(X[:, 0])
+            for k, line in enumerate(values[:, :, 0]):
+                label = f"{k + 1}: {shares[k]:.1%}"
+                ax.plot(X[order, 0], line[order], color=LAYERS[k % len(LAYERS)], lw=1.5, label=label)
+            ax.set_xlabel("input")
+            ax.set_ylabel("eigenfunction")
+            ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), title="part of the trace")
+        else:
+            most = float(np.abs(values[which]).max())
+            dots = ax.scatter(X[:, 0], X[:, 1], c=values[which, :, 0], cmap="RdBu", vmin=-most, vmax=most, s=14)
+            ax.figure.colorbar(dots, ax=ax)
+            ax.set_title(f"eigenfunction {which + 1}: {shares[which]:.1%} of the trace")
     return ax
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isnan
 from statistics import fmean, pstdev
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -57,13 +58,19 @@ def study_figure(table: Table, picture: Picture, *, panels: Sequence[Axes] | Non
                 _grey(ax, table.where(**picture.behind, **_same_panel(picture, name)), picture)
             (_surface if picture.style == "surface" else _panel)(ax, part, picture)
             known = picture.panels if picture.panels in picture.words else ""
-            ax.set_title(_word(picture, name, known) if picture.panels else picture.title)
+            own = ax.get_position().width * ax.get_figure(root=True).get_figwidth()
+            ax.set_title(_word(picture, name, known) if picture.panels else _in_lines(picture.title, own))
         figure = axes[0].get_figure(root=True)
         if picture.panels and panels is None and figure is not None:
-            figure.suptitle(picture.title, fontweight="bold")
+            figure.suptitle(_in_lines(picture.title, figure.get_figwidth()), fontweight="bold")
         if picture.lines:
             _legend(axes[-1], figure if panels is None else None)
     return axes
+
+
+def _in_lines(title: str, inches: float) -> str:
+    """A title in as many lines as its width needs; a letter of the house's titles takes about a ninth of an inch."""
+    return "\n".join(wrap(title, max(20, int(9 * inches))))
 
 
 def _legend(ax: Axes, figure: Figure | None) -> None:

@@ -71,7 +71,7 @@ def render_page(
     environment.filters["seconds"] = duration
     footer = footer or f"Made by fiberscope {__version__}."
     return environment.from_string(_PAGE).render(
-        title=title, subtitle=subtitle, sections=sections, footer=footer, style=_STYLE, cards=cards,
+        title=title, subtitle=subtitle, sections=sections, footer=footer, style=STYLE, cards=cards,
         data="" if data is None else json.dumps(data, allow_nan=False).replace("<", "\\u003c"),
         copies=_COPY if any(section.call for section in sections) else "",
     )  # fmt: skip
@@ -108,8 +108,8 @@ def _slug(title: str) -> str:
     return "-".join(words[:6])
 
 
-_STYLE = """
-:root { --ink: #1f2430; --paper: #fbfaf7; --soft: #6b7280; --line: #e5e1d8; --accent: #d1495b; --deep: #22577a;
+STYLE = """
+:root { --ink: #1f2430; --paper: #fbfaf7; --soft: #6b7280; --line: #e5e1d8; --accent: #c23b4e; --deep: #22577a;
   --yes: #2a7d4f; --no: #b3263c; --open: #8a6d1a }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e8e6e1; --paper: #171a21; --soft: #9aa3b2; --line: #2b303b; --accent: #f28482; --deep: #7fc8d9;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
@@ -17,11 +17,16 @@ from fiberscope.geometry.domains import Domain, domain_of
 from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import real_array
+from fiberscope.reporting.against import is_the_other_equal
 from fiberscope.reporting.dossier import Dossier, load_code
 from fiberscope.reporting.page import Section, render_page
-from fiberscope.reporting.questions import Question, questions, warm_up
+from fiberscope.reporting.parameters import how_many_directions, which_others
+from fiberscope.reporting.picture import where_is_it_linear
+from fiberscope.reporting.questions import how_far_are_the_data, warm_up, what_do_its_neurons_do, what_is_it_made_of
 from fiberscope.results import Result, hidden
 from fiberscope.run import Progress, Run
+
+Question = Callable[[Dossier], Section]
 
 DEFAULT_SECONDS = 120.0
 MOST_BYTES = 200_000
@@ -113,6 +118,22 @@ def report(
     run.report(len(asked), len(asked), "page")
     found = _report(dossier, sections, perf_counter() - begin, complete)
     return found if target is None else replace(found, path=found.save(target))
+
+
+def questions(dossier: Dossier) -> list[tuple[str, str, Question]]:
+    """Name, title and function of every question that the dossier can be asked."""
+    asked: list[tuple[str, str, Question]] = [
+        ("program", "What is it made of?", what_is_it_made_of),
+        ("neurons", "What do its neurons do?", what_do_its_neurons_do),
+        ("regions", "Where is it linear?", where_is_it_linear),
+        ("dimension", "How many directions of the parameters matter?", how_many_directions),
+        ("fiber", "Which other parameters are the same function?", which_others),
+    ]
+    if dossier.X is not None:
+        asked.append(("distances", "How far are the data from the next boundary?", how_far_are_the_data))
+    if dossier.against is not None:
+        asked.append(("against", "Is the other model the same function?", is_the_other_equal))
+    return asked
 
 
 def _asked(dossier: Dossier, title: str, question: Question) -> Section:

@@ -54,16 +54,28 @@ def _of_study(folder: Path, result: StudyResult, study: Study) -> Section:
     claims = [(Mark(v.text, v.where), v.ours, Mark(v.word, kind=KINDS[v.holds])) for v in result.verdicts]
     drawn = [(p, result.folder / f"{p.name}.png") for p in study.pictures]
     where = escape(f"{result.folder.relative_to(folder)}/index.html")
-    failures = f" {len(result.failures)} tasks failed: the table lacks their rows." if result.failures else ""
+    failures = ""
+    if result.failures:
+        failures = f" {len(result.failures)} tasks failed and the table lacks their rows: {result.failures[0].error}"
     return Section(
         study.title,
+        _verdicts_in_words(result),
         text=f"{study.paper}: {study.figure}. Scale: {result.scale}, {len(result.table)} rows.{failures}",
         rows=claims,
         head=("The paper", "Ours", "Verdict"),
         figures=[(f"{p.title}. {p.caption}", file.read_bytes()) for p, file in drawn if file.is_file()],
         wide=True,
+        open=bool(result.failures),
         widget=f'<p><a href="{where}">All numbers of {escape(study.name)}</a></p>',
     )
+
+
+def _verdicts_in_words(result: StudyResult) -> str:
+    """How the claims ended, for the list at the top of the page."""
+    words = [verdict.word for verdict in result.verdicts]
+    counts = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words)) or "no claims"
+    lost = f"; {len(result.failures)} of {result.provenance['tasks']} tasks failed" if result.failures else ""
+    return f"{len(words)} claims: {counts}{lost}."
 
 
 def render_study_page(result: StudyResult, study: Study, figures: Sequence[tuple[str, str, bytes]] = ()) -> str:

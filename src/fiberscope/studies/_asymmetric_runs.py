@@ -18,14 +18,22 @@ from torch.func import functional_call, stack_module_state, vmap
 
 from fiberscope.connectivity.paths import check_comparable
 from fiberscope.errors import InputError
-from fiberscope.modules.models import mlp
-from fiberscope.neurons.asymmetric_models import w_mlp
+from fiberscope.modules.models import mlp, resnet20, vit
+from fiberscope.neurons.asymmetric_models import w_mlp, w_resnet20, w_vit
 from fiberscope.neurons.asymmetry import break_symmetry
 from fiberscope.training.datasets.dataset import Dataset
+from fiberscope.training.datasets.loading import load_dataset
 
 ARCHITECTURES = ("standard", "w", "syre", "sigma")
 LARGE = 500_000
 """Parameters from which on modules are trained one after the other: a stack of them no longer saves time."""
+
+NETS = ("mlp", "resnet20", "vit")
+HEADS, DEPTH, PATCH = 4, 2, 2
+"""Of the transformers."""
+
+HELD_OUT = 0.2
+"""The part of a data set without test points that is held out."""
 
 PAPER = "Beyond Structural Symmetries: Linear Mode Connectivity via Neuron Identifiability"
 
@@ -56,6 +64,66 @@ def model(
         return w_mlp(widths, seed, sigma=sigma, fixed=fixed, scheme=architecture, **options)
     net = mlp(widths, seed, **options)
     return net if architecture == "standard" else break_symmetry(net, "sigma", sigma=sigma)
+
+
+def untrained(
+    net: str, width: int, data: Dataset, seed: int, *, architecture: str, sigma: float = 0.0, **options: Any
+) -> nn.Module:
+    """A network at its initialisation, which takes inputs as vectors; all seeds share the fixed parts.
+
+    ``net``: an MLP with three hidden layers, a residual network (``width`` multiplies its channels), or a vision
+    transformer of two blocks (``width`` is its size).
+    """
+    if net == "mlp":
+        widths = (data.flat_inputs.shape[1], width, width, width, data.num_outputs)
+        return model(architecture, widths, seed, sigma=sigma, **options)
+    shape = pictures(data)
+    made: nn.Module
+    if net == "resnet20":
+        sizes: dict[str, Any] = {"channels": shape[0], "classes": data.num_outputs}
+        if architecture == "w":
+            made = w_resnet20(width, seed, sigma=sigma, **sizes, **options)
+        else:
+            made = resnet20(width, seed, **sizes)
+    else:
+        sizes = {"image": shape[1], "patch": PATCH, "channels": shape[0], "classes": data.num_outputs}
+        if architecture == "w":
+            made = w_vit(width, DEPTH, HEADS, seed, sigma=sigma, **sizes, **options)
+        else:
+            made = vit(width, DEPTH, HEADS, seed, **sizes)
+    if architecture == "syre":
+        made = break_symmetry(made, "syre", sigma=sigma)
+    return nn.Sequential(nn.Unflatten(1, shape), made)
+
+
+def pictures(data: Dataset) -> tuple[int, int, int]:
+    """Channels, height and width of the images of a data set."""
+    shape = data.inputs.shape[1:]
+    side = round(np.sqrt(shape[-1]))
+    if len(shape) == 1 and side**2 == shape[0]:
+        return 1, side, side
+    if len(shape) == 2:
+        return 1, shape[0], shape[1]
+    if len(shape) == 3:
+        return shape[0], shape[1], shape[2]
+    raise InputError(f"option data: expected images, got inputs of shape {shape}")
+
+
+def task_data(name: str, limit: int | None = None) -> Dataset:
+    """The data set, standardised; where it has no test points, the last fifth of a fixed shuffle.
+
+    ``limit``: at most so many training points.
+    """
+    data = standardised(load_dataset(name))
+    if limit is not None:
+        data = replace(data, inputs=data.inputs[:limit], targets=data.targets[:limit])
+    if data.test_inputs is not None:
+        return data
+    order = np.random.default_rng(0).permutation(len(data.inputs))
+    cut = round(len(order) * (1 - HELD_OUT))
+    first, last = order[:cut], order[cut:]
+    parts = (data.inputs[first], data.targets[first], data.inputs[last], data.targets[last])
+    return Dataset(name, *parts)
 
 
 def standardised(data: Dataset) -> Dataset:

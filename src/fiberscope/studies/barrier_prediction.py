@@ -28,10 +28,9 @@ from fiberscope.errors import InputError
 from fiberscope.modules.recording import record_inputs
 from fiberscope.neurons.classes import NeuronClasses, neuron_classes
 from fiberscope.numerics.floats import FloatArray
-from fiberscope.studies._asymmetric_runs import PAPER, Recipe, model, train_modules
+from fiberscope.studies._asymmetric_runs import PAPER, Recipe, model, task_data, train_modules
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study, Task
 from fiberscope.studies.lab.table import Table
-from fiberscope.studies.mode_connectivity import task_data
 
 SIGMAS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """The authors' grid of ``sigma_F``."""

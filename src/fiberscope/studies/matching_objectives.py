@@ -3,12 +3,13 @@
 The paper on neuron identifiability compares the mean correlation of matched neurons at the optimal permutation, at the
 identity and at random ones: against the scale ``sigma_F`` of the fixed weights, over epochs, layer by layer, for other
 architectures, and against the number of fixed entries. Where the identity is nearly optimal the architecture alone says
-which neuron is which.
+which neuron is which. With ``net=resnet20`` (``width`` multiplies its channels) the networks are residual ones, and a
+*layer* is a place of matching: a residual stream, or the inside of a block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,17 @@ from torch import nn
 
 from fiberscope.connectivity.matching import match
 from fiberscope.errors import InputError
-from fiberscope.studies._asymmetric_runs import ARCHITECTURES, PAPER, Recipe, model, standardised, train_modules
+from fiberscope.neurons.asymmetric_models import RESNET_FIXED
+from fiberscope.studies._asymmetric_runs import (
+    ARCHITECTURES,
+    NETS,
+    PAPER,
+    Recipe,
+    model,
+    standardised,
+    train_modules,
+    untrained,
+)
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study, Task
 from fiberscope.studies.lab.table import Table
 from fiberscope.training.datasets.dataset import Dataset
@@ -40,12 +51,12 @@ SIZES: dict[str, dict[str, Any]] = {
         "pairs": 8,
         "epochs": 100,
         "checkpoints": [0, 1, 2, 5, 10, 25, 50],
-        "sigmas": [0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 2.0, 3.0, 5.0],
+        "sigmas": [0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0],
         "shares": [0.015625, 0.03125, 0.0625, 0.125, 0.25, 0.5, 0.75],
         "limit": 70_000,
     },
 }
-DATASETS = ("digits", "mnist", "fashion_mnist", "gaussian_mixture")
+DATASETS = ("digits", "mnist", "fashion_mnist", "cifar10", "gaussian_mixture")
 HIDDEN = 3
 SPARSE = (0.0, 1.0)
 """Scales at which the number of fixed entries is varied."""
@@ -63,12 +74,17 @@ def plan(scale: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
     for name in ("width", "pairs", "epochs", "limit"):
         if not isinstance(sizes[name], int) or sizes[name] < 1:
             raise InputError(f"option {name}: expected a positive integer, got {sizes[name]!r}")
+    net = sizes.get("net", NETS[0])
+    if net not in NETS[:2]:
+        raise InputError(f"option net: expected one of {', '.join(NETS[:2])}, got {net!r}")
     sigmas, shares = _numbers("sigmas", sizes, 0.0, np.inf), _numbers("shares", sizes, 0.0, 1.0)
     common = {name: sizes[name] for name in ("dataset", "width", "pairs", "epochs", "limit")}
+    if net != NETS[0]:  # only if it differs: seeds come from the settings
+        common["net"] = net
     common["checkpoints"] = [epoch for epoch in sizes["checkpoints"] if epoch < sizes["epochs"]]
     # The paper fixes an eighth of the rows (64 of 512).
     found = [{"sweep": "sigma", "architecture": "w", "sigma": sigma, "share": 0.125} for sigma in sigmas]
-    found += [{"sweep": "architecture", "architecture": a, "sigma": 1.0, "share": 0.125} for a in others()]
+    found += [{"sweep": "architecture", "architecture": a, "sigma": 1.0, "share": 0.125} for a in others(net)]
     found += [
         {"sweep": "share", "architecture": "w", "sigma": sigma, "share": share}
         for sigma in SPARSE
@@ -78,9 +94,9 @@ def plan(scale: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [one | common for one in found]
 
 
-def others() -> tuple[str, ...]:
-    """What the W-asymmetric network is compared with."""
-    return tuple(name for name in ARCHITECTURES if name != "w")
+def others(net: str = NETS[0]) -> tuple[str, ...]:
+    """What the W-asymmetric network is compared with; residual networks have no sigma-asymmetric version."""
+    return tuple(name for name in ARCHITECTURES if name != "w" and (net == NETS[0] or name != "sigma"))
 
 
 def _numbers(name: str, sizes: Mapping[str, Any], low: float, high: float) -> list[float]:
@@ -97,8 +113,7 @@ def run_task(task: Task) -> list[dict[str, Any]]:
     data = dataset(settings["dataset"], settings["limit"])
     # Runs begin alike in all tasks: what differs is the architecture, not the luck of a draw.
     seeds = list(range(2 * settings["pairs"]))
-    widths = (data.flat_inputs.shape[1], *[settings["width"]] * HIDDEN, data.num_outputs)
-    starts = [initial(settings, widths, seed) for seed in seeds]
+    starts = [initial(settings, data, seed) for seed in seeds]
     kept = train_modules(starts, data, seeds, Recipe(settings["epochs"]), settings["checkpoints"])
     X, Y = torch.tensor(np.array(data.flat_inputs)), torch.tensor(np.array(data.targets))
     about = {name: settings[name] for name in ("sweep", "architecture", "sigma", "share")}
@@ -125,13 +140,23 @@ def dataset(name: str, limit: int) -> Dataset:
     return Dataset(name, part.inputs[rows], part.targets[rows], provenance=part.provenance)
 
 
-def initial(settings: Mapping[str, Any], widths: Sequence[int], seed: int) -> nn.Module:
-    """A network with ``share`` of the entries of every row fixed; of the last layer half, as in G.1."""
-    fixed = None
-    if settings["architecture"] == "w":
+def initial(settings: Mapping[str, Any], data: Dataset, seed: int) -> nn.Module:
+    """A network with ``share`` of the entries of every row fixed; of the last layer half, as in G.1.
+
+    Residual networks have the numbers of Table 3, which are those of an eighth, in proportion.
+    """
+    width, architecture = settings["width"], settings["architecture"]
+    fixed: dict[str, Any] = {}
+    if settings.get("net", NETS[0]) != NETS[0]:
+        if architecture == "w":
+            parts = RESNET_FIXED.items()
+            fixed = {"fixed": {name: max(1, round(settings["share"] * count * width)) for name, count in parts}}
+        return untrained("resnet20", width, data, seed, architecture=architecture, sigma=settings["sigma"], **fixed)
+    widths = (data.flat_inputs.shape[1], *[width] * HIDDEN, data.num_outputs)
+    if architecture == "w":
         share = settings["share"]
-        fixed = [max(1, round(share * n)) for n in widths[:-2]] + [widths[-2] // 2]
-    return model(settings["architecture"], widths, seed, sigma=settings["sigma"], fixed=fixed)
+        fixed = {"fixed": [max(1, round(share * n)) for n in widths[:-2]] + [widths[-2] // 2]}
+    return model(architecture, widths, seed, sigma=settings["sigma"], **fixed)
 
 
 def objectives(a: nn.Module, b: nn.Module, X: torch.Tensor, Y: torch.Tensor) -> list[dict[str, Any]]:
@@ -142,6 +167,7 @@ def objectives(a: nn.Module, b: nn.Module, X: torch.Tensor, Y: torch.Tensor) -> 
     return [
         {
             "layer": layer,
+            "place": part.group,
             "optimal": part.optimal,
             "identity": part.identity,
             "random": part.random,
@@ -215,7 +241,9 @@ def over_training(table: Table) -> Finding:
 def same_in_layers(table: Table) -> Finding:
     """Layers differ by less than 0.3 at ``sigma_F`` 0 and 1 and in the other architectures."""
     parts = {f"sigma_F = {s:g}": at_end(table, sweep="sigma", sigma=s) for s in (0.0, 1.0)}
-    parts |= {name: at_end(table, sweep="architecture", architecture=name) for name in others()}
+    sigma = bool(len(table.where(sweep="architecture", architecture="sigma")))
+    compared = others(NETS[0] if sigma else "resnet20")
+    parts |= {name: at_end(table, sweep="architecture", architecture=name) for name in compared}
     texts, holds = [], True
     for name, part in parts.items():
         layers = [rows.mean("closeness") for (_,), rows in sorted(part.groups("layer").items())]
@@ -278,7 +306,7 @@ STUDY = Study(
     name="matching-objectives",
     title="Activation matching at the optimal permutation, the identity and random ones",
     paper=PAPER,
-    figure="question 2, figures 2, 8, 9 and 11",
+    figure="question 2, figures 2 and 8 to 11",
     plan=plan,
     run_task=run_task,
     claims=(
@@ -306,7 +334,7 @@ STUDY = Study(
         ),
     ),
     cost={"quick": 70.0, "paper": 400_000.0},
-    options=dict.fromkeys(SIZES["quick"]),
+    options=dict.fromkeys((*SIZES["quick"], "net")),
     pictures=(
         _objectives("scale", "Objective after training, by sigma_F", "sigma", "layer", sweep="sigma", last=True),
         _objectives("epochs", "Objective over training, sigma_F = 1", "epoch", "layer", sweep="sigma", sigma=1.0),

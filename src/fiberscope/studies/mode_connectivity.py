@@ -11,7 +11,6 @@ of two layers (``width`` is their size; :mod:`fiberscope.studies.transformer_sym
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,24 +19,16 @@ from torch import nn
 from fiberscope.connectivity.barrier import Barrier, barrier
 from fiberscope.connectivity.matching import match
 from fiberscope.errors import InputError
-from fiberscope.modules.models import resnet20, vit
 from fiberscope.modules.parametrisations import effective_weights
-from fiberscope.neurons.asymmetric_models import w_resnet20, w_vit
-from fiberscope.neurons.asymmetry import break_symmetry
-from fiberscope.studies._asymmetric_runs import PAPER, Recipe, model, standardised, train_modules
+from fiberscope.studies._asymmetric_runs import NETS, PAPER, Recipe, task_data, train_modules, untrained
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study, Task
 from fiberscope.studies.lab.table import Table
 from fiberscope.training.datasets.dataset import Dataset
-from fiberscope.training.datasets.loading import load_dataset
 
 SIZES: dict[str, dict[str, Any]] = {
     "quick": {"data": "digits", "pairs": 2, "epochs": 15, "width": 256},
     "paper": {"data": "mnist", "pairs": 5, "epochs": 25, "width": 512},
 }
-NETS = ("mlp", "resnet20", "vit")
-HEADS, DEPTH, PATCH = 4, 2, 2
-"""Of the transformers."""
-
 KINDS: dict[str, dict[str, Any]] = {
     "standard": {"architecture": "standard"},
     "mask alone": {"architecture": "w", "sigma": 0.0},
@@ -47,9 +38,12 @@ KINDS: dict[str, dict[str, Any]] = {
 """The architectures of figure 1: standard, W-asymmetric without and with fixed weights, static noise. Residual networks
 have fixed weights of scale 2, as in Table 3."""
 
+COUPLED = "coupled masks"
+"""Of transformers alone, after the outlook of H.4: see :func:`fiberscope.neurons.asymmetric_models.w_vit`."""
+
 PATHS = ("as trained", "weights", "activations")
-HELD_OUT = 0.2
-"""The part of a data set without test points that is held out."""
+POINTS, MIDDLE = 9, 0.5
+"""Points of a path; every one has a row, with the path's barriers beside it."""
 
 
 def plan(scale: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -62,68 +56,21 @@ def plan(scale: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
         raise InputError(f"option net: expected one of {', '.join(NETS)}, got {sizes['net']!r}")
     if sizes.get("limit") is not None and (not isinstance(sizes["limit"], int) or sizes["limit"] < 1):
         raise InputError(f"option limit: expected a positive integer, got {sizes['limit']!r}")
-    return [{"kind": kind, "pair": pair, **sizes} for pair in range(sizes["pairs"]) for kind in KINDS]
-
-
-def start(net: str, kind: str, width: int, data: Dataset, seed: int) -> nn.Module:
-    """A network at its initialisation, which takes inputs as vectors; all seeds share the fixed parts."""
-    if net == "mlp":
-        widths = (data.flat_inputs.shape[1], width, width, width, data.num_outputs)
-        return model(widths=widths, seed=seed, **KINDS[kind])
-    shape = pictures(data)
-    scheme, sigma = KINDS[kind]["architecture"], KINDS[kind].get("sigma", 0.0)
-    made: nn.Module
-    if net == "resnet20":
-        sizes: dict[str, Any] = {"channels": shape[0], "classes": data.num_outputs}
-        made = w_resnet20(width, seed, sigma=2 * sigma, **sizes) if scheme == "w" else resnet20(width, seed, **sizes)
-    else:
-        sizes = {"image": shape[1], "patch": PATCH, "channels": shape[0], "classes": data.num_outputs}
-        if scheme == "w":
-            made = w_vit(width, DEPTH, HEADS, seed, sigma=sigma, **sizes)
-        else:
-            made = vit(width, DEPTH, HEADS, seed, **sizes)
-    if scheme == "syre":
-        made = break_symmetry(made, "syre", sigma=sigma)
-    return nn.Sequential(nn.Unflatten(1, shape), made)
-
-
-def pictures(data: Dataset) -> tuple[int, int, int]:
-    """Channels, height and width of the images of a data set."""
-    shape = data.inputs.shape[1:]
-    side = round(np.sqrt(shape[-1]))
-    if len(shape) == 1 and side**2 == shape[0]:
-        return 1, side, side
-    if len(shape) == 2:
-        return 1, shape[0], shape[1]
-    if len(shape) == 3:
-        return shape[0], shape[1], shape[2]
-    raise InputError(f"option data: expected images, got inputs of shape {shape}")
-
-
-def task_data(name: str, limit: int | None = None) -> Dataset:
-    """The data set, standardised; where it has no test points, the last fifth of a fixed shuffle.
-
-    ``limit``: at most so many training points.
-    """
-    data = standardised(load_dataset(name))
-    if limit is not None:
-        data = replace(data, inputs=data.inputs[:limit], targets=data.targets[:limit])
-    if data.test_inputs is not None:
-        return data
-    order = np.random.default_rng(0).permutation(len(data.inputs))
-    cut = round(len(order) * (1 - HELD_OUT))
-    first, last = order[:cut], order[cut:]
-    parts = (data.inputs[first], data.targets[first], data.inputs[last], data.targets[last])
-    return Dataset(name, *parts)
+    kinds = (*KINDS, COUPLED) if sizes.get("net") == "vit" else KINDS
+    return [{"kind": kind, "pair": pair, **sizes} for pair in range(sizes["pairs"]) for kind in kinds]
 
 
 def run_task(task: Task) -> list[dict[str, Any]]:
-    """Rows of every path of one pair."""
+    """Rows of every point of every path of one pair."""
     settings = task.settings
     data = task_data(settings["data"], settings.get("limit"))
     kind, pair = settings["kind"], settings["pair"]
     seeds = (2 * pair, 2 * pair + 1)
-    starts = [start(settings.get("net", NETS[0]), kind, settings["width"], data, seed) for seed in seeds]
+    about = KINDS["centre-dominated"] | {"masks": "coupled"} if kind == COUPLED else KINDS[kind]
+    net = settings.get("net", NETS[0])
+    if net == "resnet20" and kind == "centre-dominated":
+        about = about | {"sigma": 2.0}
+    starts = [untrained(net, settings["width"], data, seed, **about) for seed in seeds]
     a, b = train_modules(starts, data, seeds, Recipe(settings["epochs"]))[settings["epochs"]]
     return [{"kind": kind, "pair": pair, **row} for row in along(a, b, data)]
 
@@ -139,10 +86,17 @@ def along(a: nn.Module, b: nn.Module, data: Dataset) -> list[dict[str, Any]]:
         if path != "as trained":
             found = match(a, b, method=path, data=X)
             left, right, near = plain, found.apply(b), found.identity / found.objective
-        rows.append(
-            {"path": path, "identity": near, **_values(barrier(left, right, "cross_entropy", (X, y), 9, test=tests))}
-        )
+        between = barrier(left, right, "cross_entropy", (X, y), POINTS, test=tests)
+        common = {"path": path, "identity": near, **_values(between)}
+        rows += [{**common, "t": t, **point} for t, point in _curve(between)]
     return rows
+
+
+def _curve(found: Barrier) -> list[tuple[float, dict[str, float]]]:
+    """Accuracies along the path, figures 3, 7 and 21."""
+    assert found.test is not None and found.accuracy is not None and found.test.accuracy is not None
+    parts = zip(found.t, found.accuracy.values[0], found.test.accuracy.values[0], strict=True)
+    return [(float(t), {"train_at": float(a), "test_at": float(b)}) for t, a, b in parts]
 
 
 def _values(found: Barrier) -> dict[str, float]:
@@ -161,7 +115,7 @@ def summarise(table: Table) -> Table:
     """Means and deviations over pairs."""
     rows = []
     for (kind, path), part in table.groups("kind", "path").items():
-        values = part.column("barrier")
+        values = part.where(t=MIDDLE).column("barrier")
         spread = float(np.std(values, ddof=1)) if len(values) > 1 else float("nan")
         row = {"kind": kind, "path": path, "barrier": part.mean("barrier"), "deviation": spread}
         rows.append(row | {key: part.mean(key) for key in ("test_barrier", "test_midpoint", "accuracy", "middle")})
@@ -201,7 +155,7 @@ STUDY = Study(
     name="mode-connectivity",
     title="Barriers between independent trainings, as they are and after alignment",
     paper=PAPER,
-    figure="section 5, Q1",
+    figure="section 5, Q1, figures 3, 7 and 21",
     plan=plan,
     run_task=run_task,
     claims=(
@@ -222,6 +176,18 @@ STUDY = Study(
             style="points",
             words={"kind": ""},
             caption="One point per pair of runs.",
+            where={"t": MIDDLE},
+        ),
+        Picture(
+            "curves",
+            "Training accuracy along the path",
+            x="t",
+            y="train_at",
+            lines="kind",
+            panels="path",
+            x_label="from the first network to the second",
+            y_label="accuracy",
+            words={"kind": "", "path": ""},
         ),
     ),
     summarise=summarise,

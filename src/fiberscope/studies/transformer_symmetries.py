@@ -22,10 +22,9 @@ from fiberscope.connectivity.methods.families import families
 from fiberscope.connectivity.structure import Structure, permutation_structure
 from fiberscope.errors import InputError
 from fiberscope.modules.models import vit
-from fiberscope.studies._asymmetric_runs import Recipe, train_modules
+from fiberscope.studies._asymmetric_runs import Recipe, task_data, train_modules
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study, Task
 from fiberscope.studies.lab.table import Table
-from fiberscope.studies.mode_connectivity import task_data
 from fiberscope.training.datasets.dataset import Dataset
 
 SIZES: dict[str, dict[str, Any]] = {

@@ -21,51 +21,59 @@ from fiberscope.fibers.conservation import Conserved, conserved_quantities
 from fiberscope.fibers.identifiability import Identifiability, identifiability
 from fiberscope.geometry.domains import Box
 from fiberscope.geometry.regions import count_regions
-from fiberscope.network.network import Network
 from fiberscope.network.roles import roles
 from fiberscope.numerics.floats import BoolArray, FloatArray
+from fiberscope.training.live import LiveModule
 
 
 @dataclass(frozen=True, eq=False)
 class State:
     """One moment of a training.
 
-    ``loss`` is what the caller passed, if anything; ``start`` is the network at the first record of the run.
+    ``loss`` is what the caller passed, if anything; ``start`` is the network at the first record of the run. A torch
+    module that is no piecewise linear network is a ``LiveModule`` there, and only quantities in :data:`OF_MODULES` are
+    asked of it.
     """
 
     step: int
     run: int
-    network: Network
+    network: Any
     inputs: FloatArray
     targets: npt.NDArray[Any] | None
-    start: Network
+    start: Any
     loss: float | None = None
+
+    @property
+    def model(self) -> Any:
+        """What the questions about derivatives are asked of: the network, or the module itself."""
+        return self.network.module if isinstance(self.network, LiveModule) else self.network
 
     @cached_property
     def outputs(self) -> FloatArray:
-        return self.network(self.inputs)
+        found: FloatArray = self.network(self.inputs)
+        return found
 
     @cached_property
     def patterns(self) -> BoolArray:
         """Certified activation patterns ``(points, num_signs)``, evaluated once for all quantities that need them."""
-        return self.network.pattern(self.inputs)
+        found: BoolArray = self.network.pattern(self.inputs)
+        return found
 
     @cached_property
     def dimension(self) -> FunctionalDimension:
         """The functional dimension on the inputs, found once for all quantities that need it."""
-        return functional_dimension(self.network, self.inputs)
+        return functional_dimension(self.model, self.inputs)
 
     @cached_property
     def exact_dimension(self) -> FunctionalDimension:
         """As :attr:`dimension` without the two ranks of floats, which cost more than the exact one."""
         whole = self.__dict__.get("dimension")
-        return functional_dimension(self.network, self.inputs, ranks="exact") if whole is None else whole
+        return functional_dimension(self.model, self.inputs, ranks="exact") if whole is None else whole
 
     @cached_property
     def kernel(self) -> FloatArray:
         """The empirical tangent kernel on the inputs, found once for all quantities that need it."""
-        found: FloatArray = ntk(self.network, self.inputs)
-        return found
+        return np.asarray(ntk(self.model, self.inputs), dtype=np.float64)
 
     @cached_property
     def identifiability(self) -> Identifiability:
@@ -79,6 +87,23 @@ class State:
 
 
 Quantity = Callable[[State], Any]
+
+OF_MODULES = frozenset(
+    {
+        "accuracy",
+        "distance_from_start",
+        "effective_rank",
+        "functional_dimensions",
+        "kernel_alignment",
+        "kernel_layers",
+        "kernel_spectrum",
+        "loss",
+        "parameter_norm",
+        "r2",
+        "weight_norms",
+    }
+)
+"""Quantities that need no piecewise linear network: derivatives and numerical ranks exist for every torch module."""
 
 _QUANTITIES: dict[str, tuple[Quantity, str]] = {}
 
@@ -177,10 +202,14 @@ def exact_dimension(state: State) -> int | None:
 
 @register_quantity("functional_dimensions", "the three ranks on the tracked data: exact (and lower), numerical, paper")
 def three_ranks(state: State) -> dict[str, Any]:
-    """With the smallest proven upper bound, whether it certifies the exact rank, and how many points were kinks."""
+    """With the smallest proven upper bound, whether it certifies the exact rank, and how many points were kinks.
+
+    Sentences about ranks that mean little come along; of a module that is no network the exact ones are None.
+    """
     found = state.dimension
     names = ("exact", "lower", "upper", "certified", "numerical", "paper")
-    return {**{name: getattr(found, name) for name in names}, "left_out": len(found.on_boundary)}
+    said = {"warnings": list(found.warnings)} if found.warnings else {}
+    return {**{name: getattr(found, name) for name in names}, "left_out": len(found.on_boundary), **said}
 
 
 @register_quantity(
@@ -209,7 +238,7 @@ def alignment(state: State) -> float | None:
     """With the targets, or with labels as centred indicators; None where kernel or targets are zero."""
     targets = state.need_targets("kernel_alignment")
     if targets.dtype.kind != "f":
-        marks = np.eye(state.network.out_size)[targets]
+        marks = np.eye(state.outputs.shape[1])[targets]
         targets = marks - marks.mean(axis=0)
     return kernel_alignment(state.kernel, targets) if state.kernel.any() and targets.any() else None
 
@@ -217,7 +246,8 @@ def alignment(state: State) -> float | None:
 @register_quantity("kernel_layers", "share of every layer in the trace of the tangent kernel on the tracked data")
 def kernel_layers(state: State) -> dict[str, float]:
     """By the names of the layers; they add up to 1 where the kernel is not zero."""
-    traces = {name: float(np.trace(K)) for name, K in ntk(state.network, state.inputs, by="layer").items()}
+    kernels = ntk(state.model, state.inputs, by="layer")
+    traces = {name: float(np.trace(np.asarray(K))) for name, K in kernels.items()}
     total = sum(traces.values())
     return {name: trace / total if total > 0 else 0.0 for name, trace in traces.items()}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -14,14 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fiberscope import __version__
-from fiberscope.errors import FiberscopeError, InputError
+from fiberscope.errors import FiberscopeError, InputError, UnsupportedModelError
 from fiberscope.network.border import loaded
 from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Result
 from fiberscope.training.datasets.dataset import Dataset
-from fiberscope.training.quantities import State, distance_from_start, find_quantity
+from fiberscope.training.live import LiveModule
+from fiberscope.training.quantities import OF_MODULES, State, distance_from_start, find_quantity
 from fiberscope.training.records import LineFile, number, plain, read_lines
 
 DEFAULT_QUANTITIES = ("loss", "regions_sampled", "fixed_neurons")
@@ -74,13 +75,13 @@ class Tracker:
         self._hook: Any = None
         self._data = _data(data)
         self._steps = 0
-        self._start: dict[int, Network] = {}
+        self._start: dict[int, Network | LiveModule] = {}
         self._saved: dict[int, dict[str, FloatArray]] = {}  # first parameters of the runs in a continued file
         self._keeps_start = any(_may_need_start(quantity) for quantity in self.quantities.values())
         self._records: list[Record] = []
         self._file: LineFile | None = None
         if source is not None:
-            _network(source, self._data)  # refuse now what could never be recorded
+            _check_quantities(_network(source, self._data), self.quantities)  # refuse now what could never be recorded
         if file is not None:
             self._open(Path(file), data)
         self._seconds = time.perf_counter() - self._began
@@ -143,7 +144,8 @@ class Tracker:
         except FiberscopeError as error:  # diverged weights end a record, not somebody's training
             values = {name: {"error": str(error)} for name in self.quantities}
         else:
-            values = self._values(step, run, net, batch(inputs, net.in_size), targets, loss)
+            points = inputs if isinstance(net, LiveModule) else batch(inputs, net.in_size)
+            values = self._values(step, run, net, points, targets, loss)
         record = Record(int(step), int(run), values)
         self._records.append(record)
         if self._file is not None:
@@ -157,7 +159,7 @@ class Tracker:
         self,
         step: int,
         run: int,
-        network: Network,
+        network: Network | LiveModule,
         inputs: FloatArray,
         targets: npt.NDArray[Any] | None,
         loss: float | None,
@@ -174,7 +176,7 @@ class Tracker:
                 values[name] = {"error": str(error)}
         return values
 
-    def _first(self, run: int, network: Network) -> Network:
+    def _first(self, run: int, network: Network | LiveModule) -> Network | LiveModule:
         """The first recorded network of a run: from memory, from the file that is continued, or this one."""
         if run not in self._start:
             if run in self._saved:
@@ -254,7 +256,9 @@ def track(
     Parameters
     ----------
     source
-        The torch module that is being trained; a :class:`Network`; or None for use inside ``train_many``.
+        The torch module that is being trained; a :class:`Network`; or None for use inside ``train_many``. A module that
+        is no piecewise linear network has the quantities that need derivatives only (kernels, numerical ranks with
+        their warnings, norms, losses); others are refused.
     data
         A :class:`Dataset`, a pair ``(inputs, targets)``, or inputs ``(points, n_0)`` alone. None (only inside
         ``train_many``): every run's own data.
@@ -342,7 +346,7 @@ def _unpacked(value: Mapping[str, Any]) -> FloatArray:
         ) from error
 
 
-def _with_saved(network: Network, saved: Mapping[str, FloatArray]) -> Network:
+def _with_saved(network: Network | LiveModule, saved: Mapping[str, FloatArray]) -> Network | LiveModule:
     shapes = {name: value.shape for name, value in network.parameters.items()}
     before = {name: value.shape for name, value in saved.items()}
     if shapes != before:
@@ -376,8 +380,26 @@ def _numpy(value: Any) -> npt.NDArray[Any]:
     return np.asarray(value.detach().cpu()) if hasattr(value, "detach") else np.asarray(value)
 
 
-def _network(source: Any, data: tuple[Any, Any] | None) -> Network:
+def _network(source: Any, data: tuple[Any, Any] | None) -> Network | LiveModule:
+    """The network; of a torch module that is none, the module itself with the reason."""
     if isinstance(source, Network):
         return source
     shape = None if data is None else tuple(data[0].shape[1:])
-    return loaded(source, shape)
+    try:
+        return loaded(source, shape)
+    except UnsupportedModelError as error:
+        if not hasattr(source, "named_parameters"):
+            raise
+        return LiveModule.of(source, str(error))
+
+
+def _check_quantities(net: Network | LiveModule, names: Iterable[str]) -> None:
+    if isinstance(net, LiveModule):
+        # What somebody registered may know what to do with a module.
+        own = distance_from_start.__module__
+        bad = [name for name in names if name not in OF_MODULES and find_quantity(name).__module__ == own]
+        if bad:
+            raise UnsupportedModelError(
+                f"quantity {bad[0]}: expected a piecewise linear network ({net.reason}); of other modules there are "
+                f"{', '.join(sorted(OF_MODULES))}"
+            )

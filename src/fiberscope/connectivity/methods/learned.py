@@ -10,22 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import cycle
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fiberscope.connectivity.losses import Loss, batch_loss
+from fiberscope.connectivity.losses import Loss
 from fiberscope.connectivity.methods.families import best, element_of
+from fiberscope.connectivity.methods.way import Way
 from fiberscope.connectivity.methods.weights import Weights, by_weights, movable
 from fiberscope.connectivity.paths import with_state
 from fiberscope.connectivity.rotations import CENTRED, Rotations, centred_basis, nearest
 from fiberscope.connectivity.structure import Structure
-from fiberscope.errors import InputError
-from fiberscope.modules.batches import Batch, batches
-from fiberscope.modules.calls import Selector, points
+from fiberscope.modules.calls import Selector
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.modules.parametrisations import plain
 from fiberscope.modules.tracing.groups import own_tensors
@@ -136,48 +134,31 @@ def learn(
     run: Run,
 ) -> Turned:
     """Maps that follow the gradient of the loss on the way, from where Procrustes ended; never worse than there."""
-    if steps < 1:
-        raise InputError(f"steps: expected a positive number, got {steps}")
     turns = start.turns
-    held: list[Batch] = list(batches(data, a, batch_size))
-    mine = {n: v.detach() for n, v in turns.rotations.folded(own_tensors(a)[0]).items() if v.is_floating_point()}
+    way = Way.of(a, turns.rotations.folded(own_tensors(a)[0]), loss, data, output, batch_size, steps)
     raw = {n: v.detach() for n, v in turns.rotations.folded(own_tensors(b)[0]).items()}
     theirs = turns.acted(raw)
     angles = {
         block.name: torch.zeros(block.copies, *2 * (_free(block),), requires_grad=True)
         for block in turns.rotations.blocks
     }
-
-    def between(maps: Mapping[str, Tensor], other: Mapping[str, Tensor], t: float) -> dict[str, Tensor]:
-        moved = turns.rotations.act(other, maps)
-        return {name: torch.lerp(value, moved[name].to(value), t) for name, value in mine.items()}
-
-    def mean(maps: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> float:
-        with torch.no_grad():
-            states = [between(maps, other, t) for t in PLACES]
-            parts = [batch_loss(a, state, batch, loss, output) for batch in held for state in states]
-        return sum(float(part.total) for part in parts) / max(1, sum(part.terms for part in parts))
-
     rng = np.random.default_rng(seed)
     with evaluating(a):
-        first, lowest, chosen = mean({}, raw), mean({}, theirs), {}
+        first, lowest, chosen = way.mean(raw, PLACES), way.mean(theirs, PLACES), {}
         rule = torch.optim.Adam(angles.values(), lr=RATE)
-        for step, batch in zip(range(steps), cycle(held), strict=False):
-            run.step(step, steps, "learning of rotations")
+        for step, batch in way.batches(steps, run, "learning of rotations"):
             rule.zero_grad()
-            state = between(_maps(turns.rotations, angles), theirs, float(rng.uniform(*WAY)))
-            part = batch_loss(a, state, batch, loss, output)
-            torch.autograd.backward(part.total / max(1, part.terms))
+            turned = turns.rotations.act(theirs, _maps(turns.rotations, angles))
+            way.slope(way.state(turned, float(rng.uniform(*WAY))), batch)
             rule.step()
             if step == steps - 1 or (step + 1) % max(1, steps // 8) == 0:
                 maps = {name: value.detach() for name, value in _maps(turns.rotations, angles).items()}
-                if (value := mean(maps, theirs)) < lowest:
+                if (value := way.mean(turns.rotations.act(theirs, maps), PLACES)) < lowest:
                     lowest, chosen = value, maps
     moves: Sequence[Move] = (*turns.moves, chosen) if chosen else turns.moves
     found = replace(turns, moves=tuple(moves) if lowest < first else ())
-    distance = _distance(mine, found.acted(raw))
-    samples = sum(points(inputs) for inputs, _ in held)
-    return Turned(found, (_distance(mine, raw), distance), (first, min(lowest, first)), samples)
+    distances = _distance(way.mine, raw), _distance(way.mine, found.acted(raw))
+    return Turned(found, distances, (first, min(lowest, first)), way.samples)
 
 
 def _free(block: Any) -> int:

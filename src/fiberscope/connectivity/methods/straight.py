@@ -12,7 +12,7 @@ Pena et al. 2023, "Re-basin via implicit Sinkhorn differentiation"), at random p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,15 +20,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fiberscope.connectivity.losses import Loss, batch_loss
+from fiberscope.connectivity.losses import Loss
 from fiberscope.connectivity.methods.assignment import assign
+from fiberscope.connectivity.methods.way import Way
 from fiberscope.connectivity.methods.weights import Weights, descend
 from fiberscope.connectivity.rotations import ORTHOGONAL, Rotations
 from fiberscope.connectivity.structure import Structure
-from fiberscope.errors import InputError
 from fiberscope.modules.action import PERMUTATION
-from fiberscope.modules.batches import Batch, batches
-from fiberscope.modules.calls import Selector, points
+from fiberscope.modules.batches import Batch
+from fiberscope.modules.calls import Selector
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.modules.tracing.groups import own_tensors
 from fiberscope.network.action.element import Element, Monomial
@@ -72,26 +72,18 @@ def straight_through(
     run: Run,
 ) -> Tried:
     """The best of the elements that the estimator meets in so many steps, one batch each."""
-    halfway = _Halfway.between(a, b, structure, loss, data, output, batch_size, steps)
-    mean, middle, held = halfway.mean, halfway.state, halfway.held
+    seen = _Candidates.begin(a, b, structure, loss, data, output, batch_size, steps)
+    latent = {name: value.clone().requires_grad_() for name, value in pair.moved(start).b.items()}
+    rule = torch.optim.Adam(latent.values(), lr=RATE)
+    element = start
     with evaluating(a):
-        identity = structure.identity()
-        first = mean(identity)
-        best, lowest = min(((identity, first), (start, mean(start))), key=lambda one: one[1])
-        known = [identity, start]
-        latent = {name: value.clone().requires_grad_() for name, value in pair.moved(start).b.items()}
-        rule = torch.optim.Adam(latent.values(), lr=RATE)
-        element = start
-        for step, batch in zip(range(steps), _again(held), strict=False):
-            run.step(step, steps, "straight-through matching")
-            _descend(a, middle(element), latent, rule, batch, loss, output)
+        seen.see(start)
+        for step, batch in seen.way.batches(steps, run, "straight-through matching"):
+            _descend(seen.way, seen.way.state(seen.moved(element), 0.5), latent, rule, batch)
             here = replace(pair.moved(element), a={name: value.detach() for name, value in latent.items()})
             element = descend(here, step, run.quietly())[0] @ element
-            if all(element != one for one in known):
-                known.append(element)
-                if (found := mean(element)) < lowest:
-                    best, lowest = element, found
-    return Tried(best, (first, lowest), sum(points(x) for x, _ in held))
+            seen.see(element)
+    return seen.best()
 
 
 def learned_permutations(
@@ -109,35 +101,24 @@ def learned_permutations(
     run: Run,
 ) -> Tried:
     """The best of the elements that soft permutations meet on their way; see above. Never worse than the start."""
-    halfway = _Halfway.between(a, b, structure, loss, data, output, batch_size, steps)
+    seen = _Candidates.begin(a, b, structure, loss, data, output, batch_size, steps)
     groups = structure.only(PERMUTATION).groups
     soft = Rotations(tuple(replace(group, kind=ORTHOGONAL) for group in groups), (), {})
-    near = pair.moved(start)
-    theirs = halfway.moved(start)
+    near, theirs = pair.moved(start), seen.moved(start)
     logits = {group.name: _logits(near.gains(group)).requires_grad_() for group in groups}
     rule = torch.optim.Adam(logits.values(), lr=SOFT_RATE)
     rng = np.random.default_rng(seed)
     with evaluating(a):
-        identity = structure.identity()
-        first = halfway.mean(identity)
-        best, lowest = min(((identity, first), (start, halfway.mean(start))), key=lambda one: one[1])
-        known = [identity, start]
-        for step, batch in zip(range(steps), _again(halfway.held), strict=False):
-            run.step(step, steps, "learning of permutations")
+        seen.see(start)
+        for step, batch in seen.way.batches(steps, run, "learning of permutations"):
             rule.zero_grad()
-            maps = {name: _straight(value) for name, value in logits.items()}
-            t, moved = float(rng.uniform(*WAY)), soft.act(theirs, maps)
-            state = {name: torch.lerp(value, moved[name].to(value), t) for name, value in halfway.mine.items()}
-            part = batch_loss(a, state, batch, loss, output)
-            torch.autograd.backward(part.total / max(1, part.terms))
+            t, maps = float(rng.uniform(*WAY)), {name: _straight(value) for name, value in logits.items()}
+            seen.way.slope(seen.way.state(soft.act(theirs, maps), t), batch)
             rule.step()
             if step == steps - 1 or (step + 1) % max(1, steps // LOOKS) == 0:
-                element = Element({g.name: Monomial(_hard(logits[g.name]), None, g.parents) for g in groups}) @ start
-                if all(element != one for one in known):
-                    known.append(element)
-                    if (found := halfway.mean(element)) < lowest:
-                        best, lowest = element, found
-    return Tried(best, (first, lowest), sum(points(x) for x, _ in halfway.held))
+                hard = {group.name: Monomial(_hard(logits[group.name]), None, group.parents) for group in groups}
+                seen.see(Element(hard) @ start)
+    return seen.best()
 
 
 def _logits(gains: FloatArray) -> Tensor:
@@ -166,20 +147,17 @@ def _hard(logits: Tensor) -> IntArray:
     return assign(logits.detach().double().numpy())
 
 
-@dataclass(frozen=True)
-class _Halfway:
-    """The loss in the middle between ``a`` and a moved ``b``, on all data."""
+@dataclass
+class _Candidates:
+    """The elements that were met, each once, with the loss half-way between ``a`` and the moved ``b`` on all data."""
 
-    a: nn.Module
+    way: Way
     structure: Structure
-    mine: Mapping[str, Tensor]
     theirs: Mapping[str, Tensor]
-    loss: Loss
-    output: Selector
-    held: list[Batch]
+    losses: list[tuple[Element, float]]
 
     @classmethod
-    def between(
+    def begin(
         cls,
         a: nn.Module,
         b: nn.Module,
@@ -189,47 +167,35 @@ class _Halfway:
         output: Selector,
         batch_size: int,
         steps: int,
-    ) -> _Halfway:
-        if steps < 1:
-            raise InputError(f"steps: expected a positive number, got {steps}")
-        mine, theirs = ({name: value.detach() for name, value in own_tensors(one)[0].items()} for one in (a, b))
-        mine = {name: value for name, value in mine.items() if value.is_floating_point()}
-        return cls(a, structure, mine, theirs, loss, output, list(batches(data, a, batch_size)))
+    ) -> _Candidates:
+        """With the identity as the first."""
+        mine, theirs = (own_tensors(one)[0] for one in (a, b))
+        way = Way.of(a, mine, loss, data, output, batch_size, steps)
+        found = cls(way, structure, {name: value.detach() for name, value in theirs.items()}, [])
+        with evaluating(a):
+            found.see(structure.identity())
+        return found
 
     def moved(self, element: Element) -> dict[str, Tensor]:
         return {**self.theirs, **self.structure.act(self.theirs, element)}
 
-    def state(self, element: Element) -> dict[str, Tensor]:
-        theirs = self.moved(element)
-        return {name: torch.lerp(value, theirs[name], 0.5) for name, value in self.mine.items()}
+    def see(self, element: Element) -> None:
+        if all(element != one for one, _ in self.losses):
+            self.losses.append((element, self.way.mean(self.moved(element))))
 
-    def mean(self, element: Element) -> float:
-        state, sums = self.state(element), [0.0, 0.0]
-        with torch.no_grad():
-            for batch in self.held:
-                part = batch_loss(self.a, state, batch, self.loss, self.output)
-                sums = [sums[0] + float(part.total), sums[1] + part.terms]
-        return sums[0] / max(1.0, sums[1])
+    def best(self) -> Tried:
+        """The first with the smallest loss, the losses with the identity and with it, and how many points were read."""
+        element, lowest = min(self.losses, key=lambda one: one[1])
+        return Tried(element, (self.losses[0][1], lowest), self.way.samples)
 
 
 def _descend(
-    a: nn.Module,
-    state: Mapping[str, Tensor],
-    latent: Mapping[str, Tensor],
-    rule: torch.optim.Optimizer,
-    batch: Batch,
-    loss: Loss,
-    output: Selector,
+    way: Way, state: Mapping[str, Tensor], latent: Mapping[str, Tensor], rule: torch.optim.Optimizer, batch: Batch
 ) -> None:
     """One step of the latent copy: it gets the gradient of the half that ``b`` has in the middle."""
     leaves = {name: state[name].clone().requires_grad_() for name in latent}
-    part = batch_loss(a, {**state, **leaves}, batch, loss, output)
+    part = way.lost({**state, **leaves}, batch)
     slopes = torch.autograd.grad(part.total / max(1, part.terms), list(leaves.values()), allow_unused=True)
     for value, slope in zip(latent.values(), slopes, strict=True):
         value.grad = None if slope is None else (0.5 * slope).to(value)
     rule.step()
-
-
-def _again(held: list[Batch]) -> Iterator[Batch]:
-    while True:
-        yield from held

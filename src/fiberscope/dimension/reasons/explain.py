@@ -22,7 +22,7 @@ from fiberscope.dimension.affine_rows import mixtures, normalisations, translati
 from fiberscope.dimension.bounds import Bound, program_symmetry
 from fiberscope.dimension.decisive import decide
 from fiberscope.dimension.exact_rank import Sampled, sample
-from fiberscope.dimension.functional import functional_dimension
+from fiberscope.dimension.functional import active_sets_bound, functional_dimension
 from fiberscope.dimension.gap import (
     adjacent_layers_bound,
     float_pair_kernels,
@@ -273,6 +273,7 @@ def _more_bounds(net: Network, found: Sampled, run: Run) -> Iterator[Bound]:
     yield Bound("position", net.out_size * position_bound(found), what, True, True)
     if not _is_chain(net):
         return
+    yield from active_sets_bound(net, found, run)
     if net.out_size == 1 and bool((net.layout.slopes == 0).all()):
         what = "none (regions that share the signs behind a silent layer count once)"
         yield Bound("silent layers", silent_layers_bound(net, found), what, True, True)

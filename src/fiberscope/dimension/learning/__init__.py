@@ -1,0 +1,1 @@
+"""How fast the loss grows around a parameter: the local learning coefficient."""
