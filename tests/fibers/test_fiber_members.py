@@ -309,7 +309,8 @@ def test_paths_of_one_hidden_layer_with_spare_neurons():
     answers = [(other, found.connection(other)) for other in found.sample(20, 1)]
     assert sum(bool(answer) for _, answer in answers) >= 10
     for other, answer in answers:
-        assert answer or answer.reason.startswith("no path is known: neuron")
+        apart = answer.connected is False and "different components" in answer.reason
+        assert answer or apart or "through groups are not written" in answer.reason
         if answer:
             check_ends_and_members(net, other, answer.path)
 

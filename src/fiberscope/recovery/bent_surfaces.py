@@ -140,7 +140,7 @@ class Walk:
         self.A, self.b = place.walls
         self.others = np.zeros((0, prefix.num_features))
         self.sharp = float(np.sqrt(oracle.noise))
-        self.wide, self.failures = (1.0, FAILURES) if oracle.noise < CRUDE else (10.0, 3 * FAILURES)
+        self.wide, self.failures = 1.0 if oracle.noise < CRUDE else 10.0, FAILURES
 
     def follow(self, x: FloatArray, g: FloatArray) -> Row | str:
         """The neuron whose kink at ``x`` has the normal ``g``, or why it is none of this layer."""

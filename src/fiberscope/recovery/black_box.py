@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.numerics.cutoffs import RECOVERED, SPAN
+from fiberscope.numerics.cutoffs import CRUDE, RECOVERED, SPAN
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.recovery.bent_surfaces import Equations, Row
 from fiberscope.recovery.first_layer import Pool, first_layer
@@ -24,7 +24,7 @@ from fiberscope.recovery.isolation import isolated, looked_at_again
 from fiberscope.recovery.later_layers import draw_telling, fit_outputs, next_layer
 from fiberscope.recovery.oracle import Function, Oracle, SpentError, alive, settle
 from fiberscope.recovery.place import place_of
-from fiberscope.recovery.polish import forward, polish, weighty
+from fiberscope.recovery.polish import forward, polish, standard_error, weighty
 from fiberscope.recovery.prefix import Prefix
 from fiberscope.recovery.recovered import Recovery, Unresolved, network_of
 from fiberscope.recovery.signs import over_features, signs_of_parts, solve_signs, solve_with_remainder
@@ -44,6 +44,12 @@ DENSE = 700
 
 POINTS = 2.5
 """Equations per parameter that polishing uses, of those that were asked."""
+
+POINTS_CRUDE = 8.0
+"""The same where values are noisy: errors fall with the root of their number."""
+
+CONFIDENT = 10.0
+"""Standard errors that a parameter is said to be known to."""
 
 CANDIDATES = 2000
 """Points of which those are asked that tell most about the parameters."""
@@ -75,6 +81,7 @@ class Search:
     open: list[tuple[int, int, int]] = field(default_factory=list)
     whole: bool = False
     polished: bool = False
+    accuracy: float | None = None
     holds: bool = False
 
     @property
@@ -281,7 +288,7 @@ class Search:
         if large:
             theta = looked_at_again(oracle, self.pool.place, theta, rng, self.slope)
             count -= theta[0].size + theta[1].size
-        most = int(POINTS * count / oracle.outputs) + 50
+        most = int((POINTS if oracle.noise <= CRUDE else POINTS_CRUDE) * count / oracle.outputs) + 50
         first = Prefix((theta[0],), (theta[1],), self.slope)
         if large:
             oracle.values(draw_telling(self.pool, first, most * 2 // 3))
@@ -293,7 +300,10 @@ class Search:
             more = draw_telling(self.pool, first, CANDIDATES)
             more = more[weighty(theta, X, more, most // 3, self.slope)]
             X, Y = np.concatenate([X, more]), np.concatenate([Y, oracle.values(more)])
-        self.keep(polish(theta, X, Y, self.pool.run, int(large), self.slope, oracle.noise * oracle.scale))
+        theta = polish(theta, X, Y, self.pool.run, int(large), self.slope, oracle.noise * oracle.scale)
+        self.keep(theta)
+        if not large:
+            self.accuracy = CONFIDENT * standard_error(theta, X, Y, self.slope, oracle.noise * oracle.scale)
 
     def keep(self, theta: list[FloatArray]) -> None:
         self.weights, self.biases = theta[::2], theta[1::2]
@@ -340,8 +350,8 @@ def black_box(function: Function, widths: tuple[int, ...], domain: Any, max_quer
         if oracle.outputs != widths[-1]:
             raise InputError(f"widths: expected {oracle.outputs} outputs, which the function has, got {widths[-1]}")
         place = oracle.place = alive(oracle, place, rng)
-        for _ in range(ATTEMPTS):
-            search = Search(Pool.begin(oracle, place, rng, run), widths, slope=slope)
+        for turn in range(ATTEMPTS):
+            search = Search(Pool.begin(oracle, place, rng, run, patient=turn > 0), widths, slope=slope)
             try:
                 search.attempt()
             finally:
@@ -369,9 +379,10 @@ def conclude(search: Search, whole: bool, domain: Any, run: Run) -> Recovery:
     if not close:
         text = f"the network differs by {residual:.2g} at held-out points, more than the noise of the values explains"
         search.unresolved.append(Unresolved(len(search.widths) - 1, None, text))
+    accuracy = search.accuracy if close and not search.unresolved else None
     return Recovery(search.widths, network_of(theta[::2], theta[1::2], search.slope), residual, size, oracle.noise,
                     oracle.spent, HELD_OUT, tuple(search.unresolved), close and not search.unresolved, domain, planes,
-                    slope=search.slope)  # fmt: skip
+                    slope=search.slope, accuracy=accuracy)  # fmt: skip
 
 
 def held_out(search: Search, theta: list[FloatArray], run: Run) -> tuple[float, float]:

@@ -60,10 +60,11 @@ class Pool:
     normals: dict[tuple[int, int], FloatArray] = field(default_factory=dict)
     points: dict[tuple[int, int], FloatArray] = field(default_factory=dict)
     slopes: dict[tuple[int, int], FloatArray | None] = field(default_factory=dict)
+    patient: bool = False
 
     @classmethod
-    def begin(cls, oracle: Oracle, place: Place, rng: np.random.Generator, run: Run) -> Pool:
-        return cls(oracle, place, rng, run, Gradients(oracle, rng))
+    def begin(cls, oracle: Oracle, place: Place, rng: np.random.Generator, run: Run, patient: bool = False) -> Pool:
+        return cls(oracle, place, rng, run, Gradients(oracle, rng), patient=patient)
 
     @property
     def tolerance(self) -> float:
@@ -73,8 +74,8 @@ class Pool:
 
     @property
     def crude(self) -> bool:
-        """Whether values are so noisy that normals are measured by where surfaces are met."""
-        return self.oracle.noise > CRUDE
+        """Whether values are so noisy that normals are measured by where surfaces are met, which costs many more."""
+        return self.patient and self.oracle.noise > CRUDE
 
     @property
     def same(self) -> float:
@@ -131,10 +132,11 @@ class Pool:
         if found is not None:
             self.normals[key], self.points[key] = found.n, found.x
 
-    def all_kinks(self) -> tuple[FloatArray, FloatArray]:
-        """The kinks of all lines as points, and how far each may be off along its line."""
-        X = np.concatenate([line.points for line in self.lines])
-        jumps = np.concatenate([np.abs(line.jumps) / line.length for line in self.lines])
+    def open_kinks(self) -> tuple[FloatArray, FloatArray]:
+        """The kinks of all lines that nothing explains as points, and how far each may be off along its line."""
+        left = ~np.concatenate(self.explained)
+        X = np.concatenate([line.points for line in self.lines])[left]
+        jumps = np.concatenate([np.abs(line.jumps) / line.length for line in self.lines])[left]
         return X, np.asarray(self.oracle.noise * self.oracle.scale / jumps)
 
     def explain(self, rows: FloatArray, offsets: FloatArray) -> None:

@@ -15,8 +15,8 @@ from fiberscope.recovery.prefix import Prefix
 from fiberscope.recovery.probes import locate, normal_of
 from fiberscope.recovery.tilts import refitted, tilted
 
-MORE_LINES = 7
-"""Further lines for a layer that is not whole."""
+MORE_LINES, MORE_BEFORE = 7, 25
+"""Further lines for a layer that is not whole: the last one, and one before others, whose neurons are not aimed at."""
 
 TESTS, BATCH = 2000, 200
 """Points at which the network without a missing neuron is tried, and how many at once."""
@@ -59,8 +59,9 @@ def next_layer(pool: Pool, prefix: Prefix, width: int, number: int, last: bool) 
     """At most ``width`` neurons of layer ``number`` behind the known ones; ``last`` if no hidden layer comes after."""
     layer = Layer()
     walk = Walk(pool.oracle, pool.place, prefix, pool.rng)
+    walk.failures *= 3 if pool.crude else 1
     tried: set[tuple[int, int]] = set()
-    for turn in range(1 + MORE_LINES):
+    for turn in range(1 + (MORE_LINES if last else MORE_BEFORE)):
         if turn > 2 and last and len(layer.rows) + len(layer.partial) >= width:
             break
         if turn == 1:  # once more from where it failed, and nothing is explained that is only near
@@ -103,7 +104,7 @@ def _note(pool: Pool, prefix: Prefix, layer: Layer, walk: Walk, found: Row | str
         if factor is not None:
             layer.partial.remove(other)
             row = other.merged(row, factor).normalised()
-    if pool.crude:
+    if pool.crude and row.complete:
         row = _refitted(pool, prefix, row)
         if any(other.ratio(row, pool.same) is not None for other in layer.rows):
             return False
@@ -119,8 +120,10 @@ def _note(pool: Pool, prefix: Prefix, layer: Layer, walk: Walk, found: Row | str
 
 
 def _refitted(pool: Pool, prefix: Prefix, row: Row) -> Row:
-    """A noisy neuron again, through all kinks that it nearly explains."""
-    (X, blurs), c = pool.all_kinks(), row.coefficients
+    """A noisy neuron again, through all kinks that it nearly explains; those of known ones would draw it to them."""
+    (X, blurs), c = pool.open_kinks(), row.coefficients
+    if not len(X):
+        return row
     sizes = np.array([np.linalg.norm(prefix.cell(prefix.pattern(x)).slopes.T @ c) for x in X])
     found = refitted(prefix.features(X), c, np.maximum(sizes, NOT_ZERO), blurs,
                      REFIT * pool.tolerance * pool.place.size)  # fmt: skip
@@ -130,11 +133,11 @@ def _refitted(pool: Pool, prefix: Prefix, row: Row) -> Row:
 def _confirmed(pool: Pool, prefix: Prefix, row: FloatArray) -> bool:
     """Whether a neuron switches on the lines where there is a kink, and nowhere else; at new places if that is rare."""
     hits = misses = 0
-    for line in pool.lines:
+    for line, done in zip(pool.lines, pool.explained, strict=True):
         nodes = np.concatenate([[0.0], line.kinks, [1.0]])
         z = prefix.features(line.at(nodes)) @ row
         zero = np.abs(z) <= NEAR_LINES * pool.tolerance * line.length
-        hits += int(zero[1:-1].sum())
+        hits += int((zero[1:-1] & ~done if pool.crude else zero[1:-1]).sum())
         misses += int(((z[:-1] * z[1:] < 0) & ~zero[:-1] & ~zero[1:]).sum())
     for _ in range(4):
         if hits + misses >= 4:

@@ -71,6 +71,38 @@ def polish(theta: Parameters, X: FloatArray, Y: FloatArray, run: Run, fixed: int
     return best
 
 
+def unit_rows(theta: Parameters) -> Parameters:
+    """The same function with hidden rows ``(W | b)`` of norm one; scales are handed on to the next layer."""
+    found, before = [a.copy() for a in theta], np.ones(theta[0].shape[1])
+    for k in range(0, len(found), 2):
+        W = found[k] * before
+        size = np.ones(len(W))
+        if k + 2 < len(found):
+            size = np.linalg.norm(np.column_stack([W, found[k + 1]]), axis=1)
+            size[size == 0] = 1.0
+        found[k], found[k + 1], before = W / size[:, None], found[k + 1] / size, size
+    return found
+
+
+def standard_error(theta: Parameters, X: FloatArray, Y: FloatArray, leak: float, noise: float) -> float:
+    """The largest standard error of a parameter, where hidden rows have norm one: from residuals at points of a fit.
+
+    Least squares give ``s^2 (J^T J)^+`` for independent errors of size ``s``, which is that of the residuals, and at
+    least ``noise``. Rescalings of neurons, which no value tells, are no error. Roundings are not independent, and what
+    a fit does not see it does not count: this is an estimate.
+    """
+    theta = unit_rows(theta)
+    values, activations = forward(theta, X, leak)
+    J = _jacobian(activations[:-1], backward(theta, activations, leak))
+    hidden = sum(len(b) for b in theta[1:-1:2])
+    free = max(J.shape[0] - J.shape[1] + hidden, 1)
+    size = max(float(np.sqrt(((Y - values) ** 2).sum() / free)), noise)
+    sizes, vectors = np.linalg.eigh(J.T @ J)
+    kept = slice(hidden, None)  # in increasing order
+    least = np.finfo(float).eps * sizes[-1]
+    return size * float(np.sqrt((vectors[:, kept] ** 2 / np.maximum(sizes[kept], least)).sum(axis=1).max()))
+
+
 def weighty(theta: Parameters, X: FloatArray, more: FloatArray, count: int, leak: float = 0.0) -> IntArray:
     """Those of the points ``more`` whose values tell most about parameters beside those at ``X``; nothing is asked.
 

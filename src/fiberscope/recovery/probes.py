@@ -133,7 +133,7 @@ def locate_all(oracle: Oracle, X: FloatArray, u: FloatArray, w: float) -> Kinks:
     found, flat, at, jump = none > 0, none > 0, none.copy(), none.copy()
     s = np.array([-1.0, -0.6, 0.6, 1.0]) * w
     ask = np.array([k for k, x in enumerate(X) if oracle.allowed(x + s[:, None] * u)], dtype=np.int64)
-    if not len(ask):
+    if not len(ask) or not w > 0:
         return Kinks(found, at, jump, flat)
     f = oracle.along((X[ask, None] + s[:, None] * u).reshape(-1, X.shape[1])).reshape(-1, 4)
     error = ORACLE_CLEAR * oracle.noise * np.maximum(oracle.scale, np.abs(f).max(axis=1))

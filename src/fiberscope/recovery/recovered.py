@@ -39,8 +39,10 @@ class Recovery(Pictured):
     layer reached its weights and offsets. ``residual`` is the largest difference at ``held_out`` fresh points of the
     domain, which ``queries`` does not count; ``size`` is the largest value there and ``noise`` the relative error that
     values of the function were found to have. ``recovered`` says that the residual is explained by that noise and
-    nothing is unresolved; it is a statement about the points, not a proof. ``fiber`` are the parameters with the same
-    function: the truth is one of them.
+    nothing is unresolved; it is a statement about the points, not a proof. ``accuracy`` says how well parameters are
+    known, with hidden rows ``(W | b)`` of norm one: ten standard errors of the worst of them, estimated from the
+    residuals of the last fit; None where there was none of all parameters together. ``fiber`` are the parameters with
+    the same function: the truth is one of them.
 
     From a complex nothing is asked. Its answer is in fractions, ``rational``, of which ``network`` is the rounding;
     where ``recovered``, ``proof`` says what was compared exactly, and the residual of the fractions is zero.
@@ -60,6 +62,7 @@ class Recovery(Pictured):
     rational: Layers | None = field(default=None, repr=False, metadata=hidden())
     proof: str | None = None
     slope: float = 0.0
+    accuracy: float | None = None
 
     picture = "recovered"
 
@@ -73,7 +76,8 @@ class Recovery(Pictured):
         shape = "-".join(map(str, self.widths))
         state = "recovered" if self.recovered else "not recovered"
         rest = "" if not self.unresolved else f", {len(self.unresolved)} unresolved: {self.unresolved[0]}"
-        return f"Recovery({shape} {state}, residual {self.residual:.2g}, {self.queries} queries{rest})"
+        known = "" if self.accuracy is None else f", parameters to about {self.accuracy:.0e}"
+        return f"Recovery({shape} {state}, residual {self.residual:.2g}{known}, {self.queries} queries{rest})"
 
 
 def network_of(weights: Sequence[FloatArray], biases: Sequence[FloatArray], slope: float) -> Network:
