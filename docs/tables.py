@@ -46,7 +46,7 @@ def findings(folder: Path) -> str:
         held: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         origin = held["provenance"]
         name, scale = origin["study"], origin["scale"]
-        head = f"### {name}, {scale} scale\n\n[The study](../studies/{name}.md), {origin['tasks']} tasks"
+        head = f"### {name}, {scale} scale\n\n[The study](studies/{name}.md), {origin['tasks']} tasks"
         head += f", version {origin['study_version']}." if "study_version" in origin else "."
         if origin.get("missing"):
             head += f" **{len(origin['missing'])} tasks failed**, and the table lacks their rows."

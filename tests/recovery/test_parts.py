@@ -6,12 +6,12 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from planted import random_network
 
 import fiberscope as fs
-from fiberscope.recovery.lines import scan
+from fiberscope.recovery.lines import BESIDE, scan
 from fiberscope.recovery.oracle import Oracle, settle
 from fiberscope.recovery.place import place_of
 from fiberscope.recovery.polish import forward, polish
@@ -22,14 +22,22 @@ from fiberscope.run import Run
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from([(2, 4, 1), (5, 8, 4, 1), (4, 4, 4, 4, 2)]))
+@example(838, (2, 4, 1))  # two kinks of opposite signs, .004 apart, whose tangents meet beside both
 def test_kinks_on_a_line_are_those_of_the_exact_engine(seed, widths):
     net, place = random_network(widths, seed), place_of(None, widths[0])
     oracle, rng = Oracle(net, widths[0]), np.random.default_rng(seed)
     settle(oracle, place, rng)
     (line,) = scan(oracle, *place.lines(rng, 1), Run())
     exact = np.asarray(fs.regions_along(net, fs.Segment(line.start, line.end)).breakpoints, dtype=float)
-    gaps = np.abs(np.subtract.outer(line.kinks, exact)).min(axis=1, initial=np.inf)
-    assert (gaps <= 1e-8).all()  # no kink is invented
+    gaps = np.abs(np.subtract.outer(line.kinks, exact))
+    # no kink is invented; one may stand for two that are nearer to each other than the checks beside it
+    assert ((gaps <= 1e-8).any(axis=1) | ((gaps <= BESIDE).sum(axis=1) >= 2)).all()
+
+
+def test_no_line_is_a_point():
+    """A point that was clipped into a corner, with a direction out of the box."""
+    starts, ends = place_of(None, 5).lines(np.random.default_rng(0), 4000)
+    assert (np.abs(starts - ends).max(axis=1) > 0).all()
 
 
 def test_known_kinks_are_all_found():

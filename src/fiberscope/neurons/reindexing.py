@@ -81,10 +81,15 @@ class JointCost(Result):
 
 
 def reindexing_cost(layer: ProjectedLayer, own: FloatArray, reindexing: np.ndarray) -> float:
-    """``Delta_in`` of one permutation of the inputs; ``own`` are the squared costs before it."""
-    if np.array_equal(reindexing, np.arange(len(reindexing))):
+    """``Delta_in`` of one permutation of the inputs; ``own`` are the squared costs before it.
+
+    A neuron whose fixed entries and scales stay as they are pays nothing; that is known without rounding.
+    """
+    same = [rows[:, reindexing] == rows for rows in (layer.fixed, layer.scales**2)]
+    moved = ~np.logical_and(*same).all(axis=1)
+    if not moved.any():
         return 0.0
-    return float((own_costs(layer.reindexed(reindexing)) - own).sum())
+    return float((own_costs(layer.reindexed(reindexing)) - own)[moved].sum())
 
 
 def joint_cost(

@@ -22,7 +22,7 @@ from scipy.spatial.distance import cdist
 from fiberscope.neurons.gaps import gap_in, gap_out
 from fiberscope.neurons.projected import ProjectedLayer
 from fiberscope.numerics.cutoffs import REACHED
-from fiberscope.numerics.floats import BoolArray, FloatArray
+from fiberscope.numerics.floats import TINY, BoolArray, FloatArray
 from fiberscope.results import Result
 
 
@@ -91,17 +91,18 @@ def sensitivity(
     delta, moved, turned = (np.asarray(x, dtype=np.float64) for x in (delta, moved, turned))
     ratio = epsilon / (mu - epsilon) if epsilon < (1 - REACHED) * mu else np.inf
     rho = np.divide(moved, delta, out=np.full(delta.shape, np.inf), where=delta > 0)
-    rough = delta**2 + 2 * delta * moved + 2 * moved**2
+    rough = delta**2 + 2 * delta * moved + 2 * moved**2 + TINY  # squares may vanish
     # Nothing moves: no error, even where the ratio is infinite.
-    spread = np.multiply(ratio, rough, out=np.zeros(delta.shape), where=rough != 0)
-    bound = _over(2 * delta * turned + spread, mu)
+    still = (delta == 0) & (moved == 0)
+    spread = np.multiply(ratio, rough, out=np.zeros(delta.shape), where=~still)
+    bound = _over(2 * delta * turned + spread, still, mu)
     relative = relative_bound(rho, epsilon, mu)
-    return Sensitivity(np.asarray(exact), _over(delta**2, mu), rho, bound, relative, epsilon, mu)
+    return Sensitivity(np.asarray(exact), _over(delta**2, delta == 0, mu), rho, bound, relative, epsilon, mu)
 
 
-def _over(values: FloatArray, mu: float) -> FloatArray:
-    """``values / mu``, where all scales may be zero: then whatever moves is out of reach."""
-    return np.asarray(values / mu if mu > 0 else np.where(values == 0, 0.0, np.inf))
+def _over(values: FloatArray, still: BoolArray, mu: float) -> FloatArray:
+    """``values / mu``, where all scales may be zero: then whatever is not ``still`` is out of reach."""
+    return np.asarray(values / mu if mu > 0 else np.where(still, 0.0, np.inf))
 
 
 def relative_bound(rho: FloatArray, epsilon: float, mu: float) -> FloatArray:
@@ -174,7 +175,7 @@ def smallest_input(layer: ProjectedLayer, exact: float, epsilon: float, mu: floa
 
 
 def _smallest(exact: float, gap: float, rho: float, epsilon: float, mu: float) -> Smallest:
-    leading = float(_over(np.asarray(gap**2), mu))
+    leading = float(_over(np.asarray(gap**2), np.asarray(gap == 0), mu))
     error = float(relative_bound(np.asarray(rho), epsilon, mu))
     holds = bool(rho <= 1 and epsilon < mu / 2)
     # Above 1 the error may be larger for a permutation that moves the centres further: then there is no lower end.

@@ -58,7 +58,8 @@ def study_figure(table: Table, picture: Picture, *, panels: Sequence[Axes] | Non
                 _grey(ax, table.where(**picture.behind, **_same_panel(picture, name)), picture)
             (_surface if picture.style == "surface" else _panel)(ax, part, picture)
             known = picture.panels if picture.panels in picture.words else ""
-            own = ax.get_position().width * ax.get_figure(root=True).get_figwidth()
+            whole = ax.get_figure(root=True)
+            own = ax.get_position().width * whole.get_figwidth() if whole is not None else 0.0
             ax.set_title(_word(picture, name, known) if picture.panels else _in_lines(picture.title, own))
         figure = axes[0].get_figure(root=True)
         if picture.panels and panels is None and figure is not None:

@@ -3,6 +3,8 @@
 An interval is known by the values and slopes at its two ends. Where the two tangents meet there is a kink, if there is
 just one: that is believed only if the value there and one value on either side agree (a check at the meeting point
 alone accepts two kinks of opposite sign). Otherwise the interval is cut. About six values are asked for a kink.
+Two kinks nearer to each other than these checks may still be taken for one: what is built on kinks is checked against
+values of its own.
 
 Arrays of :class:`_Intervals` have one entry per interval: ``line``, the ends ``a < b`` as shares of the segment, the
 values ``fa, fb``, the slopes ``sa, sb`` (of the value in the share) and bounds ``ea, eb`` of their errors.

@@ -96,8 +96,11 @@ class Place:
         P, U = self.draw(rng, count), rng.normal(size=(count, len(self.low)))
         if self.bounded:
             U = U * (self.high - self.low)
-        ends = [self.chord(p, u) for p, u in zip(P, U, strict=True)]
-        low, high = np.array(ends).T[:, :, None]
+        ends = np.array([self.chord(p, u) for p, u in zip(P, U, strict=True)])
+        for k in np.flatnonzero(ends[:, 0] == ends[:, 1]):  # in a corner, and out of it: through the middle instead
+            U[k] = self.centre - P[k]
+            ends[k] = self.chord(P[k], U[k])
+        low, high = ends.T[:, :, None]
         return P + low * U, P + high * U
 
 
