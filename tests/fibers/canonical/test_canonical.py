@@ -74,6 +74,27 @@ def test_copies_are_matched(net, seed, dyadic):
             np.testing.assert_array_equal(x, y)  # a zero may have another sign
 
 
+def test_constant_neurons_of_a_dyadic_copy_keep_their_digits():
+    # both constant neurons have the row (0, -1); only one pairing has scales that are powers of two
+    weights = [[[0.0]], [[0.0], [0.446], [-0.0], [0.0]], [[0.0, -0.0, 0.0, 1.0067]]]
+    net = fs.Network(weights, [[0.0], [-0.736, -0.0, -0.482, 0.599], [0.0]])
+    for seed in range(8):
+        assert same_up_to_symmetry(net, Symmetry.random(net.widths, seed, dyadic=True)(net)).exact
+
+
+def test_constant_neurons_in_a_cycle_keep_their_digits():
+    # a ring that rows and readers cannot tell apart, with constant neurons beside it whose biases have other digits
+    ring = np.zeros((6, 6))
+    for i in range(6):
+        ring[i, i] = ring[i, (i + 1) % 6] = 1.0
+    first = np.vstack([np.ones((6, 1)), np.zeros((3, 1))])
+    second = np.block([[ring, np.zeros((6, 3))]])
+    biases = [np.concatenate([np.zeros(6), [-0.3, -0.5, -0.7]]), np.full(6, -1.0), [0.0]]
+    net = fs.Network([first, second, np.ones((1, 6))], biases)
+    for seed in range(8):
+        assert same_up_to_symmetry(net, Symmetry.random(net.widths, seed, dyadic=True)(net)).exact
+
+
 @given(chains(), seeds)
 def test_a_change_is_noticed(net, seed):
     rng = np.random.default_rng(seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -122,21 +123,31 @@ def match_chains(a: Network, b: Network, loose: bool = False, rounding: Rounding
     if match.same is not False or not open_ties:
         return match
     # equal neurons: the refinement of the canonical form tells apart what a row and its readers do not
-    for shift in _SHIFTS:
+    for shift, apart in itertools.product(_SHIFTS, (True, False)):
         run.check()
-        orders = _relabelled(left, right, shift, max(4.0, GRID / rounding.steps))
+        orders = _relabelled(left, right, shift, max(4.0, GRID / rounding.steps), apart)
         match = _weighed(a, b, orders, left.scales, right.scales, loose, rounding, run)
         if match.same is not False:
             return match
     return Match(None, reason="equal neurons leave several assignments open, and those tried do not fit")
 
 
-def _relabelled(left: Normalised, right: Normalised, shift: float, grid: float) -> list[IntArray]:
-    """The neurons of both in canonical order, entries that agree up to rounding taken for equal."""
+def _relabelled(left: Normalised, right: Normalised, shift: float, grid: float, apart: bool) -> list[IntArray]:
+    """The neurons of both in canonical order, entries that agree up to rounding taken for equal.
+
+    ``apart`` tells neurons apart whose scales differ by more than a power of two: a copy by powers of two has an exact
+    match, and equal neurons of other scales would hide it.
+    """
     with np.errstate(over="ignore"):  # entries beyond the floats are taken for equal; the match is weighed afterwards
         grids = [[np.round(rows * grid + shift) for rows in form.rows] for form in (left, right)]
-    pairs = [canonical_orders(rows, form.slopes) for rows, form in zip(grids, (left, right), strict=True)]
+    colours = [_colours(form) if apart else form.slopes for form in (left, right)]
+    pairs = [canonical_orders(*pair) for pair in zip(grids, colours, strict=True)]
     return [p[np.argsort(q)] for p, q in zip(*pairs, strict=True)]
+
+
+def _colours(form: Normalised) -> list[FloatArray]:
+    """A number for every slope of an activation and significand of a scale, the same in all networks."""
+    return [slopes + 2.0 * np.frexp(scales)[0] for slopes, scales in zip(form.slopes, form.scales, strict=True)]
 
 
 def _assigned(
@@ -153,7 +164,8 @@ def _assigned(
         theirs = np.column_stack([theirs, right.slopes[layer]])
         last = layer + 1 == len(left.scales)
         readers = (partial(_outgoing, left.rows[layer + 1], last), partial(_outgoing, right.rows[layer + 1], last))
-        order, ties = _assign(mine, theirs, readers, loose, near, run)
+        digits = np.frexp(left.scales[layer])[0], np.frexp(right.scales[layer])[0]
+        order, ties = _assign(mine, theirs, readers, digits, loose, near, run)
         open_ties |= ties
         if order is None:
             return None, f"layer {layer + 1}: no assignment of its rows agrees up to rounding", open_ties
@@ -241,9 +253,19 @@ def _outgoing(rows: FloatArray, last: bool, which: IntArray) -> FloatArray:
 
 
 def _assign(
-    mine: FloatArray, theirs: FloatArray, readers: tuple[Readers, Readers], loose: bool, near: float, run: Run
+    mine: FloatArray,
+    theirs: FloatArray,
+    readers: tuple[Readers, Readers],
+    digits: tuple[FloatArray, FloatArray],
+    loose: bool,
+    near: float,
+    run: Run,
 ) -> tuple[IntArray | None, bool]:
-    """For each row of ``theirs`` the row of ``mine``, or None; and whether equal rows left a choice."""
+    """For each row of ``theirs`` the row of ``mine``, or None; and whether equal rows left a choice.
+
+    Of neurons with equal rows and equal readers those are paired whose scales have the same ``digits``, if there are
+    such: the match of a copy by powers of two is exact then.
+    """
     n = len(mine)
     direction = np.random.default_rng(n).normal(size=mine.shape[1])
     reach = near * np.abs(direction).sum()
@@ -275,6 +297,7 @@ def _assign(
         if len(own) > 1:
             spread = _distances(readers[0](own), readers[1](other), run)
             ties |= bool((~beyond).sum() > len(own))
+            spread += near * (digits[0][own][:, None] != digits[1][other])
             cost = np.where(beyond, 1e6 + cost, np.minimum(spread, 1e3))
         chosen, places = linear_sum_assignment(cost)
         if beyond[chosen, places].any():
