@@ -83,6 +83,19 @@ def test_what_runs_out_of_time_is_incomplete(ask: Callable[[], Any]) -> None:
     assert not ask()
 
 
+def test_facets_and_maps_keep_to_the_clock_and_can_be_asked_again() -> None:
+    found = regions(Network.random((2, 8, 8, 1), 0), Box.cube(2))
+    for name in ("bounded_maps", "facets", "ridges"):
+        with pytest.raises(OutOfTimeError):
+            found.find_within(OVER, name)
+        assert name not in found.__dict__
+    found.find_within(Run.begin(time_limit=60.0), "bounded_maps", "facets", "ridges")
+    again = regions(Network.random((2, 8, 8, 1), 0), Box.cube(2))
+    np.testing.assert_array_equal(found.facets.weight, again.facets.weight)
+    np.testing.assert_array_equal(found.bounded_maps.value, again.bounded_maps.value)
+    assert len(found.ridges) == len(again.ridges)
+
+
 def test_a_count_out_of_time_is_a_lower_bound() -> None:
     found = count_by_traversal(Network.random((8, 30, 30, 1), 0), Box.cube(8), time_limit=0.5)
     assert not found.complete

@@ -33,8 +33,8 @@ _FEW_INPUTS = 32
 _POPULATION, _GENERATIONS, _RESTARTS, _OUTPUTS = 32, 40, 10, 16
 """Points of a population, how often they breed, how often that is begun anew, and outputs that get populations."""
 
-_RIVALS, _TURNS, _HALVINGS = 4, 8, 52
-"""Classes that may overtake, gradients on the way to a corner, and halvings of the way back to where they do."""
+_RIVALS, _TURNS, _FALSE_POSITIONS = 4, 8, 16
+"""Classes that may overtake, gradients on the way to a corner, and steps to where they do on the way there."""
 
 _SECONDS, _SHARE = 2.0, 0.1
 """Time for all looks: seconds of work, and part of what is left."""
@@ -123,17 +123,38 @@ def crossings(question: Question, box: Box) -> FloatArray:
             if not better.any():
                 break
             ends[better], best[better] = tried[better], value[better]
-        places = []
-        for net in (question.a, question.b):
-            stays, leaves = np.zeros(len(ends)), np.ones(len(ends))
-            for _ in range(_HALVINGS):
-                share = 0.5 * stays + 0.5 * leaves
-                inside = net(middle + share[:, None] * (ends - middle)).argmax(axis=1) == own
-                stays, leaves = np.where(inside, share, stays), np.where(inside, leaves, share)
-            places.append(leaves)
+        places = [_left(net, middle, ends, own) for net in (question.a, question.b)]
         between = 0.5 * places[0] + 0.5 * places[1]
         points = np.clip(middle + between[:, None] * (ends - middle), box.low, box.high)
     return points[np.isfinite(points).all(axis=1)]
+
+
+def _left(net: Network, middle: FloatArray, ends: FloatArray, own: int) -> FloatArray:
+    """Which parts of the ways from the middle to the ends go by until a network leaves a class; 1 where it stays.
+
+    By false position, whose old end counts half once it has stayed (the Illinois rule): the lead of the class is
+    linear in pieces, and most of the ways end in the piece of the middle.
+    """
+
+    def lead(share: FloatArray) -> FloatArray:
+        values = net(middle + share[:, None] * (ends - middle))
+        rest = np.where(np.arange(values.shape[1]) == own, -np.inf, values)
+        return np.asarray(values[:, own] - rest.max(axis=1))
+
+    near, far = np.zeros(len(ends)), np.ones(len(ends))
+    ahead, behind = lead(near), lead(far)
+    found, stays = far.copy(), ~(behind < 0)
+    for _ in range(_FALSE_POSITIONS):
+        share = near + (far - near) * (ahead / (ahead - behind))
+        found = np.where((near < share) & (share < far), share, 0.5 * near + 0.5 * far)
+        value = lead(found)
+        inside = value > 0
+        near, far = np.where(inside, found, near), np.where(inside, far, found)
+        ahead, behind = (
+            np.where(inside, value, 0.5 * ahead),
+            np.where(inside, 0.5 * behind, value),
+        )
+    return np.where(stays, 1.0, found)
 
 
 def looks(question: Question, box: Box) -> Iterator[FloatArray]:

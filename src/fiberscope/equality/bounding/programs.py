@@ -91,12 +91,17 @@ class ProgramPair:
         bound, dimension, opened, points = zip(*found, strict=True)
         return Bounds(np.array(bound), np.array(dimension), np.array(opened), np.array(points))
 
+    def settled(self, low: FloatArray, high: FloatArray) -> float:
+        """What both chains say on a box, each on its own: not positive only if they have one class there."""
+        if self.chains is None:
+            return np.inf
+        middle = np.clip(0.5 * low + 0.5 * high, low, high)
+        return settled(self.chains, low, high, int(self.a(middle[None])[0].argmax()), self.run)
+
     def _one(self, low: FloatArray, high: FloatArray) -> tuple[float, int, int, FloatArray]:
-        if self.chains is not None:
-            middle = np.clip(0.5 * low + 0.5 * high, low, high)
-            bound = settled(self.chains, low, high, int(self.a(middle[None])[0].argmax()), self.run)
-            if bound <= 0:  # no need to look further, nor to split
-                return bound, -1, 1, middle
+        bound = self.settled(low, high)
+        if bound <= 0:  # no need to look further, nor to split
+            return bound, -1, 1, np.clip(0.5 * low + 0.5 * high, low, high)
         start = started(low, high)
         twin = self._twin(start) if self.paired else self._apart(start)
         if self.margin is None:
