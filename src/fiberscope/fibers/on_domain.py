@@ -139,8 +139,8 @@ def _moved(net: Network, layer: int, neuron: int, dead: bool) -> Network | None:
     if dead:
         weights[layer][:, neuron] = np.where(out != 0, -out, 1.0)
         return with_arrays(net, weights, biases)
-    shift = 2.0 ** np.ceil(np.log2(1.0 + np.abs(biases[layer - 1][neuron])))
     with np.errstate(over="ignore"):
+        shift = 2.0 ** np.ceil(np.log2(1.0 + np.abs(biases[layer - 1][neuron])))
         biases[layer - 1][neuron] += shift
         biases[layer] = biases[layer] - out * shift
     if not all(np.isfinite(b).all() for b in biases):
