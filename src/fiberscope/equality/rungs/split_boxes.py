@@ -54,6 +54,9 @@ _SMALL_SHARE, _LARGE_SHARE = 0.05, 0.85
 _FEW, _MANY = 64, 512
 """Boxes of the very first try: in products of matrices, and compiled. With many inputs it is the whole box alone."""
 
+_PROBE, _FAR = 16, 512.0
+"""Boxes after which a bound that is so many times the tolerance is not worth more of them before a look at length."""
+
 _WORTH = 0.25
 """Part of the tolerance from which on a difference that was seen is worth a look for larger ones at once."""
 
@@ -310,10 +313,16 @@ def by_few_boxes(question: Question) -> Verdict | None:
         return _classes_settled(question, box, pairing, bounder)
     question.record.search = (pairing, Search(bounder, box.low, box.high))
     few = _MANY if isinstance(bounder, ChainPair) else _FEW if box.ambient <= MOST_INPUTS else 1
-    found = _gone_on(question, box, question.run.within(_SHARE * question.seconds_left), few)
-    if found is None and question.tolerance and question.record.gap > _WORTH * question.tolerance:
-        return _attacked(question, box)  # before anything that proves equality is tried
-    return found
+    run = question.run.within(_SHARE * question.seconds_left)
+    found = _gone_on(question, box, run, min(few, _PROBE))
+    if found is not None:
+        return found
+    goal = question.tolerance or 0.0
+    far = bool(goal) and question.record.search[1].bound > _FAR * goal
+    if few > _PROBE and not far:
+        found = _gone_on(question, box, run, few)
+    worth = far or (bool(goal) and question.record.gap > _WORTH * goal)
+    return _attacked(question, box) if found is None and worth else found  # before what proves equality is tried
 
 
 def _classes_settled(question: Question, box: Box, pairing: Pairing, bounder: ProgramPair) -> Verdict | None:
