@@ -23,7 +23,6 @@ import numpy as np
 from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Box, Domain, Polytope
 
-Tree = str | list[Any]
 Variable = tuple[str, int]
 """The name of an input or output, and its place."""
 Linear = dict[Variable | None, Fraction]
