@@ -247,10 +247,14 @@ def text_of(node: ast.AST, constants: dict[str, str]) -> str:
     return "*"
 
 
-@cache
 def tree_of(file: Path) -> ast.Module:
-    """A file's syntax tree, made once for all tests: nobody changes it."""
-    return ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+    return parsed(file.read_text(encoding="utf-8"))
+
+
+@cache
+def parsed(text: str) -> ast.Module:
+    """A text's syntax tree, made once for all tests: nobody changes it."""
+    return ast.parse(text)
 
 
 def imports_of(tree: ast.Module, file: Path, root: Path) -> Iterator[Import]:

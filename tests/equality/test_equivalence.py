@@ -16,7 +16,8 @@ from fiberscope.equality.counterexample import confirmed
 from fiberscope.equality.ladder import equivalent
 from fiberscope.equality.question import Question
 from fiberscope.fibers.canonical.matching import match_chains
-from fiberscope.fibers.normal_form.table import Table, normal_form
+from fiberscope.fibers.normal_form.program_forms import normal_form
+from fiberscope.fibers.normal_form.table import Table
 from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.chains import split, with_arrays
 from fiberscope.network.network import Network

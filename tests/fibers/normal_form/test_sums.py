@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fiberscope.fibers.normal_form import table as table_module
+from fiberscope.fibers.normal_form import program_forms
 from fiberscope.fibers.normal_form.planes import Planes
+from fiberscope.fibers.normal_form.program_forms import normal_form
 from fiberscope.fibers.normal_form.row import Row, combine
 from fiberscope.fibers.normal_form.sums import Sums, layer_sums, pack, unpack
-from fiberscope.fibers.normal_form.table import ONE, Table, normal_form
+from fiberscope.fibers.normal_form.table import ONE, Table
 from fiberscope.network.network import Network
 from fiberscope.testing.strategies import chains
 
@@ -58,7 +59,7 @@ def test_as_in_integers(net, seed, some_signs, orthant):
     nonnegative = [True] * net.in_size if orthant else ()
     fast = told(net, Table(net.in_size, nonnegative), signs)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_module, "layer_sums", lambda *_: None)
+        patch.setattr(program_forms, "layer_sums", lambda *_: None)
         slow = told(net, Table(net.in_size, nonnegative), signs)
     assert fast[1:] == slow[1:]
     assert all(map(same, fast[0], slow[0]))
@@ -68,7 +69,7 @@ def test_as_in_integers(net, seed, some_signs, orthant):
         for quick in (first, second):
             with pytest.MonkeyPatch.context() as patch:
                 if not quick:
-                    patch.setattr(table_module, "layer_sums", lambda *_: None)
+                    patch.setattr(program_forms, "layer_sums", lambda *_: None)
                 rows, planes, _ = told(net, mixed, signs)
         assert planes == slow[1]
         assert all(map(same, rows, slow[0])) or some_signs
