@@ -8,12 +8,16 @@ report) at least once a second. Ctrl-C arrives there as ``KeyboardInterrupt``, a
 from __future__ import annotations
 
 import math
+import signal
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from html import escape
 from importlib import import_module
+from types import FrameType
 from typing import Any
 
 from fiberscope.errors import InputError, OutOfTimeError
@@ -135,6 +139,27 @@ def _drawn_below_the_cell() -> Callable[[int, int | None, str], None]:
             handle.append(show.display(page, display_id=True))
 
     return draw
+
+
+@contextmanager
+def noticed_interrupts() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed inside, also where it only ended a part whose incomplete answer was returned."""
+    pressed: list[bool] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def notice(number: int, frame: FrameType | None) -> None:
+        pressed.append(True)
+        if callable(before):
+            before(number, frame)
+
+    signal.signal(signal.SIGINT, notice)
+    try:
+        yield lambda: bool(pressed)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 ENDLESS = Run()

@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 
 import fiberscope as fs
 from fiberscope.equality import checker
+from fiberscope.equality.bounding.programs import ProgramPair
 from fiberscope.equality.certificates.claims import content_hash, plain_program
 from fiberscope.equality.ladder import equivalent
 from fiberscope.equality.verify import KINDS
 from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine, PiecewiseLinear
+from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
 from fiberscope.network.operators import Dense
 from fiberscope.testing import CASES, case, fraction_values
 
@@ -163,6 +164,47 @@ def test_bounds_hold_at_points(seed, size, method, generators):
             Fraction(p) - Fraction(q) for p, q in zip(*(fraction_values(net, x)[-1] for net in (a, b)), strict=True)
         ]
         assert all(Fraction(e[0]) <= gap <= Fraction(e[1]) for e, gap in zip(ends, gaps, strict=True))
+
+
+def pooled(rows: np.ndarray, shift: np.ndarray, out: np.ndarray) -> Network:
+    """The largest of the first two and of the last three of four affine functions."""
+    pool = MaxPool(1, (1, 1, 4), (1, 1), (1, 1), table=np.array([[0, 1, -1], [1, 2, 3]]))
+    return Network.from_nodes([Affine(0, Dense(rows), shift), pool, Affine(2, Dense(out))], (2,))
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 10**6), st.integers(0, 6), st.booleans())
+def test_bounds_of_maxima_hold_at_points(seed, size, generators):
+    rng = np.random.default_rng(seed)
+    rows, shift, out = rng.normal(size=(4, 2)), rng.normal(0, 2.0, 4), rng.normal(size=(2, 2))
+    a, b = pooled(rows, shift, out), pooled(rows + rng.normal(0, 2.0**-size, rows.shape), shift, out)
+    low = rng.uniform(-1, 0.5, 2)
+    high = low + 2.0 ** -rng.integers(0, 6)
+    programs = [checker.program_of(json.loads(json.dumps(plain_program(net)))) for net in (a, b)]
+    place = checker.place_of({"kind": "box", "low": low.tolist(), "high": high.tolist()}, 2)
+    one = checker.Case(*programs, place, True, Fraction(1), Fraction(1, 2**53), Fraction(0), 16, {})
+    gates = [checker.gates(one, program, True) for program in programs]
+    bounding = checker.paired(checker.Matched(*gates, checker.in_place(one, None, True)))
+    seen = checker.Zonotopes(place.box(), generators)
+    seen.run(bounding.steps)
+    ends = [checker.ends_of(form) for form in seen.of(bounding.ends)]
+    most = ProgramPair.of(a, b, None).bounds(low[None], high[None]).high[0]  # the library's own
+    for x in rng.uniform(low, high, (20, 2)):
+        pairs = zip(*(fraction_values(net, x)[-1] for net in (a, b)), strict=True)
+        gaps = [Fraction(p) - Fraction(q) for p, q in pairs]
+        assert all(Fraction(e[0]) <= gap <= Fraction(e[1]) for e, gap in zip(ends, gaps, strict=True))
+        assert max(map(abs, gaps)) <= Fraction(most)
+
+
+def test_what_never_is_the_largest_may_change(tmp_path):
+    """The last of four functions is below another one on all of the box, in both networks."""
+    rows, shift = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, -1.0]]), np.array([0.0, 0.0, 0.0, -9.0])
+    other = rows.copy()
+    other[3] = 2.0, 3.0
+    verdict = equivalent(pooled(rows, shift, np.eye(2)), pooled(other, shift, np.eye(2)), BOX, 2.0**-10)
+    assert verdict.equal is True
+    verdict.save(tmp_path / "proof.json")
+    checker.check(json.loads((tmp_path / "proof.json").read_text()))
 
 
 @settings(deadline=None, max_examples=25)

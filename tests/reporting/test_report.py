@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import signal
 from base64 import b64decode
 from html import unescape
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -142,18 +146,70 @@ def test_slices_with_too_many_regions_are_made_smaller(monkeypatch):
     assert "Where is it linear?" in fs.report(fs.Network.random((2, 12, 12, 1), 0)).unasked
 
 
+def test_ten_million_parameters_are_described_without_a_picture(monkeypatch):
+    monkeypatch.setattr(picture, "MOST_PARAMETERS", 20)  # ten million would take seconds to make
+    found = fs.report(fs.Network.random((2, 5, 5, 1), 0))
+    assert "parameters are above the 20 of a picture" in found.unasked["Where is it linear?"]
+    assert "What do its neurons do?" in found.answers
+
+
 def test_an_interrupted_report_keeps_what_it_has(monkeypatch, tmp_path):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(fs, "functional_dimension", stop, raising=False)
-    monkeypatch.setattr("fiberscope.reporting.report.warm_up", lambda other: None)
+    monkeypatch.setattr("fiberscope.reporting.report.warm_up", lambda wide, other: None)
     found = fs.report(fs.Network.random((2, 4, 1), 0), tmp_path / "r.html")
     assert not found.complete
     assert "Where is it linear?" in found.answers
     assert "interrupted" in found.unasked["Which other parameters are the same function?"]
     assert found.path == tmp_path / "r.html"
     assert "interrupted" in found.path.read_text()
+
+
+def test_interrupts_that_end_a_part_of_an_answer_end_the_report(monkeypatch):
+    def stop(net, domain, **_):  # an engine returns what it has when it is interrupted
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        return regions(net, domain, limit=1)
+
+    regions = fs.regions
+    monkeypatch.setattr("fiberscope.reporting.report.warm_up", lambda wide, other: None)
+    monkeypatch.setattr(fs, "regions", stop, raising=False)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        found = fs.report(fs.Network.random((2, 4, 1), 0))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert not found.complete
+    assert "What do its neurons do?" in found.answers
+    assert [text for text in found.unasked.values() if "interrupted" in text] == list(found.unasked.values())
+    assert len(found.unasked) == 3
+
+
+def test_compilation_takes_nothing_of_the_time_limit(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("fiberscope.run.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr("fiberscope.reporting.report.warm_up", lambda wide, other: clock.append(clock.pop() + 1e6))
+    assert fs.report(fs.Network.random((2, 4, 1), 0), time_limit=5.0).unasked == {}
+
+
+def test_facets_that_take_too_long_end_in_a_smaller_picture(monkeypatch):
+    """Regions are there in no time, facets would take for ever on the whole: the clock stands but for them."""
+    clock = [0.0]
+    monkeypatch.setattr("fiberscope.run.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    find = fs.Complex.find_within
+
+    def slowly(self, run, *names):
+        clock[0] += 40.0 if self.num_regions > 40 else 0.0
+        find(self, run, *names)
+
+    monkeypatch.setattr(fs.Complex, "find_within", slowly)
+    found = fs.report(fs.Network.random((2, 12, 12, 1), 0), time_limit=60.0)
+    assert clock[0] >= 40.0
+    regions = re.match(r"On ([0-9]+) regions", found.answers["Where is it linear?"])
+    assert int(regions[1]) <= 40
+    assert "this is the middle of it" in found.html
 
 
 def test_a_refusal_is_a_sentence_of_the_page(monkeypatch):
@@ -172,6 +228,9 @@ def test_bad_input_is_refused_before_the_work(tmp_path):
         fs.report(net, tmp_path)
     with pytest.raises(InputError, match="folder that exists"):
         fs.report(net, tmp_path / "no" / "r.html")
+    if Path("/proc/self").is_dir():
+        with pytest.raises(InputError, match="expected a folder that can be written"):
+            fs.report(net, "/proc/self/r.html")
     with pytest.raises(InputError, match="expected 2 numbers for every point"):
         fs.report(net, data=np.zeros((4, 3)))
     with pytest.raises(InputError, match="whole number for each of 4"):

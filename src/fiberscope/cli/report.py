@@ -36,7 +36,7 @@ def report(
         ),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Draw every region, not only the 20,000 largest.")] = False,
-    time_limit: Annotated[float, typer.Option(help="Seconds for the whole report.", min=1.0)] = 120.0,
+    time_limit: Annotated[float, typer.Option(help="Seconds for all questions together.", min=1.0)] = 120.0,
     seed: Annotated[int, typer.Option(help="Seed of random slices and primes.", min=0)] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:

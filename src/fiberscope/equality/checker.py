@@ -1067,8 +1067,7 @@ class Zonotopes:
                     window = [w for w in node.windows[i] if w >= 0]
                     self.forms[(k, j)] = self.largest(read, seen, window)
                     if gaps is not None:
-                        low, high = zip(*(ends_of(gaps[w]) for w in window), strict=True)
-                        self.forms[(k, -1 - j)] = self.spread(ZERO, min(low), max(high))
+                        self.forms[(k, -1 - j)] = self.largest_gap(read, seen, gaps, window)
                     continue
                 slope, bend = float(node.slopes[i]), self.relu(read[i], *seen[i])
                 self.forms[(k, j)] = bend if not slope else mixed((slope, read[i]), (1 - slope, bend))
@@ -1083,6 +1082,14 @@ class Zonotopes:
         if rest <= seen[best][0]:
             return read[best]
         return self.spread(ZERO, seen[best][0], max(rest, seen[best][1]))
+
+    def largest_gap(self, read: list[Form], seen: list[Any], gaps: list[Form], window: list[int]) -> Form:
+        """Of two maxima: at most the difference where the one of ``a`` is attained, at least where that of ``b`` is."""
+        theirs = {w: ends_of(mixed((1.0, read[w]), (-1.0, gaps[w]))) for w in window}
+        mine, other = ([w for w in window if ends[w][1] >= max(ends[v][0] for v in window)] for ends in (seen, theirs))
+        if len({*mine, *other}) == 1:
+            return gaps[mine[0]]
+        return self.spread(ZERO, min(ends_of(gaps[w])[0] for w in other), max(ends_of(gaps[w])[1] for w in mine))
 
 
 def within(case: Case, bounding: Bounding, leaves: list[Box]) -> str:

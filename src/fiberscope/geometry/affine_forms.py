@@ -33,6 +33,7 @@ from fiberscope.numerics.algebra.bits import BitAlgebra
 from fiberscope.numerics.algebra.bounded import BOUNDED_ROWS, Bounded, BoundedAlgebra
 from fiberscope.numerics.algebra.floating import FLOAT
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, ObjectArray, SignArray, gamma, round_up
+from fiberscope.run import ENDLESS, Run
 
 if TYPE_CHECKING:
     from fiberscope.network.layout import Layout
@@ -45,14 +46,19 @@ _SLOPES = BoundedAlgebra(Constant.NOWHERE)
 _BITS = BitAlgebra()
 
 
-def batches(net: Network, count: int, rows: int | None = None) -> Iterator[slice]:
-    """Slices of ``count`` sign vectors that keep the working memory bounded, with so many rows each (default n + 1)."""
+def batches(net: Network, count: int, rows: int | None = None, run: Run = ENDLESS) -> Iterator[slice]:
+    """Slices of ``count`` sign vectors that keep the working memory bounded, with so many rows each (default n + 1).
+
+    Before each of them the run looks at the clock.
+    """
     widest = max(int(np.prod(shape)) for shape in net.shapes)
     size = max(1, _CHUNK // ((net.in_size + 1 if rows is None else rows) * widest))
-    return (slice(start, min(start + size, count)) for start in range(0, count, size))
+    for start in range(0, count, size):
+        run.check()
+        yield slice(start, min(start + size, count))
 
 
-def output_forms(net: Network, signs: SignArray) -> Bounded:
+def output_forms(net: Network, signs: SignArray, run: Run = ENDLESS) -> Bounded:
     """The network on every cell, ``(cells, out, n + 1)``: gradients, and the constant term last.
 
     Cells on which a number on the way overflows are computed exactly and rounded once: a coefficient is infinite only
@@ -60,11 +66,12 @@ def output_forms(net: Network, signs: SignArray) -> Bounded:
     """
     shape = (len(signs), net.out_size, net.in_size + 1)
     result = Bounded(np.empty(shape), np.empty(shape))
-    for rows in batches(net, len(signs)):
+    for rows in batches(net, len(signs), run=run):
         with np.errstate(over="ignore", invalid="ignore"):
             last = affine_result(net.layout, net.in_size, signs[rows], BOUNDED_ROWS)
         result.value[rows], result.error[rows] = last.value.swapaxes(1, 2), last.error.swapaxes(1, 2)
     for cell in np.flatnonzero(~np.isfinite(result.value).all(axis=(1, 2))):
+        run.check()
         value = nearest_floats(exact_output(net, signs[cell]).T)
         result.value[cell], result.error[cell] = value, round_up(gamma(1) * np.abs(value), 1)
     return result
@@ -90,7 +97,7 @@ def neuron_forms(net: Network, signs: SignArray, entries: IntArray) -> Bounded:
     return result
 
 
-def jumps(net: Network, one: SignArray, two: SignArray, directions: FloatArray) -> Bounded:
+def jumps(net: Network, one: SignArray, two: SignArray, directions: FloatArray, run: Run = ENDLESS) -> Bounded:
     """Difference of the directional derivatives on pairs of cells, ``(A_2 - A_1) v``, as ``(pairs, out)``.
 
     The difference is carried through the network on its own, at every activation as
@@ -98,7 +105,7 @@ def jumps(net: Network, one: SignArray, two: SignArray, directions: FloatArray) 
     accurate as a large one.
     """
     result = Bounded(np.zeros((len(one), net.out_size)), np.zeros((len(one), net.out_size)))
-    for rows in batches(net, len(one), rows=1):
+    for rows in batches(net, len(one), rows=1, run=run):
         last = _jumps(net.layout, one[rows], two[rows], directions[rows])
         result.value[rows], result.error[rows] = last.value, last.error
     return result

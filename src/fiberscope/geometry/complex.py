@@ -22,7 +22,7 @@ from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.arrays import pointers
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.results import Pictured, Result, hidden
-from fiberscope.run import Progress, Run
+from fiberscope.run import ENDLESS, Progress, Run
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -193,6 +193,16 @@ class Complex(Pictured):
         if "_metrics" not in self.__dict__:
             self.__dict__["_metrics"] = metrics(self.structure, max(0, self.dimension - 2), run)
 
+    def find_within(self, run: Run, *names: str) -> None:
+        """Find ``bounded_maps``, ``facets``, ``ridges`` ahead of the first question about them, in the time of a run.
+
+        Raises :class:`~fiberscope.OutOfTimeError` behind its deadline; what was found until then is kept.
+        """
+        self._measure_within(run)
+        for name in names:
+            if name not in self.__dict__:
+                self.__dict__[name] = getattr(self, f"_{name}")(run)
+
     @property
     def volumes(self) -> FloatArray:
         """Volume of every region; infinite for an unbounded one."""
@@ -211,8 +221,11 @@ class Complex(Pictured):
     @cached_property
     def bounded_maps(self) -> Bounded:
         """Affine maps ``(regions, out, d + 1)``, the constant term last, with bounds of their errors."""
+        return self._bounded_maps(ENDLESS)
+
+    def _bounded_maps(self, run: Run) -> Bounded:
         self._require_complete("affine maps")
-        return output_forms(self.view.net, self.sign_vectors)
+        return output_forms(self.view.net, self.sign_vectors, run)
 
     def _require_complete(self, what: str) -> None:
         if not self.complete:
@@ -256,11 +269,14 @@ class Complex(Pictured):
     @cached_property
     def facets(self) -> Facets:
         """Every facet with its neurons, normal, weight, and whether it is visible."""
+        return self._facets(ENDLESS)
+
+    def _facets(self, run: Run) -> Facets:
         d = self.dimension
         flat = self.structure.at_infinity(d - 1)
         self._require_complete("facets")
         return find_facets(
-            self.view.net, self.view.domain, self.structure, self._metrics[d], self._metrics[d - 1], flat
+            self.view.net, self.view.domain, self.structure, self._metrics[d], self._metrics[d - 1], flat, run
         )
 
     @cached_property
@@ -297,9 +313,12 @@ class Complex(Pictured):
     @cached_property
     def ridges(self) -> Ridges:
         """Inner cells of codimension two, with the facets around them."""
+        return self._ridges(ENDLESS)
+
+    def _ridges(self, run: Run) -> Ridges:
         d = self.dimension
         deep = self._metrics[max(0, d - 2)]
-        return find_ridges(self.view.net, self.structure, self.facets, deep, self._metrics[d - 1])
+        return find_ridges(self.view.net, self.structure, self.facets, deep, self._metrics[d - 1], run)
 
     @cached_property
     def bending(self) -> BoolArray:

@@ -22,6 +22,7 @@ from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.arrays import pointers
 from fiberscope.numerics.floats import INFLATE, BoolArray, FloatArray, IntArray, SignArray, gamma, round_up
 from fiberscope.results import Tabular, hidden, named
+from fiberscope.run import ENDLESS, Run
 
 if TYPE_CHECKING:
     from fiberscope.geometry.domains import Solid
@@ -109,7 +110,9 @@ def sides_of(incidence: Incidence, count: int) -> IntArray:
     return sides
 
 
-def find_facets(net: Network, domain: Solid, cells: Cells, solid: Metrics, flat: Metrics, far: BoolArray) -> Facets:
+def find_facets(
+    net: Network, domain: Solid, cells: Cells, solid: Metrics, flat: Metrics, far: BoolArray, run: Run = ENDLESS
+) -> Facets:
     """The facets of a complex.
 
     ``net`` is the network in the coordinates of the complex, ``solid`` and ``flat`` are the metrics of regions and
@@ -122,16 +125,16 @@ def find_facets(net: Network, domain: Solid, cells: Cells, solid: Metrics, flat:
     neurons = makers(cells, cell, regions)
     normal = _geometric_normals(solid.points[regions[:, 0]], flat, cell)
     planes = _Planes(normal, np.einsum("fn,fn->f", normal, flat.points[cell]), *np.full((2, len(cell)), np.inf))
-    _from_gradients(net, cells.top_signs, regions, neurons, planes)
+    _from_gradients(net, cells.top_signs, regions, neurons, planes, run)
     _from_sides(domain, cells, cell, np.flatnonzero(regions[:, 1] < 0), planes)
     top = cells.top_signs
     one, two = regions[inner].T
     with np.errstate(over="ignore", invalid="ignore"):  # a weight beyond the floats says so itself
-        jump = jumps(net, top[one], top[two], normal[inner])
+        jump = jumps(net, top[one], top[two], normal[inner], run)
     weight, error = np.zeros((len(cell), net.out_size)), np.zeros(len(cell))
     weight[inner] = jump.value
     error[inner] = _weight_error(jump, planes.error[inner])
-    visible, path, open_count = bends_across(net, top, regions[inner], jump)
+    visible, path, open_count = bends_across(net, top, regions[inner], jump, run)
     seen, on_path = np.zeros(len(cell), dtype=bool), np.zeros(len(cell), dtype=bool)
     seen[inner], on_path[inner] = visible, path
     weight[~seen] = 0.0
@@ -228,11 +231,13 @@ def _telling(net: Network, top: SignArray, regions: IntArray, neurons: Incidence
     return found, first
 
 
-def _from_gradients(net: Network, top: SignArray, regions: IntArray, neurons: Incidence, planes: _Planes) -> None:
+def _from_gradients(
+    net: Network, top: SignArray, regions: IntArray, neurons: Incidence, planes: _Planes, run: Run
+) -> None:
     """The normal is the gradient of a neuron that vanishes on the facet: more accurate than positions."""
     entry, in_first = _telling(net, top, regions, neurons)
     rows = np.flatnonzero(entry >= 0)
-    for some in batches(net, len(rows)):
+    for some in batches(net, len(rows), run=run):
         facet = rows[some]
         own, first = entry[facet], in_first[facet]
         one, two = regions[facet].T
@@ -255,6 +260,7 @@ def _from_gradients(net: Network, top: SignArray, regions: IntArray, neurons: In
         planes.offset[facet[good]], planes.error[facet[good]] = offset[good], error[good]
         planes.slip[facet[good]] = moved[good] * INFLATE
         for i in np.flatnonzero(~good):  # beyond the floats, or lost in rounding
+            run.check()
             _exact_plane(net, signs[i], int(own[i]), int(direction[i]), int(facet[i]), planes)
 
 
@@ -298,7 +304,9 @@ def _weight_error(jump: Bounded, turned: FloatArray) -> FloatArray:
     return np.asarray(round_up(jump.error + slip, 4).max(axis=1, initial=0.0))
 
 
-def bends_across(net: Network, top: SignArray, regions: IntArray, jump: Bounded) -> tuple[BoolArray, BoolArray, int]:
+def bends_across(
+    net: Network, top: SignArray, regions: IntArray, jump: Bounded, run: Run = ENDLESS
+) -> tuple[BoolArray, BoolArray, int]:
     """Whether the maps on both sides differ, whether a path could make them differ, and how many were hard to tell.
 
     A jump that is not zero proves that they differ, whatever its direction. One that is zero proves nothing: the
@@ -307,7 +315,7 @@ def bends_across(net: Network, top: SignArray, regions: IntArray, jump: Bounded)
     visible: BoolArray = np.asarray((np.abs(jump.value) > jump.error).any(axis=1))
     path = visible.copy()
     still_open = np.flatnonzero(~visible)
-    for rows in batches(net, len(still_open)):
+    for rows in batches(net, len(still_open), run=run):
         which = still_open[rows]
         one, two = top[regions[which, 0]], top[regions[which, 1]]
         path[which] = influence(net, switched(net, one, two), passes(net, one) | passes(net, two))[1].any(axis=1)
@@ -315,6 +323,7 @@ def bends_across(net: Network, top: SignArray, regions: IntArray, jump: Bounded)
     flat = ((jump.value[hard] == 0) & (jump.error[hard] == 0)).all(axis=1)
     flat[flat] = _equal_maps(net, *(top[side] for side in regions[hard[flat]].T))
     for i in hard[~flat]:
+        run.check()
         a, b = (exact_output(net, top[r])[:-1] for r in regions[i])
         with flint.ctx.workprec(EXACT):
             visible[i] = any(not (x - y).is_zero() for x, y in zip(a.reshape(-1), b.reshape(-1), strict=True))

@@ -16,6 +16,7 @@ from fiberscope.numerics.algebra.ball import are_dependent
 from fiberscope.numerics.arrays import pointers
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma
 from fiberscope.results import Result
+from fiberscope.run import ENDLESS, Run
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +60,7 @@ class Balance(Result):
         return self.excess <= 1
 
 
-def find_ridges(net: Network, cells: Cells, facets: Facets, deep: Metrics, flat: Metrics) -> Ridges:
+def find_ridges(net: Network, cells: Cells, facets: Facets, deep: Metrics, flat: Metrics, run: Run = ENDLESS) -> Ridges:
     """Inner ridges; ``deep`` and ``flat`` are the metrics of ridges and facets."""
     d = cells.dimension
     if d < 2:
@@ -73,12 +74,19 @@ def find_ridges(net: Network, cells: Cells, facets: Facets, deep: Metrics, flat:
         for _ in range(2):
             into = into - np.einsum("fk,fkn->fn", np.einsum("fkn,fn->fk", bases, into), bases)
         directions, error = unit(into), np.full(len(into), np.inf)
-    _from_neurons(net, cells, facets, around.indices, ridge, directions, error)
+    _from_neurons(net, cells, facets, around.indices, ridge, directions, error, run)
     return Ridges(cell, around, directions, error)
 
 
 def _from_neurons(
-    net: Network, cells: Cells, facets: Facets, index: IntArray, ridge: IntArray, out: FloatArray, error: FloatArray
+    net: Network,
+    cells: Cells,
+    facets: Facets,
+    index: IntArray,
+    ridge: IntArray,
+    out: FloatArray,
+    error: FloatArray,
+    run: Run,
 ) -> None:
     """Directions from gradients, accurate however thin the cells are.
 
@@ -87,7 +95,7 @@ def _from_neurons(
     """
     low, high = cells.signs(cells.dimension - 2), cells.signs(cells.dimension - 1)
     pool = net.layout.pooled
-    for some in batches(net, len(index)):
+    for some in batches(net, len(index), run=run):
         f = index[some]
         signs = high[facets.cell[f]]
         fits = (low[ridge[some]] == 0) & np.where(pool, signs < 0, signs != 0)

@@ -45,6 +45,7 @@ class Subject(Protocol):
     @property
     def structure(self) -> Cells: ...
     def _measure_within(self, run: Run) -> None: ...
+    def find_within(self, run: Run, *names: str) -> None: ...
     @property
     def points(self) -> FloatArray: ...
     @property
@@ -295,6 +296,7 @@ def _facets(complex: Subject, run: Run) -> Check:
     or rounding took it: then the exact weight must keep within the stated error. A facet whose normal says itself that
     nothing is known of it is undecided.
     """
+    complex.find_within(run, "facets")
     facets, d = complex.facets, complex.structure.dimension
     # the roundings of the normal's entries, and those of this sum of squares
     allowed = gamma(4 * d + 16)
@@ -350,6 +352,7 @@ def _volumes(complex: Subject, run: Run) -> Check:
 
 
 def _balance(complex: Subject, run: Run) -> Check:
+    complex.find_within(run, "facets", "ridges")
     found = complex.balance()
     text = (
         f"{found.ridges} inner ridges, largest sum {found.residual:.1e}, {found.excess:.1e} of what rounding explains"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import TypeVar
@@ -35,6 +35,8 @@ class Dossier:
     full: bool
     seed: int
     run: Run
+    pressed: Callable[[], bool] = field(default=bool)
+    """Whether Ctrl-C was pressed; a question that comes back with a part of its answer looks here."""
 
     def seconds(self, parts: int) -> float:
         """One of so many parts of the time that is left."""

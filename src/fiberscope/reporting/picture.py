@@ -7,7 +7,7 @@ from time import perf_counter
 import numpy as np
 
 import fiberscope as fs
-from fiberscope.errors import InputError, TooLargeError
+from fiberscope.errors import InputError, OutOfTimeError, TooLargeError
 from fiberscope.explorer.images import image_png, image_shape
 from fiberscope.explorer.payload import MOST_REGIONS
 from fiberscope.explorer.slices import corner_points, middle_part
@@ -20,11 +20,19 @@ from fiberscope.reporting.page import Section
 MOST_WATCHED, WALK_STEPS = 1_000, 25
 """Parameters up to which a walk along the fiber is shown, and its steps."""
 
+MOST_PARAMETERS = 4_000_000
+"""Up to which a picture is tried: a layer's way into exact numbers takes one long step."""
+
 SHRINKS = 6
 """How often a slice with too many regions is halved for the first part that is looked at."""
 
 
 def where_is_it_linear(dossier: Dossier) -> Section:
+    if dossier.net.num_parameters > MOST_PARAMETERS:
+        raise TooLargeError(
+            f"{dossier.net.num_parameters:,} parameters are above the {MOST_PARAMETERS:,} of a picture in a report; "
+            "try fs.regions_along(net, X[:2]), or fs.regions(net, domain) on a small domain"
+        )
     domain, text, call = _place(dossier)
     found, domain, shrunk = _complex(dossier, domain)
     points, labels = _on_picture(dossier, domain)
@@ -93,32 +101,45 @@ def _most(dossier: Dossier) -> int:
 def _complex(dossier: Dossier, domain: Domain) -> tuple[fs.Complex, Domain, bool]:
     """The complex on the domain, or on a smaller part of it that has few enough regions."""
     begin, left = perf_counter(), dossier.seconds(2)  # for all attempts, so that the other questions have their time
-    found = fs.regions(dossier.net, domain, limit=_most(dossier), time_limit=left / 3)
-    if found.complete and perf_counter() - begin < left / 2:
+    found, whole = _within(dossier, domain, left / 3)
+    if whole:
         return found, domain, False
     left -= perf_counter() - begin
     return _small_part(dossier, domain, max(1.0, left))
 
 
+def _within(dossier: Dossier, domain: Domain, seconds: float) -> tuple[fs.Complex, bool]:
+    """The complex with its facets and maps, which may take longer than the regions, and whether the time was enough."""
+    run = dossier.run.within(seconds)
+    found = fs.regions(dossier.net, domain, limit=_most(dossier), time_limit=seconds)
+    if dossier.pressed():
+        raise KeyboardInterrupt  # which the engine took for the end of its own part
+    if not found.complete:
+        return found, False
+    try:
+        found.find_within(run, "bounded_maps", "facets")
+    except OutOfTimeError:
+        return found, False
+    return found, True
+
+
 def _small_part(dossier: Dossier, domain: Domain, seconds: float) -> tuple[fs.Complex, Domain, bool]:
     """The middle of a domain that is too large: a tiny part first, then larger ones as long as the time allows.
 
-    Regions are as many as the area, and so is the work: each part says how large the next one may be. Facets and maps
-    are asked here too, for they may take longer than the regions themselves.
+    Regions are as many as the area, and so is the work: each part says how large the next one may be.
     """
     share, kept = 2.0**-SHRINKS, None
     while True:
         begin = perf_counter()
         part = middle_part(domain, share)
-        found = fs.regions(dossier.net, part, limit=_most(dossier), time_limit=seconds)
-        if found.complete:
+        found, whole = _within(dossier, part, seconds)
+        if whole:
             kept = (found, part, True)
-            found.facets, found.lipschitz  # noqa: B018 - kept by the complex, and their time counts
         took = perf_counter() - begin
         seconds -= took
         room = min(_most(dossier) / max(1, found.num_regions), max(0.0, seconds) / max(took, 1e-3)) / 2
         grown = min(0.5, share * room**0.5)
-        if not found.complete or grown < 1.5 * share:
+        if not whole or grown < 1.5 * share:
             break
         share = grown
     if kept is None:

@@ -12,6 +12,7 @@ import numpy as np
 import fiberscope as fs
 from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Box
+from fiberscope.geometry.engines.planar.flips import WIDE
 from fiberscope.network.inspection import Inspection
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import PiecewiseLinear
@@ -25,12 +26,14 @@ MOST_DISTANCES = 1_000
 """Points whose distance to the boundary is asked for."""
 
 
-def warm_up(other: bool = False) -> None:
+def warm_up(wide: bool = False, other: bool = False) -> None:
     """Let what is compiled on its first use be compiled, so that no answer's time contains it.
 
-    ``other`` says that equality will be asked.
+    ``wide`` says that layers are wide enough for updates from vertex to vertex, ``other`` that equality will be asked.
     """
     tiny = Network.random((2, 2, 1), seed=0)
+    if wide:
+        fs.count_regions(Network.random((2, WIDE, 2, 1), seed=0), Box.cube(2))
     if other:
         fs.equivalent(tiny, Network.random((2, 3, 1), seed=1), Box.cube(2), time_limit=30.0)
     fs.regions(tiny, Box.cube(2)).verify()

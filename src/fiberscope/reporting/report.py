@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -12,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import FiberscopeError, InputError
-from fiberscope.files import write_atomically
+from fiberscope.files import check_folder, write_atomically
 from fiberscope.geometry.domains import Domain, domain_of
+from fiberscope.geometry.engines.planar.flips import WIDE
 from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import real_array
@@ -24,7 +26,7 @@ from fiberscope.reporting.parameters import how_many_directions, which_others
 from fiberscope.reporting.picture import where_is_it_linear
 from fiberscope.reporting.questions import how_far_are_the_data, warm_up, what_do_its_neurons_do, what_is_it_made_of
 from fiberscope.results import Result, hidden
-from fiberscope.run import Progress, Run
+from fiberscope.run import Progress, Run, noticed_interrupts
 
 Question = Callable[[Dossier], Section]
 
@@ -90,34 +92,41 @@ def report(
     full
         Draw every region of the picture instead of the 20,000 largest.
     time_limit
-        For the whole report, in seconds; questions that are left by then are not asked, and the page says so.
+        For all questions together, in seconds; those that are left by then are not asked, and the page says so. What
+        is compiled on its first use after an installation (20 s or so) and the writing of the page come on top.
 
     >>> from fiberscope.network.network import Network
     >>> report(Network.random((2, 4, 1), seed=0), time_limit=60).unasked
     {}
     """
     target = None if out is None else _target(out)
-    run = Run.begin(progress, time_limit)
     begin = perf_counter()
-    dossier = _dossier(source, data, labels, against, domain, full, seed, run)
-    sections: list[Section] = []
-    asked = questions(dossier)
-    complete = True
-    run.report(0, len(asked), "starting")
-    warm_up(dossier.against is not None)
-    for number, (name, title, question) in enumerate(asked):
-        run.report(number, len(asked), name)
-        if not complete:
-            sections.append(_unasked(title, "the report was interrupted"))
-            continue
-        try:
-            sections.append(_asked(dossier, title, question))
-        except KeyboardInterrupt:
-            complete = False
-            sections.append(_unasked(title, "the report was interrupted"))
-    run.report(len(asked), len(asked), "page")
+    dossier = _dossier(source, data, labels, against, domain, full, seed, Run.begin(progress, time_limit))
+    dossier.run.report(0, len(questions(dossier)), "starting")
+    warm_up(dossier.net.num_hidden >= WIDE, dossier.against is not None)
+    dossier = replace(dossier, run=Run.begin(progress, time_limit))  # again: what was compiled is no work on this model
+    with noticed_interrupts() as pressed:
+        sections, complete = _answers(replace(dossier, pressed=pressed))
     found = _report(dossier, sections, perf_counter() - begin, complete)
     return found if target is None else replace(found, path=found.save(target))
+
+
+def _answers(dossier: Dossier) -> tuple[list[Section], bool]:
+    """Every question with its answer, and whether nobody interrupted; behind Ctrl-C none is asked."""
+    asked = questions(dossier)
+    interrupted = partial(_unasked, reason="the report was interrupted")
+    sections: list[Section] = []
+    over = False
+    for number, (name, title, question) in enumerate(asked):
+        try:
+            dossier.run.report(number, len(asked), name)
+            over = over or dossier.pressed()
+            sections.append(interrupted(title) if over else _asked(dossier, title, question))
+        except KeyboardInterrupt:
+            over = True
+            sections.append(interrupted(title))
+    dossier.run.report(len(asked), len(asked), "page")
+    return sections, not (over or dossier.pressed())
 
 
 def questions(dossier: Dossier) -> list[tuple[str, str, Question]]:
@@ -242,6 +251,5 @@ def _target(path: str | os.PathLike[str]) -> Path:
         raise InputError(f"{where}: expected the name of a file such as report.html, got a folder")
     if not where.parent.is_dir():
         raise InputError(f"{where}: expected a name in a folder that exists, got {where.parent}")
-    if not os.access(where.parent, os.W_OK):
-        raise InputError(f"{where}: the folder may not be written")
+    check_folder(where.parent)
     return where

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import fiberscope as fs
 from fiberscope.equality import checker
+from fiberscope.equality.bounding.attack import _left
 from fiberscope.equality.bounding.chains import layers_of
 from fiberscope.equality.bounding.lines import first_turns
 from fiberscope.equality.bounding.phases import Chain, Leaf, SignSearch, Split, worst_leaf
@@ -210,3 +211,20 @@ def test_questions_that_it_is_not_made_for():
     small = Network.random((3, 4, 2), 0)
     assert by_split_neurons(Question.of(small, small, fs.Box.cube(3), margin=0.0)) is None
     assert not FOUND.evidence.check(Question.of(NET, OTHER, BALL, 0.5)).ok
+
+
+def test_where_a_way_leaves_a_class():
+    """By false position, against a close look at all of the way."""
+    rng = np.random.default_rng(0)
+    close = np.linspace(0, 1, 20001)
+    for seed in range(20):
+        net = fs.Network.random((3, 8, 8, 3), seed=seed)
+        middle, ends = rng.uniform(-1, 1, 3), rng.uniform(-3, 3, (6, 3))
+        own = int(net(middle[None])[0].argmax())
+        for end, share in zip(ends, _left(net, middle, ends, own), strict=True):
+            inside = net(middle + close[:, None] * (end - middle)).argmax(axis=1) == own
+            if inside[-1]:
+                assert share == 1.0
+            else:  # one of the places, where there are several
+                places = close[1:][inside[1:] != inside[:-1]]
+                assert np.abs(places - share).min() < 1e-3

@@ -57,26 +57,27 @@ def test_as_in_integers(net, seed, some_signs, orthant):
     rng = np.random.default_rng(seed)
     signs = rng.choice([-1, 0, 0, 1], net.num_signs) if some_signs else None
     nonnegative = [True] * net.in_size if orthant else ()
+    ways = {quick: repeatedly(net, nonnegative, signs, quick) for quick in itertools.product((True, False), repeat=2)}
+    # a table that has met the one kind of row knows its hyperplanes in the other; what signs tell of equal neurons
+    # may make the second form another one than the first, the same whatever the kinds are
+    slow = ways[False, False]
+    for forms in ways.values():
+        for mine, other in zip(forms, slow, strict=True):
+            assert mine[1:] == other[1:]
+            assert all(map(same, mine[0], other[0]))
+    assert some_signs or all(map(same, slow[0][0], slow[1][0]))
 
-    def asked(table: Table, *quick: bool):
-        """What a table tells in the end that has met the network once for every flag, in integers where it is off."""
-        for flag in quick:
-            with pytest.MonkeyPatch.context() as patch:
-                if not flag:
-                    patch.setattr(program_forms, "layer_sums", lambda *_: None)
-                found = told(net, table, signs)
-        return found
 
-    fast, slow = (asked(Table(net.in_size, nonnegative), quick) for quick in (True, False))
-    assert fast[1:] == slow[1:]
-    assert all(map(same, fast[0], slow[0]))
-    # a table that has met the one kind of row knows its hyperplanes in the other; signs that are not true contradict
-    # each other, so that a second time may find more, in whichever kind
-    again = asked(Table(net.in_size, nonnegative), False, False)
-    for order in ((True, False), (False, True)):
-        rows, planes, _ = asked(Table(net.in_size, nonnegative), *order)
-        assert planes == again[1]
-        assert all(map(same, rows, again[0]))
+def repeatedly(net: Network, nonnegative, signs, kinds) -> list[tuple]:
+    """The normal form in one table again and again, by rows in arrays or in integers."""
+    found, table = [], Table(net.in_size, nonnegative)
+    for quick in kinds:
+        with pytest.MonkeyPatch.context() as patch:
+            if not quick:
+                patch.setattr(program_forms, "layer_sums", lambda *_: None)
+            rows, planes, depths = told(net, table, signs)
+            found.append((rows, planes, list(depths)))
+    return found
 
 
 def test_bits_that_do_not_fit_are_left_to_integers():

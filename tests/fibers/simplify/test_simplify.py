@@ -53,14 +53,20 @@ LEAKY = Network(  # two constants, of which one meets the last layer in a row th
 )
 
 
+def simplified(net, domain=None):
+    """Half a second is enough, but not where others have the processor."""
+    result = simplify(net, domain, time_limit=0.5)
+    return result if result.proof.equal else simplify(net, domain, time_limit=20)
+
+
 @settings(max_examples=60)
 @given(chains(), st.integers(0, 99))
 @example(LEAKY, 0)
 def test_on_all_of_space(net, seed):
-    result = simplify(net, time_limit=0.5)
+    result = simplified(net)
     check(net, result, fs.Space(net.in_size), seed=seed)
     assert sum(result.counts().values()) == net.num_hidden - result.network.num_hidden
-    again = simplify(result.network, time_limit=0.5)
+    again = simplified(result.network)
     assert again.network.num_hidden <= result.network.num_hidden
 
 
@@ -68,7 +74,7 @@ def test_on_all_of_space(net, seed):
 @given(chains(inputs=st.integers(1, 3)), st.integers(0, 99))
 def test_on_a_box(net, seed):
     box = fs.Box.cube(net.in_size, -1, 1)
-    check(net, simplify(net, box, time_limit=0.5), box, seed=seed)
+    check(net, simplified(net, box), box, seed=seed)
 
 
 @pytest.mark.parametrize("name", CHAINS)

@@ -30,11 +30,14 @@ _NUMBERS = 200_000
 _FEW_INPUTS = 32
 """Inputs up to which populations find anything that gradients do not."""
 
-_POPULATION, _GENERATIONS, _RESTARTS, _OUTPUTS = 32, 40, 10, 16
-"""Points of a population, how often they breed, how often that is begun anew, and outputs that get populations."""
+_POPULATIONS, _MEMBERS, _GENERATIONS, _RESTARTS, _OUTPUTS = 4, 16, 40, 10, 16
+"""Populations of an output and sign, their points, how often these are drawn and all is begun anew, outputs at most."""
 
-_RIVALS, _TURNS, _HALVINGS = 4, 8, 52
-"""Classes that may overtake, gradients on the way to a corner, and halvings of the way back to where they do."""
+_DRAWN, _SPREAD, _LEAST = 1024, 0.15, 1e-14
+"""Points to begin a population with, its deviation in widths of the box, and what its square is never below."""
+
+_RIVALS, _TURNS, _FALSE_POSITIONS = 4, 8, 16
+"""Classes that may overtake, gradients on the way to a corner, and steps to where they do on the way there."""
 
 _SECONDS, _SHARE = 2.0, 0.1
 """Time for all looks: seconds of work, and part of what is left."""
@@ -123,17 +126,38 @@ def crossings(question: Question, box: Box) -> FloatArray:
             if not better.any():
                 break
             ends[better], best[better] = tried[better], value[better]
-        places = []
-        for net in (question.a, question.b):
-            stays, leaves = np.zeros(len(ends)), np.ones(len(ends))
-            for _ in range(_HALVINGS):
-                share = 0.5 * stays + 0.5 * leaves
-                inside = net(middle + share[:, None] * (ends - middle)).argmax(axis=1) == own
-                stays, leaves = np.where(inside, share, stays), np.where(inside, leaves, share)
-            places.append(leaves)
+        places = [_left(net, middle, ends, own) for net in (question.a, question.b)]
         between = 0.5 * places[0] + 0.5 * places[1]
         points = np.clip(middle + between[:, None] * (ends - middle), box.low, box.high)
     return points[np.isfinite(points).all(axis=1)]
+
+
+def _left(net: Network, middle: FloatArray, ends: FloatArray, own: int) -> FloatArray:
+    """Which parts of the ways from the middle to the ends go by until a network leaves a class; 1 where it stays.
+
+    By false position, whose old end counts half once it has stayed (the Illinois rule): the lead of the class is
+    linear in pieces, and most of the ways end in the piece of the middle.
+    """
+
+    def lead(share: FloatArray) -> FloatArray:
+        values = net(middle + share[:, None] * (ends - middle))
+        rest = np.where(np.arange(values.shape[1]) == own, -np.inf, values)
+        return np.asarray(values[:, own] - rest.max(axis=1))
+
+    near, far = np.zeros(len(ends)), np.ones(len(ends))
+    ahead, behind = lead(near), lead(far)
+    found, stays = far.copy(), ~(behind < 0)
+    for _ in range(_FALSE_POSITIONS):
+        share = near + (far - near) * (ahead / (ahead - behind))
+        found = np.where((near < share) & (share < far), share, 0.5 * near + 0.5 * far)
+        value = lead(found)
+        inside = value > 0
+        near, far = np.where(inside, found, near), np.where(inside, far, found)
+        ahead, behind = (
+            np.where(inside, value, 0.5 * ahead),
+            np.where(inside, 0.5 * behind, value),
+        )
+    return np.where(stays, 1.0, found)
 
 
 def looks(question: Question, box: Box) -> Iterator[FloatArray]:
@@ -158,43 +182,53 @@ def looks(question: Question, box: Box) -> Iterator[FloatArray]:
 
 
 def evolved(question: Question, box: Box) -> FloatArray:
-    """The best points of small populations, one for every output and sign of the difference, each bred from its best.
+    """The best points of small populations, several for every output and sign of the difference.
 
-    The largest difference of one output hides those of the others, whose peaks may be higher but narrow: Storn and
-    Price, *Differential Evolution* (1997), towards the best ones of the population.
+    The largest difference of one output hides those of the others, whose peaks may be higher but narrow, and along a
+    ridge gradients go to and fro. A population is drawn from a normal distribution, whose mean and covariance follow
+    its best members: Hansen and Ostermeier, *Completely Derandomized Self-Adaptation* (2001), without its paths.
     """
     rng, size = question.rng, box.ambient
     outputs = min(question.a.out_size, _OUTPUTS)
-    chosen = np.tile(np.arange(outputs), 2)[:, None]
-    signs = np.repeat([1.0, -1.0], outputs)[:, None]
+    chosen = np.tile(np.repeat(np.arange(outputs), _POPULATIONS), 2)[:, None]
+    signs = np.repeat([1.0, -1.0], outputs * _POPULATIONS)[:, None]
+    count, best_ones = len(chosen), _MEMBERS // 4
+    weights = np.log(best_ones + 0.5) - np.log(np.arange(1, best_ones + 1))
+    weights /= weights.sum()
+
+    def gaps(points: FloatArray) -> FloatArray:
+        with np.errstate(over="ignore", invalid="ignore"):
+            gap = question.a(points) - question.b(points)
+        question.record.see(points, np.abs(gap).max(axis=1))
+        return np.asarray(gap)
 
     def heights(points: FloatArray) -> FloatArray:
-        flat = points.reshape(-1, size)
-        with np.errstate(over="ignore", invalid="ignore"):
-            gap = question.a(flat) - question.b(flat)
-        question.record.see(flat, np.abs(gap).max(axis=1))
-        rows = np.arange(len(flat)).reshape(points.shape[:2])
-        return np.nan_to_num(signs * gap[rows, np.broadcast_to(chosen, rows.shape)], nan=-np.inf)
+        gap = gaps(points.reshape(-1, size)).reshape(*points.shape[:2], -1)
+        return np.nan_to_num(signs * np.take_along_axis(gap, chosen[:, :, None], axis=2)[:, :, 0], nan=-np.inf)
 
-    x = np.stack([box.sample(4 * _POPULATION, rng) for _ in range(len(chosen))])
-    value = heights(x)
-    kept = np.argsort(-value, axis=1)[:, :_POPULATION]
-    rows = np.arange(len(x))[:, None]
-    x, value = x[rows, kept], value[rows, kept]
+    # every population begins at the best of points of its own
+    drawn = box.sample(_POPULATIONS * _DRAWN, rng)
+    seen = gaps(drawn).reshape(_POPULATIONS, _DRAWN, -1)[:, :, :outputs]
+    tops = np.concatenate([np.nan_to_num(sign * seen, nan=-np.inf).argmax(axis=1).T.ravel() for sign in (1.0, -1.0)])
+    best = drawn.reshape(_POPULATIONS, _DRAWN, size)[np.tile(np.arange(_POPULATIONS), 2 * outputs), tops]
+    value = heights(best[:, None])[:, 0]
+    mean, width = best.copy(), box.high - box.low
+    spread = np.tile(_SPREAD**2 * np.eye(size), (count, 1, 1))
+    rows = np.arange(count)
     for _ in range(_GENERATIONS):
-        if question.run.is_over:
+        if question.run.is_over or not np.isfinite(width).all():
             break
-        best = np.argsort(-value, axis=1)[:, : max(4, _POPULATION // 8)]
-        parent = x[rows, best[rows, rng.integers(0, best.shape[1], value.shape)]]
-        one, two = (
-            x[rows, rng.integers(0, _POPULATION, value.shape)],
-            x[rows, rng.integers(0, _POPULATION, value.shape)],
-        )
-        step = rng.choice([0.3, 0.6, 0.9], (*value.shape, 1))
-        mask = rng.random(x.shape) < rng.choice([0.4, 0.9], (*value.shape, 1))
-        tried = np.clip(np.where(mask, x + step * (parent - x) + step * (one - two), x), box.low, box.high)
-        tried = np.where(np.isfinite(tried), tried, x)
-        new = heights(tried)
-        better = new > value
-        x[better], value[better] = tried[better], new[better]
-    return np.asarray(x[rows[:, 0], value.argmax(axis=1)])
+        root = np.linalg.cholesky(spread + _LEAST * np.eye(size))
+        steps = np.einsum("pij,pkj->pki", root, rng.normal(size=(count, _MEMBERS, size)))
+        tried = np.clip(mean[:, None] + steps * width, box.low, box.high)
+        tried[:, 0] = best
+        found = heights(tried)
+        order = np.argsort(-found, axis=1, kind="stable")[:, :best_ones]
+        better = found[rows, order[:, 0]] > value
+        best[better] = tried[rows, order[:, 0]][better]
+        value = np.maximum(value, found[rows, order[:, 0]])
+        kept = np.take_along_axis(tried, order[:, :, None], axis=1)
+        moved = (kept - mean[:, None]) / np.where(width > 0, width, 1.0)
+        spread = 0.6 * spread + 0.4 * np.einsum("k,pki,pkj->pij", weights, moved, moved)
+        mean = np.einsum("k,pki->pi", weights, kept)
+    return np.asarray(best)

@@ -34,7 +34,7 @@ from fiberscope.run import ENDLESS, Run
 BATCH = 32
 """Nodes that are bounded together."""
 
-FIRST_STEPS, STEPS = 20, 10
+FIRST_STEPS, STEPS = 10, 4
 """How often lines and factors are improved: of the whole box, and of its parts."""
 
 Numbers = tuple[tuple[int, int, float], ...]

@@ -36,7 +36,7 @@ from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, Piecewi
 from fiberscope.network.operators import Gather, Operator, Sparse
 from fiberscope.network.walk import walk
 from fiberscope.numerics.algebra.base import LinearMap
-from fiberscope.numerics.floats import EPS, TINY, FloatArray, IntArray, U
+from fiberscope.numerics.floats import EPS, TINY, BoolArray, FloatArray, IntArray, U
 from fiberscope.run import ENDLESS, Run
 
 
@@ -91,12 +91,17 @@ class ProgramPair:
         bound, dimension, opened, points = zip(*found, strict=True)
         return Bounds(np.array(bound), np.array(dimension), np.array(opened), np.array(points))
 
+    def settled(self, low: FloatArray, high: FloatArray) -> float:
+        """What both chains say on a box, each on its own: not positive only if they have one class there."""
+        if self.chains is None:
+            return np.inf
+        middle = np.clip(0.5 * low + 0.5 * high, low, high)
+        return settled(self.chains, low, high, int(self.a(middle[None])[0].argmax()), self.run)
+
     def _one(self, low: FloatArray, high: FloatArray) -> tuple[float, int, int, FloatArray]:
-        if self.chains is not None:
-            middle = np.clip(0.5 * low + 0.5 * high, low, high)
-            bound = settled(self.chains, low, high, int(self.a(middle[None])[0].argmax()), self.run)
-            if bound <= 0:  # no need to look further, nor to split
-                return bound, -1, 1, middle
+        bound = self.settled(low, high)
+        if bound <= 0:  # no need to look further, nor to split
+            return bound, -1, 1, np.clip(0.5 * low + 0.5 * high, low, high)
         start = started(low, high)
         twin = self._twin(start) if self.paired else self._apart(start)
         if self.margin is None:
@@ -337,8 +342,18 @@ def _mixed(low: FloatArray, high: FloatArray, share: FloatArray) -> tuple[FloatA
     return q, 0.5 * down + 0.5 * up, (0.5 * up - 0.5 * down) * (1 + EPS) + TINY
 
 
+def _beaten(low: FloatArray, high: FloatArray, windows: IntArray) -> BoolArray:
+    """Entries of windows that are never the largest: absent, or below another one wherever they may be."""
+    floor = np.where(windows < 0, -np.inf, low[windows]).max(axis=1, keepdims=True)
+    return np.asarray((windows < 0) | (high[windows] < floor))
+
+
 def _pooled_pair(twin: Twin, windows: IntArray, common: int, made: int) -> Twin:
-    """Where one entry wins in both, its difference; else any between the smallest and the largest of the window."""
+    """Where one entry wins in both, its difference; else any between two ends.
+
+    At most it is the largest difference of an entry that may win in ``a``, since the winner of ``b`` is not below that
+    entry of ``b``; at least the smallest one of an entry that may win in ``b``.
+    """
     low, high = twin.a.ends()
     lb, ub = twin.other()
     a = pooled(twin.a, windows, common)
@@ -347,8 +362,8 @@ def _pooled_pair(twin: Twin, windows: IntArray, common: int, made: int) -> Twin:
     top = np.where(absent | (windows == index[:, None]), -np.inf, ub[windows]).max(axis=1)
     sure = (above == 0) & (top <= lb[index])
     dl, du = twin.ends()
-    least = np.where(absent, np.inf, dl[windows]).min(axis=1)
-    most = np.where(absent, -np.inf, du[windows]).max(axis=1)
+    least = np.where(_beaten(lb, ub, windows), np.inf, dl[windows]).min(axis=1)
+    most = np.where(_beaten(low, high, windows), -np.inf, du[windows]).max(axis=1)
     middle, half = 0.5 * least + 0.5 * most, (0.5 * most - 0.5 * least) * (1 + 2 * EPS) + TINY
     half = np.where((least == 0) & (most == 0), 0.0, half + EPS * np.abs(middle))
     rows, own = np.where(sure, twin.d.rows[:, index], 0.0), np.where(sure, twin.own[:, index], 0.0)

@@ -31,6 +31,7 @@ from fiberscope.equality.bounding.attack import climb, looks
 from fiberscope.equality.bounding.branching import Exactly, Search
 from fiberscope.equality.bounding.chains import MOST_INPUTS, ChainPair
 from fiberscope.equality.bounding.pairs import Pairing, best_pairing, goal_of
+from fiberscope.equality.bounding.programs import ProgramPair
 from fiberscope.equality.bounding.trees import Cut, leaves, tree_of
 from fiberscope.equality.counterexample import Counterexample, confirmed
 from fiberscope.equality.evidence import Check, Evidence, integers
@@ -52,6 +53,9 @@ _SMALL_SHARE, _LARGE_SHARE = 0.05, 0.85
 
 _FEW, _MANY = 64, 512
 """Boxes of the very first try: in products of matrices, and compiled. With many inputs it is the whole box alone."""
+
+_PROBE, _FAR = 16, 512.0
+"""Boxes after which a bound that is so many times the tolerance is not worth more of them before a look at length."""
 
 _WORTH = 0.25
 """Part of the tolerance from which on a difference that was seen is worth a look for larger ones at once."""
@@ -291,7 +295,7 @@ def by_first_boxes(question: Question) -> Verdict | None:
     """
     tight = bool(question.tolerance) and question.record.gap >= (question.tolerance or 0.0) * (1 - gamma(_TIGHT))
     within = question.margin is not None or (question.tolerance and not tight)
-    paired = question.record.search is not None
+    paired = question.record.search is not None or isinstance(Pairing().bounder(question), ProgramPair)
     return by_split_boxes(question, _SMALL_SHARE if not within else _LARGE_SHARE if paired else _SHARE)
 
 
@@ -304,12 +308,28 @@ def by_few_boxes(question: Question) -> Verdict | None:
     bounder = pairing.bounder(question)
     if bounder is None:
         return None
+    if isinstance(bounder, ProgramPair) and bounder.chains is not None and box.ambient > MOST_INPUTS:
+        # the signs of neurons do better than halves of the box, and come next
+        return _classes_settled(question, box, pairing, bounder)
     question.record.search = (pairing, Search(bounder, box.low, box.high))
     few = _MANY if isinstance(bounder, ChainPair) else _FEW if box.ambient <= MOST_INPUTS else 1
-    found = _gone_on(question, box, question.run.within(_SHARE * question.seconds_left), few)
-    if found is None and question.tolerance and question.record.gap > _WORTH * question.tolerance:
-        return _attacked(question, box)  # before anything that proves equality is tried
-    return found
+    run = question.run.within(_SHARE * question.seconds_left)
+    found = _gone_on(question, box, run, min(few, _PROBE))
+    if found is not None:
+        return found
+    goal = question.tolerance or 0.0
+    far = bool(goal) and question.record.search[1].bound > _FAR * goal
+    if few > _PROBE and not far:
+        found = _gone_on(question, box, run, few)
+    worth = far or (bool(goal) and question.record.gap > _WORTH * goal)
+    return _attacked(question, box) if found is None and worth else found  # before what proves equality is tried
+
+
+def _classes_settled(question: Question, box: Box, pairing: Pairing, bounder: ProgramPair) -> Verdict | None:
+    """The whole box alone, by each of the networks on its own."""
+    if not bounder.settled(box.low, box.high) <= 0:
+        return None
+    return answered(question, "branch and bound", SplitBoxes((None,), pairing), Check(True, _text(question, 1, 0.0)))
 
 
 QUICK: Rung = Rung(by_few_boxes, (SplitBoxes, Counterexample))

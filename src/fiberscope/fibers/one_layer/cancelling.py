@@ -197,6 +197,8 @@ def _few_relations(columns: list[list[int]], relations: IntArray) -> Cancelling:
 
 def _marked(numbers: list[int], least: int) -> Cancelling:
     """Small integers: bit ``s`` of a mark says that ``s`` is a sum of some of the positive, or of the negative ones."""
+    if 0 in numbers:  # a vector whose other coordinates were lost modulo the prime
+        return Cancelling((numbers.index(0),), True)
     room = (1 << (least + 1)) - 1
     sides = []
     for sign in (1, -1):
