@@ -24,7 +24,6 @@ from fiberscope.dimension.exact_rank import Sampled, sample
 from fiberscope.dimension.functional import active_sets_bound, functional_dimension
 from fiberscope.dimension.gap import (
     adjacent_layers_bound,
-    null_rows,
     position_bound,
     silent_layers_bound,
 )
@@ -45,6 +44,7 @@ from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.elimination import echelon_mod, rank_mod
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.numerics.modular import Residues, random_primes
+from fiberscope.numerics.rank import null_rows
 from fiberscope.results import Pictured, Result, Tabular, hidden
 from fiberscope.run import Progress, Run
 
