@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import fiberscope as fs
 from fiberscope.cli.app import app
 from fiberscope.cli.canon import canon
-from fiberscope.cli.equal import equal, vnncomp
+from fiberscope.cli.equal import diff, equal, vnncomp
 from fiberscope.cli.simplify import simplify
 from fiberscope.cli.verify import verify
 from fiberscope.errors import FiberscopeError
@@ -304,3 +304,20 @@ def test_bad_questions_are_refused_and_nothing_is_written(models, tmp_path):
         assert code == 2 and "\n" not in text.strip(), (wrong, text)
         assert not out.exists(), wrong
     assert run(equal, models["net"], models["other"], "--certificate", out)[0] == 2
+
+
+def test_differences_of_files_that_need_words(tmp_path):
+    """The options are heard, and a file that is missing is what is wrong."""
+    net = fs.Network.random((3, 4, 2), 0)
+    state = {f"{2 * k}.{name}": part for k, layer in enumerate(zip(net.weights, net.biases, strict=True))
+             for name, part in zip(("weight", "bias"), layer, strict=True)}  # fmt: skip
+    np.savez(tmp_path / "state.npz", **state)
+    fs.save(net, tmp_path / "net.onnx")
+    both = (tmp_path / "state.npz", tmp_path / "net.onnx")
+    assert run(diff, *both, "--activation", "relu")[0] == 0
+    assert run(diff, both[0], tmp_path / "none.onnx", "--activation", "relu") == (
+        2,
+        f"{tmp_path / 'none.onnx'}: no such file",
+    )
+    code, text = run(diff, *both, "--activation", "gelu")
+    assert (code, "gelu" in text) == (2, True)

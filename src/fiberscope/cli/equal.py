@@ -391,11 +391,7 @@ def diff(
 
     Exit codes: 0 nothing changed but order, scale and rounding, 1 something changed, 2 bad input.
     """
-    try:
-        models: tuple[Any, Any] = tuple(load.all(a, b))
-    except fs.FiberscopeError:
-        models = (a, b)  # tensors, perhaps; else the library says what is wrong
-    found = fs.diff(*models, time_limit=time_limit)
+    found = fs.diff(*_programs_or_tensors(load, a, b), time_limit=time_limit)
     if plot is not None:
         fs.plot.save_figure(found.plot(), plot)
     if as_json:
@@ -405,6 +401,20 @@ def diff(
         if plot is not None:
             print(f"wrote {plot}")
     raise typer.Exit(0 if found.same else 1)
+
+
+def _programs_or_tensors(load: Loader, a: Path, b: Path) -> tuple[Any, Any]:
+    """Both models as networks; where a file is no program by itself, both as paths to tensors."""
+    for path in (a, b):
+        if not path.exists():
+            raise InputError(f"{path}: no such file")
+    try:
+        one, two = load.all(a, b)
+    except fs.FiberscopeError:
+        if any(value is not None for value in load.options.values()):
+            raise  # somebody said what the files do not, and that is what is wrong
+        return a, b  # the library says what is wrong, if these are no tensors either
+    return one, two
 
 
 def _show_changes(console: Console, found: fs.Difference) -> None:
