@@ -7,10 +7,10 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-import typer
 from typer.testing import CliRunner
 
 import fiberscope as fs
+from fiberscope.cli.app import app
 from fiberscope.cli.canon import canon
 from fiberscope.cli.equal import diff, equal, vnncomp
 from fiberscope.cli.simplify import simplify
@@ -41,9 +41,7 @@ def public_names(monkeypatch):
 
 def run(command, *arguments):
     """Exit code and output; a named error is exit code 2, as in the main program."""
-    app = typer.Typer()
-    app.command()(command)
-    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    result = CliRunner().invoke(app, [command.__name__, *map(str, arguments)])
     if isinstance(result.exception, FiberscopeError):
         return 2, str(result.exception)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception

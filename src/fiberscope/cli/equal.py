@@ -15,7 +15,7 @@ from rich.text import Text
 import fiberscope as fs
 from fiberscope.cli.array_files import load_array
 from fiberscope.cli.junit import TestCase, write_junit
-from fiberscope.cli.model_options import Loader, ModelFile, input_size, is_quantised, reads_models
+from fiberscope.cli.model_options import Loader, ModelFile, input_size, is_quantised
 from fiberscope.errors import InputError
 from fiberscope.files import write_atomically
 
@@ -25,7 +25,6 @@ CODES = {True: 0, False: 1, None: 3}
 _WORDS = {True: "[bold green]equal[/]", False: "[bold red]different[/]", None: "[bold yellow]undecided[/]"}
 
 
-@reads_models
 def equal(
     a: ModelFile,
     b: Annotated[Path, typer.Argument(help="Another model.", show_default=False)],
@@ -372,7 +371,6 @@ def _numbers(values: Any) -> str:
 SOURCE = "An .onnx, .npz, .safetensors, .pt or .ckpt file, or a folder of safetensors shards."
 
 
-@reads_models
 def diff(
     a: Annotated[Path, typer.Argument(help=SOURCE, show_default=False)],
     b: Annotated[Path, typer.Argument(help="What became of it.", show_default=False)],
