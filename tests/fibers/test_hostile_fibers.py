@@ -17,8 +17,9 @@ from fiberscope.equality.rungs.bottleneck import is_bottleneck
 from fiberscope.errors import InputError
 from fiberscope.fibers.construction import identifiable_construction
 from fiberscope.fibers.fiber import fiber
+from fiberscope.fibers.normal_form.program_forms import normal_form
 from fiberscope.fibers.normal_form.row import Row
-from fiberscope.fibers.normal_form.table import Table, _rounded_ratio, normal_form
+from fiberscope.fibers.normal_form.table import Table, _rounded_ratio
 from fiberscope.fibers.on_domain import on_domain
 from fiberscope.fibers.witnesses import Witnesses
 from fiberscope.network.network import Network

@@ -140,6 +140,12 @@ def test_figures_have_a_panel_and_a_line_for_each_entry() -> None:
         study_figure(Table.of(rows), Picture("n", "t", "x", "y", "l", "p"), panels=axes[:2])
 
 
+def test_points_over_names_stand_side_by_side() -> None:
+    rows = [{"way": way, "y": k, "kind": kind} for way in ("straight", "bent") for k in (1, 2) for kind in "ab"]
+    (ax,) = study_figure(Table.of(rows), Picture("n", "t", "way", "y", lines="kind", style="points"))
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["straight", "bent"]
+
+
 @pytest.mark.parametrize("panels", [1, 3, 4, 5])
 def test_figures_can_be_read_on_a_page(panels: int) -> None:
     """Nine inches at most, so that type is not scaled down; labels of ticks beside, not above each other."""

@@ -18,7 +18,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 
 from fiberscope.dimension.bounds import Bound
 from fiberscope.dimension.exact_rank import Sampled, spanning_points
@@ -35,7 +34,7 @@ from fiberscope.numerics.algebra.residue import ModularAlgebra
 from fiberscope.numerics.elimination import rank_mod
 from fiberscope.numerics.floats import FloatArray, SignArray
 from fiberscope.numerics.modular import Residues, random_primes, residues
-from fiberscope.numerics.rank import exact_rank, failure_bound
+from fiberscope.numerics.rank import exact_rank, failure_bound, null_rows
 
 
 def position_bound(found: Sampled) -> int:
@@ -143,16 +142,6 @@ def float_pair_kernels(net: Network, found: Sampled) -> FloatArray:
         block[:, columns] = kernel
         blocks.append(block)
     return np.concatenate(blocks)
-
-
-def null_rows(rows: FloatArray, count: int) -> FloatArray:
-    """The right singular vectors of the ``count`` smallest singular values, as rows."""
-    if len(rows) == 0:
-        return np.eye(rows.shape[1])[:count]
-    if len(rows) > rows.shape[1]:  # the same right singular vectors, without a left one for every row
-        rows = np.asarray(scipy.linalg.qr(rows, mode="r")[0][: rows.shape[1]], dtype=np.float64)
-    vectors: FloatArray = scipy.linalg.svd(rows, full_matrices=True)[2]
-    return vectors[rows.shape[1] - count :]
 
 
 def _pairs(net: Network, found: Sampled, ring: Ring) -> Iterator[tuple[Any, slice]]:

@@ -228,9 +228,10 @@ def _surface(ax: Axes, table: Table, picture: Picture) -> None:
         figure.colorbar(found, ax=ax, shrink=0.7)
 
 
-def _points(part: Table, picture: Picture) -> tuple[list[float], list[float]]:
+def _points(part: Table, picture: Picture) -> tuple[list[Any], list[float]]:
+    """Pairs of numbers; ``x`` may be names, which stand side by side."""
     pairs = [
-        (float(x), float(y))
+        (x if isinstance(x, str) else float(x), float(y))
         for x, y in zip(part.column(picture.x), part.column(_height(picture)), strict=True)
         if x is not None and y is not None
     ]

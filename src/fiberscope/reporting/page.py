@@ -111,7 +111,7 @@ def _slug(title: str) -> str:
 STYLE = """
 :root { --ink: #1f2430; --paper: #fbfaf7; --soft: #6b7280; --line: #e5e1d8; --accent: #c23b4e; --deep: #22577a;
   --yes: #2a7d4f; --no: #b3263c; --open: #8a6d1a }
-@media (prefers-color-scheme: dark) {
+@media screen and (prefers-color-scheme: dark) {
   :root { --ink: #e8e6e1; --paper: #171a21; --soft: #9aa3b2; --line: #2b303b; --accent: #f28482; --deep: #7fc8d9;
     --yes: #7bd3a2; --no: #f28482; --open: #e3c567 } }
 * { box-sizing: border-box }
@@ -262,7 +262,8 @@ _PAGE = """<!doctype html>
 <p><a class="file" download="{{ name }}" href="{{ content|saved }}">Save {{ name }}</a></p>
 {% endfor %}
 {% if section.call %}
-<div class="call"><pre>{{ section.call }}</pre><button type="button">copy</button></div>
+<div class="call"><pre>{{ section.call }}</pre>
+<button type="button" aria-label="copy the code: {{ section.title }}">copy</button></div>
 {% endif %}
 {% if section.evidence or section.seconds is not none %}
 <p class="proof">{% if section.evidence %}Why: {{ section.evidence }}{% endif %}
