@@ -137,7 +137,7 @@ th, td { padding: .25rem 1.5rem .25rem 0; border-bottom: 1px solid var(--line); 
 .yes, .no, .open { font-weight: 700; white-space: nowrap }
 .yes { color: var(--yes) } .no { color: var(--no) } .open { color: var(--open) }
 figure { margin: 1rem 0 0 }
-figure img { width: 100%; height: auto; border-radius: .5rem; display: block }
+figure img { max-width: 100%; height: auto; border-radius: .5rem; display: block }
 figcaption { color: var(--soft); font-size: .9rem; margin-top: .4rem }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); gap: 1rem }
 .figures:has(figure:only-child) { grid-template-columns: minmax(0, 38rem) }
