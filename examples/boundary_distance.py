@@ -29,8 +29,11 @@ def main() -> None:
         print(f"\n{curve}\n{fs.region_theory(ensemble, curve, networks=10, samples=2000).table()}")
 
     with fs.plot.house_style():
-        figure = Figure(figsize=(17, 6), layout="constrained")
-        map_, circle, tractrix = figure.subplots(1, 3, width_ratios=[1.2, 1.0, 1.5])
+        figure = Figure(figsize=(10, 5.6), layout="constrained")
+        panels = figure.subplot_mosaic(
+            [["map", "circle"], ["map", "tractrix"]], width_ratios=[1.3, 1.0], height_ratios=[1.7, 1.0]
+        )
+        map_, circle, tractrix = (panels[name] for name in ("map", "circle", "tractrix"))
         fs.plot.boundary_distance(found, grid, complex=fs.regions(net, box), feet=60, ax=map_).set_title(
             "how far to the next boundary"
         )
@@ -39,10 +42,8 @@ def main() -> None:
             shown = fs.projected_gradients(wide, curve, places=60)
             fs.plot.projected_gradients(shown, neuron=12, ax=ax)
             name = type(curve).__name__.lower()
-            ax.set_title(
-                f"{name}: {shown.mean_projected / shown.mean_length:.0%} of the gradients' length lies along it"
-            )
-    fs.plot.save_figure(map_, Path("boundary_distance.png"))
+            ax.set_title(f"{name}: {shown.mean_projected / shown.mean_length:.0%} of the length along it")
+    fs.plot.save_figure(map_, Path("boundary_distance.png"), dpi=130)
 
 
 if __name__ == "__main__":

@@ -33,11 +33,13 @@ for sigma, found in zip(SIGMAS, matchings.values(), strict=True):
     along = fs.barrier(*pairs[sigma], "cross_entropy", (X, Y), points=3)
     print(f"{sigma:5.1f} {found.identity:10.3f} {found.objective:8.3f} {100 * along.accuracy.midpoint:9.1f} points")
 
-figure = Figure(figsize=(15, 4.6), layout="constrained")
-left, middle, right = figure.subplots(1, 3)
-for ax, sigma in ((left, 0.0), (middle, 1.0)):
-    fs.plot.swap_costs(fs.neuron_classes(pairs[sigma][0].linear0, X, name="linear0"), ax=ax)
-    ax.set_title(f"swap costs, fixed weights of size {sigma:g}")
-fs.plot.matching_objectives(matchings, ax=right)
-fs.plot.save_figure(right, "which_neuron.png")
+with fs.plot.house_style():
+    figure = Figure(figsize=(8.6, 7.2), layout="constrained")
+    panels = figure.subplot_mosaic([["none", "fixed"], ["match", "match"]], height_ratios=[3, 2])
+    for name, sigma in (("none", 0.0), ("fixed", 1.0)):
+        fs.plot.swap_costs(fs.neuron_classes(pairs[sigma][0].linear0, X, name="linear0"), ax=panels[name])
+        panels[name].set_title(f"fixed weights of size {sigma:g}")
+    fs.plot.matching_objectives(matchings, ax=panels["match"])
+    panels["match"].set_title("correlation of two runs as they are, of that in the best order")
+fs.plot.save_figure(panels["match"], "which_neuron.png", dpi=120)
 print("wrote which_neuron.png")

@@ -247,6 +247,16 @@ def text_of(node: ast.AST, constants: dict[str, str]) -> str:
     return "*"
 
 
+def tree_of(file: Path) -> ast.Module:
+    return parsed(file.read_text(encoding="utf-8"))
+
+
+@cache
+def parsed(text: str) -> ast.Module:
+    """A text's syntax tree, made once for all tests: nobody changes it."""
+    return ast.parse(text)
+
+
 def imports_of(tree: ast.Module, file: Path, root: Path) -> Iterator[Import]:
     """Every import statement and every ``import_module``, wherever it stands."""
     package = ".".join((PACKAGE, *file.relative_to(root).parent.parts))
@@ -373,7 +383,7 @@ def violations(
         if layer not in ALLOWED:
             found.append(Violation("unknown", name, 1, f"{layer} is not an entry of the house"))
             continue
-        tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+        tree = tree_of(file)
         imports = list(imports_of(tree, file, root))
         excused = {module for where, module in upward if where == name}
         typed = under_type_checking(tree)
@@ -398,10 +408,10 @@ def test_the_table_of_lazy_imports_is_not_stale() -> None:
     for (name, module), reason in LAZY.items():
         file = SOURCE / name
         assert reason
-        found = imports_of(ast.parse(file.read_text(encoding="utf-8")), file, SOURCE)
+        found = imports_of(tree_of(file), file, SOURCE)
         assert any(item.inside_function and fnmatchcase(item.module, module) for item in found), f"{name}: {module}"
     for name, module in TYPES:
-        tree = ast.parse((SOURCE / name).read_text(encoding="utf-8"))
+        tree = tree_of(SOURCE / name)
         typed = under_type_checking(tree)
         found = imports_of(tree, SOURCE / name, SOURCE)
         assert any(item.module == module and id(item.node) in typed for item in found), f"{name}: {module}"
@@ -574,7 +584,7 @@ def module_name(file: Path, root: Path) -> str:
 @cache
 def imports_in(file: Path, root: Path) -> tuple[Import, ...]:
     """Every import of a file, which is read once."""
-    return tuple(imports_of(ast.parse(file.read_text(encoding="utf-8")), file, root))
+    return tuple(imports_of(tree_of(file), file, root))
 
 
 @cache
@@ -652,7 +662,7 @@ def shared_classes(root: Path) -> dict[str, int]:
     """Names of public classes that three modules define."""
     # the checker is a program of its own, which shares nothing
     files = [file for file in root.rglob("*.py") if file.stem != "checker"]
-    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
+    trees = [tree_of(file) for file in files]
     names = Counter(node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))
     return {name: count for name, count in names.items() if count > 2 and not name.startswith("_")}
 
@@ -678,7 +688,7 @@ def test_folders_are_not_full_and_names_say_one_thing() -> None:
 @pytest.mark.parametrize(("name", "module"), sorted(UPWARD | THIN))
 def test_thin_methods_are_thin(name: str, module: str) -> None:
     """Load, call, return: what is more than that belongs into the module that is called."""
-    tree = ast.parse((SOURCE / name).read_text(encoding="utf-8"))
+    tree = tree_of(SOURCE / name)
     constants = constants_of(tree)
     found = 0
     for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
@@ -740,7 +750,7 @@ def mutable_caches(root: Path) -> list[str]:
     """Fields of frozen dataclasses that look like a cache and that ``replace`` would take over."""
     found = []
     for file in sorted(root.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(file)):
             if not isinstance(node, ast.ClassDef) or "frozen=True" not in " ".join(
                 map(ast.unparse, node.decorator_list)
             ):

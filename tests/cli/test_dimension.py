@@ -6,11 +6,10 @@ import json
 
 import numpy as np
 import pytest
-import typer
 from typer.testing import CliRunner
 
 import fiberscope as fs
-from fiberscope.cli.dimension import dimension_command
+from fiberscope.cli.app import app
 from fiberscope.dimension.functional import functional_dimension
 from fiberscope.errors import InputError
 from fiberscope.network.network import Network
@@ -22,14 +21,12 @@ from fiberscope.plot.style import png
 def run(monkeypatch, tmp_path):
     monkeypatch.setitem(fs._NAMES, "functional_dimension", "dimension.functional")
     monkeypatch.setitem(fs._NAMES, "kernel_spectrum", "dimension.kernels.spectrum")
-    app = typer.Typer()
-    app.command("dimension")(dimension_command)
     fs.save(Network.random((2, 6, 5, 1), 0), tmp_path / "model.npz")
     fs.save(Network.random((6, 3, 3, 1), 0), tmp_path / "wide.npz")
     np.save(tmp_path / "X.npy", np.random.default_rng(0).normal(size=(30, 2)))
 
     def invoke(model, *arguments):
-        return CliRunner().invoke(app, [str(tmp_path / model), *map(str, arguments)])
+        return CliRunner().invoke(app, ["dimension", str(tmp_path / model), *map(str, arguments)])
 
     return invoke, tmp_path
 

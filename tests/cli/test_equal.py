@@ -7,12 +7,12 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-import typer
 from typer.testing import CliRunner
 
 import fiberscope as fs
+from fiberscope.cli.app import app
 from fiberscope.cli.canon import canon
-from fiberscope.cli.equal import equal, vnncomp
+from fiberscope.cli.equal import diff, equal, vnncomp
 from fiberscope.cli.simplify import simplify
 from fiberscope.cli.verify import verify
 from fiberscope.errors import FiberscopeError
@@ -41,9 +41,7 @@ def public_names(monkeypatch):
 
 def run(command, *arguments):
     """Exit code and output; a named error is exit code 2, as in the main program."""
-    app = typer.Typer()
-    app.command()(command)
-    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    result = CliRunner().invoke(app, [command.__name__, *map(str, arguments)])
     if isinstance(result.exception, FiberscopeError):
         return 2, str(result.exception)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
@@ -306,3 +304,20 @@ def test_bad_questions_are_refused_and_nothing_is_written(models, tmp_path):
         assert code == 2 and "\n" not in text.strip(), (wrong, text)
         assert not out.exists(), wrong
     assert run(equal, models["net"], models["other"], "--certificate", out)[0] == 2
+
+
+def test_differences_of_files_that_need_words(tmp_path):
+    """The options are heard, and a file that is missing is what is wrong."""
+    net = fs.Network.random((3, 4, 2), 0)
+    state = {f"{2 * k}.{name}": part for k, layer in enumerate(zip(net.weights, net.biases, strict=True))
+             for name, part in zip(("weight", "bias"), layer, strict=True)}  # fmt: skip
+    np.savez(tmp_path / "state.npz", **state)
+    fs.save(net, tmp_path / "net.onnx")
+    both = (tmp_path / "state.npz", tmp_path / "net.onnx")
+    assert run(diff, *both, "--activation", "relu")[0] == 0
+    assert run(diff, both[0], tmp_path / "none.onnx", "--activation", "relu") == (
+        2,
+        f"{tmp_path / 'none.onnx'}: no such file",
+    )
+    code, text = run(diff, *both, "--activation", "gelu")
+    assert (code, "gelu" in text) == (2, True)

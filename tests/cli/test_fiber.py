@@ -6,11 +6,10 @@ import json
 
 import numpy as np
 import pytest
-import typer
 from typer.testing import CliRunner
 
 import fiberscope as fs
-from fiberscope.cli.fiber import fiber
+from fiberscope.cli.app import app
 from fiberscope.errors import FiberscopeError
 
 
@@ -22,9 +21,7 @@ def public_name(monkeypatch):
 
 def run(*arguments):
     """Exit code and output; a named error is exit code 2, as in the main program."""
-    app = typer.Typer()
-    app.command()(fiber)
-    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    result = CliRunner().invoke(app, ["fiber", *map(str, arguments)])
     if isinstance(result.exception, FiberscopeError):
         return 2, str(result.exception)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception

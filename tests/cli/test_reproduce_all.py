@@ -65,6 +65,17 @@ def test_every_claim_and_figure_is_on_one_page(studies: dict[str, Study], tmp_pa
     assert [one["reused"] for one in again["studies"]] == [3, 3]
 
 
+def test_a_defect_of_one_study_stops_no_other(studies: dict[str, Study], tmp_path: Path) -> None:
+    bad = study("bad")
+    pictures = (Picture("words", "No number", "x", "word"),)  # a column that is not there
+    studies.update({"bad": Study(**{**{f: getattr(bad, f) for f in bad.__dataclass_fields__}, "pictures": pictures})})
+    studies["last"] = study("last")
+    done = run("all", "--jobs", "1", "--out", str(tmp_path), "--json")
+    assert done.exit_code == 1
+    told = json.loads(done.stdout)
+    assert list(told["failed"]) == ["bad"] and len(told["studies"]) == 3
+
+
 def test_ctrl_c_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(registry, "all_studies", lambda: {"stopped": study("stopped", stop=True)})
     done = run("stopped", "--jobs", "1", "--out", str(tmp_path))

@@ -17,7 +17,7 @@ from fiberscope.connectivity.barrier import PathValues, barrier
 from fiberscope.connectivity.paths import interpolate
 from fiberscope.errors import InputError
 from fiberscope.modules.models import mlp, resnet20, vit
-from fiberscope.modules.parametrisations import effective_weights, fixed_part
+from fiberscope.modules.parametrisations import effective_weights, fixed_parts
 from fiberscope.network.comparison import identical
 from fiberscope.network.network import Network
 from fiberscope.neurons.asymmetry import break_symmetry
@@ -69,8 +69,8 @@ def test_effective_weights_run_along_their_own_segment(t: float, scheme: str) ->
     two = interpolate(effective_weights(a), effective_weights(b), t)
     for (name, x), y in zip(one.named_parameters(), two.parameters(), strict=True):
         assert torch.allclose(x, dict(two.named_parameters())[name], atol=1e-12) and y is not None
-    part, middle = fixed_part(a.linear0), fixed_part(interpolate(a, b, t).linear0)  # type: ignore[arg-type]
-    assert part is not None and middle is not None and torch.equal(part.F, middle.F)
+    parts, middle = dict(fixed_parts(a)), dict(fixed_parts(interpolate(a, b, t)))
+    assert torch.equal(parts["linear0.weight"].F, middle["linear0.weight"].F)
 
 
 def test_running_statistics_are_mixed_and_counters_are_not() -> None:

@@ -16,7 +16,8 @@ from fiberscope.dimension.affine_rows import normalisations
 from fiberscope.dimension.choice import slopes_as_maps
 from fiberscope.dimension.functional import functional_dimension
 from fiberscope.dimension.jacobian import jacobian
-from fiberscope.dimension.reasons.explain import KINDS, explain
+from fiberscope.dimension.reasons.directions import KINDS
+from fiberscope.dimension.reasons.explain import explain
 from fiberscope.dimension.rescalings import rescalings
 from fiberscope.dimension.symmetries import rescaling_rank
 from fiberscope.errors import NotGenericError

@@ -164,6 +164,13 @@ def test_deep_linear_networks(widths: tuple[int, ...], rank: int) -> None:
     assert found.quadratic < known - 0.4
 
 
+def test_chains_that_have_not_gone_along_the_arms_are_told() -> None:
+    """A product of two matrices at zero has the coefficient 1.5 and no second derivatives; few draws stay near."""
+    found = fs.learning_coefficient(linear((2, 2, 2), 0), X, nbeta=1e5, draws=200, burn_in=100)
+    assert found.spread > 1.1 and "may be too low" in found.warnings[-1]
+    assert found.quadratic == 0 < found.estimate
+
+
 def test_a_parameter_that_is_no_minimum_is_told() -> None:
     net = fs.Network([[[1.0, 0.0]]], [[0.0]])
     found = fs.learning_coefficient(net, X, X[:, :1] + 5, draws=50, burn_in=50)

@@ -16,7 +16,8 @@ from fiberscope.equality.counterexample import confirmed
 from fiberscope.equality.ladder import equivalent
 from fiberscope.equality.question import Question
 from fiberscope.fibers.canonical.matching import match_chains
-from fiberscope.fibers.normal_form.table import Table, normal_form
+from fiberscope.fibers.normal_form.program_forms import normal_form
+from fiberscope.fibers.normal_form.table import Table
 from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.chains import split, with_arrays
 from fiberscope.network.network import Network
@@ -323,8 +324,25 @@ def test_a_split_network_is_near_but_not_equal(shared_nets):
     stored = equivalent(a, b)
     assert stored.equal is True and stored.precision == "float32"  # as which both were stored
     assert equivalent(*(net.with_source(MEMORY) for net in (a, b))).equal is False
+
+
+@pytest.mark.slow
+def test_a_split_network_is_near_on_its_box(shared_nets):
+    a, b = (fs.load(shared_nets / f"mnist_256x4{name}.onnx") for name in ("", "_split"))
     near = equivalent(a, b, fs.Box.cube(784, 0, 1), tolerance=1e-3)
     assert near.equal is True and near.bound < 1e-3 and near.method == "matched bounds"
+
+
+def test_matched_neurons_bound_the_difference():
+    """Biases that differ a little, behind a permutation: neither the same nor far apart."""
+    rng, a = np.random.default_rng(0), Network.random((20, 24, 24, 24, 24, 4), 0)
+    moved = fs.permute(a, [rng.permutation(24) for _ in range(4)])
+    b = Network(moved.weights, [bias + 1e-7 * rng.normal(size=bias.shape) for bias in moved.biases])
+    box = fs.Box.cube(20, 0, 1)
+    near = equivalent(a, b, box, tolerance=1e-3)
+    assert near.equal is True and near.bound < 1e-3 and near.method == "matched bounds"
+    x = box.sample(200, rng)
+    assert 0 < np.abs(a(x) - b(x)).max() <= near.bound
 
 
 @pytest.mark.parametrize("widths", [(3, 20, 9, 1), (2, 40, 40, 40, 1)])

@@ -30,7 +30,7 @@ def small() -> nn.Module:
     return net.eval()
 
 
-MODELS = {"convolutional": (small, (3, 16, 16)), "residual": (lambda: resnet((1, 1), 8), (3, 32, 32))}
+MODELS = {"convolutional": (small, (3, 16, 16)), "residual": (lambda: resnet((1, 1), 4), (3, 16, 16))}
 
 
 @pytest.mark.parametrize("dynamo", [False, True])

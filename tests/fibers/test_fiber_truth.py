@@ -26,6 +26,7 @@ from fiberscope.fibers.fiber import fiber
 from fiberscope.fibers.identifiability import identifiability
 from fiberscope.fibers.members import member
 from fiberscope.fibers.one_layer.factorisations import random_factors, snapped
+from fiberscope.fibers.paths.strata_paths import APART
 from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.numerics.cutoffs import CONDITION
@@ -96,6 +97,10 @@ UNITS = {  # networks whose numbers are in other units, and how far their inputs
 }
 
 
+TWO_PARTS = Network([[[-3.0], [-3.0], [2.0]], [[0.0, -1.0, 3.0]]], [[-2.0, -2.0, 3.0], [0.0]])
+"""Two kinks and a spare neuron: its fiber has members that no path joins with it."""
+
+
 @st.composite
 def degenerate(draw):
     """One or two hidden layers with proportional, opposite, constant, dead and unread neurons, in any units."""
@@ -136,13 +141,15 @@ def check(net, seed, reach=2.0):
         end = bridge.program(other)
         same_up_to_rounding(program, end, "a member", MEMBER, [program], reach)
         link = found.connection(other)
-        assert link.connected is not False, link.reason
+        # one hidden layer may have several components, which have an oracle of their own (test_topology)
+        assert link.connected is not False or (link.reason == APART and found.topology().components > 1), link.reason
         for s in (0.05, 0.25, 0.45, 0.65, 0.85) if link else ():
             same_up_to_rounding(program, bridge.program(link.path(s)), f"path({s})", MEMBER, [program, end], reach)
 
 
 @given(degenerate(), st.integers(0, 1000))
 @example(UNREAD, 0)
+@example(TWO_PARTS, 0)
 @example(PARALLEL[0], 3314)
 @example(PARALLEL[1], 63788)
 @example(PARALLEL[2], 12950)

@@ -17,8 +17,10 @@ from fiberscope.equality.rungs.bottleneck import is_bottleneck
 from fiberscope.errors import InputError
 from fiberscope.fibers.construction import identifiable_construction
 from fiberscope.fibers.fiber import fiber
+from fiberscope.fibers.normal_form.program_forms import normal_form
 from fiberscope.fibers.normal_form.row import Row
-from fiberscope.fibers.normal_form.table import Table, _rounded_ratio, normal_form
+from fiberscope.fibers.normal_form.table import Table, _rounded_ratio
+from fiberscope.fibers.on_domain import on_domain
 from fiberscope.fibers.witnesses import Witnesses
 from fiberscope.network.network import Network
 from fiberscope.testing.assertions import fraction_values
@@ -75,6 +77,18 @@ def test_identifiable_is_never_said_of_networks_with_a_known_symmetry(net):
     found = fs.identifiability(net)
     if found.identifiable is True:
         assert not found.symmetries and found.fiber_dimension == 0 and len(fiber(net).components) == 1
+
+
+@pytest.mark.parametrize(("bias", "out"), [(1e200, 1e200), (1e120, 1e190), (1e308, 1.0), (3.0, 2.0)])
+def test_linear_neurons_near_the_end_of_the_floats(bias, out):
+    """The second neuron is on everywhere: its bias can be moved, if the numbers are floats."""
+    net = Network([[[1.0]], [[1.0]], [[out]]], [[0.0], [bias], [0.0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = fs.identifiability(net)
+    assert found.identifiable is not True
+    moved = on_domain(net, None).witness
+    assert (moved is None) == (bias > 100)
 
 
 def test_scales_beyond_the_floats_are_no_witness():

@@ -21,14 +21,14 @@ from fiberscope.geometry.domains import Box, Orthant, Polytope, Space
 from fiberscope.geometry.engines.lattice.engine import lattice_cells
 from fiberscope.geometry.engines.lattice.skeleton import count_by_skeleton
 from fiberscope.geometry.engines.lattice.start import box_start
-from fiberscope.geometry.engines.planar.engine import planar_cells, planar_count
+from fiberscope.geometry.engines.planar.engine import Engine, planar_cells, planar_count
 from fiberscope.geometry.engines.traversal.engine import count_by_traversal, traverse
 from fiberscope.geometry.engines.traversal.estimate import estimate_regions
 from fiberscope.geometry.engines.watched import Workers
 from fiberscope.geometry.regions import count_regions, regions
 from fiberscope.network.io import save
 from fiberscope.network.network import Network
-from fiberscope.run import Run
+from fiberscope.run import ENDLESS, Run
 
 OVER = Run(deadline=0.0)
 
@@ -94,6 +94,20 @@ def test_facets_and_maps_keep_to_the_clock_and_can_be_asked_again() -> None:
     np.testing.assert_array_equal(found.facets.weight, again.facets.weight)
     np.testing.assert_array_equal(found.bounded_maps.value, again.bounded_maps.value)
     assert len(found.ridges) == len(again.ridges)
+
+
+def test_vertices_from_exact_numbers_keep_to_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fiberscope.geometry.engines.planar.engine.PLACE", 0.0)  # every vertex is too vague
+    net = Network.random((2, 8, 8, 1), 0)
+    engine = Engine.on(net, Box.cube(2))
+    mesh, reached = engine.run(engine.start(), ENDLESS)
+    engine.arranger.run = OVER
+    assert not engine.cells(mesh, reached).complete
+    engine.arranger.run = ENDLESS
+    found = engine.cells(mesh, reached)
+    assert found.complete
+    monkeypatch.undo()
+    np.testing.assert_allclose(found.points, planar_cells(net, Box.cube(2)).points, atol=1e-12)
 
 
 def test_a_count_out_of_time_is_a_lower_bound() -> None:

@@ -16,15 +16,20 @@ from torch.nn.utils import parametrize
 
 from fiberscope.errors import InputError
 from fiberscope.modules.models import mlp, resnet20, vit
-from fiberscope.modules.parametrisations import FixedPart, Gate, effective_weights, fixed_part, fixed_parts
+from fiberscope.modules.parametrisations import FixedPart, Gate, effective_weights, fixed_parts
 from fiberscope.neurons.asymmetric_models import RESNET_FIXED, w_mlp, w_resnet20, w_vit
-from fiberscope.neurons.asymmetry import break_symmetry, breakable_layers
+from fiberscope.neurons.asymmetry import break_symmetry
 
 SCHEMES = ("w", "syre", "residual", "sparse")
 
 
 def small(seed: int = 0) -> nn.Sequential:
     return mlp((6, 5, 4, 3), seed)
+
+
+def of_weights(net: nn.Module) -> list[FixedPart]:
+    """The fixed parts of a module's weights, in its order."""
+    return [part for _, part in fixed_parts(net) if isinstance(part, FixedPart)]
 
 
 def images() -> Tensor:
@@ -166,24 +171,23 @@ def test_dtype_is_the_weights(dtype: torch.dtype) -> None:
 def test_counts_of_fixed_entries() -> None:
     convolution = nn.Sequential(nn.Conv2d(3, 5, 3), nn.Conv1d(2, 4, 2), nn.Linear(7, 2))
     net = break_symmetry(convolution, "w", 0, fixed=(11, 3, 4))
-    first, second, third = (fixed_part(layer) for layer in net)  # type: ignore[arg-type, union-attr]
-    assert first is not None and second is not None and third is not None
+    first, second, third = of_weights(net)
     assert (first.D == 0).sum(dim=(0, 2, 3)).tolist() == [11] * 3
     assert (second.D == 0).sum(dim=(0, 2)).tolist() == [3] * 2
     assert (third.D == 0).sum(dim=1).tolist() == [4] * 2
-    by_output = fixed_part(break_symmetry(convolution, "w", 0, fixed=(27, 0, 0), per="output")[0])  # type: ignore[index]
-    assert by_output is not None and int(by_output.D.sum()) == 0
+    by_output = of_weights(break_symmetry(convolution, "w", 0, fixed=(27, 0, 0), per="output"))
+    assert int(by_output[0].D.sum()) == 0
 
 
 def test_settings_of_each_scheme() -> None:
     layer = nn.Sequential(nn.Linear(50, 40).double())
-    syre = fixed_part(break_symmetry(layer, "syre", 0, sigma=3.0, epsilon=0.5)[0])  # type: ignore[index]
-    assert syre is not None and 2.8 < float(syre.F.std()) < 3.2
+    (syre,) = of_weights(break_symmetry(layer, "syre", 0, sigma=3.0, epsilon=0.5))
+    assert 2.8 < float(syre.F.std()) < 3.2
     assert float(syre.D.min()) >= 1.5**-0.5 and float(syre.D.max()) <= 0.5**-0.5
-    residual = fixed_part(break_symmetry(layer, "residual", 0)[0])  # type: ignore[index]
-    assert residual is not None and torch.equal(residual.F, torch.eye(40, 50).double())
-    sparse = fixed_part(break_symmetry(layer, "sparse", 0, density=0.15)[0])  # type: ignore[index]
-    assert sparse is not None and not sparse.F.any() and 0.1 < float(sparse.D.mean()) < 0.2
+    (residual,) = of_weights(break_symmetry(layer, "residual", 0))
+    assert torch.equal(residual.F, torch.eye(40, 50).double())
+    (sparse,) = of_weights(break_symmetry(layer, "sparse", 0, density=0.15))
+    assert not sparse.F.any() and 0.1 < float(sparse.D.mean()) < 0.2
     identity = break_symmetry(nn.Sequential(nn.Conv2d(2, 2, 3, padding=1, bias=False)), "residual", 0)
     with torch.no_grad():
         identity[0].parametrizations.weight.original.zero_()  # type: ignore[index, union-attr]
@@ -198,11 +202,9 @@ def test_settings_by_name_and_pattern() -> None:
     assert [bool(parts[f"linear{i}.weight"].F.any()) for i in range(3)] == [False, False, True]
     partly = break_symmetry(small(), "w", 0, include="linear*", exclude=["linear1"])
     assert [name for name, _ in fixed_parts(partly)] == ["linear0.weight", "linear2.weight"]
-    assert breakable_layers(WithAttention(True)) == (
-        *(f"attention.{letter}_proj" for letter in "qkv"),
-        "attention.out_proj",
-        "head",
-    )
+    names = [*(f"attention.{letter}_proj" for letter in "qkv"), "attention.out_proj", "head"]
+    with pytest.raises(InputError, match=f"of {', '.join(names)} none is left"):
+        break_symmetry(WithAttention(True), "w", 0, include="nothing")
 
 
 # -- what torch does with modules --------------------------------------------------------------------------------------
@@ -238,8 +240,8 @@ def test_functional_call_vmap_and_gradients() -> None:
         assert torch.allclose(net(x), output, atol=1e-6)
     gradient = torch.func.grad(lambda state: functional_call(nets[0], state, (x,)).square().sum())
     found = gradient(dict(nets[0].named_parameters()))
-    part = fixed_part(nets[0].linear0)  # type: ignore[arg-type]
-    assert part is not None and not found["linear0.parametrizations.weight.original"][part.D == 0].any()
+    part = of_weights(nets[0])[0]
+    assert not found["linear0.parametrizations.weight.original"][part.D == 0].any()
 
 
 def test_compile() -> None:
@@ -275,8 +277,7 @@ def test_frozen_weights_stay_frozen() -> None:
 
 def test_assignment_solves_for_w() -> None:
     net = break_symmetry(nn.Sequential(nn.Linear(6, 5).double()), "w", 0, fixed=2)
-    layer, part = net[0], fixed_part(net[0])  # type: ignore[index]
-    assert part is not None
+    layer, part = net[0], of_weights(net)[0]  # type: ignore[index]
     wanted = torch.where(part.D == 0, part.F, torch.randn(5, 6, dtype=torch.float64))
     layer.weight = wanted
     assert torch.equal(layer.weight, wanted)

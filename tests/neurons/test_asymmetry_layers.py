@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from fiberscope.errors import InputError
+from fiberscope.modules.parametrisations import fixed_parts
 from fiberscope.neurons.asymmetric_models import w_vit
-from fiberscope.neurons.asymmetry import break_symmetry, breakable_layers
+from fiberscope.neurons.asymmetry import break_symmetry
 
 NAMES = ("query", "key", "value", "out")
 
@@ -87,7 +88,8 @@ def test_bilinear_layers() -> None:
     layer = nn.Bilinear(3, 4, 5)
     net = break_symmetry(layer, "w", 1, fixed=6)
     assert (net.parametrizations.weight[0].D == 0).sum(dim=(1, 2)).tolist() == [6] * 5
-    assert breakable_layers(nn.Sequential(nn.ConvTranspose2d(1, 1, 2), nn.Bilinear(1, 1, 1))) == ("0", "1")
+    both = break_symmetry(nn.Sequential(nn.ConvTranspose2d(1, 1, 2), nn.Bilinear(1, 1, 1)), "w", 1)
+    assert [name for name, _ in fixed_parts(both)] == ["0.weight", "1.weight"]
     with pytest.raises(InputError, match="layer Bilinear: a bilinear map has no identity"):
         break_symmetry(layer, "residual")
     assert break_symmetry(layer, "syre")(torch.ones(1, 3), torch.ones(1, 4)).shape == (1, 5)

@@ -96,11 +96,7 @@ def test_small_integer_dtypes_and_refusal(prime: int) -> None:
 
 def test_entrywise_operations_broadcast(prime: int) -> None:
     a, b = random_residues((5, 1), prime, 1), random_residues((1, 7), prime, 2)
-    for fast, slow in (
-        (mod.multiply_mod, lambda x, y: x * y),
-        (mod.add_mod, lambda x, y: x + y),
-        (mod.subtract_mod, lambda x, y: x - y),
-    ):
+    for fast, slow in ((mod.multiply_mod, lambda x, y: x * y), (mod.add_mod, lambda x, y: x + y)):
         out = fast(a, b, prime)
         assert out.dtype == np.uint64
         assert np.array_equal(integers(out), slow(integers(a), integers(b)) % prime)

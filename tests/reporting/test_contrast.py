@@ -35,7 +35,7 @@ def contrast(one: str, two: str) -> float:
 
 def palettes(sheet: str) -> dict[str, dict[str, str]]:
     """The variables of a style sheet, by day and by night."""
-    night = re.search(r"@media \(prefers-color-scheme: dark\) *\{(.*?)\} *\}", sheet, re.DOTALL)
+    night = re.search(r"@media screen and \(prefers-color-scheme: dark\) *\{(.*?)\} *\}", sheet, re.DOTALL)
     assert night is not None
     read = {k: dict(re.findall(r"--([\w-]+): *(#[0-9a-f]{6})", text)) for k, text in
             {"light": sheet[: night.start()], "dark": night[1]}.items()}  # fmt: skip

@@ -8,6 +8,7 @@ import re
 import signal
 from base64 import b64decode
 from html import unescape
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -145,6 +146,13 @@ def test_slices_with_too_many_regions_are_made_smaller(monkeypatch):
     assert "Where is it linear?" in fs.report(fs.Network.random((2, 12, 12, 1), 0)).unasked
 
 
+def test_ten_million_parameters_are_described_without_a_picture(monkeypatch):
+    monkeypatch.setattr(picture, "MOST_PARAMETERS", 20)  # ten million would take seconds to make
+    found = fs.report(fs.Network.random((2, 5, 5, 1), 0))
+    assert "parameters are above the 20 of a picture" in found.unasked["Where is it linear?"]
+    assert "What do its neurons do?" in found.answers
+
+
 def test_an_interrupted_report_keeps_what_it_has(monkeypatch, tmp_path):
     def stop(*_, **__):
         raise KeyboardInterrupt
@@ -220,6 +228,9 @@ def test_bad_input_is_refused_before_the_work(tmp_path):
         fs.report(net, tmp_path)
     with pytest.raises(InputError, match="folder that exists"):
         fs.report(net, tmp_path / "no" / "r.html")
+    if Path("/proc/self").is_dir():
+        with pytest.raises(InputError, match="expected a folder that can be written"):
+            fs.report(net, "/proc/self/r.html")
     with pytest.raises(InputError, match="expected 2 numbers for every point"):
         fs.report(net, data=np.zeros((4, 3)))
     with pytest.raises(InputError, match="whole number for each of 4"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 import laboratory
 import pytest
 import typer
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from typer.testing import CliRunner
 
 from fiberscope.cli.reproduce import reproduce as command
@@ -136,3 +138,33 @@ def test_figures_have_a_panel_and_a_line_for_each_entry() -> None:
         study_figure(Table.of(rows), Picture("n", "t", "x", "z"))
     with pytest.raises(InputError, match="expected 3 axes"):
         study_figure(Table.of(rows), Picture("n", "t", "x", "y", "l", "p"), panels=axes[:2])
+
+
+def test_points_over_names_stand_side_by_side() -> None:
+    rows = [{"way": way, "y": k, "kind": kind} for way in ("straight", "bent") for k in (1, 2) for kind in "ab"]
+    (ax,) = study_figure(Table.of(rows), Picture("n", "t", "way", "y", lines="kind", style="points"))
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["straight", "bent"]
+
+
+@pytest.mark.parametrize("panels", [1, 3, 4, 5])
+def test_figures_can_be_read_on_a_page(panels: int) -> None:
+    """Nine inches at most, so that type is not scaled down; labels of ticks beside, not above each other."""
+    rows = [
+        {"step": step, "value": step * k, "panel": k, "line": f"a line with a long name {line}"}
+        for step in (0.00125, 0.0025, 0.005, 0.01, 0.02)
+        for k in range(1, panels + 1)
+        for line in range(5)
+    ]
+    axes = study_figure(
+        Table.of(rows), Picture("n", "t", "step", "value", lines="line", panels="panel", log_x=True, log_y=True)
+    )
+    figure = axes[0].get_figure(root=True)
+    assert figure is not None
+    assert figure.get_figwidth() <= 9.0
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    for ax in axes:
+        labels = [label for label in ax.get_xticklabels(which="both") if label.get_text()]
+        boxes = sorted((label.get_window_extent() for label in labels), key=lambda box: box.x0)
+        assert len(boxes) >= 2
+        assert all(a.x1 < b.x0 for a, b in itertools.pairwise(boxes))

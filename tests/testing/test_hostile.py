@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import find, given, settings
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from fiberscope.network.network import Network
@@ -21,6 +21,9 @@ from fiberscope.testing.hostile import (
     layers,
     programs,
 )
+
+DRAWN = settings(max_examples=2000, phases=[Phase.generate], database=None)
+"""For ``find``: that there is such an example is asked, not for the simplest, which would be looked for at length."""
 
 
 @given(st.data())
@@ -44,7 +47,7 @@ def test_every_number_is_finite(style: str, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("kind", [Add, Concat, MaxPool, PiecewiseLinear])
 def test_every_kind_of_node_is_drawn(kind: type) -> None:
-    find(programs(), lambda net: any(isinstance(node, kind) for node in net.nodes))
+    find(programs(), lambda net: any(isinstance(node, kind) for node in net.nodes), settings=DRAWN)
 
 
 def close_rows(net: Network) -> bool:
@@ -70,6 +73,6 @@ def overflows(net: Network) -> bool:
 
 
 def test_twins_roundings_and_overflow_are_drawn() -> None:
-    find(hostile_chains(styles=TAME), close_rows)
-    find(programs(styles=TAME, blocks=["act_pool"]), hidden_positive)
-    find(programs(), overflows)
+    find(hostile_chains(styles=TAME), close_rows, settings=DRAWN)
+    find(programs(styles=TAME, blocks=["act_pool"]), hidden_positive, settings=DRAWN)
+    find(programs(), overflows, settings=DRAWN)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from inspect import signature
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -18,6 +19,7 @@ from fiberscope.cli.equal import diff, equal, vnncomp
 from fiberscope.cli.explore import explore
 from fiberscope.cli.fiber import fiber
 from fiberscope.cli.inspect import inspect
+from fiberscope.cli.model_options import loader
 from fiberscope.cli.recover import recover
 from fiberscope.cli.regions.command import regions
 from fiberscope.cli.report import report
@@ -39,25 +41,52 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-app.command(no_args_is_help=True)(inspect)
-app.command(no_args_is_help=True)(regions)
-app.command("dimension", no_args_is_help=True)(dimension_command)
-app.command(no_args_is_help=True)(equal)
-app.command(no_args_is_help=True)(diff)
-app.command(no_args_is_help=True)(verify)
-app.command(no_args_is_help=True)(vnncomp)
-app.command(no_args_is_help=True)(simplify)
-app.command(no_args_is_help=True)(canon)
-app.command(no_args_is_help=True)(fiber)
-app.command(no_args_is_help=True)(recover)
-app.command(no_args_is_help=True)(align)
-app.command(no_args_is_help=True)(apply)
-app.command(no_args_is_help=True)(barrier)
-app.command(no_args_is_help=True)(merge)
-app.command(no_args_is_help=True)(report)
-app.command()(explore)
-app.command()(reproduce)
-app.command()(tour)
+
+
+def _whole(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with its own options and, if it has a parameter ``load``, those of models: it gets a loader for it."""
+    told = signature(command, eval_str=True)
+    if "load" not in told.parameters:
+        return command
+    own = [p.replace(kind=p.KEYWORD_ONLY) for name, p in told.parameters.items() if name != "load"]
+    extra = [p.replace(kind=p.KEYWORD_ONLY) for p in signature(loader, eval_str=True).parameters.values()]
+
+    def run(**given: Any) -> None:
+        options = {parameter.name: given.pop(parameter.name) for parameter in extra}
+        command(**given, load=loader(**options))
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    parameters = [*own, *extra]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__signature__ = told.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return run
+
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "inspect": inspect,
+    "regions": regions,
+    "dimension": dimension_command,
+    "equal": equal,
+    "diff": diff,
+    "verify": verify,
+    "vnncomp": vnncomp,
+    "simplify": simplify,
+    "canon": canon,
+    "fiber": fiber,
+    "recover": recover,
+    "align": align,
+    "apply": apply,
+    "barrier": barrier,
+    "merge": merge,
+    "report": report,
+    "explore": explore,
+    "reproduce": reproduce,
+    "tour": tour,
+}
+"""By name, in the order of the help."""
+
+for _name, _command in COMMANDS.items():
+    app.command(_name, no_args_is_help=_command not in (explore, reproduce, tour))(_whole(_command))
 
 
 def _print_version(wanted: bool) -> None:

@@ -10,10 +10,9 @@ import typer
 from rich.console import Console
 
 import fiberscope as fs
-from fiberscope.cli.model_options import Loader, ModelFile, reads_models
+from fiberscope.cli.model_options import Loader, ModelFile
 
 
-@reads_models
 def canon(
     model: ModelFile,
     load: Loader,

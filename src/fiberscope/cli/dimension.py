@@ -14,14 +14,13 @@ from rich.table import Table
 
 import fiberscope as fs
 from fiberscope.cli.array_files import load_array
-from fiberscope.cli.model_options import Loader, ModelFile, reads_models
+from fiberscope.cli.model_options import Loader, ModelFile
 from fiberscope.errors import InputError
 
 _REASONS = 3
 """Points on kinks that are explained one by one."""
 
 
-@reads_models
 def dimension_command(
     model: ModelFile,
     load: Loader,

@@ -15,7 +15,7 @@ from rich.text import Text
 import fiberscope as fs
 from fiberscope.cli.array_files import load_array
 from fiberscope.cli.junit import TestCase, write_junit
-from fiberscope.cli.model_options import Loader, ModelFile, input_size, is_quantised, reads_models
+from fiberscope.cli.model_options import Loader, ModelFile, input_size, is_quantised
 from fiberscope.errors import InputError
 from fiberscope.files import write_atomically
 
@@ -25,7 +25,6 @@ CODES = {True: 0, False: 1, None: 3}
 _WORDS = {True: "[bold green]equal[/]", False: "[bold red]different[/]", None: "[bold yellow]undecided[/]"}
 
 
-@reads_models
 def equal(
     a: ModelFile,
     b: Annotated[Path, typer.Argument(help="Another model.", show_default=False)],
@@ -372,7 +371,6 @@ def _numbers(values: Any) -> str:
 SOURCE = "An .onnx, .npz, .safetensors, .pt or .ckpt file, or a folder of safetensors shards."
 
 
-@reads_models
 def diff(
     a: Annotated[Path, typer.Argument(help=SOURCE, show_default=False)],
     b: Annotated[Path, typer.Argument(help="What became of it.", show_default=False)],
@@ -393,11 +391,7 @@ def diff(
 
     Exit codes: 0 nothing changed but order, scale and rounding, 1 something changed, 2 bad input.
     """
-    try:
-        models: tuple[Any, Any] = tuple(load.all(a, b))
-    except fs.FiberscopeError:
-        models = (a, b)  # tensors, perhaps; else the library says what is wrong
-    found = fs.diff(*models, time_limit=time_limit)
+    found = fs.diff(*_programs_or_tensors(load, a, b), time_limit=time_limit)
     if plot is not None:
         fs.plot.save_figure(found.plot(), plot)
     if as_json:
@@ -407,6 +401,20 @@ def diff(
         if plot is not None:
             print(f"wrote {plot}")
     raise typer.Exit(0 if found.same else 1)
+
+
+def _programs_or_tensors(load: Loader, a: Path, b: Path) -> tuple[Any, Any]:
+    """Both models as networks; where a file is no program by itself, both as paths to tensors."""
+    for path in (a, b):
+        if not path.exists():
+            raise InputError(f"{path}: no such file")
+    try:
+        one, two = load.all(a, b)
+    except fs.FiberscopeError:
+        if any(value is not None for value in load.options.values()):
+            raise  # somebody said what the files do not, and that is what is wrong
+        return a, b  # the library says what is wrong, if these are no tensors either
+    return one, two
 
 
 def _show_changes(console: Console, found: fs.Difference) -> None:

@@ -10,10 +10,9 @@ from rich.console import Console
 
 import fiberscope as fs
 from fiberscope.cli.array_files import load_array, load_labels
-from fiberscope.cli.model_options import Loader, reads_models
+from fiberscope.cli.model_options import Loader
 
 
-@reads_models
 def explore(
     load: Loader,
     models: Annotated[

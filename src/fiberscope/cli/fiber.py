@@ -12,14 +12,13 @@ from rich.console import Console
 from rich.table import Table
 
 import fiberscope as fs
-from fiberscope.cli.model_options import Loader, ModelFile, reads_models
+from fiberscope.cli.model_options import Loader, ModelFile
 from fiberscope.errors import InputError
 
 CODES = {True: 0, False: 1, None: 3}
 """Exit codes of the question whether the parameter is identifiable: yes, no, undecided."""
 
 
-@reads_models
 def fiber(
     model: ModelFile,
     load: Loader,

@@ -11,10 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 import fiberscope as fs
-from fiberscope.cli.model_options import Loader, ModelFile, reads_models
+from fiberscope.cli.model_options import Loader, ModelFile
 
 
-@reads_models
 def inspect(
     model: ModelFile,
     load: Loader,

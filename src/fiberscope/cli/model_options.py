@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -63,24 +61,7 @@ def _io() -> Any:
     return import_module("fiberscope.network.io")
 
 
-def reads_models(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options to a command, whose parameter ``load`` gets a :class:`Loader`."""
-    signature = inspect.signature(command, eval_str=True)
-    own = [p.replace(kind=p.KEYWORD_ONLY) for name, p in signature.parameters.items() if name != "load"]
-    extra = [p.replace(kind=p.KEYWORD_ONLY) for p in inspect.signature(_loader, eval_str=True).parameters.values()]
-
-    def run(**given: Any) -> None:
-        options = {parameter.name: given.pop(parameter.name) for parameter in extra}
-        command(**given, load=_loader(**options))
-
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
-    parameters = [*own, *extra]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return run
-
-
-def _loader(
+def loader(
     activation: Annotated[
         str | None,
         typer.Option(
@@ -122,6 +103,7 @@ def _loader(
         ),
     ] = None,
 ) -> Loader:
+    """The options themselves, and what they say: every command with a parameter ``load`` has them."""
     options: dict[str, Any] = {"activation": activation, "key": key, "until": until}
     if slope is not None:
         if activation != "leaky_relu":

@@ -11,14 +11,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import fiberscope as fs
-from fiberscope.cli.model_options import Loader, ModelFile, reads_models
+from fiberscope.cli.model_options import Loader, ModelFile
 from fiberscope.errors import InputError
 
 CODES = {True: 0, False: 3}
 """Exit codes: recovered, or something is left unresolved."""
 
 
-@reads_models
 def recover(
     model: ModelFile,
     load: Loader,

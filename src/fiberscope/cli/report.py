@@ -12,13 +12,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import fiberscope as fs
 from fiberscope.cli.array_files import load_array, load_labels
-from fiberscope.cli.model_options import Loader, ModelFile, reads_models
+from fiberscope.cli.model_options import Loader, ModelFile
 from fiberscope.extras import import_module
 
 INTERRUPTED = 130
 
 
-@reads_models
 def report(
     model: ModelFile,
     load: Loader,

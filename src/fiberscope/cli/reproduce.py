@@ -91,11 +91,13 @@ def _run_all(runner: Any, scale: str, jobs: int | None, cluster: str, out: Path,
         folder = out / f"{study.name}-{scale}"
         try:
             result = runner.reproduce(study, scale, jobs, cluster, folder, progress=False if as_json else None)
-        except FiberscopeError as error:  # such as a data set that is not there
-            failed[study.name] = str(error)
-            console.print(f"{number} of {len(studies)}  {study.name}: not run: {error}", highlight=False, markup=False)
+            pages.write_study_page(result, study)
+        except Exception as error:  # a data set that is not there, or a defect of one study: the others are run
+            known = isinstance(error, FiberscopeError)
+            failed[study.name] = str(error) if known else f"unforeseen {type(error).__name__}: {error}"
+            text = f"{number} of {len(studies)}  {study.name}: not run: {failed[study.name]}"
+            console.print(text, highlight=False, markup=False)
             continue
-        pages.write_study_page(result, study)
         done.append((result, study))
         console.print(f"{number} of {len(studies)}  {result!r}, {result.seconds:.0f} s", highlight=False, markup=False)
         pages.write_index(out, done, failed)  # after every study, so that an interrupted run has its page

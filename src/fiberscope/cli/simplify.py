@@ -13,10 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 import fiberscope as fs
-from fiberscope.cli.model_options import Loader, ModelFile, reads_models, types
+from fiberscope.cli.model_options import Loader, ModelFile, types
 
 
-@reads_models
 def simplify(
     model: ModelFile,
     load: Loader,

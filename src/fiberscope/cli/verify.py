@@ -10,12 +10,11 @@ import typer
 from rich.console import Console
 
 import fiberscope as fs
-from fiberscope.cli.model_options import Loader, is_quantised, reads_models
+from fiberscope.cli.model_options import Loader, is_quantised
 from fiberscope.equality import checker
 from fiberscope.errors import InputError
 
 
-@reads_models
 def verify(
     certificate: Annotated[Path, typer.Argument(help="A file written by --certificate.", show_default=False)],
     a: Annotated[Path | None, typer.Argument(help="The first model, to be compared.", show_default=False)] = None,

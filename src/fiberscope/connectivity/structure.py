@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from fiberscope.connectivity.selfcheck import Drift, Probe
 from fiberscope.errors import InputError
-from fiberscope.modules.action import PERMUTATION, Group, act
+from fiberscope.modules.action import PERMUTATION, Group, act, check_fits
 from fiberscope.modules.batches import batches
 from fiberscope.modules.calls import FAILURES, Inputs, Selector, reason
 from fiberscope.modules.parametrisations import plain
@@ -87,12 +87,7 @@ class Structure(Result):
     def act(self, tensors: Mapping[str, Tensor], element: Moves) -> dict[str, Tensor]:
         """The tensors that an element changes, new ones, of a module or a state dict."""
         element = element if isinstance(element, Element) else Element(element)
-        known = {group.name: group for group in self.groups}
-        for name, part in element.items():
-            if name not in known:
-                raise InputError(f"permutations: no group {name!r}; the groups are {', '.join(sorted(known))}")
-            if (part.copies, part.size) != (known[name].copies, known[name].size):
-                raise InputError(f"group {name}: expected a permutation of {known[name].size} neurons, got {part.size}")
+        check_fits(element, self.groups)
         changed: dict[str, Tensor] = {}
         for group in self.groups:  # a parent stands before what is inside it, and moves first
             if group.name in element and not element[group.name].is_identity:

@@ -110,10 +110,9 @@ def open_ties(net: Network, x: FloatArray, signs: SignArray) -> OpenTies:
 
 
 def _affine(numbering: Numbering, node: Affine, before: IntArray) -> IntArray:
-    value, first = before, 0
-    for stage in node.operator.stages():
-        value = _linear(numbering, stage, None if node.weight_name is None else (node.weight_name, first), value)
-        first += stage.coefficients.size
+    value = before
+    for stage, place in zip(node.operator.stages(), node.operator.places(), strict=True):
+        value = _linear(numbering, stage, None if node.weight_name is None else (node.weight_name, place.start), value)
     if node.bias is None or node.offset is None:
         return value
     if node.bias_name is None:

@@ -171,8 +171,7 @@ def _first(node: MaxPool) -> IntArray:
 
 def _affine(node: Affine, before: IntArray, atoms: _Atoms, starts: dict[str, int]) -> Iterator[_Place]:
     """The places of a node's parameters, and last one that only has its result."""
-    first = 0
-    for stage in node.operator.stages():
+    for stage, place in zip(node.operator.stages(), node.operator.places(), strict=True):
         after = atoms.fresh(stage.out_size)
         if node.weight_name is None:
             matrix = stage.sparse().tocoo()
@@ -180,8 +179,7 @@ def _affine(node: Affine, before: IntArray, atoms: _Atoms, starts: dict[str, int
             i, j = matrix.coords
             atoms.join(after[i[through]], before[j[through]])
         else:
-            yield from _weight(stage, before, after, atoms, starts[node.weight_name] + first)
-        first += stage.coefficients.size
+            yield from _weight(stage, before, after, atoms, starts[node.weight_name] + place.start)
         before = after
     if node.bias is not None and node.offset is not None:
         if node.bias_name is None:

@@ -68,5 +68,5 @@ def _uses(node: Affine, stage: int, inputs: Any, delta: Any) -> Iterator[Use]:
     if stage == len(stages) - 1 and node.bias_name is not None and node.bias is not None:
         yield Use(node.bias_name, 0, None, node.bias.shape, full, None, delta)
     if node.weight_name is not None:
-        start = sum(before.coefficients.size for before in stages[:stage])
+        start = node.operator.places()[stage].start
         yield Use(node.weight_name, start, stages[stage], stages[stage].coefficients.shape, full, inputs, delta)

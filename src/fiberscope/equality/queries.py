@@ -1,5 +1,8 @@
 """The answer to a two-network query of VNN-LIB: *unsat* is proven, *sat* has an input that satisfies every constraint
-in exact arithmetic, and anything else is *unknown*."""
+in exact arithmetic, and anything else is *unknown*.
+
+What divides the two: ``vnnlib`` reads the language and knows no network, this asks the ladder and knows no syntax.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@ inputs of two networks, and comparisons ``Y_g[i] > Y_f[i] + e`` or ``Y_g[i] < Y_
 and ``or``. Everything else is refused by name. Bounds of inputs become the nearest float64; margins stay as they are.
 
 A query asks for an input at which its constraints hold. If ``|f - g| <= e`` on the input set, no comparison holds
-anywhere, so there is none. If it does not, the constraints are evaluated exactly at the counterexample.
+anywhere, so there is none. If it does not, the constraints are evaluated exactly at the counterexample. This module
+reads and evaluates; who answers is ``queries``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ import numpy as np
 from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Box, Domain, Polytope
 
-Tree = str | list[Any]
 Variable = tuple[str, int]
 """The name of an input or output, and its place."""
 Linear = dict[Variable | None, Fraction]

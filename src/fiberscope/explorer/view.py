@@ -25,7 +25,8 @@ from fiberscope.numerics.floats import FloatArray
 _PAGE = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     "<title>{title}</title><style>:root {{ color-scheme: light dark }} body {{ margin: 1.5rem auto; padding: 0 1rem; "
-    "max-width: 70rem; background: #fbfaf7 }} @media (prefers-color-scheme: dark) {{ body {{ background: #171a21 }} }}"
+    "max-width: 70rem; background: #fbfaf7 }} "
+    "@media screen and (prefers-color-scheme: dark) {{ body {{ background: #171a21 }} }}"
     "</style></head><body>{body}</body></html>\n"
 )
 

@@ -75,7 +75,7 @@ def _idle(net: Network, domain: Domain | None, time_limit: float) -> DomainVerdi
         layer = int(net.layout.switch[k]) + 1
         neuron = int(k - net.layout.starts[layer - 1])
         other = _moved(net, layer, neuron, bool(dead[k]))
-        if same_up_to_symmetry(net, other).same is not False:
+        if other is None or same_up_to_symmetry(net, other).same is not False:
             continue
         witness = witness or other
         if dead[k]:
@@ -129,16 +129,22 @@ def _most(row: list[Fraction], b: Fraction, low: list[Fraction | None], high: li
     return total
 
 
-def _moved(net: Network, layer: int, neuron: int, dead: bool) -> Network:
-    """The same function on the domain, up to rounding: a dead neuron read otherwise, a linear one shifted."""
+def _moved(net: Network, layer: int, neuron: int, dead: bool) -> Network | None:
+    """The same function on the domain, up to rounding: a dead neuron read otherwise, a linear one shifted.
+
+    None where its numbers would be beyond the floats.
+    """
     weights, biases = [w.copy() for w in net.weights], [b.copy() for b in net.biases]
     out = weights[layer][:, neuron]
     if dead:
         weights[layer][:, neuron] = np.where(out != 0, -out, 1.0)
-    else:
+        return with_arrays(net, weights, biases)
+    with np.errstate(over="ignore"):
         shift = 2.0 ** np.ceil(np.log2(1.0 + np.abs(biases[layer - 1][neuron])))
         biases[layer - 1][neuron] += shift
         biases[layer] = biases[layer] - out * shift
+    if not all(np.isfinite(b).all() for b in biases):
+        return None
     return with_arrays(net, weights, biases)
 
 

@@ -145,17 +145,21 @@ class Box(_Domain):
 
 
 @dataclass(frozen=True)
-class Orthant(_Domain):
-    """``x >= 0`` in R^n: what a layer behind a ReLU sees."""
+class _Whole(_Domain):
+    """What its dimension alone says all about."""
 
     dimension: int
 
     def __post_init__(self) -> None:
-        _check_dimension(self.dimension, "orthant")
+        _check_dimension(self.dimension, type(self).__name__.lower())
 
     @property
     def ambient(self) -> int:
         return self.dimension
+
+
+class Orthant(_Whole):
+    """``x >= 0`` in R^n: what a layer behind a ReLU sees."""
 
     def view(self, net: Network) -> View:
         """The network as it is."""
@@ -181,18 +185,8 @@ class Orthant(_Domain):
         return -np.eye(self.dimension), np.zeros(self.dimension)
 
 
-@dataclass(frozen=True)
-class Space(_Domain):
+class Space(_Whole):
     """All of R^n."""
-
-    dimension: int
-
-    def __post_init__(self) -> None:
-        _check_dimension(self.dimension, "space")
-
-    @property
-    def ambient(self) -> int:
-        return self.dimension
 
     def view(self, net: Network) -> View:
         """The network as it is."""

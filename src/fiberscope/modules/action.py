@@ -7,6 +7,7 @@ on one axis and their members on another: all are *loops*, a start, a count and 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fiberscope.errors import InputError
-from fiberscope.network.action.element import Monomial, random_scales
+from fiberscope.network.action.element import Element, Monomial, random_scales
 from fiberscope.results import Result
 
 
@@ -60,6 +61,9 @@ class Axis(Result):
 
 PERMUTATION, SCALING = "permutation", "scaling"
 
+_NAMED = 40
+"""Groups that an error names, at most."""
+
 
 @dataclass(frozen=True, slots=True)
 class Group(Result):
@@ -100,6 +104,25 @@ class Group(Result):
             cycle = rng.permutation(self.size)
             orders[c, cycle] = np.roll(cycle, 1)
         return Monomial(orders, None, self.parents)
+
+
+def check_fits(element: Element, groups: Iterable[Group]) -> None:
+    """That every part of an element belongs to one of the groups, and has its size and number of copies.
+
+    >>> check_fits(Element({"h": [1, 0]}), [Group("h", 3, ())])
+    Traceback (most recent call last):
+    fiberscope.errors.InputError: group h: expected a permutation of 3 neurons, got 2
+    """
+    known = {group.name: group for group in groups}
+    for name, part in element.items():
+        if name not in known:
+            names = ", ".join(itertools.islice(sorted(known), _NAMED)) + (", ..." if len(known) > _NAMED else "")
+            raise InputError(f"element: no group {name!r}; the groups are {names}")
+        group = known[name]
+        if part.size != group.size:
+            raise InputError(f"group {name}: expected a permutation of {group.size} neurons, got {part.size}")
+        if part.copies != group.copies:
+            raise InputError(f"group {name}: expected {group.copies} permutations of its copies, got {part.copies}")
 
 
 def act(part: Monomial, axes: Iterable[Axis], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

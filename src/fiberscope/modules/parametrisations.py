@@ -90,20 +90,6 @@ def fix_part(layer: nn.Module, name: str, F: Tensor, D: Tensor) -> None:
         layer.parametrizations[name].original.copy_(start)  # type: ignore[index, union-attr]
 
 
-def fixed_part(layer: nn.Module, name: str = "weight") -> FixedPart | None:
-    """The fixed part of one parameter of a layer, or None where it has none.
-
-    >>> fixed_part(nn.Linear(2, 2)) is None
-    True
-    """
-    if not parametrize.is_parametrized(layer, name):
-        return None
-    for part in layer.parametrizations[name]:  # type: ignore[index]
-        if isinstance(part, FixedPart):
-            return part
-    return None
-
-
 def fixed_parts(module: nn.Module) -> Iterator[tuple[str, FixedPart | Gate]]:
     """All fixed parts and gates of a module, each with the name of its parameter or activation.
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import cached_property
 from math import gcd, prod
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse as sp
@@ -18,12 +19,8 @@ _CHUNK_BYTES = 1 << 26
 """Working memory of one batched convolution."""
 
 
-class Convolution(Operator):
-    """Two-dimensional cross-correlation with a kernel ``(out_channels, in_channels / groups, height, width)``.
-
-    ``padding`` is ``(top, left, bottom, right)``. Sums are plain BLAS products of unrolled patches (no FFT, no
-    Winograd), so that the classical rounding bound holds.
-    """
+class _Sliding(Operator):
+    """What both keep: a kernel, and how it goes over an image; ``padding`` is ``(top, left, bottom, right)``."""
 
     def __init__(
         self,
@@ -37,7 +34,29 @@ class Convolution(Operator):
         self.kernel = frozen(real_array(kernel, "kernel", ndim=4))
         self.in_shape, self.groups = tuple(in_shape), groups
         self.stride, self.padding, self.dilation = stride, padding, dilation
-        out_channels, per_group, *size = self.kernel.shape
+        self.out_shape = self._reached()
+
+    @abstractmethod
+    def _reached(self) -> Shape:
+        """The shape of the values, if the kernel fits the input."""
+
+    @property
+    def coefficients(self) -> FloatArray:
+        return self.kernel
+
+    def with_coefficients(self, coefficients: FloatArray) -> Self:
+        return type(self)(coefficients, self.in_shape, self.stride, self.padding, self.dilation, self.groups)
+
+
+class Convolution(_Sliding):
+    """Two-dimensional cross-correlation with a kernel ``(out_channels, in_channels / groups, height, width)``.
+
+    ``padding`` is ``(top, left, bottom, right)``. Sums are plain BLAS products of unrolled patches (no FFT, no
+    Winograd), so that the classical rounding bound holds.
+    """
+
+    def _reached(self) -> Shape:
+        groups, (out_channels, per_group, *size) = self.groups, self.kernel.shape
         if len(self.in_shape) != 3 or self.in_shape[0] != per_group * groups or out_channels % groups:
             raise InputError(
                 f"kernel: expected {per_group * groups} input channels as (channels, height, width) "
@@ -49,18 +68,11 @@ class Convolution(Operator):
         )
         if min(spatial) < 1:
             raise InputError(f"kernel: {tuple(size)} does not fit the input {self.in_shape}")
-        self.out_shape = (out_channels, *spatial)
+        return (out_channels, *spatial)
 
     @property
     def fan_in(self) -> int:
         return prod(self.kernel.shape[1:])
-
-    @property
-    def coefficients(self) -> FloatArray:
-        return self.kernel
-
-    def with_coefficients(self, coefficients: FloatArray) -> Convolution:
-        return Convolution(coefficients, self.in_shape, self.stride, self.padding, self.dilation, self.groups)
 
     @cached_property
     def taps(self) -> IntArray:
@@ -126,7 +138,7 @@ class Convolution(Operator):
         return sp.csr_array(sp.coo_array(entries, shape=(self.out_size, self.in_size)))
 
 
-class TransposedConvolution(Operator):
+class TransposedConvolution(_Sliding):
     """The adjoint of a :class:`Convolution`: every input pixel lays the kernel, times its value, over the output.
 
     The kernel is ``(in_channels, out_channels / groups, height, width)``. ``padding`` is ``(top, left, bottom, right)``
@@ -138,18 +150,8 @@ class TransposedConvolution(Operator):
     array([[3., 6., 4., 8.]])
     """
 
-    def __init__(
-        self,
-        kernel: Any,
-        in_shape: Shape,
-        stride: tuple[int, int] = (1, 1),
-        padding: tuple[int, int, int, int] = (0, 0, 0, 0),
-        dilation: tuple[int, int] = (1, 1),
-        groups: int = 1,
-    ) -> None:
-        self.kernel = frozen(real_array(kernel, "kernel", ndim=4))
-        self.in_shape, self.groups = tuple(in_shape), groups
-        self.stride, self.padding, self.dilation = stride, padding, dilation
+    def _reached(self) -> Shape:
+        stride, padding, dilation, groups = self.stride, self.padding, self.dilation, self.groups
         channels, per_group, *size = self.kernel.shape
         if len(self.in_shape) != 3 or self.in_shape[0] != channels or channels % groups:
             raise InputError(
@@ -162,7 +164,7 @@ class TransposedConvolution(Operator):
         )
         if min(spatial) < 1 or min(padding[:2]) < 0:
             raise InputError(f"kernel: padding {padding} leaves nothing of the output of {self.in_shape}")
-        self.out_shape = (per_group * groups, *spatial)
+        return (per_group * groups, *spatial)
 
     @cached_property
     def transpose(self) -> Convolution:
@@ -175,13 +177,6 @@ class TransposedConvolution(Operator):
         steps = zip(self.kernel.shape[2:], self.stride, self.dilation, strict=True)
         taps = (-(-int(k) // (s // gcd(s, d))) for k, s, d in steps)
         return self.in_shape[0] // self.groups * prod(taps)
-
-    @property
-    def coefficients(self) -> FloatArray:
-        return self.kernel
-
-    def with_coefficients(self, coefficients: FloatArray) -> TransposedConvolution:
-        return TransposedConvolution(coefficients, self.in_shape, self.stride, self.padding, self.dilation, self.groups)
 
     def apply(self, X: FloatArray) -> FloatArray:
         return self.transpose.adjoint(X)

@@ -260,12 +260,17 @@ def _with_input_shape(net: Network, shape: tuple[int, ...] | None) -> Network:
     return Network.from_nodes(net.program, shape, net.source)
 
 
+_PICKLES = (".joblib", ".pickle", ".pkl")
+
+
 def _module(path: Path, table: dict[str, str]) -> str:
     ending = path.suffix.lower()
     if ending in table:
         return table[ending]
     close = difflib.get_close_matches(ending, table, n=1, cutoff=0.5)
     hint = f" (closest: {close[0]})" if close else ""
+    if ending in _PICKLES:
+        hint = "; pickles are not opened, since they can run code: load it yourself and give the object to fs.load"
     known = ", ".join(sorted(table))
     raise InputError(f"{path}: expected a file ending in {known}, got {ending or 'no ending'!r}{hint}")
 

@@ -19,7 +19,7 @@ from scipy import sparse as sp
 
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.numerics.algebra.ball import balls
-from fiberscope.numerics.arrays import frozen, pointers, real_array
+from fiberscope.numerics.arrays import frozen, pointers, real_array, row_lengths
 from fiberscope.numerics.floats import SQUARABLE, FloatArray, IntArray, ObjectArray
 
 Shape = tuple[int, ...]
@@ -116,6 +116,11 @@ class Operator(ABC):
         """The maps to apply one after the other; more than one only for a composition."""
         return (self,)
 
+    def places(self) -> tuple[slice, ...]:
+        """For every stage, where its numbers stand among the operator's own, all in one row."""
+        ends = itertools.accumulate((stage.coefficients.size for stage in self.stages()), initial=0)
+        return tuple(itertools.starmap(slice, itertools.pairwise(ends)))
+
     def dense(self, memory: int = 1 << 32) -> FloatArray:
         """The matrix ``(out_size, in_size)``; raises :class:`TooLargeError` above ``memory`` bytes."""
         need = 8 * self.in_size * self.out_size
@@ -183,7 +188,7 @@ class Dense(Operator):
     @cached_property
     def _row_norms(self) -> FloatArray:
         """Lengths of the rows; zeros where squares would leave the floats."""
-        length = np.linalg.norm(self.matrix, axis=1)
+        length = row_lengths(self.matrix)
         return np.where((length > SQUARABLE[0]) & (length < SQUARABLE[1]), length, 0.0)
 
     def adjoint(self, Y: FloatArray) -> FloatArray:
@@ -383,12 +388,12 @@ class Composition(Operator):
         return np.concatenate([operator.coefficients.reshape(-1) for operator in self.operators])
 
     def with_coefficients(self, coefficients: FloatArray) -> Composition:
-        parts, start = [], 0
-        for operator in self.operators:
-            own = operator.coefficients
-            parts.append(operator.with_coefficients(coefficients[start : start + own.size].reshape(own.shape)))
-            start += own.size
-        return Composition(parts)
+        return Composition(
+            [
+                operator.with_coefficients(coefficients[place].reshape(operator.coefficients.shape))
+                for operator, place in zip(self.operators, self.places(), strict=True)
+            ]
+        )
 
     def apply(self, X: FloatArray) -> FloatArray:
         for operator in self.operators:

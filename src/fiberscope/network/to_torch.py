@@ -221,13 +221,8 @@ def _shaped(x: Tensor, shape: Shape) -> Tensor:
 
 
 def _apply(operator: Operator, x: Tensor, weight: Tensor, indices: Mapping[int, Tensor]) -> Tensor:
-    start = 0
-    for stage, part in enumerate(operator.stages()):
-        own = weight
-        if isinstance(operator, Composition):
-            shape = part.coefficients.shape
-            own = weight[start : start + part.coefficients.size].reshape(shape)
-            start += part.coefficients.size
+    for stage, (part, place) in enumerate(zip(operator.stages(), operator.places(), strict=True)):
+        own = weight[place].reshape(part.coefficients.shape) if isinstance(operator, Composition) else weight
         match part:
             case Dense():
                 x = F.linear(x, own)

@@ -164,15 +164,6 @@ def break_symmetry(
     return copy
 
 
-def breakable_layers(module: nn.Module) -> tuple[str, ...]:
-    """The names under which ``break_symmetry`` knows the layers of a module, in its order.
-
-    >>> breakable_layers(nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Conv2d(1, 1, 3)))
-    ('0', '2')
-    """
-    return tuple(target.name for target in _all_targets(module))
-
-
 def per_layer(value: Any, names: Sequence[str], what: str) -> list[Any]:
     """One value per layer, from one value, a list, or a dict of names and patterns.
 

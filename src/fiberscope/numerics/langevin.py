@@ -26,9 +26,10 @@ Potential = Callable[[FloatArray], tuple[FloatArray, FloatArray, FloatArray]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Draws:
-    """What was recorded, ``(chains, draws)``; the share of moves that were accepted, and the step that was used."""
+    """What was recorded and how far from the start squared, ``(chains, draws)``; accepted moves, and the step used."""
 
     recorded: FloatArray
+    distances: FloatArray
     acceptance: float
     step: float
 
@@ -58,7 +59,7 @@ def langevin(
     """
     at, total = start.copy(), burn_in + draws
     value, slope, told = potential(at)
-    recorded = np.empty((len(start), draws))
+    recorded, distances = np.empty((len(start), draws)), np.empty((len(start), draws))
     taken = 0.0
     for k in range(total):
         run.step(k, total, "draws")
@@ -81,11 +82,12 @@ def langevin(
         value, told = np.where(accept, there, value), np.where(accept, seen, told)
         if k >= burn_in:
             recorded[:, k - burn_in] = told
+            distances[:, k - burn_in] = ((at - start) ** 2).sum(axis=1)
             taken += accept.mean()
         elif adjusted:
             share = float(np.exp(np.minimum(0.0, np.nan_to_num(gain, nan=-np.inf))).mean())
             step *= float(np.exp((share - ACCEPTED) / np.sqrt(1 + k / 8)))
-    return Draws(recorded, taken / draws, step)
+    return Draws(recorded, distances, taken / draws, step)
 
 
 def between_and_within(recorded: FloatArray) -> float:

@@ -190,12 +190,6 @@ def add_mod(a: Residues, b: Residues, prime: int) -> Residues:
     return np.where(total >= p, total - p, total)
 
 
-def subtract_mod(a: Residues, b: Residues, prime: int) -> Residues:
-    """Entrywise difference modulo p, with broadcasting."""
-    p = field_of(prime).p
-    return np.where(a >= b, a - b, a + (p - b))
-
-
 def multiply_mod(a: Residues, b: Residues, prime: int) -> Residues:
     """Entrywise product modulo p, with broadcasting.
 

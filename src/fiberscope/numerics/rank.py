@@ -281,3 +281,17 @@ def numerical_rank(
     dropped = float(values[rank]) if rank < len(values) else 0.0
     gap = float(values[rank - 1]) / dropped if rank and dropped else np.inf
     return NumericalRank(rank, values, cutoff, float(gap))
+
+
+def null_rows(rows: FloatArray, count: int) -> FloatArray:
+    """The right singular vectors of the ``count`` smallest singular values, as rows.
+
+    >>> np.abs(null_rows(np.array([[3.0, 0.0], [0.0, 0.0]]), 1))
+    array([[0., 1.]])
+    """
+    if len(rows) == 0:
+        return np.eye(rows.shape[1])[:count]
+    if len(rows) > rows.shape[1]:  # the same right singular vectors, without a left one for every row
+        rows = np.asarray(scipy.linalg.qr(rows, mode="r")[0][: rows.shape[1]], dtype=np.float64)
+    vectors: FloatArray = scipy.linalg.svd(rows, full_matrices=True)[2]
+    return vectors[rows.shape[1] - count :]

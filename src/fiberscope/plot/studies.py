@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isnan
+from functools import partial
+from math import floor, isnan, log10
 from statistics import fmean, pstdev
 from textwrap import wrap
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogFormatter
+from matplotlib.ticker import FuncFormatter
 
 from fiberscope.errors import InputError
 from fiberscope.plot.style import FUNCTION, INK, LAYERS, ORDERED, house_style
@@ -65,7 +66,7 @@ def study_figure(table: Table, picture: Picture, *, panels: Sequence[Axes] | Non
         if picture.panels and panels is None and figure is not None:
             figure.suptitle(_in_lines(picture.title, figure.get_figwidth()), fontweight="bold")
         if picture.lines:
-            _legend(axes[-1], figure if panels is None else None)
+            _legend(axes[-1], figure if panels is None else None, 2.0 if picture.style == "points" else 1.0)
     return axes
 
 
@@ -74,14 +75,18 @@ def _in_lines(title: str, inches: float) -> str:
     return "\n".join(wrap(title, max(20, int(9 * inches))))
 
 
-def _legend(ax: Axes, figure: Figure | None) -> None:
-    """In the last panel; beside the panels where it has many lines and would cover what it explains."""
+def _legend(ax: Axes, figure: Figure | None, scale: float) -> None:
+    """In the last panel; below the panels where it has many lines and would cover what it explains."""
     handles, labels = ax.get_legend_handles_labels()
     if figure is not None and len(labels) > 3:
-        figure.set_figwidth(figure.get_figwidth() + 2.0)
-        figure.legend(handles, labels, fontsize="small", loc="outside right center")
+        longest = max(map(len, labels))
+        columns = min(len(labels), max(1, int(12 * figure.get_figwidth() / (longest + 6))))
+        rows = -(-len(labels) // columns)
+        figure.set_figheight(figure.get_figheight() + 0.25 * rows)
+        ncols = -(-len(labels) // rows)
+        figure.legend(handles, labels, fontsize="small", loc="outside lower center", ncols=ncols, markerscale=scale)
     else:
-        ax.legend(fontsize="small")
+        ax.legend(fontsize="small", markerscale=scale)
 
 
 def has_rows(table: Table, picture: Picture) -> bool:
@@ -123,12 +128,12 @@ def _word(picture: Picture, name: Any, column: str = "") -> str:
 
 def _new_panels(count: int, share: bool) -> list[Axes]:
     """Panels of a new figure; those of one quantity are compared, so they share their axes."""
-    columns = min(count, 4)
+    columns = 2 if count == 4 else min(count, 3)  # more in a row would be too small to read on a page
     rows = -(-count // columns)
-    figure = Figure(figsize=(max(5.0, 3.2 * columns), 3.4 * rows), layout="constrained")
+    figure = Figure(figsize=(max(5.0, 2.9 * columns), 3.1 * rows), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False, sharex=share, sharey=share)
     for ax in grid.flat:
-        ax.tick_params(labelbottom=True, labelleft=True)
+        ax.tick_params(labelbottom=True)
     for spare in grid.flat[count:]:
         spare.set_visible(False)
     return list(grid.flat[:count])
@@ -141,7 +146,8 @@ def _panel(ax: Axes, table: Table, picture: Picture) -> None:
         label = _word(picture, name, picture.lines) if picture.lines else None
         if picture.style == "points":
             x, y = _points(part, picture)
-            ax.plot(x, y, ".", markersize=3, alpha=0.5, color=color, label=label)
+            size = min(8.0, max(3.0, 60.0 / max(1, len(x)) ** 0.5))  # a few points are seen too
+            ax.plot(x, y, ".", markersize=size, alpha=0.6, markeredgewidth=0, color=color, label=label)
         elif picture.each:
             for run in part.groups(picture.each).values():
                 x, mean, _ = _curve(run, picture)
@@ -179,13 +185,30 @@ def _band(ax: Axes, curve: tuple[list[Any], list[float], list[float]], color: An
 
 def _finish(ax: Axes, picture: Picture) -> None:
     ax.set_xlabel(picture.x_label or picture.x)
-    ax.set_ylabel(picture.y_label or _height(picture))
+    place = ax.get_subplotspec()
+    # where panels are quantities, their titles name them
+    named = picture.y_label or ("" if picture.panels == QUANTITY else _height(picture))
+    ax.set_ylabel(named if place is None or place.is_first_col() or not _shares(ax) else "")
     for wanted, axis, scale in ((picture.log_x, ax.xaxis, ax.set_xscale), (picture.log_y, ax.yaxis, ax.set_yscale)):
         if wanted:
             scale("log")
-            # 20 and 200 rather than powers of ten: these are counts.
-            axis.set_major_formatter(LogFormatter())
-            axis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.5)))
+            # 20 and .002 rather than powers of ten, and no more of them than fit beside each other
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axis.set_minor_formatter(FuncFormatter(partial(_between, axis)))
+    if picture.equal:
+        ax.set_aspect("equal", adjustable="box")
+
+
+def _between(axis: Any, value: float, _: int | None = None) -> str:
+    """Twos and fives between the powers of ten, where the axis is short enough for them."""
+    low, high = axis.get_view_interval()
+    leading = round(value / 10.0 ** floor(log10(value)), 6)
+    return f"{value:g}" if high < 100 * low and leading in (2.0, 5.0) else ""
+
+
+def _shares(ax: Axes) -> bool:
+    """Whether another panel has the same vertical axis, which says it all."""
+    return len(ax.get_shared_y_axes().get_siblings(ax)) > 1
 
 
 def _grey(ax: Axes, table: Table, picture: Picture) -> None:
@@ -205,9 +228,10 @@ def _surface(ax: Axes, table: Table, picture: Picture) -> None:
         figure.colorbar(found, ax=ax, shrink=0.7)
 
 
-def _points(part: Table, picture: Picture) -> tuple[list[float], list[float]]:
+def _points(part: Table, picture: Picture) -> tuple[list[Any], list[float]]:
+    """Pairs of numbers; ``x`` may be names, which stand side by side."""
     pairs = [
-        (float(x), float(y))
+        (x if isinstance(x, str) else float(x), float(y))
         for x, y in zip(part.column(picture.x), part.column(_height(picture)), strict=True)
         if x is not None and y is not None
     ]

@@ -111,7 +111,7 @@ def _slug(title: str) -> str:
 STYLE = """
 :root { --ink: #1f2430; --paper: #fbfaf7; --soft: #6b7280; --line: #e5e1d8; --accent: #c23b4e; --deep: #22577a;
   --yes: #2a7d4f; --no: #b3263c; --open: #8a6d1a }
-@media (prefers-color-scheme: dark) {
+@media screen and (prefers-color-scheme: dark) {
   :root { --ink: #e8e6e1; --paper: #171a21; --soft: #9aa3b2; --line: #2b303b; --accent: #f28482; --deep: #7fc8d9;
     --yes: #7bd3a2; --no: #f28482; --open: #e3c567 } }
 * { box-sizing: border-box }
@@ -137,7 +137,7 @@ th, td { padding: .25rem 1.5rem .25rem 0; border-bottom: 1px solid var(--line); 
 .yes, .no, .open { font-weight: 700; white-space: nowrap }
 .yes { color: var(--yes) } .no { color: var(--no) } .open { color: var(--open) }
 figure { margin: 1rem 0 0 }
-figure img { width: 100%; height: auto; border-radius: .5rem; display: block }
+figure img { max-width: 100%; height: auto; border-radius: .5rem; display: block }
 figcaption { color: var(--soft); font-size: .9rem; margin-top: .4rem }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); gap: 1rem }
 .figures:has(figure:only-child) { grid-template-columns: minmax(0, 38rem) }
@@ -262,7 +262,8 @@ _PAGE = """<!doctype html>
 <p><a class="file" download="{{ name }}" href="{{ content|saved }}">Save {{ name }}</a></p>
 {% endfor %}
 {% if section.call %}
-<div class="call"><pre>{{ section.call }}</pre><button type="button">copy</button></div>
+<div class="call"><pre>{{ section.call }}</pre>
+<button type="button" aria-label="copy the code: {{ section.title }}">copy</button></div>
 {% endif %}
 {% if section.evidence or section.seconds is not none %}
 <p class="proof">{% if section.evidence %}Why: {{ section.evidence }}{% endif %}

@@ -20,11 +20,19 @@ from fiberscope.reporting.page import Section
 MOST_WATCHED, WALK_STEPS = 1_000, 25
 """Parameters up to which a walk along the fiber is shown, and its steps."""
 
+MOST_PARAMETERS = 4_000_000
+"""Up to which a picture is tried: a layer's way into exact numbers takes one long step."""
+
 SHRINKS = 6
 """How often a slice with too many regions is halved for the first part that is looked at."""
 
 
 def where_is_it_linear(dossier: Dossier) -> Section:
+    if dossier.net.num_parameters > MOST_PARAMETERS:
+        raise TooLargeError(
+            f"{dossier.net.num_parameters:,} parameters are above the {MOST_PARAMETERS:,} of a picture in a report; "
+            "try fs.regions_along(net, X[:2]), or fs.regions(net, domain) on a small domain"
+        )
     domain, text, call = _place(dossier)
     found, domain, shrunk = _complex(dossier, domain)
     points, labels = _on_picture(dossier, domain)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import FiberscopeError, InputError
-from fiberscope.files import write_atomically
+from fiberscope.files import check_folder, write_atomically
 from fiberscope.geometry.domains import Domain, domain_of
 from fiberscope.geometry.engines.planar.flips import WIDE
 from fiberscope.network.border import NetworkLike, as_network
@@ -251,6 +251,5 @@ def _target(path: str | os.PathLike[str]) -> Path:
         raise InputError(f"{where}: expected the name of a file such as report.html, got a folder")
     if not where.parent.is_dir():
         raise InputError(f"{where}: expected a name in a folder that exists, got {where.parent}")
-    if not os.access(where.parent, os.W_OK):
-        raise InputError(f"{where}: the folder may not be written")
+    check_folder(where.parent)
     return where

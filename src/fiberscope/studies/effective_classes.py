@@ -272,6 +272,7 @@ STUDY = Study(
             panels="level",
             where={"record": "drawn"},
             style="points",
+            equal=True,
             x_label="first coefficient",
             y_label="second coefficient",
             words={"level": "", "fixed": "fixed weights, sigma 1"},

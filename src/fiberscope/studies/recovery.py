@@ -166,7 +166,7 @@ STUDY = Study(
         Claim("few-queries", "Queries grow like the parameters, up to a logarithm.", "Carlini et al.", few_queries),
         Claim("deep-is-hard", "Deep networks are harder than shallow ones.", "Foerster et al.", deep_is_hard),
     ),
-    cost={"quick": 60.0, "paper": 1500.0},
+    cost={"quick": 150.0, "paper": 1500.0},
     options={"networks": None, "widths": None, "epochs": None},
     pictures=(
         Picture("recovered", "Networks that come back", x="epoch", y="recovered", lines="widths", x_label="epochs",

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fiberscope.fibers.normal_form import table as table_module
+from fiberscope.fibers.normal_form import program_forms
 from fiberscope.fibers.normal_form.planes import Planes
+from fiberscope.fibers.normal_form.program_forms import normal_form
 from fiberscope.fibers.normal_form.row import Row, combine
 from fiberscope.fibers.normal_form.sums import Sums, layer_sums, pack, unpack
-from fiberscope.fibers.normal_form.table import ONE, Table, normal_form
+from fiberscope.fibers.normal_form.table import ONE, Table
 from fiberscope.network.network import Network
 from fiberscope.testing.strategies import chains
 
@@ -73,7 +74,7 @@ def repeatedly(net: Network, nonnegative, signs, kinds) -> list[tuple]:
     for quick in kinds:
         with pytest.MonkeyPatch.context() as patch:
             if not quick:
-                patch.setattr(table_module, "layer_sums", lambda *_: None)
+                patch.setattr(program_forms, "layer_sums", lambda *_: None)
             rows, planes, depths = told(net, table, signs)
             found.append((rows, planes, list(depths)))
     return found

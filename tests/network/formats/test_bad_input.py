@@ -45,6 +45,7 @@ def test_wrong_paths(tmp_path: Path) -> None:
     refused(tmp_path / "none.onnx", "none.onnx: no such file")
     refused(str(tmp_path / "none.onnx"), "no such file")
     refused(tmp_path / "folder.onnx", "expected a file, got a folder")
+    refused(tmp_path / "pipeline.joblib", "pickles are not opened, since they can run code: load it yourself")
     refused(tmp_path / "README.md", r"expected a file ending in .ckpt, .npz, .onnx, .pt, .pth, .safetensors, got '.md'")
     refused(tmp_path / "net.onx", r"got '.onx' \(closest: .onnx\)")
     refused(tmp_path / "net.safetensor", r"\(closest: .safetensors\)")

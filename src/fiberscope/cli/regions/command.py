@@ -16,7 +16,7 @@ from rich.table import Table
 
 import fiberscope as fs
 from fiberscope.cli.array_files import load_vector
-from fiberscope.cli.model_options import Loader, ModelFile, reads_models
+from fiberscope.cli.model_options import Loader, ModelFile
 from fiberscope.cli.regions.curves import curve_of, show_curve
 from fiberscope.cli.regions.surfaces import show_surface, slice_through, surface_of
 from fiberscope.errors import InputError
@@ -42,7 +42,6 @@ _WORK, _OUT = "How much work", "What comes out"
 """Panels of the help: where the regions are asked for, then how much of them, then what is shown and kept."""
 
 
-@reads_models
 def regions(
     ctx: typer.Context,
     model: ModelFile,

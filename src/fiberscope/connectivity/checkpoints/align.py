@@ -26,7 +26,7 @@ from fiberscope.connectivity.methods.weights import Moving, Weights, descend, kn
 from fiberscope.connectivity.structure import Structure
 from fiberscope.errors import InputError
 from fiberscope.files import write_atomically
-from fiberscope.modules.action import Group, act
+from fiberscope.modules.action import Group, act, check_fits
 from fiberscope.network.action.element import Element
 from fiberscope.network.formats.stored.shards import KINDS, Shards, write_shard
 from fiberscope.numerics.drift import allowed_drift, relative_drift
@@ -384,11 +384,7 @@ def _names(shards: Shards, plan: Plan) -> dict[str, str]:
 
 
 def _check_element(element: Element, structure: Structure) -> None:
-    known = {group.name: group for group in structure.groups}
+    check_fits(element, structure.groups)
     for name, part in element.items():
-        if name not in known:
-            raise InputError(f"element: the model has no group {name}")
-        if (part.copies, part.size) != (known[name].copies, known[name].size):
-            raise InputError(f"group {name}: expected a permutation of {known[name].size} neurons, got {part.size}")
         if not (part.scales == 1).all():
             raise InputError(f"group {name}: expected a permutation, got factors, which would be rounded")

@@ -59,15 +59,14 @@ class TangentMap:
         return np.broadcast_to(changes[len(self.net.nodes)], (self.points, self.outputs)).reshape(-1)
 
     def _affine(self, index: int, node: Affine, change: FloatArray, w: FloatArray) -> FloatArray:
-        start = 0
-        for stage, value in zip(node.operator.stages(), self._trace.inputs[index], strict=True):
+        stages, places = node.operator.stages(), node.operator.places()
+        for stage, place, value in zip(stages, places, self._trace.inputs[index], strict=True):
             change = stage.apply(change)
             if node.weight_name is not None:
-                own = self._part(node.weight_name, start, stage.coefficients.shape, w)
+                own = self._part(node.weight_name, place.start, stage.coefficients.shape, w)
                 moved = value @ own.T if isinstance(stage, Dense) else stage.with_coefficients(own).apply(value)
                 moved += change  # an array of its own, with all points
                 change = moved
-            start += stage.coefficients.size
         if node.bias is not None and node.bias_name is not None:
             own = self._part(node.bias_name, 0, node.bias.shape, w)
             change = change + np.broadcast_to(own, node.operator.out_shape).reshape(-1)

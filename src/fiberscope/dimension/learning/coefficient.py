@@ -38,16 +38,20 @@ class LearningCoefficient(Result):
     """An estimate of the local learning coefficient, with what it rests on. It is never a proof.
 
     ``estimate`` is the mean over all draws, ``standard_error`` the deviation of the means of the chains over the root
-    of their number; it knows nothing of what no chain has seen. ``agreement`` compares chains (1 where they have met).
-    ``quadratic`` is what the estimate would be if the loss were its second-order approximation by the Jacobian: half
-    the sum of ``n b h / (n b h + g)`` over the squares ``h`` of the singular values of ``J / sqrt(n)``. So ``n b`` and
-    the localisation ``g`` say which directions can be seen at all. ``warnings`` are sentences.
+    of their number; it knows nothing of what no chain has seen. ``agreement`` compares the losses of chains (1 where
+    they have met), ``spread`` how far they have gone: much more than 1 says that they have not gone all the way along
+    the directions in which the loss is flat. In a regular model that does not matter; at a singularity the estimate is
+    too low then, down to ``quadratic``. ``quadratic`` is what the estimate would be if the loss were its second-order
+    approximation by the Jacobian: half the sum of ``n b h / (n b h + g)`` over the squares ``h`` of the singular values
+    of ``J / sqrt(n)``. So ``n b`` and the localisation ``g`` say which directions can be seen at all. ``warnings`` are
+    sentences.
     """
 
     estimate: float
     standard_error: float
     quadratic: float
     agreement: float
+    spread: float
     acceptance: float
     nbeta: float
     localisation: float
@@ -172,12 +176,20 @@ def learning_coefficient(
     excess = heat * (found.recorded - at_center)
     means = excess.mean(axis=1)
     estimate, error = float(means.mean()), float(means.std(ddof=1) / np.sqrt(chains))
-    agreement = between_and_within(excess)
+    agreement, spread = between_and_within(excess), between_and_within(found.distances)
+    quadratic = float((heat * squares / (heat * squares + localisation)).sum() / 2)
+    warnings = _warnings(estimate, error, agreement, found.acceptance, adjusted)
+    if estimate - quadratic > 3 * error and not spread < DISAGREE:
+        warnings += (
+            f"the model is singular here and the chains have not gone all the way along the flat directions (ratio "
+            f"{spread:.2f}): the estimate may be too low; take more draws, or a larger localisation",
+        )
     return LearningCoefficient(
         estimate=estimate,
         standard_error=error,
-        quadratic=float((heat * squares / (heat * squares + localisation)).sum() / 2),
+        quadratic=quadratic,
         agreement=agreement,
+        spread=spread,
         acceptance=found.acceptance,
         nbeta=heat,
         localisation=float(localisation),
@@ -187,7 +199,7 @@ def learning_coefficient(
         num_points=points,
         chains=means,
         method=method,
-        warnings=_warnings(estimate, error, agreement, found.acceptance, adjusted),
+        warnings=warnings,
     )
 
 

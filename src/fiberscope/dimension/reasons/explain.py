@@ -18,51 +18,38 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from fiberscope.dimension.affine_rows import mixtures, normalisations, translations_in_a_row
 from fiberscope.dimension.bounds import Bound, program_symmetry
 from fiberscope.dimension.decisive import decide
 from fiberscope.dimension.exact_rank import Sampled, sample
 from fiberscope.dimension.functional import active_sets_bound, functional_dimension
 from fiberscope.dimension.gap import (
     adjacent_layers_bound,
-    float_pair_kernels,
-    null_rows,
-    pair_kernels,
     position_bound,
     silent_layers_bound,
 )
 from fiberscope.dimension.jacobian import check_memory, check_size, with_own_parameters
-from fiberscope.dimension.reasons.layer_kernels import Rows, adjacent, layers_of
+from fiberscope.dimension.reasons.directions import KINDS, ChainReasons, ProgramReasons, chain_directions
+from fiberscope.dimension.reasons.layer_kernels import Rows
 from fiberscope.dimension.reasons.paths import algebraic_bound
-from fiberscope.dimension.rescalings import rescalings
 from fiberscope.dimension.symmetries import (
-    LayerRoles,
     activity,
     acts_freely_on,
-    free_columns,
-    generators,
     signs_nearby,
-    translations,
 )
 from fiberscope.errors import InputError, NotGenericError
 from fiberscope.network.border import as_network
 from fiberscope.network.network import Network
-from fiberscope.numerics.algebra.base import Ring
-from fiberscope.numerics.algebra.floating import FLOAT
 from fiberscope.numerics.algebra.residue import ModularAlgebra
 from fiberscope.numerics.arrays import batch
 from fiberscope.numerics.elimination import echelon_mod, rank_mod
-from fiberscope.numerics.floats import FloatArray, IntArray, SignArray
+from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.numerics.modular import Residues, random_primes
+from fiberscope.numerics.rank import null_rows
 from fiberscope.results import Pictured, Result, Tabular, hidden
-from fiberscope.run import ENDLESS, Progress, Run
+from fiberscope.run import Progress, Run
 
 MEMORY = 1 << 31
 """Bytes that all directions may take unless the caller says otherwise."""
-
-KINDS = ("dead", "rescaling", "linear", "translation", "equal patterns", "one layer", "adjacent layers")
-
-_PROGRAM_KINDS = ("dead", "rescaling", "normalisation", "linear", "translation", "one layer", "adjacent layers")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -259,7 +246,7 @@ def _fiber_dimension(net: Network, seed: int, run: Run) -> int:
     prime = random_primes(1, seed)[0]
     always = activity(net, signs_nearby(net))
     none = np.zeros((0, net.num_hidden), np.int8)
-    rows = [_mixtures(net, kind, always, none, ModularAlgebra(prime)) for kind in KINDS[:4]]
+    rows = [chain_directions(net, kind, always, none, ModularAlgebra(prime)) for kind in KINDS[:4]]
     return rank_mod(np.concatenate(rows), prime, run)
 
 
@@ -287,7 +274,9 @@ def _parts(net: Network, found: Sampled, rank: int, seed: int, run: Run) -> tupl
     """Kind by kind: how many of its directions are new, over all inputs and on the batch."""
     prime = random_primes(1, seed)[0]
     rows = Rows.of(net, found, prime, run)
-    reasons: _Chain | _Program = _Chain(net, found, rows) if _is_chain(net) else _Program(net, rows)
+    reasons: ChainReasons | ProgramReasons = (
+        ChainReasons(net, found, rows) if _is_chain(net) else ProgramReasons(net, rows)
+    )
     known: list[Residues] = [np.zeros((0, net.num_parameters), np.uint64)]
     result: list[KernelPart] = []
     for done, kind in enumerate(reasons.kinds):
@@ -317,127 +306,6 @@ def _new(known: list[Residues], rows: Residues, prime: int, run: Run) -> IntArra
     table = np.concatenate([before, rows])
     pivots = np.array(echelon_mod(np.ascontiguousarray(table.T), prime, run).pivots, dtype=np.int64)
     return pivots[pivots >= len(before)] - len(before)
-
-
-_IN_A_ROW = {"normalisation": normalisations, "linear": mixtures, "translation": translations_in_a_row}
-"""Kinds of directions of affine maps in a row, which hold on all inputs."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Program:
-    """The reasons of a program of any kind."""
-
-    net: Network
-    rows: Rows
-    kinds = _PROGRAM_KINDS
-    row_by_row = ("dead", *_IN_A_ROW)
-
-    def residues(self, kind: str, run: Run) -> Residues:
-        """All directions of a kind as rows modulo the prime."""
-        D = self.net.num_parameters
-        if kind == "dead":
-            return np.eye(D, dtype=np.uint64)[self.rows.silent]
-        if kind == "rescaling":
-            found: Residues = rescalings(self.net).directions(D, self.rows.prime)
-            return found
-        if kind in _IN_A_ROW:
-            shifts: Residues = _IN_A_ROW[kind](self.net, ModularAlgebra(self.rows.prime))
-            return shifts
-        return self.rows.kernels(self._blocks(kind), run)
-
-    def floats(self, kind: str) -> FloatArray:
-        """The same in floats."""
-        D = self.net.num_parameters
-        if kind == "dead":
-            return np.eye(D)[self.rows.silent]
-        if kind == "rescaling":
-            found: FloatArray = rescalings(self.net).directions(D)
-            return found
-        if kind in _IN_A_ROW:
-            shifts: FloatArray = _IN_A_ROW[kind](self.net, FLOAT)
-            return shifts
-        return self.rows.float_kernels(self._blocks(kind))
-
-    def everywhere(self, kind: str) -> Residues:
-        """Those whose reason holds on all inputs, as far as it is known."""
-        none = np.zeros((0, self.net.num_parameters), np.uint64)
-        return self.residues(kind, ENDLESS) if kind == "rescaling" or kind in _IN_A_ROW else none
-
-    def _blocks(self, kind: str) -> list[IntArray]:
-        layers = layers_of(self.net)
-        if kind == "one layer":
-            return [layer.columns for layer in layers if layer.alone]
-        pairs = adjacent(self.net, layers)
-        return [np.unique(np.concatenate([a.columns, b.columns])) for a, b in pairs]
-
-
-@dataclass(frozen=True, slots=True)
-class _Chain:
-    """The reasons of a chain of dense layers."""
-
-    net: Network
-    found: Sampled
-    rows: Rows
-    kinds = KINDS
-    row_by_row = KINDS[:5]
-
-    def residues(self, kind: str, run: Run) -> Residues:
-        """All directions of a kind as rows modulo the prime."""
-        ring = ModularAlgebra(self.rows.prime)
-        if kind == "one layer":
-            return _Program(self.net, self.rows).residues(kind, run)
-        if kind == "adjacent layers":
-            return pair_kernels(self.net, self.found, ring)
-        table: Residues = _mixtures(self.net, kind, activity(self.net, self.found.signs), self.found.signs, ring)
-        return table
-
-    def floats(self, kind: str) -> FloatArray:
-        """The same in floats."""
-        if kind == "one layer":
-            return _Program(self.net, self.rows).floats(kind)
-        if kind == "adjacent layers":
-            return float_pair_kernels(self.net, self.found)
-        table: FloatArray = _mixtures(self.net, kind, activity(self.net, self.found.signs), self.found.signs, FLOAT)
-        return table
-
-    def everywhere(self, kind: str) -> Residues:
-        """Those whose reason holds on all inputs: a neuron is dead, or linear, whatever comes in, and stays so."""
-        if kind not in KINDS[:4]:
-            return np.zeros((0, self.net.num_parameters), np.uint64)
-        always = activity(self.net, signs_nearby(self.net))
-        table: Residues = _mixtures(self.net, kind, always, self.found.signs, ModularAlgebra(self.rows.prime))
-        return table
-
-
-def _mixtures(net: Network, kind: str, layers: list[LayerRoles], signs: SignArray, ring: Ring) -> Any:
-    """All directions of a kind that the hidden layers of a chain give, as rows in a ring."""
-    D = net.num_parameters
-    none = ring.take(np.zeros((0, D)))
-    blocks = [none]
-    if kind == "dead":
-        return ring.take(np.eye(D)[free_columns(net, layers)])
-    by_layer = net.layout.parts(signs)
-    for k, layer in enumerate(layers):
-        linear = np.flatnonzero(layer.linear)
-        factors = np.where(layer.linear, layer.factors, 1.0)
-        if kind == "translation":
-            blocks.append(translations(net, k, linear, factors, ring))
-            continue
-        alive = np.flatnonzero(~layer.dead)
-        pairs = {
-            "rescaling": (alive, alive),
-            "linear": (np.repeat(linear, len(linear)), np.tile(linear, len(linear))),
-            "equal patterns": _together(by_layer[k], np.flatnonzero(layer.switching)),
-        }[kind]
-        blocks.append(generators(net, k, *pairs, factors, ring))
-    return np.concatenate(blocks)
-
-
-def _together(signs: SignArray, switching: IntArray) -> tuple[IntArray, IntArray]:
-    """Ordered pairs of neurons that have the same signs at every point."""
-    same = (signs[:, switching, None] == signs[:, None, switching]).all(axis=0) & ~np.eye(len(switching), dtype=bool)
-    i, j = np.nonzero(same)
-    return switching[i], switching[j]
 
 
 def _furthest(candidates: FloatArray, count: int, known: list[FloatArray]) -> FloatArray:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from fiberscope.dimension.exact_rank import Sampled, spanning_points
-from fiberscope.dimension.gap import null_rows
 from fiberscope.dimension.jacobian import offsets, rows_in_ring
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
@@ -23,6 +22,7 @@ from fiberscope.numerics.algebra.residue import ModularAlgebra
 from fiberscope.numerics.elimination import echelon_mod
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.numerics.modular import Residues
+from fiberscope.numerics.rank import null_rows
 from fiberscope.run import Run
 
 

@@ -28,9 +28,9 @@ def kink_points(net: Network, rng: np.random.Generator) -> FloatArray:
     2
     """
     z, along = (np.concatenate(parts) for parts in zip(_first(net, rng), _second(net, rng), strict=True))
-    back = np.linalg.pinv(net.weights[0])
     blind = rng.normal(size=(len(z), net.in_size))
     with np.errstate(over="ignore", invalid="ignore"):  # points that are no floats are left out
+        back = np.linalg.pinv(net.weights[0])
         base = (z - net.biases[0]) @ back.T + blind - blind @ net.weights[0].T @ back.T
         direction = along @ back.T
         moves = [base, *(base + s * step * direction for step in _STEPS for s in (1.0, -1.0))]

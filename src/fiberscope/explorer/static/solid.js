@@ -31,7 +31,7 @@ class Solid {
 
   build() {
     const option = (value, text) => make("option", { value }, text), { frame } = this;
-    this.canvas = make("canvas", { className: "fx-base" });
+    this.canvas = make("canvas", { className: "fx-base", "aria-hidden": "true" });
     this.top = make("canvas", { className: "fx-top", tabIndex: 0, role: "img", "aria-label": `${frame.title}. Drag or use ` +
       "the arrow keys to turn, the wheel or plus and minus to zoom, zero to begin again; the panel describes the face under the pointer." });
     this.stage = make("div", { className: "fx-stage" }, this.canvas, this.top);
@@ -179,7 +179,7 @@ class Solid {
       const [w, h] = [Math.round(this.width * ratio), Math.round(this.height * ratio)];
       if (canvas.width !== w || canvas.height !== h) { canvas.width = w; canvas.height = h; }
     }
-    const paper = matchMedia("(prefers-color-scheme: dark)").matches ? [23, 26, 33] : [251, 250, 247];
+    const paper = matchMedia("screen and (prefers-color-scheme: dark)").matches ? [23, 26, 33] : [251, 250, 247];
     if (this.gl) this.paintGl(paper); else this.paintFlat(paper, ratio);
     this.overlay(ratio);
   }
@@ -290,7 +290,7 @@ class Solid {
     this.pick.addEventListener("change", () => { this.neuron = +this.pick.value; this.face = -1; this.reshape(); this.draw(); this.tell(); });
     this.reset.addEventListener("click", begin);
     new ResizeObserver(() => this.draw()).observe(this.stage);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
+    matchMedia("screen and (prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
   }
 
   tell() {

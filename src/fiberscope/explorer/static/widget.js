@@ -34,7 +34,7 @@ class Widget {
 
   build() {
     const id = `fx${Math.random().toString(36).slice(2, 8)}`;
-    this.canvas = make("canvas", { className: "fx-base" });
+    this.canvas = make("canvas", { className: "fx-base", "aria-hidden": "true" });
     this.top = make("canvas", { className: "fx-top", tabIndex: 0, role: "img",
       "aria-label": `${this.frame.title}. Drag or use the arrow keys to move, the wheel or plus and minus to zoom, ` +
         "zero for the whole picture; the panel describes the region under the pointer." });
@@ -121,7 +121,7 @@ class Widget {
     this.draw();
   }
 
-  dark() { return matchMedia("(prefers-color-scheme: dark)").matches; }
+  dark() { return matchMedia("screen and (prefers-color-scheme: dark)").matches; }
 
   show() {
     const frame = this.frame;
@@ -239,7 +239,7 @@ class Widget {
       this.view.scale *= this.view.width / width || 1;
       this.draw();
     }).observe(this.stage);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { this.relines(); this.draw(); });
+    matchMedia("screen and (prefers-color-scheme: dark)").addEventListener("change", () => { this.relines(); this.draw(); });
   }
 
   cornerAt(px, py) {

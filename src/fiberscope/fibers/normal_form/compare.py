@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fiberscope.errors import TooLargeError
+from fiberscope.fibers.normal_form.program_forms import normal_form
 from fiberscope.fibers.normal_form.row import Row, combine
-from fiberscope.fibers.normal_form.table import Table, normal_form
+from fiberscope.fibers.normal_form.table import Table
 from fiberscope.geometry.domains import Box, Domain, Orthant
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import IntArray

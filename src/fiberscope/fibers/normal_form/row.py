@@ -49,3 +49,13 @@ def combine(parts: Sequence[tuple[int, int, Row]], sizes: bool) -> Row:
             for atom in row.terms if row.sizes is None else row.sizes:
                 total[atom] = total.get(atom, 0) + abs(scaled) * row.magnitude(atom)
     return Row({k: c for k, c in terms.items() if c}, exponent, total if sizes else None)
+
+
+def dyadic(value: float) -> tuple[int, int]:
+    """A float as ``m * 2^e``.
+
+    >>> dyadic(0.75)
+    (3, -2)
+    """
+    numerator, denominator = value.as_integer_ratio()
+    return numerator, 1 - denominator.bit_length()

@@ -58,13 +58,13 @@ APART = "the two are in different components of the fiber, among all parameters"
 
 
 def _places(form: Form, layer: OneLayer) -> list[Place | None]:
-    """Where each neuron is; None for all that are on no visible hyperplane."""
+    """Where each neuron is; None for all that are on no visible hyperplane, or that nothing reads."""
     planes = np.array([nearest(matrix_of([row], len(row)))[0] for row in sorted(form.planes)])
     planes = planes.reshape(-1, layer.d + 1)
     planes /= np.abs(planes).max(axis=1, keepdims=True)
     found: list[Place | None] = []
-    for row in layer.rows:
-        size = np.abs(row).max()
+    for row, out in zip(layer.rows, layer.V.T, strict=True):
+        size = np.abs(row).max() if out.any() else 0.0
         gaps = {s: np.abs(row / size - s * planes).max(axis=1, initial=0.0) for s in (1, -1)} if size > 0 else {}
         best = min(((float(gap.min()), int(gap.argmin()), s) for s, gap in gaps.items() if len(gap)), default=None)
         found.append((best[1], best[2]) if best is not None and best[0] <= SAME_ROWS else None)

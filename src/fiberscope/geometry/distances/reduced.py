@@ -77,7 +77,8 @@ def reduced(net: Network) -> Reduced:
 
 
 def _factor(W: FloatArray) -> Factor | None:
-    if W.shape[0] >= W.shape[1] or not np.abs(W).max() < SQUARABLE[1]:
+    size = np.abs(W).max(axis=1, initial=0.0)  # how far a factor is off is measured by squares, and row by row
+    if W.shape[0] >= W.shape[1] or not ((size == 0) | (size > SQUARABLE[0]) & (size < SQUARABLE[1])).all():
         return None
     found = _by_gram(W) if W.size >= _GRAM else None
     return found if found is not None or W.size > _ORTHOGONAL else _by_rotation(W)

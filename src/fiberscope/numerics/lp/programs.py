@@ -51,7 +51,7 @@ class LPAnswer(Result):
 
     ``point`` attains ``lower``; it is feasible as it stands, or the rounding of the feasible ``exact_point``.
     ``multipliers`` of the rows prove ``upper`` (``dual_bound``) or emptiness (``check_infeasible``), ``ray`` proves
-    unboundedness. ``exact`` is the optimum itself where it was computed.
+    unboundedness (``check_ray``). ``exact`` is the optimum itself where it was computed.
     """
 
     status: Status

@@ -74,7 +74,8 @@ class Picture:
     ``where`` keeps only the rows with these entries; ``each`` names the column by which single runs are told apart, and
     every run becomes a thin line of its own. ``style`` is ``"mean"``, ``"curve"`` (no spread), ``"points"`` (a
     scatter) or ``"surface"`` (colours of the column ``colour`` over ``x`` and ``y``); ``behind`` selects rows that
-    are drawn as grey points behind the lines. ``words`` replaces names of columns and entries in legends.
+    are drawn as grey points behind the lines. ``equal`` gives both axes one unit. ``words`` replaces names of columns
+    and entries in legends.
     """
 
     name: str
@@ -93,6 +94,7 @@ class Picture:
     style: str = "mean"
     behind: Mapping[str, Any] = field(default_factory=dict)
     colour: str = ""
+    equal: bool = False
     words: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -340,19 +340,20 @@ class Engine:
         parts += [np.zeros((mesh.num_vertices, x.num_signs), dtype=np.int8) for x in self.switches[reached:]]
         signs = np.concatenate(parts, axis=1) if parts else np.zeros((mesh.num_vertices, 0), dtype=np.int8)
         edges = Incidence(np.arange(0, 2 * len(mesh.ends) + 1, 2), mesh.ends.reshape(-1))
+        points, known = self._points(mesh)
         return Cells(
-            self._points(mesh),
+            points,
             signs,
             (edges, Incidence(mesh.indptr, mesh.loop_e)),
             exact_decisions=self.arranger.by_exact,
             float_decisions=self.arranger.by_float,
             domain_signs=mesh.sides,
             pools=pool_layout(self.layout),
-            complete=reached == len(self.switches),
+            complete=known and reached == len(self.switches),
         )
 
-    def _points(self, mesh: Polygons) -> FloatArray:
-        """The vertices.
+    def _points(self, mesh: Polygons) -> tuple[FloatArray, bool]:
+        """The vertices, and whether there was time for all of them.
 
         Where two lines run nearly side by side, a point that was found along one of them is vague: it is made anew from
         exact numbers, since sizes of slivers depend on it.
@@ -361,11 +362,13 @@ class Engine:
         vague = np.flatnonzero(~(value.e2 <= PLACE * np.abs(value.z).max(initial=0.0)))
         points = value.z.copy() if len(vague) else value.z
         for vertex in vague.tolist():
+            if self.arranger.run.is_over:
+                return points, False
             number, polygon, first, second = mesh.defined[vertex].tolist()
             stage = self.arranger.stages[number]
             exact = self.arranger.oracle.point(stage, polygon, first, second)
             points[vertex] = self.placed(stage.chart(polygon), exact)
-        return points
+        return points, True
 
     def placed(self, chart: int, point: Triple) -> FloatArray:
         """A point of a chart among the coordinates, rounded."""

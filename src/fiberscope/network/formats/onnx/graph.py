@@ -298,7 +298,9 @@ def _input_shape(
     inner = [n for n in dims[1:] if n is not None]
     if not known or len(dims) < 2 or len(inner) < len(dims) - 1:
         shape = _text(dims) if known else "unknown"
-        raise InputError(f"input {value.name!r} has the open shape {shape}; give input_shape without the batch axis")
+        raise InputError(
+            f"input {value.name!r} has the open shape {shape}; give input_shape (--input-shape) without the batch axis"
+        )
     return tuple(inner), True, dims[0] or 1
 
 

@@ -180,7 +180,7 @@ def _first_linear(trace: Trace, source: fx.Node) -> tuple[int, ...]:
             vectors.add(node)
     raise InputError(
         f"{type(trace.module).__name__}: the input shape cannot be inferred, since no Linear layer comes first; "
-        "give input_shape without the batch axis"
+        "give input_shape (--input-shape) without the batch axis"
     )
 
 
