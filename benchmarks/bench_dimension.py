@@ -109,6 +109,18 @@ def nngeometry(net: Network, X: np.ndarray) -> Runner:
     return run
 
 
+def asdl(net: Network, X: np.ndarray) -> Runner:
+    """One output only: the kernel of every class by itself."""
+    from asdl import empirical_class_wise_hadamard_ntk
+
+    module, points = torch_parts(net, X)
+
+    def run() -> np.ndarray:
+        return np.asarray(empirical_class_wise_hadamard_ntk(module, points)[..., 0].detach().numpy())
+
+    return run
+
+
 def close(a: np.ndarray, b: np.ndarray) -> bool:
     return a.shape == b.shape and bool(np.abs(a - b).max() <= 1e-9 * np.abs(a).max())
 
@@ -116,6 +128,8 @@ def close(a: np.ndarray, b: np.ndarray) -> bool:
 def kernel_case(name: str, quick: bool, slow_peer: bool) -> Case:
     net, X = build(name)
     peers = {"nngeometry": lambda: nngeometry(net, X)}
+    if net.out_size == 1:
+        peers["asdl"] = lambda: asdl(net, X)
     if slow_peer:
         peers["torch.func"] = lambda: functional(net, X, kernel=True)
     return Case(

@@ -207,6 +207,31 @@ def test_what_never_is_the_largest_may_change(tmp_path):
     checker.check(json.loads((tmp_path / "proof.json").read_text()))
 
 
+def test_what_it_cannot_see_is_not_called_wrong(tmp_path):
+    """Two outputs of ``a`` tie everywhere, exactly: its bounds are off by a rounding, which refutes nothing."""
+    a = Network([[[1.0], [-1.0]], [[1.0, 0.5], [1.0, 0.5]]], [[0.1, 0.3], [0.25, 0.25]])
+    b = Network([[[1.0], [-1.0]], [[1.0, 0.5], [1.0, 0.75]]], [[0.1, 0.3], [0.25, 0.25]])
+    programs = [checker.program_of(json.loads(json.dumps(plain_program(net)))) for net in (a, b)]
+    place = checker.place_of({"kind": "box", "low": [-1.0], "high": [1.0]}, 1)
+    evidence = {"kind": "split_boxes", "tree": [None], "method": "pair", "matching": None}
+
+    def claimed(margin, tolerance=Fraction(0)):
+        one = checker.Case(*programs, place, True, tolerance, Fraction(1, 2**53), Fraction(0), 16, evidence, margin)
+        return checker.by_boxes(one)
+
+    with pytest.raises(checker.TooLarge, match="closer"):
+        claimed(Fraction(0))
+    with pytest.raises(checker.Fails, match="wrong"):
+        claimed(None, Fraction(1, 8))
+    programs.reverse()  # a has a class now, and b puts the other one level with it
+    with pytest.raises(checker.TooLarge, match="closer"):
+        claimed(Fraction(0))
+    worse = Network([[[1.0], [-1.0]], [[1.0, 0.5], [1.0, 0.25]]], [[0.1, 0.3], [0.25, 0.25]])
+    programs[1] = checker.program_of(json.loads(json.dumps(plain_program(worse))))
+    with pytest.raises(checker.Fails, match="wrong"):
+        claimed(Fraction(0))
+
+
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 10**6), st.sampled_from(["box", "space", "orthant", "polytope"]))
 def test_cells_cover_the_domain_once(seed, kind):

@@ -22,6 +22,7 @@ import numpy as np
 from fiberscope.dimension.bounds import Bound
 from fiberscope.dimension.exact_rank import Sampled, spanning_points
 from fiberscope.dimension.jacobian import assemble, offsets
+from fiberscope.dimension.row_space import RowSpace, streaming_loss
 from fiberscope.dimension.spans import multiplied, span, summed, united
 from fiberscope.dimension.uses import uses_behind
 from fiberscope.network.network import Network
@@ -30,7 +31,7 @@ from fiberscope.network.walk import choices_of, traced
 from fiberscope.numerics.algebra.base import Ring
 from fiberscope.numerics.algebra.floating import FLOAT
 from fiberscope.numerics.algebra.residue import ModularAlgebra
-from fiberscope.numerics.elimination import echelon_mod, rank_mod
+from fiberscope.numerics.elimination import rank_mod
 from fiberscope.numerics.floats import FloatArray, SignArray
 from fiberscope.numerics.modular import Residues, random_primes, residues
 from fiberscope.numerics.rank import exact_rank, failure_bound, null_rows
@@ -102,7 +103,8 @@ def adjacent_layers_bound(net: Network, found: Sampled) -> Bound:
     """
     primes = random_primes(2, 0)
     value = max(_adjacent_layers(net, found, prime) for prime in primes)
-    failure = min(1.0, sum(_failures(net, found.X))) ** len(primes)
+    tested = streaming_loss(len(found.X) * sum(net.widths))(min(primes))
+    failure = min(1.0, sum(_failures(net, found.X)) + tested) ** len(primes)
     return Bound("adjacent layers", value, "none of two random primes divides certain minors", True, False, failure)
 
 
@@ -114,11 +116,19 @@ def pair_kernels(net: Network, found: Sampled, ring: ModularAlgebra) -> Residues
     """Changes of two adjacent layers of a chain that are not seen behind them, as rows."""
     blocks = [np.zeros((0, net.num_parameters), np.uint64)]
     for rows, columns in _pairs(net, found, ring):
-        kernel = echelon_mod(np.ascontiguousarray(rows), ring.prime).kernel()
+        kernel = _spanned(rows, ring.prime).kernel()
         block = np.zeros((len(kernel), net.num_parameters), np.uint64)
         block[:, columns] = kernel
         blocks.append(block)
     return np.concatenate(blocks)
+
+
+def _spanned(rows: Residues, prime: int) -> RowSpace:
+    """The space of many rows: few of them, in any order, span it, and the others are only tested."""
+    rng = np.random.default_rng(0)
+    space = RowSpace(rows.shape[1], prime, rng)
+    space.extend(np.ascontiguousarray(rows)[rng.permutation(len(rows))])
+    return space
 
 
 def float_pair_kernels(net: Network, found: Sampled) -> FloatArray:
@@ -127,7 +137,7 @@ def float_pair_kernels(net: Network, found: Sampled) -> FloatArray:
     blocks = [np.zeros((0, net.num_parameters))]
     exact = _pairs(net, found, ModularAlgebra(prime))
     for (rows, columns), (residue_rows, _) in zip(_pairs(net, found, FLOAT), exact, strict=True):
-        kernel = null_rows(rows, rows.shape[1] - rank_mod(np.ascontiguousarray(residue_rows), prime))
+        kernel = null_rows(rows, rows.shape[1] - _spanned(residue_rows, prime).rank)
         block = np.zeros((len(kernel), net.num_parameters))
         block[:, columns] = kernel
         blocks.append(block)

@@ -60,6 +60,11 @@ class RowSpace:
         inner = self._last.kernel(mix)
         return inner if self._before is None else matmul_mod(inner, self._before, self.prime)
 
+    def kernel(self) -> Residues:
+        """A basis of what all rows annihilate, as rows."""
+        found = self._kernel()
+        return np.eye(self._columns, dtype=np.uint64) if found is None else found
+
     def leaves(self, rows: Residues) -> BoolArray:
         """Which rows lie outside of the space: surely those that are named, and with tiny probability another."""
         return _nonzero(rows, self._probes, self.prime)

@@ -1120,10 +1120,24 @@ def within(case: Case, bounding: Bounding, leaves: list[Box]) -> str:
         k = max(range(len(box)), key=lambda k: (weight[k] * (box[k][1] > box[k][0]), box[k][1] - box[k][0]))
         middle = box[k][0] / 2 + box[k][1] / 2
         if depth >= 40 or not box[k][0] < middle < box[k][1]:
-            raise Fails("on a box the difference is not bounded by what is claimed")
+            corners = product(*([Q(low), Q(high)] for low, high in box)) if len(box) <= 6 else ()
+            if any(_wrong(case, x) for x in ([(Q(low) + Q(high)) / 2 for low, high in box], *corners)):
+                raise Fails("at an input of the domain the claim is wrong")
+            raise TooLarge("bounds that are closer than those of this checker")
         stack += [([*box[:k], side, *box[k + 1 :]], depth + 1) for side in ((box[k][0], middle), (middle, box[k][1]))]
     what = "b has the class of a" if case.margin is not None else f"the difference is at most {worst:.6g}"
     return f"{what} on each of {count} boxes"
+
+
+def _wrong(case: Case, x: Sequence[Q]) -> bool:
+    """Whether the exact outputs at a point of the domain, in its coordinates, refute a claim of equality."""
+    start = [{ONE: at_ray(row, ((Q(1), *x), 0))} for row in case.place.inputs]
+    left, right = evaluate(case.a, start), evaluate(case.b, start)
+    if case.margin is None:
+        return max(abs(p - q) for p, q in zip(left, right, strict=True)) > (case.tolerance or 0)
+    i = max(range(len(left)), key=lambda k: left[k])
+    lead = min([left[i] - v for k, v in enumerate(left) if k != i], default=Q(0))
+    return lead > 0 and lead >= case.margin and max(right) > right[i]
 
 
 def _exactly(case: Case, box: Box) -> bool:

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import pickle
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -304,6 +305,10 @@ def test_torch_files_with_something_else(tmp_path: Path) -> None:
     ):
         torch.save(content, tmp_path / "net.pt")
         refused(tmp_path / "net.pt", message)
+    (tmp_path / "net.pt").write_bytes(pickle.dumps({"a": 1}))  # of another protocol than torch's
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        refused(tmp_path / "net.pt", "pickled objects|something else")
     np.save(tmp_path / "array.npy", np.ones(3))
     (tmp_path / "array.npy").rename(tmp_path / "array.npz")
     refused(tmp_path / "array.npz", "a single array|several arrays")

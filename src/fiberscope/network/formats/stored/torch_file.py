@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,9 @@ def content_of(path: Path) -> Mapping[Any, Any]:
     """What a file saved by torch holds, if that is a mapping."""
     try:
         check_archive(path)  # torch writes stored archives, but reads deflated ones as well
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():  # of formats that it then refuses: the error says it in one line
+            warnings.simplefilter("ignore")
+            content = torch.load(path, map_location="cpu", weights_only=True)
     except TooLargeError:
         raise
     except pickle.UnpicklingError as error:
