@@ -49,7 +49,10 @@ from fiberscope.run import Run
 _SHARE = 0.25
 """Part of the time that is left which the first try may take: other methods may be complete where this one is not."""
 
-_SMALL_SHARE, _LARGE_SHARE = 0.05, 0.85
+_LARGE_SHARE = 0.85
+
+_SHORT = 0.25
+"""Seconds of a first try where only exact leaves count: what it has reached is gone on with behind the regions."""
 
 _FEW, _MANY = 64, 512
 """Boxes of the very first try: in products of matrices, and compiled. With many inputs it is the whole box alone."""
@@ -221,7 +224,7 @@ def by_split_boxes(question: Question, share: float = 1.0) -> Verdict | None:
             record.search = (chosen[0], Search(chosen[1], box.low, box.high))
     if record.search is None:
         return None
-    return _gone_on(question, box, question.run.within(max(0.5, share * question.seconds_left)))
+    return _gone_on(question, box, question.run.within(max(_SHORT, share * question.seconds_left)))
 
 
 def _gone_on(question: Question, box: Box, run: Run, most: int | None = None) -> Verdict | None:
@@ -296,7 +299,7 @@ def by_first_boxes(question: Question) -> Verdict | None:
     tight = bool(question.tolerance) and question.record.gap >= (question.tolerance or 0.0) * (1 - gamma(_TIGHT))
     within = question.margin is not None or (question.tolerance and not tight)
     paired = question.record.search is not None or isinstance(Pairing().bounder(question), ProgramPair)
-    return by_split_boxes(question, _SMALL_SHARE if not within else _LARGE_SHARE if paired else _SHARE)
+    return by_split_boxes(question, 0.0 if not within else _LARGE_SHARE if paired else _SHARE)
 
 
 def by_few_boxes(question: Question) -> Verdict | None:
