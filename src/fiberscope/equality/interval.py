@@ -36,8 +36,11 @@ def interval_of(question: Question, verdict: Verdict) -> Interval:
 def _found(question: Question, verdict: Verdict) -> tuple[FloatArray | None, float]:
     """The best point, and the difference there, rounded down."""
     example, x = verdict.counterexample, question.record.x
-    if example is not None and question.margin is None and not question.record.gap > example.difference:
-        return question.inside(example.x), math.nextafter(example.difference, 0.0)
+    if example is not None and question.margin is None:
+        at = question.inside(example.x)
+        # what floats showed at the same point may be larger by their errors
+        if not question.record.gap > example.difference or (x is not None and np.array_equal(x, at)):
+            return at, math.nextafter(example.difference, 0.0)
     if x is None or not question.place.contains(x[None])[0]:
         return None, 0.0
     return x, lowest_gap(question, x)
