@@ -39,7 +39,7 @@ def _found(question: Question, verdict: Verdict) -> tuple[FloatArray | None, flo
     if example is not None and question.margin is None:
         at = question.inside(example.x)
         # what floats showed at the same point may be larger by their errors
-        if not question.record.gap > example.difference or (x is not None and np.array_equal(x, at)):
+        if not question.record.gap > example.difference or (x is not None and at is not None and np.array_equal(x, at)):
             return at, math.nextafter(example.difference, 0.0)
     if x is None or not question.place.contains(x[None])[0]:
         return None, 0.0

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fiberscope as fs
+from fiberscope.equality.bounding.chains import ChainPair
 from fiberscope.equality.bounding.trees import Growing, leaves, tree_of
 from fiberscope.equality.counterexample import exact_outputs
 from fiberscope.equality.question import Question
@@ -170,3 +171,18 @@ def test_classes_with_many_inputs_are_kept_or_told_apart_at_a_boundary():
                 points = x + radius * rng.uniform(-1, 1, (200, 40))
                 assert (net(points).argmax(axis=1) == other(points).argmax(axis=1)).all()
     assert answers.count(True) >= 12 and answers.count(False) >= 1 and answers.count(None) <= 4
+
+
+@pytest.mark.parametrize("tolerance", [None, 0.0, 1e-3])
+def test_no_box_is_begun_that_takes_longer_than_the_time_that_is_left(monkeypatch, tolerance):
+    """The kernels cannot be interrupted: one box of 1500 x 600 neurons takes a second and more."""
+    net = fs.Network.random((8, 1500, 600, 1), 0)
+    other = fs.Network([net.weights[0] + 1e-7, *net.weights[1:]], net.biases)
+    large, small = ChainPair.of(net, other), ChainPair.of(NET, NET)
+    assert large.seconds > 1 and small.seconds < 1e-4
+
+    def refuse(*_):
+        raise AssertionError("a box was begun")
+
+    monkeypatch.setattr(ChainPair, "bounds", refuse)
+    assert fs.equivalent(net, other, fs.Box.cube(8), tolerance, time_limit=0.2).equal is not True

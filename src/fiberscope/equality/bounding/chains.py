@@ -27,6 +27,10 @@ SCALED = 16.0 * U
 """Relative error of a weight that was multiplied by one scale and divided by another."""
 
 
+_SECONDS = 1.3e-9
+"""Of a product in the kernels."""
+
+
 class Bounds(NamedTuple):
     """What is known of boxes: ``high`` bounds what is asked about, ``dimension`` is the coordinate to split (-1: none
     is left), ``opened`` counts neurons whose sign is open, at ``points`` the difference may be large."""
@@ -79,6 +83,8 @@ class ChainPair:
     inputs: int
     margin: float | None
     back: bool = True
+    seconds: float = 0.0
+    """About how long a box takes, which nothing can interrupt."""
 
     @classmethod
     def of(
@@ -96,7 +102,8 @@ class ChainPair:
             left = moved(left, matching)
         if left is None or not _alike(left, right):
             return None
-        return cls(_packed(left, right, SCALED if scaled else 0.0), a.in_size, margin, _way_back(left) <= MOST_BACK)
+        packed, back = _packed(left, right, SCALED if scaled else 0.0), _way_back(left) <= MOST_BACK
+        return cls(packed, a.in_size, margin, back, _SECONDS * _way_forth(left))
 
     def bounds(self, low: FloatArray, high: FloatArray) -> Bounds:
         """Bounds on boxes, ``(count, inputs)`` each."""
@@ -111,6 +118,15 @@ def _way_back(layers: list[Layer]) -> int:
     for layer in layers[:-1]:
         found += 2 * len(layer.offset) * entries
         entries += layer.matrix.size
+    return found
+
+
+def _way_forth(layers: list[Layer]) -> int:
+    """Products of taking all neurons so far through every layer, as generators of zonotopes."""
+    found, generators = 0, layers[0].matrix.shape[1]
+    for layer in layers:
+        found += layer.matrix.size * generators
+        generators += len(layer.offset)
     return found
 
 

@@ -63,7 +63,7 @@ def best_pairing(
             best = (known[1].first, known[0], known[1].bounder)
             continue
         bounder = pairing.bounder(question)
-        if bounder is None:
+        if bounder is None or not affordable(question, bounder):
             continue
         found = float(bounder.bounds(box.low[None], box.high[None]).high[0])
         if best is None or found < best[0]:
@@ -71,6 +71,11 @@ def best_pairing(
         if found <= goal:
             break
     return None if best is None else best[1:]
+
+
+def affordable(question: Question, bounder: Bounder) -> bool:
+    """Whether there is time for one box."""
+    return not isinstance(bounder, ChainPair) or bounder.seconds <= question.seconds_left
 
 
 def goal_of(question: Question) -> float:

@@ -30,7 +30,7 @@ import numpy as np
 from fiberscope.equality.bounding.attack import climb, looks
 from fiberscope.equality.bounding.branching import Exactly, Search
 from fiberscope.equality.bounding.chains import MOST_INPUTS, ChainPair
-from fiberscope.equality.bounding.pairs import Pairing, best_pairing, goal_of
+from fiberscope.equality.bounding.pairs import Pairing, affordable, best_pairing, goal_of
 from fiberscope.equality.bounding.programs import ProgramPair
 from fiberscope.equality.bounding.trees import Cut, leaves, tree_of
 from fiberscope.equality.counterexample import Counterexample, confirmed
@@ -309,7 +309,7 @@ def by_few_boxes(question: Question) -> Verdict | None:
         return None
     pairing = Pairing()
     bounder = pairing.bounder(question)
-    if bounder is None:
+    if bounder is None or not affordable(question, bounder):
         return None
     if isinstance(bounder, ProgramPair) and bounder.chains is not None and box.ambient > MOST_INPUTS:
         # the signs of neurons do better than halves of the box, and come next
