@@ -22,6 +22,7 @@ from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.chains import split, with_arrays
 from fiberscope.network.network import Network
 from fiberscope.network.source import MEMORY
+from fiberscope.numerics.algebra.ball import BallAlgebra
 from fiberscope.run import Run
 from fiberscope.testing import CASES, case, fraction_values
 from fiberscope.testing.strategies import chains
@@ -387,3 +388,15 @@ def test_the_same_class_of_copies_takes_no_time():
     for copy, how in ((net, "identical"), (Symmetry.random(net.widths, 1)(net), "symmetry")):
         verdict = fs.equivalent(net, copy, fs.Box.cube(2), criterion="argmax", time_limit=60)
         assert verdict.equal is True and how in verdict.method and verdict.seconds < 30
+
+
+def test_no_exact_evaluation_is_begun_that_takes_longer_than_the_time_that_is_left(monkeypatch):
+    """Two million products take a second or two in exact numbers."""
+    net = fs.Network.random((2, 150, 600, 1500, 3), 0)
+    other = fs.Network([net.weights[0] + 1e-7, *net.weights[1:]], net.biases)
+
+    def refuse(*_):
+        raise AssertionError("an exact evaluation was begun")
+
+    monkeypatch.setattr(BallAlgebra, "apply", refuse)
+    assert fs.equivalent(net, other, fs.Box.cube(2), 0.0, time_limit=0.3).equal is None

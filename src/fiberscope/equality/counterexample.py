@@ -91,6 +91,11 @@ def rounding_error(net: Network, x: FloatArray) -> FloatArray:
     return np.asarray(value.error[0])
 
 
+def time_for_one(question: Question) -> bool:
+    """Whether both can be evaluated at a point in exact arithmetic in the time that is left."""
+    return _SECONDS * (products(question.a) + products(question.b)) <= question.seconds_left
+
+
 def confirmed(question: Question, x: FloatArray) -> Counterexample | None:
     """The counterexample at ``x``, if the exact difference there is more than the kind of equality allows.
 
@@ -100,7 +105,7 @@ def confirmed(question: Question, x: FloatArray) -> Counterexample | None:
     if not np.isfinite(x).all():
         return None
     a, b, tolerance = question.a, question.b, question.tolerance
-    if _SECONDS * (products(a) + products(b)) > question.seconds_left:
+    if not time_for_one(question):
         question.notes.append("too large to be evaluated in exact arithmetic in the time that is left")
         return None
     if question.margin is not None:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fiberscope.equality.counterexample import Counterexample, confirmed, exact_gap
+from fiberscope.equality.counterexample import Counterexample, confirmed, exact_gap, time_for_one
 from fiberscope.equality.evidence import Check, Evidence, integers
 from fiberscope.equality.question import Question
 from fiberscope.equality.refutation import difference, different, small_enough
@@ -119,8 +119,9 @@ def _told_apart(question: Question) -> bool:
     deep = all(sum(not node.linear.all() for node in net.nodes if isinstance(node, PiecewiseLinear)) > 1
                for net in (question.a, question.b))  # fmt: skip
     x = question.record.x
-    asked = question.tolerance is not None and deep and x is not None and small_enough(question)
-    return asked and x is not None and exact_gap(question, x) > 0
+    if question.tolerance is None or not deep or x is None or not small_enough(question):
+        return False
+    return time_for_one(question) and exact_gap(question, x) > 0
 
 
 def _one_try(question: Question, signs: Signs, roles: tuple[DomainRoles, DomainRoles] | None) -> Verdict | None:
