@@ -24,7 +24,8 @@ def parameter() -> str:
 def wide() -> str:
     """784-512x3-10, exact rank on 1,000 points without floats."""
     net = fs.Network.random((784, 512, 512, 512, 10), 0)
-    found = fs.functional_dimension(net, np.random.default_rng(1).uniform(size=(1000, 784)), ranks="exact")
+    points = np.random.default_rng(1).uniform(size=(1000, 784))
+    found = fs.functional_dimension(net, points, ranks="exact", memory=5 << 30)
     return f"exact {found.exact} of 10,000 rows"
 
 
