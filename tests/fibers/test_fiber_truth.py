@@ -51,7 +51,12 @@ PARALLEL = (  # linear neurons, and so outputs, that are parallel but for a last
         [[0.0, 1.0, 0.0], [0.0, 0.0], [0.0, 0.0]],
     ),
 )
-UNITS = {  # networks whose numbers are in other units, and how far their inputs go
+UNITS = {
+    # the row of the only kink is nearly that of a constant
+    "far away": (
+        Network([[[2.0**-100], [0.0], [0.0], [0.0]], [[1.0, 0, 0, 0]]], [[-(2.0**-60), 0, 0, 0], [0.0]]),
+        2.0**41,
+    ),  # networks whose numbers are in other units, and how far their inputs go
     "two shares of a small weight": (Network([[[1.0], [2.0]], [[2.0**-60, 2.0**-60]]], [[1.0, 2.0], [0.0]]), 2.0),
     "a constant beside a linear neuron": (
         Network([[[2.0**-60, 0.0]], [[2.0], [0.0]], [[-(2.0**-60), 2.0**-59]]], [[0.0], [2.0**-59] * 2, [2.0**-120]]),

@@ -46,7 +46,7 @@ def walk(layer: OneLayer, other: OneLayer) -> StrataPath | str:
     if ends[0] is None or ends[1] is None:
         return "a group of neurons is needed for the linear part, and paths through groups are not written"
     if topology.component[ends[0]] != topology.component[ends[1]]:
-        return APART
+        return APART if _all_told(layer, here) and _all_told(other, there) else UNTOLD
     plain = topology.graph.subgraph([k for k, s in enumerate(topology.strata) if not s.group])
     if not nx.has_path(plain, ends[0], ends[1]):
         return "they are in one component, but paths through groups are not written"
@@ -55,20 +55,38 @@ def walk(layer: OneLayer, other: OneLayer) -> StrataPath | str:
 
 
 APART = "the two are in different components of the fiber, among all parameters"
+UNTOLD = "a neuron that is read is on no visible hyperplane, so that the component is not certain"
+
+
+def _all_told(layer: OneLayer, places: list[Place | None]) -> bool:
+    """Whether all neurons are on visible hyperplanes, but for constant ones and those that nothing reads."""
+    apart = [row[:-1].any() and out.any() for row, out in zip(layer.rows, layer.V.T, strict=True)]
+    return all(place is not None or not bends for place, bends in zip(places, apart, strict=True))
 
 
 def _places(form: Form, layer: OneLayer) -> list[Place | None]:
     """Where each neuron is; None for all that are on no visible hyperplane, or that nothing reads."""
     planes = np.array([nearest(matrix_of([row], len(row)))[0] for row in sorted(form.planes)])
     planes = planes.reshape(-1, layer.d + 1)
-    planes /= np.abs(planes).max(axis=1, keepdims=True)
     found: list[Place | None] = []
     for row, out in zip(layer.rows, layer.V.T, strict=True):
-        size = np.abs(row).max() if out.any() else 0.0
-        gaps = {s: np.abs(row / size - s * planes).max(axis=1, initial=0.0) for s in (1, -1)} if size > 0 else {}
-        best = min(((float(gap.min()), int(gap.argmin()), s) for s, gap in gaps.items() if len(gap)), default=None)
-        found.append((best[1], best[2]) if best is not None and best[0] <= SAME_ROWS else None)
+        near = [(_multiple(row, plane), h) for h, plane in enumerate(planes)] if out.any() else []
+        best = min((gap, h, sign) for (gap, sign), h in near) if near else (np.inf, 0, 1)
+        found.append((best[1], best[2]) if best[0] <= SAME_ROWS else None)
     return found
+
+
+def _multiple(row: FloatArray, plane: FloatArray) -> tuple[float, int]:
+    """How far a row is from a multiple of another one, entry by entry, and the sign of the factor.
+
+    Entries are compared with themselves: where inputs have other units than biases, a constant and a hyperplane far
+    away are no multiples.
+    """
+    if not np.array_equal(row == 0, plane == 0):
+        return np.inf, 1
+    k = int(np.abs(plane).argmax())
+    ratios = (row[row != 0] / row[k]) / (plane[row != 0] / plane[k])
+    return float(np.abs(ratios - 1).max(initial=0.0)), 1 if (row[k] > 0) == (plane[k] > 0) else -1
 
 
 def _number(topology: Topology, form: Form, places: list[Place | None]) -> int | None:
