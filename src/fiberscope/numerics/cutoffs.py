@@ -174,3 +174,7 @@ ACCEPTED = 0.574
 
 PLACE = 2.0**-28
 """Planes: vertices known no better than this, against the largest coordinate, are made anew from exact numbers."""
+
+NARROW = 1e-14
+"""Populations of points: their variances, in widths of a box, are not taken below this. It decides nothing: what they
+find is confirmed."""

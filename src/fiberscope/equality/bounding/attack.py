@@ -13,6 +13,7 @@ from fiberscope.geometry.domains import Box
 from fiberscope.network.network import Network
 from fiberscope.network.walk import backward, traced
 from fiberscope.numerics.algebra.floating import FLOAT
+from fiberscope.numerics.cutoffs import NARROW
 from fiberscope.numerics.floats import FloatArray
 
 STARTS = 48
@@ -33,8 +34,8 @@ _FEW_INPUTS = 32
 _POPULATIONS, _MEMBERS, _GENERATIONS, _RESTARTS, _OUTPUTS = 4, 16, 40, 10, 16
 """Populations of an output and sign, their points, how often these are drawn and all is begun anew, outputs at most."""
 
-_DRAWN, _SPREAD, _LEAST = 1024, 0.15, 1e-14
-"""Points to begin a population with, its deviation in widths of the box, and what its square is never below."""
+_DRAWN, _SPREAD = 1024, 0.15
+"""Points to begin a population with, and its deviation in widths of the box."""
 
 _RIVALS, _TURNS, _FALSE_POSITIONS = 4, 8, 16
 """Classes that may overtake, gradients on the way to a corner, and steps to where they do on the way there."""
@@ -218,7 +219,7 @@ def evolved(question: Question, box: Box) -> FloatArray:
     for _ in range(_GENERATIONS):
         if question.run.is_over or not np.isfinite(width).all():
             break
-        root = np.linalg.cholesky(spread + _LEAST * np.eye(size))
+        root = np.linalg.cholesky(spread + NARROW * np.eye(size))
         steps = np.einsum("pij,pkj->pki", root, rng.normal(size=(count, _MEMBERS, size)))
         tried = np.clip(mean[:, None] + steps * width, box.low, box.high)
         tried[:, 0] = best

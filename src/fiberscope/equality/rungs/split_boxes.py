@@ -218,7 +218,7 @@ def by_split_boxes(question: Question, share: float = 1.0) -> Verdict | None:
             return _resumed(question, box, *known)
         chosen = best_pairing(question, box, record.search)
         if chosen is None:
-            question.notes.append("no bounds of the difference for these programs")
+            question.notes.append("no bounds of the difference for these programs, or no time for one box")
             return None
         if record.search is None or chosen[0] is not record.search[0]:
             record.search = (chosen[0], Search(chosen[1], box.low, box.high))

@@ -85,8 +85,9 @@ def _multiple(row: FloatArray, plane: FloatArray) -> tuple[float, int]:
     if not np.array_equal(row == 0, plane == 0):
         return np.inf, 1
     k = int(np.abs(plane).argmax())
-    ratios = (row[row != 0] / row[k]) / (plane[row != 0] / plane[k])
-    return float(np.abs(ratios - 1).max(initial=0.0)), 1 if (row[k] > 0) == (plane[k] > 0) else -1
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # what is no number is no multiple
+        gap = float(np.abs((row[row != 0] / row[k]) / (plane[row != 0] / plane[k]) - 1).max(initial=0.0))
+    return gap if gap >= 0 else np.inf, 1 if (row[k] > 0) == (plane[k] > 0) else -1
 
 
 def _number(topology: Topology, form: Form, places: list[Place | None]) -> int | None:
