@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy.stats import spearmanr
+from scipy.stats import rankdata
 
 from fiberscope.dimension.decisive import decisive_set
 from fiberscope.equality.ladder import equivalent
@@ -77,7 +77,7 @@ MEMBER = 0.01
 """What is left of the difference of functions at a member that was found, at most."""
 
 SURE = 0.95
-RESAMPLED = 500
+RESAMPLED = 300
 
 
 def plan(scale: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -330,8 +330,8 @@ def fiber_explains(table: Table) -> Finding:
 def resampled(groups: Sequence[Sequence[tuple[float, float]]]) -> tuple[float, float, float]:
     """Spearman's correlation of all pairs, with its interval over draws of whole groups, which alone are independent.
 
-    >>> resampled([[(1.0, 2.0), (2.0, 3.0)], [(3.0, 4.0), (5.0, 9.0)], [(4.0, 8.0)]])
-    (1.0, 1.0, 1.0)
+    >>> [round(x, 6) for x in resampled([[(1.0, 2.0), (2.0, 3.0)], [(3.0, 4.0)], [(4.0, 8.0)]])]
+    [1.0, 1.0, 1.0]
     """
     if len(groups) < 3:
         raise InputError(f"expected at least three teachers, got {len(groups)}")
@@ -339,7 +339,7 @@ def resampled(groups: Sequence[Sequence[tuple[float, float]]]) -> tuple[float, f
 
     def correlation(chosen: Iterable[int]) -> float:
         x, y = np.array([pair for k in chosen for pair in groups[k]]).T
-        return float(spearmanr(x, y).statistic) if np.ptp(x) > 0 and np.ptp(y) > 0 else np.nan
+        return float(np.corrcoef(rankdata(x), rankdata(y))[0, 1]) if np.ptp(x) > 0 and np.ptp(y) > 0 else np.nan
 
     values = [correlation(rng.integers(len(groups), size=len(groups))) for _ in range(RESAMPLED)]
     low, high = np.nanquantile(values, [(1 - SURE) / 2, (1 + SURE) / 2])
