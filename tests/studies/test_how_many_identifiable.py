@@ -15,7 +15,15 @@ from fiberscope.studies.lab.shares import differs, newcombe, wilson
 from fiberscope.studies.lab.study import Picture
 from fiberscope.studies.lab.table import Table
 
-SMALL = {"networks": 1, "depths": [1, 2], "widths": [2], "squares": [2], "epochs": [5], "schemes": ["he", "xavier"]}
+SMALL = {
+    "networks": 1,
+    "others": 1,
+    "depths": [1, 2],
+    "widths": [2],
+    "squares": [2],
+    "epochs": [5],
+    "schemes": ["he", "xavier"],
+}
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +150,7 @@ def test_shares_are_drawn_with_intervals() -> None:
     ("options", "message"),
     [
         ({"networks": 0}, "positive integer"),
+        ({"others": 0}, "positive integer"),
         ({"depths": [0]}, "integers from 1"),
         ({"epochs": [-1]}, "integers from 0"),
         ({"schemes": ["hee"]}, "did you mean he"),

@@ -17,10 +17,12 @@ import numpy as np
 from scipy.stats import binomtest
 
 from fiberscope.dimension.functional import functional_dimension
+from fiberscope.dimension.jacobian import jacobian
 from fiberscope.dimension.reasons.explain import explain
 from fiberscope.errors import InputError, hint
 from fiberscope.fibers.identifiability import identifiability, identifiable_fraction
 from fiberscope.network.network import Network
+from fiberscope.numerics.rank import numerical_rank
 from fiberscope.studies._verdicts import verdict
 from fiberscope.studies.lab.shares import differs, wilson
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study, Task
@@ -29,8 +31,9 @@ from fiberscope.studies.recovery import smooth
 from fiberscope.training.seeds import train_many
 
 SIZES: dict[str, dict[str, Any]] = {
-    "quick": {"networks": 20, "depths": [1, 2, 3], "widths": [3, 5, 7], "squares": [2, 3, 4, 5], "epochs": [0, 300]},
-    "paper": {"networks": 60, "depths": [1, 2, 3, 4], "widths": [3, 5, 8], "squares": [2, 3, 4, 5, 6],
+    "quick": {"networks": 20, "others": 20, "depths": [1, 2, 3], "widths": [3, 5, 7], "squares": [2, 3, 4, 5],
+              "epochs": [0, 300]},
+    "paper": {"networks": 60, "others": 40, "depths": [1, 2, 3, 4], "widths": [3, 5, 8], "squares": [2, 3, 4, 5, 6],
               "epochs": [0, 30, 300, 1000]},
 }  # fmt: skip
 INPUTS = (1, 2, 3)
@@ -71,8 +74,9 @@ def plan(scale: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
         least = 0 if name == "epochs" else 1
         if not isinstance(sizes[name], list | tuple) or not all(isinstance(n, int) and n >= least for n in sizes[name]):
             raise InputError(f"option {name}: expected a list of integers from {least}, got {sizes[name]!r}")
-    if not isinstance(sizes["networks"], int) or sizes["networks"] < 1:
-        raise InputError(f"option networks: expected a positive integer, got {sizes['networks']!r}")
+    for name in ("networks", "others"):
+        if not isinstance(sizes[name], int) or sizes[name] < 1:
+            raise InputError(f"option {name}: expected a positive integer, got {sizes[name]!r}")
     for name in sizes["schemes"]:
         if name not in SCHEMES:
             raise InputError(f"option schemes: expected {', '.join(SCHEMES)}, got {name!r}{hint(str(name), SCHEMES)}")
@@ -90,10 +94,12 @@ def plan(scale: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
         if depth > 1 and max(sizes["epochs"], default=0) > 0
         for decay in DECAYS
     ]
+    grid = ("start", "he")  # most networks are in the grid, the others show what else there is
+    many = [sizes["networks" if (task["record"], task.get("scheme")) == grid else "others"] for task in starts + runs]
     return [
-        {**task, "first": first, "count": min(BLOCK, sizes["networks"] - first)}
-        for task in starts + runs
-        for first in range(0, sizes["networks"], BLOCK)
+        {**task, "first": first, "count": min(BLOCK, count - first)}
+        for task, count in zip(starts + runs, many, strict=True)
+        for first in range(0, count, BLOCK)
     ]
 
 
@@ -154,10 +160,10 @@ def measure(net: Network, seed: int) -> dict[str, Any]:
     return {**row, **reasons(net, seed, found.decisive and full is False)}
 
 
-def float_rank(net: Network, points: int, seed: int) -> int | None:
-    """The rank of the float64 Jacobian at normal points."""
+def float_rank(net: Network, points: int, seed: int) -> int:
+    """The rank of the float64 Jacobian at normal points, kinks or not: floats would not see them."""
     X = np.random.default_rng(seed).normal(size=(points, net.in_size))
-    return functional_dimension(net, X, ranks=("numerical",)).numerical
+    return numerical_rank(jacobian(net, X)).rank
 
 
 def reasons(net: Network, seed: int, asked: bool) -> dict[str, int | None]:
@@ -417,7 +423,7 @@ STUDY = Study(
               kept_by_decay),
     ),
     cost={"quick": 200.0, "paper": 1400.0},
-    options={"networks": None, "depths": None, "widths": None, "squares": None, "epochs": None, "schemes": None},
+    options=dict.fromkeys(("networks", "others", "depths", "widths", "squares", "epochs", "schemes")),
     pictures=(
         Picture("share", "Networks of full functional dimension", x="depth", y="full", lines="width", panels="inputs",
                 x_label="hidden layers", y_label="share", where={"record": "start", "scheme": "he"}, style="share",
