@@ -145,8 +145,7 @@ def boundary_distance(
         joined = joined or [np.empty((len(points), *x.shape[1:]), dtype=x.dtype) for x in part]
         for whole, own in zip(joined, part, strict=True):
             whole[start : start + step] = own
-    distance, lower, upper, neuron, *rest = joined
-    return BoundaryDistance(distance, lower, upper, neuron, feet, *rest, layers)
+    return BoundaryDistance(*[*joined[:4], feet, *joined[4:], layers])
 
 
 def _part(net: Network, X: FloatArray, point: FloatArray, memory: int, run: Run) -> tuple[Any, ...]:
