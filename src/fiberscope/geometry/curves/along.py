@@ -5,8 +5,7 @@ from __future__ import annotations
 from fiberscope.errors import InputError
 from fiberscope.geometry.curves.curve import Path
 from fiberscope.geometry.curves.curve_regions import CurveRegions
-from fiberscope.geometry.curves.engines import breaks_along
-from fiberscope.geometry.curves.generated import GeneratorCurve, regions_through
+from fiberscope.geometry.curves.generated import GeneratorCurve, breaks_along, regions_through
 from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.run import Progress, Run

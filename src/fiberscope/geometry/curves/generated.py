@@ -11,11 +11,13 @@ import numpy as np
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.curves.breakpoints import Breaks, chosen
-from fiberscope.geometry.curves.curve import Path, Planar, Polyline, Segment
+from fiberscope.geometry.curves.chain import polyline_breaks
+from fiberscope.geometry.curves.curve import Curve, Path, Planar, Polyline, Segment
 from fiberscope.geometry.curves.curve_regions import CurveRegions
 from fiberscope.geometry.curves.enclosed import Proven, prove_count
-from fiberscope.geometry.curves.engines import breaks_along
 from fiberscope.geometry.curves.latent import PlanarImage, latent_enclosure
+from fiberscope.geometry.curves.planar_curves import planar_breaks
+from fiberscope.geometry.curves.smooth import smooth_breaks
 from fiberscope.geometry.curves.straight import straight_breaks
 from fiberscope.geometry.generators import (
     Refinement,
@@ -33,6 +35,17 @@ from fiberscope.run import ENDLESS, Run
 
 MOST_CURVE_POINTS = 1 << 15
 """Polygonal curves are not refined beyond this, unless told otherwise."""
+
+
+def breaks_along(net: Network, curve: Path, run: Run) -> Breaks:
+    """All breakpoints of a network along a curve of its input space."""
+    if isinstance(curve, Polyline):
+        return polyline_breaks(net, curve, run)
+    if isinstance(curve, Planar):
+        return planar_breaks(net, curve, run)
+    if isinstance(curve, Curve):
+        return smooth_breaks(net, curve, run)
+    raise InputError(f"curve: expected a Segment, Polyline, Circle, Tractrix or Curve, got {type(curve).__name__}")
 
 
 class GeneratorCurve(Path):
