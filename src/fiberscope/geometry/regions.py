@@ -16,7 +16,7 @@ from fiberscope.geometry.engines.traversal.estimate import estimate
 from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.mlp import without_pooling
 from fiberscope.network.network import Network, Seed
-from fiberscope.run import STOPPED, Progress, Run
+from fiberscope.run import STOPPED, Progress, Run, noticed_interrupts
 
 _BYTES_PER_REGION = {3: 260, 4: 520, 5: 1300, 6: 3100}
 """Measured on random networks."""
@@ -65,18 +65,21 @@ def regions(
 
 
 def regions_within(net: Network, domain: Domain, run: Run) -> Complex:
-    """As :func:`regions`, as a part of a longer run: what stops it before the run's own limit is raised.
+    """As :func:`regions`, as a part of a longer run: the deadline and Ctrl-C are raised.
+
+    Where the run has a limit, what has more regions, or does not fit into memory, is returned as incomplete.
 
     >>> from fiberscope.geometry.domains import Box
     >>> regions_within(Network.random((2, 3, 1), 0), Box.cube(2), Run.begin(time_limit=60.0)).complete
     True
     """
     view = view_of(net, domain)
-    with _memory(domain):
+    with _memory(domain), noticed_interrupts() as pressed:
         found = Complex(net, domain, cells_on(view, _guarded(view, run.quietly())))
     if not found.complete and (run.limit is None or found.num_regions <= run.limit):
         run.check()
-        raise KeyboardInterrupt
+        if run.limit is None or pressed():
+            raise KeyboardInterrupt
     return found
 
 
