@@ -293,7 +293,9 @@ def round_regions(
     run.step(0, 2, "the space around")
     space = regions_within(_pulled_back(net, surface), Box([-REACH] * 3, [REACH] * 3), run)
     if not space.complete:
-        raise TooLargeError(f"more than {limit} regions in the space around the surface; give a larger limit=")
+        raise TooLargeError(
+            f"more than {limit} regions in the space around the surface, or more than fits; give a larger limit="
+        )
     run.step(1, 2, "arcs")
     return _count(net, surface, space, cut_ball(space, run))
 
