@@ -279,6 +279,7 @@ ANSWERS: dict[str, Maker] = {
     "Richness": lambda: estimate().richness,
     "RoundRegions": lambda: fs.round_regions(fs.Network.random((3, 4, 1), 0), fs.Sphere()),
     "SurfaceRegions": lambda: fs.regions_on(NET, fs.Mesh([[0, 0], [1, 0], [0, 1]], [[0, 1, 2]])),
+    "Tiling": lambda: fs.count_regions(NET, BOX, jobs=1).tiling,
     "Truncation": lambda: truncated_fold_sets(complex_(), 2),
     "VisibleDistance": visible,
     # dimension

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
@@ -117,6 +118,20 @@ def regions(
         int | None,
         typer.Option(help="Stop at so many regions.", min=1, show_default=False, rich_help_panel=_WORK),
     ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            help="Count in pieces, by so many processes (-1: all cores).", show_default=False, rich_help_panel=_WORK
+        ),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            help="Where: dask://HOST:PORT, or a joblib backend; here otherwise.",
+            show_default=False,
+            rich_help_panel=_WORK,
+        ),
+    ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw a picture (.png).", show_default=False, rich_help_panel=_OUT)
     ] = None,
@@ -138,6 +153,8 @@ def regions(
 
       fiberscope regions acasxu.onnx --axes 0 1 --box -0.5 0.5 --count --json
 
+      fiberscope regions wide.onnx --count --jobs 2
+
       fiberscope regions model.onnx --on sphere --resolution 4 --plot sphere.png
 
       fiberscope regions model.onnx --along circle --plot circle.png
@@ -153,14 +170,18 @@ def regions(
     net = load(model)
     others = {"--plane": plane, "--axes": axes, "--at": at, "--slice": cut, "--save": save}
     given = [name for name, x in others.items() if x is not None]
-    unfit = {"--on": on, "--resolution": resolution, "--limit": limit}
+    pieces = {"--jobs": jobs, "--cluster": cluster}
+    unfit = {"--on": on, "--resolution": resolution, "--limit": limit, **pieces}
     if along is not None or segment is not None:
         refused = given + [name for name, x in unfit.items() if x is not None]
         curve = curve_of(net, along, segment, radius, center, refused)
         show_curve(net, model, curve, plot, count, as_json)
         return
+    parallel = [name for name, x in pieces.items() if x is not None]
+    if parallel and not count:
+        raise InputError(f"{parallel[0]}: expected --count with it")
     if on is not None:
-        shape = surface_of(net, on, resolution, radius, center, given)
+        shape = surface_of(net, on, resolution, radius, center, given + parallel)
         if count and plot is not None:
             raise InputError("--count: expected no --plot with it")
         show_surface(net, model, shape, limit, plot, as_json)
@@ -181,7 +202,8 @@ def regions(
 
         with compiling() as times:
             if count or not has_faces(domain):
-                steps = _counted(fs.count_regions, net, domain, limit, progress)
+                ask = partial(fs.count_regions, limit=limit, jobs=jobs, cluster=cluster)
+                steps = _counted(ask, net, domain, progress)
             else:
                 steps = _built(fs.regions, net, domain, limit, progress, plot, color, save)
             result |= _timed(steps, times, perf_counter() - begin)
@@ -259,9 +281,10 @@ def _domain(net: Any, box: tuple[float, float], plane: Any, axes: Any, at: Path 
     return fs.Box.cube(net.in_size, *box)
 
 
-def _counted(ask: Any, net: Any, domain: Any, limit: int | None, progress: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    found = ask(net, domain, limit=limit, progress=progress)
-    yield "regions", {"regions": int(found), "complete": found.complete}
+def _counted(ask: Any, net: Any, domain: Any, progress: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    found = ask(net, domain, progress=progress)
+    pieces = {} if found.tiling is None else {"pieces": found.tiling.num_pieces}
+    yield "regions", {"regions": int(found), "complete": found.complete, **pieces}
 
 
 def _built(
@@ -297,7 +320,8 @@ def _show(console: Console, result: dict[str, Any]) -> None:
     others = [f"{name} {took:.2f} s" for name, took in result["seconds_by_step"].items() if name != "regions" and took]
     console.print(f"[dim]besides: {', '.join(others)}[/]", highlight=False)
     if "certificate" not in result:
-        console.print("[dim]counted only: no complex, no certificate[/]")
+        pieces = f" in {result['pieces']} pieces" if "pieces" in result else ""
+        console.print(f"[dim]counted only{pieces}: no complex, no certificate[/]")
     if "f_vector" in result:
         console.print(
             f"f-vector {', '.join(f'{n:,}' for n in result['f_vector'])}; Euler characteristic "

@@ -387,7 +387,9 @@ def round_regions(
     box = Box([-REACH, -REACH, 0.0 if upright else -REACH], [REACH, REACH, 1.0 if upright else REACH])
     space = regions_within(_pulled_back(net, surface), box, run)
     if not space.complete:
-        raise TooLargeError(f"more than {limit} regions in the space around the surface; give a larger limit=")
+        raise TooLargeError(
+            f"more than {limit} regions in the space around the surface, or more than fits; give a larger limit="
+        )
     run.step(1, 2, "arcs")
     return _count(net, surface, space, cut_cylinder(space, run) if upright else cut_ball(space, run))
 
