@@ -109,6 +109,7 @@ LAZY: dict[tuple[str, str], str] = {
     ("equality/ladder.py", "fiberscope.backends"): "brings joblib",
     ("equality/rungs/split_boxes.py", "fiberscope.equality.bounding.sharing"): "brings joblib",
     ("geometry/generators.py", "torch"): "brings torch",
+    ("geometry/regions.py", "fiberscope.geometry.tiling"): "brings joblib, and few counts are made in pieces",
     ("cli/report.py", "fiberscope.reporting.report"): "brings matplotlib",
     ("reporting/live/serve.py", "uvicorn"): "the extra may not be installed",
     ("reporting/live/serve.py", "websockets"): "the extra may not be installed",
@@ -158,6 +159,7 @@ THIN: frozenset[tuple[str, str]] = frozenset(
         ("network/border.py", "fiberscope.network.io"),
         ("geometry/complex.py", "fiberscope.geometry.verify"),
         ("geometry/complex.py", "fiberscope.geometry.storage"),
+        ("geometry/regions.py", "fiberscope.geometry.tiling"),
         ("equality/verdict.py", "fiberscope.equality.certificates.encoding"),
         ("recovery/recovered.py", "fiberscope.fibers.fiber"),
     }

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ def test_one_version() -> None:
     assert PROJECT["tool"]["hatch"]["version"]["path"] == "src/fiberscope/__init__.py"
     cited = yaml.safe_load(read("CITATION.cff"))
     assert str(cited["version"]) == fs.__version__
+    assert "fiberscope" in cited["title"] and date.fromisoformat(str(cited["date-released"])) >= date(2026, 1, 1)
     elsewhere = [p for p in (ROOT / "src").rglob("*.py") if re.search(r"^__version__ *=", p.read_text(), re.MULTILINE)]
     assert [path.name for path in elsewhere] == ["__init__.py"]
 

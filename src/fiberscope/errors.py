@@ -23,7 +23,14 @@ class NotGenericError(FiberscopeError):
 
 
 class TooLargeError(FiberscopeError):
-    """The answer would exceed the memory or the count allowed: gives the estimate and the limit."""
+    """The answer would exceed the memory or the count allowed: gives the estimate and the limit.
+
+    ``times`` is by how many times, where that is known.
+    """
+
+    def __init__(self, *args: object, times: float = 2.0) -> None:
+        super().__init__(*args)
+        self.times = times
 
 
 class MissingExtraError(FiberscopeError, ImportError):

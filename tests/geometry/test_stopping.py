@@ -16,16 +16,18 @@ import pytest
 from typer.testing import CliRunner
 
 from fiberscope.cli.app import app
+from fiberscope.dimension.decisive import decisive_set
 from fiberscope.errors import InputError, OutOfTimeError, TooLargeError
 from fiberscope.geometry.domains import Box, Orthant, Polytope, Space
 from fiberscope.geometry.engines.lattice.engine import lattice_cells
 from fiberscope.geometry.engines.lattice.skeleton import count_by_skeleton
 from fiberscope.geometry.engines.lattice.start import box_start
+from fiberscope.geometry.engines.planar import engine as planar_engine
 from fiberscope.geometry.engines.planar.engine import Engine, planar_cells, planar_count
 from fiberscope.geometry.engines.traversal.engine import count_by_traversal, traverse
 from fiberscope.geometry.engines.traversal.estimate import estimate_regions
 from fiberscope.geometry.engines.watched import Workers
-from fiberscope.geometry.regions import count_regions, regions
+from fiberscope.geometry.regions import count_regions, regions, regions_within
 from fiberscope.network.io import save
 from fiberscope.network.network import Network
 from fiberscope.run import ENDLESS, Run
@@ -116,6 +118,15 @@ def test_a_count_out_of_time_is_a_lower_bound() -> None:
     assert found.stopped == "out of time"
     assert found.count >= 1
     assert "at least" in str(found)
+
+
+def test_no_memory_is_not_taken_for_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Network.random((2, 20, 20, 1), 0)
+    monkeypatch.setattr(planar_engine, "MEMORY", 10_000)
+    with pytest.raises(TooLargeError, match="the limit of memory"):
+        regions_within(net, Box.cube(2), Run.begin(time_limit=60.0))
+    assert not regions_within(net, Box.cube(2), Run.begin(time_limit=60.0, limit=10**6)).complete
+    assert not decisive_set(net, Box.cube(2)).complete  # which explores instead
 
 
 def test_a_stream_ends_when_its_time_is_over() -> None:

@@ -55,6 +55,7 @@ from fiberscope.numerics.lp.programs import Polyhedron
 from fiberscope.numerics.points import solve_point
 from fiberscope.numerics.rank import exact_rank, numerical_rank
 from fiberscope.recovery.recovered import Unresolved
+from fiberscope.reporting.archive import ArchiveCheck
 from fiberscope.studies.lab.runner import StudyInfo, StudyResult, TaskFailure
 from fiberscope.studies.lab.study import Task
 from fiberscope.studies.lab.study import Verdict as StudyVerdict
@@ -278,6 +279,7 @@ ANSWERS: dict[str, Maker] = {
     "Richness": lambda: estimate().richness,
     "RoundRegions": lambda: fs.round_regions(fs.Network.random((3, 4, 1), 0), fs.Sphere()),
     "SurfaceRegions": lambda: fs.regions_on(NET, fs.Mesh([[0, 0], [1, 0], [0, 1]], [[0, 1, 2]])),
+    "Tiling": lambda: fs.count_regions(NET, BOX, jobs=1).tiling,
     "Truncation": lambda: truncated_fold_sets(complex_(), 2),
     "VisibleDistance": visible,
     # dimension
@@ -383,6 +385,7 @@ ANSWERS: dict[str, Maker] = {
     "Failure": lambda: Failure(1, 2, "the loss"),
     "Overhead": lambda: Overhead(0.5, 0.25, 3),
     "Record": record,
+    "ArchiveCheck": lambda: ArchiveCheck(3, ("gap-rate",), (), ("a.csv: damaged",)),
     "StudyInfo": lambda: StudyInfo("a", "b", "c", "d", {"quick": 1}, {"quick": 0.5}, {"quick": "-"}, {"n": (1, 2)}),
     "StudyResult": study,
     "Table": lambda: study().table,

@@ -35,11 +35,24 @@ def reproduce(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="An option of the study; may be given again."),
     ] = None,
+    archive: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.zip",
+            help="Pack tables, figures, settings, seeds, versions and hashes into this new file.",
+            show_default=False,
+        ),
+    ] = None,
+    check: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.zip", help="Check that an archive is whole: no study is run.", show_default=False),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Run a study of a paper and judge the paper's claims; the same command resumes a run that was interrupted.
 
-    Exit codes: 0 done, 1 some tasks failed, 2 bad input or a full disk (finished tasks are kept).
+    Exit codes: 0 done, 1 some tasks failed or an archive is damaged, 2 bad input or a full disk (finished tasks are
+    kept).
 
     Examples:
 
@@ -52,7 +65,14 @@ def reproduce(
       fiberscope reproduce all --scale quick --out studies
 
       fiberscope reproduce initialisation --set seeds=100 --set widths=[10,20] --out /tmp/mine
+
+      fiberscope reproduce all --archive studies.zip
+
+      fiberscope reproduce --check studies.zip
     """
+    if check is not None:
+        _check(check, as_json)
+        return
     runner = import_module("fiberscope.studies.lab.runner", "a study")
     if listing:
         _list(runner.list_studies(), as_json)
@@ -60,33 +80,63 @@ def reproduce(
     if name is None:
         raise InputError("study: expected a name, got none; fiberscope reproduce --list shows them")
     options = dict(_option(text) for text in settings or ())
+    if archive is not None:
+        import_module("fiberscope.reporting.archive").check_place(archive)
     try:
         if name == "all":
             if options:
                 raise InputError("--set: expected none with all, whose studies have options of their own")
-            _run_all(runner, scale, jobs, cluster, out or runner.DEFAULT_FOLDER, as_json)
+            _run_all(runner, scale, jobs, cluster, out or runner.DEFAULT_FOLDER, archive, as_json)
             return
         study = import_module("fiberscope.studies.lab.registry").find_study(name)
         result = runner.reproduce(study, scale, jobs, cluster, out, progress=False if as_json else None, **options)
         page = import_module("fiberscope.reporting.studies").write_study_page(result, study)
+        if archive is not None:
+            import_module("fiberscope.reporting.archive").write_study_archive(archive, [(result, study)])
     except KeyboardInterrupt:
         Console(stderr=True).print("Finished tasks are kept: run again to resume.", highlight=False)
         raise
     if as_json:
-        print(json.dumps({**result.to_dict(), "page": str(page)}, indent=2))
+        packed = {"archive": str(archive)} if archive is not None else {}
+        print(json.dumps({**result.to_dict(), "page": str(page), **packed}, indent=2))
     else:
         _show(result, study, page)
+        _say_packed(Console(), archive)
     if not result.complete:
         raise typer.Exit(1)
 
 
-def _run_all(runner: Any, scale: str, jobs: int | None, cluster: str, out: Path, as_json: bool) -> None:
+def _check(archive: Path, as_json: bool) -> None:
+    """Say whether an archive is whole, and name what is wrong with it."""
+    found = import_module("fiberscope.reporting.archive").read_study_archive(archive)
+    if as_json:
+        print(json.dumps(found.to_dict(), indent=2))
+    else:
+        studies = ", ".join(found.studies) or "no study"
+        failed = f"; not run: {', '.join(found.failed)}" if found.failed else ""
+        text = f"{'whole' if found.whole else 'NOT whole'}: {found.files} files, {studies}{failed}"
+        for line in (*found.wrong, text):
+            Console().print(line, highlight=False, markup=False, soft_wrap=True)
+    if not found.whole:
+        raise typer.Exit(1)
+
+
+def _say_packed(console: Console, archive: Path | None) -> None:
+    if archive is not None:
+        console.print(f"Everything is in {archive}.", highlight=False, soft_wrap=True, markup=False)
+
+
+def _run_all(
+    runner: Any, scale: str, jobs: int | None, cluster: str, out: Path, archive: Path | None, as_json: bool
+) -> None:
     """Every study, one after the other; what fails is named on the index page and stops nothing."""
     pages = import_module("fiberscope.reporting.studies")
-    studies = import_module("fiberscope.studies.lab.registry").all_studies()
+    registry = import_module("fiberscope.studies.lab.registry")
+    studies = registry.all_studies()
     check_folder(out)
     console = Console(stderr=as_json)
-    done, failed = [], {}
+    done = []
+    failed = {name.replace("_", "-"): f"cannot be loaded: {why}" for name, why in registry.broken_studies().items()}
     for number, study in enumerate(studies.values(), start=1):
         folder = out / f"{study.name}-{scale}"
         try:
@@ -102,10 +152,15 @@ def _run_all(runner: Any, scale: str, jobs: int | None, cluster: str, out: Path,
         console.print(f"{number} of {len(studies)}  {result!r}, {result.seconds:.0f} s", highlight=False, markup=False)
         pages.write_index(out, done, failed)  # after every study, so that an interrupted run has its page
     page = pages.write_index(out, done, failed)
+    if archive is not None:
+        import_module("fiberscope.reporting.archive").write_study_archive(archive, done, failed, page)
     if as_json:
-        print(json.dumps({"page": str(page), "studies": [r.to_dict() for r, _ in done], "failed": failed}, indent=2))
+        packed = {"archive": str(archive)} if archive is not None else {}
+        told = {"page": str(page), "studies": [r.to_dict() for r, _ in done], "failed": failed, **packed}
+        print(json.dumps(told, indent=2))
     else:
         console.print(f"Open {page} in a browser.", highlight=False, soft_wrap=True, markup=False)
+        _say_packed(console, archive)
     if failed or not all(result.complete for result, _ in done):
         raise typer.Exit(1)
 

@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
+from math import frexp
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,7 +25,7 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import behind, nameless
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray
-from fiberscope.numerics.smooth_functions import BENDS, Bend
+from fiberscope.numerics.smooth_functions import BENDS, Bend, softplus
 from fiberscope.results import Result
 
 SAME = 3
@@ -102,7 +103,7 @@ def _stages(module: Any, shape: tuple[int, ...]) -> tuple[Network | Bend, ...]:
     point, start = torch.zeros(1, *shape, dtype=torch.float64), shape
     try:
         for layer in [*layers, None]:
-            bend = None if layer is None else BENDS.get(type(layer).__name__)
+            bend = None if layer is None else _bend_of(layer)
             if (layer is None or bend is not None) and group:
                 stages.append(loaded(torch.nn.Sequential(*group), start))
                 with torch.no_grad():
@@ -115,6 +116,14 @@ def _stages(module: Any, shape: tuple[int, ...]) -> tuple[Network | Bend, ...]:
     except UnsupportedModelError:
         return ()
     return tuple(stages)
+
+
+def _bend_of(layer: Any) -> Bend | None:
+    """The smooth function of a torch layer, if it is one of those with bounds."""
+    name = type(layer).__name__
+    if name == "Softplus":
+        return softplus(float(layer.beta)) if layer.beta > 0 and frexp(layer.beta)[0] == 0.5 else None
+    return None if name == "ELU" and layer.alpha != 1 else BENDS.get(name)
 
 
 def _layers(module: Any, sequence: Any) -> Iterator[Any]:

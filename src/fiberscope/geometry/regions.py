@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from importlib import import_module
 from math import comb, prod
 
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Domain, View, view_of
-from fiberscope.geometry.engines.choose import NumRegions, cells_on, count_on
+from fiberscope.geometry.engines.choose import NumRegions, cells_on, count_on, engine_for
 from fiberscope.geometry.engines.limits import ADVICE, MEMORY, MOST_FACES
 from fiberscope.geometry.engines.traversal.estimate import estimate
 from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.mlp import without_pooling
 from fiberscope.network.network import Network, Seed
-from fiberscope.run import STOPPED, Progress, Run
+from fiberscope.run import STOPPED, Progress, Run, noticed_interrupts
 
 _BYTES_PER_REGION = {3: 260, 4: 520, 5: 1300, 6: 3100}
 """Measured on random networks."""
@@ -65,18 +66,21 @@ def regions(
 
 
 def regions_within(net: Network, domain: Domain, run: Run) -> Complex:
-    """As :func:`regions`, as a part of a longer run: what stops it before the run's own limit is raised.
+    """As :func:`regions`, as a part of a longer run: the deadline and Ctrl-C are raised.
+
+    Where the run has a limit, what has more regions, or does not fit into memory, is returned as incomplete.
 
     >>> from fiberscope.geometry.domains import Box
     >>> regions_within(Network.random((2, 3, 1), 0), Box.cube(2), Run.begin(time_limit=60.0)).complete
     True
     """
     view = view_of(net, domain)
-    with _memory(domain):
+    with _memory(domain), noticed_interrupts() as pressed:
         found = Complex(net, domain, cells_on(view, _guarded(view, run.quietly())))
     if not found.complete and (run.limit is None or found.num_regions <= run.limit):
         run.check()
-        raise KeyboardInterrupt
+        if run.limit is None or pressed():
+            raise KeyboardInterrupt
     return found
 
 
@@ -137,6 +141,8 @@ def count_regions(
     progress: Progress | None = None,
     time_limit: float | None = None,
     threads: int = 1,
+    jobs: int | None = None,
+    cluster: str | None = None,
 ) -> NumRegions:
     """How many regions a network has on a domain.
 
@@ -148,12 +154,30 @@ def count_regions(
     pieces are counted at a time, and faces above the plane are shared out among ``threads``; visits, and vertices and
     edges alone, take one thread.
 
+    With ``jobs`` or a ``cluster`` (``"dask://HOST:PORT"``, or any joblib backend) a box or a plane is cut into pieces,
+    which are counted by so many processes; what is too large is cut further, so that memory is no limit. ``tiling`` of
+    the answer holds the pieces, and its ``verify()`` checks them. A plane that does not fit is always counted so.
+
     >>> from fiberscope.geometry.domains import Box
     >>> count_regions(Network([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]]), Box.cube(2))
     4
     """
     net = as_network(net)
     view = view_of(net, domain)
-    run = _guarded(view, _begin(progress, limit, time_limit, threads))
+    run = _begin(progress, limit, time_limit, threads)
+    if jobs is not None or cluster is not None:
+        if limit is not None:
+            raise InputError(f"limit: expected none beside jobs and cluster, got {limit}")
+        return _in_pieces(view, run, jobs, cluster)
     with _memory(domain):
-        return count_on(view, seed, run, threads=threads)
+        try:
+            return count_on(view, seed, _guarded(view, run), threads=threads)
+        except (TooLargeError, MemoryError):
+            if limit is not None or engine_for(view.domain) != "planar":
+                raise
+    return _in_pieces(view, run, 1, None)
+
+
+def _in_pieces(view: View, run: Run, jobs: int | None, cluster: str | None) -> NumRegions:
+    in_pieces: Callable[..., NumRegions] = import_module("fiberscope.geometry.tiling").count_in_pieces
+    return in_pieces(view, run, jobs, cluster)

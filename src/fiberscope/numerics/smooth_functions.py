@@ -11,8 +11,9 @@ from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import TINY, FloatArray, gamma, round_up
 
 LIBRARY = 2.0**-46
-"""Relative error granted to ``exp`` and ``tanh`` of the C library, which are off by a few units in the last place
-(2^-52); it is compared with ball arithmetic in the tests. A proof with smooth activations rests on this number."""
+"""Relative error granted to ``exp``, ``expm1``, ``log1p``, ``tanh``, ``sin`` and ``cos`` of the C library, which are
+off by a few units in the last place (2^-52); it is compared with ball arithmetic in the tests. A proof with smooth
+activations rests on this number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +59,31 @@ def _silu_slope(x: FloatArray) -> FloatArray:
     return np.asarray(s * (1 + x * (1 - s)))
 
 
+def _elu_slope(x: FloatArray) -> FloatArray:
+    return np.asarray(np.exp(np.minimum(x, 0.0)))
+
+
+def softplus(beta: float) -> Bend:
+    """``log(1 + exp(beta x)) / beta``: the function itself, without the threshold beyond which torch takes ``x``.
+
+    ``beta`` is a power of two: then no product with it is rounded, and ``exp`` is given the true argument.
+
+    >>> softplus(1.0).function(np.array([0.0])).round(6)
+    array([0.693147])
+    """
+
+    def function(x: FloatArray) -> FloatArray:
+        return np.asarray(np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(beta * x))) / beta)
+
+    return Bend("Softplus", function, lambda x: _sigmoid(beta * x), 1.0, 0.2501 * beta)
+
+
 BENDS = {
+    "ELU": Bend("ELU", lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0.0))), _elu_slope, 1.0, 1.0),
     "Tanh": Bend("Tanh", np.tanh, lambda x: 1 - np.tanh(x) ** 2, 1.0, 0.77),
     "Sigmoid": Bend("Sigmoid", _sigmoid, lambda x: _sigmoid(x) * (1 - _sigmoid(x)), 0.25, 0.097),
     "SiLU": Bend("SiLU", lambda x: x * _sigmoid(x), _silu_slope, 1.1, 0.5),
 }
 """By the name of the torch module. ``|tanh''| <= 4 / sqrt(27) < .77``, ``|sigmoid''| <= 1 / sqrt(108) < .097``; the
-derivative of ``x sigmoid(x)`` is at most 1.0999, and its own derivative at most 1/2, at 0."""
+derivative of ``x sigmoid(x)`` is at most 1.0999, and its own derivative at most 1/2, at 0. That of the ELU has
+no derivative at 0, and quotients of differences of at most 1, which is all that an enclosure asks for."""

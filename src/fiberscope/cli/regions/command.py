@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
@@ -17,7 +18,7 @@ from rich.table import Table
 import fiberscope as fs
 from fiberscope.cli.array_files import load_vector
 from fiberscope.cli.model_options import Loader, ModelFile
-from fiberscope.cli.regions.curves import curve_of, show_curve
+from fiberscope.cli.regions.curves import Asked, curve_of, show_curve
 from fiberscope.cli.regions.surfaces import show_surface, slice_through, surface_of
 from fiberscope.errors import InputError
 from fiberscope.extras import import_module
@@ -28,14 +29,18 @@ _MARKS = {True: "[green]holds[/]", False: "[red]fails[/]", None: "[yellow]undeci
 
 
 _MISFITS = {
-    "--segment": ("box", "color", "radius", "center"),
+    "--segment": ("box", "color", "radius", "center", "arc"),
+    "--polyline": ("box", "color", "radius", "center", "arc"),
     "--along": ("box", "color"),
-    "--on": ("box", "color"),
-    "--slice": ("box", "radius", "center", "resolution"),
-    "": ("radius", "center", "resolution"),
+    "--on": ("box", "color", "arc", "generator"),
+    "--slice": ("box", "radius", "center", "resolution", "arc", "generator"),
+    "": ("radius", "center", "resolution", "arc", "generator"),
 }
 """Options that would be without effect, by what is asked; the last for a box or a plane."""
 
+
+_FITTING = {"resolution": "--on", "arc": "--along", "generator": "--segment, --along or --polyline"}
+"""What an option belongs to, if not to --on or --along."""
 
 _BOX, _ELSEWHERE = "On a box, or on a slice of it", "On a surface or along a curve, instead of a box"
 _WORK, _OUT = "How much work", "What comes out"
@@ -79,7 +84,11 @@ def regions(
     ] = None,
     on: Annotated[
         str | None,
-        typer.Option(help="A surface: sphere or torus.", show_default=False, rich_help_panel=_ELSEWHERE),
+        typer.Option(
+            help="A surface: sphere or torus as a mesh; round-sphere or cylinder themselves.",
+            show_default=False,
+            rich_help_panel=_ELSEWHERE,
+        ),
     ] = None,
     resolution: Annotated[
         int | None,
@@ -95,6 +104,30 @@ def regions(
         tuple[Path, Path] | None,
         typer.Option(
             help="Two points as .npy files; the straight way between them.",
+            show_default=False,
+            rich_help_panel=_ELSEWHERE,
+        ),
+    ] = None,
+    polyline: Annotated[
+        Path | None,
+        typer.Option(
+            help="Points or images as one .npy file, (count, ...); the chain through them.",
+            show_default=False,
+            rich_help_panel=_ELSEWHERE,
+        ),
+    ] = None,
+    arc: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            help="First and last parameter of --along: angles of an arc.",
+            show_default=False,
+            rich_help_panel=_ELSEWHERE,
+        ),
+    ] = None,
+    generator: Annotated[
+        Path | None,
+        typer.Option(
+            help="A decoder; the curve then lies in its latent space, and its image is followed.",
             show_default=False,
             rich_help_panel=_ELSEWHERE,
         ),
@@ -117,6 +150,20 @@ def regions(
         int | None,
         typer.Option(help="Stop at so many regions.", min=1, show_default=False, rich_help_panel=_WORK),
     ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            help="Count in pieces, by so many processes (-1: all cores).", show_default=False, rich_help_panel=_WORK
+        ),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            help="Where: dask://HOST:PORT, or a joblib backend; here otherwise.",
+            show_default=False,
+            rich_help_panel=_WORK,
+        ),
+    ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw a picture (.png).", show_default=False, rich_help_panel=_OUT)
     ] = None,
@@ -138,29 +185,43 @@ def regions(
 
       fiberscope regions acasxu.onnx --axes 0 1 --box -0.5 0.5 --count --json
 
+      fiberscope regions wide.onnx --count --jobs 2
+
       fiberscope regions model.onnx --on sphere --resolution 4 --plot sphere.png
 
       fiberscope regions model.onnx --along circle --plot circle.png
 
+      fiberscope regions model.onnx --along circle --arc 0 3.14159
+
       fiberscope regions mnist.onnx --segment a.npy b.npy --count
+
+      fiberscope regions mnist.onnx --polyline images.npy --json
+
+      fiberscope regions mnist.onnx --generator decoder.onnx --along circle --count
+
+      fiberscope regions model.onnx --on cylinder --plot cylinder.png
 
     Ctrl-C ends the work, and what was found is shown. Exit code 1 if a certificate does not hold, 3 if the count is
     only a lower bound or the certificate was not finished.
     """
     begin = perf_counter()
-    asked = {"--segment": segment, "--along": along, "--on": on, "--slice": cut}
+    asked = {"--segment": segment, "--polyline": polyline, "--along": along, "--on": on, "--slice": cut}
     _check_misfits(ctx, next((name for name, x in asked.items() if x is not None), ""))
     net = load(model)
     others = {"--plane": plane, "--axes": axes, "--at": at, "--slice": cut, "--save": save}
     given = [name for name, x in others.items() if x is not None]
-    unfit = {"--on": on, "--resolution": resolution, "--limit": limit}
-    if along is not None or segment is not None:
+    pieces = {"--jobs": jobs, "--cluster": cluster}
+    unfit = {"--on": on, "--resolution": resolution, "--limit": limit, **pieces}
+    curve = Asked(along, segment, polyline, arc, radius, center, generator)
+    if curve.given:
         refused = given + [name for name, x in unfit.items() if x is not None]
-        curve = curve_of(net, along, segment, radius, center, refused)
-        show_curve(net, model, curve, plot, count, as_json)
+        show_curve(net, model, curve_of(net, curve, refused), plot, count, as_json)
         return
+    parallel = [name for name, x in pieces.items() if x is not None]
+    if parallel and not count:
+        raise InputError(f"{parallel[0]}: expected --count with it")
     if on is not None:
-        shape = surface_of(net, on, resolution, radius, center, given)
+        shape = surface_of(net, on, resolution, radius, center, given + parallel)
         if count and plot is not None:
             raise InputError("--count: expected no --plot with it")
         show_surface(net, model, shape, limit, plot, as_json)
@@ -181,7 +242,8 @@ def regions(
 
         with compiling() as times:
             if count or not has_faces(domain):
-                steps = _counted(fs.count_regions, net, domain, limit, progress)
+                ask = partial(fs.count_regions, limit=limit, jobs=jobs, cluster=cluster)
+                steps = _counted(ask, net, domain, progress)
             else:
                 steps = _built(fs.regions, net, domain, limit, progress, plot, color, save)
             result |= _timed(steps, times, perf_counter() - begin)
@@ -201,7 +263,7 @@ def _check_misfits(ctx: typer.Context, asked: str) -> None:
     for name in _MISFITS[asked]:
         source = ctx.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
-            fitting = "--on" if name == "resolution" else "--on or --along"
+            fitting = _FITTING.get(name, "--on or --along")
             reason = f"{asked}: expected no --{name} with it" if asked else f"--{name}: expected {fitting} with it"
             raise InputError(reason)
 
@@ -259,9 +321,10 @@ def _domain(net: Any, box: tuple[float, float], plane: Any, axes: Any, at: Path 
     return fs.Box.cube(net.in_size, *box)
 
 
-def _counted(ask: Any, net: Any, domain: Any, limit: int | None, progress: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    found = ask(net, domain, limit=limit, progress=progress)
-    yield "regions", {"regions": int(found), "complete": found.complete}
+def _counted(ask: Any, net: Any, domain: Any, progress: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    found = ask(net, domain, progress=progress)
+    pieces = {} if found.tiling is None else {"pieces": found.tiling.num_pieces}
+    yield "regions", {"regions": int(found), "complete": found.complete, **pieces}
 
 
 def _built(
@@ -297,7 +360,8 @@ def _show(console: Console, result: dict[str, Any]) -> None:
     others = [f"{name} {took:.2f} s" for name, took in result["seconds_by_step"].items() if name != "regions" and took]
     console.print(f"[dim]besides: {', '.join(others)}[/]", highlight=False)
     if "certificate" not in result:
-        console.print("[dim]counted only: no complex, no certificate[/]")
+        pieces = f" in {result['pieces']} pieces" if "pieces" in result else ""
+        console.print(f"[dim]counted only{pieces}: no complex, no certificate[/]")
     if "f_vector" in result:
         console.print(
             f"f-vector {', '.join(f'{n:,}' for n in result['f_vector'])}; Euler characteristic "

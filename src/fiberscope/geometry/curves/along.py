@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from fiberscope.errors import InputError
-from fiberscope.geometry.curves.chain import polyline_breaks
-from fiberscope.geometry.curves.curve import Curve, Path, Planar, Polyline
+from fiberscope.geometry.curves.curve import Path
 from fiberscope.geometry.curves.curve_regions import CurveRegions
-from fiberscope.geometry.curves.generated import GeneratorCurve, regions_through
-from fiberscope.geometry.curves.planar_curves import planar_breaks
-from fiberscope.geometry.curves.smooth import smooth_breaks
+from fiberscope.geometry.curves.generated import GeneratorCurve, breaks_along, regions_through
 from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.run import Progress, Run
@@ -51,10 +48,4 @@ def along_within(net: Network, curve: Path, run: Run) -> CurveRegions:
         raise InputError(f"curve: expected one in R^{net.in_size} for this network, got R^{curve.ambient}")
     if isinstance(curve, GeneratorCurve):
         return regions_through(net, curve, run)
-    if isinstance(curve, Polyline):
-        return CurveRegions(net, curve, polyline_breaks(net, curve, run))
-    if isinstance(curve, Planar):
-        return CurveRegions(net, curve, planar_breaks(net, curve, run))
-    if isinstance(curve, Curve):
-        return CurveRegions(net, curve, smooth_breaks(net, curve, run))
-    raise InputError(f"curve: expected a Segment, Polyline, Circle, Tractrix or Curve, got {type(curve).__name__}")
+    return CurveRegions(net, curve, breaks_along(net, curve, run))

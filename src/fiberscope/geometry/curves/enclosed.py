@@ -1,4 +1,4 @@
-"""Proven counts along the image of a latent segment under a smooth generator, by enclosures.
+"""Proven counts along the image of a latent curve under a smooth generator, by enclosures.
 
 On an interval of the parameter with midpoint ``m`` and radius ``r`` two things are carried through generator and
 network: the value at ``m`` with a bound of its rounding, and an enclosure of the derivative over all of the interval.
@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from fiberscope.geometry.curves.latent import LatentEnclosure
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear
 from fiberscope.network.walk import smooth
@@ -71,17 +73,16 @@ class _Carried:
 
 
 def prove_count(
-    stages: Sequence[Network | Bend], net: Network, z0: FloatArray, z1: FloatArray, run: Run = ENDLESS
+    stages: Sequence[Network | Bend], net: Network, latent: LatentEnclosure, run: Run = ENDLESS
 ) -> Proven | str:
-    """The regions of ``net`` along the image of the segment from ``z0`` to ``z1`` under the stages; or why not."""
+    """The regions of ``net`` along the image of a latent curve under the stages; or why not."""
     networks = [part for part in (*stages, net) if isinstance(part, Network)]
     if any(isinstance(node, MaxPool) for part in networks for node in part.layout.nodes):
         return "max pooling has no enclosure here"
     products = sum(stage.fan_in * stage.out_size for part in networks for stage in part.layout.stages)
     batch = max(1, _ROWS // max(prod(shape) for part in networks for shape in part.shapes))
     work = 0
-    marks = np.linspace(0.0, 1.0, _FIRST + 1)
-    queue = np.stack([marks[:-1], marks[1:]], axis=1)
+    queue, deepest = _begin(latent), _DEEPEST * float(np.diff(latent.edges).max())
     found: list[tuple[float, float, int]] = []
     while len(queue):
         run.step(len(found), None, "enclosures")
@@ -90,27 +91,41 @@ def prove_count(
         if work > _WORK:
             return f"{len(rows) + len(queue)} intervals are open after {len(found)} crossings, and the work was limited"
         with np.errstate(over="ignore", invalid="ignore"):
-            settled, crossing = _look(stages, net, z0, z1, rows)
-        found += [(float(a), float(b), int(j)) for (a, b), j in zip(rows, crossing, strict=True) if j >= 0]
+            settled, crossing = _look(stages, net, latent, rows)
+        found += [(float(a), float(b), int(j)) for (a, b, _), j in zip(rows, crossing, strict=True) if j >= 0]
         left = rows[~settled]
-        if len(left) and (left[:, 1] - left[:, 0]).min() < _DEEPEST:
-            a, b = left[(left[:, 1] - left[:, 0]).argmin()]
+        if len(left) and (left[:, 1] - left[:, 0]).min() < deepest:
+            a, b, _ = left[(left[:, 1] - left[:, 0]).argmin()]
             return f"crossings near t = {(a + b) / 2:.6g} cannot be told apart"
         middle = left[:, 0] + _CUT * (left[:, 1] - left[:, 0])
-        halves = [np.stack([left[:, 0], middle], axis=1), np.stack([middle, left[:, 1]], axis=1)]
+        ends = ((left[:, 0], middle), (middle, left[:, 1]))
+        halves = [np.stack([*pair, left[:, 2]], axis=1) for pair in ends]
         queue = np.concatenate([*halves, queue])
     found.sort()
     table = np.array([row[:2] for row in found]).reshape(-1, 2)
     return Proven(len(found) + 1, table, np.array([row[2] for row in found], dtype=np.int64))
 
 
-def _look(
-    stages: Sequence[Network | Bend], net: Network, z0: FloatArray, z1: FloatArray, rows: FloatArray
-) -> tuple[Any, Any]:
-    """Which intervals are settled, and the neuron that crosses there; -1 for none."""
-    middle = rows.mean(axis=1)
-    radius = np.asarray(round_up((rows[:, 1] - rows[:, 0]) / 2 + gamma(4), 4))
-    inside = _neurons(stages, net, z0, z1, middle, radius)
+def _begin(latent: LatentEnclosure) -> FloatArray:
+    """The first intervals, and the pieces on which they lie: ``(intervals, 3)``."""
+    each = max(7, _FIRST // (len(latent.edges) - 1))
+    parts = []
+    for piece, (low, high) in enumerate(pairwise(latent.edges.tolist())):
+        marks = np.linspace(low, high, each + 1)
+        parts.append(np.stack([marks[:-1], marks[1:], np.full(each, float(piece))], axis=1))
+    return np.concatenate(parts)
+
+
+def _look(stages: Sequence[Network | Bend], net: Network, latent: LatentEnclosure, rows: FloatArray) -> tuple[Any, Any]:
+    """Which intervals are settled, and the neuron that crosses there; -1 for none.
+
+    What is said of an interval holds for the slack beyond its ends, too: so a closed curve closes without a gap, and
+    no crossing is counted twice.
+    """
+    middle, piece = rows[:, :2].mean(axis=1), rows[:, 2].astype(np.int64)
+    off = gamma(4) * (1 + np.abs(rows[:, :2]).max(axis=1)) + latent.slack
+    radius = np.asarray(round_up((rows[:, 1] - rows[:, 0]) / 2 + off, 4))
+    inside = _neurons(stages, net, latent.at(piece, middle, radius), radius)
     value, slope = (np.concatenate([getattr(x, k).value for x in inside], axis=1) for k in ("value", "slope"))
     bound = np.concatenate([x.reach(radius) for x in inside], axis=1)
     slip = np.concatenate([x.slope.error for x in inside], axis=1)
@@ -121,7 +136,7 @@ def _look(
     hard = np.flatnonzero(settled & ~still.all(axis=1))
     if len(hard):
         none = np.zeros(len(hard))
-        ends = [_neurons(stages, net, z0, z1, rows[hard, k], none) for k in range(2)]
+        ends = [_neurons(stages, net, latent.at(piece[hard], rows[hard, k], none), none) for k in range(2)]
         signs = []
         for end in ends:
             at = np.concatenate([x.value.value for x in end], axis=1)
@@ -137,20 +152,10 @@ def _look(
 
 
 def _neurons(
-    stages: Sequence[Network | Bend],
-    net: Network,
-    z0: FloatArray,
-    z1: FloatArray,
-    middle: FloatArray,
-    radius: FloatArray,
+    stages: Sequence[Network | Bend], net: Network, start: tuple[Bounded, Bounded], radius: FloatArray
 ) -> list[_Carried]:
     """What the switches of the network compare with zero, one after the other."""
-    way = z1 - z0
-    lead = (len(middle), 1)
-    slope = Bounded(np.tile(way, lead), np.tile(np.asarray(round_up(gamma(1) * np.abs(way), 1)), lead))
-    start = z0 + middle[:, None] * way
-    size = np.abs(z0) + np.abs(middle)[:, None] * np.abs(way)
-    carried = _Carried(Bounded(start, round_up(gamma(4) * size, 2)), slope)
+    carried = _Carried(*start)
     for stage in stages:
         if isinstance(stage, Network):
             carried = _through(stage, carried, radius)[1]

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.curves.breakpoints import Breaks, chosen
-from fiberscope.geometry.curves.curve import Path, Polyline, Segment
+from fiberscope.geometry.curves.chain import polyline_breaks
+from fiberscope.geometry.curves.curve import Curve, Path, Planar, Polyline, Segment
 from fiberscope.geometry.curves.curve_regions import CurveRegions
 from fiberscope.geometry.curves.enclosed import Proven, prove_count
+from fiberscope.geometry.curves.latent import PlanarImage, latent_enclosure
+from fiberscope.geometry.curves.planar_curves import planar_breaks
+from fiberscope.geometry.curves.smooth import smooth_breaks
 from fiberscope.geometry.curves.straight import straight_breaks
 from fiberscope.geometry.generators import (
     Refinement,
@@ -32,6 +37,17 @@ MOST_CURVE_POINTS = 1 << 15
 """Polygonal curves are not refined beyond this, unless told otherwise."""
 
 
+def breaks_along(net: Network, curve: Path, run: Run) -> Breaks:
+    """All breakpoints of a network along a curve of its input space."""
+    if isinstance(curve, Polyline):
+        return polyline_breaks(net, curve, run)
+    if isinstance(curve, Planar):
+        return planar_breaks(net, curve, run)
+    if isinstance(curve, Curve):
+        return smooth_breaks(net, curve, run)
+    raise InputError(f"curve: expected a Segment, Polyline, Circle, Tractrix or Curve, got {type(curve).__name__}")
+
+
 class GeneratorCurve(Path):
     """The image of the latent segment ``(1 - t) z0 + t z1``, ``t`` from 0 to 1, under a generator.
 
@@ -46,6 +62,8 @@ class GeneratorCurve(Path):
     most
         How many the last one may have.
 
+    See :meth:`along` for latent circles and other curves.
+
     Examples
     --------
     >>> fold = Network([[[1.0], [-1.0]], [[1.0, 1.0], [1.0, -1.0]]], [[0.0, 0.0], [0.0, 0.0]])
@@ -55,60 +73,121 @@ class GeneratorCurve(Path):
     """
 
     def __init__(self, module: Any, z0: Any, z1: Any, points: int = 100, most: int | None = None) -> None:
-        shape, (self.z0, self.z1) = latent_points("curve", [z0, z1])
-        if (self.z0 == self.z1).all():
+        shape, (a, b) = latent_points("curve", [z0, z1])
+        if (a == b).all():
             raise InputError("curve: expected two different latent points, got equal ones")
+        self._begin(module, Segment(a, b), shape, points, most)
+
+    @classmethod
+    def along(
+        cls,
+        module: Any,
+        path: Path,
+        *,
+        shape: tuple[int, ...] | None = None,
+        points: int = 100,
+        most: int | None = None,
+    ) -> GeneratorCurve:
+        """The image of any curve of the latent space: a circle, an arc, a polyline, a tractrix.
+
+        ``shape`` is that of one latent point, if the module expects more than a vector. A circle is followed itself
+        and not a polygon: through a piecewise linear generator the answer is exact, and it closes.
+
+        >>> from fiberscope.geometry.curves.curve import Circle
+        >>> fold = Network([[[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]]], [[0.0, 0.0, 0.0]])
+        >>> curve = GeneratorCurve.along(fold, Circle())
+        >>> curve.closed, round(curve.length, 4)
+        (True, 7.6404)
+        """
+        if not isinstance(path, Path) or isinstance(path, GeneratorCurve):
+            raise InputError(f"path: expected a curve of the latent space, got {type(path).__name__}")
+        own = (path.ambient,) if shape is None else tuple(shape)
+        if prod(own) != path.ambient:
+            raise InputError(f"shape: expected {path.ambient} numbers as the latent curve has, got {own}")
+        found = cls.__new__(cls)
+        found._begin(module, path, own, points, most)
+        return found
+
+    def _begin(self, module: Any, path: Path, shape: tuple[int, ...], points: int, most: int | None) -> None:
+        self.path, self.interval = path, path.interval
         self.points = int(points)
         self.most = checked_points(points, most, 2, MOST_CURVE_POINTS)
         self.generator = as_generator(module, shape)
-        self.interval = (0.0, 1.0)
 
     @property
     def exact(self) -> bool:
         """Whether the generator is piecewise linear."""
         return self.generator.network is not None
 
+    @property
+    def z0(self) -> FloatArray:
+        """The latent point at which the curve starts."""
+        return np.asarray(self.path([self.interval[0]])[0])
+
+    @property
+    def z1(self) -> FloatArray:
+        """The latent point at which it ends."""
+        return np.asarray(self.path([self.interval[1]])[0])
+
     @cached_property
     def ambient(self) -> int:
         return int(self.generator(self.z0[None]).shape[1])
 
+    @property
+    def closed(self) -> bool:
+        """Whether the latent curve is closed; an image may close without it."""
+        return self.path.closed
+
     def latent(self, t: Any) -> FloatArray:
         """Latent points ``(len(t), k)``."""
-        t = self.parameters(t)[:, None]
-        return np.asarray((1 - t) * self.z0 + t * self.z1)
+        return self.path(t)
 
     def __call__(self, t: Any) -> FloatArray:
         return self.generator(self.latent(t))
 
     @cached_property
+    def _image(self) -> PlanarImage | None:
+        """The image of a circle or tractrix, if it has pieces on which that is affine."""
+        net = self.generator.network
+        if net is None or not isinstance(self.path, Planar):
+            return None
+        return PlanarImage(net, self.path, breaks_along(net, self.path, ENDLESS))
+
+    @cached_property
     def _chain(self) -> tuple[FloatArray, FloatArray]:
         """Parameters and points of the polygon that stands for the curve: all of it if it is piecewise linear."""
-        if self.generator.network is None:
-            t = np.linspace(0, 1, self.points)
+        if self.generator.network is None or not isinstance(self.path, Polyline):
+            t = np.linspace(*self.interval, self.points)
         else:
-            t = np.concatenate([[0.0], straight_breaks(self.generator.network, Segment(self.z0, self.z1)).t, [1.0]])
+            corners = np.arange(len(self.path.points), dtype=np.float64)
+            t = np.union1d(corners, breaks_along(self.generator.network, self.path, ENDLESS).t)
         return t, self(t)
 
     def derivative(self, t: Any) -> FloatArray:
         """``gamma'(t)``; of the polygon through ``points`` if the generator is not piecewise linear."""
+        if self._image is not None:
+            return self._image.derivative(self.parameters(t))
         marks, points = self._chain
         i = np.clip(np.searchsorted(marks, self.parameters(t), side="right") - 1, 0, len(marks) - 2)
         return np.asarray((points[i + 1] - points[i]) / (marks[i + 1] - marks[i])[:, None])
 
     def arc_length(self, t: Any) -> FloatArray:
         """Length from the start, of the polygon through ``points`` if the generator is not piecewise linear."""
+        if self._image is not None:
+            return self._image.arc_length(self.parameters(t))
         marks, points = self._chain
         sides = np.linalg.norm(np.diff(points, axis=0), axis=1)
         return np.asarray(np.interp(self.parameters(t), marks, np.concatenate([[0.0], np.cumsum(sides)])))
 
     def __repr__(self) -> str:
         kind = "piecewise linear" if self.exact else f"from {self.points} points"
-        return f"GeneratorCurve({kind}, R^{self.z0.size} to R^{self.ambient})"
+        along = "" if isinstance(self.path, Segment) else f", along {self.path}"
+        return f"GeneratorCurve({kind}, R^{self.path.ambient} to R^{self.ambient}{along})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GeneratorCurveRegions(CurveRegions):
-    """The regions of a network along the image of a latent segment; ``num_regions`` are those of the network alone.
+    """The regions of a network along the image of a latent curve; ``num_regions`` are those of the network alone.
 
     ``latent_regions`` counts the intervals on which neither the generator nor the network switches (None if the
     generator is not piecewise linear). ``refinement`` is the table of counts, ``settled`` whether its last three agree.
@@ -123,14 +202,18 @@ class GeneratorCurveRegions(CurveRegions):
     reason: str = ""
 
     def __repr__(self) -> str:
-        told = f"GeneratorCurveRegions({self.num_regions} regions of the network along {self.curve}; {counts_of(self)}"
+        loop = f" ({self.num_regions_closed} of the loop)" if self.curve.closed else ""
+        told = f"GeneratorCurveRegions({self.num_regions} regions{loop} of the network along {self.curve}"
+        told += f"; {counts_of(self)}"
         if self.proven is not None:
-            told += f"; {self.proven.num_regions} regions of the smooth curve, proven by enclosures"
+            count = self.proven.num_regions
+            loop = f" ({max(1, count - 1)} of the loop)" if self.curve.closed else ""
+            told += f"; {count} regions{loop} of the smooth curve, proven by enclosures"
         return f"{told}; not exact: {self.reason})" if self.reason and self.proven is None else f"{told})"
 
 
 def regions_through(net: Network, curve: GeneratorCurve, run: Run = ENDLESS) -> GeneratorCurveRegions:
-    """The regions of a network along the image of a latent segment.
+    """The regions of a network along the image of a latent curve.
 
     Examples
     --------
@@ -146,8 +229,9 @@ def regions_through(net: Network, curve: GeneratorCurve, run: Run = ENDLESS) -> 
         raise InputError(f"curve: expected one in R^{net.in_size} for this network, got R^{curve.ambient}")
     inner = curve.generator.network
     if inner is not None:
-        both = straight_breaks(composition(net, inner), Segment(curve.z0, curve.z1), run)
-        return GeneratorCurveRegions(net, curve, _of_network(both, inner.num_signs), latent_regions=len(both.t) + 1)
+        both = breaks_along(composition(net, inner), curve.path, run)
+        own = _of_network(both, inner.num_signs)
+        return GeneratorCurveRegions(net, curve, own, latent_regions=len(both.t) + 1 - both.closes)
     table: list[Refinement] = []
     points = curve.points
     while True:
@@ -174,7 +258,10 @@ def _proof(net: Network, curve: GeneratorCurve, run: Run) -> Proven | str:
     generator = curve.generator
     if not generator.stages:
         return generator.reason
-    return prove_count(generator.stages, net, curve.z0, curve.z1, run)
+    latent = latent_enclosure(curve.path)
+    if latent is None:
+        return f"{generator.reason}; the latent {type(curve.path).__name__} is known by an interpolant only"
+    return prove_count(generator.stages, net, latent, run)
 
 
 def _of_network(both: Breaks, first: int) -> Breaks:
@@ -185,21 +272,27 @@ def _of_network(both: Breaks, first: int) -> Breaks:
     counts = np.bincount(owner[own], minlength=len(both.t))
     makers = replace(both.neurons, indptr=pointers(counts), indices=both.neurons.indices[own] - first)
     exact = both.exact
+    closes = both.closes and len(keep) > 0 and int(keep[-1]) == len(both.t) - 1
+    behind = np.concatenate([[0], keep + 1])
+    regions = behind[:-1] if closes else behind  # behind the closing point is the first region again
     return replace(
         both,
         t=both.t[keep],
         lower=both.lower[keep],
         upper=both.upper[keep],
         neurons=chosen(makers, keep),
-        signs=lambda: both.signs()[np.concatenate([[0], keep + 1])][:, first:],
+        signs=lambda: both.signs()[regions][:, first:],
         exact=None if exact is None else lambda i: exact(int(keep[i])),
+        closes=closes,
     )
 
 
 def _along_polygon(net: Network, curve: GeneratorCurve, points: int, run: Run) -> Breaks:
     """Breakpoints on the polygon through so many points of the curve, in the curve's parameter."""
-    t = np.linspace(0, 1, points)
+    t = np.linspace(*curve.interval, points)
     corners = curve(t)
+    if curve.closed:
+        corners[-1] = corners[0]
     middle = curve((t[1:] + t[:-1]) / 2)
     residual = float(np.linalg.norm(middle - (corners[1:] + corners[:-1]) / 2, axis=1).max())
     new = np.concatenate([[True], (corners[1:] != corners[:-1]).any(axis=1)])  # where it stands still, one point stands
@@ -209,6 +302,6 @@ def _along_polygon(net: Network, curve: GeneratorCurve, points: int, run: Run) -
     marks = np.arange(float(new.sum()))
     ends = t[new]
     where, low, high = (np.interp(x, marks, ends) for x in (found.t, found.lower, found.upper))
-    low, high = (np.clip(np.nextafter(x, to), 0, 1) for x, to in ((low, -1.0), (high, 2.0)))
+    low, high = (np.clip(np.nextafter(x, to), *curve.interval) for x, to in ((low, -np.inf), (high, np.inf)))
     # what stands for the curve is never the curve itself, so its count is not certified
     return replace(found, t=where, lower=low, upper=high, exact=None, residual=max(residual, np.finfo(float).tiny))

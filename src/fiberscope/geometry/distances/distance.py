@@ -30,7 +30,7 @@ from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.arrays import batch
-from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, SignArray
+from fiberscope.numerics.floats import SQUARABLE, TINY, BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.results import Pictured, Tabular, hidden
 from fiberscope.run import Progress, Run
 
@@ -136,20 +136,23 @@ def boundary_distance(
     points = batch(X, net.in_size)
     sizes = [node.num_signs for node in net.switches]
     layers = np.repeat(np.arange(1, len(sizes) + 1), sizes)
-    step = max(1, min(_BATCH, memory // (64 * max(1, net.num_signs)), memory // (32 * net.in_size)))
+    step = max(1, min(_BATCH, memory // (64 * max(1, net.num_signs)), memory // (8 * net.in_size)))
     joined: list[Any] = []
+    feet = np.empty_like(points)  # written in place: of images, every copy takes as long as a product
     for start in range(0, len(points), step):
         run.step(start, len(points), "points")
-        part = _part(net, points[start : start + step], memory, run)
+        part = _part(net, points[start : start + step], feet[start : start + step], memory, run)
         joined = joined or [np.empty((len(points), *x.shape[1:]), dtype=x.dtype) for x in part]
         for whole, own in zip(joined, part, strict=True):
             whole[start : start + step] = own
-    return BoundaryDistance(*[*joined, layers])
+    return BoundaryDistance(*[*joined[:4], feet, *joined[4:], layers])
 
 
-def _part(net: Network, X: FloatArray, memory: int, run: Run) -> tuple[Any, ...]:
+def _part(net: Network, X: FloatArray, point: FloatArray, memory: int, run: Run) -> tuple[Any, ...]:
+    """What is known of some points, but for their feet: these are written to ``point``."""
     signs, margins = signs_and_margins(net, X)
     if not net.num_signs:
+        point[:] = np.nan
         return _no_boundary(X, signs)
     found = quotients(net, X, signs, margins, memory, run)
     rows = np.arange(len(X))
@@ -160,9 +163,9 @@ def _part(net: Network, X: FloatArray, memory: int, run: Run) -> tuple[Any, ...]
     for row, foot in feet.items():
         neuron[row] = foot.entry
     distance = np.clip(found.middle[rows, neuron], lower, upper)
-    gradient, point = _feet(net, X, signs, neuron, distance, found.exact)
-    visible, decided = _visible(net, X, signs, neuron, tied, (gradient, point, distance), feet, run)
-    return distance, lower, upper, neuron, point, visible, decided, tied.sum(axis=1), signs
+    unit = _feet(net, X, signs, neuron, distance, found.exact, point)
+    visible, decided = _visible(net, X, signs, neuron, tied, (unit, point, distance), feet, run)
+    return distance, lower, upper, neuron, visible, decided, tied.sum(axis=1), signs
 
 
 def _exact_feet(
@@ -182,7 +185,7 @@ def _exact_feet(
 def _no_boundary(X: FloatArray, signs: SignArray) -> tuple[Any, ...]:
     far, none = np.full(len(X), np.inf), np.zeros(len(X), dtype=bool)
     nobody = np.full(len(X), -1)
-    return far, far, far, nobody, np.full_like(X, np.nan), none, ~none, np.zeros(len(X), dtype=np.int64), signs
+    return far, far, far, nobody, none, ~none, np.zeros(len(X), dtype=np.int64), signs
 
 
 def _feet(
@@ -192,32 +195,44 @@ def _feet(
     neuron: IntArray,
     distance: FloatArray,
     exact: dict[tuple[int, int], FloatArray],
-) -> tuple[FloatArray, FloatArray]:
-    """Unit normals towards the nearest boundary, and the points on it."""
+    foot: FloatArray,
+) -> FloatArray:
+    """Unit normals towards the nearest boundary; the points on it are written to ``foot``."""
     with np.errstate(over="ignore", invalid="ignore"):
-        gradient = neuron_gradients(net, signs, neuron)
-    # in place: with images for points, passes over these arrays are what takes the time
-    top = np.maximum(gradient.max(axis=1, initial=0.0), -gradient.min(axis=1, initial=0.0))[:, None]
-    lost = ~((top > TINY) & np.isfinite(top))[:, 0]
-    gradient[lost] = 0.0
-    gradient /= np.where(lost, 1.0, top[:, 0])[:, None]
-    length = np.linalg.norm(gradient, axis=1, keepdims=True)
-    gradient /= np.where(length > 0, length, 1.0)
-    unit = gradient
+        unit = neuron_gradients(net, signs, neuron)
+        # in place: with images for points, passes over these arrays are what takes the time
+        length = np.sqrt(np.einsum("ij,ij->i", unit, unit))
+    lost = ~((length > SQUARABLE[0]) & (length < SQUARABLE[1]))
+    scale = np.where(lost, 0.0, 1 / np.where(lost, 1.0, length))
+    rows = np.arange(len(X))
+    turn = np.where(signs[rows, neuron] > 0, -1.0, 1.0)
+    with np.errstate(invalid="ignore"):  # what overflowed is replaced below
+        unit *= (scale * turn)[:, None]
+    for row in np.flatnonzero(lost & (neuron >= 0)).tolist():
+        unit[row] = turn[row] * _unit_gradient(net, X[row], signs[row], int(neuron[row]))
+    unit[lost & (neuron < 0)] = 0.0
     for (row, entry), direction in exact.items():
         if neuron[row] == entry:
-            unit[row], lost[row] = direction, False
-    for row in np.flatnonzero(lost & (neuron >= 0)).tolist():
-        unit[row] = exact_quotient(ExactRegion(net, signs[row]).margin(int(neuron[row])), X[row])[1]
-    rows = np.arange(len(X))
-    unit *= np.where(signs[rows, neuron] > 0, -1.0, 1.0)[:, None]
+            unit[row] = turn[row] * direction
     reach = np.where(np.isfinite(distance), distance, 0.0)
-    foot = unit * reach[:, None]
+    np.multiply(unit, reach[:, None], out=foot)
     with np.errstate(over="ignore"):
         foot += X
-    np.clip(foot, -_LARGEST, _LARGEST, out=foot)
+    if not reach.max(initial=0.0) < SQUARABLE[1]:
+        np.clip(foot, -_LARGEST, _LARGEST, out=foot)
     foot[neuron < 0] = np.nan
-    return unit, foot
+    return unit
+
+
+def _unit_gradient(net: Network, x: FloatArray, signs: SignArray, entry: int) -> FloatArray:
+    """One gradient whose square is no float: scaled first, and exactly if floats have lost it."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        gradient = neuron_gradients(net, signs[None], np.array([entry]))[0]
+    top = float(np.abs(gradient).max(initial=0.0))
+    if TINY < top < np.inf:
+        gradient = gradient / top
+        return np.asarray(gradient / np.linalg.norm(gradient))
+    return exact_quotient(ExactRegion(net, signs).margin(entry), x)[1]
 
 
 def _visible(

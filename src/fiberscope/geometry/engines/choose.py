@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import flint
 import numpy as np
@@ -40,14 +40,18 @@ def has_faces(domain: Domain) -> bool:
 
 
 class NumRegions(int):
-    """A number of regions; ``complete`` is False when there are *at least* so many, ``method`` names the engine."""
+    """A number of regions; ``complete`` is False when there are *at least* so many, ``method`` names the engine.
+
+    ``tiling`` is the evidence of a count in pieces (:class:`~fiberscope.geometry.tiling.Tiling`), else None.
+    """
 
     complete: bool
     method: str
+    tiling: Any
 
-    def __new__(cls, count: int, complete: bool, method: str) -> NumRegions:
+    def __new__(cls, count: int, complete: bool, method: str, tiling: Any = None) -> NumRegions:
         made = super().__new__(cls, count)
-        made.complete, made.method = complete, method
+        made.complete, made.method, made.tiling = complete, method, tiling
         return made
 
     def __repr__(self) -> str:

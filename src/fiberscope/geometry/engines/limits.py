@@ -26,3 +26,6 @@ LARGE = 1 << 16
 
 MEMORY = 1 << 32
 """Bytes of the arrays of a complex that is built without a limit; while building, the peak is a few times that."""
+
+MEMORY_OF_A_COUNT = MEMORY >> 2
+"""Bytes of the arrays of one piece of a count, several of which may be made at the same time."""

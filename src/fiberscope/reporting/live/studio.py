@@ -133,7 +133,7 @@ class Studio:
         if net.num_parameters > MOST_PARAMETERS:
             raise TooLargeError(
                 f"{net.num_parameters:,} parameters are above the {MOST_PARAMETERS:,} that a live picture follows; "
-                "fiberscope report makes a page about them without a hand to follow"
+                "fiberscope report answers what takes no dragging, or says what to try instead"
             )
 
     # -- a network with two inputs

@@ -315,19 +315,10 @@ def _corners(mesh: Polygons, signs: SignArray) -> tuple[IntArray, IntArray]:
     entries = len(mesh.loop_v)
     if np.count_nonzero(signs) == signs.size:  # in general position; much faster than to look for them
         return np.zeros(entries + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    vertex, label = np.nonzero(signs == 0)
-    ptr = pointers(np.bincount(vertex, minlength=len(signs)))
-    entry, which = _stretches(ptr[mesh.loop_v], ptr[mesh.loop_v + 1])
-    functional, polygon = label[which], mesh.owners[entry]
-    pair, i = _stretches(mesh.indptr[polygon], mesh.indptr[polygon + 1])
-    around = signs[mesh.loop_v[i], functional[pair]]
-    low = np.bincount(pair, weights=around < 0, minlength=len(entry))
-    high = np.bincount(pair, weights=around > 0, minlength=len(entry))
-    mixed = (low > 0) & (high > 0)
-    return pointers(np.bincount(entry[mixed], minlength=entries)), functional[mixed]
-
-
-def _stretches(lo: IntArray, hi: IntArray) -> tuple[IntArray, IntArray]:
-    """All pairs ``(k, i)`` with ``lo[k] <= i < hi[k]``, in order."""
-    ptr = pointers(hi - lo)
-    return np.repeat(np.arange(len(lo)), hi - lo), np.arange(ptr[-1]) + np.repeat(lo - ptr[:-1], hi - lo)
+    words, counts, none = signs.view(np.uint64), np.zeros(entries, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    kernels.list_corners(mesh.indptr, mesh.loop_v, words, counts, none)
+    ptr = pointers(counts)
+    label = np.empty(ptr[-1], dtype=np.int64)
+    if len(label):
+        kernels.list_corners(mesh.indptr, mesh.loop_v, words, ptr[:-1].copy(), label)
+    return ptr, label

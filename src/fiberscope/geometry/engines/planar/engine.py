@@ -23,7 +23,7 @@ import numpy as np
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.geometry.cells import Cells, Incidence, pool_layout
 from fiberscope.geometry.domains import Box, Polytope
-from fiberscope.geometry.engines.limits import MEMORY
+from fiberscope.geometry.engines.limits import MEMORY, MEMORY_OF_A_COUNT
 from fiberscope.geometry.engines.planar import tracked as track
 from fiberscope.geometry.engines.planar.arrange import Arranger, sure_signs
 from fiberscope.geometry.engines.planar.build import build
@@ -116,7 +116,8 @@ def planar_count(net: Network, domain: PlanarDomain, run: Run = ENDLESS, *, thre
     """The number of regions alone: the last layer is counted without being built.
 
     Large complexes are counted piece by piece, so memory stays bounded; ``threads`` pieces are counted at a time. When
-    interrupted, what was not counted yet goes in as the polygons that were reached, each of which holds a region.
+    interrupted, what was not counted yet goes in as the polygons that were reached, each of which holds a region. One
+    polygon that a layer cuts into too many is refused: the domain is to be cut then.
 
     >>> net = Network([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [[1.0, 1.0, 1.0]]], [[0.0, 0.0, 0.0], [0.0]])
     >>> int(planar_count(net, Box.cube(2)))  # three lines through one point
@@ -253,7 +254,8 @@ class Engine:
             raise TooLargeError(
                 f"layer {switch + 1} of {len(self.switches)} makes {polygons:,} polygons and needs about "
                 f"{vertices * per_vertex / 2**30:.2g} GB, the limit of memory is {memory / 2**30:.2g} GB; "
-                "give limit=, a smaller domain, or count only"
+                "give limit=, a smaller domain, or count only",
+                times=vertices * per_vertex / memory,
             )
 
     def arrange(self, mesh: Polygons, switch: int) -> Arrangement:
@@ -320,7 +322,7 @@ class Engine:
             with np.errstate(all="ignore"):  # what overflows is left to exact arithmetic
                 node = self.advance(mesh, node)
                 if switch < len(self.switches) - 1 or isinstance(self.switches[switch], MaxPool):
-                    finer = self.split(mesh, switch, node)
+                    finer = self.split(mesh, switch, node, MEMORY_OF_A_COUNT)
                     run.step(switch + 1, len(self.switches), f"{finer.num_polygons} polygons")
                     found = self.count(finer, switch + 1, node + 1, run, threads)
                 else:

@@ -81,6 +81,39 @@ def list_crossings(ends: Any, words: Any, place: Any, label: Any) -> None:
         place[e] = i
 
 
+@kernel
+def list_corners(indptr: Any, loop_v: Any, words: Any, place: Any, label: Any) -> None:
+    """The functionals that vanish at the vertex of loop entry ``i`` and have both signs around its polygon.
+
+    They stand in ``label`` from ``place[i]`` on, which is moved behind the last one. With an empty ``label`` they are
+    only counted.
+    """
+    for f in range(indptr.shape[0] - 1):
+        for k in range(words.shape[1]):
+            low, high, some = np.uint64(0), np.uint64(0), np.uint64(0)
+            for i in range(indptr[f], indptr[f + 1]):
+                w = words[loop_v[i], k]  # of the bytes 00, 01 and ff the lowest bit tells zeros, the highest the sign
+                minus = w >> np.uint64(7)
+                low |= minus
+                high |= w & ~minus
+                some |= ~w
+            mixed = low & high & some & _ONES
+            if mixed == np.uint64(0):
+                continue
+            for i in range(indptr[f], indptr[f + 1]):
+                mark = mixed & ~words[loop_v[i], k]
+                if label.size == 0:
+                    place[i] += np.int64((mark * _ONES) >> np.uint64(56))
+                    continue
+                j = 8 * k
+                while mark:
+                    if mark & np.uint64(1):
+                        label[place[i]] = j
+                        place[i] += 1
+                    mark >>= np.uint64(8)
+                    j += 1
+
+
 @inner
 def _ratio(za: float, zb: float, ea: float, eb: float) -> tuple[float, float]:
     """Where a functional vanishes between A (0) and B (1), and a bound of the error of that number.

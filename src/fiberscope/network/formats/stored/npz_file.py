@@ -9,13 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.files import read_arrays
+from fiberscope.files import dated_member, read_arrays
 from fiberscope.network.formats.program import KEY, describe, restore
 from fiberscope.network.formats.request import Request
 from fiberscope.network.formats.stored.state_dict import OWN, Numbers, numbers_of
 from fiberscope.network.network import Network
-
-_EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def read(path: Path, request: Request) -> Network | Numbers:
@@ -36,8 +34,6 @@ def encode(net: Network, dtype: str) -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, array in entries.items():
             # Not np.savez: its keyword arguments forbid some parameter names, and it stamps the time.
-            info = zipfile.ZipInfo(f"{name}.npy", _EPOCH)
-            info.compress_type = zipfile.ZIP_DEFLATED
-            with archive.open(info, "w", force_zip64=True) as member:
+            with archive.open(dated_member(f"{name}.npy"), "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
     return buffer.getvalue()
