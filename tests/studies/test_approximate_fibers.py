@@ -21,21 +21,8 @@ from fiberscope.studies._near_members import (
     vector,
     with_vector,
 )
-from fiberscope.studies.approximate_fibers import (
-    BOX,
-    FAMILIES,
-    FULL,
-    KINDS,
-    NARROW,
-    STUDY,
-    compared,
-    move_rows,
-    planted,
-    points,
-    scaled,
-    strata_rows,
-    teacher,
-)
+from fiberscope.studies._planted_teachers import BOX, FULL, NARROW, planted, points, scaled, teacher
+from fiberscope.studies.approximate_fibers import FAMILIES, KINDS, STUDY, compared, move_rows, strata_rows
 from fiberscope.studies.lab.table import Table
 
 

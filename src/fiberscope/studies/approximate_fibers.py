@@ -20,13 +20,11 @@ from scipy.stats import rankdata
 from fiberscope.dimension.decisive import decisive_set
 from fiberscope.equality.ladder import equivalent
 from fiberscope.equality.verdict import Interval
-from fiberscope.errors import InputError, NotGenericError
-from fiberscope.geometry.domains import Box
+from fiberscope.errors import InputError
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.studies._near_members import (
     PATIENCE,
-    POINTS,
     Directions,
     apart,
     at_levels,
@@ -37,6 +35,7 @@ from fiberscope.studies._near_members import (
     vector,
     with_vector,
 )
+from fiberscope.studies._planted_teachers import BOX, FULL, NARROW, planted, scaled, teacher
 from fiberscope.studies._verdicts import beyond, mean_and_error, verdict
 from fiberscope.studies.lab.shares import wilson
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study, Task
@@ -47,9 +46,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "quick": {"teachers": 3, "students": 2, "levels": [1e-2, 1e-4]},
     "paper": {"teachers": 6, "students": 3, "levels": [1e-2, 1e-3, 1e-4]},
 }
-NARROW, WIDE = (2, 3, 2, 1), (2, 6, 4, 1)
-BOX = Box.cube(2)
-FULL = "full"
+WIDE = (2, 6, 4, 1)
 KINDS = (FULL, "dead", "linear", "hidden", "twins")
 FAMILIES = ("dead", "linear", "twins")
 STEPS = (1e-4, 1e-3, 1e-2)
@@ -62,10 +59,6 @@ EPOCHS = 200
 
 BEGUN_NEAR = 0.1
 """How far from the teacher some students begin, relative to its norm."""
-
-DRAWS = 400
-BEYOND = 1.25
-"""A planted dead or linear neuron switches this many half widths of the box away from its middle."""
 
 CLOSE, NEAR = 0.01, 0.1
 """Functions within 1 % of the teacher's range are called close, parameters within 10 % of its norm near."""
@@ -93,61 +86,6 @@ def plan(scale: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
     taught = [{"record": "student", "kind": kind, **about} for kind in KINDS]
     taught += [{"record": "strata", "kind": kind} for kind in FAMILIES]
     return [{**task, "teacher": teacher} for task in taught for teacher in range(sizes["teachers"])]
-
-
-# -- teachers ------------------------------------------------------------------------------------------------------
-
-
-def points(seed: int) -> FloatArray:
-    """Points of the box at which everything is weighed."""
-    return np.random.default_rng(seed).uniform(-1, 1, (POINTS, BOX.dimension))
-
-
-def scaled(net: Network, X: FloatArray) -> Network:
-    """With values of range 1 at the points, and balanced."""
-    size = float(np.ptp(net(X)))
-    if size == 0:
-        raise NotGenericError("the function is constant at the points")
-    return balanced(Network([*net.weights[:-1], net.weights[-1] / size], [*net.biases[:-1], net.biases[-1] / size]))
-
-
-def planted(net: Network, kind: str, gap: float | None = None) -> Network:
-    """A degenerate neighbour; ``gap`` stops short of it: a corner of the box or an angle of that size is left."""
-    (A, B, C), (p, q, r) = ([x.copy() for x in part] for part in (net.weights, net.biases))
-    away = BEYOND if gap is None else 1 - gap
-    if kind in ("dead", "linear"):
-        p[0] = (-away if kind == "dead" else away) * np.abs(A[0]).sum()
-    elif kind == "twins":
-        turn = 0.0 if gap is None else gap
-        A[1], p[1] = A[0] + turn * A[1], p[0] + turn * p[1]
-    elif kind == "hidden":
-        B, q = -np.abs(B), -np.abs(q)
-        B[:, 0] = -B[:, 0]
-    return Network([A, B, C], [p, q, r])
-
-
-def teacher(kind: str, number: int) -> tuple[Network, FloatArray, Directions]:
-    """A teacher of a kind with its directions; drawn until its exact rank on the box is seen at the points too.
-
-    The full ones have rank ``D - N``; planted ones are made of those, but for hidden hyperplanes.
-    """
-    X = points(number)
-    for draw in range(DRAWS):
-        net = Network.random(NARROW, np.random.default_rng([number, draw]))
-        net = Network(net.weights, [b / 2 for b in net.biases])  # hyperplanes that meet the box
-        try:
-            net = scaled(net if kind == FULL else planted(net, kind), X)
-        except NotGenericError:
-            continue
-        found = directions(net, BOX, X)
-        full = net.num_parameters - net.num_hidden
-        if found.seen and (found.rank == full if kind == FULL else ENOUGH * full <= found.rank < full):
-            return net, X, found
-    raise NotGenericError(f"no {kind} teacher in {DRAWS} draws")
-
-
-ENOUGH = 0.6
-"""Planted teachers keep so much of the full dimension: the others are nearly affine."""
 
 
 # -- rows ----------------------------------------------------------------------------------------------------------
@@ -385,15 +323,18 @@ def wide_are_nearer(table: Table) -> Finding:
 
 
 def flat(table: Table) -> Finding:
-    """By how many decades the difference grows with ten times the step: one is first order, two is second."""
-    orders: dict[str, list[float]] = {}
-    for (_, _, name), part in table.where(record="move").groups("kind", "teacher", "direction").items():
+    """By how many decades the difference grows with ten times the step: one is first order, two second; every kind."""
+    orders: dict[tuple[str, str], list[float]] = {}
+    for (kind, _, name), part in table.where(record="move").groups("kind", "teacher", "direction").items():
         sizes = [size for _, size in sorted(zip(part.column("step"), part.column("found"), strict=True))]
         # a step that changes nothing at all is flat to any order, and has no logarithm
-        orders.setdefault(name, []).append(float(np.mean(np.diff(np.log10(sizes)))) if min(sizes) > 0 else 2.0)
-    mean, error = mean_and_error(orders["kernel"])
-    text = ", ".join(f"{name} {np.mean(values):.2f}" for name, values in orders.items())
-    return Finding(beyond(mean - 1.5, error), f"order of growth, mean over {len(orders['kernel'])} teachers: {text}")
+        order = float(np.mean(np.diff(np.log10(sizes)))) if min(sizes) > 0 else 2.0
+        orders.setdefault((kind, name), []).append(order)
+    kernels = {kind: values for (kind, name), values in orders.items() if name == "kernel"}
+    signs = [beyond(mean - 1.5, error) for mean, error in map(mean_and_error, kernels.values())]
+    text = ", ".join(f"{kind} {np.mean(values):.2f}" for kind, values in kernels.items())
+    others = [x for (_, name), values in orders.items() if name != "kernel" for x in values]
+    return Finding(verdict(signs), f"order of growth along the kernel: {text}; elsewhere {np.mean(others):.2f}")
 
 
 def where_it_is(table: Table) -> Finding:
@@ -417,15 +358,16 @@ def where_students_are(table: Table) -> Finding:
 
 
 def strata(table: Table) -> Finding:
-    """Step over difference, ever closer to a smaller stratum."""
+    """Step over difference, from the farthest to the closest, teacher by teacher in logarithms."""
     texts, signs = [], []
     for (kind,), part in table.where(record="strata").groups("kind").items():
-        value = resampled(_grouped(part.dicts(), "gap", "ratio"))
-        signs.append(True if value[2] < 0 else False if value[1] > 0 else None)
-        medians = {gap: _median(rows, "ratio") for (gap,), rows in part.groups("gap").items()}
-        texts.append(
-            f"{kind}: {', '.join(f'{m:.3g} at {gap:g}' for gap, m in medians.items())}, correlation {_told(value)}"
-        )
+        gaps = sorted(set(part.column("gap")), reverse=True)
+        ratios = {gap: part.where(gap=gap).column("ratio") for gap in gaps}
+        growth = np.log10(ratios[gaps[-1]]) - np.log10(ratios[gaps[0]])
+        mean, error = mean_and_error(growth.tolist())
+        signs.append(beyond(mean, error))
+        told = ", ".join(f"{np.median(ratios[gap]):.3g} at {gap:g}" for gap in gaps)
+        texts.append(f"{kind}: {told}, growth 10^({mean:.2f} +- {error:.2f})")
     return Finding(verdict(signs), "; ".join(texts))
 
 

@@ -403,7 +403,7 @@ STUDY = Study(
     claims=(
         Claim("depth", "Networks without hidden symmetries become rarer with depth.", PAPER, falls_with_depth),
         Claim("inputs", "They become more frequent with the number of inputs.", PAPER, rises_with_inputs),
-        Claim("width", "They become more frequent with the width (read: as many inputs as neurons in every layer).", PAPER,
+        Claim("width", "They become more frequent with the width (read: as many inputs as neurons in a layer).", PAPER,
               rises_together),
         Claim("width-alone", "They become more frequent with the width (read: the inputs stay).", PAPER,
               rises_alone),
