@@ -166,7 +166,7 @@ def _panel(ax: Axes, table: Table, picture: Picture) -> None:
                 _band(ax, (x, mean, spread), color, picture)
     _finish(ax, picture)
     if not picture.log_x and all(isinstance(x, int) for x in table.column(picture.x)):
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True))  # nobody counts half a layer
+        ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))  # nobody counts half a layer
 
 
 def _shares_of(ax: Axes, part: Table, picture: Picture, place: float, **look: Any) -> None:

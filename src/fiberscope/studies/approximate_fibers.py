@@ -234,7 +234,9 @@ def _near_in_general(table: Table, sort: str) -> Finding:
     rows = _students(table, [sort], full=True)
     found = _often(rows, lambda row: row["orbit"] <= NEAR, MOST)
     whole = len(_students(table, [sort], full=True, close=False))
-    far = max((row["orbit"] for row in rows), default=np.nan)
+    if not rows:
+        return Finding(None, f"none of {whole} students are within 1 % of the range")
+    far = max(row["orbit"] for row in rows)
     text = f"{len(rows)} of {whole} students are within 1 % of the range; of these {found.ours} are within 10 % of the "
     return Finding(found.holds, f"{text}norm, the farthest {far:.2f} of it")
 
@@ -371,6 +373,11 @@ def strata(table: Table) -> Finding:
     return Finding(verdict(signs), "; ".join(texts))
 
 
+WORDS = {"kind": "", "direction": "", "orbit": "up to order and scale", "fiber": "modulo the fiber"}
+SCATTER: dict[str, Any] = {
+    "x": "found", "lines": "kind", "panels": "quantity", "x_label": "max |f - g| found", "log_x": True, "log_y": True,
+    "y_label": "distance of parameters", "style": "points", "words": WORDS,
+}  # fmt: skip
 OPEN = "section 7, the first open question"
 OURS = "not in the paper"
 
@@ -397,22 +404,19 @@ STUDY = Study(
         Claim("strata", "It becomes less stable towards nearly dead, nearly linear and nearly equal neurons.", OURS,
               strata),
     ),
-    cost={"quick": 220.0, "paper": 800.0},
+    cost={"quick": 300.0, "paper": 1000.0},
     options={"teachers": None, "students": None, "levels": None},
     pictures=(
-        Picture("students", "Students: distance modulo the fiber against that of functions", x="found", y="fiber",
-                lines="kind", panels="sort", x_label="max |f - g| found", y_label="distance to the fiber", log_x=True,
-                log_y=True, where={"record": "student"}, style="points",
-                caption="Relative to range and norm of the teacher. Students from a random start, wide, begun near."),
-        Picture("orbit", "The same up to order and scale only", x="found", y="orbit", lines="kind", panels="sort",
-                x_label="max |f - g| found", y_label="distance to the orbit", log_x=True, log_y=True,
-                where={"record": "student"}, style="points", caption="Wide students have no order in common with it."),
+        Picture("near", "Students that begin near the teacher", y=("orbit", "fiber"), where={"record": "student",
+                "sort": "near"}, caption="Relative to range and norm of the teacher.", **SCATTER),
+        Picture("narrow", "Students from random starts", y=("orbit", "fiber"), where={"record": "student",
+                "sort": "narrow"}, caption="The best of sixteen starts.", **SCATTER),
         Picture("moves", "Steps in known directions", x="step", y="found", lines="direction", panels="kind",
                 x_label="step", y_label="max |f - g| found", log_x=True, log_y=True, where={"record": "move"},
-                style="points", caption="Relative to norm and range. Along the kernel the order is two, else one."),
+                style="points", words=WORDS, caption="Relative to norm and range. Two is the order along the kernel."),
         Picture("strata", "Towards smaller strata", x="gap", y="ratio", lines="kind",
                 x_label="what is left to the stratum", y_label="step over difference", log_x=True, log_y=True,
-                where={"record": "strata"}, style="points",
+                where={"record": "strata"}, style="points", words=WORDS,
                 caption="How many times farther the parameters are apart than the functions, in the worst direction."),
     ),
     summarise=summarise,
