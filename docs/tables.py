@@ -57,6 +57,8 @@ def findings(folder: Path) -> str:
 
 def ratios(file: Path) -> str:
     """The core rows of the last benchmark run that was kept, with its date and machine."""
+    if not file.exists():
+        return "No run has been kept yet.\n"
     held: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     own = {(row["method"], row["network"]): row["seconds"] for row in held["rows"] if row["contestant"] == "ours"}
     rows = []
