@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import api_pages
@@ -39,20 +43,67 @@ def datasets() -> str:
     return "\n".join(["| name | what | needs |", "|---|---|---|", *rows]) + "\n"
 
 
-def findings(folder: Path) -> str:
-    """What the studies found, from their verdict files, one section per study; the newest template is this function."""
-    parts = []
-    for file in sorted(folder.glob("*.json")):
-        held: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        origin = held["provenance"]
-        name, scale = origin["study"], origin["scale"]
-        head = f"### {name}, {scale} scale\n\n[The study](studies/{name}.md), {origin['tasks']} tasks"
-        head += f", version {origin['study_version']}." if "study_version" in origin else "."
-        if origin.get("missing"):
-            head += f" **{len(origin['missing'])} tasks failed**, and the table lacks their rows."
-        rows = [f"| {line(v['text'])} | {line(v['ours'])} | **{WORDS[v['holds']]}** |" for v in held["verdicts"]]
-        parts.append("\n".join([head, "", "| the paper | ours | verdict |", "|---|---|---|", *rows]))
-    return "\n\n".join(parts) + "\n" if parts else "No verdict file has been put here yet.\n"
+def word(verdict: dict[str, Any]) -> str:
+    """The verdict; what holds as we read the paper, where its words leave it open, says so."""
+    found = WORDS[verdict["holds"]]
+    read = re.search(r"\bread(ing)?\b", f"{verdict['text']} {verdict.get('where', '')}", re.IGNORECASE)
+    return f"{found} under this reading" if read and verdict["holds"] else found
+
+
+def command(origin: dict[str, Any], defaults: Mapping[str, Any]) -> str:
+    """What repeats a run: the study, the scale, and options that are not the default."""
+    changed = {k: v for k, v in origin.get("options", {}).items() if v is not None and v != defaults.get(k)}
+    settings = "".join(f" --set {key}='{json.dumps(value)}'" for key, value in changed.items())
+    return f"fiberscope reproduce {origin['study']} --scale {origin['scale']}{settings}"
+
+
+def findings(folder: Path, options: Mapping[str, Mapping[str, Any]] = MappingProxyType({})) -> str:
+    """What the studies found, from their verdict files, one section per file; ``options`` are their defaults."""
+    files = {file.name: json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.json"))}
+    if not files:
+        return "No verdict file has been put here yet.\n"
+    parts = [section(name, held, options.get(held["provenance"]["study"], {})) for name, held in files.items()]
+    return "\n\n".join([counts(files.values()), *parts]) + "\n"
+
+
+def section(file: str, held: dict[str, Any], defaults: Mapping[str, Any]) -> str:
+    """One verdict file: where it comes from, what repeats it, and every claim."""
+    origin = held["provenance"]
+    name, version = origin["study"], f", version {origin['study_version']}" if "study_version" in origin else ""
+    head = f"### {name}, {origin['scale']} scale\n\n*{line(origin.get('paper', 'unknown'))}*. "
+    head += f"[The study](studies/{name}.md), {origin['tasks']} tasks{version}; the numbers are from `findings/{file}`."
+    if origin.get("missing"):
+        head += f" **{len(origin['missing'])} tasks failed**, and the table lacks their rows."
+    head += f"\n\n```console\n$ {command(origin, defaults)}\n```"
+    rows = [
+        f"| {line(v['text'])} | {line(v.get('where', ''))} | {line(v['ours'])} | **{word(v)}** |"
+        for v in held["verdicts"]
+    ]
+    return "\n".join([head, "", "| the paper | where | ours | verdict |", "|---|---|---|---|", *rows])
+
+
+def counts(files: Iterable[dict[str, Any]]) -> str:
+    """How the claims of each paper ended; of a study that was run at both scales, at the paper's."""
+    chosen = {
+        held["provenance"]["study"]: held for held in sorted(files, key=lambda h: h["provenance"]["scale"] != "quick")
+    }
+    papers: dict[str, Counter[str]] = {}
+    for held in chosen.values():
+        paper = held["provenance"].get("paper", "unknown")
+        papers.setdefault(paper, Counter()).update(word(verdict) for verdict in held["verdicts"])
+    words = ("holds", "holds under this reading", "does not hold", "undecided")
+    rows = [f"| {line(paper)} | {' | '.join(str(n[w]) for w in words)} |" for paper, n in sorted(papers.items())]
+    return "\n".join([f"| claims of | {' | '.join(words)} |", "|---|---:|---:|---:|---:|", *rows])
+
+
+def theorems(file: Path) -> str:
+    """Theorems that tests exercise, with the tests."""
+    rows = []
+    for one in tomllib.loads(file.read_text(encoding="utf-8"))["theorem"]:
+        tests = ", ".join(f"`{test}`" for test in one["tests"])
+        told = f"{line(one['words'])} | *{line(one['paper'])}*, {line(one['where'])} | {line(one['ours'])}"
+        rows.append(f"| {told} | **{one['verdict']}** | {tests} |")
+    return "\n".join(["| the paper | where | ours | verdict | tests |", "|---|---|---|---|---|", *rows]) + "\n"
 
 
 def ratios(file: Path) -> str:
@@ -90,7 +141,8 @@ def write(home: Path) -> None:
     made = {
         "stability.md": stability(tomllib.loads((home / "stability.toml").read_text(encoding="utf-8"))),
         "datasets.md": datasets(),
-        "findings.md": findings(home / "findings"),
+        "findings.md": findings(home / "findings", {info.name: info.options for info in fs.list_studies()}),
+        "theorems.md": theorems(home / "theorems.toml"),
         "ratios.md": ratios(home.parent / "benchmarks" / "results" / "core.json"),
     }
     for name, text in made.items():

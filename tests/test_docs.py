@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import fiberscope as fs
+from fiberscope.studies.lab.registry import all_studies
 
 ROOT = Path(__file__).resolve().parent.parent
 FENCE = re.compile(r"^ *```(?:python|pycon|py)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
@@ -148,8 +149,56 @@ def test_findings_are_made_from_verdict_files(tmp_path: Path) -> None:
     }
     (tmp_path / "energy.json").write_text(json.dumps(held), encoding="utf-8")
     page = tables.findings(tmp_path)
-    assert "### energy, quick scale" in page and "1 tasks failed" in page
-    assert "| It rises \\| falls. | 1 &lt; 2 | **does not hold** |" in page
+    assert "### energy, quick scale" in page and "1 tasks failed" in page and "findings/energy.json" in page
+    assert "| It rises \\| falls. |  | 1 &lt; 2 | **does not hold** |" in page
+    origin = {"study": "energy", "scale": "paper", "options": {"layers": 4, "runs": [1, 2], "seeds": None}}
+    assert tables.command(origin, {"layers": 4}) == "fiberscope reproduce energy --scale paper --set runs='[1, 2]'"
+
+
+def test_claims_are_counted_once_at_the_largest_scale() -> None:
+    def held(scale: str, holds: bool) -> dict[str, Any]:
+        return {"provenance": {"study": "a", "scale": scale, "paper": "P"}, "verdicts": [{"text": "", "holds": holds}]}
+
+    page = beside_the_configuration("tables").counts([held("paper", False), held("quick", True)])
+    assert page.endswith("| P | 0 | 0 | 1 | 0 |")
+
+
+def test_verdicts_under_a_reading_say_so() -> None:
+    word = beside_the_configuration("tables").word
+    reading = {"text": "More regions (read: than on a line).", "where": "figure 1"}
+    assert word({**reading, "holds": True}) == "holds under this reading"
+    assert word({**reading, "holds": False}) == "does not hold" and word({**reading, "holds": None}) == "undecided"
+    assert word({"text": "Threads spread already.", "where": "section 2", "holds": True}) == "holds"
+
+
+def test_every_verdict_can_be_traced_to_a_claim_of_a_study() -> None:
+    """Each committed file is of a study as it stands now: its version, its claims in their words, and our numbers."""
+    studies, seen = all_studies(), set()
+    for file in sorted((ROOT / "docs" / "findings").glob("*.json")):
+        held = json.loads(file.read_text(encoding="utf-8"))
+        origin = held["provenance"]
+        study = studies[origin["study"]]
+        seen.add(study.name)
+        assert file.name == f"{study.name}-{origin['scale']}.json" and origin["study_version"] == study.version, file
+        assert origin["tasks"] == len(study.tasks(origin["scale"], origin["options"])), file
+        assert [(v["claim"], v["text"], v["where"]) for v in held["verdicts"]] == [
+            (claim.name, claim.text, claim.where) for claim in study.claims
+        ], file
+        assert all(v["ours"] and v["where"] for v in held["verdicts"]), file
+    assert seen == set(studies)
+
+
+def test_every_theorem_names_tests_that_exist() -> None:
+    file = ROOT / "docs" / "theorems.toml"
+    papers = {study.paper for study in all_studies().values()}
+    for one in tomllib.loads(file.read_text(encoding="utf-8"))["theorem"]:
+        assert one["paper"] in papers and one["words"] and one["where"] and one["ours"] and one["tests"]
+        assert one["verdict"] in ("holds", "holds under this reading", "does not hold")
+        for test in one["tests"]:
+            path, name = test.split("::")
+            assert f"\ndef {name}(" in (ROOT / path).read_text(encoding="utf-8"), test
+    page = beside_the_configuration("tables").theorems(file)
+    assert "`tests/geometry/folds/test_fold_set.py::test_lemma_3_needs_edges_that_bend`" in page
 
 
 def test_stub_of_the_pictures_says_what_the_table_says() -> None:

@@ -45,6 +45,7 @@ _NAMES = {
     "Curve": "geometry.curves.curve",
     "CurveRegions": "geometry.curves.curve_regions",
     "domain_roles": "geometry.ranges.domain_roles",
+    "Cylinder": "geometry.surfaces.quadrics",
     "Ellipsoid": "geometry.surfaces.quadrics",
     "Ensemble": "geometry.expectation.ensemble",
     "GeneratorCurve": "geometry.curves.generated",

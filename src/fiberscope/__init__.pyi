@@ -139,6 +139,7 @@ from .geometry.ranges.domain_roles import roles as roles
 from .geometry.regions import count_regions as count_regions
 from .geometry.regions import regions as regions
 from .geometry.surfaces.generated import GeneratorSurface as GeneratorSurface
+from .geometry.surfaces.quadrics import Cylinder as Cylinder
 from .geometry.surfaces.quadrics import Ellipsoid as Ellipsoid
 from .geometry.surfaces.regions_on import regions_on as regions_on
 from .geometry.surfaces.round_regions import RoundRegions as RoundRegions

@@ -42,3 +42,9 @@ def test_a_round_sphere_has_colours_and_arcs() -> None:
     axes = fs.plot.round_regions(found, pixels=40)
     assert len(axes.lines) == found.num_arcs + found.num_circles
     assert found.plot(pixels=20).images
+
+
+def test_a_cylinder_is_unrolled() -> None:
+    found = fs.round_regions(Network.random((3, 4, 3, 1), 0), fs.Cylinder([1.0, 1.0, 2.0], [0.0, 0.0, -1.0]))
+    axes = found.plot(pixels=40)
+    assert len(axes.lines) == found.inner.sum() > 0 and axes.get_xlim() == (-np.pi, np.pi)

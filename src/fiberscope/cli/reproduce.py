@@ -112,13 +112,11 @@ def _check(archive: Path, as_json: bool) -> None:
     if as_json:
         print(json.dumps(found.to_dict(), indent=2))
     else:
-        console = Console()
-        console.print(
-            "\n".join(found.wrong), highlight=False, markup=False, soft_wrap=True, end="\n" * bool(found.wrong)
-        )
+        studies = ", ".join(found.studies) or "no study"
         failed = f"; not run: {', '.join(found.failed)}" if found.failed else ""
-        text = f"{'whole' if found.whole else 'NOT whole'}: {found.files} files, {len(found.studies)} studies{failed}"
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
+        text = f"{'whole' if found.whole else 'NOT whole'}: {found.files} files, {studies}{failed}"
+        for line in (*found.wrong, text):
+            Console().print(line, highlight=False, markup=False, soft_wrap=True)
     if not found.whole:
         raise typer.Exit(1)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numba
 import numpy as np
+from scipy.special import ellipeinc
 
 from fiberscope.geometry.cells import Cells
 from fiberscope.numerics.floats import FloatArray
@@ -113,3 +114,19 @@ def _remove(vector: Any, basis: Any) -> None:
             product += vector[j] * basis[h, j]
         for j in range(len(vector)):
             vector[j] -= product * basis[h, j]
+
+
+def ellipse_arcs(grams: FloatArray, start: FloatArray, end: FloatArray) -> FloatArray:
+    """Lengths of arcs of ellipses ``cos t one + sin t two``, by Legendre's integral of the second kind.
+
+    ``grams (arcs, 2, 2)`` are the products of the two vectors, ``start`` and ``end`` the parameters. With the angle
+    from where the velocity is longest, the square of the speed is ``p - (p - q) sin^2`` for the eigenvalues ``p >= q``.
+
+    >>> round(float(ellipse_arcs(np.array([[[4.0, 0.0], [0.0, 1.0]]]), np.zeros(1), np.full(1, 2 * np.pi))[0]), 6)
+    9.688448
+    """
+    size, direction = np.linalg.eigh(grams)
+    q, p = np.maximum(size, 0.0).T
+    shift = np.arctan2(direction[:, 0, 1], direction[:, 1, 1])
+    part = np.where(p > 0, 1 - q / np.where(p > 0, p, 1.0), 0.0)
+    return np.asarray(np.sqrt(p) * (ellipeinc(end + shift, part) - ellipeinc(start + shift, part)))

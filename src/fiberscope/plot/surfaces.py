@@ -13,6 +13,7 @@ from mpl_toolkits.mplot3d import Axes3D  # type: ignore[import-untyped]
 from mpl_toolkits.mplot3d.art3d import Line3DCollection, Poly3DCollection  # type: ignore[import-untyped]
 
 from fiberscope.errors import InputError
+from fiberscope.geometry.surfaces.quadrics import Cylinder
 from fiberscope.geometry.surfaces.round_regions import RoundRegions
 from fiberscope.geometry.surfaces.shapes import Sphere
 from fiberscope.geometry.surfaces.surface_regions import SurfaceRegions
@@ -83,6 +84,8 @@ def round_regions(
 ) -> Axes:
     """Draw the near half of a sphere or ellipsoid, seen as a ball: a colour for every pattern, and the arcs.
 
+    A cylinder is drawn unrolled: the angle to the right, from -pi to pi, and the height upwards.
+
     Parameters
     ----------
     found
@@ -94,6 +97,8 @@ def round_regions(
     pixels
         Width of the picture that the colours are made in; arcs are lines. Dark where the function bends.
     """
+    if isinstance(found.surface, Cylinder):
+        return _unrolled(found, ax, seed, pixels)
     right, up, eye = _frame(view)
     with house_style():
         if ax is None:
@@ -116,6 +121,35 @@ def round_regions(
     return drawn
 
 
+def _unrolled(found: RoundRegions, ax: Any, seed: int, pixels: int) -> Axes:
+    t, s = np.meshgrid(np.linspace(-np.pi, np.pi, pixels), np.linspace(1, 0, max(2, pixels // 2)))
+    points = np.stack([np.cos(t), np.sin(t), s], axis=2).reshape(-1, 3)
+    image = _colours(found, points, seed).reshape(*t.shape, 3)
+    with house_style():
+        if ax is None:
+            ax = Figure(figsize=(8.0, 4.0), layout="constrained").add_subplot()
+        ax.imshow(image, extent=(-np.pi, np.pi, 0, 1), interpolation="bilinear", aspect="auto")
+        lines = found.ellipses
+        for k in np.flatnonzero(found.inner).tolist():
+            begin, end = (0.0, 1.0) if lines.straight[k] else (float(lines.begin[k]), float(lines.end[k]))
+            curve = lines.at(k, np.linspace(begin, end, 200))
+            angle = np.arctan2(curve[:, 1], curve[:, 0])
+            angle[1:][np.abs(np.diff(angle)) > np.pi] = np.nan  # over the seam
+            colour, width = (INK, 0.9) if found.visible[k] else (PAPER, 0.6)
+            ax.plot(angle, curve[:, 2], color=colour, linewidth=width)
+        ax.set(xlim=(-np.pi, np.pi), ylim=(0, 1), xlabel="angle", ylabel="height")
+    drawn: Axes = ax
+    return drawn
+
+
+def _colours(found: RoundRegions, points: FloatArray, seed: int) -> FloatArray:
+    """The colours of the patterns at points of the unit sphere or cylinder."""
+    signs = found.net.signs(found.surface.center + points @ found.surface.axes).signs
+    number = {pattern.tobytes(): k for k, pattern in enumerate(found.patterns)}
+    own = np.array([number.get(row.tobytes(), 0) for row in np.ascontiguousarray(signs)])
+    return np.asarray(mosaic_colors(len(found.patterns), seed, found.sides[found.inner])[own])
+
+
 def _frame(view: tuple[float, float]) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Directions to the right, upwards and to the eye."""
     elevation, azimuth = np.deg2rad(view)
@@ -133,12 +167,9 @@ def _shaded(
     depth = np.sqrt(np.maximum(1 - a**2 - b**2, 0.0))
     points = a[..., None] * right + b[..., None] * up + depth[..., None] * eye
     inside = a**2 + b**2 <= 1
-    signs = found.net.signs(found.surface.center + points[inside] @ found.surface.axes).signs
-    number = {pattern.tobytes(): k for k, pattern in enumerate(found.patterns)}
-    own = np.array([number.get(row.tobytes(), 0) for row in np.ascontiguousarray(signs)])
     image = np.zeros((pixels, pixels, 4))
     light = 0.78 + 0.22 * np.maximum(points[inside] @ (_LIGHT / np.linalg.norm(_LIGHT)), 0.0)
-    image[inside, :3] = mosaic_colors(len(found.patterns), seed, found.sides)[own] * light[:, None]
+    image[inside, :3] = _colours(found, points[inside], seed) * light[:, None]
     image[inside, 3] = 1.0
     return image
 

@@ -334,7 +334,7 @@ STUDY = Study(
         Claim("barrier-no-norms", "Also without norms (ours).", "not in the paper", barrier_without_norms),
         Claim("harder", "Larger fixed weights make training more difficult.", "appendix H.4, for transformers", harder),
     ),
-    cost={"quick": 100.0, "paper": 200.0},
+    cost={"quick": 100.0, "paper": 300.0},
     options={"pairs": None, "epochs": None, "scales": None},
     pictures=(
         Picture(

@@ -9,6 +9,7 @@ first-layer units show as full lines, and which of these have the chain that pro
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import networkx as nx
@@ -17,10 +18,11 @@ from fiberscope.errors import InputError, hint
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Box
 from fiberscope.geometry.folds.conditions import is_transparent
-from fiberscope.geometry.folds.dependency import dependency_graph, first_layer, layers_of, longest_chains
+from fiberscope.geometry.folds.dependency import FirstLayer, dependency_graph, first_layer, layers_of, longest_chains
 from fiberscope.geometry.folds.fold_set import FoldSet, fold_set
 from fiberscope.geometry.regions import regions
 from fiberscope.network.network import Network
+from fiberscope.numerics.floats import IntArray
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study, Task
 from fiberscope.studies.lab.table import Table
 from fiberscope.training.datasets.loading import load_dataset
@@ -109,39 +111,67 @@ def run_task(task: Task) -> list[dict[str, Any]]:
     return rows
 
 
+@dataclass(frozen=True, slots=True)
+class Folds:
+    """The fold-set of the function, the kinks of all units, and what chains say about the first layer in each."""
+
+    shown: FoldSet
+    kinks: FoldSet
+    graphs: tuple[nx.DiGraph[int], nx.DiGraph[int]]
+    first: tuple[FirstLayer, FirstLayer]
+
+    @property
+    def complex(self) -> Complex:
+        return self.shown.complex
+
+    @property
+    def transparent(self) -> bool:
+        signs = self.complex.sign_vectors
+        return bool(is_transparent(self.complex.net, signs, f"{len(signs)} regions", exhaustive=True).holds)
+
+    def size(self, facets: IntArray) -> float:
+        """The volume of some facets together."""
+        return float(self.complex.wall_sizes[self.complex.facets.cell[facets]].sum())
+
+
+def look(net: Network, box: Box) -> Folds:
+    """Everything that is measured of one network on a box."""
+    complex = regions(net, box)
+    shown, kinks = fold_set(complex), fold_set(complex, surface="units")
+    graphs = dependency_graph(shown), dependency_graph(kinks)
+    return Folds(shown, kinks, graphs, (first_layer(shown, graphs[0]), first_layer(kinks, graphs[1])))
+
+
 def measure(net: Network, box: Box) -> dict[str, Any]:
     """What the fold-set of one network on a box shows; fractions are of all units, and of all first-layer units."""
-    complex = regions(net, box)
-    shown, all_kinks = fold_set(complex), fold_set(complex, surface="units")
-    graph, whole_graph = dependency_graph(shown), dependency_graph(all_kinks)
-    seen, there = first_layer(shown, graph), first_layer(all_kinks, whole_graph)
+    return columns(look(net, box))
+
+
+def columns(folds: Folds) -> dict[str, Any]:
+    """What was seen, as the entries of a row."""
+    shown, kinks = folds.shown, folds.kinks
+    seen, there = folds.first
     width = seen.width
-    size = float(complex.wall_sizes[complex.facets.cell[shown.facets]].sum())
-    loose = float(complex.wall_sizes[complex.facets.cell[shown.rest]].sum())
+    size = folds.size(shown.facets)
     return {
-        "regions": complex.num_regions,
-        "transparent": _transparent(complex),
+        "regions": folds.complex.num_regions,
+        "transparent": folds.transparent,
         "is_surface": shown.is_surface,
         "order": shown.order,
         "pieces": len(shown.pieces),
-        "longest_chain": max(longest_chains(graph).values(), default=0),
-        "loose_fraction": loose / size if size else 0.0,
-        "crossing_fraction": float(all_kinks.units.mean()),
+        "longest_chain": max(longest_chains(folds.graphs[0]).values(), default=0),
+        "loose_fraction": folds.size(shown.rest) / size if size else 0.0,
+        "crossing_fraction": float(kinks.units.mean()),
         "visible_fraction": float(shown.units.mean()),
-        "first_crossing_fraction": float(all_kinks.units[:width].mean()),
+        "first_crossing_fraction": float(kinks.units[:width].mean()),
         "first_straight_fraction": len(seen.straight) / width,
         "first_identified_fraction": len(seen.identified) / width,
         "first_hidden_chain_fraction": len(there.identified) / width,
         "wrong_pieces": len(seen.wrong),
         "well_connected": seen.well_connected,
-        "lemma_violations": _violations(all_kinks, _all_chains(whole_graph)),
-        "bending_violations": _violations(all_kinks, longest_chains(whole_graph)),
+        "lemma_violations": _violations(kinks, _all_chains(folds.graphs[1])),
+        "bending_violations": _violations(kinks, longest_chains(folds.graphs[1])),
     }
-
-
-def _transparent(complex: Complex) -> bool:
-    signs = complex.sign_vectors
-    return bool(is_transparent(complex.net, signs, f"{len(signs)} regions", exhaustive=True).holds)
 
 
 def _all_chains(graph: nx.DiGraph[int]) -> dict[int, int]:

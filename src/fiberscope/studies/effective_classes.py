@@ -260,7 +260,7 @@ STUDY = Study(
         ),
         Claim("fitted", "The students fit the teacher at all levels (a control of ours).", "not in the paper", fitted),
     ),
-    cost={"quick": 20.0, "paper": 360.0},
+    cost={"quick": 20.0, "paper": 600.0},
     options={"draws": None, "pairs": None, "sigmas": None},
     pictures=(
         Picture(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import ellipeinc, ellipkinc
 
 import fiberscope as fs
 from fiberscope.errors import InputError, NotGenericError
@@ -168,14 +169,122 @@ def test_other_places_and_ellipsoids() -> None:
     wide = fs.round_regions(solid, fs.Ellipsoid(scales))
     same = fs.round_regions(Network([solid.weights[0] * scales, *solid.weights[1:]], solid.biases), fs.Sphere())
     assert (wide.num_regions, wide.num_arcs) == (same.num_regions, same.num_arcs)
-    with pytest.raises(InputError, match="expected a Sphere, whose sizes"):
-        _ = wide.boundary_length
-    assert "boundary_length" in wide.to_dict()
+    with pytest.raises(InputError, match="distance: expected a Sphere"):
+        wide.distance([[1.0, 0.0, 0.0]])
+    assert wide.to_dict()["boundary_length"] == pytest.approx(wide.boundary_length)
+
+
+# --- sizes on ellipsoids -----------------------------------------------------------------------------------------
+
+
+@settings(max_examples=4, deadline=None)
+@given(st.integers(0, 10**6), st.lists(st.sampled_from([0.25, 0.5, 1.0, 1.5, 3.0]), min_size=3, max_size=3))
+def test_sizes_of_ellipsoids(seed: int, half: list[float]) -> None:
+    """Areas add up to that of the ellipsoid, by its own elliptic integrals; lengths lie in proven bounds."""
+    net = Network.random((3, 4, 3, 1), seed)
+    found = fs.round_regions(net, fs.Ellipsoid(half))
+    assert found.areas.sum() == pytest.approx(ellipsoid_area(half), rel=1e-9)
+    assert (found.areas > -1e-9).all()
+    low, high = found.length_bounds()
+    assert low <= found.boundary_length * (1 + 1e-12) and found.boundary_length <= high * (1 + 1e-12)
+    assert high - low <= 1e-6 * (1 + high)
+
+
+def ellipsoid_area(half: list[float]) -> float:
+    a, b, c = sorted(half, reverse=True)
+    if a == c:
+        return 4 * np.pi * a**2
+    phi = np.arccos(c / a)
+    k = a**2 * (b**2 - c**2) / (b**2 * (a**2 - c**2))
+    inner = ellipeinc(phi, k) * np.sin(phi) ** 2 + ellipkinc(phi, k) * np.cos(phi) ** 2
+    return float(2 * np.pi * c**2 + 2 * np.pi * a * b / np.sin(phi) * inner)
+
+
+def test_an_ellipsoid_that_is_a_sphere_and_one_against_a_mesh() -> None:
+    net = Network.random((3, 6, 4, 1), 1)
+    ball, same = fs.round_regions(net, fs.Sphere(radius=2.0)), fs.round_regions(net, fs.Ellipsoid(2 * np.eye(3)))
+    assert np.allclose(ball.lengths, same.lengths) and np.allclose(ball.areas, same.areas)
+    low, high = same.length_bounds()
+    assert low <= ball.boundary_length * (1 + 1e-12) <= high * (1 + 1e-11) and high - low < 1e-7
+    axes = np.array([[1.0, 0.5, 0.0], [0.0, 2.0, 0.0], [0.25, 0.0, 0.5]])
+    mesh = fs.Sphere(resolution=5).mesh
+    fine = fs.regions_on(net, fs.Mesh(mesh.vertices @ axes, mesh.triangles))
+    skew = fs.round_regions(net, fs.Ellipsoid(axes))
+    assert skew.num_regions == fine.num_regions
+    assert skew.boundary_length == pytest.approx(fine.boundary_length, rel=2e-3)
+    assert skew.visible_length == pytest.approx(fine.visible_length, rel=2e-3)
+    for pattern, area in zip(skew.patterns, skew.areas, strict=True):
+        own = (fine.sign_vectors == pattern).all(axis=1)
+        assert area == pytest.approx(fine.areas[own].sum(), rel=5e-3, abs=1e-3)
+    cap = fs.round_regions(planes([[0, 0, 1, -0.999]]), fs.Sphere())
+    low, high = cap.length_bounds()
+    assert low <= 2 * np.pi * np.sqrt(1 - 0.999**2) <= high and high - low < 1e-9 and round(low, 3) == 0.281
+
+
+# --- cylinders ----------------------------------------------------------------------------------------------------
+
+
+def test_planes_on_a_cylinder() -> None:
+    def on(rows: list[list[float]], axes: object = (1.0, 1.0, 2.0)) -> fs.RoundRegions:
+        return fs.round_regions(planes(rows), fs.Cylinder(axes))
+
+    assert on([[0, 0, 1, -3.0]]).num_regions == on([[1, 0, 0, -1.125]]).num_regions == 1
+    assert on([[0, 0, 1, -3.0]]).areas == pytest.approx([4 * np.pi]) and on([[0, 0, 1, 4.0]]).boundary_length == 0
+    ring = on([[0, 0, 1, -0.5]])
+    assert (ring.num_regions, ring.num_circles) == (2, 3) and ring.boundary_length == pytest.approx(2 * np.pi)
+    assert sorted(ring.areas) == pytest.approx([np.pi, 3 * np.pi])
+    upright = on([[1, 0, 0, -0.5]])
+    assert upright.num_regions == 2 and upright.boundary_length == pytest.approx(4.0)
+    assert sorted(upright.areas) == pytest.approx([4 * np.pi / 3, 8 * np.pi / 3])
+    both = on([[1, 0, 0, -0.5], [0, 0, 1, -0.5]])
+    assert both.num_regions == 4 and both.areas.sum() == pytest.approx(4 * np.pi)
+    tilted = on([[1, 0, 2, -2.25]])  # within the cylinder: an ellipse
+    assert tilted.num_regions == 2
+    assert tilted.boundary_length == pytest.approx(4 * np.sqrt(1.25) * ellipeinc(np.pi / 2, 0.2))
+    assert tilted.areas.sum() == pytest.approx(4 * np.pi)
+    twice = on([[4, 0, 1, -1.25]])  # leaves at both ends: two strips
+    assert twice.num_regions == 2 and twice.num_circles == 0
+    cross = on([[2, 0, 1, -1.25], [-2, 0, 1, -1.25]])
+    assert (cross.num_regions, cross.num_patterns) == (6, 4) and cross.areas.sum() == pytest.approx(4 * np.pi)
+    with pytest.raises(NotGenericError, match="on the cylinder"):
+        on([[1, 0, 0, 0], [0, 0, 1, -0.5], [0, 1, 2, -2.0]])
+    with pytest.raises(InputError, match="length_bounds: expected a Sphere or an Ellipsoid, got a Cylinder"):
+        ring.length_bounds()
+    with pytest.raises(InputError, match="got a Cylinder, which has ellipses"):
+        _ = ring.arcs
+
+
+def cylinder_mesh(axes: np.ndarray, center: np.ndarray, around: int, up: int) -> fs.Mesh:
+    t = np.arange(around) * 2 * np.pi / around
+    s = np.linspace(0, 1, up + 1)
+    u = np.stack(np.broadcast_arrays(np.cos(t)[:, None], np.sin(t)[:, None], s[None]), axis=2).reshape(-1, 3)
+    i, j = (x.reshape(-1) for x in np.meshgrid(np.arange(around), np.arange(up), indexing="ij"))
+    a, b, c, d = (((i + di) % around) * (up + 1) + j + dj for di, dj in ((0, 0), (1, 0), (1, 1), (0, 1)))
+    return fs.Mesh(center + u @ axes, np.concatenate([np.stack([a, b, c], 1), np.stack([a, c, d], 1)]))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_cylinders_agree_with_fine_meshes(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    net = Network.random((4, 5, 4, 1), seed)
+    axes, center = rng.normal(size=(3, 4)), 0.3 * rng.normal(size=4)
+    found = fs.round_regions(net, fs.Cylinder(axes, center))
+    fine = fs.regions_on(net, cylinder_mesh(axes, center, 384, 12))
+    assert (found.num_regions, found.num_patterns) == (fine.num_regions, fine.num_patterns)
+    assert found.boundary_length == pytest.approx(fine.boundary_length, rel=2e-3)
+    for pattern, area in zip(found.patterns, found.areas, strict=True):
+        own = (fine.sign_vectors == pattern).all(axis=1)
+        assert area == pytest.approx(fine.areas[own].sum(), rel=5e-3, abs=2e-3)
+    turn = np.array([[0.6, 0.8, 0.0], [-0.8, 0.6, 0.0], [0.0, 0.0, 1.0]])  # another start of the angle
+    again = fs.round_regions(net, fs.Cylinder(turn @ axes, center))
+    assert again.num_regions == found.num_regions
+    assert again.boundary_length == pytest.approx(found.boundary_length, rel=1e-6)
+    assert sorted(again.areas) == pytest.approx(sorted(found.areas), rel=1e-6, abs=1e-9)
 
 
 def test_bad_input() -> None:
     net = Network.random((3, 4, 1), 0)
-    with pytest.raises(InputError, match="expected a Sphere or an Ellipsoid, got Torus"):
+    with pytest.raises(InputError, match="expected a Sphere, an Ellipsoid or a Cylinder, got Torus"):
         fs.round_regions(net, fs.Torus())  # type: ignore[arg-type]
     with pytest.raises(InputError, match="expected one in R\\^3"):
         fs.round_regions(net, fs.Ellipsoid(np.eye(3, 4)))

@@ -22,7 +22,7 @@ Norms = tuple[FloatArray, FloatArray, float]
 """Norms of the rows ``(W_j, b_j)``, rounded up, their inverses, and the norm of all of them."""
 
 MOST_SIGNS = 1 << 22
-"""Signs of one layer at all points. Among more of them one is open nearly always, and the short way would be in vain."""
+"""Signs of one layer at all points. Among more of them one is open nearly always, and the short way is in vain."""
 
 _norms: WeakKeyDictionary[Affine, Norms | None] = WeakKeyDictionary()
 

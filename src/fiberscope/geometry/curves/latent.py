@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import numpy as np
 from scipy.integrate import quad
-from scipy.special import ellipeinc
 
 from fiberscope.geometry.curves.breakpoints import Breaks
 from fiberscope.geometry.curves.curve import Circle, Path, Planar, Polyline
+from fiberscope.geometry.measures import ellipse_arcs
 from fiberscope.network.network import Network
 from fiberscope.network.walk import choices_of, output
 from fiberscope.numerics.algebra.bounded import Bounded
@@ -61,10 +61,9 @@ class PlanarImage:
 
     def _length(self, piece: IntArray, t: FloatArray) -> FloatArray:
         """From the start of pieces to parameters of theirs."""
-        size, direction = np.linalg.eigh(self.grams[piece])
-        size = np.maximum(size, 0.0)
         if isinstance(self.path, Circle):
-            return _ellipse(size, direction[:, :, 1], self.marks[piece], t)
+            return ellipse_arcs(self.grams[piece], self.marks[piece], t)
+        direction = np.linalg.eigh(self.grams[piece])[1]
         # the speed may vanish at the cusp and where the velocity has the direction that is shortened most
         x, y = direction[:, 0, 0], direction[:, 1, 0]
         shortest = np.arcsinh(np.clip(-x / np.where(np.abs(y) > TINY, y, TINY), -(2.0**500), 2.0**500))
@@ -82,18 +81,6 @@ class PlanarImage:
 
         marks = sorted({start, end, *(x for x in turns if start < x < end)})
         return float(sum(quad(speed, a, b)[0] for a, b in pairwise(marks)))
-
-
-def _ellipse(size: FloatArray, longest: FloatArray, start: FloatArray, end: FloatArray) -> FloatArray:
-    """Lengths of arcs of ellipses, by Legendre's integral of the second kind.
-
-    With the angle ``s`` from where the velocity has the ``longest`` direction, the square of the speed is
-    ``p - (p - q) sin^2 s`` for the larger and smaller of ``size``.
-    """
-    q, p = size.T
-    shift = np.arctan2(longest[:, 0], longest[:, 1])
-    part = np.where(p > 0, 1 - q / np.where(p > 0, p, 1.0), 0.0)
-    return np.asarray(np.sqrt(p) * (ellipeinc(end + shift, part) - ellipeinc(start + shift, part)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How the unit sphere meets the faces of a complex in three dimensions: decisions only, each of them certified.
+"""How the unit sphere or cylinder meets the faces of a complex in three dimensions: decisions only, each certified.
 
 A vertex lies inside of the ball or outside. An edge meets the sphere once if its ends differ, twice if both are
 outside and its inner part comes near enough, and not at all if both are inside. A face, a convex polygon, meets it in
@@ -6,6 +6,10 @@ arcs of one circle: walking around the polygon, every place where the walk leave
 next place where it comes back. A circle lies within a face if the whole polygon is outside and its plane's point
 nearest to the centre is inside of both. Floats with the complex's own error bounds decide nearly all of it, fractions
 the rest. Vertices on the sphere and edges that touch it are refused: there the picture is not that of arcs.
+
+The cylinder ``x^2 + y^2 = 1`` is the same without the third coordinate, which no decision then looks at. Faces meet it
+in arcs of ellipses or, where they are upright, in straight lines; a face holds a whole ellipse if the axis meets it and
+all of its edges are outside. The ends of the cylinder are walls of the complex, and their circles the border.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ from fiberscope.run import ENDLESS, Run
 REACH = 1.25
 """The complex is that of the box ``[-REACH, REACH]^3``; the bounds below are for points of it."""
 
-_ADVICE = "the regions of this sphere are undecided; a slightly different radius or centre has an answer"
+_ADVICE = "the regions of this surface are undecided; a slightly different radius or centre has an answer"
 
 Point = tuple[Fraction, Fraction, Fraction]
 Plane = tuple[Fraction, Fraction, Fraction, Fraction]
@@ -78,10 +82,17 @@ def cut_ball(complex: Complex, run: Run = ENDLESS) -> BallCut:
     return _Cutter(complex, run).cut()
 
 
+def cut_cylinder(complex: Complex, run: Run = ENDLESS) -> BallCut:
+    """Where the cylinder meets the edges and faces of a complex with ``x`` and ``y`` up to :data:`REACH`."""
+    return _CylinderCutter(complex, run).cut()
+
+
 class _Cutter:
+    name = "sphere"
+
     def __init__(self, complex: Complex, run: Run) -> None:
         self.complex, self.cells, self.run = complex, complex.structure, run
-        self.points = self.cells.points
+        self.points = self._round(self.cells.points)
         errors = self.cells.point_errors
         self.errors = np.full(len(self.points), np.inf) if errors is None else errors
         self.errors = np.where(self.errors < VAGUE_VERTEX, self.errors, np.inf)
@@ -89,6 +100,13 @@ class _Cutter:
         self.exact = 0
         self._known: dict[int, Point] = {}
         self._home: dict[int, int] | None = None
+
+    def _round(self, points: FloatArray) -> FloatArray:
+        """The coordinates that decide what is inside."""
+        return points
+
+    def _round_point(self, vertex: int) -> Point:
+        return self._point(vertex)
 
     def cut(self) -> BallCut:
         inside = self._inside()
@@ -124,10 +142,11 @@ class _Cutter:
         bound = 8 * REACH * e + gamma(8) * 8
         inside = value < -bound
         for v in np.flatnonzero(~(np.abs(value) > bound)).tolist():
-            x = self._point(v)
+            x = self._round_point(v)
             side = sum((c * c for c in x), Fraction(-1))
             if side == 0:
-                raise NotGenericError(f"a vertex of the complex lies on the sphere, at {_told(x)}: {_ADVICE}")
+                where = _told(self._point(v))
+                raise NotGenericError(f"a vertex of the complex lies on the {self.name}, at {where}: {_ADVICE}")
             inside[v] = side < 0
         return np.asarray(inside)
 
@@ -152,16 +171,15 @@ class _Cutter:
         return np.asarray(roots)
 
     def _meets(self, a: int, b: int) -> bool:
-        p, q = self._point(a), self._point(b)
+        p, q = self._round_point(a), self._round_point(b)
         d = _minus(q, p)
         if _dot(p, d) >= 0 or _dot(q, d) <= 0:
             return False
         c = _cross(p, q)
         near = _dot(c, c) - _dot(d, d)
         if near == 0:
-            raise NotGenericError(
-                f"an edge of the complex touches the sphere, between {_told(p)} and {_told(q)}: {_ADVICE}"
-            )
+            between = f"{_told(self._point(a))} and {_told(self._point(b))}"
+            raise NotGenericError(f"an edge of the complex touches the {self.name}, between {between}: {_ADVICE}")
         return near < 0
 
     # -- faces -------------------------------------------------------------------------------------------------
@@ -295,6 +313,39 @@ class _Cutter:
             owner = np.repeat(np.arange(len(inside)), np.diff(inside.indptr))
             self._home = dict(zip(inside.indices.tolist(), owner.tolist(), strict=True))
         return self._home[vertex]
+
+
+class _CylinderCutter(_Cutter):
+    name = "cylinder"
+
+    def _round(self, points: FloatArray) -> FloatArray:
+        return np.asarray(points * np.array([1.0, 1.0, 0.0]))
+
+    def _round_point(self, vertex: int) -> Point:
+        x, y, _ = self._point(vertex)
+        return x, y, Fraction(0)
+
+    def _circles(self, faces: IntArray) -> IntArray:
+        """Which of the faces with all of their edges outside meet the axis, and so hold a whole ellipse."""
+        corners = self.cells.vertices_of(2)
+        at = self.points[corners.indices]
+        low, high = (bound.reduceat(at, corners.indptr[:-1])[faces] for bound in (np.minimum, np.maximum))
+        wide = np.maximum.reduceat(self.errors[corners.indices], corners.indptr[:-1])[faces][:, None]
+        maybe = ((low <= wide) & (high >= -wide)).all(axis=1)
+        return np.array([face for face in faces[maybe].tolist() if self._meets_axis(face)], dtype=np.int64)
+
+    def _meets_axis(self, face: int) -> bool:
+        cycle = self._cycle(face)
+        following = cycle[1:] + cycle[:1]
+        p, q = self.points[cycle], self.points[following]
+        turn = p[:, 0] * q[:, 1] - p[:, 1] * q[:, 0]
+        bound = 4 * REACH * (self.errors[cycle] + self.errors[following]) + gamma(4) * 4
+        if not (np.abs(turn) > bound).all():
+            self.exact += 1
+            exact = [self._round_point(v) for v in cycle]
+            sides = [_cross(a, b)[2] for a, b in zip(exact, exact[1:] + exact[:1], strict=True)]
+            return all(v > 0 for v in sides) or all(v < 0 for v in sides)
+        return bool((turn > 0).all() or (turn < 0).all())
 
 
 def _dot(a: tuple[Fraction, ...], b: tuple[Fraction, ...]) -> Fraction:

@@ -1,16 +1,18 @@
-"""Regions of a network on a round sphere or an ellipsoid, without a mesh.
+"""Regions of a network on a round sphere, an ellipsoid or a cylinder, without a mesh.
 
 Pulled back by the affine map that takes the unit sphere to the surface, the network has a complex of convex cells in
 three dimensions, and the sphere meets its faces in arcs of circles. All counts follow from which vertices, edges and
 faces meet the ball (:mod:`fiberscope.geometry.surfaces.ball_cut`), twice: by Euler's formula for the graph of arcs, and
 cell by cell. A cell's part of the ball is convex, so its boundary is a topological sphere on which ``b`` loops of arcs
 part ``a`` pieces of the round sphere from ``c`` pieces of the cell's own faces, and the pieces form a tree:
-``a = b + 1 - c``. Areas come from the theorem of Gauss and Bonnet.
+``a = b + 1 - c``. Areas come from the theorem of Gauss and Bonnet on a sphere, and from integrals along boundaries
+elsewhere (:mod:`fiberscope.geometry.surfaces.quadric_sizes`). The same holds for a cylinder with two discs at its ends.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import pi
@@ -24,8 +26,18 @@ from fiberscope.errors import InputError, TooLargeError
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Box
 from fiberscope.geometry.regions import regions_within
-from fiberscope.geometry.surfaces.ball_cut import REACH, BallCut, cut_ball
-from fiberscope.geometry.surfaces.quadrics import Ellipsoid
+from fiberscope.geometry.surfaces.ball_cut import REACH, BallCut, cut_ball, cut_cylinder
+from fiberscope.geometry.surfaces.loops import loops_of
+from fiberscope.geometry.surfaces.quadric_sizes import (
+    BoundedArc,
+    Ellipses,
+    bounds_of,
+    cylinder_areas,
+    cylinder_ellipses,
+    ellipsoid_areas,
+    to_arc,
+)
+from fiberscope.geometry.surfaces.quadrics import Cylinder, Ellipsoid
 from fiberscope.geometry.surfaces.shapes import Sphere
 from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network
@@ -39,10 +51,10 @@ from fiberscope.run import Progress, Run
 
 @dataclass(frozen=True, eq=False)
 class RoundRegions(Pictured):
-    """The regions of a network on a sphere or an ellipsoid; made by :func:`fiberscope.round_regions`.
+    """The regions of a network on a sphere, an ellipsoid or a cylinder; made by :func:`fiberscope.round_regions`.
 
     A region is a maximal connected open set of the surface on which the sign of every neuron is constant, zero
-    allowed. Counts are exact. Sizes are floats, and belong to the round sphere only.
+    allowed. Counts are exact. Sizes are floats; :meth:`length_bounds` has proven ones.
 
     Parameters
     ----------
@@ -58,13 +70,14 @@ class RoundRegions(Pictured):
         How many regions every pattern has, ``(patterns,)``: a pattern is one convex cell of the space around, and the
         surface may meet it in several places.
     num_vertices, num_arcs, num_circles
-        The graph that the boundaries form: places where boundaries meet or bend, arcs between them, whole circles.
+        The graph that the boundaries form: places where boundaries meet or bend, arcs between them, whole circles (of
+        an ellipsoid or cylinder, ellipses). On a cylinder its two ends belong to it.
     exact_decisions
         How many decisions took fractions.
     """
 
     net: Network = field(metadata=hidden())
-    surface: Sphere | Ellipsoid
+    surface: Sphere | Ellipsoid | Cylinder
     num_regions: int
     patterns: SignArray = field(metadata=hidden())
     counts: IntArray = field(metadata=hidden())
@@ -77,7 +90,7 @@ class RoundRegions(Pictured):
     cell: IntArray = field(metadata=hidden())
     loops: IntArray = field(metadata=hidden())
 
-    told = ("network=net.architecture", "num_patterns", "boundary_length=_told_length")
+    told = ("network=net.architecture", "num_patterns", "boundary_length")
     picture = "round_regions"
 
     @property
@@ -96,17 +109,28 @@ class RoundRegions(Pictured):
 
     @cached_property
     def unit_vertices(self) -> FloatArray:
-        """Ends of arcs on the unit sphere, ``(vertices, 3)``."""
-        ends = self.space.structure.boundary[0].indices.reshape(-1, 2)[self.cut.edge]
+        """Ends of arcs on the unit sphere or cylinder, ``(vertices, 3)``."""
+        ends = self._ends
         p, q = (self.space.structure.points[ends[:, k]] for k in range(2))
         d = q - p
-        a, b, c = (d * d).sum(axis=1), (p * d).sum(axis=1), (p * p).sum(axis=1) - 1
+        upright = isinstance(self.surface, Cylinder)
+        counts = np.array([1.0, 1.0, 0.0 if upright else 1.0])
+        a, b, c = (d * d) @ counts, (p * d) @ counts, (p * p) @ counts - 1
         root = np.sqrt(np.maximum(b * b - a * c, 0.0))
-        # the walk along an edge that starts inside meets the sphere from within: the larger root
-        leaves = self.cut.inside[ends[:, 0]] | self.cut.second
-        t = np.where(leaves, -b + root, -b - root) / a
+        t = np.where(self._leaves, -b + root, -b - root) / a
         found = p + t[:, None] * d
-        return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True))
+        size = np.sqrt((found * found) @ counts)[:, None]
+        return np.asarray(found / np.where(counts > 0, size, 1.0))
+
+    @property
+    def _ends(self) -> IntArray:
+        """Both ends of the edge of every vertex."""
+        return np.asarray(self.space.structure.boundary[0].indices.reshape(-1, 2)[self.cut.edge])
+
+    @property
+    def _leaves(self) -> BoolArray:
+        """The walk along an edge that starts inside meets the sphere from within: the larger root."""
+        return np.asarray(self.cut.inside[self._ends[:, 0]] | self.cut.second)
 
     @cached_property
     def vertices(self) -> FloatArray:
@@ -118,17 +142,17 @@ class RoundRegions(Pictured):
         """Arcs and then circles on the unit sphere: unit normals, heights, start points and angles.
 
         An arc turns about ``height * normal`` by its angle, from its start point, counter-clockwise seen from the tip
-        of the normal. Normals lead from the first to the second of :attr:`sides`.
+        of the normal. Normals lead from the first to the second of :attr:`sides`. Of spheres and ellipsoids;
+        :attr:`ellipses` are those of cylinders, too.
         """
-        facets, faces = self.space.facets, np.concatenate([self.cut.arc_face, self.cut.circle_face])
-        normal, height = facets.normal[self._rows[faces]], facets.offset[self._rows[faces]]
+        if isinstance(self.surface, Cylinder):
+            raise InputError("arcs: expected a Sphere or an Ellipsoid, got a Cylinder, which has ellipses")
+        normal, height = self._planes
         count = len(self.cut.arcs)
         start, angle = np.zeros_like(normal), np.full(len(normal), 2 * pi)
         if count:
-            begin, end = (self.unit_vertices[self.cut.arcs[:, k]] for k in range(2))
+            begin, end = (self.unit_vertices[self._oriented[:, k]] for k in range(2))
             n, h = normal[:count], height[:count, None]
-            turned = np.array([self._turn(int(face)) for face in self.cut.arc_face]) < 0
-            begin, end = (np.where(turned[:, None], x, y) for x, y in ((end, begin), (begin, end)))
             u, v = begin - h * n, end - h * n
             angle[:count] = np.arctan2((n * np.cross(u, v)).sum(axis=1), (u * v).sum(axis=1)) % (2 * pi)
             start[:count] = begin
@@ -136,6 +160,33 @@ class RoundRegions(Pictured):
             side = np.cross(normal[k], np.eye(3)[np.abs(normal[k]).argmin()])
             start[k] = height[k] * normal[k] + (1 - height[k] ** 2) ** 0.5 * side / np.linalg.norm(side)
         return normal, height, start, angle
+
+    @cached_property
+    def _planes(self) -> tuple[FloatArray, FloatArray]:
+        """Unit normals and heights of the planes of all arcs and circles."""
+        facets, rows = self.space.facets, self._rows[self._faces]
+        return facets.normal[rows], facets.offset[rows]
+
+    @property
+    def _faces(self) -> IntArray:
+        return np.concatenate([self.cut.arc_face, self.cut.circle_face])
+
+    @cached_property
+    def _oriented(self) -> IntArray:
+        """Start and end of every arc, counter-clockwise seen from the tip of the normal, ``(arcs, 2)``."""
+        turned = np.array([self._turn(int(face)) for face in self.cut.arc_face], dtype=float) < 0
+        return np.where(turned[:, None], self.cut.arcs[:, ::-1], self.cut.arcs)
+
+    @cached_property
+    def ellipses(self) -> Ellipses:
+        """All arcs and then circles, in the coordinates of the unit sphere or cylinder."""
+        if isinstance(self.surface, Cylinder):
+            ends = self.unit_vertices[self._oriented] if len(self.cut.arcs) else np.zeros((0, 2, 3))
+            return cylinder_ellipses(*self._planes, ends)
+        normal, height, start, angle = self.arcs
+        middle = height[:, None] * normal
+        one = start - middle
+        return Ellipses(middle, one, np.cross(normal, one), np.zeros(len(angle)), angle, np.zeros_like(one))
 
     def _turn(self, face: int) -> float:
         """Positive if the cycle of a face runs counter-clockwise, seen from the tip of its normal."""
@@ -145,50 +196,89 @@ class RoundRegions(Pictured):
 
     @cached_property
     def sides(self) -> IntArray:
-        """The patterns on both sides of every arc and circle, ``(arcs, 2)``."""
-        faces = np.concatenate([self.cut.arc_face, self.cut.circle_face])
-        return np.asarray(np.searchsorted(self.cell, self.space.facets.regions[self._rows[faces]]))
+        """The patterns on both sides of every arc and circle, ``(arcs, 2)``; -1 beyond the ends of a cylinder."""
+        regions = self.space.facets.regions[self._rows[self._faces]]
+        return np.asarray(np.where(regions < 0, -1, np.searchsorted(self.cell, regions)))
 
     @property
     def visible(self) -> BoolArray:
         """For every arc and circle, whether the function of the space around bends there; decided exactly."""
-        faces = np.concatenate([self.cut.arc_face, self.cut.circle_face])
-        return np.asarray(self.space.facets.visible[self._rows[faces]])
+        return np.asarray(self.space.facets.visible[self._rows[self._faces]])
+
+    @property
+    def inner(self) -> BoolArray:
+        """Which arcs and circles are boundaries between regions: all but those at the ends of a cylinder."""
+        return np.asarray((self.sides >= 0).all(axis=1))
 
     # -- sizes -----------------------------------------------------------------------------------------------------
 
-    def _radius(self, what: str) -> float:
-        if not isinstance(self.surface, Sphere):
-            raise InputError(f"{what}: expected a Sphere, whose sizes are known in closed form, got an Ellipsoid")
-        return self.surface.radius
-
     @property
     def lengths(self) -> FloatArray:
-        """Length of every arc and circle, ``(arcs,)``."""
-        _, height, _, angle = self.arcs
-        return np.asarray(self._radius("lengths") * np.sqrt(1 - height**2) * angle)
+        """Length of every arc and circle, ``(arcs,)``: elliptic integrals, in floats."""
+        if isinstance(self.surface, Sphere):
+            _, height, _, angle = self.arcs
+            return np.asarray(self.surface.radius * np.sqrt(1 - height**2) * angle)
+        return self.ellipses.lengths(self.surface.axes)
 
     @property
     def boundary_length(self) -> float:
         """Length of all boundaries between regions."""
-        return float(self.lengths.sum())
+        return float(self.lengths[self.inner].sum())
 
     @property
     def visible_length(self) -> float:
         """Length of the boundaries where the function bends."""
-        return float(self.lengths[self.visible].sum())
+        return float(self.lengths[self.visible & self.inner].sum())
 
-    def _told_length(self) -> float | None:
-        return self.boundary_length if isinstance(self.surface, Sphere) else None
+    def length_bounds(self) -> tuple[float, float]:
+        """Proven bounds of the length of all boundaries, on spheres and ellipsoids; the axes are taken as exact.
+
+        Planes and corners of the complex are known with bounds of their errors; from there on, balls. Where a corner is
+        known from positions only, the upper bound is infinite.
+
+        >>> cap = Network([[[0.0, 0.0, 1.0]], [[1.0]]], [[-0.5], [0.0]])
+        >>> low, high = round_regions(cap, Sphere()).length_bounds()
+        >>> low <= np.pi * 3**0.5 <= high, high - low < 1e-9
+        (True, True)
+        """
+        if isinstance(self.surface, Cylinder):
+            raise InputError("length_bounds: expected a Sphere or an Ellipsoid, got a Cylinder")
+        return bounds_of(self._bounded_arcs(), self.surface.axes)
+
+    def _bounded_arcs(self) -> Iterator[BoundedArc]:
+        """Planes and ends of all arcs, with bounds of their errors."""
+        facets, points, errors = self.space.facets, self.space.structure.points, self.space.structure.point_errors
+        ends, leaves = self._ends, self._leaves
+        slips = np.full(len(points), np.inf) if errors is None else errors
+        for k, row in enumerate(self._rows[self._faces].tolist()):
+            plane = (facets.normal[row], float(facets.normal_error[row]))
+            height = (float(facets.offset[row]), float(facets.offset_error[row]))
+            if k >= len(self.cut.arcs):
+                yield plane, height, None
+                continue
+            edges = [[(points[p], float(slips[p])) for p in ends[v]] for v in self._oriented[k]]
+            known = [bool(leaves[v]) for v in self._oriented[k]]
+            yield plane, height, tuple((edge[0], edge[1], way) for edge, way in zip(edges, known, strict=True))
 
     @cached_property
     def areas(self) -> FloatArray:
-        """Area of every pattern, all of its regions together, ``(patterns,)``.
+        """Area of every pattern, all of its regions together, ``(patterns,)``; floats.
 
-        By Gauss and Bonnet: ``2 pi`` times the Euler characteristic, minus the turning of the boundary. On the side
-        ``n x < h`` a circle turns by ``-h`` per angle, and at a corner by the angle between its two normals.
+        On a sphere by Gauss and Bonnet: ``2 pi`` times the Euler characteristic, minus the turning of the boundary. On
+        the side ``n x < h`` a circle turns by ``-h`` per angle, and at a corner by the angle between its two normals.
+        Elsewhere by integrals along the boundaries, with Gauss's nodes.
         """
-        radius = self._radius("areas")
+        surface = self.surface
+        if isinstance(surface, Sphere):
+            return self._round_areas(surface.radius)
+        if isinstance(surface, Cylinder):
+            return cylinder_areas(self.ellipses, self._planes[0], self.sides, surface.axes, len(self.patterns))
+        own, pole, whole = ellipsoid_areas(self.ellipses, *self._planes, self.sides, surface.axes, len(self.patterns))
+        signs = self.net.signs((surface.center + pole @ surface.axes)[None]).signs[0]
+        own[np.flatnonzero((self.patterns == signs).all(axis=1))] += whole
+        return own
+
+    def _round_areas(self, radius: float) -> FloatArray:
         total = np.zeros(len(self.patterns))
         if not len(self.cut.arc_face) and not len(self.cut.circle_face):
             return np.array([4 * pi * radius**2])
@@ -217,7 +307,9 @@ class RoundRegions(Pictured):
         >>> bool(np.isclose(found.distance([[0.0, 0.0, 1.0]])[0], np.pi / 2))
         True
         """
-        radius = self._radius("distance")
+        if not isinstance(self.surface, Sphere):
+            raise InputError(f"distance: expected a Sphere, got a surface of type {type(self.surface).__name__}")
+        radius = self.surface.radius
         given = batch(points, self.net.in_size, "points")
         x = (given - self.surface.center) @ self.surface.axes.T  # as far from the centre as it likes to be
         size = np.linalg.norm(x, axis=1, keepdims=True)
@@ -227,7 +319,7 @@ class RoundRegions(Pictured):
         normal, height, start, angle = self.arcs
         best = np.full(len(x), np.inf)
         for n, h, begin, turn in zip(normal, height, start, angle, strict=True):
-            best = np.minimum(best, _to_arc(x, n, float(h), begin, float(turn)))
+            best = np.minimum(best, to_arc(x, n, float(h), begin, float(turn)))
         return np.asarray(radius * best)
 
     def __repr__(self) -> str:
@@ -248,13 +340,13 @@ class RoundRegions(Pictured):
 
 def round_regions(
     net: NetworkLike,
-    surface: Sphere | Ellipsoid,
+    surface: Sphere | Ellipsoid | Cylinder,
     *,
     progress: Progress | None = None,
     limit: int | None = None,
     time_limit: float | None = None,
 ) -> RoundRegions:
-    """The regions of a network on a sphere or an ellipsoid itself, not on a mesh: exact counts, and arcs of circles.
+    """The regions of a network on a sphere, an ellipsoid or a cylinder itself, not on a mesh: exact counts, and arcs.
 
     The complex of the space around the surface is built (three dimensions, whatever the network's inputs are), and
     which of its faces meet the ball is certified. A face of it that ends exactly on the sphere is no answer:
@@ -265,8 +357,8 @@ def round_regions(
     net
         Any network with ``surface.ambient`` inputs.
     surface
-        A :class:`Sphere`, whose ``resolution`` does not matter here, or an :class:`Ellipsoid`. It is the image of the
-        unit sphere under ``u -> center + u @ axes`` with the floats of ``axes`` taken as exact.
+        A :class:`Sphere`, whose ``resolution`` does not matter here, an :class:`Ellipsoid` or a :class:`Cylinder`. It
+        is the image of the unit sphere or cylinder under ``u -> center + u @ axes``, with the floats taken as exact.
     progress, limit, time_limit
         As for :func:`fiberscope.regions`; a limit that is reached is raised.
 
@@ -285,31 +377,34 @@ def round_regions(
     (2, 0.281)
     """
     net = as_network(net)
-    if not isinstance(surface, Sphere | Ellipsoid):
-        raise InputError(f"surface: expected a Sphere or an Ellipsoid, got {type(surface).__name__}")
+    if not isinstance(surface, Sphere | Ellipsoid | Cylinder):
+        raise InputError(f"surface: expected a Sphere, an Ellipsoid or a Cylinder, got {type(surface).__name__}")
     if surface.ambient != net.in_size:
         raise InputError(f"surface: expected one in R^{net.in_size} for this network, got R^{surface.ambient}")
     run = Run.begin(progress, time_limit, limit)
     run.step(0, 2, "the space around")
-    space = regions_within(_pulled_back(net, surface), Box([-REACH] * 3, [REACH] * 3), run)
+    upright = isinstance(surface, Cylinder)
+    box = Box([-REACH, -REACH, 0.0 if upright else -REACH], [REACH, REACH, 1.0 if upright else REACH])
+    space = regions_within(_pulled_back(net, surface), box, run)
     if not space.complete:
         raise TooLargeError(
             f"more than {limit} regions in the space around the surface, or more than fits; give a larger limit="
         )
     run.step(1, 2, "arcs")
-    return _count(net, surface, space, cut_ball(space, run))
+    return _count(net, surface, space, cut_cylinder(space, run) if upright else cut_ball(space, run))
 
 
-def _pulled_back(net: Network, surface: Sphere | Ellipsoid) -> Network:
+def _pulled_back(net: Network, surface: Sphere | Ellipsoid | Cylinder) -> Network:
     """The network behind the map from the unit ball."""
     first = Affine(0, Dense(np.ascontiguousarray(surface.axes.T)), np.asarray(surface.center))
     return Network.from_nodes([first, *(moved(node, tuple(s + 1 for s in node.sources)) for node in net.nodes)], (3,))
 
 
-def _count(net: Network, surface: Sphere | Ellipsoid, space: Complex, cut: BallCut) -> RoundRegions:
+def _count(net: Network, surface: Sphere | Ellipsoid | Cylinder, space: Complex, cut: BallCut) -> RoundRegions:
     sides = space.sides
     cell = np.unique(np.concatenate([sides[cut.arc_face], sides[cut.circle_face]]))
-    loops, walls = _loops(cut, space, cell)
+    cell = cell[cell >= 0]
+    loops, walls = loops_of(cut, space, cell)
     counts = loops + 1 - walls
     if not len(cell):  # no boundary at all: one region, in the cell of any point
         cell, counts, loops = np.array([_cell_of(space)]), np.ones(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
@@ -317,6 +412,8 @@ def _count(net: Network, surface: Sphere | Ellipsoid, space: Complex, cut: BallC
     links = coo_array((np.ones(len(cut.arcs)), cut.arcs.T), shape=(len(cut.edge),) * 2)
     parts = int(connected_components(links, directed=False)[0]) if len(cut.edge) else 0
     euler = 1 + parts + len(cut.circle_face) + len(cut.arcs) - len(cut.edge)
+    if isinstance(surface, Cylinder):
+        euler -= 2  # the discs at its ends
     if euler != total:  # pragma: no cover - two countings of one thing
         raise ArithmeticError(f"{total} regions cell by cell, {euler} by Euler's formula")
     return RoundRegions(
@@ -344,65 +441,3 @@ def _cell_of(space: Complex) -> int:
         if len(found):
             return int(found[0])
     raise ArithmeticError("no cell around the sphere")  # pragma: no cover - seven planes that touch it there
-
-
-def _loops(cut: BallCut, space: Complex, cells: IntArray) -> tuple[IntArray, IntArray]:
-    """How many loops of arcs the cells have, and into how many parts the sphere cuts their faces within the ball."""
-    arcs: dict[int, list[list[int]]] = defaultdict(list)
-    for face, ends in zip(cut.arc_face.tolist(), cut.arcs.tolist(), strict=True):
-        arcs[face].append(ends)
-    circles = set(cut.circle_face.tolist())
-    faces_of, edges_of = space.structure.boundary[2], space.structure.boundary[1]
-    found = []
-    for cell in cells.tolist():
-        points, walls, whole = _Sets(), _Sets(), 0
-        for face in faces_of[cell][cut.meets_face[faces_of[cell]]].tolist():
-            walls.add(-1 - face)  # faces below zero, edges above
-            whole += face in circles
-            for one, two in arcs.get(face, ()):
-                points.join(one, two)
-            for edge in edges_of[face][cut.meets_edge[edges_of[face]]].tolist():
-                walls.join(-1 - face, edge)
-        found.append((points.count + whole, walls.count))
-    loops, parts = np.array(found, dtype=np.int64).reshape(-1, 2).T
-    return loops, parts
-
-
-class _Sets:
-    """Disjoint sets of numbers."""
-
-    def __init__(self) -> None:
-        self._parent: dict[int, int] = {}
-        self.count = 0
-
-    def add(self, x: int) -> int:
-        if x not in self._parent:
-            self._parent[x] = x
-            self.count += 1
-        while self._parent[x] != x:
-            self._parent[x] = self._parent[self._parent[x]]
-            x = self._parent[x]
-        return x
-
-    def join(self, x: int, y: int) -> None:
-        one, two = self.add(x), self.add(y)
-        if one != two:
-            self._parent[one] = two
-            self.count -= 1
-
-
-def _to_arc(x: FloatArray, n: FloatArray, h: float, begin: FloatArray, turn: float) -> FloatArray:
-    """Angles between points of the unit sphere and an arc."""
-    along = x @ n
-    flat = x - along[:, None] * n
-    u = begin - h * n
-    way = np.arctan2(np.cross(np.broadcast_to(u, flat.shape), flat) @ n, flat @ u) % (2 * pi)
-    to_circle = np.abs(np.arccos(np.clip(along, -1, 1)) - np.arccos(np.clip(h, -1, 1)))
-    side = np.cross(n, u)
-    ends = [begin, h * n + np.cos(turn) * u + np.sin(turn) * side]
-    to_ends = np.min([_angle(x, end) for end in ends], axis=0)
-    return np.asarray(np.where(way <= turn, to_circle, to_ends))
-
-
-def _angle(x: FloatArray, end: FloatArray) -> FloatArray:
-    return np.asarray(2 * np.arcsin(np.clip(np.linalg.norm(x - end, axis=1) / 2, 0, 1)))
