@@ -13,15 +13,21 @@ from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.studies import approximate_fibers
 from fiberscope.studies._near_members import (
+    BOX,
+    FULL,
+    NARROW,
     at_levels,
     balanced,
     directions,
     near_member,
     orbit_distance,
+    planted,
+    points,
+    scaled,
+    teacher,
     vector,
     with_vector,
 )
-from fiberscope.studies._planted_teachers import BOX, FULL, NARROW, planted, points, scaled, teacher
 from fiberscope.studies.approximate_fibers import FAMILIES, KINDS, STUDY, compared, move_rows, strata_rows
 from fiberscope.studies.lab.table import Table
 

@@ -24,6 +24,9 @@ from fiberscope.errors import InputError
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.studies._near_members import (
+    BOX,
+    FULL,
+    NARROW,
     PATIENCE,
     Directions,
     apart,
@@ -32,10 +35,12 @@ from fiberscope.studies._near_members import (
     directions,
     near_member,
     orbit_distance,
+    planted,
+    scaled,
+    teacher,
     vector,
     with_vector,
 )
-from fiberscope.studies._planted_teachers import BOX, FULL, NARROW, planted, scaled, teacher
 from fiberscope.studies._verdicts import beyond, mean_and_error, verdict
 from fiberscope.studies.lab.shares import wilson
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study, Task

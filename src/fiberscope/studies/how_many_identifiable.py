@@ -23,11 +23,11 @@ from fiberscope.errors import InputError, hint
 from fiberscope.fibers.identifiability import identifiability, identifiable_fraction
 from fiberscope.network.network import Network
 from fiberscope.numerics.rank import numerical_rank
+from fiberscope.studies._smooth import smooth
 from fiberscope.studies._verdicts import verdict
 from fiberscope.studies.lab.shares import differs, wilson
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study, Task
 from fiberscope.studies.lab.table import Table
-from fiberscope.studies.recovery import smooth
 from fiberscope.training.seeds import train_many
 
 SIZES: dict[str, dict[str, Any]] = {
