@@ -15,7 +15,7 @@ LINTED     := src tests examples benchmarks docs fuzz
 MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
-.PHONY: help install tour test check format slow docs bench fuzz clean
+.PHONY: help install tour test check format slow docs bench marks fuzz clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -44,8 +44,19 @@ docs: $(STAMP)  ## build the documentation into docs/_build/html; a warning is a
 	$(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m sphinx -W --keep-going -q -j auto -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
-bench: $(STAMP)  ## ratios against references and peers
-	$(BIN)/python benchmarks/run.py
+bench: $(STAMP)  ## the core rows against references and peers, kept in benchmarks/results: PEER=relucent
+	$(BIN)/python benchmarks/run.py --json benchmarks/results/core.json $(if $(PEER),--peer $(PEER))
+
+MARKS ?= work/marks
+marks: $(STAMP)  ## the marks of single questions, hours in all; pairs and data from FIBERSCOPE_SHARED
+	mkdir -p $(MARKS)
+	$(ONE_THREAD) $(BIN)/python benchmarks/dimension_marks.py
+	$(ONE_THREAD) $(BIN)/python benchmarks/recovery_marks.py 10-15-15-1 --seeds 100
+	$(ONE_THREAD) $(BIN)/python benchmarks/bench_connectivity.py
+	$(ONE_THREAD) $(BIN)/python benchmarks/equality_marks.py --json $(MARKS)/equality.json
+	$(ONE_THREAD) $(BIN)/python benchmarks/text_marks.py --folder $(MARKS)/text
+	$(ONE_THREAD) $(BIN)/python benchmarks/repair_marks.py --folder $(MARKS)/repair
+	$(ONE_THREAD) $(BIN)/python benchmarks/checkpoint_marks.py --folder $(MARKS)
 
 SECONDS ?= 600
 fuzz: $(STAMP)  ## compare with exact answers on random cases: SECONDS=600 AREA=planar,equality SEED=1 CASES=100 JSON=file

@@ -146,22 +146,23 @@ def jacobian_case(name: str) -> Case:
     )  # fmt: skip
 
 
-def rank_case(widths: tuple[int, ...], points: int) -> Case:
-    """Certified signs and the exact rank; the reference eliminates with python-flint, integers passed in bulk."""
+def flint_rank(net: Network, X: np.ndarray) -> int:
+    """Certified signs, and an elimination by python-flint, integers passed in bulk."""
     import flint
 
+    prime = random_primes(1, 0)[0]
+    found = sample(net, X)
+    rows = residue_rows(net, found.X, found.signs, prime)
+    return int(flint.nmod_mat(*rows.shape, rows.reshape(-1).tolist(), prime).rank())
+
+
+def rank_case(widths: tuple[int, ...], points: int) -> Case:
+    """Certified signs and the exact rank."""
     net = Network.random(widths, 0)
     X = np.random.default_rng(1).uniform(size=(points, widths[0]))
-    prime = random_primes(1, 0)[0]
-
-    def by_flint() -> int:
-        found = sample(net, X)
-        rows = residue_rows(net, found.X, found.signs, prime)
-        return int(flint.nmod_mat(*rows.shape, rows.reshape(-1).tolist(), prime).rank())
-
     return Case(
         "exact rank, against python-flint", f"{net.architecture}, {points} points",
-        lambda: exact_jacobian_rank(net, sample(net, X)).rank, by_flint,
+        lambda: exact_jacobian_rank(net, sample(net, X)).rank, lambda: flint_rank(net, X),
     )  # fmt: skip
 
 

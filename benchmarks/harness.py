@@ -7,9 +7,10 @@ rounds is reported. Before anything is timed the answers are compared: a fast wr
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -28,17 +29,21 @@ class Case:
     """One cell of the grid method x network.
 
     ``ours`` and ``reference`` take no argument and return their answer; ``reference`` is the slow, obvious
-    version kept in the tree. A peer is given by a function that imports it and returns its runner, so that a
-    peer which is not installed raises ``ImportError`` there. ``agree(ours, other)`` compares two answers.
+    version kept in the tree, None where it would not end. CPU time is measured, or with ``wall`` that of the clock on
+    the wall, where several threads or processes work. ``core`` cases are those of ``make bench``. A peer is given by a
+    function that imports it and returns its runner, so that one which is not installed raises ``ImportError`` there.
+    ``agree(ours, other)`` compares two answers.
     """
 
     method: str
     network: str
     ours: Runner
-    reference: Runner
+    reference: Runner | None
     peers: Mapping[str, Callable[[], Runner]] = field(default_factory=dict)
     agree: Callable[[Any, Any], bool] = same
     quick: bool = True
+    core: bool = False
+    wall: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,40 +69,51 @@ class Row:
         return asdict(self)
 
 
-def repeats_for(runner: Runner, least: float) -> int:
+def repeats_for(runner: Runner, least: float, wall: bool = False) -> int:
     """How often to call in one timing so that it lasts at least ``least`` seconds."""
     count = 1
     while True:
-        seconds = timed(runner, count)
+        seconds = timed(runner, count, wall)
         if seconds >= least or count == MOST_CALLS:
             return count
         # aim a little above, and never grow by more than a factor of ten on a doubtful measurement
         count = min(10 * count, MOST_CALLS, max(count + 1, int(1.2 * count * least / max(seconds, 1e-9))))
 
 
-def timed(runner: Runner, count: int) -> float:
-    """Seconds of ``count`` calls in a row."""
-    start = time.perf_counter()
+def timed(runner: Runner, count: int, wall: bool = False) -> float:
+    """Seconds of ``count`` calls in a row: CPU time, which others on the machine do not change, or time on the wall."""
+    clock = time.perf_counter if wall else time.process_time
+    start = clock()
     for _ in range(count):
         runner()
-    return time.perf_counter() - start
+    return clock() - start
 
 
-def interleaved(runners: Mapping[str, Runner], rounds: int, least: float) -> dict[str, list[float]]:
-    """Seconds per call of every runner in every round, the order rotating from round to round."""
-    counts = {name: repeats_for(runner, least) for name, runner in runners.items()}
+def interleaved(
+    runners: Mapping[str, Runner], rounds: int, least: float, wall: bool = False, budget: float = math.inf
+) -> dict[str, list[float]]:
+    """Seconds per call of every runner in every round, the order rotating from round to round.
+
+    No round is begun behind ``budget`` seconds, but one.
+    """
+    start = time.perf_counter()
+    counts = {name: repeats_for(runner, least, wall) for name, runner in runners.items()}
     names = list(runners)
     times: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(rounds):
+        if turn and time.perf_counter() - start > budget:
+            break
         shift = turn % len(names)
         for name in names[shift:] + names[:shift]:
-            times[name].append(timed(runners[name], counts[name]) / counts[name])
+            times[name].append(timed(runners[name], counts[name], wall) / counts[name])
     return times
 
 
 def contestants(case: Case) -> tuple[dict[str, Runner], dict[str, str]]:
     """The runners that can be timed, ours first, and the status of those that cannot."""
-    runners: dict[str, Runner] = {"ours": case.ours, "reference": case.reference}
+    runners: dict[str, Runner] = {"ours": case.ours}
+    if case.reference is not None:
+        runners["reference"] = case.reference
     absent: dict[str, str] = {}
     for name, build in case.peers.items():
         try:
@@ -132,13 +148,13 @@ def agreed(case: Case, runners: Mapping[str, Runner]) -> tuple[dict[str, Runner]
     return kept, trouble
 
 
-def measure(case: Case, rounds: int = 7, least: float = 0.02) -> list[Row]:
+def measure(case: Case, rounds: int = 7, least: float = 0.02, budget: float = math.inf) -> list[Row]:
     """One row per contestant of a case."""
     runners, absent = contestants(case)
     kept, trouble = agreed(case, runners)
     rows: list[Row] = []
     if "ours" in kept:
-        times = interleaved(kept, rounds, least)
+        times = interleaved(kept, rounds, least, case.wall, budget)
         for name, seconds in times.items():
             ratios = sorted(other / own for other, own in zip(seconds, times["ours"], strict=True))
             rows.append(
@@ -151,17 +167,8 @@ def measure(case: Case, rounds: int = 7, least: float = 0.02) -> list[Row]:
                     statistics.median(ratios),
                     ratios[0],
                     ratios[-1],
-                    rounds,
+                    len(ratios),
                 )
             )
     rows += [Row(case.method, case.network, name, status) for name, status in (trouble | absent).items()]
-    return rows
-
-
-def measure_all(cases: Sequence[Case], rounds: int, least: float, tell: Callable[[Case], None]) -> list[Row]:
-    """The rows of all cases; ``tell`` is called before each."""
-    rows: list[Row] = []
-    for case in cases:
-        tell(case)
-        rows += measure(case, rounds, least)
     return rows

@@ -107,14 +107,31 @@ def theorems(file: Path) -> str:
 
 
 def ratios(file: Path) -> str:
-    """The ratios of the last benchmark run that was kept."""
+    """The core rows of the last benchmark run that was kept, with its date and machine."""
+    if not file.exists():
+        return "No run has been kept yet.\n"
     held: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    own = {(row["method"], row["network"]): row["seconds"] for row in held["rows"] if row["contestant"] == "ours"}
     rows = []
-    for row in held["rows"]:
-        if row["contestant"] != "ours" and row["ratio"] is not None and "harness" not in row["method"]:
-            told = f"{line(row['method'])} | {line(row['network'])} | {line(row['contestant'])}"
-            rows.append(f"| {told} | {row['ratio']:.2g} |")
-    return "\n".join(["| question | network | against | its time over ours |", "|---|---|---|---:|", *rows]) + "\n"
+    for (method, network), seconds in own.items():
+        others = [
+            f"{line(row['contestant'])} {row['ratio']:.2g}"
+            for row in held["rows"]
+            if (row["method"], row["network"]) == (method, network) and row["contestant"] != "ours" and row["ratio"]
+        ]
+        rows.append(f"| {line(method)} | {line(network)} | {milliseconds(seconds)} | {', '.join(others)} |")
+    machine = held["machine"]
+    head = (
+        f"Run of {held['date']}, version {held['version']}, Python {machine['python']} on {machine['machine']} with "
+        f"{machine['cores']} cores (load {held['load']}), {held['seconds']:.0f} s, at most {held['memory']} GB."
+    )
+    table = ["| question | network | ours | time of others over ours |", "|---|---|---:|---|", *rows]
+    return "\n".join([head, "", *table]) + "\n"
+
+
+def milliseconds(seconds: float) -> str:
+    """A time with two digits."""
+    return f"{seconds:.2g} s" if seconds >= 1 else f"{1000 * seconds:.2g} ms"
 
 
 def write(home: Path) -> None:
@@ -126,7 +143,7 @@ def write(home: Path) -> None:
         "datasets.md": datasets(),
         "findings.md": findings(home / "findings", {info.name: info.options for info in fs.list_studies()}),
         "theorems.md": theorems(home / "theorems.toml"),
-        "ratios.md": ratios(home / "benchmarks.json"),
+        "ratios.md": ratios(home.parent / "benchmarks" / "results" / "core.json"),
     }
     for name, text in made.items():
         file = folder / name

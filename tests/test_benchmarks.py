@@ -49,6 +49,8 @@ class Clock:
     def perf_counter(self) -> float:
         return self.now
 
+    process_time = perf_counter
+
     def runner(self, seconds: float) -> Callable[[], int]:
         def run() -> int:
             self.now += seconds

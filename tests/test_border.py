@@ -62,6 +62,7 @@ TAKES: dict[str, Call] = {
     "identifiability": fs.identifiability,
     "inspect": lambda net: fs.inspect(net, points=10),
     "largest_difference": lambda net: fs.largest_difference(net, NET, BOX).high,
+    "level_topology": lambda net: fs.level_topology(net, BOX, 0.25),
     "load": fs.load,
     "local_identifiability": fs.local_identifiability,
     "manifold_jacobian": lambda net: fs.manifold_jacobian(net, X, [0], [[0.0, 2.0]]),

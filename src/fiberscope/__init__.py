@@ -70,6 +70,8 @@ _NAMES = {
     "count_by_traversal": "geometry.engines.traversal.engine",
     "count_regions": "geometry.regions",
     "decision_boundary": "geometry.decision",
+    "level_topology": "geometry.topology",
+    "LevelTopology": "geometry.topology",
     "dependency_graph": "geometry.folds.dependency",
     "distance_along": "geometry.distances.along_curve",
     "estimate_regions": "geometry.engines.traversal.estimate",

@@ -148,6 +148,8 @@ from .geometry.surfaces.shapes import Mesh as Mesh
 from .geometry.surfaces.shapes import Sphere as Sphere
 from .geometry.surfaces.shapes import Torus as Torus
 from .geometry.surfaces.surface_regions import SurfaceRegions as SurfaceRegions
+from .geometry.topology import LevelTopology as LevelTopology
+from .geometry.topology import level_topology as level_topology
 from .modules.models import mlp as mlp
 from .modules.models import resnet20 as resnet20
 from .modules.models import vit as vit

@@ -57,6 +57,48 @@ def test_a_segment(run, models, tmp_path):
     assert picture.exists()
 
 
+def test_arcs_polylines_and_generators(run, models, tmp_path):
+    flat, deep = fs.load(models / "flat.npz"), fs.load(models / "deep.npz")
+    arc = json.loads(run("regions", models / "flat.npz", "--along", "circle", "--arc", 0, 3, "--json").stdout)
+    assert arc["num_regions"] == fs.regions_along(flat, fs.Circle(interval=(0.0, 3.0))).num_regions
+    images = np.random.default_rng(1).normal(size=(6, 1, 5))
+    np.save(tmp_path / "images.npy", images)
+    chain = run("regions", models / "deep.npz", "--polyline", tmp_path / "images.npy", "--count", "--json")
+    assert json.loads(chain.stdout)["num_regions"] == fs.regions_along(deep, fs.Polyline(images)).num_regions
+    decoder = fs.Network.random((2, 6, 5), 3)
+    fs.save(decoder, tmp_path / "decoder.npz")
+    options = ("--generator", tmp_path / "decoder.npz", "--along", "circle", "--radius", 2)
+    done = run("regions", models / "deep.npz", *options)
+    found = fs.regions_along(deep, fs.GeneratorCurve.along(decoder, fs.Circle(radius=2.0)))
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    assert f"{found.num_regions_closed} regions of the loop" in said
+    assert f"{found.latent_regions} latent regions" in said
+    wrong = run("regions", models / "flat.npz", *options)
+    assert wrong.returncode == 2 and "--generator: expected 2 outputs" in " ".join(wrong.stderr.split())
+
+
+def test_distances_and_theory(run, models, tmp_path):
+    X = np.random.default_rng(0).normal(size=(7, 5))
+    np.save(tmp_path / "X.npy", X)
+    deep = fs.load(models / "deep.npz")
+    plain = json.loads(run("distance", models / "deep.npz", "--data", tmp_path / "X.npy", "--json").stdout)
+    assert plain["distance"] == fs.boundary_distance(deep, X).distance.tolist()
+    seen = run("distance", models / "deep.npz", "--data", tmp_path / "X.npy", "--visible")
+    assert seen.returncode == 0 and "7 points" in seen.stdout and "quantiles" in seen.stdout
+    table = run("theory", "2-5-1", "--networks", 3, "--samples", 50)
+    assert table.returncode == 0 and "bound of Theorem 3" in table.stdout and "C_bias" in table.stdout
+    result = json.loads(run("theory", "3-4-1", "--on", "box", "--networks", 2, "--samples", 50, "--json").stdout)
+    assert result["networks"] == 2
+    for words, message in (
+        (("theory", "2x3"), "numbers with dashes"),
+        (("theory", "2-3-1", "--on", "sphere"), "at least 3 inputs"),
+        (("theory", "2-3-1", "--on", "cube"), "one of circle"),
+    ):
+        done = run(*words)
+        assert done.returncode == 2 and message in " ".join(done.stderr.split())
+
+
 @pytest.mark.parametrize(
     ("model", "options", "message"),
     [
@@ -69,6 +111,11 @@ def test_a_segment(run, models, tmp_path):
         ("deep", ("--segment", "a.npy", "b.npy", "--radius", 2), "--segment: expected no --radius with it"),
         ("flat", ("--along", "circle", "--box", -5, 5), "--along: expected no --box with it"),
         ("flat", ("--radius", 2), "--radius: expected --on or --along with it"),
+        ("flat", ("--arc", 0, 1), "--arc: expected --along with it"),
+        ("flat", ("--generator", "a.npy"), "--generator: expected --segment, --along or --polyline with it"),
+        ("flat", ("--along", "circle", "--polyline", "a.npy"), "--along and --polyline: expected one of them"),
+        ("flat", ("--polyline", "a.npy"), "points (count, ...) of 2 numbers, got (5,)"),
+        ("deep", ("--segment", "a.npy", "b.npy", "--arc", 0, 1), "--segment: expected no --arc with it"),
         ("flat", ("--resolution", 2), "--resolution: expected --on with it"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -14,6 +15,7 @@ from fiberscope.cli.app import app
 COMMANDS = {
     "inspect": (),
     "regions": ("--count",),
+    "distance": ("--data", "{folder}/points.npy"),
     "dimension": (),
     "equal": ("{model}",),
     "simplify": ("{folder}/small.npz",),
@@ -22,7 +24,7 @@ COMMANDS = {
     "recover": ("--widths", "2-3-1"),
     "report": ("--out", "{folder}/report.html"),
 }
-WITHOUT = {"verify", "reproduce", "tour", "align", "apply", "barrier", "merge", "diff", "vnncomp", "explore"}
+WITHOUT = {"verify", "theory", "reproduce", "tour", "align", "apply", "barrier", "merge", "diff", "vnncomp", "explore"}
 """Commands that take no model, those of a certificate, checkpoints as they are, the files of a query, or that stay
 until they are stopped (tests/cli/test_explore.py)."""
 
@@ -36,6 +38,7 @@ def relu():
 def model(tmp_path):
     path = tmp_path / "model.pt"
     torch.save(relu().state_dict(), path)
+    np.save(tmp_path / "points.npy", np.ones((2, 2)))
     return path
 
 

@@ -30,6 +30,19 @@ def test_a_sphere_with_a_picture(run, models, tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_surfaces_without_a_mesh(run, models, tmp_path):
+    net, picture = fs.load(models / "solid.npz"), tmp_path / "cylinder.png"
+    done = run("regions", models / "solid.npz", "--on", "cylinder", "--plot", picture)
+    found = fs.round_regions(net, fs.Cylinder([1.0, 1.0, 2.0], [0.0, 0.0, -1.0]))
+    assert done.returncode == 0, done.stderr
+    assert f"{found.num_regions} regions" in done.stdout and picture.read_bytes().startswith(b"\x89PNG")
+    result = json.loads(run("regions", models / "solid.npz", "--on", "round-sphere", "--radius", 2, "--json").stdout)
+    assert result["num_regions"] == fs.round_regions(net, fs.Sphere(radius=2.0)).num_regions
+    assert sum(result["areas"]) == pytest.approx(16 * np.pi)
+    done = run("regions", models / "solid.npz", "--on", "cylinder", "--resolution", 2)
+    assert done.returncode == 2 and "there is no mesh" in " ".join(done.stderr.split())
+
+
 def test_a_torus_as_json(run, models):
     options = ("--on", "torus", "--radius", 2, "--center", models / "center.npy", "--json")
     result = json.loads(run("regions", models / "solid.npz", *options).stdout)
@@ -54,7 +67,7 @@ def test_a_slice_through_images_of_a_data_set_and_of_a_file(run, models):
 @pytest.mark.parametrize(
     ("model", "options", "message"),
     [
-        ("solid", ("--on", "cube"), "one of sphere, torus"),
+        ("solid", ("--on", "cube"), "one of sphere, torus, round-sphere, cylinder"),
         ("flat", ("--on", "sphere"), "at least 3 inputs"),
         ("solid", ("--on", "sphere", "--axes", 0, 1), "no --axes with it"),
         ("solid", ("--on", "sphere", "--resolution", -1), "integer from 0"),

@@ -15,6 +15,7 @@ import fiberscope as fs
 from fiberscope.cli.canon import canon
 from fiberscope.cli.checkpoints import align, apply, barrier, merge
 from fiberscope.cli.dimension import dimension_command
+from fiberscope.cli.distance import distance, theory
 from fiberscope.cli.equal import diff, equal, vnncomp
 from fiberscope.cli.explore import explore
 from fiberscope.cli.fiber import fiber
@@ -65,6 +66,8 @@ def _whole(command: Callable[..., None]) -> Callable[..., None]:
 COMMANDS: dict[str, Callable[..., None]] = {
     "inspect": inspect,
     "regions": regions,
+    "distance": distance,
+    "theory": theory,
     "dimension": dimension_command,
     "equal": equal,
     "diff": diff,

@@ -15,7 +15,7 @@ from fiberscope.network.operators import Operator, Shape
 from fiberscope.numerics.arrays import frozen, real_array
 from fiberscope.numerics.floats import FloatArray, IntArray
 
-_CHUNK_BYTES = 1 << 26
+_CHUNK_BYTES = 1 << 22
 """Working memory of one batched convolution."""
 
 
@@ -95,14 +95,31 @@ class Convolution(_Sliding):
         return self.kernel.reshape(self.groups, out_channels // self.groups, self.fan_in)
 
     def apply(self, X: FloatArray) -> FloatArray:
-        groups, pixels, _ = self.taps.shape
-        result = np.empty((len(X), groups, self._matrix.shape[1], pixels))
+        channels, _, _ = self.in_shape
+        _, out_h, out_w = self.out_shape
+        kh, kw = self.kernel.shape[2:]
+        (s, t), (d, e) = self.stride, self.dilation
+        per_group, fan_in = self._matrix.shape[1:]
+        result = np.empty((len(X), self.groups, per_group, out_h * out_w))
         for rows in self._chunks(len(X)):
-            padded = np.concatenate([X[rows], np.zeros((len(X[rows]), 1))], axis=1)
-            for g in range(groups):
-                patches = padded[:, self.taps[g]]
-                result[rows, g] = np.matmul(self._matrix[g], patches.transpose(0, 2, 1))
+            padded = self._padded(X[rows])
+            patches = np.empty((channels, kh, kw, len(padded), out_h, out_w))
+            for i, j in np.ndindex(kh, kw):  # whole images at once: one copy for every tap
+                reached = padded[:, :, i * d : i * d + (out_h - 1) * s + 1 : s, j * e : j * e + (out_w - 1) * t + 1 : t]
+                patches[:, i, j] = reached.swapaxes(0, 1)
+            columns = patches.reshape(self.groups, fan_in, -1)
+            values = np.matmul(self._matrix, columns).reshape(self.groups, per_group, len(padded), out_h * out_w)
+            result[rows] = values.transpose(2, 0, 1, 3)
         return result.reshape(len(X), self.out_size)
+
+    def _padded(self, X: FloatArray) -> FloatArray:
+        """Images ``(points, channels, height, width)`` with zeros around them, and without what no tap reaches."""
+        channels, height, width = self.in_shape
+        top, left, bottom, right = self.padding
+        images = X.reshape(len(X), channels, height, width)
+        images = images[:, :, max(0, -top) : height + min(0, bottom), max(0, -left) : width + min(0, right)]
+        around = [(0, 0), (0, 0), (max(0, top), max(0, bottom)), (max(0, left), max(0, right))]
+        return np.pad(images, around) if any(max(sides) for sides in around) else images
 
     def adjoint(self, Y: FloatArray) -> FloatArray:
         channels, height, width = self.in_shape

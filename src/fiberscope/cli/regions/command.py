@@ -18,7 +18,7 @@ from rich.table import Table
 import fiberscope as fs
 from fiberscope.cli.array_files import load_vector
 from fiberscope.cli.model_options import Loader, ModelFile
-from fiberscope.cli.regions.curves import curve_of, show_curve
+from fiberscope.cli.regions.curves import Asked, curve_of, show_curve
 from fiberscope.cli.regions.surfaces import show_surface, slice_through, surface_of
 from fiberscope.errors import InputError
 from fiberscope.extras import import_module
@@ -29,14 +29,18 @@ _MARKS = {True: "[green]holds[/]", False: "[red]fails[/]", None: "[yellow]undeci
 
 
 _MISFITS = {
-    "--segment": ("box", "color", "radius", "center"),
+    "--segment": ("box", "color", "radius", "center", "arc"),
+    "--polyline": ("box", "color", "radius", "center", "arc"),
     "--along": ("box", "color"),
-    "--on": ("box", "color"),
-    "--slice": ("box", "radius", "center", "resolution"),
-    "": ("radius", "center", "resolution"),
+    "--on": ("box", "color", "arc", "generator"),
+    "--slice": ("box", "radius", "center", "resolution", "arc", "generator"),
+    "": ("radius", "center", "resolution", "arc", "generator"),
 }
 """Options that would be without effect, by what is asked; the last for a box or a plane."""
 
+
+_FITTING = {"resolution": "--on", "arc": "--along", "generator": "--segment, --along or --polyline"}
+"""What an option belongs to, if not to --on or --along."""
 
 _BOX, _ELSEWHERE = "On a box, or on a slice of it", "On a surface or along a curve, instead of a box"
 _WORK, _OUT = "How much work", "What comes out"
@@ -80,7 +84,11 @@ def regions(
     ] = None,
     on: Annotated[
         str | None,
-        typer.Option(help="A surface: sphere or torus.", show_default=False, rich_help_panel=_ELSEWHERE),
+        typer.Option(
+            help="A surface: sphere or torus as a mesh; round-sphere or cylinder themselves.",
+            show_default=False,
+            rich_help_panel=_ELSEWHERE,
+        ),
     ] = None,
     resolution: Annotated[
         int | None,
@@ -96,6 +104,30 @@ def regions(
         tuple[Path, Path] | None,
         typer.Option(
             help="Two points as .npy files; the straight way between them.",
+            show_default=False,
+            rich_help_panel=_ELSEWHERE,
+        ),
+    ] = None,
+    polyline: Annotated[
+        Path | None,
+        typer.Option(
+            help="Points or images as one .npy file, (count, ...); the chain through them.",
+            show_default=False,
+            rich_help_panel=_ELSEWHERE,
+        ),
+    ] = None,
+    arc: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            help="First and last parameter of --along: angles of an arc.",
+            show_default=False,
+            rich_help_panel=_ELSEWHERE,
+        ),
+    ] = None,
+    generator: Annotated[
+        Path | None,
+        typer.Option(
+            help="A decoder; the curve then lies in its latent space, and its image is followed.",
             show_default=False,
             rich_help_panel=_ELSEWHERE,
         ),
@@ -159,23 +191,31 @@ def regions(
 
       fiberscope regions model.onnx --along circle --plot circle.png
 
+      fiberscope regions model.onnx --along circle --arc 0 3.14159
+
       fiberscope regions mnist.onnx --segment a.npy b.npy --count
+
+      fiberscope regions mnist.onnx --polyline images.npy --json
+
+      fiberscope regions mnist.onnx --generator decoder.onnx --along circle --count
+
+      fiberscope regions model.onnx --on cylinder --plot cylinder.png
 
     Ctrl-C ends the work, and what was found is shown. Exit code 1 if a certificate does not hold, 3 if the count is
     only a lower bound or the certificate was not finished.
     """
     begin = perf_counter()
-    asked = {"--segment": segment, "--along": along, "--on": on, "--slice": cut}
+    asked = {"--segment": segment, "--polyline": polyline, "--along": along, "--on": on, "--slice": cut}
     _check_misfits(ctx, next((name for name, x in asked.items() if x is not None), ""))
     net = load(model)
     others = {"--plane": plane, "--axes": axes, "--at": at, "--slice": cut, "--save": save}
     given = [name for name, x in others.items() if x is not None]
     pieces = {"--jobs": jobs, "--cluster": cluster}
     unfit = {"--on": on, "--resolution": resolution, "--limit": limit, **pieces}
-    if along is not None or segment is not None:
+    curve = Asked(along, segment, polyline, arc, radius, center, generator)
+    if curve.given:
         refused = given + [name for name, x in unfit.items() if x is not None]
-        curve = curve_of(net, along, segment, radius, center, refused)
-        show_curve(net, model, curve, plot, count, as_json)
+        show_curve(net, model, curve_of(net, curve, refused), plot, count, as_json)
         return
     parallel = [name for name, x in pieces.items() if x is not None]
     if parallel and not count:
@@ -223,7 +263,7 @@ def _check_misfits(ctx: typer.Context, asked: str) -> None:
     for name in _MISFITS[asked]:
         source = ctx.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
-            fitting = "--on" if name == "resolution" else "--on or --along"
+            fitting = _FITTING.get(name, "--on or --along")
             reason = f"{asked}: expected no --{name} with it" if asked else f"--{name}: expected {fitting} with it"
             raise InputError(reason)
 

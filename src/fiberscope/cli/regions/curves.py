@@ -1,8 +1,9 @@
-"""``fiberscope regions --along`` and ``--segment``: regions along a circle, a tractrix or a straight way."""
+"""``fiberscope regions --along``, ``--segment``, ``--polyline``: along circles, arcs, straight ways, and generators."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -11,34 +12,63 @@ import typer
 from rich.console import Console
 
 import fiberscope as fs
-from fiberscope.cli.array_files import load_vector
+from fiberscope.cli.array_files import load_array, load_vector
 from fiberscope.errors import InputError
 
 CURVES = ("circle", "tractrix")
 
 
-def curve_of(
-    net: Any,
-    along: str | None,
-    segment: tuple[Path, Path] | None,
-    radius: float,
-    center: Path | None,
-    others: list[str],
-) -> Any:
-    """The curve that was asked for, in the first two coordinates of the network's input space."""
-    name = "--along" if segment is None else "--segment"
-    if along is not None and segment is not None:
-        raise InputError("--along and --segment: expected one of them, got both")
+@dataclass(frozen=True)
+class Asked:
+    """The options that name a curve."""
+
+    along: str | None
+    segment: tuple[Path, Path] | None
+    polyline: Path | None
+    arc: tuple[float, float] | None
+    radius: float
+    center: Path | None
+    generator: Path | None
+
+    @property
+    def given(self) -> list[str]:
+        """Which of the three kinds of curves was asked for."""
+        kinds = {"--along": self.along, "--segment": self.segment, "--polyline": self.polyline}
+        return [name for name, x in kinds.items() if x is not None]
+
+
+def curve_of(net: Any, asked: Asked, others: list[str]) -> Any:
+    """The curve that was asked for: in the network's input space, or through the latent space of a generator."""
+    name, *more = asked.given
+    if more:
+        raise InputError(f"{name} and {more[0]}: expected one of them, got both")
     if others:
         raise InputError(f"{name}: expected no {others[0]} with it")
-    if segment is not None:
-        return fs.Segment(*(load_vector(path, net.in_size) for path in segment))
+    if asked.generator is None:
+        return _path(asked, net.in_size, "model")
+    inner = fs.load(asked.generator)
+    if inner.out_size != net.in_size:
+        raise InputError(f"--generator: expected {net.in_size} outputs for this model, got {inner.out_size}")
+    return fs.GeneratorCurve.along(inner, _path(asked, inner.in_size, "generator"))
+
+
+def _path(asked: Asked, size: int, what: str) -> Any:
+    """A curve in R^size; a circle or tractrix lies in the first two coordinates."""
+    if asked.segment is not None:
+        return fs.Segment(*(load_vector(path, size) for path in asked.segment))
+    if asked.polyline is not None:
+        points = load_array(asked.polyline)
+        if points.ndim < 2 or points[0].size != size:
+            raise InputError(f"{asked.polyline}: expected points (count, ...) of {size} numbers, got {points.shape}")
+        return fs.Polyline(points)
+    along = asked.along
     if along not in CURVES:
         raise InputError(f"--along: expected one of {', '.join(CURVES)}, got {along!r}")
-    if net.in_size < 2:
-        raise InputError(f"--along {along}: expected a model of at least 2 inputs, got {net.in_size}")
-    where = [0.0] * net.in_size if center is None else load_vector(center, net.in_size)
-    return (fs.Circle if along == "circle" else fs.Tractrix)(where, radius)
+    if size < 2:
+        raise InputError(f"--along {along}: expected a {what} of at least 2 inputs, got {size}")
+    where = [0.0] * size if asked.center is None else load_vector(asked.center, size)
+    options = {} if asked.arc is None else {"interval": asked.arc}
+    return (fs.Circle if along == "circle" else fs.Tractrix)(where, asked.radius, **options)
 
 
 def show_curve(net: Any, model: Path, curve: Any, plot: Path | None, count: bool, as_json: bool) -> None:
@@ -91,6 +121,8 @@ def _print(console: Console, found: Any, result: dict[str, Any]) -> None:
         )
     sure = "certified" if found.certified else f"{found.undecided} decisions left open"
     console.print(f"{sure}; {found.exact_decisions} decisions needed exact arithmetic", highlight=False)
+    if result.get("latent_regions") is not None:
+        console.print(f"{result['latent_regions']:,} latent regions of generator and model", highlight=False)
     if "num_pieces" in result:
         lengths = found.loop_lengths
         console.print(

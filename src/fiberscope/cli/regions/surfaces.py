@@ -1,4 +1,4 @@
-"""``fiberscope regions --on`` and ``--slice``: regions on a sphere or torus, and on a plane through three points."""
+"""``fiberscope regions --on`` and ``--slice``: regions on surfaces, and on a plane through three points."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -17,7 +18,7 @@ from fiberscope.errors import InputError
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray
 
-SURFACES = ("sphere", "torus")
+SURFACES = ("sphere", "torus", "round-sphere", "cylinder")
 
 
 def slice_through(net: Any, points: tuple[str, str, str], other: Any) -> Any:
@@ -50,8 +51,15 @@ def surface_of(net: Any, on: str, resolution: int | None, radius: float, center:
         raise InputError(f"--on: expected one of {', '.join(SURFACES)}, got {on!r}")
     if net.in_size < 3:
         raise InputError(f"--on {on}: expected a model of at least 3 inputs, got {net.in_size}")
-    where = [0.0] * net.in_size if center is None else load_vector(center, net.in_size)
+    where = np.zeros(net.in_size) if center is None else load_vector(center, net.in_size)
     options = {} if resolution is None else {"resolution": resolution}
+    if on in ("round-sphere", "cylinder") and resolution is not None:
+        raise InputError(f"--on {on}: expected no --resolution with it, there is no mesh")
+    if on == "round-sphere":
+        return fs.Ellipsoid(radius * np.eye(3, net.in_size), where)
+    if on == "cylinder":
+        axes = radius * np.array([1.0, 1.0, 2.0])[:, None] * np.eye(3, net.in_size)
+        return fs.Cylinder(axes, where - axes[2] / 2)
     if on == "sphere":
         return fs.Sphere(where, radius, **options)
     return fs.Torus(where, radius, 0.4 * radius, **options)
@@ -72,18 +80,31 @@ def show_surface(net: Any, model: Path, surface: Any, limit: int | None, plot: P
         def progress(done: int, total: int | None, text: str) -> None:
             bar.update(task, completed=done, total=total, description=text)
 
-        found = fs.regions_on(net, surface, progress=progress, limit=limit)
-        result = {"model": str(model), **found.to_dict(), "triangles": len(surface.mesh.triangles)}
+        meshed = isinstance(surface, fs.Sphere | fs.Torus)
+        found: Any = (fs.regions_on if meshed else fs.round_regions)(net, surface, progress=progress, limit=limit)
+        result = {"model": str(model), **found.to_dict()}
+    result |= {"triangles": len(surface.mesh.triangles)} if meshed else {"areas": found.areas.tolist()}
     result["seconds"] = perf_counter() - begin
     if plot is not None:
-        fs.plot.save_figure(fs.plot.surface(found), plot)
+        fs.plot.save_figure(found.plot(), plot)
         result["plot"] = str(plot)
     if as_json:
         print(json.dumps(result, indent=2))
     else:
-        _print(Console(), found, result)
-    if not found.complete:
+        (_print if meshed else _print_round)(Console(), found, result)
+    if meshed and not found.complete:
         raise typer.Exit(3)
+
+
+def _print_round(console: Console, found: Any, result: dict[str, Any]) -> None:
+    console.print(f"[bold]{found.num_regions:,} regions[/], {result['seconds']:.2f} s: {found!r}", highlight=False)
+    console.print(
+        f"area {found.areas.sum():.6g}; boundaries of length {found.boundary_length:.6g}, of which "
+        f"{found.visible_length:.6g} are visible; {found.exact_decisions} decisions needed exact arithmetic",
+        highlight=False,
+    )
+    if "plot" in result:
+        console.print(f"wrote {result['plot']}", highlight=False)
 
 
 def _print(console: Console, found: Any, result: dict[str, Any]) -> None:

@@ -21,6 +21,9 @@ from fiberscope.run import ENDLESS, Run
 Norms = tuple[FloatArray, FloatArray, float]
 """Norms of the rows ``(W_j, b_j)``, rounded up, their inverses, and the norm of all of them."""
 
+MOST_SIGNS = 1 << 22
+"""Signs of one layer at all points. Among more of them one is open nearly always, and the short way is in vain."""
+
 _norms: WeakKeyDictionary[Affine, Norms | None] = WeakKeyDictionary()
 
 
@@ -54,7 +57,7 @@ def _short(net: Network, chain: Polyline, run: Run) -> Breaks | None:
     for index, (node, place) in enumerate(zip(layers, net.layout.places, strict=True)):
         run.step(index, len(layers), "layers")
         norms = _row_norms(node)
-        if norms is None or not (norm.max() < TAME[1]):
+        if norms is None or not (norm.max() < TAME[1]) or len(values) * len(norms[0]) > MOST_SIGNS:
             return None
         r, inverse, frobenius = norms
         z = node.operator.apply(values)
