@@ -24,6 +24,7 @@ from fiberscope.geometry.regions import count_regions
 from fiberscope.network.roles import roles
 from fiberscope.numerics.floats import BoolArray, FloatArray
 from fiberscope.training.live import LiveModule
+from fiberscope.training.region_density import chord_regions, circle_regions, segment_regions
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,6 +191,24 @@ def region_count(state: State) -> int:
         raise InputError(f"quantity region_count: expected at most 3 inputs, got {state.network.in_size}")
     low, high = state.inputs.min(axis=0), state.inputs.max(axis=0)
     return int(count_regions(state.network, Box(low, high)))
+
+
+@register_quantity("segment_regions", "exact breakpoints along the chain through the first tracked points, per length")
+def along_segments(state: State) -> dict[str, Any]:
+    """See :func:`fiberscope.training.region_density.segment_regions`."""
+    return segment_regions(state.network, state.inputs)
+
+
+@register_quantity("chord_regions", "exact breakpoints per length on chords within classes and between classes")
+def along_chords(state: State) -> dict[str, Any]:
+    """See :func:`fiberscope.training.region_density.chord_regions`."""
+    return chord_regions(state.network, state.inputs, state.need_targets("chord_regions"))
+
+
+@register_quantity("circle_regions", "exact regions on small circles around the first tracked points: local complexity")
+def around_points(state: State) -> dict[str, Any]:
+    """See :func:`fiberscope.training.region_density.circle_regions`."""
+    return circle_regions(state.network, state.inputs)
 
 
 @register_quantity(

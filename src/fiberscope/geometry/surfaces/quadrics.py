@@ -14,7 +14,24 @@ from fiberscope.numerics.floats import FloatArray
 
 
 @dataclass(frozen=True, eq=False)
-class Ellipsoid:
+class _Quadric:
+    """Three independent vectors and a point: an affine map of R^3."""
+
+    axes: FloatArray
+    center: FloatArray
+
+    def __init__(self, axes: Any, center: Any = None) -> None:
+        matrix, where = _placed(axes, center)
+        object.__setattr__(self, "axes", frozen(matrix))
+        object.__setattr__(self, "center", frozen(where))
+
+    @property
+    def ambient(self) -> int:
+        """The dimension n of the space around."""
+        return self.center.size
+
+
+class Ellipsoid(_Quadric):
     """The points ``center + u @ axes`` for unit vectors ``u`` of R^3.
 
     Parameters
@@ -31,26 +48,12 @@ class Ellipsoid:
     Ellipsoid(half-axes 3, 2, 1 in R^3)
     """
 
-    axes: FloatArray
-    center: FloatArray
-
-    def __init__(self, axes: Any, center: Any = None) -> None:
-        matrix, where = _placed(axes, center)
-        object.__setattr__(self, "axes", frozen(matrix))
-        object.__setattr__(self, "center", frozen(where))
-
-    @property
-    def ambient(self) -> int:
-        """The dimension n of the space around."""
-        return self.center.size
-
     def __repr__(self) -> str:
         lengths = ", ".join(f"{s:g}" for s in np.linalg.svd(self.axes, compute_uv=False))
         return f"Ellipsoid(half-axes {lengths} in R^{self.ambient})"
 
 
-@dataclass(frozen=True, eq=False)
-class Cylinder:
+class Cylinder(_Quadric):
     """The points ``center + cos t a + sin t b + s c`` for angles ``t`` and ``s`` from 0 to 1.
 
     Parameters
@@ -66,19 +69,6 @@ class Cylinder:
     >>> Cylinder([1.0, 1.0, 2.0], [0.0, 0.0, -1.0])
     Cylinder(half-axes 1, 1, height 2 in R^3)
     """
-
-    axes: FloatArray
-    center: FloatArray
-
-    def __init__(self, axes: Any, center: Any = None) -> None:
-        matrix, where = _placed(axes, center)
-        object.__setattr__(self, "axes", frozen(matrix))
-        object.__setattr__(self, "center", frozen(where))
-
-    @property
-    def ambient(self) -> int:
-        """The dimension n of the space around."""
-        return self.center.size
 
     def __repr__(self) -> str:
         lengths = ", ".join(f"{s:g}" for s in np.linalg.svd(self.axes[:2], compute_uv=False))
