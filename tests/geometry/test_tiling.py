@@ -75,6 +75,16 @@ def test_what_is_too_large_is_cut_further(monkeypatch: pytest.MonkeyPatch) -> No
         count_regions(net, Box.cube(2))
 
 
+def test_one_layer_with_too_many_crossings_is_cut_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Network.random((2, 40, 1), 2)
+    whole = count_regions(net, Box.cube(2))
+    monkeypatch.setattr(arrange, "MOST_MEETINGS", 100)
+    with pytest.raises(TooLargeError, match="crossings of the neurons of one layer do not fit into memory"):
+        regions(net, Box.cube(2))
+    found = count_regions(net, Box.cube(2))
+    assert found.complete and int(found) == int(whole) and found.tiling.num_pieces > 3
+
+
 def test_threads_and_processes_count_the_same() -> None:
     net = Network.random((3, 6, 6, 1), 0)
     whole = int(count_regions(net, Box.cube(3)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 from math import floor, isnan, log10
 from statistics import fmean, pstdev
 from textwrap import wrap
@@ -12,17 +13,18 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from fiberscope.errors import InputError
 from fiberscope.plot.style import FUNCTION, INK, LAYERS, ORDERED, house_style
+from fiberscope.studies.lab.shares import wilson
 from fiberscope.studies.lab.study import Picture
 from fiberscope.studies.lab.table import Table
 
 QUANTITY = "quantity"
 """The column that tells several ``y`` apart."""
 
-STYLES = ("mean", "curve", "points", "surface")
+STYLES = ("mean", "curve", "share", "points", "surface")
 
 
 def study_figure(table: Table, picture: Picture, *, panels: Sequence[Axes] | None = None) -> list[Axes]:
@@ -142,12 +144,14 @@ def _new_panels(count: int, share: bool) -> list[Axes]:
 def _panel(ax: Axes, table: Table, picture: Picture) -> None:
     lines = table.groups(picture.lines) if picture.lines else {("",): table}
     colours = _colours(len(lines), picture)
-    for color, ((name,), part) in zip(colours, lines.items(), strict=True):
+    for index, (color, ((name,), part)) in enumerate(zip(colours, lines.items(), strict=True)):
         label = _word(picture, name, picture.lines) if picture.lines else None
         if picture.style == "points":
             x, y = _points(part, picture)
             size = min(8.0, max(3.0, 60.0 / max(1, len(x)) ** 0.5))  # a few points are seen too
             ax.plot(x, y, ".", markersize=size, alpha=0.6, markeredgewidth=0, color=color, label=label)
+        elif picture.style == "share":
+            _shares_of(ax, part, picture, index - (len(lines) - 1) / 2, color=color, label=label)
         elif picture.each:
             for run in part.groups(picture.each).values():
                 x, mean, _ = _curve(run, picture)
@@ -156,11 +160,30 @@ def _panel(ax: Axes, table: Table, picture: Picture) -> None:
             ax.plot(x, mean, color=color, lw=2.2, label=f"{label}, mean" if label else "mean")
         else:
             x, mean, spread = _curve(part, picture)
-            few = picture.style == "mean" and len(x) <= 40
+            few = len(x) <= (40 if picture.style == "mean" else 6)
             ax.plot(x, mean, marker="o" if few else "", markersize=3.5, color=color, label=label)
             if picture.style == "mean":
                 _band(ax, (x, mean, spread), color, picture)
     _finish(ax, picture)
+    if not picture.log_x and all(isinstance(x, int) for x in table.column(picture.x)):
+        ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))  # nobody counts half a layer
+
+
+def _shares_of(ax: Axes, part: Table, picture: Picture, place: float, **look: Any) -> None:
+    """Shares of yes with Wilson's intervals; lines are set apart a little, so that no interval hides another."""
+    x, share, _ = _curve(part, picture)
+    counts = [sum(a == at and b is not None for a, b in _cells(part, picture)) for at in x]
+    ends = [wilson(round(p * n), n) for p, n in zip(share, counts, strict=True)]
+    reach = [[max(0.0, p - low) for p, (low, _) in zip(share, ends, strict=True)],
+             [max(0.0, high - p) for p, (_, high) in zip(share, ends, strict=True)]]  # fmt: skip
+    step = min((b - a for a, b in pairwise(x)), default=1.0)
+    ax.errorbar([at + 0.06 * place * step for at in x], share, yerr=reach, marker="o", markersize=4, capsize=2.5,
+                elinewidth=1.0, **look)  # fmt: skip
+    ax.set_ylim(-0.04, 1.04)
+
+
+def _cells(part: Table, picture: Picture) -> zip[tuple[Any, Any]]:
+    return zip(part.column(picture.x), part.column(_height(picture)), strict=True)
 
 
 def _colours(count: int, picture: Picture) -> list[Any]:
@@ -241,7 +264,7 @@ def _points(part: Table, picture: Picture) -> tuple[list[Any], list[float]]:
 def _curve(part: Table, picture: Picture) -> tuple[list[Any], list[float], list[float]]:
     """Means and standard deviations of ``y`` at every ``x``; rows without a number are left out."""
     found: dict[Any, list[float]] = {}
-    for x, y in zip(part.column(picture.x), part.column(_height(picture)), strict=True):
+    for x, y in _cells(part, picture):
         if y is not None and not isnan(y):
             found.setdefault(x, []).append(float(y))
     order = sorted(found)

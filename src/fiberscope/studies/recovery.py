@@ -19,9 +19,9 @@ from fiberscope.errors import InputError
 from fiberscope.network.network import Network
 from fiberscope.numerics.cutoffs import RECOVERED
 from fiberscope.recovery.recover import recover
+from fiberscope.studies._smooth import smooth
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study, Task
 from fiberscope.studies.lab.table import Table
-from fiberscope.training.datasets.dataset import Dataset
 from fiberscope.training.seeds import train_many
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -36,17 +36,8 @@ SIZES: dict[str, dict[str, Any]] = {
 BLOCK = 10
 """Networks per task: they are trained in one batch."""
 
-POINTS, TRIED = 400, 5000
-"""Points of the data; points at which truth and answer are compared."""
-
-
-def smooth(inputs: int) -> Dataset:
-    """Points of a normal distribution and a sum of two ridges and a product of sines there, the same in every run."""
-    rng = np.random.default_rng(inputs)
-    X = rng.normal(size=(POINTS, inputs))
-    u, v = rng.normal(size=(2, inputs)) / np.sqrt(inputs)
-    y = np.sin(2 * X @ u) + np.abs(X @ v) + np.sin(X[:, 0]) * np.sin(X[:, -1])
-    return Dataset("smooth", X, y[:, None], provenance={"inputs": inputs})
+TRIED = 5000
+"""Points at which truth and answer are compared."""
 
 
 def plan(scale: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -72,10 +72,10 @@ class Picture:
     one, whose entries the column ``quantity`` tells apart: name it in ``lines`` or ``panels``.
 
     ``where`` keeps only the rows with these entries; ``each`` names the column by which single runs are told apart, and
-    every run becomes a thin line of its own. ``style`` is ``"mean"``, ``"curve"`` (no spread), ``"points"`` (a
-    scatter) or ``"surface"`` (colours of the column ``colour`` over ``x`` and ``y``); ``behind`` selects rows that
-    are drawn as grey points behind the lines. ``equal`` gives both axes one unit. ``words`` replaces names of columns
-    and entries in legends.
+    every run becomes a thin line of its own. ``style`` is ``"mean"``, ``"curve"`` (no spread), ``"share"`` (of true
+    entries, with intervals), ``"points"`` (a scatter) or ``"surface"`` (colours of the column ``colour`` over ``x`` and
+    ``y``); ``behind`` selects rows that are drawn as grey points behind the lines. ``equal`` gives both axes one unit.
+    ``words`` replaces names of columns and entries in legends.
     """
 
     name: str

@@ -18,6 +18,8 @@ from typing import Any, assert_never
 
 import numpy as np
 
+from fiberscope.errors import TooLargeError
+from fiberscope.geometry.engines.limits import MEMORY
 from fiberscope.geometry.engines.planar import kernels
 from fiberscope.geometry.engines.planar.exact import Oracle, Ranks, Stage, TwofoldOracle, Unclear, ranks_between
 from fiberscope.geometry.engines.planar.faces import count_inside
@@ -28,6 +30,9 @@ from fiberscope.numerics.arrays import pointers
 from fiberscope.numerics.floats import ENTRY_FLOOR, FloatArray, IntArray, SignArray, U
 from fiberscope.numerics.points import Triple, dot, sign
 from fiberscope.run import ENDLESS, Run
+
+MOST_MEETINGS = MEMORY // 96
+"""Places on chords where they meet others, two for every crossing, that one mesh may have; each takes so many bytes."""
 
 
 class Arranger:
@@ -196,6 +201,12 @@ class Arranger:
         meet, none = np.zeros(N, dtype=np.int64), np.zeros(0, dtype=np.int64)
         kernels.list_meetings(slot_ptr, counts, p, q, meet, none, none)
         ptr = pointers(meet)
+        if ptr[-1] > MOST_MEETINGS:
+            raise TooLargeError(
+                f"{int(ptr[-1]) // 2:,} crossings of the neurons of one layer do not fit into memory; give limit=, a "
+                "smaller domain, or count only",
+                times=float(ptr[-1] / MOST_MEETINGS),
+            )
         other, pair = np.empty(ptr[-1], dtype=np.int64), np.empty(ptr[-1], dtype=np.int64)
         kernels.list_meetings(slot_ptr, counts, p, q, ptr[:-1].copy(), other, pair)
         t, d, sure = np.empty(ptr[-1]), np.empty(ptr[-1]), np.ones(N, dtype=bool)
