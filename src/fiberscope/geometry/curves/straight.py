@@ -55,9 +55,15 @@ MANY = 64
 """So many open signs in one layer are worth tighter bounds, which cost a factorisation of every matrix."""
 
 
+DEEP = 6
+"""With so many activations cheap bounds leave too much open as a rule: the tighter ones are taken at once."""
+
+
 def straight_breaks(net: Network, chain: Polyline, run: Run = ENDLESS) -> Breaks:
     """All breakpoints of a network along a polygonal chain."""
     with np.errstate(all="ignore"):  # what overflows is left to exact arithmetic
+        if len(net.layout.places) >= DEEP:
+            return _Cutter(net, chain, tight=True).breaks(run)
         try:
             return _Cutter(net, chain, tight=False).breaks(run)
         except _Loose:
