@@ -140,7 +140,7 @@ def planted() -> Case:
     widths = (784, 512, 512, 512, 10)
     a = chain(widths, 0)
     structure = fs.permutation_structure(a, torch.zeros(1, widths[0]))
-    b = structure.apply(a, structure.random(7))
+    b = structure.apply(a, structure.only("permutation").random(7))
     return Case(
         "planted permutation by weights, distance left", "784-512-512-512-10",
         lambda: fs.match(a, b, structure, "weights").distances[1], lambda: slow_weights(a, b),
