@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from fiberscope.errors import InputError
 from fiberscope.plot.style import FUNCTION, INK, LAYERS, ORDERED, house_style
@@ -216,6 +216,7 @@ def _finish(ax: Axes, picture: Picture) -> None:
         if wanted:
             scale("log")
             # 20 and .002 rather than powers of ten, and no more of them than fit beside each other
+            axis.set_major_locator(LogLocator(numticks=5))
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axis.set_minor_formatter(FuncFormatter(partial(_between, axis)))
     if picture.equal:

@@ -51,6 +51,8 @@ def breaks_along(net: Network, curve: Path, run: Run) -> Breaks:
 class GeneratorCurve(Path):
     """The image of the latent segment ``(1 - t) z0 + t z1``, ``t`` from 0 to 1, under a generator.
 
+    See :meth:`along` for latent circles and other curves.
+
     Parameters
     ----------
     module
@@ -61,8 +63,6 @@ class GeneratorCurve(Path):
         How many points of the curve the first polygon has, if the generator is not piecewise linear.
     most
         How many the last one may have.
-
-    See :meth:`along` for latent circles and other curves.
 
     Examples
     --------
