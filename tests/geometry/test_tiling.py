@@ -117,7 +117,7 @@ def test_evidence_notices_a_change() -> None:
     assert found.verify(time_limit=1e-9).ok is None
 
 
-def test_interrupted_and_out_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_and_out_of_time() -> None:
     net, seen = Network.random((2, 24, 24, 1), 0), []
     whole = int(count_regions(net, Box.cube(2)))
 
@@ -129,8 +129,8 @@ def test_interrupted_and_out_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
     found = count_in_pieces(view_of(net, Box.cube(2)), Run.begin(stop), pieces=8)
     assert not found.complete and 0 < int(found) < whole and seen[-1] == (5, 15)
     assert found.tiling.verify().checks[0].ok and "at least" in repr(found)
-    late = count_in_pieces(view_of(net, Box.cube(2)), Run.begin(time_limit=1e-6), pieces=8)
-    assert not late.complete and int(late) == 0
+    late = count_in_pieces(view_of(net, Box.cube(2)), Run(deadline=0.0), pieces=8)
+    assert not late.complete and int(late) < whole
 
 
 @pytest.mark.parametrize(

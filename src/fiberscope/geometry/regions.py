@@ -79,7 +79,7 @@ def regions_within(net: Network, domain: Domain, run: Run) -> Complex:
         found = Complex(net, domain, cells_on(view, _guarded(view, run.quietly())))
     if not found.complete and (run.limit is None or found.num_regions <= run.limit):
         run.check()
-        if run.limit is None or pressed():
+        if run.limit is None or pressed() or engine_for(view.domain) != "planar":  # others stop for no memory
             raise KeyboardInterrupt
     return found
 

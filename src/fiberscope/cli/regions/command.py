@@ -212,8 +212,8 @@ def regions(
     given = [name for name, x in others.items() if x is not None]
     pieces = {"--jobs": jobs, "--cluster": cluster}
     unfit = {"--on": on, "--resolution": resolution, "--limit": limit, **pieces}
-    curve = Asked(along, segment, polyline, arc, radius, center, generator)
-    if curve.given:
+    if along is not None or segment is not None or polyline is not None:
+        curve = Asked(along, segment, polyline, arc, radius, center, generator)
         refused = given + [name for name, x in unfit.items() if x is not None]
         show_curve(net, model, curve_of(net, curve, refused), plot, count, as_json)
         return

@@ -236,8 +236,8 @@ def length_bounds(
             part = flint.acb(1 - short / long)
             values = [flint.acb.elliptic_e_inc(flint.acb(shift + t), part).real for t in (Arb(0), turn)]
             length = long.sqrt() * (values[1] - values[0])
-            if length.is_finite():
-                bounds = length.intersection(bounds) if length.overlaps(bounds) else length
+            if length.is_finite() and length.overlaps(bounds):  # else an angle was taken from another turn
+                bounds = length.intersection(bounds)
     if not bounds.is_finite():
         return 0.0, inf
     low, high = np.nextafter(float(bounds.lower()), -np.inf), np.nextafter(float(bounds.upper()), np.inf)
