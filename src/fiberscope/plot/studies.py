@@ -216,7 +216,7 @@ def _finish(ax: Axes, picture: Picture) -> None:
         if wanted:
             scale("log")
             # 20 and .002 rather than powers of ten, and no more of them than fit beside each other
-            axis.set_major_locator(LogLocator(numticks=5))
+            axis.set_major_locator(LogLocator(numticks=4 if axis is ax.xaxis else 5))
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axis.set_minor_formatter(FuncFormatter(partial(_between, axis)))
     if picture.equal:
