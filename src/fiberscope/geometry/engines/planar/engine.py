@@ -215,11 +215,13 @@ class Engine:
         algebra = TrackedAlgebra(tight)
         return next(switches(self.layout, values, algebra, {}, first=node)).index
 
-    def split(self, mesh: Polygons, switch: int, node: int, memory: int | None = None) -> Polygons:
-        """The mesh cut by one switch, with the switch's own value at its vertices; of at most ``memory`` bytes."""
+    def split(self, mesh: Polygons, switch: int, node: int, memory: int, in_pieces: bool = False) -> Polygons:
+        """The mesh cut by one switch, with the switch's own value at its vertices; of at most ``memory`` bytes.
+
+        ``in_pieces``: the next switch is evaluated on a few polygons at a time.
+        """
         found = self.arrange(mesh, switch)
-        if memory is not None:
-            self._check_memory(mesh, switch, found, memory)
+        self._check_memory(mesh, switch, found, memory, in_pieces)
         step, last = self.switches[switch], switch == len(self.switches) - 1
         flips = self.flips is not None and switch == 0
         live = {key: value for key, value in mesh.values.items() if key == XY or not last}
@@ -239,7 +241,7 @@ class Engine:
             del finer.values[step.source]
         return finer
 
-    def _check_memory(self, mesh: Polygons, switch: int, found: Arrangement, memory: int) -> None:
+    def _check_memory(self, mesh: Polygons, switch: int, found: Arrangement, memory: int, in_pieces: bool) -> None:
         """Refuse a mesh that would be too large: how many vertices and polygons it has is known before it is built."""
         if found.meetings is None:
             return
@@ -249,7 +251,9 @@ class Engine:
         sizes = np.diff(self.offsets)
         last = switch == len(self.switches) - 1
         # signs of all switches so far, values before and behind the next one, and some twenty integers
-        per_vertex = int(sizes[: switch + 1].sum()) + (0 if last else 8 * int(sizes[switch] + sizes[switch + 1])) + 160
+        values = 0 if last or (in_pieces and self.flips is not None and switch == 0) else int(sizes[switch])
+        values += 0 if last or in_pieces else int(sizes[switch + 1])
+        per_vertex = int(sizes[: switch + 1].sum()) + 8 * values + 160
         if vertices * per_vertex > memory:
             raise TooLargeError(
                 f"layer {switch + 1} of {len(self.switches)} makes {polygons:,} polygons and needs about "
@@ -322,7 +326,7 @@ class Engine:
             with np.errstate(all="ignore"):  # what overflows is left to exact arithmetic
                 node = self.advance(mesh, node)
                 if switch < len(self.switches) - 1 or isinstance(self.switches[switch], MaxPool):
-                    finer = self.split(mesh, switch, node, MEMORY_OF_A_COUNT)
+                    finer = self.split(mesh, switch, node, MEMORY_OF_A_COUNT, in_pieces=True)
                     run.step(switch + 1, len(self.switches), f"{finer.num_polygons} polygons")
                     found = self.count(finer, switch + 1, node + 1, run, threads)
                 else:
