@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,13 +19,16 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fiberscope.connectivity.influence import Influence, Names, Recorder, Unclear
-from fiberscope.modules.calls import Inputs, Selector, call, meant, moved
+from fiberscope.modules.calls import Inputs, Selector, call, meant, moved, points
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.modules.tracing.groups import plain_kernels, traced
 from fiberscope.modules.tracing.tracer import Trace
 from fiberscope.numerics.drift import FINE, allowed_drift, relative_drift
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Result
+
+SPREAD, NUMBERS = 16, 1 << 15
+"""Points that a map is tried on, where they are so small that all have few numbers together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,30 @@ class Probe:
         return _flat(found)
 
 
+def spread(inputs: Inputs, seed: int) -> Inputs:
+    """The points of a batch, moved at random and repeated up to a number: at one point all ReLUs may be silent.
+
+    >>> spread(torch.zeros(1, 2), 0).shape, spread({"ids": torch.zeros(2, 4, dtype=torch.long)}, 0)["ids"].shape
+    (torch.Size([16, 2]), torch.Size([16, 4]))
+    """
+    source = torch.Generator().manual_seed(seed)
+    parts = inputs if isinstance(inputs, dict) else {"": inputs}
+    count = points(inputs)
+    largest = max((v.numel() for v in parts.values() if isinstance(v, Tensor)), default=1)
+    times = max(1, min(SPREAD, NUMBERS // max(1, largest // count)) // count)
+
+    def moved_points(value: Any) -> Any:
+        if not isinstance(value, Tensor) or value.dim() == 0 or len(value) != count:
+            return value
+        more = value.repeat(times, *(1 for _ in value.shape[1:]))
+        if not more.is_floating_point():
+            return more
+        return more + torch.randn(more.shape, generator=source).to(more)
+
+    found = {name: moved_points(value) for name, value in parts.items()}
+    return found if isinstance(inputs, dict) else found[""]
+
+
 def _flat(found: Iterable[Tensor]) -> FloatArray:
     """All numbers of some outputs."""
     return np.concatenate([np.zeros(0), *(t.double().flatten().cpu().numpy() for t in found)])
@@ -149,7 +177,7 @@ def draw(module: nn.Module, seed: int) -> None:
                     fan = max(1, value.numel() // max(1, value.shape[0]))
                     value.copy_(torch.randn(value.shape, generator=source)).mul_(fan**-0.5)
                 else:
-                    value.add_(0.3 * normal(value))
+                    value.nan_to_num_(0.0, 0.0, 0.0).add_(0.3 * normal(value))
         for part in module.modules():
             if isinstance(part, _BatchNorm) and part.running_mean is not None and part.running_var is not None:
                 part.running_mean.copy_(0.3 * normal(part.running_mean))

@@ -21,7 +21,7 @@ from fiberscope.connectivity.selfcheck import Drift, Probe
 from fiberscope.errors import InputError
 from fiberscope.modules.action import PERMUTATION, SCALING, Group, act, check_fits
 from fiberscope.modules.batches import batches
-from fiberscope.modules.calls import FAILURES, Inputs, Selector, reason
+from fiberscope.modules.calls import Inputs, Selector, told
 from fiberscope.modules.parametrisations import plain
 from fiberscope.modules.tracing.groups import Pinned, fused_scalings, groups_of, own_tensors, pinned_of
 from fiberscope.network.action.element import Element
@@ -137,10 +137,8 @@ def permutation_structure(module: Any, example: Any, *, output: Selector = None,
     """
     given = plain(as_torch(module, "module"))
     inputs = next(batches(example, given, POINTS, name="example"))[0]
-    try:
+    with told("module: it does not run on the example"):
         probe = Probe(given, inputs, output, seed, follow=True)
-    except FAILURES as error:
-        raise InputError(f"module: it does not run on the example: {reason(error)}") from error
     trace = probe.trace
     assert trace is not None
     groups, refused = _trusted(groups_of(trace), probe, seed)
