@@ -25,8 +25,8 @@ from fiberscope.geometry.tiling import (
     Tiling,
     begin_tiles,
     cut_further,
+    done_by,
     met_by,
-    results,
     root_box,
     solid,
     within_memory,
@@ -88,7 +88,7 @@ class RegionStream:
         try:
             while waiting:
                 now = [waiting.popleft() for _ in range(min(len(waiting), PORTION * self._places))]
-                for node in results(listed, self._view.net, now, self._run, self._backend, self._most):
+                for node in done_by(listed, self._view.net, now, self._run, self._backend, self._most):
                     if node.found.regions is None:
                         cut_further(node, root_box(self._view), made)
                         self._note_walls(node, self._walls.pop(node, ()))

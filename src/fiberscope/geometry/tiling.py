@@ -235,7 +235,7 @@ def count_in_pieces(
     try:
         while waiting:
             now, waiting = waiting[-PORTION * places :], waiting[: -PORTION * places]  # what was cut last comes first
-            for node in results(counted, view.net, now, run, backend):
+            for node in done_by(counted, view.net, now, run, backend):
                 if node.found.regions is not None:
                     done += 1
                 else:
@@ -282,7 +282,7 @@ def cut_further(node: Node, box: Box, made: int) -> None:
     node.split(box, min(node.found.times, MOST_AT_ONCE))
 
 
-def results(
+def done_by(
     work: Callable[[Tile], Counted], net: Network, nodes: list[Node], run: Run, backend: Backend, most: int = 0
 ) -> Iterator[Node]:
     """Nodes as they are done."""
