@@ -95,6 +95,10 @@ class GeneratorSurfaceRegions(SurfaceRegions):
     settled: bool = True
     latent: FloatArray | None = field(default=None, metadata=hidden())
 
+    @property
+    def _mesh(self) -> Mesh | None:
+        return None if self.latent is not None else self.surface.grid(self.refinement[-1].points)
+
     def __repr__(self) -> str:
         told = f"GeneratorSurfaceRegions({self.num_regions} regions of the network on {self.surface}; {counts_of(self)}"
         reason = self.surface.generator.reason
