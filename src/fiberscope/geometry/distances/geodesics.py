@@ -28,9 +28,9 @@ Shape = Path | Sphere | Torus | Mesh
 class GeodesicDistance(Tabular):
     """Distances of pairs of points within a manifold.
 
-    ``kind`` is ``"exact"`` (up to rounding), or ``"exact on the mesh"`` where that stands for a round surface. ``moved``
-    ``(pairs, 2)`` is how far the points ``a`` and ``b`` were from the manifold: the distance is that of the places to
-    which they were moved.
+    ``kind`` is ``"exact"`` (up to rounding), or ``"exact on the mesh"`` where that stands for a round surface.
+    ``moved`` ``(pairs, 2)`` is how far the points ``a`` and ``b`` were from the manifold: the distance is that of the
+    places to which they were moved.
     """
 
     distance: FloatArray
@@ -126,8 +126,8 @@ def _on_mesh(mesh: Mesh, a: Located, b: Located, run: Run) -> FloatArray:
     # rows of one place on an edge or corner have the same distances: the first of them is enough
     _, kept = np.unique(np.stack([a.spot[one], b.spot[two]], axis=1), axis=0, return_index=True)
     one, two = one[kept], two[kept]
-    ends = ((x.triangle[rows], x.place[rows]) for x, rows in ((a, one), (b, two)))
-    found = Unfolding.of_mesh(mesh).to_places(*ends, run)
+    begin, end = ((x.triangle[rows], x.place[rows]) for x, rows in ((a, one), (b, two)))
+    found = Unfolding.of_mesh(mesh).to_places(begin, end, run)
     worst = np.zeros(len(a.off))
     np.maximum.at(worst, a.owner[one], found)
     return worst

@@ -18,7 +18,7 @@ from fiberscope.geometry.measures import ellipse_arcs
 from fiberscope.geometry.surfaces.quadric_sizes import Ellipses
 from fiberscope.numerics.arrays import ranks_within
 from fiberscope.numerics.cutoffs import UPRIGHT
-from fiberscope.numerics.floats import BoolArray, FloatArray
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
 from fiberscope.run import ENDLESS, Run
 
 _WIDEST, _NARROWEST = 0.25, 1e-5
@@ -26,6 +26,12 @@ _WIDEST, _NARROWEST = 0.25, 1e-5
 
 _STEPS = 4
 """Steps of Newton's method, each of which doubles the digits."""
+
+
+def is_upright(axes: FloatArray) -> bool:
+    """Whether the ends of a cylinder are at right angles to its lines."""
+    size = np.linalg.norm(axes, axis=1)
+    return bool((np.abs(axes[:2] @ axes[2]) <= UPRIGHT * size[2] * size[:2]).all())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +45,7 @@ class Sheet:
     @classmethod
     def of(cls, axes: FloatArray) -> Sheet:
         size = float(np.linalg.norm(axes[2]))
-        if not (np.abs(axes[:2] @ axes[2]) <= UPRIGHT * size * np.linalg.norm(axes[:2], axis=1)).all():
+        if not is_upright(axes):
             raise InputError("distance: expected a cylinder whose ends are at right angles to its lines, got another")
         gram = np.asarray(axes[:2] @ axes[:2].T)
         around = float(ellipse_arcs(gram[None], np.zeros(1), np.full(1, 2 * pi))[0])
@@ -87,7 +93,7 @@ def to_arcs(axes: FloatArray, arcs: Ellipses, which: BoolArray, at: FloatArray, 
     return found
 
 
-def _parts(arcs: Ellipses, which: FloatArray | np.ndarray) -> FloatArray:
+def _parts(arcs: Ellipses, which: IntArray) -> FloatArray:
     """Middles, half widths and numbers of short parts of the arcs, ``(parts, 3)``."""
     low, high = np.minimum(arcs.begin, arcs.end)[which], np.maximum(arcs.begin, arcs.end)[which]
     counts = np.array([max(1, ceil(w / _WIDEST)) for w in high - low], dtype=np.int64)
@@ -100,8 +106,8 @@ def _nearest(sheet: Sheet, arcs: Ellipses, parts: FloatArray, turns: FloatArray,
     """The least distance of a place to parts of arcs, each moved by whole turns to the copy beside it."""
     t, half, number = parts[:, 0] + turns, parts[:, 1], parts[:, 2].astype(np.int64)
     # a part that lies half a turn away is near in both directions
-    t, half, number = (np.tile(x, 3) for x in (t, half, number))
-    t = t + np.repeat([-2 * pi, 0.0, 2 * pi], len(parts))
+    half, number = np.tile(half, 3), np.tile(number, 3)
+    t = np.tile(t, 3) + np.repeat([-2 * pi, 0.0, 2 * pi], len(parts))
     best = np.inf
     while True:
         f, first, second = _square(sheet, arcs, number, t, u0, h0)
@@ -124,14 +130,14 @@ def _nearest(sheet: Sheet, arcs: Ellipses, parts: FloatArray, turns: FloatArray,
     return float(np.sqrt(min(best, float(f.min()))))
 
 
-def _steepest(sheet: Sheet, arcs: Ellipses, number: np.ndarray) -> FloatArray:
+def _steepest(sheet: Sheet, arcs: Ellipses, number: IntArray) -> FloatArray:
     """No derivative of place or height by the angle is larger, of the first or the second order."""
     rise = np.hypot(arcs.one[number, 2], arcs.two[number, 2]) * sheet.height
     return np.asarray(np.sqrt(float(np.trace(sheet.flat)) + rise**2))
 
 
 def _square(
-    sheet: Sheet, arcs: Ellipses, number: np.ndarray, t: FloatArray, u0: float, h0: float
+    sheet: Sheet, arcs: Ellipses, number: IntArray, t: FloatArray, u0: float, h0: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """The squared distance to points of arcs at the angle t, with two derivatives."""
     c, s = np.cos(t), np.sin(t)

@@ -68,9 +68,11 @@ class Unfolding:
     def flat(self, face: IntArray, places: FloatArray) -> FloatArray:
         """Places on polygons in the coordinates of these, ``(count, 2)``, divided by two to the exponent."""
         offset = np.ldexp(places - self.origin[face], -self.exponent)
-        return np.einsum("pkn,pn->pk", self.frames[face], offset)
+        return np.asarray(np.einsum("pkn,pn->pk", self.frames[face], offset))
 
-    def to_places(self, a: tuple[IntArray, FloatArray], b: tuple[IntArray, FloatArray], run: Run = ENDLESS) -> FloatArray:
+    def to_places(
+        self, a: tuple[IntArray, FloatArray], b: tuple[IntArray, FloatArray], run: Run = ENDLESS
+    ) -> FloatArray:
         """Lengths of the shortest ways between pairs of places ``(faces, points)``."""
         none = (np.zeros(len(self.corner), dtype=bool), np.zeros(len(self.points), dtype=bool))
         start, end = self.flat(*a), self.flat(*b)
@@ -106,8 +108,8 @@ class Unfolding:
     def _search(
         self, faces: IntArray, start: FloatArray, goals: Any, marked: tuple[BoolArray, BoolArray], run: Run
     ) -> FloatArray:
-        arrays = (self.first, self.face_of, self.corner, self.xy, self.mate, self.turned)
-        arrays = (*arrays, self.around_first, self.around, self.bent, *marked)
+        polygons = (self.first, self.face_of, self.corner, self.xy, self.mate, self.turned)
+        arrays = (*polygons, self.around_first, self.around, self.bent, *marked)
         room = _room(_WINDOWS + 8 * int(np.diff(self.first).max()))
         far, touched = np.full(len(self.points), np.inf), np.zeros(len(self.points), dtype=np.int64)
         state, best, found = np.zeros(3, dtype=np.int64), np.zeros(1), np.zeros(len(faces))

@@ -14,8 +14,9 @@ run the same way. ``around, around_first`` are the positions of every vertex; ``
 ways may pass. ``goal_side (P,)`` and ``goal_vertex (V,)`` are what is looked for, or ``goal_face`` with ``gx, gy``.
 
 Room: ``window (N, 5)`` has source x, source y, from, to, length so far; ``side (N,)`` its position; ``key (H,)`` and
-``item (H,)`` the heap (an item from 0 is a window, one below zero the vertex ``-1 - item``); ``far (V,)`` the lengths to
-vertices, infinite at first; ``touched`` lists vertices that are not. ``state (3,)`` counts windows, heap and touched.
+``item (H,)`` the heap (an item from 0 is a window, one below zero the vertex ``-1 - item``); ``far (V,)`` the lengths
+to vertices, infinite at first; ``touched`` lists vertices that are not. ``state (3,)`` counts windows, heap and
+touched.
 """
 
 from __future__ import annotations
@@ -96,8 +97,7 @@ def _spread(
     near = min(max(foot, lo), hi)
     least = so_far + math.hypot(ax + near * bx - sx, ay + near * by - sy)
     if goal_side[p]:
-        if least < best[0]:
-            best[0] = least
+        best[0] = min(best[0], least)
         return
     if mate[p] < 0 or least >= best[0] or size == 0.0:
         return
@@ -163,7 +163,7 @@ def _cross(
         a0, b0 = y0 * ux - x0 * uy, y0 * vx - x0 * vy
         a1, b1 = x1 * uy - y1 * ux, x1 * vy - y1 * vx
         low, high = 0.0, 1.0
-        if a0 < 0.0 and b0 < 0.0 or a1 < 0.0 and b1 < 0.0:
+        if (a0 < 0.0 and b0 < 0.0) or (a1 < 0.0 and b1 < 0.0):
             continue
         if a0 < 0.0:
             low = max(low, a0 / (a0 - b0))
@@ -234,7 +234,7 @@ def shortest(
                     break
                 before = p - 1 if p > first[f] else first[f + 1] - 1
                 for j in range(first[f], first[f + 1]):
-                    if j != p and j != before:
+                    if j not in (p, before):
                         _spread(j, xy[p, 0], xy[p, 1], 0.0, 1.0, length, first, face_of, corner, xy, mate, turned,
                                 goal_side, goal_vertex, window, side, key, item, far, touched, state, best)  # fmt: skip
         else:
