@@ -66,7 +66,7 @@ def test_planes_and_flat_boxes() -> None:
 def test_what_is_too_large_is_cut_further(monkeypatch: pytest.MonkeyPatch) -> None:
     net = Network.random((2, 16, 16, 1), 2)
     whole = count_regions(net, Box.cube(2))
-    monkeypatch.setattr(planar, "MEMORY_OF_A_COUNT", 12_500)
+    monkeypatch.setattr(planar, "MEMORY_OF_A_COUNT", 6_000)
     found = count_regions(net, Box.cube(2))
     assert found.complete and int(found) == int(whole) and found.tiling.num_pieces > 4
     assert found.tiling.verify(recount=100)
@@ -139,7 +139,7 @@ def test_interrupted_and_out_of_time() -> None:
         (Box.cube(2), {"jobs": 2, "limit": 5}, "limit: expected none beside jobs and cluster, got 5"),
         (Box.cube(2), {"jobs": 0}, "jobs: expected a positive integer"),
         (Box.cube(2), {"cluster": "nowhere"}, "cluster: expected one of"),
-        (Space(2), {"jobs": 1}, "jobs: expected a Box or a Plane, which can be cut, got Space"),
+        (Space(2), {"jobs": 1}, "domain: expected a Box or a Plane, which can be cut, got Space"),
     ],
 )
 def test_bad_input(domain: Any, options: dict[str, Any], words: str) -> None:
