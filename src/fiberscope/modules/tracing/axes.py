@@ -105,7 +105,10 @@ def _is_flat(e: Product | Sum) -> bool:
     """Whether it is normal as it stands: products of plain atoms, which most are."""
     if isinstance(e, Sum) or len(e.factors) == 1:
         return False
-    return all(isinstance(f, Atom) and f.up is None and f.family is None for f in e.factors)
+    for f in e.factors:  # a loop: this runs more often than anything else of a trace
+        if not isinstance(f, Atom) or f.up is not None or f.family is not None:
+            return False
+    return True
 
 
 def _unfolded(factors: list[Expr]) -> list[Expr]:
@@ -138,8 +141,10 @@ def leaves(e: Expr) -> tuple[Atom, ...]:
     e = normal(e)
     if isinstance(e, Atom):
         return (e,)
+    if isinstance(e, Product) and _is_flat(e):
+        return e.factors  # type: ignore[return-value]
     inside = e.factors if isinstance(e, Product) else e.parts
-    return tuple(leaf for part in inside for leaf in ((part,) if isinstance(part, Atom) else leaves(part)))
+    return tuple(leaf for part in inside for leaf in leaves(part))
 
 
 def pin(e: Expr, reason: str) -> None:
