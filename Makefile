@@ -51,6 +51,7 @@ MARKS ?= work/marks
 marks: $(STAMP)  ## the marks of single questions, hours in all; pairs and data from FIBERSCOPE_SHARED
 	mkdir -p $(MARKS)
 	$(ONE_THREAD) $(BIN)/python benchmarks/dimension_marks.py
+	$(ONE_THREAD) $(BIN)/python benchmarks/count_marks.py
 	$(ONE_THREAD) $(BIN)/python benchmarks/recovery_marks.py 10-15-15-1 --seeds 100
 	$(ONE_THREAD) $(BIN)/python benchmarks/bench_connectivity.py
 	$(ONE_THREAD) $(BIN)/python benchmarks/equality_marks.py --json $(MARKS)/equality.json

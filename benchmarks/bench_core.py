@@ -39,16 +39,6 @@ def planar(widths: tuple[int, ...], ask: str = "count", reference: bool = False)
     return Case(f"regions in the plane, {ask}", name, ours[ask], slow, other, core=True)
 
 
-def two_threads(widths: tuple[int, ...]) -> Case:
-    """On the clock of the wall: what a second core is worth."""
-    net, where = network(widths), domain(widths)
-    return Case(
-        "regions in the plane, two threads against one", "-".join(map(str, widths)),
-        lambda: int(fs.count_regions(net, where, threads=2)), lambda: int(fs.count_regions(net, where)),
-        core=True, wall=True,
-    )  # fmt: skip
-
-
 def segment(widths: tuple[int, ...], reference: bool = True) -> Case:
     net = rounded(fs.Network.random(widths, 0))
     rng = np.random.default_rng(10000)
@@ -169,7 +159,6 @@ def cases() -> list[Case]:
         planar((2, 256, 256, 1), "complex"),
         planar((2, 512, 512, 1)),
         planar((784, 256, 64, 1)),
-        two_threads((2, 512, 512, 1)),
         whole_plane(),
         segment((784, 256, 64, 1)),
         segment((784, 512, 512, 512, 10)),

@@ -49,7 +49,6 @@ def case(widths: tuple[int, ...], method: str, quick: bool) -> Case:
     ask = {
         "vertices and edges": lambda: skeleton(net, box_start(box)),
         "all faces": lambda: lattice_cells(net, box),
-        "all faces, two threads": lambda: lattice_cells(net, box, threads=2),
     }[method]
     return Case(
         method=f"{method}, against edge subdivision (vertices and edges, not certified)",
@@ -64,7 +63,7 @@ def case(widths: tuple[int, ...], method: str, quick: bool) -> Case:
 def cases() -> list[Case]:
     found = []
     for widths in ((3, 16, 16, 1), (3, 32, 32, 1), (4, 32, 32, 1), (6, 16, 16, 1)):
-        methods = ("vertices and edges", "all faces", "all faces, two threads")
+        methods = ("vertices and edges", "all faces")
         found += [case(widths, method, max(widths) == 16 and widths[0] == 3) for method in methods]
     return found
 

@@ -40,9 +40,9 @@ def domain(widths: tuple[int, ...]) -> Box | Plane:
     return Plane(np.zeros(widths[0]), u, v, SQUARE)
 
 
-def counter(widths: tuple[int, ...], threads: int = 1) -> Callable[[], int]:
+def counter(widths: tuple[int, ...]) -> Callable[[], int]:
     net, where = network(widths), domain(widths)
-    return lambda: int(planar_count(net, where, threads=threads))
+    return lambda: int(planar_count(net, where))
 
 
 def builder(widths: tuple[int, ...]) -> Callable[[], int]:
@@ -66,8 +66,4 @@ def cases() -> list[Case]:
     found.append(
         Case("planar count, against the whole complex", "2-256-256-1", counter(large), builder(large), quick=False)
     )
-    for widths in (large, (784, 256, 64, 1), (784, 512, 512, 512, 10)):
-        name = "-".join(map(str, widths)) + ("" if widths[0] == 2 else ", a slice")
-        ours, reference = counter(widths, threads=2), counter(widths)
-        found.append(Case("planar count, two threads against one", name, ours, reference, quick=False))
     return found

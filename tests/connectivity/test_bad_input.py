@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -32,14 +32,14 @@ class Raising(nn.Module):
 
 A, B, DEEP = net(3, 4, 2), net(3, 4, 2), net(3, 4, 4, 2)
 X, Y, WIDE = torch.randn(8, 3), torch.arange(8) % 2, torch.randn(8, 5)
-OTHER = r"layer [34]\.\w+: expected two models of one architecture, the first has"
+OTHER = r"layer 3\.weight: expected equal shapes, got \(2, 4\) and \(4, 4\)"
 SHAPE = "it does not run on the (data|example): mat1 and mat2 shapes cannot be multiplied"
 
 
-def broken() -> nn.Module:
+def broken(place: str = "0.weight") -> nn.Module:
     bad = net(3, 4, 2)
     with torch.no_grad():
-        bad[0].weight[0, 0] = torch.nan
+        bad.get_parameter(place).view(-1)[0] = torch.nan
     return bad
 
 
@@ -60,8 +60,43 @@ SHAPES: dict[str, Callable[[], Any]] = {
     "repair of activations": lambda: fs.repair(A, WIDE, (A, B)),
 }
 NUMBERS: dict[str, Callable[[], Any]] = {
-    **{name: lambda name=name: fs.match(A, broken(), method=name, data=(X, Y)) for name in ("weights", "activations")},
+    **{
+        f"{name}, {place}": lambda name=name, place=place: fs.match(A, broken(place), method=name, data=(X, Y))
+        for name in ("weights", "activations", "ste", "learned")
+        for place in ("0.weight", "3.bias")  # the second is read by nobody and cannot move
+    },
+    "match_many": lambda: fs.match_many([A, B, broken()], data=X),
     "merge": lambda: fs.merge([A, broken()], data=X),
+    "merge without alignment": lambda: fs.merge([A, broken("3.bias")], align=None),
+    "repair": lambda: fs.repair(A, X, (A, broken())),
+    "repair of a broken one": lambda: fs.repair(broken(), X),
+}
+
+
+class Own(Exception):
+    """A kind of error that nobody else knows."""
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    def function(*arguments: Any) -> Any:
+        raise error
+
+    return function
+
+
+def failing(error: Exception) -> Iterator[Any]:
+    yield X, Y
+    raise error
+
+
+ERRORS = [RuntimeError("boom\nsecond line"), KeyError("k"), ZeroDivisionError(), AttributeError("no"), Own("mine")]
+CODE: dict[str, tuple[str, Callable[[Callable[..., Any]], Any]]] = {
+    "loss of barrier": ("loss: it raises", lambda f: fs.barrier(A, B, f, (X, Y))),
+    "loss of barrier, stacked": ("loss: it raises", lambda f: fs.barrier(A, B, f, (X, Y), engine="vmap")),
+    "loss of ste": ("loss: it raises", lambda f: fs.match(A, B, method="ste", data=(X, Y), loss=f)),
+    "loss of learned": ("loss: it raises", lambda f: fs.match(A, B, method="learned", data=(X, Y), loss=f)),
+    "output": ("output: the function raises", lambda f: fs.barrier(A, B, "cross_entropy", (X, Y), output=f)),
+    "output of a structure": ("output: the function raises", lambda f: fs.permutation_structure(A, X, output=f)),
 }
 
 
@@ -70,7 +105,7 @@ NUMBERS: dict[str, Callable[[], Any]] = {
     [
         *((ask, OTHER) for ask in ARCHITECTURES.values()),
         *((ask, SHAPE) for ask in SHAPES.values()),
-        *((ask, r"b: expected finite weights, got NaN or infinity in 0\.weight") for ask in NUMBERS.values()),
+        *((ask, r"\w+(\[\d\])?: expected finite weights, got NaN or infinity in \d\.\w+") for ask in NUMBERS.values()),
     ],
     ids=[
         *(f"architectures: {k}" for k in ARCHITECTURES),
@@ -84,9 +119,7 @@ def test_one_line(ask: Callable[[], Any], message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "error", [RuntimeError("boom\nsecond line"), KeyError("k"), ZeroDivisionError(), AttributeError("no")]
-)
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 def test_models_that_raise(error: Exception) -> None:
     bad = Raising(error)
     for ask in (
@@ -94,6 +127,39 @@ def test_models_that_raise(error: Exception) -> None:
         lambda: fs.match(bad, bad, data=X),
         lambda: fs.barrier(bad, bad, "cross_entropy", (X, Y)),
     ):
-        with pytest.raises(FiberscopeError, match="it does not run on the") as caught:
-            ask()
-        assert "\n" not in str(caught.value)
+        check_line(ask, "module: it does not run on the (example|data): ", error)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("where", CODE)
+def test_functions_that_raise(where: str, error: Exception) -> None:
+    message, ask = CODE[where]
+    check_line(lambda: ask(raising(error)), message, error)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_data_that_raise(error: Exception) -> None:
+    check_line(lambda: fs.barrier(A, B, "cross_entropy", failing(error)), "data: reading it fails: ", error)
+
+
+def check_line(ask: Callable[[], Any], message: str, error: Exception) -> None:
+    """One line, with what was raised behind it."""
+    with pytest.raises(FiberscopeError, match=message) as caught:
+        ask()
+    assert "\n" not in str(caught.value) and type(caught.value.__cause__) is type(error)
+
+
+def test_the_first_tensor_that_differs_is_named_in_the_order_of_the_models() -> None:
+    deep = [nn.Sequential(*(nn.Linear(2, 2) for _ in range(12))) for _ in range(2)]
+    deep[1][2], deep[1][10] = nn.Linear(2, 2, bias=False), nn.Linear(2, 3)
+    with pytest.raises(FiberscopeError, match=r"layer 2\.bias: expected two models of one architecture, the second"):
+        fs.interpolate(*deep, 0.5)
+
+
+def test_interruptions_pass() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        fs.barrier(A, B, raising(KeyboardInterrupt()), (X, Y))  # type: ignore[arg-type]
+
+
+def test_the_structure_of_a_broken_model_is_that_of_its_architecture() -> None:
+    assert fs.permutation_structure(broken("3.bias"), X).groups == fs.permutation_structure(A, X).groups

@@ -114,6 +114,10 @@ def test_what_is_interrupted_goes_on(tmp_path: Path) -> None:
     assert found.distances[1] == 0 and not (tmp_path / "c.partial").exists()
     for name, value in tensors(a).items():
         assert torch.equal(value, tensors(tmp_path / "c")[name])
+    with pytest.raises(KeyboardInterrupt):
+        fs.align_checkpoints(a, b, tmp_path / "f", progress=interrupt_writing)
+    (tmp_path / "f.partial" / "progress.json").write_text('{"element": 3')  # as no run leaves it: it begins again
+    assert fs.align_checkpoints(a, b, tmp_path / "f").distances[1] == 0
     (tmp_path / "e.partial").mkdir()
     (tmp_path / "e.partial" / "mine.txt").write_text("not to be lost")
     with pytest.raises(InputError, match="expected no such folder, or one of an interrupted run"):
@@ -199,6 +203,7 @@ def test_bad_folders(tmp_path: Path) -> None:
     nan = saved(broken, tmp_path / "nan2")
     with pytest.raises(InputError, match=r"expected finite weights, got NaN or infinity in model\.norm\.weight"):
         fs.align_checkpoints(a, nan, out)
+    assert not (tmp_path / "out.partial").exists()
     with pytest.raises(InputError, match="expected a folder that does not exist yet"):
         fs.align_checkpoints(a, a, b)
     (tmp_path / "e.json").write_text('{"element": {"model.layers.9": {"permutations": [[1, 0]]}}}')

@@ -147,3 +147,29 @@ def test_refusals() -> None:
         a.norm1.weight[2] = 0.0
     with pytest.raises(InputError, match=r"norm1\.weight: expected no zeros in the weight of a norm"):
         fs.match(a, Tiny(), method="weights", group="orthogonal")
+
+
+@pytest.mark.parametrize(
+    "bend", [nn.ReLU(), nn.LeakyReLU(0.1), nn.ReLU6(), nn.Hardtanh()], ids=lambda b: type(b).__name__
+)
+def test_a_poor_example_emits_no_wrong_map(bend: nn.Module) -> None:
+    """At one point all neurons may be silent, or none: there every map would do."""
+    for seed in range(12):
+        torch.manual_seed(seed)
+        net = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 2 + seed % 3), bend, nn.Linear(2 + seed % 3, 2))
+        structure = fs.permutation_structure(net, torch.zeros(1, 2))
+        assert [block.name for block in fs.rotations(structure).blocks] == ["0"]
+        assert [block.name for block in fs.linear_groups(structure).blocks] == ["0"]
+
+
+def test_examples_that_cannot_be_moved_are_taken_as_they_are() -> None:
+    class Fixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 2))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.net(x.reshape(3, 2))  # three points and no other number
+
+    structure = fs.permutation_structure(Fixed(), torch.randn(3, 2))
+    assert [block.name for block in fs.rotations(structure).blocks] == ["net.0"]

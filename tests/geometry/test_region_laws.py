@@ -33,7 +33,6 @@ BEYOND = ("integer", "grown", "huge")
 
 ENGINES: dict[str, Engine] = {
     "planar count": lambda net, box: int(planar_count(net, box)),
-    "planar count, two threads": lambda net, box: int(planar_count(net, box, threads=2)),
     "planar complex": lambda net, box: planar_cells(net, box).count(2),
     "lattice": lambda net, box: lattice_cells(net, box).count(net.in_size),
     "traversal": lambda net, box: count_by_traversal(net, box).count,

@@ -66,7 +66,7 @@ def test_planes_and_flat_boxes() -> None:
 def test_what_is_too_large_is_cut_further(monkeypatch: pytest.MonkeyPatch) -> None:
     net = Network.random((2, 16, 16, 1), 2)
     whole = count_regions(net, Box.cube(2))
-    monkeypatch.setattr(planar, "MEMORY_OF_A_COUNT", 12_500)
+    monkeypatch.setattr(planar, "MEMORY_OF_A_COUNT", 6_000)
     found = count_regions(net, Box.cube(2))
     assert found.complete and int(found) == int(whole) and found.tiling.num_pieces > 4
     assert found.tiling.verify(recount=100)

@@ -26,7 +26,7 @@ from fiberscope.connectivity.losses import TOKENS, Loss, lost
 from fiberscope.connectivity.paths import State, check_comparable, check_layers, mixed_state
 from fiberscope.errors import InputError
 from fiberscope.modules.batches import BATCH, batches
-from fiberscope.modules.calls import FAILURES, Inputs, Selector, call, checked_call, moved, select
+from fiberscope.modules.calls import Inputs, Selector, call, checked_call, moved, select
 from fiberscope.modules.calls import points as points_of
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.network.border import as_torch
@@ -302,7 +302,9 @@ class _Path:
             if self.stacked and (self.strict or points_of(inputs) <= STACKED[0]):
                 try:
                     return list(self._all(inputs).unbind())
-                except FAILURES as error:
+                except MemoryError:
+                    raise
+                except Exception as error:
                     # vmap does not know every operation; the loop does, and says what is wrong if it is something else
                     if self.strict:
                         reason = " ".join(str(error).split())[:200]

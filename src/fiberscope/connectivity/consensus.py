@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fiberscope.connectivity.matching import Matching, example_of, parameters_of
 from fiberscope.connectivity.methods.weights import Weights, descend
-from fiberscope.connectivity.paths import check_comparable
+from fiberscope.connectivity.paths import check_comparable, check_finite
 from fiberscope.connectivity.structure import Structure, permutation_structure
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.modules.action import PERMUTATION
@@ -87,16 +87,15 @@ def match_many(
     if not isinstance(models, Sequence) or len(models) < 2:
         raise InputError("models: expected two at least, in a list")
     modules = [plain(as_torch(model, f"models[{k}]")) for k, model in enumerate(models)]
-    for other in modules[1:]:
+    for k, other in enumerate(modules):
         check_comparable(modules[0], other)
+        check_finite(other, f"models[{k}]")
     if structure is None:
         structure = permutation_structure(modules[0], example_of(modules[0]) if data is None else data, output=output)
     groups = structure.only(PERMUTATION).groups
     if not groups:
         raise UnsupportedModelError("module: expected a hidden layer whose neurons can be permuted, found none")
     sides = [Weights.between(groups, found, found) for found in map(parameters_of, modules)]
-    for side in sides:
-        side.check()
     elements = _round_trips(sides, seed, run)
     first = elements[0].inverse()
     moved = [side.moved(element).b for side, element in zip(sides, elements, strict=True)]

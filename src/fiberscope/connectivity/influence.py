@@ -61,9 +61,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.prints = Prints()
         self.known = {_storage(tensor) for tensor in own}
+        self.coarsest = float(torch.finfo(torch.float64).eps)
+        """Of the floating-point types that the operations gave."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+        return self.run(func, args, kwargs or {})
+
+    def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An operation, noted."""
         given = _filled((*args, *kwargs.values()))
         strange = [tensor for tensor in given if _storage(tensor) not in self.known]
         self.step_in(strange)
@@ -72,6 +77,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         out = _filled((output,))
         # results with values of their own, and arguments that were written into; not views
         written = [tensor for tensor in out if func._schema.is_mutable or _storage(tensor) not in inside]
+        for kind in {tensor.dtype for tensor in out if tensor.is_floating_point()}:
+            self.coarsest = max(self.coarsest, float(torch.finfo(kind).eps))
         self.step(str(func), inside, out, written)
         self.known |= inside.union(map(_storage, out))
         return output

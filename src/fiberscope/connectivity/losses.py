@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fiberscope.errors import InputError
 from fiberscope.modules.batches import Batch
-from fiberscope.modules.calls import Selector, checked_call, find, points, select
+from fiberscope.modules.calls import Selector, checked_call, find, points, select, told
 
 Loss = str | Callable[[Any, Tensor], Tensor]
 """``"cross_entropy"``, ``"next_token"``, ``"mse"``, or a function of outputs and targets: its mean over the batch, or
@@ -86,7 +86,8 @@ def _classified(output: Any, target: Tensor) -> Lost:
 
 
 def _called(loss: Callable[[Any, Tensor], Any], output: Any, target: Tensor, count: int) -> Tensor:
-    value = loss(output, target)
+    with told("loss: it raises"):
+        value = loss(output, target)
     if isinstance(value, Tensor) and value.shape == (count,):
         return value.double().sum()
     if isinstance(value, Tensor) and value.numel() != 1:

@@ -23,7 +23,7 @@ from fiberscope.connectivity.methods.learned import Turns, learn, procrustes
 from fiberscope.connectivity.methods.scales import match_scales
 from fiberscope.connectivity.methods.straight import learned_permutations, straight_through
 from fiberscope.connectivity.methods.weights import Weights, by_weights, cosines, descend
-from fiberscope.connectivity.paths import check_comparable
+from fiberscope.connectivity.paths import check_comparable, check_finite
 from fiberscope.connectivity.rotations import rotations
 from fiberscope.connectivity.structure import Structure, permutation_structure
 from fiberscope.connectivity.widths import of_two_widths, padded
@@ -215,6 +215,8 @@ def match(
     run = Run.begin(progress, time_limit)
     _check_question(method, group, data, structure)
     left, right = (plain(as_torch(model, name)) for model, name in ((a, "a"), (b, "b")))
+    for side, module in (("a", left), ("b", right)):
+        check_finite(module, side)
     if of_two_widths(left, right):
         return _of_two_widths(left, right, method, data, output, restarts, seed, run)
     check_comparable(as_torch(a, "a"), as_torch(b, "b"))
@@ -231,7 +233,6 @@ def match(
         distances, losses = turned.distances, turned.losses
         return Matching(Element({}), (), structure, turned.samples, method, distances, losses, turns=turned.turns)
     pair = Weights.between(structure.groups, *(parameters_of(module) for module in (left, right)))
-    pair.check()
     options: dict[str, Any]
     if method == "activations":
         seen = by_activations(left, right, groups, data, batch_size, run)
@@ -281,7 +282,6 @@ def _of_two_widths(
     theirs = parameters_of(b)
     groups = wide.only(PERMUTATION).groups
     pair = Weights.between(groups, padded(parameters_of(a), narrow, wide, theirs), theirs)
-    pair.check()
     found = by_weights(pair, restarts, seed, run)
     found = Element({group.name: found[group.name] for group in groups})
     distances = pair.distance(), pair.moved(found).distance()

@@ -15,7 +15,7 @@ from torch import nn
 from fiberscope.connectivity.consensus import match_many
 from fiberscope.connectivity.matching import match
 from fiberscope.connectivity.means import KEPT, rounded, rule_of
-from fiberscope.connectivity.paths import check_comparable, mixed_state, with_state
+from fiberscope.connectivity.paths import check_comparable, check_finite, mixed_state, with_state
 from fiberscope.connectivity.structure import Structure
 from fiberscope.errors import InputError
 from fiberscope.modules.calls import Selector
@@ -73,8 +73,9 @@ def merge(
         raise InputError("models: expected two at least, in a list")
     rule = rule_of(method, weights, len(models), keep)
     modules = [plain(as_torch(model, f"models[{k}]")) for k, model in enumerate(models)]
-    for other in modules[1:]:
+    for k, other in enumerate(modules):
         check_comparable(modules[0], other)
+        check_finite(other, f"models[{k}]")
     watch: dict[str, Any] = {"progress": progress, "time_limit": time_limit}
     if method == "ties":
         if base is None:

@@ -124,13 +124,13 @@ def check_comparable(a: Any, b: Any) -> None:
             other = " (and the other is not one)" if isinstance(module, Network) else ""
             raise InputError(f"{name}: expected a torch.nn.Module{other}, got {type(module).__name__}")
     left, right = tensors_of(a), tensors_of(b)
-    for name in sorted(left.keys() ^ right.keys()):
-        side = "second" if name in left else "first"
-        raise InputError(
-            f"layer {_plain(name)}: expected two models of one architecture, the {side} has no such tensor"
-        )
-    for name, x in left.items():
-        y = right[name]
+    for name in {**left, **right}:  # the first that differs, in the order of the models
+        if name not in left or name not in right:
+            side = "second" if name in left else "first"
+            raise InputError(
+                f"layer {_plain(name)}: expected two models of one architecture, the {side} has no such tensor"
+            )
+        x, y = left[name], right[name]
         if x.shape != y.shape:
             raise InputError(f"layer {_plain(name)}: expected equal shapes, got {tuple(x.shape)} and {tuple(y.shape)}")
         if x.dtype != y.dtype or x.device != y.device:
@@ -138,6 +138,14 @@ def check_comparable(a: Any, b: Any) -> None:
             raise InputError(f"layer {_plain(name)}: expected equal types and devices, got {kinds}")
     _check_parts(a, b)
     _check_ties(a, b)
+
+
+def check_finite(module: nn.Module, side: str) -> None:
+    """Raise :class:`InputError`, which names the tensor, unless all floating parameters are finite."""
+    for name, value in module.named_parameters():
+        numbers = value.detach() if value.is_floating_point() and value.numel() else torch.zeros(1)
+        if not bool(torch.isfinite(torch.linalg.vector_norm(numbers, torch.inf))):
+            raise InputError(f"{side}: expected finite weights, got NaN or infinity in {name}")
 
 
 def _check_parts(a: nn.Module, b: nn.Module) -> None:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
-from fiberscope.connectivity.paths import check_comparable
+from fiberscope.connectivity.paths import check_comparable, check_finite
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.modules.batches import BATCH, batches
 from fiberscope.modules.calls import checked_call, points
@@ -66,6 +66,7 @@ def repair(
     given = as_torch(module, "module")
     copy = plain(given)
     copy = deepcopy(given) if copy is given else copy
+    check_finite(copy, "module")
     norms = [part for part in copy.modules() if isinstance(part, _BatchNorm) and part.running_mean is not None]
     if ends is None:
         if not norms:
@@ -77,8 +78,9 @@ def repair(
     if len(ends) != 2:
         raise InputError(f"ends: expected two models, got {len(ends)}")
     sides = [plain(as_torch(end, f"ends[{k}]")) for k, end in enumerate(ends)]
-    for side in sides:
+    for k, side in enumerate(sides):
         check_comparable(copy, side)
+        check_finite(side, f"ends[{k}]")
     names = _layers(copy, data)
     wanted = [_statistics(side, names, data, batch_size, run) for side in sides]
     aims = {

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fiberscope.connectivity.selfcheck import Drift, Probe
+from fiberscope.connectivity.selfcheck import Drift, Probe, spread
 from fiberscope.connectivity.structure import Structure
 from fiberscope.errors import InputError
 from fiberscope.modules.action import PERMUTATION, SCALING, Axis, Group, members
@@ -109,7 +109,17 @@ def searched(structure: Structure, seed: int, search: Search) -> tuple[Rotations
     """What a search finds for all groups of permutations, and what further trials need."""
     if structure.source is None:
         raise InputError("structure: expected one that was found by permutation_structure, to know its module")
-    probe = Probe(*structure.source, seed)
+    module, inputs, output = structure.source
+    try:
+        probe = Probe(module, spread(inputs, seed), output, seed)
+    except (
+        RuntimeError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AssertionError,
+    ):  # floats that are no points of a space, or a size of batches that is built in
+        probe = Probe(module, inputs, output, seed)
     source = torch.Generator().manual_seed(seed)
     blocks: list[Group] = []
     folds: list[Fold] = []

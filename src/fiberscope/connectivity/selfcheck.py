@@ -7,8 +7,8 @@ type inside (norms in float32 are common), so the coarsest type that really occu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -17,14 +17,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from fiberscope.connectivity.influence import Influence, Names, Prints, Recorder, Unclear
-from fiberscope.modules.calls import Inputs, Selector, call, meant, moved, tensors
+from fiberscope.connectivity.influence import Influence, Names, Recorder, Unclear
+from fiberscope.modules.calls import Inputs, Selector, call, meant, moved, points
 from fiberscope.modules.derivatives import evaluating
+from fiberscope.modules.tracing.groups import plain_kernels, traced
+from fiberscope.modules.tracing.tracer import Trace
 from fiberscope.numerics.drift import FINE, allowed_drift, relative_drift
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Result
+
+SPREAD, NUMBERS = 16, 1 << 15
+"""Points that a map is tried on, where they are so small that all have few numbers together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,33 +44,15 @@ class Drift(Result):
         return self.value <= self.allowed  # never for NaN
 
 
-class Precisions(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """While it is active, notes the coarsest floating-point type that any operation gives.
-
-    >>> with Precisions() as seen:
-    ...     _ = torch.ones(2, dtype=torch.float64).float() + 1
-    >>> seen.coarsest == torch.finfo(torch.float32).eps
-    True
-    """
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.coarsest = float(torch.finfo(torch.float64).eps)
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = func(*args, **(kwargs or {}))
-        for tensor in tensors(found):
-            if tensor.is_floating_point():
-                self.coarsest = max(self.coarsest, float(torch.finfo(tensor.dtype).eps))
-        return found
-
-
 class Probe:
     """A copy of a module whose outputs on a batch are known, to be compared with those of changed copies."""
 
-    def __init__(self, module: nn.Module, inputs: Inputs, output: Selector, seed: int | None = None) -> None:
-        """``seed`` for random parameters; None for those of the module."""
-        self.output = output
+    def __init__(
+        self, module: nn.Module, inputs: Inputs, output: Selector, seed: int | None = None, follow: bool = False
+    ) -> None:
+        """``seed`` for random parameters, None for those of the module; ``follow`` its axes while it runs."""
+        self.output, self.follow = output, follow
+        self.trace: Trace | None = None
         self._begin(module, inputs, seed)
         if seed is not None and not np.isfinite(self.before).all():
             self._begin(module, inputs, None)
@@ -81,14 +67,19 @@ class Probe:
         self.module = module
         self.own: dict[str, Tensor] = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         """Parameters and buffers, each once."""
-        self.prints: Prints | None = None
+        self.kept: dict[str, Tensor] = {}
+        """What they were, of those that a trial has changed."""
         like = next((p for p in module.parameters() if p.is_floating_point()), None)
         self.inputs = moved(inputs, like)
         if seed is not None:
             draw(module, seed)
-        with Precisions() as seen:
-            self.before = self._outputs()
-        self.allowed = allowed_drift(seen.coarsest)
+        seen = Recorder(self.own.values())
+        if self.follow:
+            self.trace = traced(module, self.inputs, self.output, seen.run)
+            self.before = _flat(self.trace.outputs)
+        else:
+            self.before = self._outputs(seen)
+        self.allowed, self.prints = allowed_drift(seen.coarsest), seen.prints
 
     def drift(self, name: str, changed: Mapping[str, Tensor]) -> Drift:
         """What changes if these tensors stand in the place of the module's own."""
@@ -103,16 +94,12 @@ class Probe:
         """
         if len(changes) < 2 or self.allowed > FINE:
             return set(), set()
-        own = list(self.own.values())
-        if self.prints is None:
-            with Recorder(own) as recorder:
-                self._outputs()
-            self.prints = recorder.prints
         touched = {name: [self.own[key] for key in changed] for name, changed in changes.items()}
-        seen = Influence(own, self.prints, touched, self.allowed)
+        seen = Influence(self.own.values(), self.prints, touched, self.allowed)
+        together = {key: value for changed in changes.values() for key, value in changed.items()}
         try:
-            with self._holding({key: value for changed in changes.values() for key, value in changed.items()}), seen:
-                after = self._outputs()
+            with self._holding(together):
+                after = self._outputs(seen)
         except Unclear:
             return set(), set()
         ok = Drift("", relative_drift(self.before, after), self.allowed).ok
@@ -121,7 +108,9 @@ class Probe:
     @contextmanager
     def _holding(self, changed: Mapping[str, Tensor]) -> Iterator[None]:
         """Written into the copy and back: layers that keep a second list of their weights see it, too."""
-        kept = {key: self.own[key].detach().clone() for key in changed}
+        for key in changed:
+            if key not in self.kept:
+                self.kept[key] = self.own[key].detach().clone()
         try:
             with torch.no_grad():
                 for key, value in changed.items():
@@ -129,15 +118,49 @@ class Probe:
             yield
         finally:
             with torch.no_grad():
-                for key, value in kept.items():
-                    self.own[key].copy_(value)
+                for key in changed:
+                    self.own[key].copy_(self.kept[key])
 
-    def _outputs(self) -> FloatArray:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]), evaluating(self.module):
+    def _outputs(self, seen: Recorder | None = None) -> FloatArray:
+        with ExitStack() as stack:
+            stack.enter_context(torch.no_grad())
+            stack.enter_context(torch.random.fork_rng(devices=[]))
             torch.manual_seed(0)  # a module may draw numbers even in evaluation: the same ones before and after
+            stack.enter_context(evaluating(self.module))
+            if seen is not None:
+                stack.enter_context(plain_kernels(self.module))
+                stack.enter_context(seen)
             found = meant(call(self.module, self.inputs), self.output)
-        parts = [t.double().flatten().cpu().numpy() for t in found]
-        return np.concatenate(parts or [np.zeros(0)])
+        return _flat(found)
+
+
+def spread(inputs: Inputs, seed: int) -> Inputs:
+    """The points of a batch, moved at random and repeated up to a number: at one point all ReLUs may be silent.
+
+    >>> spread(torch.zeros(1, 2), 0).shape, spread({"ids": torch.zeros(2, 4, dtype=torch.long)}, 0)["ids"].shape
+    (torch.Size([16, 2]), torch.Size([16, 4]))
+    """
+    source = torch.Generator().manual_seed(seed)
+    parts = inputs if isinstance(inputs, dict) else {"": inputs}
+    count = points(inputs)
+    largest = max((v.numel() for v in parts.values() if isinstance(v, Tensor)), default=1)
+    times = max(1, min(SPREAD, NUMBERS // max(1, largest // count)) // count)
+
+    def moved_points(value: Any) -> Any:
+        if not isinstance(value, Tensor) or value.dim() == 0 or len(value) != count:
+            return value
+        more = value.repeat(times, *(1 for _ in value.shape[1:]))
+        if not more.is_floating_point():
+            return more
+        return more + torch.randn(more.shape, generator=source).to(more)
+
+    found = {name: moved_points(value) for name, value in parts.items()}
+    return found if isinstance(inputs, dict) else found[""]
+
+
+def _flat(found: Iterable[Tensor]) -> FloatArray:
+    """All numbers of some outputs."""
+    return np.concatenate([np.zeros(0), *(t.double().flatten().cpu().numpy() for t in found)])
 
 
 def draw(module: nn.Module, seed: int) -> None:
@@ -150,8 +173,11 @@ def draw(module: nn.Module, seed: int) -> None:
     with torch.no_grad():
         for value in module.parameters():
             if value.is_floating_point():
-                fan = max(1, value.numel() // max(1, value.shape[0])) if value.dim() > 1 else 1
-                value.copy_(normal(value) * fan**-0.5 if value.dim() > 1 else value + 0.3 * normal(value))
+                if value.dim() > 1:
+                    fan = max(1, value.numel() // max(1, value.shape[0]))
+                    value.copy_(torch.randn(value.shape, generator=source)).mul_(fan**-0.5)
+                else:
+                    value.nan_to_num_(0.0, 0.0, 0.0).add_(0.3 * normal(value))
         for part in module.modules():
             if isinstance(part, _BatchNorm) and part.running_mean is not None and part.running_var is not None:
                 part.running_mean.copy_(0.3 * normal(part.running_mean))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from math import lgamma, log
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,11 @@ from torch import Tensor, nn
 
 from fiberscope.connectivity.selfcheck import Drift, Probe
 from fiberscope.errors import InputError
-from fiberscope.modules.action import PERMUTATION, Group, act, check_fits
+from fiberscope.modules.action import PERMUTATION, SCALING, Group, act, check_fits
 from fiberscope.modules.batches import batches
-from fiberscope.modules.calls import FAILURES, Inputs, Selector, reason
+from fiberscope.modules.calls import Inputs, Selector, told
 from fiberscope.modules.parametrisations import plain
-from fiberscope.modules.tracing.groups import Pinned, fused_scalings, groups_of, own_tensors, pinned_of, traced
+from fiberscope.modules.tracing.groups import Pinned, fused_scalings, groups_of, own_tensors, pinned_of
 from fiberscope.network.action.element import Element
 from fiberscope.network.border import as_torch
 from fiberscope.results import Result, hidden
@@ -33,6 +34,9 @@ Moves = Element | Mapping[str, Any]
 
 POINTS = 8
 """Points of an example that are run, at most."""
+
+MANY = 10**6
+"""Generic elements of a group from which on it is tried together with others."""
 
 ROUNDS = 3
 """Of trials of several groups at once; those that meet in one are apart in the next."""
@@ -133,11 +137,10 @@ def permutation_structure(module: Any, example: Any, *, output: Selector = None,
     """
     given = plain(as_torch(module, "module"))
     inputs = next(batches(example, given, POINTS, name="example"))[0]
-    try:
-        probe = Probe(given, inputs, output, seed)
-        trace = traced(probe.module, probe.inputs, output)
-    except FAILURES as error:
-        raise InputError(f"module: it does not run on the example: {reason(error)}") from error
+    with told("module: it does not run on the example"):
+        probe = Probe(given, inputs, output, seed, follow=True)
+    trace = probe.trace
+    assert trace is not None
     groups, refused = _trusted(groups_of(trace), probe, seed)
     groups += _trusted(fused_scalings(groups), probe, seed)[0]
     return Structure(groups, (*pinned_of(trace), *refused), tuple(trace.unknown), (given, inputs, output))
@@ -146,11 +149,15 @@ def permutation_structure(module: Any, example: Any, *, output: Selector = None,
 def _trusted(groups: tuple[Group, ...], probe: Probe, seed: int) -> tuple[tuple[Group, ...], list[Pinned]]:
     """The groups that pass the self-check, and what the others leave where it is.
 
-    Every group is tried by itself: two wrong ones may be right together, as two halves of one that was cut. What each
-    leaves alone all of them do, one after the other.
+    What leaves the function alone is a group itself. So if independent random elements of several groups, together, do
+    so, then each of them does, but for a chance: of two halves of one group that was cut, the one in a few million that
+    both are moved alike. Groups with few elements are tried by themselves, and so are all if the outputs have changed.
     """
     found = Structure(groups)
-    left, meetings = list(groups), set[frozenset[str]]()
+    left, meetings = [group for group in groups if not _many(group)], set[frozenset[str]]()
+    several = [group for group in groups if _many(group)]
+    if several and not probe.drift("", _trial(found, probe, several, seed)).ok:
+        left = list(groups)
     for _ in range(ROUNDS):
         known = len(meetings)
         for part in _apart(left, meetings):
@@ -169,6 +176,11 @@ def _trusted(groups: tuple[Group, ...], probe: Probe, seed: int) -> tuple[tuple[
             reason = f"self-check: a random element of {name} moves the outputs by {wrong[name].value:.1e}"
             refused += [Pinned(axis.tensor, axis.axis, group.size, reason) for axis in group.axes]
     return tuple(kept), refused
+
+
+def _many(group: Group) -> bool:
+    """Whether two generic elements of a group are alike by a chance that counts for nothing."""
+    return group.kind == SCALING or group.copies * lgamma(group.size) > log(MANY)  # so many cycles, (size - 1)!
 
 
 def _tried(structure: Structure, probe: Probe, group: Group | None, seed: int) -> Drift:

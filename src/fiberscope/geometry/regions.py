@@ -30,7 +30,6 @@ def regions(
     progress: Progress | None = None,
     limit: int | None = None,
     time_limit: float | None = None,
-    threads: int = 1,
 ) -> Complex:
     """The polyhedral complex of a network on a domain: regions, faces of every dimension, and their signs.
 
@@ -45,9 +44,6 @@ def regions(
         ``complete`` is False.
     limit, time_limit
         Stop when there are more regions than that, or after so many seconds; again ``complete`` is False.
-    threads
-        In three and more dimensions, and on unbounded domains, large blocks of cells are shared out among so many
-        threads. The complex is the same, bit by bit. Boxes and planes in two dimensions are built by one thread.
 
     Examples
     --------
@@ -60,9 +56,9 @@ def regions(
     """
     net = as_network(net)
     view = view_of(net, domain)
-    run = _guarded(view, _begin(progress, limit, time_limit, threads))
+    run = _guarded(view, Run.begin(progress, time_limit, limit))
     with _memory(domain):
-        return Complex(net, domain, cells_on(view, run, threads=threads))
+        return Complex(net, domain, cells_on(view, run))
 
 
 def regions_within(net: Network, domain: Domain, run: Run) -> Complex:
@@ -82,12 +78,6 @@ def regions_within(net: Network, domain: Domain, run: Run) -> Complex:
         if run.limit is None or pressed() or engine_for(view.domain) != "planar":  # others stop for no memory
             raise KeyboardInterrupt
     return found
-
-
-def _begin(progress: Progress | None, limit: int | None, time_limit: float | None, threads: int) -> Run:
-    if threads < 1:
-        raise InputError(f"threads: expected at least one, got {threads}")
-    return Run.begin(progress, time_limit, limit)
 
 
 def _guarded(view: View, run: Run) -> Run:
@@ -140,7 +130,6 @@ def count_regions(
     seed: Seed = 0,
     progress: Progress | None = None,
     time_limit: float | None = None,
-    threads: int = 1,
     jobs: int | None = None,
     cluster: str | None = None,
 ) -> NumRegions:
@@ -150,9 +139,7 @@ def count_regions(
     position, and all faces are built if it is not; above, regions are visited one by one, and above thirty dimensions
     only where neurons are few (else :class:`~fiberscope.errors.TooLargeError` names what to ask instead). With a
     ``limit`` (then the regions are visited from a random one, by ``seed``, or built until there are more), after
-    ``time_limit`` seconds, or when interrupted, the answer may be marked as incomplete. In the plane, ``threads``
-    pieces are counted at a time, and faces above the plane are shared out among ``threads``; visits, and vertices and
-    edges alone, take one thread.
+    ``time_limit`` seconds, or when interrupted, the answer may be marked as incomplete.
 
     With ``jobs`` or a ``cluster`` (``"dask://HOST:PORT"``, or any joblib backend) a box or a plane is cut into pieces,
     which are counted by so many processes; what is too large is cut further, so that memory is no limit. ``tiling`` of
@@ -164,14 +151,14 @@ def count_regions(
     """
     net = as_network(net)
     view = view_of(net, domain)
-    run = _begin(progress, limit, time_limit, threads)
+    run = Run.begin(progress, time_limit, limit)
     if jobs is not None or cluster is not None:
         if limit is not None:
             raise InputError(f"limit: expected none beside jobs and cluster, got {limit}")
         return _in_pieces(view, run, jobs, cluster)
     with _memory(domain):
         try:
-            return count_on(view, seed, _guarded(view, run), threads=threads)
+            return count_on(view, seed, _guarded(view, run))
         except (TooLargeError, MemoryError):
             if limit is not None or engine_for(view.domain) != "planar":
                 raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -133,23 +133,65 @@ def act(part: Monomial, axes: Iterable[Axis], tensors: Mapping[str, Tensor]) -> 
     tensor([3., 4., 1., 2.])
     """
     changed: dict[str, Tensor] = {}
+    lines: dict[tuple[int, Axis], Line] = {}
     for axis in axes:
         if axis.tensor not in tensors:
             raise InputError(f"layer {axis.tensor}: the module has no such tensor; is it parametrised?")
-        changed[axis.tensor] = _moved(changed.get(axis.tensor, tensors[axis.tensor]), axis, part)
+        tensor = changed.get(axis.tensor, tensors[axis.tensor]).detach()
+        if all(loop.axis == axis.axis for loop in (*axis.copies, *axis.rest)):
+            members(tensor, axis, part.size, part.copies)  # whether it fits
+            n, alone = tensor.shape[axis.axis], _alone(axis)
+            if (n, alone) not in lines:
+                lines[n, alone] = _line(n, alone, part)
+            changed[axis.tensor] = _along(tensor, axis.axis, lines[n, alone])
+        else:
+            new = tensor.clone(memory_format=torch.contiguous_format)
+            changed[axis.tensor] = _scale(_order(new, axis, part), axis, part)
     return changed
 
 
-def _moved(tensor: Tensor, axis: Axis, part: Monomial) -> Tensor:
-    new = tensor.detach().clone(memory_format=torch.contiguous_format)
-    target = members(new, axis, part.size, part.copies)
-    places = part.places()
+Line = tuple[Tensor | None, Tensor | None]
+"""What a part does on an axis with all of its loops: where every place comes from, and its factor; None for nothing."""
+
+
+def _alone(axis: Axis) -> Axis:
+    """Loops that are all on one axis, as those of a tensor that has no other."""
+    copies, rest = (tuple(replace(loop, axis=0) for loop in loops) for loops in (axis.copies, axis.rest))
+    return replace(axis, tensor="", axis=0, copies=copies, rest=rest)
+
+
+def _line(n: int, axis: Axis, part: Monomial) -> Line:
+    """Found on the numbers of the places, which are moved as a tensor would be."""
+    start = torch.arange(n)
+    places = _order(start.clone(), axis, part)
+    factors = None if (part.scales == 1).all() else _scale(torch.ones(n, dtype=torch.float64), axis, part)
+    return None if factors is not None and torch.equal(places, start) else places, factors
+
+
+def _along(tensor: Tensor, k: int, line: Line) -> Tensor:
+    """A new tensor, in one pass for an order and one for factors."""
+    places, factors = line
+    new = tensor if places is None else tensor.index_select(k, places.to(tensor.device))
+    if factors is None:
+        return new
+    factors = factors.to(tensor.device).reshape([-1 if j == k else 1 for j in range(tensor.dim())])
+    return (new.to(torch.float64) * factors).to(tensor.dtype)  # rounded once
+
+
+def _order(new: Tensor, axis: Axis, part: Monomial) -> Tensor:
+    """Put the members into their new order, in place."""
+    target, places = members(new, axis, part.size, part.copies), part.places()
     if (places != np.arange(len(places))).any():
         rows = target.reshape(len(places), -1)
         rows = rows.clone() if rows.data_ptr() == target.data_ptr() else rows  # read before it is written
         target.copy_(rows.index_select(0, torch.from_numpy(places).to(new.device)).reshape(target.shape))
+    return new
+
+
+def _scale(new: Tensor, axis: Axis, part: Monomial) -> Tensor:
+    """Multiply the members by their factors, in place."""
     if not (part.scales == 1).all():
-        ahead = len(axis.copies) + 1
+        target, ahead = members(new, axis, part.size, part.copies), len(axis.copies) + 1
         factors = torch.from_numpy(part.scales**axis.power).to(new.device)
         factors = factors.reshape(*target.shape[:ahead], *(1 for _ in target.shape[ahead:]))
         target.copy_(target.to(torch.float64) * factors)  # rounded once, to the type that it has

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fiberscope.errors import InputError
-from fiberscope.modules.calls import Inputs, points
+from fiberscope.modules.calls import Inputs, points, told
 
 BATCH = 1024
 """Points per batch where the caller leaves it open."""
@@ -61,12 +61,25 @@ def _parts(data: Any, size: int, name: str) -> Iterator[Batch]:
         # a list of two arrays is two batches; a pair is a tuple
         if not isinstance(data, Iterable) or isinstance(data, str | bytes):
             raise InputError(f"{name}: expected arrays, a data set or batches, got {type(data).__name__}")
-        yield from (_one(batch, name) for batch in data)
+        yield from (_one(batch, name) for batch in _each(data, name))
         return
     inputs, targets = _one(data, name)
     for start in range(0, points(inputs), size):
         stop = start + size
         yield _slice(inputs, start, stop), None if targets is None else targets[start:stop]
+
+
+def _each(data: Iterable[Any], name: str) -> Iterator[Any]:
+    """What an iterable gives; it may read files, and raise anything."""
+    end = object()
+    with told(f"{name}: reading it fails"):
+        source = iter(data)
+    while True:
+        with told(f"{name}: reading it fails"):
+            found = next(source, end)
+        if found is end:
+            return
+        yield found
 
 
 def _one(batch: Any, name: str) -> Batch:

@@ -7,6 +7,7 @@ or objects with fields such as the ``logits`` of ``transformers``; a *selector* 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -44,10 +45,6 @@ def call(module: nn.Module, inputs: Inputs, state: Mapping[str, Tensor] | None =
     return functional_call(module, dict(state), arguments, options)
 
 
-FAILURES = (RuntimeError, TypeError, ValueError, LookupError, AssertionError, ArithmeticError, AttributeError)
-"""What modules raise on inputs that they were not made for."""
-
-
 def checked_call(module: nn.Module, inputs: Inputs, state: Mapping[str, Tensor] | None = None) -> Any:
     """As :func:`call`, but what the module raises becomes one line.
 
@@ -55,17 +52,34 @@ def checked_call(module: nn.Module, inputs: Inputs, state: Mapping[str, Tensor] 
     Traceback (most recent call last):
     fiberscope.errors.InputError: module: it does not run on the data: mat1 and mat2 shapes cannot be multiplied ...
     """
-    try:
+    with told("module: it does not run on the data"):
         return call(module, inputs, state)
-    except FiberscopeError:
+
+
+@contextmanager
+def told(text: str) -> Iterator[None]:
+    """Around code of the caller's, which may raise anything: it becomes one line that begins with a text.
+
+    >>> with told("loss: it cannot be computed"):
+    ...     {}["size"]
+    Traceback (most recent call last):
+    fiberscope.errors.InputError: loss: it cannot be computed: KeyError: 'size'
+    """
+    try:
+        yield
+    except (FiberscopeError, MemoryError):
         raise
-    except FAILURES as error:
-        raise InputError(f"module: it does not run on the data: {reason(error)}") from error
+    except Exception as error:
+        raise InputError(f"{text}: {reason(error)}") from error
 
 
 def reason(error: Exception) -> str:
-    """The first line of what was raised, or its kind where it says nothing."""
-    return (str(error).splitlines() or [type(error).__name__])[0][:120]
+    """The first line of what was raised, with its kind where that is of interest or it says nothing."""
+    first = (str(error).splitlines() or [""])[0][:120]
+    kind = type(error).__name__
+    if not first:
+        return kind
+    return first if isinstance(error, RuntimeError | ValueError | InputError) else f"{kind}: {first}"
 
 
 def moved(inputs: Inputs, like: Tensor | None) -> Inputs:
@@ -145,7 +159,8 @@ def describe(output: Any) -> str:
 
 def _selected(output: Any, selector: str | int | Callable[[Any], Tensor]) -> Tensor:
     if callable(selector):
-        found = selector(output)
+        with told("output: the function raises"):
+            found = selector(output)
         if not isinstance(found, Tensor):
             raise InputError(f"output: expected the function to give a tensor, got {type(found).__name__}")
         return found

@@ -139,7 +139,7 @@ class Convolution(_Sliding):
         return result.reshape(len(Y), self.in_size)
 
     def _chunks(self, points: int) -> list[slice]:
-        step = max(1, _CHUNK_BYTES // (8 * self.taps[0].size))
+        step = max(1, _CHUNK_BYTES // (8 * self.groups * self.fan_in * prod(self.out_shape[1:])))
         return [slice(start, min(start + step, points)) for start in range(0, points, step)]
 
     def sparse(self) -> Any:

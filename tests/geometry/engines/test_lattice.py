@@ -16,8 +16,6 @@ from fiberscope.errors import InputError, NotGenericError
 from fiberscope.geometry.cells import Cells
 from fiberscope.geometry.domains import Box, Orthant, Plane, Polytope, Space
 from fiberscope.geometry.engines.lattice.engine import lattice_cells
-from fiberscope.geometry.engines.lattice.workers import Splitter
-from fiberscope.geometry.regions import count_regions, regions
 from fiberscope.network.action.chain import permute, rescale
 from fiberscope.network.network import Network
 from fiberscope.run import Run
@@ -359,7 +357,7 @@ def test_a_plane_through_a_residual_network() -> None:
     assert seen <= {tuple(s) for s in cells.top_signs.tolist()}
 
 
-# --- threads ---------------------------------------------------------------------------------------
+# --- room and interruptions -------------------------------------------------------------------------
 
 
 def assert_identical(a: Cells, b: Cells) -> None:
@@ -371,67 +369,26 @@ def assert_identical(a: Cells, b: Cells) -> None:
         np.testing.assert_array_equal(one.indices, two.indices)
 
 
-@pytest.mark.parametrize("tight", [False, True])
-@pytest.mark.parametrize("threads", [2, 3])
-def test_threads_make_the_same_complex_bit_by_bit(threads: int, tight: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tight_arrays_make_the_same_complex_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     nets = [recipe(3, 9, 8, 1), recipe(4, 7, 6, 1), recipe(2, 40, 8, 1), *(degenerate(k, 1) for k in DEGENERATE)]
-    alone = [lattice_cells(net, Box.cube(net.in_size)) for net in nets]
-    monkeypatch.setattr("fiberscope.geometry.engines.lattice.workers._WORTH_THREADS", 2)
-    if tight:  # arrays are full all the time, and work is given up
-        monkeypatch.setattr("fiberscope.geometry.engines.lattice.workers._SPARE", (8, 60, 4))
-    for net, wanted in zip(nets, alone, strict=True):
-        assert_identical(lattice_cells(net, Box.cube(net.in_size), threads=threads), wanted)
+    wanted = [lattice_cells(net, Box.cube(net.in_size)) for net in nets]
+    monkeypatch.setattr("fiberscope.geometry.engines.lattice.splitter._SPARE", (8, 60, 4))
+    monkeypatch.setattr("fiberscope.geometry.engines.lattice.tree.grown", barely_grown)
+    monkeypatch.setattr("fiberscope.geometry.engines.lattice.layers.grown", barely_grown)
+    for net, cells in zip(nets, wanted, strict=True):
+        assert_identical(lattice_cells(net, Box.cube(net.in_size)), cells)
 
 
-def test_regions_and_counts_hand_threads_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    shared: list[int] = []
-    split = Splitter._shared
-
-    def spied(self: Splitter, roots: Any, first: int, last: int, threads: int) -> bool:
-        shared.append(threads)
-        return split(self, roots, first, last, threads)
-
-    monkeypatch.setattr(Splitter, "_shared", spied)
-    net, rows = recipe(3, 9, 8, 1), np.repeat(recipe(3, 6, 1).weights[0], 2, axis=0)
-    twice = Network([rows, recipe(12, 4).weights[0], np.ones((1, 4))], [np.zeros(12), np.zeros(4), np.zeros(1)])
-    alone = regions(net, Box.cube(3), threads=2)
-    assert not shared  # so small that one thread is better
-    monkeypatch.setattr("fiberscope.geometry.engines.lattice.workers._WORTH_THREADS", 2)
-    assert_identical(regions(net, Box.cube(3), threads=2).structure, alone.structure)
-    assert set(shared) == {2}
-    shared.clear()
-    count = count_regions(twice, Box.cube(3), threads=3)
-    assert (int(count), count.method) == (int(count_regions(twice, Box.cube(3))), "lattice")
-    assert set(shared) == {3}
-    for ask in (regions, count_regions):
-        with pytest.raises(InputError, match="threads: expected at least one, got 0"):
-            ask(net, Box.cube(3), threads=0)
-
-
-def test_one_thread_with_tight_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
-    net = recipe(3, 9, 8, 1)
-    wanted = lattice_cells(net, Box.cube(3))
-    monkeypatch.setattr("fiberscope.geometry.engines.lattice.workers._SPARE", (8, 60, 4))
-    assert_identical(lattice_cells(net, Box.cube(3)), wanted)
-
-
-def test_interruption_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    net = recipe(3, 6, 6, 1)
-
-    def stop(done: int, total: int, text: str) -> None:
-        if done >= 8:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr("fiberscope.geometry.engines.lattice.workers._WORTH_THREADS", 2)
-    part = lattice_cells(net, Box.cube(3), Run(stop), threads=2)
-    assert_identical(part, lattice_cells(net, Box.cube(3), Run(stop)))
-    with pytest.raises(InputError, match="at least one"):
-        lattice_cells(net, Box.cube(3), threads=0)
+def barely_grown(array: Any, size: int) -> Any:
+    """Arrays that are full all the time, so that work is given up and begun again."""
+    larger = np.full((size + len(array) // 8, *array.shape[1:]), 77, dtype=array.dtype)
+    larger[: len(array)] = array
+    return larger
 
 
 def test_interruption_inside_a_block_gives_up_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
     net = recipe(3, 6, 6, 1)
-    monkeypatch.setattr("fiberscope.geometry.engines.lattice.workers._PAUSE", 50)
+    monkeypatch.setattr("fiberscope.geometry.engines.lattice.splitter._PAUSE", 50)
 
     def stop(done: int, total: int, text: str) -> None:
         if done == 6 and stop_at.append(done) is None and len(stop_at) > 2:

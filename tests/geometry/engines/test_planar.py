@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.geometry.cells import Cells
 from fiberscope.geometry.domains import Box, Plane, Polytope, view_of
-from fiberscope.geometry.engines import watched
 from fiberscope.geometry.engines.planar import engine as planar
 from fiberscope.geometry.engines.planar.engine import planar_cells, planar_count
 from fiberscope.geometry.engines.planar.exact import TwofoldOracle
@@ -520,38 +519,11 @@ def test_pieces_of_bounded_memory(monkeypatch):
     calls = []
     assert int(planar_count(net, SQUARE, Run(lambda *x: calls.append(x)))) == whole
     assert calls
-    assert int(planar_count(net, SQUARE, threads=2)) == whole
-    monkeypatch.undo()
-    shared = []
-    monkeypatch.setattr(planar, "_WORTH_THREADS", 2)  # a small mesh is shared out as well
-    assert int(planar_count(net, SQUARE, Run(lambda *x: shared.append(x)), threads=2)) == whole
-    assert sum("regions" in text for _, _, text in shared) == 16
-    assert count_regions(net, SQUARE, threads=2) == whole
     vanishing = Network(
         [[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, -1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0, 0.0], [0.0]]
     )
     monkeypatch.setattr(planar, "_CHUNK_BYTES", 40)
     assert int(planar_count(vanishing, SQUARE)) == 5
-    assert int(planar_count(vanishing, SQUARE, threads=3)) == 5
-    with pytest.raises(InputError, match="threads"):
-        planar_count(vanishing, SQUARE, threads=0)
-
-
-def test_blas_has_one_thread_inside_and_as_many_as_before_outside():
-    library = watched._blas()
-    if library is None:
-        pytest.skip("this NumPy has another BLAS than the one of its wheels")
-    threads, before = library.scipy_openblas_get_num_threads64_, library.scipy_openblas_get_num_threads64_()
-    library.scipy_openblas_set_num_threads64_(2)
-    outside = threads()  # 1 where OpenBLAS was built or told to have no more
-    try:
-        with watched.single_blas():
-            with watched.single_blas():
-                assert threads() == 1
-            assert threads() == 1
-        assert threads() == outside
-    finally:
-        library.scipy_openblas_set_num_threads64_(before)
 
 
 @pytest.mark.parametrize("sharp", [False, True])
@@ -610,13 +582,11 @@ def test_real_network_with_coinciding_hyperplanes(shared_nets: Path):
     assert int(planar_count(net, box)) == cells.count(2)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_an_interrupted_count_is_a_growing_lower_bound(monkeypatch, threads):
+def test_an_interrupted_count_is_a_growing_lower_bound(monkeypatch):
     """Whenever Ctrl-C comes, what was not counted yet goes in as the polygons that hold it."""
     monkeypatch.setattr(planar, "_CHUNK_BYTES", 1 << 11)
-    monkeypatch.setattr(planar, "_WORTH_THREADS", 8)
     net, box = Network.random((2, 30, 10, 1), 0), Box.cube(2)
-    whole = planar_count(net, box, threads=threads)
+    whole = planar_count(net, box)
     assert whole.complete
     found, stop, calls = [], 0, 0
 
@@ -626,16 +596,16 @@ def test_an_interrupted_count_is_a_growing_lower_bound(monkeypatch, threads):
         if calls == stop:
             raise KeyboardInterrupt
 
-    planar_count(net, box, Run(progress), threads=threads)
+    planar_count(net, box, Run(progress))
     last = calls
     assert last > 4
     for stop in range(1, last + 1):
         calls = 0
-        part = planar_count(net, box, Run(progress), threads=threads)
+        part = planar_count(net, box, Run(progress))
         assert not part.complete and calls == stop
         found.append(int(part))
         calls = 0
-        one = count_regions(net, box, progress=progress, threads=threads)
+        one = count_regions(net, box, progress=progress)
         assert not one.complete and repr(one) == f"at least {found[-1]}"
     assert found == sorted(found)
     assert found[0] < int(whole) and found[-1] <= int(whole)

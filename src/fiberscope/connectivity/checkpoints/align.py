@@ -108,7 +108,11 @@ def align_checkpoints(
     plan = plan_of(right.folder)
     names = _names(right, plan)
     stage = _stage(target, left, right)
-    element, distances = _matched(left, right, plan, names, stage, rounds, run)
+    try:
+        element, distances = _matched(left, right, plan, names, stage, rounds, run)
+    except InputError:  # these files will not do: there is nothing to go on with
+        shutil.rmtree(stage)
+        raise
     _write_moved(right, plan, element, stage, run)
     _finish(stage, target, element)
     drift, allowed = compare_outputs(right.folder, target, run) if verify else (None, None)
@@ -242,6 +246,9 @@ def _matched(
     groups = plan.structure.groups
     sizes = {own: int(np.prod(b.shapes[name])) for own, name in floating.items()}
     moved = {axis.tensor for group in groups for axis in group.axes} & sizes.keys()
+    for name in (name for own, name in floating.items() if own not in moved):
+        for shards in (a, b):
+            _finite(shards, name)
     sizes = {own: size for own, size in sizes.items() if own in moved}
     sides = [Moving(lambda own, shards=shards: _finite(shards, stored[own]), sizes, groups) for shards in (a, b)]  # type: ignore[misc]
     known = tuple(_on(group, sizes) for group in groups)
@@ -350,22 +357,32 @@ def _noted(stage: Path) -> tuple[Element, float | None, float | None]:
     """What an earlier run had come to: an element, the distance before, and the one after it if it was finished."""
     if not (stage / PROGRESS).is_file():
         return Element({}), None, None
-    found = json.loads((stage / PROGRESS).read_text())
-    return Element.from_dict(found["element"]), found["before"], found["after"]
+    try:
+        found = json.loads((stage / PROGRESS).read_text(encoding="utf-8"))
+        return Element.from_dict(found["element"]), found["before"], found["after"]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):  # not what this wrote: begin again
+        for file in stage.glob("*.safetensors"):
+            file.unlink()
+        return Element({}), None, None
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------
 
 
 def _check_alike(a: Shards, b: Shards) -> None:
-    """The first tensor that differs is named."""
-    for name in sorted(a.files.keys() | b.files.keys()):
+    """The first tensor that differs is named, layers in the order of their numbers."""
+    for name in sorted(a.files.keys() | b.files.keys(), key=_in_order):
         if name not in a.files or name not in b.files:
             raise InputError(f"{(b if name in a.files else a).folder}: it has no tensor {name}, which the other has")
         if a.shapes[name] != b.shapes[name]:
             raise InputError(f"tensor {name}: expected equal shapes, got {a.shapes[name]} and {b.shapes[name]}")
         if a.kinds[name] != b.kinds[name]:
             raise InputError(f"tensor {name}: expected equal types, got {a.kinds[name]} and {b.kinds[name]}")
+
+
+def _in_order(name: str) -> list[tuple[int, str]]:
+    """Numbers in a name count as numbers: ``layers.2`` comes before ``layers.10``."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in name.split(".")]
 
 
 def _names(shards: Shards, plan: Plan) -> dict[str, str]:

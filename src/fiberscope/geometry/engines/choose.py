@@ -60,8 +60,8 @@ class NumRegions(int):
     __str__ = __repr__
 
 
-def cells_on(view: View, run: Run = ENDLESS, *, threads: int = 1) -> Cells:
-    """The cells of the canonical complex of a view; the lattice shares them out among ``threads``."""
+def cells_on(view: View, run: Run = ENDLESS) -> Cells:
+    """The cells of the canonical complex of a view."""
     net, domain = view.net, view.domain
     if engine_for(domain) == "planar":
         return planar_cells(net, domain, run)  # type: ignore[arg-type]  # it is a box
@@ -72,14 +72,14 @@ def cells_on(view: View, run: Run = ENDLESS, *, threads: int = 1) -> Cells:
         )
     if not isinstance(domain, Box):
         _check_vertices(net, domain)
-    return lattice_cells(net, domain, run, threads=threads)
+    return lattice_cells(net, domain, run)
 
 
-def count_on(view: View, seed: Seed, run: Run, *, threads: int = 1) -> NumRegions:
+def count_on(view: View, seed: Seed, run: Run) -> NumRegions:
     """The number of regions of a view; with a limit no shortcut is taken that would have to reach all of them."""
     net, domain, engine = view.net, view.domain, engine_for(view.domain)
     if engine == "planar" and run.limit is None:
-        found = planar_count(net, domain, run, threads=threads)  # type: ignore[arg-type]  # it is a box
+        found = planar_count(net, domain, run)  # type: ignore[arg-type]  # it is a box
         return NumRegions(int(found), found.complete, "planar")
     if engine == "lattice" and run.limit is None and isinstance(domain, Box):
         try:
@@ -89,7 +89,7 @@ def count_on(view: View, seed: Seed, run: Run, *, threads: int = 1) -> NumRegion
             pass  # all faces tell it
     if engine != "traversal":
         try:
-            cells = cells_on(view, run, threads=threads)
+            cells = cells_on(view, run)
             return NumRegions(cells.count(cells.dimension), cells.complete, engine)
         except NotGenericError:
             pass  # regions without vertices, on an unbounded domain

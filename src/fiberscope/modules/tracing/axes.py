@@ -14,7 +14,7 @@ the first index has heads and dims of its own for each pick, not one that serves
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import prod
@@ -86,6 +86,8 @@ def normal(e: Expr) -> Expr:
             return e
         e.up = normal(e.up)
         return e.up
+    if _is_flat(e):
+        return e
     if isinstance(e, Sum):
         parts: list[Expr] = []
         for p in map(normal, e.parts):
@@ -97,6 +99,13 @@ def normal(e: Expr) -> Expr:
     if len(factors) > 1:
         factors = _unfolded(factors)
     return factors[0] if len(factors) == 1 else Product(tuple(factors))
+
+
+def _is_flat(e: Product | Sum) -> bool:
+    """Whether it is normal as it stands: products of plain atoms, which most are."""
+    if isinstance(e, Sum) or len(e.factors) == 1:
+        return False
+    return all(isinstance(f, Atom) and f.up is None and f.family is None for f in e.factors)
 
 
 def _unfolded(factors: list[Expr]) -> list[Expr]:
@@ -124,14 +133,13 @@ def at(e: Expr, index: Atom, i: int) -> Expr:
     return normal(Sum(tuple(at(p, index, i) for p in e.parts)))
 
 
-def leaves(e: Expr) -> Iterator[Atom]:
+def leaves(e: Expr) -> tuple[Atom, ...]:
     """The atoms of an expression, from left to right."""
     e = normal(e)
     if isinstance(e, Atom):
-        yield e
-    else:
-        for part in e.factors if isinstance(e, Product) else e.parts:
-            yield from leaves(part)
+        return (e,)
+    inside = e.factors if isinstance(e, Product) else e.parts
+    return tuple(leaf for part in inside for leaf in ((part,) if isinstance(part, Atom) else leaves(part)))
 
 
 def pin(e: Expr, reason: str) -> None:
@@ -232,7 +240,7 @@ def settle(axes: Sequence[Expr]) -> None:
 
 def collapse(e: Expr, keep: Callable[[Atom], bool]) -> None:
     """Families in an expression whose index is not to be kept become one atom again."""
-    for leaf in list(leaves(e)):
+    for leaf in leaves(e):
         if leaf.family is not None:
             index = normal(leaf.family[0])
             if not isinstance(index, Atom) or not keep(index):

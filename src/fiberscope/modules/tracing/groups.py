@@ -18,7 +18,7 @@ from fiberscope.modules.derivatives import evaluating
 from fiberscope.modules.tracing import contractions, pointwise, reductions, shapes
 from fiberscope.modules.tracing.axes import Atom, leaves, pin, settle
 from fiberscope.modules.tracing.places import Occurrence, occurrences
-from fiberscope.modules.tracing.tracer import RULES, Trace
+from fiberscope.modules.tracing.tracer import RULES, Trace, Watch
 from fiberscope.results import Result
 
 FAMILIES = (contractions, pointwise, reductions, shapes)
@@ -36,19 +36,20 @@ class Pinned(Result):
     reason: str
 
 
-def traced(module: nn.Module, inputs: Inputs, output: Selector = None) -> Trace:
+def traced(module: nn.Module, inputs: Inputs, output: Selector = None, watch: Watch | None = None) -> Trace:
     """Run a module once and follow the axes of its tensors; what it gives, and is given, is pinned."""
     named, fixed = own_tensors(module)
-    trace = Trace(named, fixed, list(tensors(inputs)))
+    trace = Trace(named, fixed, list(tensors(inputs)), watch)
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
         stack.enter_context(torch.random.fork_rng(devices=[]))
+        torch.manual_seed(0)  # a module may draw numbers even in evaluation: the same ones in every run
         stack.enter_context(evaluating(module))
-        stack.enter_context(_plain_kernels(module))
+        stack.enter_context(plain_kernels(module))
         stack.enter_context(_followed(module, trace))
         stack.enter_context(trace)
-        found = meant(call(module, inputs), output)  # a selector may compute, too
-    for tensor in found:
+        trace.outputs = list(meant(call(module, inputs), output))  # a selector may compute, too
+    for tensor in trace.outputs:
         trace.degrees.flat((trace.numbers[tensor], k) for k in range(tensor.dim()))
         for e in trace.axes(tensor):
             pin(e, "an output of the module")
@@ -65,7 +66,7 @@ def own_tensors(module: nn.Module) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 @contextmanager
-def _plain_kernels(module: nn.Module) -> Iterator[None]:
+def plain_kernels(module: nn.Module) -> Iterator[None]:
     """Attention and recurrent layers as the operations they are made of, not as one that nobody sees into."""
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
@@ -238,7 +239,7 @@ def _names(trace: Trace, free: dict[Atom, list[tuple[str, Occurrence]]]) -> dict
     for atom, places in free.items():
         tensor, one = places[0]
         name = tensor.rpartition(".")[0] or tensor
-        inside = list(leaves(trace.named[tensor][one.loop.axis]))
+        inside = leaves(trace.named[tensor][one.loop.axis])
         if len(inside) > 1:
             name = f"{name}:{inside.index(atom) if atom in inside else len(found)}"
         while name in found.values():
@@ -255,4 +256,4 @@ def _readers(trace: Trace) -> dict[Atom, tuple[str, ...]]:
     return {atom: tuple(layers) for atom, layers in found.items()}
 
 
-__all__ = ["Loop", "Pinned", "fused_scalings", "groups_of", "own_tensors", "pinned_of", "traced"]
+__all__ = ["Loop", "Pinned", "fused_scalings", "groups_of", "own_tensors", "pinned_of", "plain_kernels", "traced"]

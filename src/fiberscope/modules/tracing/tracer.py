@@ -37,6 +37,9 @@ from fiberscope.modules.tracing.places import Alone, Axes, mates, outside
 Arguments = dict[str, Any]
 Rule = Callable[["Trace", Arguments, Any], Any]
 
+Watch = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+"""Calls an operation with its arguments."""
+
 RULES: dict[str, Rule] = {}
 """By the name of the operation, without ``aten::``."""
 
@@ -70,8 +73,12 @@ class Read:
 class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Axes of all tensors that come by while it is active."""
 
-    def __init__(self, named: dict[str, Tensor], fixed: dict[str, str], inputs: Sequence[Tensor]) -> None:
+    def __init__(
+        self, named: dict[str, Tensor], fixed: dict[str, str], inputs: Sequence[Tensor], watch: Watch | None = None
+    ) -> None:
+        """``watch`` runs the operations in the place of the trace, and may look at what they are given and give."""
         super().__init__()  # type: ignore[no-untyped-call]
+        self.watch = watch
         self.known: Any = WeakTensorKeyDictionary()
         self.weights: Any = WeakTensorKeyDictionary()
         """Weights and their transposes: the name of the tensor."""
@@ -90,6 +97,8 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Tensors by their numbers in ``degrees``."""
         self.linked: set[Place] = set()
         """Axes of which the rule that runs says what becomes of their degrees; those of all others are zero."""
+        self.outputs: list[Tensor] = []
+        """What the module gave."""
         self.named: dict[str, Axes] = {}
         self.named_numbers: dict[str, int] = {}
         for name, tensor in named.items():
@@ -203,7 +212,7 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         given = list(flat(arguments.values()))
         for tensor in given:
             self.axes(tensor)
-        output = func(*args, **kwargs)
+        output = func(*args, **kwargs) if self.watch is None else self.watch(func, args, kwargs)
         self.operation = name
         out = list(flat([output]))
         self.linked = set()

@@ -24,9 +24,9 @@ from fiberscope.geometry.engines.lattice import kernels
 from fiberscope.geometry.engines.lattice.exact import Start
 from fiberscope.geometry.engines.lattice.layers import LayerStep, LayerWalk, deferred_interrupt
 from fiberscope.geometry.engines.lattice.pools import coarsened, compared
+from fiberscope.geometry.engines.lattice.splitter import Splitter
 from fiberscope.geometry.engines.lattice.start import box_start, fan_start, sides_network
 from fiberscope.geometry.engines.lattice.tree import Tree
-from fiberscope.geometry.engines.lattice.workers import Splitter
 from fiberscope.network.network import Network
 from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.cutoffs import COORDINATE_ERROR
@@ -34,26 +34,24 @@ from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, U
 from fiberscope.run import ENDLESS, Run
 
 
-def lattice_cells(net: Network, domain: Solid, run: Run = ENDLESS, *, threads: int = 1) -> Cells:
+def lattice_cells(net: Network, domain: Solid, run: Run = ENDLESS) -> Cells:
     """All cells of the canonical complex of ``net`` on ``domain``, of every dimension.
 
     The result is not ``complete`` when interrupted or out of time, or when there are more regions than the limit of
     the ``run``: then it is the complex of the neurons that were reached, and the signs of the others are given as 0.
-    The result does not depend on the number of ``threads``. Max pooling is taken on bounded domains; on the way cells
-    are also split where inputs of a window that lose change places, and a limit counts those too.
+    Max pooling is taken on bounded domains; on the way cells are also split where inputs of a window that lose change
+    places, and a limit counts those too.
 
     >>> net = Network([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]])
     >>> cells = lattice_cells(net, Box([-1, -1], [1, 1]))
     >>> [cells.count(k) for k in range(3)], cells.complete
     ([9, 12, 4], True)
     """
-    if threads < 1:
-        raise InputError(f"threads: expected at least one, got {threads}")
     fine, pools = compared(net)
     start = None if pools and isinstance(domain, Orthant | Space) else start_cells(fine, domain)
     if start is None or (pools and not start.bounded):
         raise UnsupportedModelError(f"max pooling: expected a bounded domain in n dimensions, got {domain}")
-    builder = LatticeBuilder(fine if pools else net, start, threads)
+    builder = LatticeBuilder(fine if pools else net, start)
     with deferred_interrupt() as interrupted:
         builder.walk(run, interrupted)
     cells = builder.cells()
@@ -99,12 +97,11 @@ def _inside(sides: LatticeBuilder, domain: Solid) -> Start:
 class LatticeBuilder(LayerWalk):
     """The lattice under construction."""
 
-    def __init__(self, net: Network, start: Start, threads: int = 1) -> None:
+    def __init__(self, net: Network, start: Start) -> None:
         super().__init__(net, start)
         self.tree = Tree.of(len(start.points), start.boundary)
         self.dimension = len(start.boundary)
         self.regions = len(start.boundary[-1])
-        self.threads = threads
         self._base, self._block = 0, np.zeros(0, dtype=np.int64)
 
     @property
@@ -141,7 +138,7 @@ class LatticeBuilder(LayerWalk):
         self._base, self._block = tree.count, block
         roots = tree.crossed(self.signs, block)
         work = Splitter(self, tree, self.dimension, block, layer)
-        done = work.split(roots, self.threads)
+        done = work.split(roots)
         self.regions += work.new_regions
         if done:
             self.float_decisions += self.num_vertices - before[0]

@@ -68,16 +68,6 @@ class ExactVertices:
             exact = np.asarray(_FROM_INT(rows), dtype=object)
             return all_values(Layout(self.net.nodes[:last]), exact[:, :-1], HomogeneousBalls(exact[:, -1]))
 
-    def renumber(self, first: int, shift: int) -> None:
-        """Vertices ``first, ...`` are called ``first - shift, ...`` from now on."""
-        self._points = {v - shift if v >= first else v: p for v, p in self._points.items()}
-        self._values = {(v - shift if v >= first else v, k): x for (v, k), x in self._values.items()}
-
-    def forget_from(self, first: int) -> None:
-        """There are no vertices ``first, ...`` any more; others will get these names."""
-        self._points = {v: p for v, p in self._points.items() if v < first}
-        self._values = {key: x for key, x in self._values.items() if key[0] < first}
-
     def forget(self) -> None:
         """Let go of values, not of points; called between layers to bound memory."""
         self._values.clear()

@@ -33,7 +33,7 @@ END = np.uint32(0xFFFFFFFF)
 DONE, OPEN, FULL, PAUSED = 0, 1, 2, 3
 """Why a kernel came back: all is split, signs are open, arrays are full, or it was asked to."""
 
-# Where a worker stands: its next root and the end of its roots; the next neuron (-1: the root is not begun) and the
+# Where the work stands: the next root and the end of the roots; the next neuron (-1: the root is not begun) and the
 # first row of the vertices made for it (-1: none yet); used nodes, entries and rows, and regions made; limits of nodes,
 # entries and rows; how many nodes are worth a pause; and nodes, entries, rows and regions when the root was begun.
 ROOT, LAST, BIT, FIRST, NODES, ENTRIES, ROWS, TOP, NODE_END, ENTRY_END, ROW_END, TICK, OLD = range(13)
@@ -187,7 +187,7 @@ def _split(
 
 @kernel
 def split_roots(
-    roots: Any, at: Any, heads: Any, stop: Any, columns: Any, layer: Any, start: Any, pool: Any, dim: Any,
+    roots: Any, at: Any, heads: Any, columns: Any, layer: Any, start: Any, pool: Any, dim: Any,
     masks: Any, table: Any, error: Any, signs: Any, parents: Any,
 ) -> int:  # fmt: skip
     """Split roots ``at[ROOT], ..., at[LAST] - 1`` by all neurons of the block; see :data:`DONE` for what is returned.
@@ -205,7 +205,7 @@ def split_roots(
             bit = at[BIT]
             word = np.uint32(1) << np.uint32(bit)
             if at[FIRST] < 0:
-                if stop[0] or at[NODES] >= at[TICK]:
+                if at[NODES] >= at[TICK]:
                     return PAUSED
                 at[FIRST] = at[ROWS]
                 c = heads[1, bit]
@@ -263,27 +263,6 @@ def undo(at: Any, heads: Any) -> None:
         at[NODES : TOP + 1] = at[OLD : OLD + 4]
     at[BIT] = at[FIRST] = -1
     heads[:] = END
-
-
-@kernel
-def close_gap(first: int, last: int, to: int, row: int, rows: int, tree: Any) -> None:
-    """Move nodes ``first, ..., last - 1`` down to ``to, ...``; rows from ``row`` on are moved down by ``rows``."""
-    start, pool, dim, masks = tree
-    shift, entries = first - to, np.int64(start[first]) - np.int64(start[to])
-    for c in range(first, last):
-        n, begin, end = c - shift, np.int64(start[c]), np.int64(start[c + 1])
-        start[n], dim[n] = begin - entries, dim[c]
-        for w in range(3):
-            masks[n, w] = masks[c, w]
-        masks[n, 3] = masks[c, 3] - shift if masks[c, 3] else 0
-        for k in range(begin, end):
-            x = np.int64(pool[k])
-            if dim[c] == 0 or (dim[c] == 1 and k >= begin + 2):
-                x -= rows if x >= row else 0
-            elif x >= first:
-                x -= shift
-            pool[k - entries] = x
-        start[n + 1] = end - entries
 
 
 @kernel

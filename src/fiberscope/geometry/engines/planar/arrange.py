@@ -47,12 +47,6 @@ class Arranger:
         self.by_float = 0
         self.by_exact = 0
 
-    def fork(self, oracle: Oracle) -> Arranger:
-        """Another one that knows the same stages, for a thread of its own."""
-        other = Arranger(oracle, self.stages[0])
-        other.stages = list(self.stages)
-        return other
-
     def arrange(self, mesh: Polygons, value: Tracked, stage: Stage, first: int, known: Known) -> Arrangement:
         """Decide everything about the functionals ``value`` (numbered from ``first`` on) on a mesh.
 

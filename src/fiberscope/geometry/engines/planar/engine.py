@@ -10,10 +10,6 @@ its windows' inputs, and faces with equal winners are joined again.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -37,7 +33,6 @@ from fiberscope.geometry.engines.planar.mesh import (
     merged,
 )
 from fiberscope.geometry.engines.planar.tracked import Tracked, TrackedAlgebra
-from fiberscope.geometry.engines.watched import single_blas
 from fiberscope.network.equal_entries import equal_entries
 from fiberscope.network.layout import Layout
 from fiberscope.network.network import Network
@@ -53,9 +48,6 @@ PlanarDomain = Box | Polytope
 
 _CHUNK_BYTES = 1 << 25
 """Counting goes on in pieces when the values of all vertices would need more than this."""
-
-_WORTH_THREADS = 1 << 14
-"""With fewer polygons than that a mesh is not shared out among threads."""
 
 XY = -1
 """Key of the coordinates among the values of a mesh."""
@@ -112,21 +104,19 @@ def planar_cells(net: Network, domain: PlanarDomain, run: Run = ENDLESS) -> Cell
     return engine.cells(*engine.run(engine.start(), run))
 
 
-def planar_count(net: Network, domain: PlanarDomain, run: Run = ENDLESS, *, threads: int = 1) -> PlanarCount:
+def planar_count(net: Network, domain: PlanarDomain, run: Run = ENDLESS) -> PlanarCount:
     """The number of regions alone: the last layer is counted without being built.
 
-    Large complexes are counted piece by piece, so memory stays bounded; ``threads`` pieces are counted at a time. When
-    interrupted, what was not counted yet goes in as the polygons that were reached, each of which holds a region. One
-    polygon that a layer cuts into too many is refused: the domain is to be cut then.
+    Large complexes are counted piece by piece, so memory stays bounded. When interrupted, what was not counted yet goes
+    in as the polygons that were reached, each of which holds a region. One polygon that a layer cuts into too many is
+    refused: the domain is to be cut then.
 
     >>> net = Network([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [[1.0, 1.0, 1.0]]], [[0.0, 0.0, 0.0], [0.0]])
     >>> int(planar_count(net, Box.cube(2)))  # three lines through one point
     6
     """
-    if threads < 1:
-        raise InputError(f"threads: expected at least one, got {threads}")
     engine = Engine.on(net, domain)
-    found = engine.count(engine.start(), 0, 0, run, threads)
+    found = engine.count(engine.start(), 0, 0, run)
     return PlanarCount(found, engine.arranger.by_exact, engine.arranger.by_float, not engine.interrupted)
 
 
@@ -215,11 +205,13 @@ class Engine:
         algebra = TrackedAlgebra(tight)
         return next(switches(self.layout, values, algebra, {}, first=node)).index
 
-    def split(self, mesh: Polygons, switch: int, node: int, memory: int | None = None) -> Polygons:
-        """The mesh cut by one switch, with the switch's own value at its vertices; of at most ``memory`` bytes."""
+    def split(self, mesh: Polygons, switch: int, node: int, memory: int, in_pieces: bool = False) -> Polygons:
+        """The mesh cut by one switch, with the switch's own value at its vertices; of at most ``memory`` bytes.
+
+        ``in_pieces``: the next switch is evaluated on a few polygons at a time.
+        """
         found = self.arrange(mesh, switch)
-        if memory is not None:
-            self._check_memory(mesh, switch, found, memory)
+        self._check_memory(mesh, switch, found, memory, in_pieces)
         step, last = self.switches[switch], switch == len(self.switches) - 1
         flips = self.flips is not None and switch == 0
         live = {key: value for key, value in mesh.values.items() if key == XY or not last}
@@ -239,7 +231,7 @@ class Engine:
             del finer.values[step.source]
         return finer
 
-    def _check_memory(self, mesh: Polygons, switch: int, found: Arrangement, memory: int) -> None:
+    def _check_memory(self, mesh: Polygons, switch: int, found: Arrangement, memory: int, in_pieces: bool) -> None:
         """Refuse a mesh that would be too large: how many vertices and polygons it has is known before it is built."""
         if found.meetings is None:
             return
@@ -249,7 +241,9 @@ class Engine:
         sizes = np.diff(self.offsets)
         last = switch == len(self.switches) - 1
         # signs of all switches so far, values before and behind the next one, and some twenty integers
-        per_vertex = int(sizes[: switch + 1].sum()) + (0 if last else 8 * int(sizes[switch] + sizes[switch + 1])) + 160
+        values = 0 if last or (in_pieces and self.flips is not None and switch == 0) else int(sizes[switch])
+        values += 0 if last or in_pieces else int(sizes[switch + 1])
+        per_vertex = int(sizes[: switch + 1].sum()) + 8 * values + 160
         if vertices * per_vertex > memory:
             raise TooLargeError(
                 f"layer {switch + 1} of {len(self.switches)} makes {polygons:,} polygons and needs about "
@@ -269,62 +263,36 @@ class Engine:
 
     # -- results -------------------------------------------------------------------------------------------------
 
-    def count(self, mesh: Polygons, switch: int, node: int, run: Run, threads: int = 1) -> int:
+    def count(self, mesh: Polygons, switch: int, node: int, run: Run) -> int:
         """Regions inside the polygons of a mesh, in pieces of bounded memory."""
         if switch == len(self.switches):
             return mesh.num_polygons
         width = int(np.diff(self.offsets)[switch:].max())
         pieces = min(mesh.num_polygons, -(-8 * width * mesh.num_vertices // _CHUNK_BYTES))
-        if threads > 1 and mesh.num_polygons >= _WORTH_THREADS:
-            pieces = max(pieces, 8 * threads)  # more pieces than threads: they differ in what is inside
         if pieces <= 1:
-            return self._count_piece(mesh, switch, node, run, threads)
-        cuts = list(pairwise(np.linspace(0, mesh.num_polygons, pieces + 1).astype(np.int64).tolist()))
+            return self._count_piece(mesh, switch, node, run)
+        cuts = pairwise(np.linspace(0, mesh.num_polygons, pieces + 1).astype(np.int64).tolist())
         total, done = 0, 0
-        with closing(self._counts(mesh, cuts, switch, node, run.quietly(), threads)) as counts:
-            try:
-                for (_, hi), found in zip(cuts, counts, strict=True):
-                    total, done = total + found, hi
-                    if self.interrupted:
-                        break
-                    run.step(hi, mesh.num_polygons, f"{total} regions")
-            except STOPPED:
-                self.interrupted = True
+        try:
+            for lo, hi in cuts:
+                total, done = total + self._count_piece(mesh.part(lo, hi), switch, node, run.quietly()), hi
+                if self.interrupted:
+                    break
+                run.step(hi, mesh.num_polygons, f"{total} regions")
+        except STOPPED:
+            self.interrupted = True
         return total + mesh.num_polygons - done
 
-    def _counts(
-        self, mesh: Polygons, cuts: list[tuple[int, int]], switch: int, node: int, run: Run, threads: int
-    ) -> Generator[int, None, None]:
-        """The counts of the pieces of a mesh, in order."""
-        if threads == 1:
-            yield from (self._count_piece(mesh.part(lo, hi), switch, node, run) for lo, hi in cuts)
-            return
-
-        def piece(bounds: tuple[int, int]) -> tuple[int, Arranger]:
-            worker = copy(self)
-            worker.arranger = self.arranger.fork(Oracle(self.layout, self.sides, self.offsets))
-            return worker._count_piece(mesh.part(*bounds), switch, node, run), worker.arranger
-
-        pool = ThreadPoolExecutor(threads)
-        with single_blas():
-            try:
-                for found, arranger in pool.map(piece, cuts):
-                    self.arranger.by_float += arranger.by_float
-                    self.arranger.by_exact += arranger.by_exact
-                    yield found
-            finally:
-                pool.shutdown(cancel_futures=True)
-
-    def _count_piece(self, mesh: Polygons, switch: int, node: int, run: Run, threads: int = 1) -> int:
+    def _count_piece(self, mesh: Polygons, switch: int, node: int, run: Run) -> int:
         self.arranger.run = run
         try:
             run.check()
             with np.errstate(all="ignore"):  # what overflows is left to exact arithmetic
                 node = self.advance(mesh, node)
                 if switch < len(self.switches) - 1 or isinstance(self.switches[switch], MaxPool):
-                    finer = self.split(mesh, switch, node, MEMORY_OF_A_COUNT)
+                    finer = self.split(mesh, switch, node, MEMORY_OF_A_COUNT, in_pieces=True)
                     run.step(switch + 1, len(self.switches), f"{finer.num_polygons} polygons")
-                    found = self.count(finer, switch + 1, node + 1, run, threads)
+                    found = self.count(finer, switch + 1, node + 1, run)
                 else:
                     meetings = self.arrange(mesh, switch).meetings
                     # Euler: every segment of a chord adds a face, every point inside takes one back
