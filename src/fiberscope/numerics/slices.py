@@ -51,7 +51,8 @@ def sliced_product(stage: LinearMap, X: FloatArray, offset: FloatArray | None) -
     # what was left out: every slice is below half a grid step of the one before; five roundings of the rest
     scale = terms * units * float(unit)
     tail = 8 * scale * 2.0 ** (-3 * bits) + 8 * U * (np.abs(rest) + 4 * scale * 2.0**-bits)
-    return result, (U * np.abs(result) + tail) * (1 + 16 * U)
+    error = (U * np.abs(result) + tail) * (1 + 16 * U)
+    return result, np.where(tops[:, None] == 0, 0.0, error)  # of nothing, the offset as it stands
 
 
 def _above(x: FloatArray) -> FloatArray:

@@ -37,7 +37,12 @@ GENERATORS: dict[str, dict[str, Any]] = {
     "digits": {"latent": 4, "widths": (32, 64), "epochs": 30},
     "mnist": {"latent": 8, "widths": (128, 256), "epochs": 10},
     "cifar": {
-        "latent": 32, "channels": (128, 64, 32, 16, 16), "epochs": 25, "beta": 8.0, "lr": 2e-3, "batch_size": 32,
+        "latent": 32,
+        "channels": (128, 64, 32, 16, 16),
+        "epochs": 25,
+        "beta": 8.0,
+        "lr": 2e-3,
+        "batch_size": 32,
     },
 }
 SIDE, SEEN = 128, 2000

@@ -1,12 +1,12 @@
 """Polygonal chains through many layers: the places of breakpoints and the values there err separately.
 
-The plain cutter keeps the values *at* a breakpoint, whose place is known up to an error ``d``; a value then errs by ``d``
-times its slope as well, which next to a neuron that hardly changes is a large multiple of what it erred before. Layer
-upon layer these multiples multiply. Here the values stand at a place that is close to the breakpoint and known exactly,
-in units of the piece in which it was found, so that a layer adds its roundings and no more. What is asked, the sign at
-the breakpoint itself, is the sign of the value where this exceeds its error and the distance of the two places times
-its slope on a piece beside it. Where it does not, exact arithmetic answers, and the bound of that point grows to what
-it would have been.
+The plain cutter keeps the values *at* a breakpoint, whose place is known up to an error ``d``; a value then errs by
+``d`` times its slope as well, which next to a neuron that hardly changes is a large multiple of what it erred before.
+Layer upon layer these multiples multiply. Here the values stand at a place that is close to the breakpoint and known
+exactly, in units of the piece in which it was found, so that a layer adds its roundings and no more. What is asked, the
+sign at the breakpoint itself, is the sign of the value where this exceeds its error and the distance of the two places
+times its slope on a piece beside it. Where it does not, exact arithmetic answers, and for the order of new breakpoints
+the bound of that point grows to what it would have been.
 
 Why the values may be joined: on a piece the network is affine, and the values at its ends are those of this affine
 function at the places, not at the breakpoints, but for the neurons that vanish at the breakpoint. Behind their

@@ -46,7 +46,7 @@ from fiberscope.numerics.algebra.dyadic import Dyadic
 from fiberscope.numerics.compensated import Twofold
 from fiberscope.numerics.floats import FloatArray, IntArray, SignArray, U
 from fiberscope.numerics.points import Triple, dot, sign
-from fiberscope.run import ENDLESS, Run
+from fiberscope.run import Run
 
 if TYPE_CHECKING:
     from fiberscope.network.layout import Place
