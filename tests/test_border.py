@@ -50,6 +50,7 @@ TAKES: dict[str, Call] = {
     "count_along": lambda net: fs.count_along([net, NET], fs.Circle()),
     "count_by_traversal": lambda net: fs.count_by_traversal(net, BOX),
     "count_regions": lambda net: fs.count_regions(net, BOX),
+    "iter_regions": lambda net: list(fs.iter_regions(net, BOX)),
     "domain_roles": lambda net: fs.domain_roles(net, BOX),
     "equivalent": lambda net: fs.equivalent(net, NET),
     "equivalent_around": lambda net: fs.equivalent_around(net, NET, np.zeros((1, NET.in_size)), 0.1).equal,

@@ -69,6 +69,14 @@ CANCELLED = fs.Network([[[1.0], [-1.0], [1.0]], [[1.0, -1.0, 1.0]]], [[0.0, 0.0,
 LAYER = (np.zeros((2, 3)), np.ones((2, 3)), np.eye(2, 3))
 
 Watched = Callable[..., Any]
+
+
+def drained(stream: Any) -> Any:
+    for _ in stream:
+        pass
+    return stream
+
+
 RAISES: Callable[[Any], bool] | None = None
 
 # name -> the call, and how an answer that came too late says so (None: there is no answer)
@@ -79,6 +87,7 @@ WATCHED: dict[str, tuple[Watched, Callable[[Any], bool] | None]] = {
     "count_along": (lambda **w: fs.count_along([NET], fs.Circle(), **w), RAISES),
     "count_by_traversal": (lambda **w: fs.count_by_traversal(NET, BOX, **w), lambda found: not found.complete),
     "count_regions": (lambda **w: fs.count_regions(NET, BOX, **w), lambda found: not found.complete),
+    "iter_regions": (lambda **w: drained(fs.iter_regions(NET, BOX, **w)), lambda found: not found.complete),
     "decisive_set": (lambda **w: fs.decisive_set(NET, **w), RAISES),
     "equivalent": (
         lambda **w: fs.equivalent(NET, OTHER, BOX, tolerance=2.0, **w),

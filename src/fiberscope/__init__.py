@@ -70,6 +70,7 @@ _NAMES = {
     "count_by_traversal": "geometry.engines.traversal.engine",
     "count_regions": "geometry.regions",
     "decision_boundary": "geometry.decision",
+    "iter_regions": "geometry.streams",
     "level_topology": "geometry.topology",
     "LevelTopology": "geometry.topology",
     "dependency_graph": "geometry.folds.dependency",

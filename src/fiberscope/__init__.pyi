@@ -138,6 +138,7 @@ from .geometry.ranges.domain_roles import domain_roles as domain_roles
 from .geometry.ranges.domain_roles import roles as roles
 from .geometry.regions import count_regions as count_regions
 from .geometry.regions import regions as regions
+from .geometry.streams import iter_regions as iter_regions
 from .geometry.surfaces.generated import GeneratorSurface as GeneratorSurface
 from .geometry.surfaces.quadrics import Cylinder as Cylinder
 from .geometry.surfaces.quadrics import Ellipsoid as Ellipsoid

@@ -139,7 +139,7 @@ def test_interrupted_and_out_of_time() -> None:
         (Box.cube(2), {"jobs": 2, "limit": 5}, "limit: expected none beside jobs and cluster, got 5"),
         (Box.cube(2), {"jobs": 0}, "jobs: expected a positive integer"),
         (Box.cube(2), {"cluster": "nowhere"}, "cluster: expected one of"),
-        (Space(2), {"jobs": 1}, "jobs: expected a Box or a Plane, which can be cut, got Space"),
+        (Space(2), {"jobs": 1}, "domain: expected a Box or a Plane, which can be cut, got Space"),
     ],
 )
 def test_bad_input(domain: Any, options: dict[str, Any], words: str) -> None:

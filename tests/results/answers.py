@@ -274,6 +274,7 @@ ANSWERS: dict[str, Maker] = {
     "Refinement": lambda: smooth().refinement[0],
     "VisitedRegion": lambda: next(iter(fs.traverse(NET, BOX))),
     "Region of a complex": lambda: complex_().region(0),
+    "RegionBatch": lambda: next(fs.iter_regions(NET, BOX)),
     "RegionCount": lambda: fs.count_by_traversal(NET, BOX),
     "RegionEstimate": estimate,
     "RegionTheory": theory,

@@ -16,7 +16,7 @@ from fiberscope.cli.model_options import Loader, ModelFile
 from fiberscope.cli.watched import watched
 from fiberscope.errors import InputError
 
-MANIFOLDS = {"circle": 2, "tractrix": 2, "sphere": 3, "torus": 3, "box": 1}
+MANIFOLDS = {"circle": 2, "tractrix": 2, "sphere": 3, "ellipsoid": 3, "cylinder": 3, "torus": 3, "box": 1}
 """By name, with the fewest inputs; curves and surfaces lie in the first coordinates."""
 
 
@@ -110,5 +110,9 @@ def _manifold(name: str, size: int) -> Any:
     if name in ("circle", "tractrix"):
         return (fs.Circle if name == "circle" else fs.Tractrix)(np.zeros(size))
     if name == "sphere":
-        return fs.Sphere(np.zeros(size), resolution=2)
+        return fs.Sphere(np.zeros(size))
+    if name == "ellipsoid":
+        return fs.Ellipsoid(np.diag([1.0, 2.0, 0.5]) @ np.eye(3, size))
+    if name == "cylinder":
+        return fs.Cylinder(np.diag([1.0, 1.0, 2.0]) @ np.eye(3, size), -np.eye(3, size)[2])
     return fs.Torus(np.zeros(size), resolution=3)

@@ -12,7 +12,7 @@ same formula when they are too large themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fiberscope.backends import Backend, choose_backend, outcomes
-from fiberscope.errors import InputError, TooLargeError
+from fiberscope.errors import InputError, TooLargeError, UnsupportedModelError
 from fiberscope.geometry.affine_forms import ExactRegion, batches
 from fiberscope.geometry.curves.chain import polyline_breaks
 from fiberscope.geometry.curves.curve import Segment
@@ -65,11 +65,16 @@ class Span(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """What became of a piece: its number of regions, or None if it is too large, by so many times, or was stopped."""
+    """What became of a piece: its number of regions, or None if it is too large, by so many times, or was stopped.
+
+    With the signs of the regions and points inside of them where these are asked for.
+    """
 
     regions: int | None
     times: float = 0.0
     text: str = ""
+    signs: SignArray | None = None
+    points: FloatArray | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,6 +85,7 @@ class Tile:
     net: Network
     span: Span
     seconds: float
+    most: int
 
 
 class Node:
@@ -171,7 +177,8 @@ class Tiling(Result):
     ) -> Certificate:
         """Put the pieces together again, and count the ``recount`` smallest of full dimension one region at a time.
 
-        The second engine visits regions from neighbour to neighbour and shares no decision with the first.
+        The second engine visits regions from neighbour to neighbour and shares no decision with the first. It does not
+        take max pooling: there nothing is counted again, and the certificate stays undecided.
         """
         run = Run.begin(progress, time_limit)
         tree = self._tree()
@@ -182,7 +189,7 @@ class Tiling(Result):
         checks = [Check("sum", fits, None, None, f"{len(leaves)} pieces put together again")]
         solid = [leaf for leaf in leaves if leaf.span.free.all() and leaf.found.regions is not None]
         small = sorted(solid, key=lambda leaf: leaf.found.regions or 0)[:recount]
-        done, same = 0, True
+        done, same, why = 0, True, ""
         try:
             for done, leaf in enumerate(small):
                 run.step(done, len(small), "counted again")
@@ -194,8 +201,11 @@ class Tiling(Result):
                 done = len(small)
         except STOPPED:
             pass
+        except UnsupportedModelError as error:  # max pooling: the second engine has nothing to say
+            done, why = 0, f"; {error}"
         ok = False if not same else True if done == len(small) else None
-        checks.append(Check("counted again", ok, None, None, f"{done} of {len(solid)} pieces, regions one by one"))
+        said = f"{done} of {len(solid)} pieces, regions one by one{why}"
+        checks.append(Check("counted again", ok, None, None, said))
         return Certificate(tuple(checks), self.num_regions)
 
     def _tree(self) -> Node:
@@ -217,30 +227,19 @@ def count_in_pieces(
 
     Out of time or interrupted, the answer is a lower bound.
     """
-    box, backend = view.domain, choose_backend(jobs, cluster)
-    if not isinstance(box, Box):
-        raise InputError(f"jobs: expected a Box or a Plane, which can be cut, got {type(box).__name__}")
-    if box.dimension > FACES:
-        raise TooLargeError(f"jobs: expected at most {FACES} dimensions, got {box.dimension}; {ADVICE}")
-    places = backend.jobs if backend.jobs != -1 else 8
-    pieces = (2 if places == 1 else PORTION * places) if pieces is None else pieces
-    root = Node(Span(box.low, box.high))
-    if pieces > 1:
-        root.split(box, pieces)
+    backend = choose_backend(jobs, cluster)
+    root, places = begin_tiles(view, backend, pieces)
+    box = root_box(view)
     waiting = list(root.leaves())
     made, done = len(waiting), 0
     try:
         while waiting:
             now, waiting = waiting[-PORTION * places :], waiting[: -PORTION * places]  # what was cut last comes first
-            for node in _round(view.net, now, run, backend):
+            for node in done_by(counted, view.net, now, run, backend):
                 if node.found.regions is not None:
                     done += 1
-                elif made > MOST:
-                    raise TooLargeError(f"{box}: {node.found.text}, and that in {made} pieces")
-                elif not node.found.times:
-                    raise KeyboardInterrupt  # the time is up, or somebody pressed Ctrl-C in the middle of a piece
                 else:
-                    node.split(box, min(node.found.times, MOST_AT_ONCE))
+                    cut_further(node, box, made)
                     waiting += node.leaves()
                     made = done + len(waiting)
                 run.step(done, made, f"{done} of {made} pieces")
@@ -253,10 +252,42 @@ def count_in_pieces(
     return NumRegions(count, complete, f"{tiling.num_pieces} pieces", tiling)
 
 
-def _round(net: Network, nodes: list[Node], run: Run, backend: Backend) -> Iterator[Node]:
-    """Nodes as they are counted."""
-    tasks = [Tile(f"{k}", net, node.span, run.seconds_left) for k, node in enumerate(nodes)]
-    for outcome in outcomes(counted, tasks, backend):
+def root_box(view: View) -> Box:
+    """The box that is cut; raises where there is none."""
+    box = view.domain
+    if not isinstance(box, Box):
+        raise InputError(f"domain: expected a Box or a Plane, which can be cut, got {type(box).__name__}")
+    if box.dimension > FACES:
+        raise TooLargeError(f"domain: expected at most {FACES} dimensions, got {box.dimension}; {ADVICE}")
+    return box
+
+
+def begin_tiles(view: View, backend: Backend, pieces: int | None = None) -> tuple[Node, int]:
+    """The tree of a box in at least so many pieces, and how many of them are done at a time."""
+    box = root_box(view)
+    places = backend.jobs if backend.jobs != -1 else 8
+    pieces = (2 if places == 1 else PORTION * places) if pieces is None else pieces
+    root = Node(Span(box.low, box.high))
+    if pieces > 1:
+        root.split(box, pieces)
+    return root, places
+
+
+def cut_further(node: Node, box: Box, made: int) -> None:
+    """Cut a piece that is too large; raises :class:`KeyboardInterrupt` if it was stopped instead."""
+    if made > MOST:
+        raise TooLargeError(f"{box}: {node.found.text}, and that in {made} pieces")
+    if not node.found.times:
+        raise KeyboardInterrupt  # the time is up, or somebody pressed Ctrl-C in the middle of a piece
+    node.split(box, min(node.found.times, MOST_AT_ONCE))
+
+
+def done_by(
+    work: Callable[[Tile], Counted], net: Network, nodes: list[Node], run: Run, backend: Backend, most: int = 0
+) -> Iterator[Node]:
+    """Nodes as they are done."""
+    tasks = [Tile(f"{k}", net, node.span, run.seconds_left, most) for k, node in enumerate(nodes)]
+    for outcome in outcomes(work, tasks, backend):
         if not outcome.final:
             continue
         if outcome.error:
@@ -268,13 +299,22 @@ def _round(net: Network, nodes: list[Node], run: Run, backend: Backend) -> Itera
 
 def counted(tile: Tile) -> Counted:
     """What a worker does: the regions that meet a box, flat or not."""
+    return within_memory(tile, _counted)
+
+
+def _counted(tile: Tile, run: Run) -> Counted:
+    if tile.span.free.all():
+        found = count_on(View(tile.net, Box(*tile.span)), 0, run)
+        return Counted(int(found) if found.complete else None)
+    signs = met_by(tile.net, tile.span, run)
+    return Counted(int(solid(tile.net, np.unique(signs, axis=0), run).sum()))
+
+
+def within_memory(tile: Tile, work: Callable[[Tile, Run], Counted]) -> Counted:
+    """The result of some work, what is too large, or nothing if it was stopped."""
     run = Run.begin(time_limit=max(0.01, tile.seconds)) if isfinite(tile.seconds) else ENDLESS
     try:
-        if tile.span.free.all():
-            found = count_on(View(tile.net, Box(*tile.span)), 0, run)
-            return Counted(int(found) if found.complete else None)
-        signs = met_by(tile.net, tile.span, run)
-        return Counted(int(solid(tile.net, np.unique(signs, axis=0), run).sum()))
+        return work(tile, run)
     except (TooLargeError, MemoryError) as error:
         return Counted(None, max(2.0, getattr(error, "times", 2.0)), str(error))
     except STOPPED:
