@@ -20,9 +20,9 @@ import numpy as np
 from fiberscope.geometry.engines.planar.faces import join_values, rectify
 from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear, Switch
 from fiberscope.numerics.algebra.base import Algebra, LinearMap, joined
+from fiberscope.numerics.algebra.slices import sliced_product
 from fiberscope.numerics.compensated import accurate_product
 from fiberscope.numerics.floats import ENTRY_FLOOR, TINY, BoolArray, FloatArray, IntArray, SignArray, U, gamma
-from fiberscope.numerics.slices import sliced_product
 
 UP = 1 + 2.0**-30
 """Factor on non-negative numbers: more than the rounding of norms of up to a million entries."""
