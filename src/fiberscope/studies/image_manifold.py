@@ -24,9 +24,9 @@ from fiberscope.numerics.floats import FloatArray
 from fiberscope.studies._verdicts import mean_and_error
 from fiberscope.studies.lab.study import Claim, Finding, Picture, Study, Task
 from fiberscope.studies.lab.table import Table
+from fiberscope.training.augment import enlarged, random_flips
 from fiberscope.training.datasets.loading import load_dataset
 from fiberscope.training.generators import TrainedGenerator, train_generator
-from fiberscope.training.images import enlarged, random_flips
 from fiberscope.training.seeds import train_many
 
 SIZES: dict[str, dict[str, Any]] = {

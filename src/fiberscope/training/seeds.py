@@ -20,8 +20,8 @@ from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Result, hidden, named
 from fiberscope.run import Progress, Run
+from fiberscope.training.augment import Augmentation
 from fiberscope.training.batched import LOSSES, FixedParts, Optimizer, backward, forward
-from fiberscope.training.images import Augmentation
 from fiberscope.training.plan import (
     Parametrisation,
     Plan,
@@ -138,7 +138,7 @@ def train_many(
     augment
         Called as ``augment(inputs, rng)`` in every epoch with the points ``(points, n_0)`` of one run, a tensor in
         the order of that epoch, and the generator of its shuffles; gives what the run sees instead.
-        ``fiberscope.training.images.random_flips(shape)`` makes one that mirrors images.
+        ``fiberscope.training.augment.random_flips(shape)`` makes one that mirrors images.
     track
         A tracker made by ``track(None, data, every, ...)``; called with every run after every epoch, and before the
         first.

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fiberscope.errors import InputError
-from fiberscope.training.images import enlarged, random_flips
+from fiberscope.training.augment import enlarged, random_flips
 from fiberscope.training.seeds import train_many
 
 
