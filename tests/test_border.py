@@ -44,6 +44,7 @@ def _refusal(function: Call, net: Any, *arguments: Any) -> str:
 TAKES: dict[str, Call] = {
     "audit": lambda net: fs.audit(net, NET, BOX, data=X),
     "boundary_distance": lambda net: fs.boundary_distance(net, X),
+    "curvature": lambda net: fs.curvature(net, X),
     "canonical": fs.canonical,
     "conservation_drift": lambda net: fs.conservation_drift([NET, net]),
     "conserved_quantities": lambda net: fs.conserved_quantities(net, X),

@@ -108,6 +108,7 @@ LAZY: dict[tuple[str, str], str] = {
     ("cli/regions/command.py", "fiberscope.geometry.engines.*"): "brings numba",
     ("equality/ladder.py", "fiberscope.backends"): "brings joblib",
     ("equality/rungs/split_boxes.py", "fiberscope.equality.bounding.sharing"): "brings joblib",
+    ("geometry/curvature.py", "torch"): "brings torch",
     ("geometry/generators.py", "torch"): "brings torch",
     ("geometry/regions.py", "fiberscope.geometry.tiling"): "brings joblib, and few counts are made in pieces",
     ("cli/report.py", "fiberscope.reporting.report"): "brings matplotlib",

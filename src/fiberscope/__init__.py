@@ -41,6 +41,8 @@ _NAMES = {
     "Box": "geometry.domains",
     "Circle": "geometry.curves.curve",
     "Complex": "geometry.complex",
+    "Curvature": "geometry.curvature",
+    "curvature": "geometry.curvature",
     "CurveDistance": "geometry.distances.along_curve",
     "Curve": "geometry.curves.curve",
     "CurveRegions": "geometry.curves.curve_regions",

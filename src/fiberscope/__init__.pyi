@@ -96,6 +96,8 @@ from .fibers.non_local import non_localisable_network as non_localisable_network
 from .fibers.simplify.simplify import Simplified as Simplified
 from .fibers.simplify.simplify import simplify as simplify
 from .geometry.complex import Complex as Complex
+from .geometry.curvature import Curvature as Curvature
+from .geometry.curvature import curvature as curvature
 from .geometry.curves.along import regions_along as regions_along
 from .geometry.curves.curve import Circle as Circle
 from .geometry.curves.curve import Curve as Curve

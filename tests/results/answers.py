@@ -280,6 +280,7 @@ ANSWERS: dict[str, Maker] = {
     "RegionEstimate": estimate,
     "RegionTheory": theory,
     "Richness": lambda: estimate().richness,
+    "Curvature": lambda: fs.curvature(fs.Sphere(), [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]),
     "RoundRegions": lambda: fs.round_regions(fs.Network.random((3, 4, 1), 0), fs.Sphere()),
     "SurfaceRegions": lambda: fs.regions_on(NET, fs.Mesh([[0, 0], [1, 0], [0, 1]], [[0, 1, 2]])),
     "Tiling": lambda: fs.count_regions(NET, BOX, jobs=1).tiling,
