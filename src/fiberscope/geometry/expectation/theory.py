@@ -8,13 +8,19 @@ from math import comb, inf, isinf, sqrt
 import numpy as np
 
 from fiberscope.errors import InputError
+from fiberscope.geometry.curvature import curvature
 from fiberscope.geometry.expectation.constants import SAMPLES, SHARP_DISTANCE_CONSTANT, Constants, constants_within
 from fiberscope.geometry.expectation.density import ExpectedVolume, expected_volume
 from fiberscope.geometry.expectation.ensemble import Ensemble
 from fiberscope.geometry.expectation.exact import boundary_and_distance
-from fiberscope.geometry.expectation.manifolds import Manifold, volume_of
+from fiberscope.geometry.expectation.manifolds import Manifold, tangent_sample, volume_of
+from fiberscope.geometry.surfaces.quadrics import Cylinder, Ellipsoid
+from fiberscope.geometry.surfaces.shapes import Mesh, Sphere, Torus
 from fiberscope.results import Result
 from fiberscope.run import Progress, Run
+
+_POINTS = 1000
+"""Points at which the curvature is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,8 @@ class RegionTheory(Result):
     ``distance`` is the mean distance within the manifold to the nearest kink, over the networks that have one at all
     (``without`` is the fraction that has none), or None where shortest ways are not known; in a box, to kinks anywhere
     in its span. ``bound_distance`` is the lower bound of Theorem 3 and ``bound_distance_sharp`` the better one by
-    integration.
+    integration. ``scalar_curvature`` is the least and the largest one seen, zero on curves, in boxes and on flat
+    pieces; None on meshes, whose curvature stands in their vertices. No bound needs it.
     """
 
     ensemble: Ensemble
@@ -55,6 +62,7 @@ class RegionTheory(Result):
     bound_distance: float
     bound_distance_sharp: float
     networks: int
+    scalar_curvature: tuple[float, float] | None = None
 
     told = ("density", "remarks")
 
@@ -98,6 +106,7 @@ class RegionTheory(Result):
             ("C_bias", f"{c.bias:.4g}"),
             ("C_M", f"{c.manifold:.4g}"),
             ("C_M,kappa", f"{c.curvature:.4g}"),
+            ("scalar curvature of the manifold, from / to", _range(self.scalar_curvature)),
             ("mean gradient: projected / whole", f"{c.projected:.4g} / {c.full:.4g}"),
         ]
         width = max(len(name) for name, _ in rows)
@@ -107,6 +116,21 @@ class RegionTheory(Result):
     def __repr__(self) -> str:
         theorem = "no density" if self.expected is None else _plain(self.expected)
         return f"RegionTheory(measured {self.measured}, Theorem 1 {theorem})"
+
+
+def _range(ends: tuple[float, float] | None) -> str:
+    return "in the vertices of the mesh" if ends is None else f"{ends[0]:.4g} / {ends[1]:.4g}"
+
+
+def _curvatures(manifold: Manifold, seed: int) -> tuple[float, float] | None:
+    """The least and the largest scalar curvature at points of the manifold."""
+    if isinstance(manifold, Mesh):
+        return None
+    if not isinstance(manifold, Sphere | Ellipsoid | Cylinder | Torus):
+        return 0.0, 0.0
+    at = tangent_sample(manifold, np.random.default_rng(seed), _POINTS)
+    scalar = curvature(manifold, at.points).scalar
+    return float(scalar.min()), float(scalar.max())
 
 
 def _plain(found: ExpectedVolume) -> str:
@@ -176,4 +200,5 @@ def region_theory(
         constants.curvature / scale if scale > 0 else inf,
         SHARP_DISTANCE_CONSTANT / scale if scale > 0 else inf,
         networks,
+        _curvatures(manifold, seed),
     )

@@ -57,6 +57,7 @@ class GeneratorSurface:
         self.plane = Plane(a, b - a, c - a, Box([0.0, 0.0], [1.0, 1.0]))
         self.points = int(points)
         self.most = checked_points(points, most, 2, MOST_SURFACE_POINTS)
+        self.module = module
         self.generator = as_generator(module, shape)
 
     @property
