@@ -64,6 +64,7 @@ TAKES: dict[str, Call] = {
     "identifiability": fs.identifiability,
     "inspect": lambda net: fs.inspect(net, points=10),
     "largest_difference": lambda net: fs.largest_difference(net, NET, BOX).high,
+    "level_persistence": lambda net: fs.level_persistence(net, BOX).num_pairs,
     "level_topology": lambda net: fs.level_topology(net, BOX, 0.25),
     "load": fs.load,
     "local_identifiability": fs.local_identifiability,

@@ -136,6 +136,8 @@ from .geometry.folds.dependency import first_layer as first_layer
 from .geometry.folds.fold_set import fold_set as fold_set
 from .geometry.folds.genericity import genericity as genericity
 from .geometry.function import function_from as function_from
+from .geometry.persistence import LevelPersistence as LevelPersistence
+from .geometry.persistence import level_persistence as level_persistence
 from .geometry.ranges.domain_roles import domain_roles as domain_roles
 from .geometry.ranges.domain_roles import roles as roles
 from .geometry.regions import count_regions as count_regions

@@ -253,6 +253,7 @@ ANSWERS: dict[str, Maker] = {
     "CurveDistance": lambda: fs.distance_along(fs.regions_along(NET, fs.Circle()), [0.5, 1.0]),
     "CurveRegions": lambda: fs.regions_along(NET, fs.Circle()),
     "DecisionBoundary": lambda: decision_boundary(complex_()),
+    "LevelPersistence": lambda: fs.level_persistence(NET, BOX),
     "LevelTopology": lambda: fs.level_topology(NET, BOX, 0.25),
     "Ensemble": lambda: theory().ensemble,
     "ExpectedVolume": lambda: theory().expected,
