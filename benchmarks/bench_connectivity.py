@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from bench_structure import resnet as resnet18
 from fiberscope.connectivity.barrier import barrier
 from fiberscope.connectivity.matching import match
 from fiberscope.connectivity.paths import interpolate
 from fiberscope.connectivity.structure import permutation_structure
-from fiberscope.modules.models import mlp, resnet20
+from fiberscope.modules.models import mlp, resnet20, vit
 from fiberscope.modules.recording import record_inputs
 from harness import Case
 
@@ -212,6 +213,23 @@ def planted(name: str, module: Any, example: Any, rounds: int = 3) -> None:
     print(f"{name:34} structure {min(spent):6.3f} s, matching {min(taken):6.3f} s, recovered: {back}")
 
 
+def structured(name: str, module: Any, example: Any, rounds: int = 3) -> None:
+    """CPU seconds of a structure with its self-check, the quickest of a few, and of one run in float64."""
+    import torch
+
+    spent, runs, groups = [], [], 0
+    copy = deepcopy(module).double()
+    for _ in range(rounds):
+        begin = time.process_time()
+        groups = len(permutation_structure(module, example).groups)
+        spent.append(time.process_time() - begin)
+        begin = time.process_time()
+        with torch.no_grad():
+            copy(example.double())
+        runs.append(time.process_time() - begin)
+    print(f"{name:34} structure {min(spent):6.3f} s, {groups} groups; one run in float64 {min(runs):.3f} s")
+
+
 def main() -> None:
     """The marks of matching by weights, in CPU seconds of one thread."""
     import torch
@@ -227,6 +245,9 @@ def main() -> None:
     resnet = resnet20(4)
     draw(resnet, 0)
     planted("planted ResNet20, width 4", resnet, torch.randn(1, 3, 32, 32))
+    structured("ResNet18, 64 x 64 pixels", resnet18(), torch.randn(1, 3, 64, 64))
+    tiny = vit(192, 12, 3, 0, image=224, patch=16, channels=3, classes=1000)
+    structured("ViT-tiny, 224 x 224 pixels", tiny, torch.randn(1, 3, 224, 224))
     try:
         import transformers
     except ImportError:
@@ -240,8 +261,8 @@ def main() -> None:
     gpt = transformers.GPT2Config(n_embd=256, n_head=8, n_layer=2, n_positions=64, **common)
     planted("planted GPT-2 2 x 256, 8 heads", transformers.GPT2LMHeadModel(gpt).eval(), tokens)
     image = transformers.ViTConfig(**sizes, image_size=32, patch_size=8)
-    vit = transformers.ViTForImageClassification(image).eval()
-    planted("planted ViT 2 x 256, 8 heads", vit, {"pixel_values": torch.randn(1, 3, 32, 32)})
+    images = transformers.ViTForImageClassification(image).eval()
+    planted("planted ViT 2 x 256, 8 heads", images, {"pixel_values": torch.randn(1, 3, 32, 32)})
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ def _refusal(function: Call, net: Any, *arguments: Any) -> str:
 TAKES: dict[str, Call] = {
     "audit": lambda net: fs.audit(net, NET, BOX, data=X),
     "boundary_distance": lambda net: fs.boundary_distance(net, X),
+    "curvature": lambda net: fs.curvature(net, X),
     "canonical": fs.canonical,
     "conservation_drift": lambda net: fs.conservation_drift([NET, net]),
     "conserved_quantities": lambda net: fs.conserved_quantities(net, X),
@@ -63,6 +64,7 @@ TAKES: dict[str, Call] = {
     "identifiability": fs.identifiability,
     "inspect": lambda net: fs.inspect(net, points=10),
     "largest_difference": lambda net: fs.largest_difference(net, NET, BOX).high,
+    "level_persistence": lambda net: fs.level_persistence(net, BOX).num_pairs,
     "level_topology": lambda net: fs.level_topology(net, BOX, 0.25),
     "load": fs.load,
     "local_identifiability": fs.local_identifiability,

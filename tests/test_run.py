@@ -107,6 +107,7 @@ WATCHED: dict[str, tuple[Watched, Callable[[Any], bool] | None]] = {
     "kernel_eigenfunctions": (lambda **w: fs.kernel_eigenfunctions(NET, X, 1, **w), RAISES),
     "kernel_spectrum": (lambda **w: fs.kernel_spectrum(NET, X, count=2, **w), RAISES),
     "largest_difference": (lambda **w: fs.largest_difference(NET, OTHER, BOX, **w), RAISES),
+    "level_persistence": (lambda **w: fs.level_persistence(NET, BOX, **w), RAISES),
     "level_topology": (lambda **w: fs.level_topology(NET, BOX, **w), RAISES),
     "learning_coefficient": (lambda **w: fs.learning_coefficient(NET, X, chains=2, draws=9, burn_in=0, **w), RAISES),
     "local_identifiability": (lambda **w: fs.local_identifiability(NET, BOX, **w), RAISES),

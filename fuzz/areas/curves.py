@@ -246,7 +246,7 @@ def make_strips(rng: Random) -> tuple[Any, ...]:
 def check_strips(
     lengths: list[float], turns: list[float], width: float, places: list[tuple[int, float, float]], fine: int
 ) -> None:
-    """An upper bound of the way within the strip is not below the straight way on the unrolled strip."""
+    """The way within the strip is the straight one on the unrolled strip."""
     corners, direction = [(0.0, 0.0)], 0.0
     for length, turn in zip(lengths, [*turns, 0.0], strict=True):
         x, z = corners[-1]

@@ -96,6 +96,8 @@ from .fibers.non_local import non_localisable_network as non_localisable_network
 from .fibers.simplify.simplify import Simplified as Simplified
 from .fibers.simplify.simplify import simplify as simplify
 from .geometry.complex import Complex as Complex
+from .geometry.curvature import Curvature as Curvature
+from .geometry.curvature import curvature as curvature
 from .geometry.curves.along import regions_along as regions_along
 from .geometry.curves.curve import Circle as Circle
 from .geometry.curves.curve import Curve as Curve
@@ -134,6 +136,8 @@ from .geometry.folds.dependency import first_layer as first_layer
 from .geometry.folds.fold_set import fold_set as fold_set
 from .geometry.folds.genericity import genericity as genericity
 from .geometry.function import function_from as function_from
+from .geometry.persistence import LevelPersistence as LevelPersistence
+from .geometry.persistence import level_persistence as level_persistence
 from .geometry.ranges.domain_roles import domain_roles as domain_roles
 from .geometry.ranges.domain_roles import roles as roles
 from .geometry.regions import count_regions as count_regions

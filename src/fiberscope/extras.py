@@ -17,6 +17,7 @@ EXTRAS = {
     "ray": "ray",
     "transformers": "hf",
     "hypothesis": "testing",
+    "gudhi": "topology",
 }
 """For every library that the package can do without, the extra that installs it."""
 

@@ -121,3 +121,47 @@ def test_on_a_plane_of_many_inputs_and_bad_input() -> None:
         fs.level_topology(Network.random((2, 6, 1), 0), fs.Box.cube(2), limit=2)
     with pytest.raises(InputError, match="bounded"):
         fs.level_topology(Network.random((2, 3, 1), 0), fs.Space(2))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", ["square", "cube", "plane", "sphere", "torus"])
+def test_persistence_counts_what_the_levels_have(kind: str, seed: int) -> None:
+    """At levels between those of vertices the holes alive are the Betti numbers, on boxes, planes and meshes."""
+    n = {"square": 2, "plane": 5}.get(kind, 3)
+    net = Network.random((n, 6, 3, 1), seed)
+    domain = {
+        "square": fs.Box.cube(2),
+        "cube": fs.Box.cube(3),
+        "plane": fs.Plane.through(*np.random.default_rng(seed).normal(size=(3, 5))) if n == 5 else None,
+        "sphere": fs.Sphere(resolution=0),
+        "torus": fs.Torus(resolution=2),
+    }[kind]
+    assert domain is not None
+    found = fs.level_persistence(net, domain)
+    levels = np.unique(np.concatenate([pairs.ravel() for pairs in found.pairs]))
+    levels = levels[np.isfinite(levels)]
+    for level in [levels[0] - 1.0, *((levels[1:] + levels[:-1]) / 2)[:3], levels[-1] + 1.0]:
+        assert found.betti(float(level)) == fs.level_topology(net, domain, float(level)).below
+
+
+def test_both_ways_to_persistence_agree() -> None:
+    pytest.importorskip("gudhi", reason="an extra: pip install fiberscope[topology]")
+    from fiberscope.geometry import persistence
+    from fiberscope.geometry.topology import cells_on
+    from fiberscope.run import ENDLESS
+
+    net = Network.random((3, 6, 4, 1), 3)
+    cells, points = cells_on(net, fs.Box.cube(3), ENDLESS, None)
+    heights = [net(points)[:, 0]]
+    for inside in cells.boundary:
+        heights.append(np.maximum.reduceat(heights[-1][inside.indices], inside.indptr[:-1]))
+    for ours, theirs in zip(
+        persistence._by_reduction(cells, heights, ENDLESS), persistence._by_gudhi(cells, heights, ENDLESS), strict=True
+    ):
+        kept = [sorted(map(tuple, p[p[:, 0] < p[:, 1]].tolist())) for p in (ours, theirs)]
+        assert kept[0] == kept[1]
+
+
+def test_surfaces_of_another_space_are_refused() -> None:
+    with pytest.raises(InputError, match=r"expected one in R\^2"):
+        fs.level_topology(Network.random((2, 3, 1), 0), fs.Sphere(resolution=0))

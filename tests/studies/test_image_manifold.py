@@ -69,7 +69,7 @@ def test_claims_on_tables_made_by_hand(table: Table, expected: list[bool | None]
 
 
 def test_bad_options_are_refused() -> None:
-    with pytest.raises(InputError, match="digits or mnist"):
+    with pytest.raises(InputError, match="digits or mnist or cifar"):
         STUDY.tasks("quick", {"images": "faces"})
     with pytest.raises(InputError, match="positive integer"):
         STUDY.tasks("quick", {"curves": 0})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -139,3 +140,18 @@ def test_bad_files_and_shapes_are_refused(made, tmp_path):
         load_generator(tmp_path / "other.pt")
     with pytest.raises(InputError, match=r"\(count, 4\)"):
         made(np.zeros((2, 3)))
+
+
+def test_convolutional_decoders_are_networks_and_survive_a_file(tmp_path: Path) -> None:
+    images = np.random.default_rng(0).random((6, 3, 8, 8))
+    made = train_generator(images, epochs=1, latent=2, channels=(4, 3))
+    Z = np.random.default_rng(1).normal(size=(3, 2))
+    assert made(Z).shape == (3, 192)
+    np.testing.assert_allclose(made.network()(Z), made(Z), atol=1e-5)
+    made.save(tmp_path / "made.pt")
+    np.testing.assert_array_equal(load_generator(tmp_path / "made.pt")(Z), made(Z))
+    assert made.encode(images).shape == (6, 2)
+    with pytest.raises(InputError, match="halved 4 times"):
+        train_generator(images, channels=(1, 1, 1, 1))
+    with pytest.raises(InputError, match="channels: expected images"):
+        train_generator(np.eye(4), channels=(2,))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +11,8 @@ from rich.console import Console
 
 import fiberscope as fs
 from fiberscope.cli.array_files import load_tokens
+from fiberscope.cli.watched import watched
 from fiberscope.errors import InputError
-from fiberscope.run import Progress
 
 Folder = Annotated[Path, typer.Argument(help="A folder with config.json and .safetensors files.", show_default=False)]
 Out = Annotated[Path, typer.Option("--out", help="The folder to write; it must not exist.", show_default=False)]
@@ -44,7 +42,7 @@ def align(
 
     Exit code 1 if --verify finds outputs that moved by more than rounding.
     """
-    with _watched() as progress:
+    with watched() as progress:
         found = fs.align_checkpoints(a, b, out, rounds=rounds, verify=verify, progress=progress)
     if as_json:
         print(json.dumps(found.to_dict(), indent=2))
@@ -73,7 +71,7 @@ def apply(
 
       fiberscope apply b-like-a/ b-like-a/alignment.json --inverse --out b-again/
     """
-    with _watched() as progress:
+    with watched() as progress:
         fs.apply_alignment(model, element, out, inverse=inverse, progress=progress)
     Console().print(f"wrote {out}", highlight=False)
 
@@ -97,7 +95,7 @@ def merge(
       fiberscope merge math/ code/ --base base/ --method ties --out both/
     """
     parts = None if weights is None else _numbers(weights)
-    with _watched() as progress:
+    with watched() as progress:
         fs.merge_checkpoints(models, out, method, weights=parts, base=base, keep=keep, progress=progress)
     Console().print(f"wrote {out}", highlight=False)
 
@@ -119,7 +117,7 @@ def barrier(
       fiberscope barrier base-a/ b-like-a/ --data tokens.npy --points 25 --json
     """
     ids = load_tokens(data)
-    with _watched() as progress:
+    with watched() as progress:
         left, right = (fs.load_checkpoint(folder) for folder in (a, b))
         batch = {"input_ids": ids, "labels": ids}
         found = fs.barrier(left, right, "next_token", batch, points, batch_size=batch_size, progress=progress)
@@ -138,14 +136,3 @@ def _numbers(text: str) -> list[float]:
         return [float(part) for part in text.split(",")]
     except ValueError as error:
         raise InputError(f"--weights: expected numbers as in 1,2, got {text!r}") from error
-
-
-@contextmanager
-def _watched() -> Iterator[Progress]:
-    """A line on standard error that says what is being done, while it lasts."""
-    with Console(stderr=True).status("reading") as status:
-
-        def progress(done: int, total: int | None, text: str) -> None:
-            status.update(text if total is None else f"{text} ({done} of {total})")
-
-        yield progress

@@ -13,9 +13,10 @@ from rich.console import Console
 import fiberscope as fs
 from fiberscope.cli.array_files import load_array
 from fiberscope.cli.model_options import Loader, ModelFile
+from fiberscope.cli.watched import watched
 from fiberscope.errors import InputError
 
-MANIFOLDS = {"circle": 2, "tractrix": 2, "sphere": 3, "torus": 3, "box": 1}
+MANIFOLDS = {"circle": 2, "tractrix": 2, "sphere": 3, "ellipsoid": 3, "cylinder": 3, "torus": 3, "box": 1}
 """By name, with the fewest inputs; curves and surfaces lie in the first coordinates."""
 
 
@@ -46,10 +47,11 @@ def distance(
     X = load_array(data)
     points = X.reshape(len(X), -1) if X.ndim > 1 else X.reshape(1, -1)
     found: Any
-    if visible:
-        found = fs.visible_boundary_distance(net, points, limit=limit, time_limit=time_limit)
-    else:
-        found = fs.boundary_distance(net, points, time_limit=time_limit)
+    with watched("distances") as progress:
+        if visible:
+            found = fs.visible_boundary_distance(net, points, limit=limit, time_limit=time_limit, progress=progress)
+        else:
+            found = fs.boundary_distance(net, points, time_limit=time_limit, progress=progress)
     if as_json:
         print(json.dumps({"model": str(model), **found.to_dict()}, indent=2))
     else:
@@ -94,7 +96,8 @@ def theory(
     if numbers[0] < MANIFOLDS[on]:
         raise InputError(f"--on {on}: expected at least {MANIFOLDS[on]} inputs, got {numbers[0]}")
     shape = _manifold(on, numbers[0])
-    found = fs.region_theory(ensemble, shape, k, networks=networks, samples=samples, seed=seed)
+    with watched("networks") as progress:
+        found = fs.region_theory(ensemble, shape, k, networks=networks, samples=samples, seed=seed, progress=progress)
     if as_json:
         print(json.dumps(found.to_dict(), indent=2))
     else:
@@ -107,5 +110,9 @@ def _manifold(name: str, size: int) -> Any:
     if name in ("circle", "tractrix"):
         return (fs.Circle if name == "circle" else fs.Tractrix)(np.zeros(size))
     if name == "sphere":
-        return fs.Sphere(np.zeros(size), resolution=2)
+        return fs.Sphere(np.zeros(size))
+    if name == "ellipsoid":
+        return fs.Ellipsoid(np.diag([1.0, 2.0, 0.5]) @ np.eye(3, size))
+    if name == "cylinder":
+        return fs.Cylinder(np.diag([1.0, 1.0, 2.0]) @ np.eye(3, size), -np.eye(3, size)[2])
     return fs.Torus(np.zeros(size), resolution=3)

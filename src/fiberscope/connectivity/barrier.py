@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -327,7 +328,9 @@ class _Path:
                 raise ValueError(f"the loss reads a {type(found).__name__}, not a tensor; give output=")
             return found
 
-        outputs: Tensor = vmap(one)(self.states)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "There is a performance drop")  # where torch batches by a loop of its own
+            outputs: Tensor = vmap(one)(self.states)
         return outputs
 
 

@@ -15,12 +15,14 @@ from fiberscope.errors import InputError, TooLargeError
 from fiberscope.geometry.cells import Cells
 from fiberscope.geometry.domains import Domain
 from fiberscope.geometry.regions import regions_within
+from fiberscope.geometry.surfaces.mesh_engine import cut_surface
+from fiberscope.geometry.surfaces.shapes import Mesh, Sphere, Torus
 from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense
 from fiberscope.numerics.arrays import real_array
-from fiberscope.numerics.floats import BoolArray
+from fiberscope.numerics.floats import BoolArray, FloatArray
 from fiberscope.results import Result
 from fiberscope.run import ENDLESS, Progress, Run
 
@@ -62,7 +64,7 @@ class LevelTopology(Result):
 
 def level_topology(
     net: NetworkLike,
-    domain: Domain,
+    domain: Domain | Mesh | Sphere | Torus,
     level: float = 0.0,
     output: int = 0,
     *,
@@ -77,8 +79,8 @@ def level_topology(
     net
         Any network.
     domain
-        A bounded domain such as a :class:`Box` or a :class:`Plane`. All of its cells are listed: dimension one to four,
-        as a rule.
+        A bounded domain such as a :class:`Box` or a :class:`Plane`, or a surface of triangles such as a :class:`Mesh`.
+        All of its cells are listed: dimension one to four, as a rule.
     level
         A finite number, taken as it is. Levels through vertices and levels of flat regions have answers, too.
     output
@@ -102,17 +104,31 @@ def level_topology(
     if not isinstance(output, int | np.integer) or not 0 <= output < net.out_size:
         raise InputError(f"output: expected an index from 0 to {net.out_size - 1}, got {output!r}")
     run = Run.begin(progress, time_limit, limit)
-    complex = regions_within(_with_level(net, value, int(output)), domain, run)
-    if not complex.complete:
-        raise TooLargeError(f"more than {limit} regions; give a larger limit=")
-    cells = complex.structure
-    if cells.rays is not None and cells.rays.any():
-        raise InputError(f"domain: expected a bounded one, got {domain!r}")
+    cells, _ = cells_on(_with_level(net, value, int(output)), domain, run, limit)
     signs = [cells.signs(k)[:, -1] for k in range(cells.dimension + 1)]
     sets = ([s == 0 for s in signs], [s <= 0 for s in signs], [s >= 0 for s in signs])
     boundary, below, above = (betti_numbers(cells, own, run) for own in sets)
     counts = tuple(int(own.sum()) for own in sets[0])
     return LevelTopology(value, int(output), boundary, below, above, counts)
+
+
+def cells_on(
+    net: Network, domain: Domain | Mesh | Sphere | Torus, run: Run, limit: int | None
+) -> tuple[Cells, FloatArray]:
+    """All cells of a network on a bounded domain or surface, and their vertices in the input space."""
+    if isinstance(domain, Mesh | Sphere | Torus):
+        if domain.ambient != net.in_size:
+            raise InputError(f"domain: expected one in R^{net.in_size} for this network, got R^{domain.ambient}")
+        on = cut_surface(net, domain, run)
+        cells, points = on.structure, on.vertices
+    else:
+        complex = regions_within(net, domain, run)
+        cells, points = complex.structure, complex.view.lift(complex.structure.points)
+    if not cells.complete:
+        raise TooLargeError(f"more than {limit} regions; give a larger limit=")
+    if cells.rays is not None and cells.rays.any():
+        raise InputError(f"domain: expected a bounded one, got {domain!r}")
+    return cells, points
 
 
 def _with_level(net: Network, level: float, output: int) -> Network:

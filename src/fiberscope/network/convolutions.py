@@ -193,7 +193,8 @@ class TransposedConvolution(_Sliding):
         # along an axis, every (stride / gcd(stride, dilation))-th tap meets a given output
         steps = zip(self.kernel.shape[2:], self.stride, self.dilation, strict=True)
         taps = (-(-int(k) // (s // gcd(s, d))) for k, s, d in steps)
-        return self.in_shape[0] // self.groups * prod(taps)
+        reached = (min(k, n) for k, n in zip(taps, self.in_shape[1:], strict=True))  # one tap an input pixel
+        return self.in_shape[0] // self.groups * prod(reached)
 
     def apply(self, X: FloatArray) -> FloatArray:
         return self.transpose.adjoint(X)

@@ -178,3 +178,24 @@ PLACE = 2.0**-28
 NARROW = 1e-14
 """Populations of points: their variances, in widths of a box, are not taken below this. It decides nothing: what they
 find is confirmed."""
+
+TOO_MUCH_ANGLE = 1e-7
+"""Shortest ways on surfaces: vertices with less excess of angle, in radians, are passed as if they were flat. A way
+that is bent there is longer by a factor of the square of this at most."""
+
+NEARER = 1 - 1e-12
+"""Shortest ways on surfaces: a way must be shorter by this factor to make another one superfluous; ties are kept."""
+
+SLIM = 2.0**-46
+"""Shortest ways on surfaces: bundles of ways that are narrower than this part of an edge are left out. A way
+through the gap is bent at its end, which makes it longer by less than rounding does."""
+
+ON_SURFACE = 1e-12
+"""Points beside a surface: triangles that are farther by less than this part of its extent are as near."""
+
+UPRIGHT = 1e-12
+"""Cylinders: the cosine between lines and ends below which they are taken for orthogonal; distances
+are off by as much."""
+
+COLLAPSED = 1e-12
+"""Surfaces through generators: pieces whose area shrinks by more than this, beside others, are taken for flattened."""

@@ -26,6 +26,7 @@ _NAMES = {
     "projected_gradients": "distances",
     "recovered": "recoveries",
     "regions": "complexes",
+    "curvature": "surfaces",
     "round_regions": "surfaces",
     "save_figure": "style",
     "save_movie": "style",

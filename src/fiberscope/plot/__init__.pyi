@@ -26,6 +26,7 @@ from .style import MOSAIC as MOSAIC
 from .style import house_style as house_style
 from .style import save_figure as save_figure
 from .style import save_movie as save_movie
+from .surfaces import curvature as curvature
 from .surfaces import round_regions as round_regions
 from .surfaces import surface as surface
 from .thumbnails import images_at as images_at

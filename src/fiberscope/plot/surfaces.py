@@ -13,6 +13,7 @@ from mpl_toolkits.mplot3d import Axes3D  # type: ignore[import-untyped]
 from mpl_toolkits.mplot3d.art3d import Line3DCollection, Poly3DCollection  # type: ignore[import-untyped]
 
 from fiberscope.errors import InputError
+from fiberscope.geometry.curvature import Curvature
 from fiberscope.geometry.surfaces.quadrics import Cylinder
 from fiberscope.geometry.surfaces.round_regions import RoundRegions
 from fiberscope.geometry.surfaces.shapes import Sphere
@@ -119,6 +120,29 @@ def round_regions(
         ax.set_axis_off()
     drawn: Axes = ax
     return drawn
+
+
+def curvature(found: Curvature, *, ax: Any = None) -> Axes:
+    """Draw points coloured by their scalar curvature: blue below zero, red above, white where it is flat.
+
+    Of points in three dimensions the first two coordinates are shown, and those below lie under those above.
+    """
+    points = found.points
+    with house_style():
+        if ax is None:
+            ax = Figure(figsize=(6.0, 5.0), layout="constrained").add_subplot()
+        order = np.argsort(points[:, 2], kind="stable") if points.shape[1] > 2 else np.arange(len(points))
+        flat = points if points.shape[1] > 1 else np.concatenate([points, np.zeros_like(points)], axis=1)
+        known = np.abs(found.scalar[np.isfinite(found.scalar)])
+        top = float(np.quantile(known, 0.98)) if len(known) else 0.0  # a few sharp places must not take all colours
+        drawn = ax.scatter(
+            *flat[order, :2].T, c=found.scalar[order], s=14, cmap="coolwarm", vmin=-(top or 1.0), vmax=top or 1.0,
+            edgecolors="none", plotnonfinite=True,
+        )  # fmt: skip
+        ax.set(xlabel="first coordinate", ylabel="second coordinate", aspect="equal")
+        ax.figure.colorbar(drawn, ax=ax, label="scalar curvature", extend="both")
+    shown: Axes = ax
+    return shown
 
 
 def _unrolled(found: RoundRegions, ax: Any, seed: int, pixels: int) -> Axes:

@@ -95,6 +95,7 @@ def train_generator(
     *,
     latent: int = 4,
     widths: Sequence[int] = (32, 64),
+    channels: Sequence[int] | None = None,
     smooth: bool = False,
     epochs: int = 30,
     batch_size: int = 64,
@@ -117,6 +118,11 @@ def train_generator(
         Dimension of the latent space.
     widths
         Hidden layers of the decoder; the encoder has them in reverse.
+    channels
+        A convolutional decoder instead, for images ``(images, colours, height, width)``: one affine layer to
+        ``channels[0]`` small images, then transposed convolutions (4 x 4, stride 2) that double the size each time,
+        ``channels[1], ...`` and the colours at the end; the encoder is its mirror. Height and width must be divisible
+        by ``2 ** len(channels)``; ``widths`` are not used then.
     smooth
         Tanh layers and a sigmoid at the end; ReLU layers and an affine end otherwise.
     epochs, batch_size, lr
@@ -135,14 +141,18 @@ def train_generator(
     >>> made = train_generator(load_dataset("digits"), epochs=1, latent=2)
     >>> made.network().widths, made(np.zeros((1, 2))).shape
     ((2, 32, 64, 64), (1, 64))
+    >>> train_generator(load_dataset("digits"), epochs=1, latent=2, channels=(4, 4)).network()
+    Network(2 dense(16) relu transposedconvolution(4x4x4) relu transposedconvolution(1x8x8))
     """
     images = _images(data)
-    sizes = [latent, *widths, images[0].size]
     for name, value in (("latent", latent), ("epochs", epochs), ("batch_size", batch_size)):
         if not isinstance(value, int | np.integer) or value < 1:
             raise InputError(f"{name}: expected a positive integer, got {value!r}")
-    if not all(isinstance(n, int | np.integer) and n >= 1 for n in widths):
-        raise InputError(f"widths: expected positive integers, got {tuple(widths)}")
+    for name, sizes in (("widths", widths), ("channels", channels or ())):
+        if not all(isinstance(n, int | np.integer) and n >= 1 for n in sizes):
+            raise InputError(f"{name}: expected positive integers, got {tuple(sizes)}")
+    if channels is not None:
+        _check_shape(images.shape, len(channels))
     if not (0 < lr < np.inf and 0 <= beta < np.inf):
         raise InputError(f"lr, beta: expected a positive and a non-negative number, got {lr} and {beta}")
     if not isinstance(seed, int | np.integer) or seed < 0:
@@ -153,11 +163,14 @@ def train_generator(
         "batch_size": int(batch_size), "lr": float(lr), "beta": float(beta), "seed": int(seed),
         "image_shape": list(images.shape[1:]),
     }  # fmt: skip
+    if channels is not None:
+        settings["channels"] = [int(n) for n in channels]
     rng = torch.Generator().manual_seed(int(seed))
-    decoder, encoder = _models(sizes, smooth)
+    decoder, encoder = _models(settings)
     for layer in (*encoder, *decoder):
-        if isinstance(layer, nn.Linear):
-            _initialise(layer, rng)
+        _initialise(layer, rng)
+    if channels is not None:
+        _quieten([layer for layer in decoder if _has_weights(layer)][-1])
     pixels = torch.from_numpy(images.reshape(len(images), -1).astype(np.float32))
     losses = _fit(encoder, decoder, pixels, settings, rng, Run.begin(progress, time_limit))
     return TrainedGenerator(decoder.eval(), encoder.eval(), np.array(losses), settings)
@@ -184,8 +197,7 @@ def load_generator(path: str | os.PathLike[str]) -> TrainedGenerator:
         if about["format"] != FORMAT:
             raise InputError(f"{source}: expected a file of format {FORMAT}, got {about['format']!r}")
         settings = about["settings"]
-        sizes = [settings["latent"], *settings["widths"], int(np.prod(settings["image_shape"]))]
-        decoder, encoder = _models(sizes, settings["smooth"])
+        decoder, encoder = _models(settings)
         decoder.load_state_dict(found["decoder"])
         encoder.load_state_dict(found["encoder"])
     except InputError:
@@ -209,26 +221,80 @@ def _images(data: Any) -> FloatArray:
     return array
 
 
-def _models(sizes: list[int], smooth: bool) -> tuple[nn.Sequential, nn.Sequential]:
+def _check_shape(shape: tuple[int, ...], times: int) -> None:
+    if len(shape) != 4 or times < 1 or any(n % 2**times for n in shape[2:]):
+        raise InputError(
+            f"channels: expected images (images, colours, height, width) whose sides can be halved {max(times, 1)} "
+            f"times, got shape {shape}"
+        )
+
+
+def _models(settings: dict[str, Any]) -> tuple[nn.Sequential, nn.Sequential]:
     """Decoder and encoder, not initialised; the encoder's outputs are means and logarithmic variances."""
-    down = [*reversed(sizes[1:]), 2 * sizes[0]]
-    models = []
-    for widths in (sizes, down):
-        layers: list[nn.Module] = []
-        for m, n in pairwise(widths):
-            # meta tensors draw no random numbers from torch's global state
-            layers += [nn.Linear(m, n, device="meta").to_empty(device="cpu"), nn.Tanh() if smooth else nn.ReLU()]
-        models.append(layers[:-1])
-    if smooth:
-        models[0].append(nn.Sigmoid())
-    return nn.Sequential(*models[0]), nn.Sequential(*models[1])
+    smooth = bool(settings["smooth"])
+    with torch.device("meta"):  # meta tensors draw no random numbers from torch's global state
+        decoder, encoder = _dense_layers(settings) if "channels" not in settings else _image_layers(settings)
+    return _bent(decoder, smooth, nn.Sigmoid() if smooth else nn.Identity()), _bent(encoder, smooth, nn.Identity())
 
 
-def _initialise(layer: nn.Linear, rng: torch.Generator) -> None:
-    """He-normal weights, zero biases."""
+def _bent(layers: list[nn.Module], smooth: bool, end: nn.Module) -> nn.Sequential:
+    """The layers with an activation behind everyone that has weights, and ``end`` behind the last of these."""
+    found: list[nn.Module] = []
+    left = sum(map(_has_weights, layers))
+    for layer in layers:
+        found.append(layer)
+        if _has_weights(layer):
+            left -= 1
+            found.append(end if not left else nn.Tanh() if smooth else nn.ReLU())
+    return nn.Sequential(*(x for x in found if not isinstance(x, nn.Identity))).to_empty(device="cpu")
+
+
+def _has_weights(layer: nn.Module) -> bool:
+    return isinstance(layer, nn.Linear | nn.Conv2d | nn.ConvTranspose2d)
+
+
+def _dense_layers(settings: dict[str, Any]) -> tuple[list[nn.Module], list[nn.Module]]:
+    up = [settings["latent"], *settings["widths"], int(np.prod(settings["image_shape"]))]
+    down = [*reversed(up[1:]), 2 * settings["latent"]]
+    decoder, encoder = ([nn.Linear(m, n) for m, n in pairwise(widths)] for widths in (up, down))
+    return list(decoder), list(encoder)
+
+
+def _image_layers(settings: dict[str, Any]) -> tuple[list[nn.Module], list[nn.Module]]:
+    """Affine to small images, then doubled again and again; flat at both ends."""
+    latent, (colours, *sides) = settings["latent"], settings["image_shape"]
+    sizes = [*settings["channels"], colours]
+    small = (sizes[0], *(n // 2 ** len(settings["channels"]) for n in sides))
+    area = int(np.prod(small))
+    decoder: list[nn.Module] = [nn.Linear(latent, area), nn.Unflatten(1, small)]
+    decoder += [nn.ConvTranspose2d(m, n, 4, 2, 1) for m, n in pairwise(sizes)]
+    encoder: list[nn.Module] = [nn.Unflatten(1, (colours, *sides))]
+    encoder += [nn.Conv2d(m, n, 4, 2, 1) for m, n in pairwise(reversed(sizes))]
+    return [*decoder, nn.Flatten()], [*encoder, nn.Flatten(), nn.Linear(area, 2 * latent)]
+
+
+def _initialise(layer: nn.Module, rng: torch.Generator) -> None:
+    """He-normal weights, zero biases; a neuron of a transposed convolution reads a quarter of its kernel."""
+    match layer:
+        case nn.Linear():
+            reads = layer.in_features
+        case nn.Conv2d():
+            reads = layer.in_channels * 16
+        case nn.ConvTranspose2d():
+            reads = layer.in_channels * 4
+        case _:
+            return
     with torch.no_grad():
-        layer.weight.copy_(torch.randn(layer.weight.shape, generator=rng) * (2 / layer.in_features) ** 0.5)
+        layer.weight.copy_(torch.randn(layer.weight.shape, generator=rng) * (2 / reads) ** 0.5)
+        assert layer.bias is not None
         layer.bias.zero_()
+
+
+def _quieten(layer: nn.Module) -> None:
+    """A small last convolution: thousands of pixels far from every image would cost many epochs to call in."""
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.mul_(0.1)
 
 
 def _fit(

@@ -24,7 +24,14 @@ from fiberscope.geometry.regions import count_regions
 from fiberscope.network.roles import roles
 from fiberscope.numerics.floats import BoolArray, FloatArray
 from fiberscope.training.live import LiveModule
-from fiberscope.training.region_density import chord_regions, circle_regions, segment_regions
+from fiberscope.training.region_density import (
+    adversarial_regions,
+    boundary_topology,
+    chord_regions,
+    circle_regions,
+    segment_regions,
+    sphere_regions,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,6 +216,24 @@ def along_chords(state: State) -> dict[str, Any]:
 def around_points(state: State) -> dict[str, Any]:
     """See :func:`fiberscope.training.region_density.circle_regions`."""
     return circle_regions(state.network, state.inputs)
+
+
+@register_quantity("sphere_regions", "exact regions on round spheres around the first tracked points: local complexity")
+def on_spheres(state: State) -> dict[str, Any]:
+    """See :func:`fiberscope.training.region_density.sphere_regions`."""
+    return sphere_regions(state.network, state.inputs)
+
+
+@register_quantity("adversarial_regions", "exact breakpoints per length on paths up the loss from the tracked points")
+def along_attacks(state: State) -> dict[str, Any]:
+    """See :func:`fiberscope.training.region_density.adversarial_regions`."""
+    return adversarial_regions(state.network, state.inputs, state.need_targets("adversarial_regions"))
+
+
+@register_quantity("boundary_topology", "exact Betti numbers of the decision boundary and of its two sides")
+def topology_of_boundary(state: State) -> dict[str, Any]:
+    """See :func:`fiberscope.training.region_density.boundary_topology`."""
+    return boundary_topology(state.network, state.inputs)
 
 
 @register_quantity(

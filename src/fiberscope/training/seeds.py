@@ -20,6 +20,7 @@ from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Result, hidden, named
 from fiberscope.run import Progress, Run
+from fiberscope.training.augment import Augmentation
 from fiberscope.training.batched import LOSSES, FixedParts, Optimizer, backward, forward
 from fiberscope.training.plan import (
     Parametrisation,
@@ -93,6 +94,7 @@ def train_many(
     checkpoints: Sequence[int] = (),
     parametrisation: Parametrisation | None = None,
     schedule: Schedule | None = None,
+    augment: Augmentation | None = None,
     track: Tracker | None = None,
     dtype: str = "float64",
     device: str = "cpu",
@@ -133,6 +135,10 @@ def train_many(
         Weights with fixed parts; weight decay acts on the trained ones.
     schedule
         Gives the factor of the learning rate in each epoch.
+    augment
+        Called as ``augment(inputs, rng)`` in every epoch with the points ``(points, n_0)`` of one run, a tensor in
+        the order of that epoch, and the generator of its shuffles; gives what the run sees instead.
+        ``fiberscope.training.augment.random_flips(shape)`` makes one that mirrors images.
     track
         A tracker made by ``track(None, data, every, ...)``; called with every run after every epoch, and before the
         first.
@@ -162,7 +168,7 @@ def train_many(
         **optimizer_settings,
     )
     fixed = None if parametrisation is None else fixed_parts(parametrisation, plan)
-    training = _Training(plan, start, steps, fixed, schedule or (lambda epoch: 1.0), track)
+    training = _Training(plan, start, steps, fixed, schedule or (lambda epoch: 1.0), augment, track)
     training.train(run)
     settings = {
         "optimizer": optimizer,
@@ -187,12 +193,14 @@ class _Training:
         optimizer: Optimizer,
         fixed: FixedParts | None,
         schedule: Schedule,
+        augment: Augmentation | None,
         tracker: Tracker | None,
     ) -> None:
         self.plan = plan
         self.optimizer = optimizer
         self.fixed = fixed
         self.schedule = schedule
+        self.augment = augment
         self.tracker = tracker
         self.parameters = plan.layout.join(start)
         self.alive = list(range(plan.runs))
@@ -224,6 +232,9 @@ class _Training:
         # Shared data is one block that every run indexes; data per run is indexed by its own run.
         which = torch.tensor(self.alive, device=order.device)[:, None] if len(plan.inputs) > 1 else 0
         inputs, targets = plan.inputs[which, order], plan.targets[which, order]
+        if self.augment is not None:
+            seen = [self.augment(x, self.generators[run]) for x, run in zip(inputs, self.alive, strict=True)]
+            inputs = torch.stack(seen) if len(seen) > 1 else seen[0][None]
         gradient = torch.empty_like(self.parameters)
         layers, grads = layout.split(self.parameters), layout.split(gradient)
         loss_of = LOSSES[plan.loss]

@@ -15,7 +15,7 @@ from fiberscope.geometry.curves.curve import Circle, Curve, Polyline, Tractrix
 from fiberscope.geometry.curves.curve_regions import CurveRegions
 from fiberscope.geometry.curves.ensembles import count_along
 from fiberscope.geometry.distances.along_curve import distance_along
-from fiberscope.geometry.expectation.theory import boundary_volume
+from fiberscope.geometry.expectation.exact import boundary_volume
 from fiberscope.network.network import Network
 from fiberscope.testing import strategies as nets
 

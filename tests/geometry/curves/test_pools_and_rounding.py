@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fiberscope.geometry.curves.along import regions_along
 from fiberscope.geometry.curves.curve import Polyline, Segment
-from fiberscope.geometry.curves.straight import straight_breaks
+from fiberscope.geometry.curves.firm import straight_breaks
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
 from fiberscope.network.operators import Dense

@@ -17,7 +17,8 @@ from fiberscope.geometry.curves.along import regions_along
 from fiberscope.geometry.curves.breakpoints import Breaks
 from fiberscope.geometry.curves.chain import polyline_breaks
 from fiberscope.geometry.curves.curve import Polyline, Segment
-from fiberscope.geometry.curves.straight import NearLines, straight_breaks
+from fiberscope.geometry.curves.firm import straight_breaks
+from fiberscope.geometry.curves.straight import NearLines
 from fiberscope.geometry.engines.planar.tracked import Tracked
 from fiberscope.network.action.chain import permute, rescale
 from fiberscope.network.network import Network

@@ -54,16 +54,16 @@ def test_never_nearer_than_through_space(curve: Circle) -> None:
     assert (along >= boundary_distance(net, curve(t)).lower * (1 - 1e-9)).all()
 
 
-def test_sphere_is_exact_and_meshes_are_upper_bounds() -> None:
+def test_sphere_is_exact_and_its_mesh_near() -> None:
     rng = np.random.default_rng(0)
     sphere = Sphere(radius=2.0, resolution=3)
     a, b = (2 * x / np.linalg.norm(x, axis=1, keepdims=True) for x in rng.normal(size=(2, 20, 3)))
     exact = geodesic_distance(sphere, a, b)
     np.testing.assert_allclose(exact.distance, 2 * np.arccos(np.einsum("ij,ij->i", a, b) / 4), rtol=1e-9)
     rough = geodesic_distance(sphere.mesh, a, b)
-    assert exact.kind == "exact" and rough.kind == "upper bound"
+    assert exact.kind == rough.kind == "exact"
     # chords of the inscribed mesh are a little shorter than arcs
-    assert (rough.distance >= 0.99 * exact.distance).all() and (rough.distance <= 1.3 * exact.distance + 0.5).all()
+    assert (rough.distance >= 0.98 * exact.distance).all() and (rough.distance <= exact.distance).all()
     assert geodesic_distance(sphere, a, -a).distance == pytest.approx(2 * np.pi)
 
 
@@ -89,9 +89,9 @@ def on_strip(mesh: Mesh, lines: np.ndarray, flat: np.ndarray) -> tuple[np.ndarra
     return np.einsum("pc,pcn->pn", weights, mesh.vertices[mesh.triangles[triangle]]), (triangle, weights)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
-def test_the_bound_on_a_folded_strip_is_one(data: st.DataObject) -> None:
+def test_ways_on_a_folded_strip(data: st.DataObject) -> None:
     folds = data.draw(st.integers(1, 5))
     widths = data.draw(st.lists(st.sampled_from([0.01, 0.3, 1.0, 2.0]), min_size=folds + 1, max_size=folds + 1))
     # right angles, sharp ones, and sheets that lie on each other
@@ -110,12 +110,9 @@ def test_the_bound_on_a_folded_strip_is_one(data: st.DataObject) -> None:
     (x, at_x), (y, at_y) = on_strip(plain, lines, a), on_strip(plain, lines, b)
     by_point, by_weight = geodesic_distance(mesh, x, y), geodesic_distance(plain, at_x, at_y)
     for found in (by_point, by_weight):
-        assert found.kind == "upper bound" and found.moved.max() < 1e-12
-        assert (found.distance >= truth * (1 - 1e-12) - 1e-14).all()
-        assert (found.distance >= np.linalg.norm(x - y, axis=1) * (1 - 1e-12)).all()
-    assert by_weight.distance[1] == 0
-    # and it is no worse than going to the border, along it and back
-    assert (by_weight.distance <= np.abs(a - b)[:, 0] + 4 * high + 4 * max(widths)).all()
+        assert found.kind == "exact" and found.moved.max() < 1e-12
+        assert (found.distance >= truth * (1 - 1e-12) - 1e-14).all()  # sheets on each other: of the farther one
+    np.testing.assert_allclose(by_weight.distance, truth, rtol=1e-12, atol=1e-14)
 
 
 def test_a_point_belongs_to_a_triangle_and_not_to_the_nearest_vertex() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fiberscope.geometry.curves.chain import polyline_breaks
 from fiberscope.geometry.curves.curve import Polyline
-from fiberscope.geometry.curves.straight import straight_breaks
+from fiberscope.geometry.curves.firm import straight_breaks
 from fiberscope.geometry.engines.planar import tracked
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import ENTRY_FLOOR

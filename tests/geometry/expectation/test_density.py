@@ -15,8 +15,11 @@ from fiberscope.geometry.domains import Box
 from fiberscope.geometry.expectation.constants import theory_constants
 from fiberscope.geometry.expectation.density import expected_boundary_volume, manifold_jacobian
 from fiberscope.geometry.expectation.ensemble import Ensemble, Law
-from fiberscope.geometry.expectation.theory import boundary_volume, region_theory
-from fiberscope.geometry.surfaces.shapes import Sphere
+from fiberscope.geometry.expectation.exact import boundary_volume
+from fiberscope.geometry.expectation.theory import region_theory
+from fiberscope.geometry.surfaces.generated import GeneratorSurface
+from fiberscope.geometry.surfaces.quadrics import Cylinder, Ellipsoid
+from fiberscope.geometry.surfaces.shapes import Sphere, Torus
 from fiberscope.network.network import Network
 
 UNIT = Ensemble((1, 1, 1, 1), (Law.constant(1.0),) * 3, (Law.uniform(1.0),) * 3)
@@ -66,8 +69,14 @@ def test_lengths_and_corners_in_the_plane() -> None:
     assert_agrees(ensemble, Box.cube(2, -1.5, 1.5), 2, 200, samples=15_000)
 
 
-def test_length_on_a_sphere() -> None:
-    assert_agrees(Ensemble.of((3, 4, 3, 1)), Sphere(resolution=1), 1, 60)
+@pytest.mark.parametrize("k", [1, 2])
+def test_lengths_and_corners_on_surfaces(k: int) -> None:
+    """Round ones, meshes and surfaces through generators: Theorem 1 for k = 1 and 2."""
+    ensemble = Ensemble.of((3, 4, 2, 1))
+    tilted = Cylinder([[1.0, 0, 0], [0, 1, 0], [0.5, 0, 1]])
+    through = GeneratorSurface(Network.random((2, 8, 3), 1), [-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0])
+    for surface in (Sphere(), Ellipsoid([1.0, 2.0, 0.5]), through) if k == 1 else (tilted, Torus(resolution=2)):
+        assert_agrees(ensemble, surface, k, 50 if k == 1 else 80, samples=3000)
 
 
 def test_many_neurons_are_sampled() -> None:

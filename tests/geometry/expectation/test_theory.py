@@ -11,10 +11,14 @@ import pytest
 from fiberscope.errors import InputError
 from fiberscope.geometry.curves.curve import Circle, Segment, Tractrix
 from fiberscope.geometry.domains import Box
-from fiberscope.geometry.expectation.constants import CURVE_CONSTANT, gradients_at, theory_constants
+from fiberscope.geometry.expectation.constants import DISTANCE_CONSTANT, gradients_at, theory_constants
 from fiberscope.geometry.expectation.ensemble import Ensemble, Law
+from fiberscope.geometry.expectation.manifolds import Manifold
 from fiberscope.geometry.expectation.theory import region_theory
-from fiberscope.geometry.surfaces.shapes import Sphere
+from fiberscope.geometry.surfaces.generated import GeneratorSurface
+from fiberscope.geometry.surfaces.quadrics import Cylinder, Ellipsoid
+from fiberscope.geometry.surfaces.shapes import Sphere, Torus
+from fiberscope.network.network import Network
 
 
 def test_first_layer_has_a_closed_form() -> None:
@@ -30,7 +34,7 @@ def test_first_layer_has_a_closed_form() -> None:
 def test_the_constant_of_the_manifold_is_one(manifold: Circle) -> None:
     found = theory_constants(Ensemble.of((2, 4, 1)), manifold, samples=50)
     assert found.manifold == pytest.approx(1.0, abs=1e-12)
-    assert found.curvature == (None if isinstance(manifold, Box) else CURVE_CONSTANT)
+    assert found.curvature == DISTANCE_CONSTANT
 
 
 def test_the_exponent_of_the_paper_breaks_its_own_bound() -> None:
@@ -66,7 +70,7 @@ def test_table_on_a_circle() -> None:
     for word in ("Theorem 1", "Theorem 2", "Theorem 3", "C_grad", "C_M,kappa", "note: C_M"):
         assert word in text
     assert calls == list(range(20))
-    assert found.to_dict()["constants"]["curvature"] == CURVE_CONSTANT
+    assert found.to_dict()["constants"]["curvature"] == DISTANCE_CONSTANT
 
 
 def test_vacuous_without_a_density() -> None:
@@ -75,12 +79,48 @@ def test_vacuous_without_a_density() -> None:
     assert any("no density" in text for text in found.remarks) and "no density" in repr(found)
 
 
-def test_other_manifolds_have_no_third_theorem() -> None:
-    found = region_theory(Ensemble.of((3, 4, 1)), Sphere(resolution=1), networks=4, samples=200)
-    assert found.distance is None and found.bound_distance is None
-    assert any("not computable" in text for text in found.remarks)
+def ridge() -> GeneratorSurface:
+    """Two flat sheets that meet in a line."""
+    first = [[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]
+    last = [[1.0, -1.0, 0.0, 0.0], [0.0, 0.0, 1.0, -1.0], [1.0, 1.0, 0.0, 0.0]]
+    return GeneratorSurface(Network([first, last], [np.zeros(4), np.zeros(3)]), [-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    "manifold",
+    [Sphere(), Torus(resolution=2), Cylinder([1.0, 1.0, 2.0], [0.0, 0.0, -1.0]), Box.cube(3), ridge()],
+    ids=lambda shape: type(shape).__name__,
+)
+def test_the_third_theorem_on_surfaces_and_boxes(manifold: Manifold) -> None:
+    """The bound is proven at single points, so it holds on every manifold."""
+    found = region_theory(Ensemble.of((3, 4, 1)), manifold, networks=6, samples=100)
+    assert found.distance is not None and found.distance.value > found.bound_distance_sharp > 0
+    assert found.bound_distance_sharp == 2 * found.bound_distance
+    assert any("curvature does not enter" in text for text in found.remarks)
     with pytest.raises(InputError, match="networks"):
-        region_theory(Ensemble.of((3, 4, 1)), Sphere(), networks=1)
+        region_theory(Ensemble.of((3, 4, 1)), manifold, networks=1)
+
+
+def test_the_bound_at_a_point_by_its_law() -> None:
+    """One neuron w x + b at a point: P(|w x + b| <= e |w|) is below 2 e E|w| C_bias, and near to it for small e."""
+    rng = np.random.default_rng(0)
+    w, b = rng.normal(size=(200_000, 2)), rng.normal(size=200_000)
+    near = np.abs(w @ [0.1, 0.0] + b) <= 0.05 * np.linalg.norm(w, axis=1)
+    bound = 2 * 0.05 * sqrt(pi / 2) / sqrt(2 * pi)
+    assert 0.9 * bound < near.mean() < bound * 1.02
+
+
+def test_no_distance_where_ways_are_not_known() -> None:
+    for surface in (Ellipsoid([1.0, 2.0, 0.5]), Cylinder([[1.0, 0, 0], [0, 1, 0], [0.5, 0, 1]])):
+        found = region_theory(Ensemble.of((3, 4, 1)), surface, networks=3, samples=100)
+        assert found.distance is None and found.bound_distance > 0
+        assert any("not measured" in text for text in found.remarks)
+
+
+def test_smooth_generators_are_meshes_first() -> None:
+    smooth = GeneratorSurface(lambda Z: np.tanh(Z @ np.ones((2, 3))), [0.0, 0.0], [1.0, 0.0], [0.0, 1.0])
+    with pytest.raises(InputError, match="piecewise linear generator"):
+        region_theory(Ensemble.of((3, 4, 1)), smooth)
 
 
 @pytest.mark.parametrize(

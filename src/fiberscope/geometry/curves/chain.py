@@ -11,7 +11,7 @@ from fiberscope.geometry.cells import Incidence
 from fiberscope.geometry.curves.breakpoints import Breaks
 from fiberscope.geometry.curves.chain_kernels import cut, scan
 from fiberscope.geometry.curves.curve import Polyline
-from fiberscope.geometry.curves.straight import straight_breaks
+from fiberscope.geometry.curves.firm import straight_breaks
 from fiberscope.geometry.engines.planar import tracked as track
 from fiberscope.geometry.engines.planar.bends import Bends
 from fiberscope.network.network import Network

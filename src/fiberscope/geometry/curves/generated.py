@@ -15,10 +15,10 @@ from fiberscope.geometry.curves.chain import polyline_breaks
 from fiberscope.geometry.curves.curve import Curve, Path, Planar, Polyline, Segment
 from fiberscope.geometry.curves.curve_regions import CurveRegions
 from fiberscope.geometry.curves.enclosed import Proven, prove_count
+from fiberscope.geometry.curves.firm import straight_breaks
 from fiberscope.geometry.curves.latent import PlanarImage, latent_enclosure
 from fiberscope.geometry.curves.planar_curves import planar_breaks
 from fiberscope.geometry.curves.smooth import smooth_breaks
-from fiberscope.geometry.curves.straight import straight_breaks
 from fiberscope.geometry.generators import (
     Refinement,
     as_generator,

@@ -48,7 +48,7 @@ from fiberscope.numerics.arrays import pointers
 from fiberscope.numerics.compensated import Twofold
 from fiberscope.numerics.floats import FloatArray, IntArray, SignArray, U
 from fiberscope.numerics.points import Triple, dot, sign
-from fiberscope.run import ENDLESS, Run
+from fiberscope.run import Run
 
 if TYPE_CHECKING:
     from fiberscope.network.layout import Place
@@ -57,27 +57,12 @@ MANY = 64
 """So many open signs in one layer are worth tighter bounds, which cost a factorisation of every matrix."""
 
 
-DEEP = 6
-"""With so many activations cheap bounds leave too much open as a rule: the tighter ones are taken at once."""
-
-
-def straight_breaks(net: Network, chain: Polyline, run: Run = ENDLESS) -> Breaks:
-    """All breakpoints of a network along a polygonal chain."""
-    with np.errstate(all="ignore"):  # what overflows is left to exact arithmetic
-        if len(net.layout.places) >= DEEP:
-            return _Cutter(net, chain, tight=True).breaks(run)
-        try:
-            return _Cutter(net, chain, tight=False).breaks(run)
-        except _Loose:
-            return _Cutter(net, chain, tight=True).breaks(run)
-
-
-class _Loose(Exception):
+class Loose(Exception):
     """The cheap error bounds leave too much open."""
 
 
 @dataclass(slots=True, eq=False)
-class _Stage:
+class Stage:
     """The chain when a switch cut it: its pieces, the switch's signs at the points, and what was found.
 
     ``crossings`` number the new points from ``len(signs)`` on; ``parent`` is the old piece of every new one.
@@ -114,7 +99,7 @@ class _Stage:
         return cell_signs(self.node, np.minimum(a, b), np.maximum(a, b))
 
 
-class _Cutter(Arranger):
+class Cutter(Arranger):
     """One run along one chain; signs and orders are decided as on the edges of a planar mesh."""
 
     def __init__(self, net: Network, chain: Polyline, tight: bool) -> None:
@@ -125,7 +110,7 @@ class _Cutter(Arranger):
         count = len(chain.points)
         self.t, self.error = np.arange(count, dtype=np.float64), np.zeros(count)
         self.order = np.arange(count)
-        self.cuts: list[_Stage] = []
+        self.cuts: list[Stage] = []
         self.known_points: dict[tuple[int, int, bool], Triple] = {}
         self.near = NearLines(net, chain.points) if net.is_chain and not net.layout.slopes.any() else None
 
@@ -149,7 +134,7 @@ class _Cutter(Arranger):
         stage, node = len(self.cuts), place.node
         source = values[node.source]
         value = cuts(node, source, self.algebra)
-        mesh: Any = _Edges(self.ends)
+        mesh: Any = Edges(self.ends)
 
         known = sure_signs(node, source, lambda: self._numbers[node.source])
         signs = self._signs(mesh, value, stage, 0, known)  # type: ignore[arg-type]  # a stage is a number here
@@ -158,7 +143,7 @@ class _Cutter(Arranger):
         A, B = mesh.ends[edge, 0].copy(), mesh.ends[edge, 1].copy()
         parent = np.repeat(np.arange(len(mesh.ends)), 1 + np.diff(found.point_ptr))
         self._insert(found, A, B)
-        self.cuts.append(_Stage(node, mesh.ends, signs, found, parent, self.ends))
+        self.cuts.append(Stage(node, mesh.ends, signs, found, parent, self.ends))
         if place is self.layout.places[-1]:
             return
         if len(edge):
@@ -169,7 +154,7 @@ class _Cutter(Arranger):
         bends = self._bends(self.cuts[-1], A, B, source.z)
         values[place.index + 1] = replace(track.behind(node, values[node.source], after, reuse, pools), bends=bends)
 
-    def _bends(self, cut: _Stage, A: IntArray, B: IntArray, z: FloatArray) -> Bends | None:
+    def _bends(self, cut: Stage, A: IntArray, B: IntArray, z: FloatArray) -> Bends | None:
         """What bends at the new points of a ReLU; none next to old points where floats do not have the right signs."""
         node, found, old = cut.node, cut.crossings, len(cut.signs)
         if not len(A) or isinstance(node, MaxPool) or node.slopes.any():
@@ -227,7 +212,7 @@ class _Cutter(Arranger):
             self._tie_corners(node, signs)
         points, columns = np.nonzero(signs == 2)
         if not self.tight and len(points) > MANY:
-            raise _Loose
+            raise Loose
         self._note(len(points))
         place = np.empty(len(signs), dtype=np.int64)
         place[self.order] = np.arange(len(signs))
@@ -341,7 +326,7 @@ class _Cutter(Arranger):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Edges:
+class Edges:
     ends: IntArray
 
 
@@ -355,7 +340,7 @@ def _zero_makers(ends: IntArray, signs: SignArray) -> tuple[IntArray, IntArray]:
     return point[keep], entry[keep]
 
 
-def _pool_makers(cut: _Stage, closed: bool) -> tuple[IntArray, IntArray]:
+def _pool_makers(cut: Stage, closed: bool) -> tuple[IntArray, IntArray]:
     """Points at which inputs of a pooling window begin or cease to win, and these inputs; the last one closes."""
     if cut.after is None:
         cut.after = cut.point_signs()

@@ -5,8 +5,11 @@
   weights.
 - ``C_bias``, the supremum of the bias densities.
 - ``C_M``, the norm of the projection onto the tangent space: 1, whatever the manifold.
-- ``C_{M,kappa}`` of a curve. A geodesic ball is an interval, of length 2 e at most, so that the paper's polynomial is
-  ``zeta (1 - 2 zeta)``, whose supremum is 1/8 at 1/4: the same for every curve. A curve has no curvature of its own.
+- ``C_{M,kappa}``. The paper takes it from volumes of geodesic balls, with constants that it does not determine. On a
+  curve a ball is an interval, the polynomial is ``zeta (1 - 2 zeta)``, and its supremum is 1/8 at 1/4. The same number
+  holds on **every** manifold, point by point. A way within the manifold is not shorter than the distance in space, and
+  that is not below the distance to the boundary of the region of x, the least of ``|z(x)| / ||grad z(x)||``. Given all
+  but the bias of z, ``P(|z| <= e ||grad z||) <= 2 e ||grad z|| C_bias``; summed, ``P(d <= e) <= 2 e N C_grad C_bias``.
 """
 
 from __future__ import annotations
@@ -16,7 +19,6 @@ from math import sqrt
 
 import numpy as np
 
-from fiberscope.geometry.curves.curve import Path
 from fiberscope.geometry.expectation.density import check_question
 from fiberscope.geometry.expectation.ensemble import Ensemble
 from fiberscope.geometry.expectation.manifolds import Manifold, tangent_sample
@@ -25,10 +27,10 @@ from fiberscope.numerics.floats import FloatArray
 from fiberscope.results import Result
 from fiberscope.run import ENDLESS, Progress, Run
 
-CURVE_CONSTANT = 1 / 8
-"""``C_{M,kappa}`` of a curve by the paper's proof: the maximum of ``zeta (1 - 2 zeta)``."""
+DISTANCE_CONSTANT = 1 / 8
+"""``C_{M,kappa}`` by Markov's inequality, as in the paper: the maximum of ``zeta (1 - 2 zeta)``."""
 
-SHARP_CURVE_CONSTANT = 1 / 4
+SHARP_DISTANCE_CONSTANT = 1 / 4
 """The same by integrating ``P(distance > e)`` instead of Markov's inequality: ``int (1 - 2 zeta)`` from 0 to 1/2."""
 
 _POINTS = 8
@@ -43,8 +45,8 @@ class Constants(Result):
     """Estimates for one ensemble on one manifold.
 
     ``gradient`` is ``C_grad`` with its standard error, ``gradient_paper`` the same moment with the paper's exponent,
-    ``bias`` is ``C_bias``, ``manifold`` is ``C_M`` as measured, ``curvature`` is ``C_{M,kappa}`` or None where the
-    paper gives no way to compute it. ``projected`` is the mean length of the gradients projected onto the tangent
+    ``bias`` is ``C_bias``, ``manifold`` is ``C_M`` as measured, ``curvature`` is ``C_{M,kappa}``, the same
+    for all of them. ``projected`` is the mean length of the gradients projected onto the tangent
     space, ``full`` that of the whole gradients: their quotient is what a manifold really does to gradients, on average.
     """
 
@@ -53,7 +55,7 @@ class Constants(Result):
     gradient_paper: float
     bias: float
     manifold: float
-    curvature: float | None
+    curvature: float
     projected: float
     full: float
 
@@ -108,7 +110,7 @@ def constants_within(ensemble: Ensemble, manifold: Manifold, k: int, samples: in
         moment ** (1 / k),
         max([law.peak for law in ensemble.biases[:-1]], default=0.0),
         max(norms),
-        CURVE_CONSTANT if isinstance(manifold, Path) else None,
+        DISTANCE_CONSTANT,
         float(np.mean(shadows)) if shadows else 0.0,
         float(np.mean(lengths)) if lengths else 0.0,
     )

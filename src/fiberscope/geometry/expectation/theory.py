@@ -8,23 +8,19 @@ from math import comb, inf, isinf, sqrt
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.geometry.complex import Complex
-from fiberscope.geometry.curves.along import regions_along
-from fiberscope.geometry.curves.curve import Path
-from fiberscope.geometry.distances.along_curve import distance_along
-from fiberscope.geometry.domains import Box
-from fiberscope.geometry.expectation.constants import SAMPLES, SHARP_CURVE_CONSTANT, Constants, constants_within
+from fiberscope.geometry.curvature import curvature
+from fiberscope.geometry.expectation.constants import SAMPLES, SHARP_DISTANCE_CONSTANT, Constants, constants_within
 from fiberscope.geometry.expectation.density import ExpectedVolume, expected_volume
 from fiberscope.geometry.expectation.ensemble import Ensemble
-from fiberscope.geometry.expectation.manifolds import Manifold, volume_of
-from fiberscope.geometry.regions import regions
-from fiberscope.geometry.surfaces.regions_on import regions_on
-from fiberscope.network.network import Network, Seed
+from fiberscope.geometry.expectation.exact import boundary_and_distance
+from fiberscope.geometry.expectation.manifolds import Manifold, tangent_sample, volume_of
+from fiberscope.geometry.surfaces.quadrics import Cylinder, Ellipsoid
+from fiberscope.geometry.surfaces.shapes import Mesh, Sphere, Torus
 from fiberscope.results import Result
 from fiberscope.run import Progress, Run
 
-_PLACES = 500
-"""Points of a curve at which distances are averaged, for every network."""
+_POINTS = 1000
+"""Points at which the curvature is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +43,11 @@ class Measured(Result):
 class RegionTheory(Result):
     """Theorems 1 to 3 for one ensemble on one manifold, beside exact measurements of networks drawn from it.
 
-    ``distance`` is the mean distance within a curve to the nearest kink, over the networks that have one at all
-    (``without`` is the fraction that has none); ``bound_distance`` the lower bound of Theorem 3 and
-    ``bound_distance_sharp`` the better one by integration; all None for manifolds that are not curves.
+    ``distance`` is the mean distance within the manifold to the nearest kink, over the networks that have one at all
+    (``without`` is the fraction that has none), or None where shortest ways are not known; in a box, to kinks anywhere
+    in its span. ``bound_distance`` is the lower bound of Theorem 3 and ``bound_distance_sharp`` the better one by
+    integration. ``scalar_curvature`` is the least and the largest one seen, zero on curves, in boxes and on flat
+    pieces; None on meshes, whose curvature stands in their vertices. No bound needs it.
     """
 
     ensemble: Ensemble
@@ -61,9 +59,10 @@ class RegionTheory(Result):
     bound_density: float
     distance: Measured | None
     without: float
-    bound_distance: float | None
-    bound_distance_sharp: float | None
+    bound_distance: float
+    bound_distance_sharp: float
     networks: int
+    scalar_curvature: tuple[float, float] | None = None
 
     told = ("density", "remarks")
 
@@ -78,10 +77,9 @@ class RegionTheory(Result):
         found = ["C_M is the norm of an orthogonal projection, hence 1 for every manifold: it separates none"]
         if isinf(self.constants.bias):
             found.append("the biases have no density: Theorems 1 to 3 are vacuous")
+        found.append("C_M,kappa is 1/8 for every manifold, by a proof at single points: curvature does not enter")
         if self.distance is None:
-            found.append("Theorem 3 is not computable as stated: its constant is a supremum over unknown volumes")
-        else:
-            found.append("C_M,kappa is 1/8 for every curve: a curve has no curvature of its own")
+            found.append("no shortest ways are known on this surface: the distance is not measured")
         if 0 < self.density < 0.1 * self.bound_density < inf:
             found.append(f"Theorem 2 exceeds the truth {self.bound_density / self.density:.0f} times")
         return tuple(found)
@@ -96,18 +94,19 @@ class RegionTheory(Result):
             (f"{what} per volume, exact", f"{self.density:.4g}"),
             (f"{what} per volume, bound of Theorem 2", f"{self.bound_density:.4g}"),
         ]
-        if self.distance is not None and self.bound_distance is not None and self.bound_distance_sharp is not None:
+        if self.distance is not None:
             rows += [
                 ("distance to the nearest kink, exact", str(self.distance)),
-                ("distance, bound of Theorem 3", f"{self.bound_distance:.4g}"),
-                ("distance, bound by integration", f"{self.bound_distance_sharp:.4g}"),
                 ("networks without a kink", f"{self.without:.0%}"),
             ]
         rows += [
+            ("distance, bound of Theorem 3", f"{self.bound_distance:.4g}"),
+            ("distance, bound by integration", f"{self.bound_distance_sharp:.4g}"),
             ("C_grad (exponent 1/(2k))", f"{c.gradient:.4g} +- {c.gradient_error:.2g}"),
             ("C_bias", f"{c.bias:.4g}"),
             ("C_M", f"{c.manifold:.4g}"),
-            ("C_M,kappa", "not computable" if c.curvature is None else f"{c.curvature:.4g}"),
+            ("C_M,kappa", f"{c.curvature:.4g}"),
+            ("scalar curvature of the manifold, from / to", _range(self.scalar_curvature)),
             ("mean gradient: projected / whole", f"{c.projected:.4g} / {c.full:.4g}"),
         ]
         width = max(len(name) for name, _ in rows)
@@ -117,6 +116,21 @@ class RegionTheory(Result):
     def __repr__(self) -> str:
         theorem = "no density" if self.expected is None else _plain(self.expected)
         return f"RegionTheory(measured {self.measured}, Theorem 1 {theorem})"
+
+
+def _range(ends: tuple[float, float] | None) -> str:
+    return "in the vertices of the mesh" if ends is None else f"{ends[0]:.4g} / {ends[1]:.4g}"
+
+
+def _curvatures(manifold: Manifold, seed: int) -> tuple[float, float] | None:
+    """The least and the largest scalar curvature at points of the manifold."""
+    if isinstance(manifold, Mesh):
+        return None
+    if not isinstance(manifold, Sphere | Ellipsoid | Cylinder | Torus):
+        return 0.0, 0.0
+    at = tangent_sample(manifold, np.random.default_rng(seed), _POINTS)
+    scalar = curvature(manifold, at.points).scalar
+    return float(scalar.min()), float(scalar.max())
 
 
 def _plain(found: ExpectedVolume) -> str:
@@ -163,11 +177,11 @@ def region_theory(
     measured, distances = [], []
     for number in range(networks):
         run.step(number, networks, "networks")
-        count, distance = _measure(ensemble, manifold, k, np.random.default_rng([seed, number]))
+        rng = np.random.default_rng([seed, number])
+        count, distance = boundary_and_distance(ensemble.draw(rng), manifold, k, rng)
         measured.append(count)
         if distance is not None:
             distances.append(distance)
-    curve = isinstance(manifold, Path)
     scale = rate * neurons
     finite = [d for d in distances if not isinf(d)]
     expected = None
@@ -181,57 +195,10 @@ def region_theory(
         Measured.of(measured),
         constants,
         comb(neurons, k) * (2 * rate) ** k,
-        (Measured.of(finite) if finite else Measured(inf, 0.0)) if curve else None,
-        1 - len(finite) / networks if curve else 0.0,
-        constants.curvature / scale if constants.curvature is not None and scale > 0 else (inf if curve else None),
-        SHARP_CURVE_CONSTANT / scale if curve and scale > 0 else (inf if curve else None),
+        None if not distances else Measured.of(finite) if finite else Measured(inf, 0.0),
+        1 - len(finite) / networks if distances else 0.0,
+        constants.curvature / scale if scale > 0 else inf,
+        SHARP_DISTANCE_CONSTANT / scale if scale > 0 else inf,
         networks,
+        _curvatures(manifold, seed),
     )
-
-
-def _measure(ensemble: Ensemble, manifold: Manifold, k: int, rng: Seed) -> tuple[float, float | None]:
-    """The exact boundary of one network and, on a curve, the mean distance of its points to a kink."""
-    net = ensemble.draw(rng)
-    if not isinstance(manifold, Path):
-        return boundary_volume(net, manifold, k), None
-    found = regions_along(net, manifold)
-    t = np.linspace(*manifold.interval, _PLACES + 2)[1:-1]
-    near = distance_along(found, t, visible=True).nearest
-    speed = manifold.speed(t)
-    return float(found.visible.sum()), float(np.average(near, weights=speed)) if np.isfinite(near).all() else inf
-
-
-def boundary_volume(net: Network, manifold: Manifold, k: int = 1) -> float:
-    """The ``(m - k)``-volume of the visible codimension-k boundary of one network inside a manifold.
-
-    Along a curve the number of kinks; on a surface and in a box of any dimension, for k = 1, the measure of the visible
-    facets; in a two-dimensional box, for k = 2, the corners of the boundary.
-
-    >>> net = Network([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]])
-    >>> boundary_volume(net, Box.cube(2)), boundary_volume(net, Box.cube(2), k=2)
-    (4.0, 1.0)
-    """
-    if isinstance(manifold, Path) and k == 1:
-        return float(regions_along(net, manifold).visible.sum())
-    if isinstance(manifold, Box) and k == 1:
-        found = regions(net, manifold)
-        return float(found.wall_sizes[found.facets.cell[found.facets.visible]].sum())
-    if isinstance(manifold, Box) and manifold.dimension == 2 and k == 2:
-        return float(_corners(regions(net, manifold)))
-    if not isinstance(manifold, Box | Path) and k == 1:
-        return float(regions_on(net, manifold).visible_length)
-    raise InputError(f"k: exact volumes are computed for k = 1, and k = 2 in a two-dimensional box, got {k}")
-
-
-def _corners(found: Complex) -> int:
-    """Vertices inside of the box where the folds of at least two neurons are seen."""
-    facets = found.facets
-    seen = np.flatnonzero(facets.visible)
-    ends = found.structure.boundary[0].indices.reshape(-1, 2)[facets.cell[seen]]
-    vertex, neuron = ends.reshape(-1), np.repeat(facets.neuron[seen], 2)
-    pairs = np.unique(np.stack([vertex, neuron], axis=1), axis=0)
-    number = np.bincount(pairs[:, 0], minlength=len(found.vertices))
-    box = found.view.domain
-    assert isinstance(box, Box)
-    inside = ((found.vertices > box.low) & (found.vertices < box.high)).all(axis=1)
-    return int((inside & (number >= 2)).sum())

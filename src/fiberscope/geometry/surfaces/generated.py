@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, NotGenericError
 from fiberscope.geometry.domains import Box, Plane
 from fiberscope.geometry.engines.choose import cells_on
 from fiberscope.geometry.generators import (
@@ -22,9 +22,11 @@ from fiberscope.geometry.generators import (
 )
 from fiberscope.geometry.surfaces.mesh_engine import affine_span, cut_surface
 from fiberscope.geometry.surfaces.shapes import Mesh
+from fiberscope.geometry.surfaces.sizes import polygon_areas
 from fiberscope.geometry.surfaces.surface_regions import SurfaceRegions
 from fiberscope.network.network import Network
-from fiberscope.numerics.floats import FloatArray
+from fiberscope.numerics.cutoffs import COLLAPSED
+from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.results import hidden
 from fiberscope.run import ENDLESS, Run
 
@@ -55,6 +57,7 @@ class GeneratorSurface:
         self.plane = Plane(a, b - a, c - a, Box([0.0, 0.0], [1.0, 1.0]))
         self.points = int(points)
         self.most = checked_points(points, most, 2, MOST_SURFACE_POINTS)
+        self.module = module
         self.generator = as_generator(module, shape)
 
     @property
@@ -94,6 +97,24 @@ class GeneratorSurfaceRegions(SurfaceRegions):
     refinement: tuple[Refinement, ...] = ()
     settled: bool = True
     latent: FloatArray | None = field(default=None, metadata=hidden())
+
+    @cached_property
+    def collapsed(self) -> bool:
+        """Whether the generator flattens some piece to a line or a point, where the surface is none; by floats."""
+        if self.latent is None:
+            return False
+        before = polygon_areas(self.polygons, self.latent)
+        stretch = self.piece_areas / np.where(before > 0, before, 1.0)
+        return bool((stretch <= COLLAPSED * stretch.max(initial=0.0)).any())
+
+    def distance_from(self, pieces: IntArray, places: FloatArray, visible: bool, run: Run = ENDLESS) -> FloatArray:
+        if self.collapsed:
+            raise NotGenericError("distance: the generator flattens a part of this surface to a line or a point")
+        return super().distance_from(pieces, places, visible, run)
+
+    @property
+    def _mesh(self) -> Mesh | None:
+        return None if self.latent is not None else self.surface.grid(self.refinement[-1].points)
 
     def __repr__(self) -> str:
         told = f"GeneratorSurfaceRegions({self.num_regions} regions of the network on {self.surface}; {counts_of(self)}"

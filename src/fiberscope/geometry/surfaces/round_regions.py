@@ -27,6 +27,7 @@ from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Box
 from fiberscope.geometry.regions import regions_within
 from fiberscope.geometry.surfaces.ball_cut import REACH, BallCut, cut_ball, cut_cylinder
+from fiberscope.geometry.surfaces.cylinder_ways import to_arcs
 from fiberscope.geometry.surfaces.loops import loops_of
 from fiberscope.geometry.surfaces.quadric_sizes import (
     BoundedArc,
@@ -297,30 +298,42 @@ class RoundRegions(Pictured):
             total[side] -= np.arctan2(np.linalg.norm(np.cross(one, two)), one @ two)
         return np.asarray((total + 2 * pi * (2 * self.counts - self.loops)) * radius**2)
 
-    def distance(self, points: Any) -> FloatArray:
-        """Great-circle distance of points of the sphere to the nearest boundary, ``(points,)``; floats.
+    def distance(self, points: Any, *, visible: bool = False) -> FloatArray:
+        """Length of the shortest way on the surface from its points to a boundary, ``(points,)``; floats.
 
-        Points are moved to the sphere along the radius first. Infinite if there is no boundary.
+        On a sphere ways are great circles, and points are moved to it along the radius first. On a cylinder ways are
+        straight when it is unrolled; points are moved to its axes' coordinates, the angle and the height. Infinite if
+        there is no boundary; with ``visible`` only those where the function bends.
 
         >>> net = Network([[[0.0, 0.0, 1.0]], [[1.0]]], [[0.0], [0.0]])
         >>> found = round_regions(net, Sphere())
         >>> bool(np.isclose(found.distance([[0.0, 0.0, 1.0]])[0], np.pi / 2))
         True
+        >>> upright = Network([[[1.0, 0.0, 0.0]], [[1.0]]], [[0.0], [0.0]])
+        >>> round_regions(upright, Cylinder([2.0, 2.0, 1.0])).distance([[2.0, 0.0, 0.3]]).round(4)  # a quarter turn
+        array([3.1416])
         """
-        if not isinstance(self.surface, Sphere):
-            raise InputError(f"distance: expected a Sphere, got a surface of type {type(self.surface).__name__}")
-        radius = self.surface.radius
         given = batch(points, self.net.in_size, "points")
-        x = (given - self.surface.center) @ self.surface.axes.T  # as far from the centre as it likes to be
+        asked = self.inner & self.visible if visible else self.inner
+        if isinstance(self.surface, Ellipsoid):
+            raise InputError(
+                "distance: expected a Sphere or a Cylinder, got an Ellipsoid; fs.regions_on measures on a mesh of it"
+            )
+        inverse = np.linalg.pinv(self.surface.axes)
+        x = (given - self.surface.center) @ inverse
+        if isinstance(self.surface, Cylinder):
+            if not x[:, :2].any(axis=1).all():
+                raise InputError("points: expected points off the axis of the cylinder, got one on it")
+            places = np.stack([np.arctan2(x[:, 1], x[:, 0]), np.clip(x[:, 2], 0.0, 1.0)], axis=1)
+            return to_arcs(self.surface.axes, self.ellipses, asked, places)
         size = np.linalg.norm(x, axis=1, keepdims=True)
         if not (size > 0).all():
             raise InputError("points: expected points other than the centre of the sphere, got the centre")
         x = x / size
-        normal, height, start, angle = self.arcs
         best = np.full(len(x), np.inf)
-        for n, h, begin, turn in zip(normal, height, start, angle, strict=True):
+        for n, h, begin, turn in zip(*(part[asked] for part in self.arcs), strict=True):
             best = np.minimum(best, to_arc(x, n, float(h), begin, float(turn)))
-        return np.asarray(radius * best)
+        return np.asarray(self.surface.radius * best)
 
     def __repr__(self) -> str:
         regions, patterns, arcs, circles = (

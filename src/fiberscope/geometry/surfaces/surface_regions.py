@@ -14,13 +14,16 @@ from fiberscope.errors import InputError, NotGenericError
 from fiberscope.geometry.affine_forms import jumps
 from fiberscope.geometry.cells import Cells, Incidence
 from fiberscope.geometry.facets import bends_across, sides_of, unit
-from fiberscope.geometry.surfaces.locate import locate
+from fiberscope.geometry.surfaces.locate import extent_of, locate
 from fiberscope.geometry.surfaces.shapes import Mesh
 from fiberscope.geometry.surfaces.sizes import polygon_areas
+from fiberscope.geometry.surfaces.unfolding import Unfolding
 from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import batch, pointers, real_array, row_lengths
+from fiberscope.numerics.cutoffs import ON_SURFACE
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.results import Pictured, hidden
+from fiberscope.run import ENDLESS, Run
 
 _CHUNK = 1 << 22
 """Entries of the arrays that are made for some edges at a time."""
@@ -256,6 +259,86 @@ class SurfaceRegions(Pictured):
             jump = jumps(self.net, signs[pieces[:, 0]], signs[pieces[:, 1]], away @ self.basis)
         jump.error[thin] = np.maximum(jump.error[thin], TINY)  # the way out of a thin piece is lost: decide exactly
         return bends_across(self.net, signs, pieces, jump)[0]
+
+    # -- distances within the surface --------------------------------------------------------------------------------
+
+    @cached_property
+    def unfolding(self) -> Unfolding:
+        """The pieces in planes of their own: what shortest ways need."""
+        outer = self.structure.boundary[1]
+        following = np.arange(1, len(outer.indices) + 1)
+        following[outer.indptr[1:] - 1] = outer.indptr[:-1]  # a vertex lies between two sides; the second begins there
+        return Unfolding.of(self.structure.points, self.polygons, outer.indices[following])
+
+    def distance(self, points: Any, *, visible: bool = False, time_limit: float | None = None) -> FloatArray:
+        """Length of the shortest way within the surface from points to a boundary between regions, ``(points,)``.
+
+        It is exact on the surface of flat pieces, up to rounding. Points are moved to the surface first. Infinite where
+        no boundary can be reached; the border of the surface is none.
+
+        Parameters
+        ----------
+        points
+            ``(points, n)``, on the surface or near it.
+        visible
+            Take only boundaries where the function bends.
+
+        >>> from fiberscope.geometry.surfaces.regions_on import regions_on
+        >>> roof = Mesh.grid([[[x, y, -abs(x)] for y in (-1.0, 1.0)] for x in (-1.0, 0.0, 1.0)])
+        >>> found = regions_on(Network([[[1.0, 0.0, 0.0]], [[1.0]]], [[0.5], [0.0]]), roof)
+        >>> found.distance([[0.5, 0.0, -0.5]]).round(4)  # over the ridge, and down to x = -.5: twice the root of 1/2
+        array([1.4142])
+        """
+        given = batch(points, self.net.in_size, "points")
+        run = Run.begin(None, time_limit)
+        return self.distance_from(*self._pieces_at(given, run), visible, run)
+
+    def distance_from(self, pieces: IntArray, places: FloatArray, visible: bool, run: Run = ENDLESS) -> FloatArray:
+        """The same from places on given pieces, in the coordinates of the structure."""
+        goals = self.boundary[self.visible] if visible else self.boundary
+        if not len(goals):
+            return np.full(len(pieces), np.inf)
+        return self.unfolding.to_edges((pieces, places), goals, run)
+
+    def _pieces_at(self, given: FloatArray, run: Run) -> tuple[IntArray, FloatArray]:
+        """For every point a piece and the place on it."""
+        mesh = self._mesh
+        if mesh is None:  # the exact image of a generator: the pieces with its signs, and the nearest of them
+            signs = self.net.signs(given).signs
+            places = (given - self.origin) @ self.basis.T
+            return np.array([self._nearest_piece(s, x, run) for s, x in zip(signs, places, strict=True)]), places
+        at = locate(mesh, given, "points")
+        pieces, places = np.zeros(len(given), dtype=np.int64), np.zeros((len(given), self.basis.shape[0]))
+        best = np.full(len(given), -np.inf)
+        off = np.linalg.norm(at.place - given[at.owner], axis=1)
+        near = off <= at.off[at.owner] + ON_SURFACE * extent_of(mesh)
+        within = (at.place - self.origin) @ self.basis.T
+        order = np.argsort(self.triangle, kind="stable")
+        first = np.searchsorted(self.triangle[order], np.arange(len(mesh.triangles) + 1))
+        for row in np.flatnonzero(near).tolist():
+            run.check()
+            own = order[first[at.triangle[row]] : first[at.triangle[row] + 1]]
+            depth = self.unfolding.depth(own, within[row])
+            if depth.max() > best[at.owner[row]]:
+                best[at.owner[row]] = depth.max()
+                pieces[at.owner[row]], places[at.owner[row]] = own[depth.argmax()], within[row]
+        return pieces, places
+
+    def _nearest_piece(self, signs: SignArray, place: FloatArray, run: Run) -> int:
+        run.check()
+        fits = np.flatnonzero((self.piece_signs == signs).all(axis=1))
+        fits = fits if len(fits) else np.arange(self.num_pieces)
+        depth = np.minimum(self.unfolding.depth(fits, place), 0.0)
+        offset = place - self.unfolding.origin[fits]
+        frames = self.unfolding.frames[fits]
+        flat = np.einsum("pkn,pn->pk", frames, offset)
+        beside = row_lengths(offset - np.einsum("pk,pkn->pn", flat, frames))
+        return int(fits[(beside - depth).argmin()])
+
+    @property
+    def _mesh(self) -> Mesh | None:
+        """The triangles that were cut, unless they are the exact image of a generator."""
+        return getattr(self.surface, "mesh", None)
 
     # -- for people and machines -------------------------------------------------------------------------------
 

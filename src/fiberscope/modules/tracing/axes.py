@@ -138,8 +138,10 @@ def leaves(e: Expr) -> tuple[Atom, ...]:
     e = normal(e)
     if isinstance(e, Atom):
         return (e,)
+    if isinstance(e, Product) and _is_flat(e):
+        return e.factors  # type: ignore[return-value]
     inside = e.factors if isinstance(e, Product) else e.parts
-    return tuple(leaf for part in inside for leaf in ((part,) if isinstance(part, Atom) else leaves(part)))
+    return tuple(leaf for part in inside for leaf in leaves(part))
 
 
 def pin(e: Expr, reason: str) -> None:
