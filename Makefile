@@ -54,6 +54,7 @@ marks: $(STAMP)  ## the marks of single questions, hours in all; pairs and data 
 	$(ONE_THREAD) $(BIN)/python benchmarks/count_marks.py
 	$(ONE_THREAD) $(BIN)/python benchmarks/recovery_marks.py 10-15-15-1 --seeds 100
 	$(ONE_THREAD) $(BIN)/python benchmarks/bench_connectivity.py
+	$(ONE_THREAD) $(BIN)/python benchmarks/pair_marks.py
 	$(ONE_THREAD) $(BIN)/python benchmarks/equality_marks.py --json $(MARKS)/equality.json
 	$(ONE_THREAD) $(BIN)/python benchmarks/text_marks.py --folder $(MARKS)/text
 	$(ONE_THREAD) $(BIN)/python benchmarks/repair_marks.py --folder $(MARKS)/repair

@@ -17,6 +17,7 @@ import fiberscope as fs
 from fiberscope.connectivity.matching import match
 from fiberscope.connectivity.methods.assignment import WIDE, _jonker_volgenant, announced, assign
 from fiberscope.connectivity.methods.straight import learned_permutations
+from fiberscope.connectivity.methods.way import Way
 from fiberscope.connectivity.methods.weights import Weights, descend
 from fiberscope.connectivity.selfcheck import draw
 from fiberscope.connectivity.structure import Structure, permutation_structure
@@ -305,28 +306,31 @@ def test_straight_through_is_no_worse_than_where_it_starts(pair: tuple[nn.Module
 
 
 def test_learned_permutations_follow_the_loss() -> None:
-    """From a start that knows nothing they find a smaller loss half-way, and leave the function alone."""
-    torch.manual_seed(1)
-    X = torch.randn(200, 4)
-    net = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
-    y = net(X).argmax(1)
-    with torch.no_grad():
-        net[2].weight.mul_(8)
-        net[2].bias.mul_(8)
-    structure = fs.permutation_structure(net, X[:2])
-    swapped = structure.apply(net, {"0": [1, 0, 2, 3, 5, 4]})
-    pair = Weights.between(structure.groups, dict(net.named_parameters()), dict(swapped.named_parameters()))
-    wrong = Element({"0": Monomial.single([2, 0, 1, 5, 3, 4])})
-    tried = learned_permutations(
-        net, swapped, structure, pair, wrong, "cross_entropy", (X, y), None, 100, 60, 0, Run.begin(None, None)
-    )
-    moved = structure.apply(swapped, tried.element)
-    with torch.no_grad():
-        start = nn.functional.cross_entropy(fs.interpolate(net, structure.apply(swapped, wrong), 0.5)(X), y)
-        after = nn.functional.cross_entropy(fs.interpolate(net, moved, 0.5)(X), y)
-        assert torch.allclose(moved(X), net(X), atol=1e-4)
-    assert float(after) < min(float(start), tried.losses[0])
-    assert tried.losses[1] == pytest.approx(float(after), rel=1e-5)
+    """From starts that know nothing: never worse half-way, sometimes better, and the function is left alone."""
+    better = []
+    for seed in range(4):
+        torch.manual_seed(seed)
+        X = torch.randn(200, 4)
+        net = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
+        y = net(X).argmax(1)
+        with torch.no_grad():
+            net[2].weight.mul_(8)
+            net[2].bias.mul_(8)
+        structure = fs.permutation_structure(net, X[:2])
+        swapped = structure.apply(net, {"0": [1, 0, 2, 3, 5, 4]})
+        pair = Weights.between(structure.groups, dict(net.named_parameters()), dict(swapped.named_parameters()))
+        wrong = Element({"0": Monomial.single(np.random.default_rng(seed).permutation(6))})
+        way = Way.of(net, "cross_entropy", (X, y), None, 100, 40)
+        tried = learned_permutations(way, swapped, structure, pair, wrong, 0, Run.begin(None, None))
+        moved = structure.apply(swapped, tried.element)
+        with torch.no_grad():
+            start = nn.functional.cross_entropy(fs.interpolate(net, structure.apply(swapped, wrong), 0.5)(X), y)
+            after = nn.functional.cross_entropy(fs.interpolate(net, moved, 0.5)(X), y)
+            assert torch.allclose(moved(X), net(X), atol=1e-4)
+        assert float(after) <= min(float(start), tried.losses[0]) * (1 + 1e-6)
+        assert tried.losses[1] == pytest.approx(float(after), rel=1e-5)
+        better.append(float(after) < 0.99 * min(float(start), tried.losses[0]))
+    assert any(better)
 
 
 # -- bad input ---------------------------------------------------------------------------------------------------------

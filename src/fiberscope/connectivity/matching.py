@@ -22,6 +22,7 @@ from fiberscope.connectivity.methods.activations import Seen, by_activations
 from fiberscope.connectivity.methods.learned import Turns, learn, procrustes
 from fiberscope.connectivity.methods.scales import match_scales
 from fiberscope.connectivity.methods.straight import learned_permutations, straight_through
+from fiberscope.connectivity.methods.way import Way
 from fiberscope.connectivity.methods.weights import Weights, by_weights, cosines, descend
 from fiberscope.connectivity.paths import check_comparable, check_finite
 from fiberscope.connectivity.rotations import rotations
@@ -229,7 +230,7 @@ def match(
     if group == "orthogonal":
         turned = procrustes(left, right, structure, rotations(structure, seed), restarts, seed, run)
         if method == "learned":
-            turned = learn(left, right, turned, loss, data, output, batch_size, steps, seed, run)
+            turned = learn(Way.of(left, loss, data, output, batch_size, steps), right, turned, seed, run)
         distances, losses = turned.distances, turned.losses
         return Matching(Element({}), (), structure, turned.samples, method, distances, losses, turns=turned.turns)
     pair = Weights.between(structure.groups, *(parameters_of(module) for module in (left, right)))
@@ -243,8 +244,12 @@ def match(
         found = by_weights(pair, restarts, seed, run)
         options = {"samples": 0}
         if method in ("ste", "learned"):
-            given = (left, right, structure, pair, found, loss, data, output, batch_size, steps)
-            tried = straight_through(*given, run) if method == "ste" else learned_permutations(*given, seed, run)
+            way = Way.of(left, loss, data, output, batch_size, steps)
+            tried = (
+                straight_through(way, right, structure, pair, found, run)
+                if method == "ste"
+                else learned_permutations(way, right, structure, pair, found, seed, run)
+            )
             found, options = tried.element, {"samples": tried.samples, "losses": tried.losses}
         objectives = _cosines(pair, found, groups)
     after = pair.moved(found)

@@ -16,14 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fiberscope.connectivity.losses import Loss
 from fiberscope.connectivity.methods.families import best, element_of
 from fiberscope.connectivity.methods.way import Way
 from fiberscope.connectivity.methods.weights import Weights, by_weights, movable
 from fiberscope.connectivity.paths import with_state
 from fiberscope.connectivity.rotations import CENTRED, Rotations, centred_basis, nearest
 from fiberscope.connectivity.structure import Structure
-from fiberscope.modules.calls import Selector
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.modules.parametrisations import plain
 from fiberscope.modules.tracing.groups import own_tensors
@@ -39,6 +37,9 @@ RATE = 1e-2
 
 WAY, PLACES = (0.2, 0.8), (0.25, 0.5, 0.75)
 """Between which points of the way the steps are made, and where the loss is measured that decides."""
+
+LOOKS = 8
+"""How often the maps are measured on all data, at most."""
 
 Move = Element | dict[str, Tensor]
 
@@ -121,21 +122,10 @@ def _kept(
     return (after, found, [*moves, move]) if found < distance else (pair, distance, moves)
 
 
-def learn(
-    a: nn.Module,
-    b: nn.Module,
-    start: Turned,
-    loss: Loss,
-    data: Any,
-    output: Selector,
-    batch_size: int,
-    steps: int,
-    seed: int,
-    run: Run,
-) -> Turned:
+def learn(given: Way, b: nn.Module, start: Turned, seed: int, run: Run) -> Turned:
     """Maps that follow the gradient of the loss on the way, from where Procrustes ended; never worse than there."""
     turns = start.turns
-    way = Way.of(a, turns.rotations.folded(own_tensors(a)[0]), loss, data, output, batch_size, steps)
+    way = given.since(turns.rotations.folded(own_tensors(given.a)[0]))
     raw = {n: v.detach() for n, v in turns.rotations.folded(own_tensors(b)[0]).items()}
     theirs = turns.acted(raw)
     angles = {
@@ -143,15 +133,15 @@ def learn(
         for block in turns.rotations.blocks
     }
     rng = np.random.default_rng(seed)
-    with evaluating(a):
+    with evaluating(way.a):
         first, lowest, chosen = way.mean(raw, PLACES), way.mean(theirs, PLACES), {}
         rule = torch.optim.Adam(angles.values(), lr=RATE)
-        for step, batch in way.batches(steps, run, "learning of rotations"):
+        for step, batch in way.batches(run, "learning of rotations"):
             rule.zero_grad()
             turned = turns.rotations.act(theirs, _maps(turns.rotations, angles))
             way.slope(way.state(turned, float(rng.uniform(*WAY))), batch)
             rule.step()
-            if step == steps - 1 or (step + 1) % max(1, steps // 8) == 0:
+            if way.is_look(step, LOOKS):
                 maps = {name: value.detach() for name, value in _maps(turns.rotations, angles).items()}
                 if (value := way.mean(turns.rotations.act(theirs, maps), PLACES)) < lowest:
                     lowest, chosen = value, maps

@@ -14,13 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fiberscope.connectivity.losses import Loss
 from fiberscope.connectivity.methods.assignment import assign
 from fiberscope.connectivity.methods.way import Way
 from fiberscope.connectivity.methods.weights import Weights, descend
@@ -28,7 +26,6 @@ from fiberscope.connectivity.rotations import ORTHOGONAL, Rotations
 from fiberscope.connectivity.structure import Structure
 from fiberscope.modules.action import PERMUTATION
 from fiberscope.modules.batches import Batch
-from fiberscope.modules.calls import Selector
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.modules.tracing.groups import own_tensors
 from fiberscope.network.action.element import Element, Monomial
@@ -58,28 +55,16 @@ class Tried:
     samples: int
 
 
-def straight_through(
-    a: nn.Module,
-    b: nn.Module,
-    structure: Structure,
-    pair: Weights,
-    start: Element,
-    loss: Loss,
-    data: Any,
-    output: Selector,
-    batch_size: int,
-    steps: int,
-    run: Run,
-) -> Tried:
-    """The best of the elements that the estimator meets in so many steps, one batch each."""
-    seen = _Candidates.begin(a, b, structure, loss, data, output, batch_size, steps)
+def straight_through(way: Way, b: nn.Module, structure: Structure, pair: Weights, start: Element, run: Run) -> Tried:
+    """The best of the elements that the estimator meets in the steps of a way, one batch each."""
+    seen = _Candidates.begin(way, b, structure)
     latent = {name: value.clone().requires_grad_() for name, value in pair.moved(start).b.items()}
     rule = torch.optim.Adam(latent.values(), lr=RATE)
     element = start
-    with evaluating(a):
+    with evaluating(way.a):
         seen.see(start)
-        for step, batch in seen.way.batches(steps, run, "straight-through matching"):
-            _descend(seen.way, seen.way.state(seen.moved(element), 0.5), latent, rule, batch)
+        for step, batch in way.batches(run, "straight-through matching"):
+            _descend(way, way.state(seen.moved(element), 0.5), latent, rule, batch)
             here = replace(pair.moved(element), a={name: value.detach() for name, value in latent.items()})
             element = descend(here, step, run.quietly())[0] @ element
             seen.see(element)
@@ -87,35 +72,24 @@ def straight_through(
 
 
 def learned_permutations(
-    a: nn.Module,
-    b: nn.Module,
-    structure: Structure,
-    pair: Weights,
-    start: Element,
-    loss: Loss,
-    data: Any,
-    output: Selector,
-    batch_size: int,
-    steps: int,
-    seed: int,
-    run: Run,
+    way: Way, b: nn.Module, structure: Structure, pair: Weights, start: Element, seed: int, run: Run
 ) -> Tried:
     """The best of the elements that soft permutations meet on their way; see above. Never worse than the start."""
-    seen = _Candidates.begin(a, b, structure, loss, data, output, batch_size, steps)
+    seen = _Candidates.begin(way, b, structure)
     groups = structure.only(PERMUTATION).groups
     soft = Rotations(tuple(replace(group, kind=ORTHOGONAL) for group in groups), (), {})
     near, theirs = pair.moved(start), seen.moved(start)
     logits = {group.name: _logits(near.gains(group)).requires_grad_() for group in groups}
     rule = torch.optim.Adam(logits.values(), lr=SOFT_RATE)
     rng = np.random.default_rng(seed)
-    with evaluating(a):
+    with evaluating(way.a):
         seen.see(start)
-        for step, batch in seen.way.batches(steps, run, "learning of permutations"):
+        for step, batch in way.batches(run, "learning of permutations"):
             rule.zero_grad()
             t, maps = float(rng.uniform(*WAY)), {name: _straight(value) for name, value in logits.items()}
-            seen.way.slope(seen.way.state(soft.act(theirs, maps), t), batch)
+            way.slope(way.state(soft.act(theirs, maps), t), batch)
             rule.step()
-            if step == steps - 1 or (step + 1) % max(1, steps // LOOKS) == 0:
+            if way.is_look(step, LOOKS):
                 hard = {group.name: Monomial(_hard(logits[group.name]), None, group.parents) for group in groups}
                 seen.see(Element(hard) @ start)
     return seen.best()
@@ -157,22 +131,10 @@ class _Candidates:
     losses: list[tuple[Element, float]]
 
     @classmethod
-    def begin(
-        cls,
-        a: nn.Module,
-        b: nn.Module,
-        structure: Structure,
-        loss: Loss,
-        data: Any,
-        output: Selector,
-        batch_size: int,
-        steps: int,
-    ) -> _Candidates:
+    def begin(cls, way: Way, b: nn.Module, structure: Structure) -> _Candidates:
         """With the identity as the first."""
-        mine, theirs = (own_tensors(one)[0] for one in (a, b))
-        way = Way.of(a, mine, loss, data, output, batch_size, steps)
-        found = cls(way, structure, {name: value.detach() for name, value in theirs.items()}, [])
-        with evaluating(a):
+        found = cls(way, structure, {name: value.detach() for name, value in own_tensors(b)[0].items()}, [])
+        with evaluating(way.a):
             found.see(structure.identity())
         return found
 
