@@ -31,6 +31,9 @@ UP = 1 + 2.0**-30
 FEW = 512
 """At so many points a product may cost six: the errors of early layers, which all later ones inherit, nearly vanish."""
 
+_BLOCK = 1 << 16
+"""Numbers that are handled at once."""
+
 SMALL = 2.0**-400
 """Numbers between this and its inverse can be squared and summed without leaving the range of floats."""
 
@@ -169,7 +172,9 @@ def product(stage: LinearMap, z: FloatArray, offset: FloatArray | None, bends: B
 def _linear(stage: LinearMap, value: Tracked, offset: FloatArray | None, tight: bool) -> Tracked:
     if (diagonal := stage.stored_diagonal) is not None:
         result = stage.apply(value.z)
-        return _scaled(np.abs(diagonal), value, result if offset is None else result + offset, offset)
+        if offset is not None:
+            result += offset
+        return _scaled(np.abs(diagonal), value, result, offset)
     rows = row_norms(stage)
     r = rows if offset is None else np.hypot(rows, offset) * UP
     frobenius = length(r)
@@ -218,12 +223,10 @@ def _scaled(factors: FloatArray, value: Tracked, result: FloatArray, offset: Flo
     # a factor that is not zero leaves a column that is not zero, also where the product underflows
     r = np.where((value.r == 0) | (factors == 0), 0.0, np.maximum(value.r * factors * UP, TINY))
     scaled = Tracked(result, _inexact(value.c, value.z), value.e2 * factors.max(initial=0.0) * UP, r)
-    once = _rounded(scaled)
     if offset is None:
-        return once
+        return _rounded(scaled)
     # A factor of zero leaves the offset alone, which is no smaller than its own rounding.
-    wide = replace(once, z=np.abs(result) + np.abs(offset), r=np.maximum(once.r, np.abs(offset)))
-    return _rounded(wide, result)
+    return _rounded(replace(scaled, r=np.maximum(r, np.abs(offset))), offset)
 
 
 def _inexact(c: FloatArray, z: FloatArray) -> FloatArray:
@@ -234,15 +237,23 @@ def _inexact(c: FloatArray, z: FloatArray) -> FloatArray:
 def _relative(z: FloatArray, r: FloatArray) -> FloatArray:
     """``max_j |z_j| / r_j`` over the entries with ``r_j != 0``, per row."""
     inverse = np.divide(1.0, r, out=np.zeros_like(r), where=r != 0)
-    return np.asarray(np.abs(z * inverse).max(axis=1, initial=0.0) * UP)
+    found = np.empty(len(z))
+    step = max(1, _BLOCK // max(1, z.shape[1]))
+    for first in range(0, len(z), step):  # blocks that stay near: whole arrays of images would be made twice
+        found[first : first + step] = np.abs(z[first : first + step] * inverse).max(axis=1, initial=0.0)
+    return found * UP
 
 
-def _rounded(value: Tracked, result: FloatArray | None = None) -> Tracked:
-    """The same value (or ``result`` of at most its size) after one more rounding of every entry."""
+def _rounded(value: Tracked, offset: FloatArray | None = None) -> Tracked:
+    """The same value after one more rounding of every entry, or after two: of what it was before the offset as well."""
     r = _normal(np.maximum(value.r, value.r.max(initial=0.0) * 2.0**-40))
-    c = (value.c + gamma(2) * _relative(value.z, r)) * UP
-    e2 = (value.e2 + gamma(2) * norms(value.z)) * UP + np.where(c == 0, 0.0, len(r) * ENTRY_FLOOR)
-    return Tracked(value.z if result is None else result, c, e2, r)
+    share, size = _relative(value.z, r), norms(value.z)
+    if offset is not None:
+        own = np.abs(offset)
+        share, size = 2 * (share + _relative(own[None], r)[0]), 2 * (size + length(own))
+    c = (value.c + gamma(2) * share) * UP
+    e2 = (value.e2 + gamma(2) * size) * UP + np.where(c == 0, 0.0, len(r) * ENTRY_FLOOR)
+    return Tracked(value.z, c, e2, r)
 
 
 def activate(node: PiecewiseLinear, value: Tracked, signs: SignArray, reuse: bool, mark: bool = False) -> Tracked:
