@@ -13,7 +13,7 @@ from fiberscope.geometry.curves.chain_kernels import cut, scan
 from fiberscope.geometry.curves.curve import Polyline
 from fiberscope.geometry.curves.firm import straight_breaks
 from fiberscope.geometry.engines.planar import tracked as track
-from fiberscope.geometry.engines.planar.bends import Bends
+from fiberscope.geometry.engines.planar.chain_bends import Bends
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.numerics.cutoffs import TAME

@@ -26,7 +26,7 @@ from fiberscope.geometry.curves.curve import Polyline
 from fiberscope.geometry.engines.planar import faces as kernels
 from fiberscope.geometry.engines.planar import tracked as track
 from fiberscope.geometry.engines.planar.arrange import Arranger, sure_signs
-from fiberscope.geometry.engines.planar.bends import Bends
+from fiberscope.geometry.engines.planar.chain_bends import Bends
 from fiberscope.geometry.engines.planar.exact import (
     BITS,
     FixedProgram,

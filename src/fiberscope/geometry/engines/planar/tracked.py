@@ -17,7 +17,7 @@ from typing import assert_never
 
 import numpy as np
 
-from fiberscope.geometry.engines.planar.bends import Bends
+from fiberscope.geometry.engines.planar.chain_bends import Bends
 from fiberscope.geometry.engines.planar.faces import join_values, rectify
 from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear, Switch
 from fiberscope.numerics.algebra.base import Algebra, LinearMap, joined
