@@ -123,6 +123,8 @@ def _bend_of(layer: Any) -> Bend | None:
     name = type(layer).__name__
     if name == "Softplus":
         return softplus(float(layer.beta)) if layer.beta > 0 and frexp(layer.beta)[0] == 0.5 else None
+    if name == "GELU" and layer.approximate != "none":
+        return None
     return None if name == "ELU" and layer.alpha != 1 else BENDS.get(name)
 
 

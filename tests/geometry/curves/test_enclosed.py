@@ -13,20 +13,35 @@ from torch import nn
 import fiberscope as fs
 from fiberscope.errors import InputError
 from fiberscope.geometry.curves.enclosed import prove_count
-from fiberscope.geometry.curves.latent import latent_enclosure
+from fiberscope.geometry.curves.latent import LatentEnclosure, latent_enclosure
 from fiberscope.network.network import Network
+from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.smooth_functions import BENDS, LIBRARY, softplus
 
-ENDS = {"Tanh": nn.Tanh, "Sigmoid": nn.Sigmoid, "SiLU": nn.SiLU, "ELU": nn.ELU, "Softplus": nn.Softplus}
+ENDS = {
+    "Tanh": nn.Tanh,
+    "Sigmoid": nn.Sigmoid,
+    "SiLU": nn.SiLU,
+    "GELU": nn.GELU,
+    "ELU": nn.ELU,
+    "Softplus": nn.Softplus,
+}
 BALLS = {
     "Tanh": lambda x: x.tanh(),
     "Sigmoid": lambda x: 1 / (1 + (-x).exp()),
     "SiLU": lambda x: x / (1 + (-x).exp()),
+    "GELU": lambda x: x * (-x / flint.arb(2).sqrt()).erfc() / 2,
     "ELU": lambda x: x if x > 0 else x.exp() - 1,
     "Softplus": lambda x: (1 + x.exp()).log(),
     "Softplus 4": lambda x: (1 + (4 * x).exp()).log() / 4,
 }
+
+
+def segment_of(low: float, high: float) -> LatentEnclosure:
+    found = latent_enclosure(fs.Segment([low], [high]))
+    assert found is not None
+    return found
 
 
 def decoder(end: str, seed: int) -> nn.Sequential:
@@ -101,11 +116,41 @@ def test_without_a_proof_the_answer_says_why() -> None:
     )
     both = fs.regions_along(twice, fs.GeneratorCurve(module, z0, z1))
     assert both.proven is None and "not exact: crossings near t = " in repr(both)
-    for odd in (nn.Softplus(beta=0.3), nn.ELU(alpha=0.7), nn.GELU()):
+    for odd in (nn.Softplus(beta=0.3), nn.ELU(alpha=0.7), nn.GELU(approximate="tanh")):
         plus = nn.Sequential(nn.Linear(3, 12), odd)
         assert type(odd).__name__ in fs.regions_along(net, fs.GeneratorCurve(plus, z0, z1)).reason
-    pooled = fs.load(nn.Sequential(nn.MaxPool2d(2), nn.Flatten(), nn.Linear(3, 2)), (1, 2, 6))
-    assert "max pooling" in fs.regions_along(pooled, fs.GeneratorCurve(module, z0, z1)).reason
+    dead = fs.load(nn.Sequential(nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(3, 2)), (1, 2, 6))
+    lost = fs.regions_along(dead, fs.GeneratorCurve(module, z0, z1))  # all of a window dies at one place
+    assert lost.proven is None and "cannot be told apart" in lost.reason
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("padding", [0, 1])
+def test_max_pooling_is_proven_too(seed: int, padding: int) -> None:
+    """Where the largest of a window changes, two margins vanish at one place: one crossing; against dense samples."""
+    torch.manual_seed(seed)
+    module = decoder(["Tanh", "GELU"][seed % 2], seed)
+    pooled = nn.Sequential(nn.Conv2d(1, 2, 2), nn.MaxPool2d((1, 3), stride=(1, 2), padding=(0, padding)), nn.Flatten())
+    width = pooled(torch.zeros(1, 1, 2, 6)).shape[1]
+    net = fs.load(nn.Sequential(pooled, nn.Linear(width, 4), nn.ReLU(), nn.Linear(4, 1)), (1, 2, 6))
+    z0, z1 = np.random.default_rng(seed).normal(scale=3.0, size=(2, 3))
+    curve = fs.GeneratorCurve(module, z0, z1)
+    found = fs.regions_along(net, curve)
+    assert found.proven is not None
+    signs = net.signs(curve(np.linspace(0, 1, 40001))).signs
+    assert found.proven.num_regions == 1 + int((signs[1:] != signs[:-1]).any(axis=1).sum())
+
+
+def test_pools_behind_a_bend_and_three_in_a_row() -> None:
+    """max(tanh z, tanh -z, 1/2 - ...) by hand: margins, derivatives and windows of one input."""
+    stage = Network.from_nodes([MaxPool.over(0, (3,), [[0, 1, 2], [2, -1, -1]])], (3,))
+    line = Network([np.array([[1.0], [-1.0], [0.0]])], [np.array([0.0, 0.0, 0.3])])
+    top = Network([[[1.0, 0.0]], [[1.0]]], [[-0.6], [0.0]])  # the largest against .6
+    found = prove_count((line, BENDS["Tanh"], stage), top, segment_of(-2.0, 2.0))
+    assert not isinstance(found, str) and found.num_regions == 3
+    direct = prove_count((line, BENDS["Tanh"]), stage, segment_of(-2.0, 2.0))  # -z, then .3, then z is the largest
+    assert not isinstance(direct, str) and direct.num_regions == 3
+    np.testing.assert_allclose(direct.intervals.mean(axis=1) * 4 - 2, [-0.3, 0.3], atol=0.1)
 
 
 def test_enclosures_hold_what_they_enclose() -> None:

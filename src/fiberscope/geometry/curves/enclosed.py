@@ -24,7 +24,7 @@ from fiberscope.network.nodes import MaxPool, PiecewiseLinear
 from fiberscope.network.walk import smooth
 from fiberscope.numerics.algebra.base import Constant
 from fiberscope.numerics.algebra.bounded import BOUNDED, Bounded, BoundedAlgebra
-from fiberscope.numerics.floats import FloatArray, gamma, round_up
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, gamma, round_up
 from fiberscope.numerics.smooth_functions import Bend, product
 from fiberscope.results import Result
 from fiberscope.run import ENDLESS, Run
@@ -39,6 +39,9 @@ _CUT = 0.4871
 
 _DEEPEST = 2.0**-40
 """Intervals are not cut below this length: two crossings closer than that are left open."""
+
+_NOTHING = 2.0**1000
+"""Less than any number in a window: where padding stands, or no other input."""
 
 _ROWS = 1 << 21
 """Numbers in the widest value of one batch."""
@@ -69,7 +72,8 @@ class _Carried:
     def reach(self, radius: FloatArray) -> FloatArray:
         """How far values on the interval can be from the one at the midpoint as it was computed."""
         steepest = np.abs(self.slope.value) + self.slope.error
-        return np.asarray(round_up(self.value.error + radius[:, None] * steepest, 4))
+        found = round_up(self.value.error + radius[:, None] * steepest, 4)
+        return np.asarray(np.where((self.value.error == 0) & (steepest == 0), 0.0, found))
 
 
 def prove_count(
@@ -77,8 +81,6 @@ def prove_count(
 ) -> Proven | str:
     """The regions of ``net`` along the image of a latent curve under the stages; or why not."""
     networks = [part for part in (*stages, net) if isinstance(part, Network)]
-    if any(isinstance(node, MaxPool) for part in networks for node in part.layout.nodes):
-        return "max pooling has no enclosure here"
     products = sum(stage.fan_in * stage.out_size for part in networks for stage in part.layout.stages)
     batch = max(1, _ROWS // max(prod(shape) for part in networks for shape in part.shapes))
     work = 0
@@ -145,7 +147,7 @@ def _look(stages: Sequence[Network | Bend], net: Network, latent: LatentEnclosur
         open_ones = ~still[hard]
         known = ((signs[0] != 0) & (signs[1] != 0)) | ~open_ones
         crosses = open_ones & (signs[0] * signs[1] < 0)
-        good = known.all(axis=1) & (crosses.sum(axis=1) <= 1)
+        good = known.all(axis=1) & (_events(net, crosses) <= 1)
         settled[hard[~good]] = False
         crossing[hard[good]] = np.where(crosses[good].any(axis=1), crosses[good].argmax(axis=1), -1)
     return settled, crossing
@@ -173,15 +175,95 @@ def _through(net: Network, start: _Carried, radius: FloatArray) -> tuple[list[_C
             case PiecewiseLinear():
                 before = _Carried(values[node.source], slopes[node.source])
                 compared.append(before)
-                values[index + 1] = BOUNDED.piecewise(before.value, node.slopes)
+                values[index + 1] = _activated(before.value, node.slopes)
                 slopes[index + 1] = _gated(before, node.slopes, radius)
             case MaxPool():
-                raise NotImplementedError("pools are refused before")  # pragma: no cover
+                margins, largest = _pooled(node, _Carried(values[node.source], slopes[node.source]), radius)
+                compared.append(margins)
+                values[index + 1], slopes[index + 1] = largest.value, largest.slope
             case _:
                 values[index + 1] = smooth(node, values, BOUNDED)
                 slopes[index + 1] = smooth(node, slopes, _SLOPES)
     count = len(net.layout.nodes)
     return compared, _Carried(values[count], slopes[count])
+
+
+def _events(net: Network, crosses: BoolArray) -> IntArray:
+    """How many crossings the entries of a sign vector make, ``(rows,)``.
+
+    Where two inputs of a pooling window change places and no other one comes to the top, the margins of both vanish at
+    the same place: that is one crossing. More than two at a time are told apart by cutting.
+    """
+    total = crosses.sum(axis=1)
+    for place in net.layout.places:
+        if isinstance(place.node, MaxPool):
+            own = crosses[:, place.start : place.start + place.node.num_signs]
+            pairs = own.reshape(len(own), -1, place.node.window_size).sum(axis=2)
+            total = total - (pairs == 2).sum(axis=1)
+    return np.asarray(total)
+
+
+def _pooled(node: MaxPool, before: _Carried, radius: FloatArray) -> tuple[_Carried, _Carried]:
+    """The margins ``x_j - max of the others`` of all windows, and the maxima.
+
+    A maximum is off by no more than the largest error of its inputs, and its derivative lies among those of the inputs
+    that may be the largest somewhere on the interval.
+    """
+    windows = node.windows
+    inside = windows >= 0
+
+    def taken(x: Any, empty: float) -> Any:
+        return np.where(inside, x[:, np.maximum(windows, 0)], empty)
+
+    value, error = taken(before.value.value, -_NOTHING), taken(before.value.error, 0.0)
+    slope, slip = taken(before.slope.value, 0.0), taken(before.slope.error, 0.0)
+    reach = taken(before.reach(radius), 0.0)
+    margins = []
+    for j in range(windows.shape[1]):
+        rest = np.arange(windows.shape[1]) != j
+        if rest.any():
+            most = _largest(*(x[:, :, rest] for x in (value, error, slope, slip, reach)))
+        else:
+            most = _Carried(
+                Bounded(value[:, :, 0] * 0 - _NOTHING, error[:, :, 0] * 0),
+                Bounded(slope[:, :, 0] * 0, slip[:, :, 0] * 0),
+            )
+        margins.append(
+            _minus(value[:, :, j], error[:, :, j], most.value) + _minus(slope[:, :, j], slip[:, :, j], most.slope)
+        )
+    parts = [np.stack(x, axis=2).reshape(len(value), -1) for x in zip(*margins, strict=True)]
+    return _Carried(Bounded(*parts[:2]), Bounded(*parts[2:])), _largest(value, error, slope, slip, reach)
+
+
+def _minus(value: FloatArray, error: FloatArray, other: Bounded) -> tuple[FloatArray, FloatArray]:
+    """A difference with a bound of its error; what is the same float without any has none."""
+    found = value - other.value
+    rounding = np.where(found == 0, 0.0, gamma(2) * (np.abs(value) + np.abs(other.value)))
+    none = (error == 0) & (other.error == 0) & (found == 0)
+    return found, np.asarray(np.where(none, 0.0, round_up(error + other.error + rounding, 4)))
+
+
+def _largest(value: FloatArray, error: FloatArray, slope: FloatArray, slip: FloatArray, reach: FloatArray) -> _Carried:
+    """The maximum over the last axis."""
+    with np.errstate(invalid="ignore"):
+        may = ~(value + reach < (value - reach).max(axis=2, keepdims=True))
+    low = np.where(may, slope - slip, np.inf).min(axis=2)
+    high = np.where(may, slope + slip, -np.inf).max(axis=2)
+    middle = low / 2 + high / 2
+    one = may.sum(axis=2) == 1  # then the derivative is that input's, without the rounding of ends
+    only = np.take_along_axis(slope, may.argmax(axis=2)[..., None], axis=2)[..., 0]
+    spread = np.take_along_axis(slip, may.argmax(axis=2)[..., None], axis=2)[..., 0]
+    wide = round_up((high - low) / 2 + gamma(4) * (np.abs(low) + np.abs(high)), 4)
+    wide = np.where((low == 0) & (high == 0), 0.0, wide)
+    derivative = Bounded(np.where(one, only, middle), np.where(one, spread, wide))
+    return _Carried(Bounded(value.max(axis=2), error.max(axis=2)), derivative)
+
+
+def _activated(x: Bounded, below: FloatArray) -> Bounded:
+    """The values behind an activation; a zero that is proven has no error, so that zeros in a window are equal."""
+    found = BOUNDED.piecewise(x, below)
+    dead = (below == 0) & (x.value < -x.error)
+    return Bounded(np.where(dead, 0.0, found.value), np.where(dead, 0.0, found.error))
 
 
 def _gated(before: _Carried, below: FloatArray, radius: FloatArray) -> Bounded:
@@ -191,4 +273,6 @@ def _gated(before: _Carried, below: FloatArray, radius: FloatArray) -> Bounded:
     middle = np.where(x > reach, 1.0, np.where(x < -reach, below, (1 + below) / 2))
     spread = np.where(np.abs(x) > reach, 0.0, np.abs(1 - below) / 2)
     spread = spread + np.where(below == 0, 0.0, gamma(2) * (1 + np.abs(below)))
-    return product(Bounded(middle, spread), before.slope)
+    found = product(Bounded(middle, spread), before.slope)
+    dead = (middle == 0) & (spread == 0)
+    return Bounded(np.where(dead, 0.0, found.value), np.where(dead, 0.0, found.error))
