@@ -123,3 +123,13 @@ def test_bad_options(run, models, model, options, message):
     options = [models / x if str(x).endswith(".npy") else x for x in options]
     done = run("regions", models / f"{model}.npz", *options)
     assert done.returncode == 2 and message in " ".join(done.stderr.split())
+
+
+def test_a_generator_as_its_training_saves_it(run, models, tmp_path):
+    made = fs.train_generator(np.random.default_rng(0).random((6, 5)), epochs=1, latent=5, widths=(4,))
+    made.save(tmp_path / "made.pt")
+    options = ("--generator", tmp_path / "made.pt", "--segment", models / "a.npy", models / "b.npy", "--json")
+    done = run("regions", models / "deep.npz", *options)
+    a, b = (np.load(models / name) for name in ("a.npy", "b.npy"))
+    found = fs.regions_along(fs.load(models / "deep.npz"), fs.GeneratorCurve(made.network(), a, b))
+    assert json.loads(done.stdout)["num_regions"] == found.num_regions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -46,10 +47,18 @@ def curve_of(net: Any, asked: Asked, others: list[str]) -> Any:
         raise InputError(f"{name}: expected no {others[0]} with it")
     if asked.generator is None:
         return _path(asked, net.in_size, "model")
-    inner = fs.load(asked.generator)
+    inner = _decoder(asked.generator)
     if inner.out_size != net.in_size:
         raise InputError(f"--generator: expected {net.in_size} outputs for this model, got {inner.out_size}")
     return fs.GeneratorCurve.along(inner, _path(asked, inner.in_size, "generator"))
+
+
+def _decoder(path: Path) -> Any:
+    """A decoder from a file of any format, or from one that :func:`fiberscope.train_generator` made."""
+    if path.suffix == ".pt":
+        with suppress(InputError):  # another file with that ending
+            return fs.load_generator(path).network()
+    return fs.load(path)
 
 
 def _path(asked: Asked, size: int, what: str) -> Any:

@@ -17,6 +17,7 @@ from typing import assert_never
 
 import numpy as np
 
+from fiberscope.geometry.engines.planar.chain_bends import Bends
 from fiberscope.geometry.engines.planar.faces import join_values, rectify
 from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear, Switch
 from fiberscope.numerics.algebra.base import Algebra, LinearMap, joined
@@ -30,6 +31,9 @@ UP = 1 + 2.0**-30
 FEW = 512
 """At so many points a product may cost six: the errors of early layers, which all later ones inherit, nearly vanish."""
 
+_BLOCK = 1 << 16
+"""Numbers that are handled at once."""
+
 SMALL = 2.0**-400
 """Numbers between this and its inverse can be squared and summed without leaving the range of floats."""
 
@@ -40,7 +44,7 @@ class Tracked:
 
     ``zeros`` are entries that certified signs prove to be zero, where somebody asked for them; a float 0.0 proves
     nothing, it may be a rounded positive number. ``norm`` is the Euclidean norm of each row of ``z`` where it is
-    already known, rounded up.
+    already known, rounded up. ``bends`` is told by chains behind a ReLU, for the next product alone.
     """
 
     z: FloatArray
@@ -49,6 +53,7 @@ class Tracked:
     r: FloatArray
     zeros: BoolArray | None = None
     norm: FloatArray | None = None
+    bends: Bends | None = None
 
     @classmethod
     def exact(cls, z: FloatArray) -> Tracked:
@@ -60,7 +65,7 @@ class Tracked:
         """The values at some of the points."""
         norm = None if self.norm is None else self.norm[index]
         zeros = None if self.zeros is None else self.zeros[index]
-        return replace(self, z=self.z[index], c=self.c[index], e2=self.e2[index], zeros=zeros, norm=norm)
+        return replace(self, z=self.z[index], c=self.c[index], e2=self.e2[index], zeros=zeros, norm=norm, bends=None)
 
     def extended(self, blocks: Sequence[tuple[IntArray, IntArray, FloatArray, FloatArray]]) -> Tracked:
         """With points ``A + t (B - A)`` appended, from blocks ``(A, B, t, error of t)``; later ones may use earlier."""
@@ -150,23 +155,39 @@ def row_norms(stage: LinearMap) -> FloatArray:
     return np.asarray(np.where((total > SMALL) & (total < 1 / SMALL), np.sqrt(squares) * UP, total))
 
 
+def product(stage: LinearMap, z: FloatArray, offset: FloatArray | None, bends: Bends | None) -> FloatArray:
+    """``W z + b`` for every row, by fewer products where it is known what bends."""
+    if bends is None:
+        result = stage.apply(z)
+        return result if offset is None else np.add(result, offset, out=result)
+    result = np.empty((len(z), stage.out_size))
+    own = stage.apply(z[bends.old])
+    result[bends.old] = own if offset is None else own + offset
+    matrix = stage.stored_matrix
+    assert matrix is not None
+    bends.fill(matrix, result)
+    return result
+
+
 def _linear(stage: LinearMap, value: Tracked, offset: FloatArray | None, tight: bool) -> Tracked:
     if (diagonal := stage.stored_diagonal) is not None:
         result = stage.apply(value.z)
-        return _scaled(np.abs(diagonal), value, result if offset is None else result + offset, offset)
+        if offset is not None:
+            result += offset
+        return _scaled(np.abs(diagonal), value, result, offset)
     rows = row_norms(stage)
     r = rows if offset is None else np.hypot(rows, offset) * UP
     frobenius = length(r)
     sliced = sliced_product(stage, value.z, offset) if tight and len(value.z) <= FEW else None
     if sliced is not None:
         return _accurate(*sliced, r, value.e2, stage, frobenius)
-    result = stage.apply(value.z)
-    if offset is not None:
-        result += offset
+    bends = value.bends if stage.stored_matrix is not None else None
+    result = product(stage, value.z, offset, bends)
     # |W_j a + b_j| <= r_j |(a, 1)|, so rounding is in proportion to r_j as well. Rows without input stay exact.
     norm = norms(value.z) if value.norm is None else value.norm
     size = norm if offset is None else np.where((norm == 0) & (value.e2 == 0), 0.0, np.hypot(norm, 1.0))
-    rounding = gamma(stage.fan_in + 6) * size * UP
+    rounding = gamma(stage.fan_in + 6) * size if bends is None else bends.roundings(stage.fan_in, size)
+    rounding = rounding * UP
     c = (value.e2 + rounding) * UP
     e2 = c * frobenius
     if tight and (matrix := stage.stored_matrix) is not None:
@@ -202,12 +223,10 @@ def _scaled(factors: FloatArray, value: Tracked, result: FloatArray, offset: Flo
     # a factor that is not zero leaves a column that is not zero, also where the product underflows
     r = np.where((value.r == 0) | (factors == 0), 0.0, np.maximum(value.r * factors * UP, TINY))
     scaled = Tracked(result, _inexact(value.c, value.z), value.e2 * factors.max(initial=0.0) * UP, r)
-    once = _rounded(scaled)
     if offset is None:
-        return once
+        return _rounded(scaled)
     # A factor of zero leaves the offset alone, which is no smaller than its own rounding.
-    wide = replace(once, z=np.abs(result) + np.abs(offset), r=np.maximum(once.r, np.abs(offset)))
-    return _rounded(wide, result)
+    return _rounded(replace(scaled, r=np.maximum(r, np.abs(offset))), offset)
 
 
 def _inexact(c: FloatArray, z: FloatArray) -> FloatArray:
@@ -218,15 +237,23 @@ def _inexact(c: FloatArray, z: FloatArray) -> FloatArray:
 def _relative(z: FloatArray, r: FloatArray) -> FloatArray:
     """``max_j |z_j| / r_j`` over the entries with ``r_j != 0``, per row."""
     inverse = np.divide(1.0, r, out=np.zeros_like(r), where=r != 0)
-    return np.asarray(np.abs(z * inverse).max(axis=1, initial=0.0) * UP)
+    found = np.empty(len(z))
+    step = max(1, _BLOCK // max(1, z.shape[1]))
+    for first in range(0, len(z), step):  # blocks that stay near: whole arrays of images would be made twice
+        found[first : first + step] = np.abs(z[first : first + step] * inverse).max(axis=1, initial=0.0)
+    return found * UP
 
 
-def _rounded(value: Tracked, result: FloatArray | None = None) -> Tracked:
-    """The same value (or ``result`` of at most its size) after one more rounding of every entry."""
+def _rounded(value: Tracked, offset: FloatArray | None = None) -> Tracked:
+    """The same value after one more rounding of every entry, or after two: of what it was before the offset as well."""
     r = _normal(np.maximum(value.r, value.r.max(initial=0.0) * 2.0**-40))
-    c = (value.c + gamma(2) * _relative(value.z, r)) * UP
-    e2 = (value.e2 + gamma(2) * norms(value.z)) * UP + np.where(c == 0, 0.0, len(r) * ENTRY_FLOOR)
-    return Tracked(value.z if result is None else result, c, e2, r)
+    share, size = _relative(value.z, r), norms(value.z)
+    if offset is not None:
+        own = np.abs(offset)
+        share, size = 2 * (share + _relative(own[None], r)[0]), 2 * (size + length(own))
+    c = (value.c + gamma(2) * share) * UP
+    e2 = (value.e2 + gamma(2) * size) * UP + np.where(c == 0, 0.0, len(r) * ENTRY_FLOOR)
+    return Tracked(value.z, c, e2, r)
 
 
 def activate(node: PiecewiseLinear, value: Tracked, signs: SignArray, reuse: bool, mark: bool = False) -> Tracked:
