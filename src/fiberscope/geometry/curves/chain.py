@@ -12,6 +12,8 @@ from fiberscope.geometry.curves.breakpoints import Breaks
 from fiberscope.geometry.curves.chain_kernels import cut, scan
 from fiberscope.geometry.curves.curve import Polyline
 from fiberscope.geometry.curves.firm import straight_breaks
+from fiberscope.geometry.engines.planar import tracked as track
+from fiberscope.geometry.engines.planar.chain_bends import Bends
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.numerics.cutoffs import TAME
@@ -52,7 +54,7 @@ def _short(net: Network, chain: Polyline, run: Run) -> Breaks | None:
     t, error = np.arange(len(values), dtype=np.float64), np.zeros(len(values))
     maker = np.full(len(values), -1)
     e2, norm = np.zeros(len(values)), np.linalg.norm(values, axis=1) * INFLATE
-    decisions = 0
+    decisions, bends = 0, None
     layers = net.layout.affine[:-1]
     for index, (node, place) in enumerate(zip(layers, net.layout.places, strict=True)):
         run.step(index, len(layers), "layers")
@@ -60,28 +62,41 @@ def _short(net: Network, chain: Polyline, run: Run) -> Breaks | None:
         if norms is None or not (norm.max() < TAME[1]) or len(values) * len(norms[0]) > MOST_SIGNS:
             return None
         r, inverse, frobenius = norms
-        z = node.operator.apply(values)
-        if node.offset is not None:
-            z += node.offset
+        z = track.product(node.operator, values, node.offset, bends)
+        size = np.hypot(norm, 1.0)
+        fan_in = node.operator.fan_in
+        rounding = gamma(fan_in + 6) * size if bends is None else bends.roundings(fan_in, size)
         c, counts = np.empty(len(z)), np.empty(len(z) - 1, dtype=np.int64)
-        new = scan(z, e2, norm, gamma(node.operator.fan_in + 6), r, ENTRY_FLOOR, c, counts)
+        new = scan(z, e2, norm, rounding, r, ENTRY_FLOOR, c, counts)
         if new < 0:
             return None
         total, width = len(z) + new, z.shape[1]
         values = np.empty((total if index + 1 < len(layers) else 0, width))
-        e2, norm, new_t, new_error = np.empty((4, total))
+        e2, norm, new_t, new_error, part = np.empty((5, total))
         new_maker = np.empty(total, dtype=np.int64)
         room = np.empty((2, width)), np.empty((2, width), dtype=np.int64)
         sure = cut(
             z, c, r, inverse, ENTRY_FLOOR, counts, t, error, maker, place.start, frobenius, *room[0], *room[1], values,
-            new_t, new_error, new_maker, e2, norm,
+            new_t, new_error, new_maker, e2, norm, part,
         )  # fmt: skip
         if not sure:
             return None
         t, error, maker = new_t, new_error, new_maker
+        bends = _bends(z, counts, part, maker - place.start) if new and index + 1 < len(layers) else None
         decisions += z.size + new
     made = maker >= 0  # no neuron vanishes at a given point: signs there are certain
     return _breaks(net, chain, t[made], error[made], maker[made], decisions)
+
+
+def _bends(z: FloatArray, counts: IntArray, part: FloatArray, label: IntArray) -> Bends:
+    """What bends between neighbours that had so many zeros between them; ``z`` are the values at the old points."""
+    points = np.concatenate([[0], np.cumsum(counts)])
+    old = points + np.arange(len(points))
+    new = np.delete(np.arange(len(part)), old)
+    gap = np.repeat(np.arange(len(counts)), counts)
+    own, rank = label[new], np.arange(len(new)) - points[gap]
+    x, y = z[gap, own], z[gap + 1, own]
+    return Bends(old, new, old[gap], old[gap + 1], part[new], points, points, own, rank, x, y)
 
 
 def _breaks(net: Network, chain: Polyline, t: FloatArray, error: FloatArray, maker: IntArray, decisions: int) -> Breaks:

@@ -4,12 +4,12 @@ The points of the chain are rows in their order. Bounds are those of
 :mod:`fiberscope.geometry.engines.planar.tracked`: the error of ``z[v, j]`` is at most ``c[v] r[j]``, the Euclidean norm
 of the errors behind the activation at most ``e2[v]``.
 
-Arrays, for ``V`` points so far and ``w`` neurons: ``z (V, w)`` preactivations; ``c (V,)``, ``e2 (V,)`` error factors
-and ``norm (V,)`` the norms of the activations before; ``r (w,)`` row factors and ``inverse`` their inverses; ``counts
-(V - 1,)`` zeros between neighbours. ``t``, ``error``, ``maker`` ``(V,)`` are a point's parameter, the bound of its
-error, and the entry of the sign vector that made it (-1 for the ends). ``local``, ``d``, ``label``, ``room`` hold the
-zeros of one gap. Everything with ``new_`` and ``out``, ``e2``, ``norm`` of :func:`cut` has one row for every old *and*
-new point.
+Arrays, for ``V`` points so far and ``w`` neurons: ``z (V, w)`` preactivations; ``c``, ``e2``, ``rounding`` ``(V,)``
+error factors and ``norm (V,)`` the norms of the activations before; ``r (w,)`` row factors and ``inverse`` their
+inverses; ``counts (V - 1,)`` zeros between neighbours. ``t``, ``error``, ``maker`` ``(V,)`` are a point's parameter,
+the bound of its error, and the entry of the sign vector that made it (-1 for the ends). ``local``, ``d``, ``label``,
+``room`` hold the zeros of one gap. Everything with ``new_`` and ``out``, ``e2``, ``norm``, ``part`` of :func:`cut` has
+one row for every old *and* new point; ``part`` is where a new one lies between its neighbours among the old ones.
 
 Invariants: rows are in the order of the chain and parameters increase strictly; every sign is certain before anything
 is cut; between neighbours each neuron has at most one zero, since it is affine there.
@@ -26,13 +26,13 @@ from fiberscope.numerics.floats import FEW_ROUNDINGS, INFLATE, SQUARES_FLOOR, TI
 
 
 @kernel
-def scan(z: Any, e2: Any, norm: Any, rounding: float, r: Any, floor: float, c: Any, counts: Any) -> int:
+def scan(z: Any, e2: Any, norm: Any, rounding: Any, r: Any, floor: float, c: Any, counts: Any) -> int:
     """Error factors ``c`` and the number of zeros between neighbours; -1 if some sign is open."""
     total = 0
     for v in range(z.shape[0]):
         c[v] = 0.0
         if norm[v] > 0.0 or e2[v] > 0.0:
-            c[v] = (e2[v] + rounding * math.hypot(norm[v], 1.0)) * INFLATE
+            c[v] = (e2[v] + rounding[v]) * INFLATE
         scale, sure = c[v] * FEW_ROUNDINGS, True
         for j in range(z.shape[1]):
             sure &= abs(z[v, j]) > scale * r[j] + floor
@@ -51,7 +51,7 @@ def scan(z: Any, e2: Any, norm: Any, rounding: float, r: Any, floor: float, c: A
 def cut(
     z: Any, c: Any, r: Any, inverse: Any, floor: float, counts: Any, t: Any, error: Any, maker: Any, first: int,
     frobenius: float, local: Any, d: Any, label: Any, room: Any, out: Any, new_t: Any, new_error: Any, new_maker: Any,
-    e2: Any, norm: Any,
+    e2: Any, norm: Any, part: Any,
 ) -> bool:  # fmt: skip
     """Old and new points in order with their activations; False if the order of new ones is open.
 
@@ -79,6 +79,7 @@ def cut(
         way = t[v + 1] - t[v]
         for k in range(n):
             new_t[row] = t[v] + local[k] * way
+            part[row] = local[k]
             new_error[row] = (max(error[v], error[v + 1]) + d[k] * way + 4 * U * (abs(t[v + 1]) + 1)) * (1 + 8 * U)
             new_maker[row] = first + label[k]
             if out.shape[0]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, assert_never
@@ -26,6 +26,7 @@ from fiberscope.geometry.curves.curve import Polyline
 from fiberscope.geometry.engines.planar import faces as kernels
 from fiberscope.geometry.engines.planar import tracked as track
 from fiberscope.geometry.engines.planar.arrange import Arranger, sure_signs
+from fiberscope.geometry.engines.planar.chain_bends import Bends
 from fiberscope.geometry.engines.planar.exact import (
     BITS,
     FixedProgram,
@@ -43,6 +44,7 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear, Switch
 from fiberscope.network.walk import cuts, switches
 from fiberscope.numerics.algebra.dyadic import Dyadic
+from fiberscope.numerics.arrays import pointers
 from fiberscope.numerics.compensated import Twofold
 from fiberscope.numerics.floats import FloatArray, IntArray, SignArray, U
 from fiberscope.numerics.points import Triple, dot, sign
@@ -149,7 +151,26 @@ class Cutter(Arranger):
         after = self.cuts[-1].after = self.cuts[-1].point_signs()
         reuse = self.layout.last_use[node.source] == place.index and len(edge) > 0
         pools = bool(self.layout.pooled[place.stop :].any())
-        values[place.index + 1] = track.behind(node, values[node.source], after, reuse, pools)
+        bends = self._bends(self.cuts[-1], A, B, source.z)
+        values[place.index + 1] = replace(track.behind(node, values[node.source], after, reuse, pools), bends=bends)
+
+    def _bends(self, cut: Stage, A: IntArray, B: IntArray, z: FloatArray) -> Bends | None:
+        """What bends at the new points of a ReLU; none next to old points where floats do not have the right signs."""
+        node, found, old = cut.node, cut.crossings, len(cut.signs)
+        if not len(A) or isinstance(node, MaxPool) or node.slopes.any():
+            return None
+        signs = cut.signs[:, : z.shape[1]]
+        told = ((signs != 0) & ((z > 0) == (signs > 0)) & ((z < 0) == (signs < 0))).all(axis=1)
+        good = told[cut.ends].all(axis=1)
+        edge = np.repeat(np.arange(len(cut.ends)), np.diff(found.ptr))
+        order = np.lexsort((found.rank, edge))[good[edge]]
+        edge, label, rank = edge[order], found.label[order], found.rank[order]
+        points, neurons = (pointers(np.where(good, np.diff(ptr), 0)) for ptr in (found.point_ptr, found.ptr))
+        own = good[found.points[0]]
+        new = old + np.arange(len(A))
+        x, y = z[cut.ends[edge, 0], label], z[cut.ends[edge, 1], label]
+        full = np.concatenate([np.arange(old), new[~own]])
+        return Bends(full, new[own], A[own], B[own], found.points[2][own], points, neurons, label, rank, x, y)
 
     def _insert(self, found: Crossings, A: IntArray, B: IntArray) -> None:
         """Number the new points and put them in their places."""

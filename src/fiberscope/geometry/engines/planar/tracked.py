@@ -17,6 +17,7 @@ from typing import assert_never
 
 import numpy as np
 
+from fiberscope.geometry.engines.planar.chain_bends import Bends
 from fiberscope.geometry.engines.planar.faces import join_values, rectify
 from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear, Switch
 from fiberscope.numerics.algebra.base import Algebra, LinearMap, joined
@@ -43,7 +44,7 @@ class Tracked:
 
     ``zeros`` are entries that certified signs prove to be zero, where somebody asked for them; a float 0.0 proves
     nothing, it may be a rounded positive number. ``norm`` is the Euclidean norm of each row of ``z`` where it is
-    already known, rounded up.
+    already known, rounded up. ``bends`` is told by chains behind a ReLU, for the next product alone.
     """
 
     z: FloatArray
@@ -52,6 +53,7 @@ class Tracked:
     r: FloatArray
     zeros: BoolArray | None = None
     norm: FloatArray | None = None
+    bends: Bends | None = None
 
     @classmethod
     def exact(cls, z: FloatArray) -> Tracked:
@@ -63,7 +65,7 @@ class Tracked:
         """The values at some of the points."""
         norm = None if self.norm is None else self.norm[index]
         zeros = None if self.zeros is None else self.zeros[index]
-        return replace(self, z=self.z[index], c=self.c[index], e2=self.e2[index], zeros=zeros, norm=norm)
+        return replace(self, z=self.z[index], c=self.c[index], e2=self.e2[index], zeros=zeros, norm=norm, bends=None)
 
     def extended(self, blocks: Sequence[tuple[IntArray, IntArray, FloatArray, FloatArray]]) -> Tracked:
         """With points ``A + t (B - A)`` appended, from blocks ``(A, B, t, error of t)``; later ones may use earlier."""
@@ -153,6 +155,20 @@ def row_norms(stage: LinearMap) -> FloatArray:
     return np.asarray(np.where((total > SMALL) & (total < 1 / SMALL), np.sqrt(squares) * UP, total))
 
 
+def product(stage: LinearMap, z: FloatArray, offset: FloatArray | None, bends: Bends | None) -> FloatArray:
+    """``W z + b`` for every row, by fewer products where it is known what bends."""
+    if bends is None:
+        result = stage.apply(z)
+        return result if offset is None else np.add(result, offset, out=result)
+    result = np.empty((len(z), stage.out_size))
+    own = stage.apply(z[bends.old])
+    result[bends.old] = own if offset is None else own + offset
+    matrix = stage.stored_matrix
+    assert matrix is not None
+    bends.fill(matrix, result)
+    return result
+
+
 def _linear(stage: LinearMap, value: Tracked, offset: FloatArray | None, tight: bool, few: int) -> Tracked:
     if (diagonal := stage.stored_diagonal) is not None:
         result = stage.apply(value.z)
@@ -165,13 +181,13 @@ def _linear(stage: LinearMap, value: Tracked, offset: FloatArray | None, tight: 
     sliced = sliced_product(stage, value.z, offset) if tight and len(value.z) <= few else None
     if sliced is not None:
         return _accurate(*sliced, r, value.e2, stage, frobenius)
-    result = stage.apply(value.z)
-    if offset is not None:
-        result += offset
+    bends = value.bends if stage.stored_matrix is not None else None
+    result = product(stage, value.z, offset, bends)
     # |W_j a + b_j| <= r_j |(a, 1)|, so rounding is in proportion to r_j as well. Rows without input stay exact.
     norm = norms(value.z) if value.norm is None else value.norm
     size = norm if offset is None else np.where((norm == 0) & (value.e2 == 0), 0.0, np.hypot(norm, 1.0))
-    rounding = gamma(stage.fan_in + 6) * size * UP
+    rounding = gamma(stage.fan_in + 6) * size if bends is None else bends.roundings(stage.fan_in, size)
+    rounding = rounding * UP
     c = (value.e2 + rounding) * UP
     e2 = c * frobenius
     if tight and (matrix := stage.stored_matrix) is not None:
