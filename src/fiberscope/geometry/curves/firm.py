@@ -26,7 +26,7 @@ from fiberscope.geometry.curves.straight import Cutter, Edges, Loose, Stage
 from fiberscope.geometry.engines.compiled import kernel
 from fiberscope.geometry.engines.planar import tracked as track
 from fiberscope.geometry.engines.planar.arrange import sure_signs
-from fiberscope.geometry.engines.planar.tracked import SMALL, UP, Tracked
+from fiberscope.geometry.engines.planar.tracked import SMALL, UP, Tracked, TrackedAlgebra
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.floats import ENTRY_FLOOR, FEW_ROUNDINGS, FloatArray, IntArray, SignArray, U
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 DEEP = 6
 """With so many activations cheap bounds leave too much open as a rule: the tighter ones are taken at once."""
+
+FEW = 2048
+"""Points at which products are made almost exactly: most breakpoints come in later layers."""
 
 SAFE = 4.0
 """Factor on the bound of a point whose sign was decided exactly: the value may lie on the wrong side of zero."""
@@ -65,6 +68,7 @@ class FirmCutter(Cutter):
 
     def __init__(self, net: Network, chain: Polyline) -> None:
         super().__init__(net, chain, tight=True)
+        self.algebra = TrackedAlgebra(tight=True, few=FEW)
         self.away = np.zeros(len(chain.points))
         self.rounded = np.zeros(len(chain.points))
         self.ordered: list[int] = []

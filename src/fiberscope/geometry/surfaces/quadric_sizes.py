@@ -27,7 +27,7 @@ _INNER = 64
 _POLES = 200
 """Directions among which the poles of an ellipsoid are chosen, away from all boundaries."""
 
-_BITS = 128
+BITS = 128
 """Precision of the balls in which lengths are bounded."""
 
 
@@ -190,17 +190,17 @@ def bounds_of(arcs: Iterable[BoundedArc], axes: FloatArray) -> tuple[float, floa
     """Proven bounds of the sum of lengths of arcs."""
     low, high = 0.0, 0.0
     for normal, height, ends in arcs:
-        with flint.ctx.workprec(_BITS):
+        with flint.ctx.workprec(BITS):
             points = None
             if ends is not None:
-                one, two = (on_sphere(_balls(p), _balls(q), leaves) for p, q, leaves in ends)
+                one, two = (on_sphere(balls(p), balls(q), leaves) for p, q, leaves in ends)
                 points = (one, two)
         least, most = length_bounds(normal, height, points, axes)
         low, high = low + least * (1 - 4 * U), high + most * (1 + 4 * U)
     return low * (1 - 4 * U), float(high * (1 + 4 * U))
 
 
-def _balls(point: Known) -> Vector:
+def balls(point: Known) -> Vector:
     return [Arb(float(v), point[1]) for v in point[0]]
 
 
@@ -212,24 +212,30 @@ def length_bounds(
     Normal and height are floats with bounds of their errors, the ends are balls on the unit sphere. The axes are exact.
     The arc turns counter-clockwise, seen from the tip of the normal.
     """
-    with flint.ctx.workprec(_BITS):
+    with flint.ctx.workprec(BITS):
         n = [Arb(float(v), normal[1]) for v in normal[0]]
         h = Arb(*height)
-        radius = _root(1 - h * h)
+        radius = root_of(1 - h * h)
         start = (
             ends[0]
             if ends is not None
             else [Arb(v) for v in np.cross(normal[0], np.eye(3)[np.abs(normal[0]).argmin()])]
         )
-        one = _unit(_off(start, n))
-        two = _cross(n, one)
+        one = unit_of(off_of(start, n))
+        two = cross_of(n, one)
         rows = [[Arb(float(v)) for v in row] for row in axes.T]
-        images = [[radius * _dot(side, row) for row in rows] for side in (one, two)]
-        a, b, c = _dot(images[0], images[0]), _dot(images[0], images[1]), _dot(images[1], images[1])
-        turn = 2 * Arb.pi() if ends is None else _turn(one, two, ends[1], n)
-        root = _root((a - c) * (a - c) + 4 * b * b)
+        images = [[radius * dot_of(side, row) for row in rows] for side in (one, two)]
+        turn = 2 * Arb.pi() if ends is None else turn_of(one, two, ends[1], n)
+    return ellipse_bounds(images[0], images[1], turn)
+
+
+def ellipse_bounds(one: Vector, two: Vector, turn: flint.arb) -> tuple[float, float]:
+    """Proven bounds of the length of ``cos t one + sin t two`` for ``t`` from 0 to ``turn``."""
+    with flint.ctx.workprec(BITS):
+        a, b, c = dot_of(one, one), dot_of(one, two), dot_of(two, two)
+        root = root_of((a - c) * (a - c) + 4 * b * b)
         long, short = (a + c + root) / 2, (a + c - root) / 2
-        bounds = (_root(short) * turn).union(_root(long) * turn)
+        bounds = (root_of(short) * turn).union(root_of(long) * turn)
         if root > 0:
             # the velocity is a quarter turn ahead; of both forms, the one away from the cut of the angle
             shift = Arb.atan2(2 * b, c - a) / 2 if a < c else Arb.pi() / 2 - Arb.atan2(2 * b, a - c) / 2
@@ -244,10 +250,10 @@ def length_bounds(
     return max(0.0, float(low)), float(high)
 
 
-def _turn(one: Vector, two: Vector, end: Vector, n: Vector) -> flint.arb:
+def turn_of(one: Vector, two: Vector, end: Vector, n: Vector) -> flint.arb:
     """The angle from ``one`` to the end, between 0 and a full turn: small beside a float guess of it."""
-    flat = _off(end, n)
-    x, y = _dot(flat, one), _dot(flat, two)
+    flat = off_of(end, n)
+    x, y = dot_of(flat, one), dot_of(flat, two)
     guess = Arb(float(np.arctan2(float(y.mid()), float(x.mid())) % (2 * pi)))
     return guess + Arb.atan2(y * guess.cos() - x * guess.sin(), x * guess.cos() + y * guess.sin())
 
@@ -255,32 +261,32 @@ def _turn(one: Vector, two: Vector, end: Vector, n: Vector) -> flint.arb:
 def on_sphere(p: Vector, q: Vector, leaves: bool) -> Vector:
     """Where the line from p to q leaves the unit sphere, or enters it."""
     d = [b - a for a, b in zip(p, q, strict=True)]
-    a, b, c = _dot(d, d), _dot(p, d), _dot(p, p) - 1
-    root = _root(b * b - a * c)
+    a, b, c = dot_of(d, d), dot_of(p, d), dot_of(p, p) - 1
+    root = root_of(b * b - a * c)
     t = (root - b) / a if leaves else (-b - root) / a
     return [x + t * v for x, v in zip(p, d, strict=True)]
 
 
-def _root(x: flint.arb) -> flint.arb:
+def root_of(x: flint.arb) -> flint.arb:
     """The square root of what is known not to be negative, though its ball may reach below zero."""
     return x.sqrt() if x > 0 else Arb(0).union(x.upper().max(Arb(0)).sqrt())
 
 
-def _dot(a: Vector, b: Vector) -> flint.arb:
+def dot_of(a: Vector, b: Vector) -> flint.arb:
     return sum((x * y for x, y in zip(a, b, strict=True)), Arb(0))
 
 
-def _off(a: Vector, n: Vector) -> Vector:
-    part = _dot(a, n)
+def off_of(a: Vector, n: Vector) -> Vector:
+    part = dot_of(a, n)
     return [x - part * v for x, v in zip(a, n, strict=True)]
 
 
-def _unit(a: Vector) -> Vector:
-    size = _dot(a, a).sqrt()
+def unit_of(a: Vector) -> Vector:
+    size = dot_of(a, a).sqrt()
     return [x / size for x in a]
 
 
-def _cross(a: Vector, b: Vector) -> Vector:
+def cross_of(a: Vector, b: Vector) -> Vector:
     return [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
 
 

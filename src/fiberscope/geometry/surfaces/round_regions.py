@@ -39,6 +39,7 @@ from fiberscope.geometry.surfaces.quadric_sizes import (
     to_arc,
 )
 from fiberscope.geometry.surfaces.quadrics import Cylinder, Ellipsoid
+from fiberscope.geometry.surfaces.round_bounds import cylinder_length_bounds, sphere_area_bounds
 from fiberscope.geometry.surfaces.shapes import Sphere
 from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network
@@ -232,19 +233,36 @@ class RoundRegions(Pictured):
         return float(self.lengths[self.visible & self.inner].sum())
 
     def length_bounds(self) -> tuple[float, float]:
-        """Proven bounds of the length of all boundaries, on spheres and ellipsoids; the axes are taken as exact.
+        """Proven bounds of the length of all boundaries; the axes are taken as exact.
 
         Planes and corners of the complex are known with bounds of their errors; from there on, balls. Where a corner is
-        known from positions only, the upper bound is infinite.
+        known from positions only, the upper bound is infinite; so it is on a cylinder with a plane along its axis.
 
         >>> cap = Network([[[0.0, 0.0, 1.0]], [[1.0]]], [[-0.5], [0.0]])
         >>> low, high = round_regions(cap, Sphere()).length_bounds()
         >>> low <= np.pi * 3**0.5 <= high, high - low < 1e-9
         (True, True)
         """
-        if isinstance(self.surface, Cylinder):
-            raise InputError("length_bounds: expected a Sphere or an Ellipsoid, got a Cylinder")
-        return bounds_of(self._bounded_arcs(), self.surface.axes)
+        arcs = (arc for arc, inner in zip(self._bounded_arcs(), self.inner, strict=True) if inner)
+        bounds = cylinder_length_bounds if isinstance(self.surface, Cylinder) else bounds_of
+        return bounds(arcs, self.surface.axes)
+
+    def area_bounds(self) -> tuple[FloatArray, FloatArray]:
+        """Proven lower and upper bounds of the area of every pattern on a sphere, ``(patterns,)`` each.
+
+        By Gauss and Bonnet in balls, from the error bounds of planes and corners on; the sphere is taken as round with
+        its radius exact.
+
+        >>> cap = Network([[[0.0, 0.0, 1.0]], [[1.0]]], [[-0.5], [0.0]])
+        >>> low, high = round_regions(cap, Sphere()).area_bounds()
+        >>> bool(low.min() <= np.pi <= high.min()), bool((high - low).max() < 1e-9)
+        (True, True)
+        """
+        if not isinstance(self.surface, Sphere):
+            raise InputError(f"area_bounds: expected a Sphere, got a surface of type {type(self.surface).__name__}")
+        flat = 2 * self.counts - self.loops
+        radius = self.surface.radius
+        return sphere_area_bounds(self._bounded_arcs(), self._oriented, self.sides, flat, radius)
 
     def _bounded_arcs(self) -> Iterator[BoundedArc]:
         """Planes and ends of all arcs, with bounds of their errors."""

@@ -169,7 +169,7 @@ def product(stage: LinearMap, z: FloatArray, offset: FloatArray | None, bends: B
     return result
 
 
-def _linear(stage: LinearMap, value: Tracked, offset: FloatArray | None, tight: bool) -> Tracked:
+def _linear(stage: LinearMap, value: Tracked, offset: FloatArray | None, tight: bool, few: int) -> Tracked:
     if (diagonal := stage.stored_diagonal) is not None:
         result = stage.apply(value.z)
         if offset is not None:
@@ -178,7 +178,7 @@ def _linear(stage: LinearMap, value: Tracked, offset: FloatArray | None, tight: 
     rows = row_norms(stage)
     r = rows if offset is None else np.hypot(rows, offset) * UP
     frobenius = length(r)
-    sliced = sliced_product(stage, value.z, offset) if tight and len(value.z) <= FEW else None
+    sliced = sliced_product(stage, value.z, offset) if tight and len(value.z) <= few else None
     if sliced is not None:
         return _accurate(*sliced, r, value.e2, stage, frobenius)
     bends = value.bends if stage.stored_matrix is not None else None
@@ -306,11 +306,12 @@ def behind(node: Switch, value: Tracked, signs: SignArray, reuse: bool, mark: bo
 class TrackedAlgebra(Algebra[Tracked]):
     """Between switches. At a switch the mesh or chain is cut, which changes all values: engines do that themselves.
 
-    ``tight`` also bounds spectral norms, which pays where more layers follow.
+    ``tight`` also bounds spectral norms, which pays where more layers follow, and at ``few`` points makes almost exact
+    products.
     """
 
-    def __init__(self, tight: bool) -> None:
-        self.tight = tight
+    def __init__(self, tight: bool, few: int = FEW) -> None:
+        self.tight, self.few = tight, few
 
     def take(self, values: FloatArray) -> Tracked:
         return Tracked.exact(values)
@@ -319,10 +320,10 @@ class TrackedAlgebra(Algebra[Tracked]):
         *before, last = operator.stages()
         for stage in before:
             value = self.apply(stage, value)
-        return _linear(last, value, bias, self.tight)
+        return _linear(last, value, bias, self.tight, self.few)
 
     def apply(self, stage: LinearMap, value: Tracked) -> Tracked:
-        return _linear(stage, value, None, self.tight)
+        return _linear(stage, value, None, self.tight, self.few)
 
     def add(self, values: Sequence[Tracked]) -> Tracked:
         zeros = _each_zero(values)
