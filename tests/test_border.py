@@ -44,7 +44,6 @@ def _refusal(function: Call, net: Any, *arguments: Any) -> str:
 TAKES: dict[str, Call] = {
     "audit": lambda net: fs.audit(net, NET, BOX, data=X),
     "boundary_distance": lambda net: fs.boundary_distance(net, X),
-    "curvature": lambda net: fs.curvature(net, X),
     "canonical": fs.canonical,
     "conservation_drift": lambda net: fs.conservation_drift([NET, net]),
     "conserved_quantities": lambda net: fs.conserved_quantities(net, X),
@@ -89,6 +88,7 @@ TAKES: dict[str, Call] = {
 
 # further places where a network comes in
 ALSO: dict[str, Call] = {
+    "curvature": lambda net: fs.curvature(net, X),
     "Fiber.connection": lambda net: fs.fiber(NET).connection(net).connected,
     "Fiber.contains": lambda net: fs.fiber(NET).contains(net).contained,
     "Fiber.path": lambda net: fs.fiber(NET).path(net) is None,

@@ -77,7 +77,7 @@ def walks() -> dict[str, tuple[list[str], list[str]]]:
     return found
 
 
-MOST = {"A count of regions": 39, "A verdict of equality, with its certificate": 49, "A functional dimension": 47}
+MOST = {"A count of regions": 40, "A verdict of equality, with its certificate": 49, "A functional dimension": 47}
 """Modules that each walk enters, down to the last check of an array."""
 
 HAND_ON = {"A count of regions": 27, "A verdict of equality, with its certificate": 36, "A functional dimension": 34}
@@ -96,7 +96,7 @@ def test_the_walk_is_as_the_page_says(title: str, folder: Path, monkeypatch: pyt
     order = list(calls)
     assert [step for step in steps if step not in order] == []
     assert [order.index(step) for step in steps] == sorted(order.index(step) for step in steps)
-    assert len(order) <= MOST[title], order
+    assert len(order) <= MOST[title], " ".join(order)
     assert sum(map(bool, calls.values())) <= HAND_ON[title], [name for name in order if calls[name]]
     circles = {frozenset({one, two}) for one in order for two in calls[one] if one in calls[two]}
     assert len(circles) <= BOTH_WAYS[title], circles
