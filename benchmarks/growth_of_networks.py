@@ -1,10 +1,10 @@
 """How the cost of every engine grows with the number of regions, when networks grow in width or in depth.
 
 ``python benchmarks/growth_of_networks.py`` asks the public functions, prints a row for every network and the exponents
-``p`` of ``seconds = c * regions ** p`` over each series. Regions grow by a factor of about a hundred where networks of a size that people have allow it (along a segment their
-number grows with the number of layers, no faster).
-CPU seconds of one thread (set OMP_NUM_THREADS=1), the best of three; networks of the first series are asked once
-before, for compilation.
+``p`` of ``seconds = c * regions ** p`` over each series. Regions grow by a factor of about a hundred where networks of
+a size that people have allow it (along a segment their number grows with that of the layers, no faster). CPU seconds of
+one thread (set OMP_NUM_THREADS=1), the best of three; the first network of a series is asked once before, for
+compilation.
 """
 
 from __future__ import annotations

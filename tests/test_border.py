@@ -47,6 +47,7 @@ TAKES: dict[str, Call] = {
     "canonical": fs.canonical,
     "conservation_drift": lambda net: fs.conservation_drift([NET, net]),
     "conserved_quantities": lambda net: fs.conserved_quantities(net, X),
+    "curvature": lambda net: fs.curvature(net, X),
     "count_along": lambda net: fs.count_along([net, NET], fs.Circle()),
     "count_by_traversal": lambda net: fs.count_by_traversal(net, BOX),
     "count_regions": lambda net: fs.count_regions(net, BOX),
@@ -88,7 +89,6 @@ TAKES: dict[str, Call] = {
 
 # further places where a network comes in
 ALSO: dict[str, Call] = {
-    "curvature": lambda net: fs.curvature(net, X),
     "Fiber.connection": lambda net: fs.fiber(NET).connection(net).connected,
     "Fiber.contains": lambda net: fs.fiber(NET).contains(net).contained,
     "Fiber.path": lambda net: fs.fiber(NET).path(net) is None,

@@ -24,7 +24,7 @@ from fiberscope.geometry.generators import as_generator
 from fiberscope.geometry.surfaces.generated import GeneratorSurface
 from fiberscope.geometry.surfaces.quadrics import Cylinder, Ellipsoid
 from fiberscope.geometry.surfaces.shapes import Sphere, Torus
-from fiberscope.network.border import library_of
+from fiberscope.network.border import NetworkLike, library_of
 from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import batch, real_array
 from fiberscope.numerics.floats import FloatArray
@@ -79,7 +79,11 @@ class Curvature(Pictured):
 
 
 def curvature(
-    manifold: Any, points: Any, *, progress: Progress | None = None, time_limit: float | None = None
+    manifold: Round | GeneratorSurface | NetworkLike,
+    points: Any,
+    *,
+    progress: Progress | None = None,
+    time_limit: float | None = None,
 ) -> Curvature:
     """Metric, Ricci tensor and scalar curvature of a manifold at points.
 
