@@ -6,6 +6,7 @@ from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -87,3 +88,29 @@ def test_short_cuts_of_exact_arrays(data):
         assert fractions(found).tolist() == wanted.tolist()
         assert found.dtype == settled(wanted).dtype
         assert signs(found).tolist() == [(v > 0) - (v < 0) for v in wanted]
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 10**6), st.sampled_from([4, 1 << 20]))
+def test_many_groups_at_once_are_those_of_fractions(seed: int, at_once: int) -> None:
+    """Multiples by anything, twins that are one rounding off, zeros and subnormals, in groups of all sizes."""
+    rng = np.random.default_rng(seed)
+    bases = rng.integers(-3, 4, (4, 3)) * np.array([1.0, 0.1, 2.0**-1070])[rng.integers(0, 3, (4, 3))]
+    table = np.array([bases[rng.integers(4)] * rng.choice([1.0, -2.0, 3.0, 0.1, 2.0**-3]) for _ in range(12)])
+    spoilt = rng.integers(12, size=3)
+    table[spoilt, 0] = np.nextafter(table[spoilt, 0], np.inf)
+    exact = [[Fraction(x) for x in row] for row in table.tolist()]
+    wanted, left = [], [i for i, row in enumerate(exact) if any(row)]
+    while left:
+        first, *others = left
+        k = next(k for k, x in enumerate(exact[first]) if x)
+        group = [(first, Fraction(1))]
+        for i in others:
+            factor = exact[i][k] / exact[first][k]
+            if factor and all(y == factor * x for x, y in zip(exact[first], exact[i], strict=True)):
+                group.append((i, factor))
+        left = [i for i in others if i not in dict(group)]
+        wanted += [group] if len(group) > 1 else []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fiberscope.numerics.rows._AT_ONCE", at_once)
+        assert exact_multiples(table) == sorted(wanted)

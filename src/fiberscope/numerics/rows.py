@@ -11,6 +11,9 @@ from fiberscope.numerics.exact_arrays import is_float
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
 from fiberscope.numerics.points import odd_parts
 
+_AT_ONCE = 1 << 20
+"""Entries that are compared in one pass."""
+
 
 def proportional_rows(matrix: FloatArray) -> list[list[int]]:
     """Groups of two or more non-zero rows that are multiples of each other, the floats taken as exact numbers.
@@ -32,17 +35,34 @@ def multiples(rows: Any) -> list[list[tuple[int, Fraction]]]:
     [[(0, Fraction(1, 1)), (2, Fraction(-2, 1))]]
     """
     groups = []
-    for left, pivot in _candidates(rows):
-        rest = left
+    candidates = _candidates(rows)
+    for (left, pivot), known in zip(candidates, _with_first(rows, candidates), strict=True):
+        rest, same = left, known
         while len(rest) > 1:
             first, others = rest[0], rest[1:]
-            same = _proportional(rows[first], rows[others], pivot)
             unit = Fraction(rows[first, pivot])
             group = [(int(i), Fraction(rows[i, pivot]) / unit) for i in others[same]]
             if group:
                 groups.append([(int(first), Fraction(1)), *group])
             rest = others[~same]
+            if len(rest) > 1:
+                same = _proportional(rows[rest[0]], rows[rest[1:]], pivot)
     return sorted(groups)
+
+
+def _with_first(rows: Any, candidates: list[tuple[IntArray, int]]) -> list[BoolArray]:
+    """Which rows of every group are multiples of its first; all groups in a few passes, since most have two rows."""
+    if not is_float(rows):
+        return [_proportional(rows[group[0]], rows[group[1:]], pivot) for group, pivot in candidates]
+    sizes = np.array([len(group) - 1 for group, _ in candidates], dtype=np.int64)
+    first = np.repeat(np.array([group[0] for group, _ in candidates], dtype=np.int64), sizes)
+    pivot = np.repeat(np.array([pivot for _, pivot in candidates], dtype=np.int64), sizes)
+    other = np.concatenate([np.zeros(0, dtype=np.int64), *(group[1:] for group, _ in candidates)])
+    same, step = np.empty(len(other), dtype=bool), max(1, _AT_ONCE // max(1, rows.shape[1]))
+    for begin in range(0, len(other), step):
+        part = slice(begin, begin + step)
+        same[part] = _are_multiples(rows[first[part]], rows[other[part]], pivot[part])
+    return np.split(same, np.cumsum(sizes)[:-1]) if len(sizes) else []
 
 
 def _candidates(rows: Any) -> list[tuple[IntArray, int]]:
@@ -69,10 +89,17 @@ def _proportional(a: Any, others: Any, pivot: int) -> BoolArray:
     if not is_float(others):
         same = [all(x * b[pivot] == y * a[pivot] for x, y in zip(a, b, strict=True)) for b in others]
         return np.array(same, dtype=bool)
-    (m, e), (n, f) = odd_parts(a), odd_parts(others)
+    return _are_multiples(a[None], others, np.full(len(others), pivot))
+
+
+def _are_multiples(A: FloatArray, B: FloatArray, pivots: IntArray) -> BoolArray:
+    """The same for floats: every row of ``B`` with the one of ``A`` beside it, or with the only one of ``A``."""
+    (m, e), (n, f) = odd_parts(A), odd_parts(B)
+    at = np.arange(len(B))
+    m0, e0 = (np.broadcast_to(x, B.shape)[at, pivots][:, None] for x in (m, e))
+    n0, f0 = n[at, pivots][:, None], f[at, pivots][:, None]
     zero = (m == 0) & (n == 0)
-    exponents = e + f[:, pivot : pivot + 1] == f + e[pivot]
-    return np.asarray((zero | (exponents & _same_products(m, n[:, pivot : pivot + 1], n, m[pivot]))).all(axis=1))
+    return np.asarray((zero | ((e + f0 == f + e0) & _same_products(m, n0, n, m0))).all(axis=1))
 
 
 def _same_products(a: IntArray, b: IntArray, c: IntArray, d: IntArray) -> BoolArray:
