@@ -87,6 +87,11 @@ WATCHED: dict[str, tuple[Watched, Callable[[Any], bool] | None]] = {
     "count_along": (lambda **w: fs.count_along([NET], fs.Circle(), **w), RAISES),
     "count_by_traversal": (lambda **w: fs.count_by_traversal(NET, BOX, **w), lambda found: not found.complete),
     "count_regions": (lambda **w: fs.count_regions(NET, BOX, **w), lambda found: not found.complete),
+    "curvature": (lambda **w: fs.curvature(NET, X, **w), RAISES),
+    "geodesic_distance": (
+        lambda **w: fs.geodesic_distance(fs.Torus(), [[1.4, 0.0, 0.0]], [[0.0, 1.4, 0.0]], **w),
+        RAISES,
+    ),
     "iter_regions": (lambda **w: drained(fs.iter_regions(NET, BOX, **w)), lambda found: not found.complete),
     "decisive_set": (lambda **w: fs.decisive_set(NET, **w), RAISES),
     "equivalent": (

@@ -38,6 +38,7 @@ FIRST = {
     "distance": "fs.boundary_distance(net(2, 3, 1), X(3, 2)), fs.regions_along(net(2, 3, 3, 1), fs.Circle())",
     "fold-set": "fs.fold_set(net(3, 3, 1), fs.Box.cube(3)), fs.genericity(net(3, 3, 1), fs.Box.cube(3))",
     "size": "fs.estimate_regions(net(3, 3, 1), fs.Box.cube(3))",
+    "cut back": "fs.regions(net(3, 8, 8, 1), fs.Box.cube(3), limit=20)",
 }
 """What is compiled and loaded before the clock begins."""
 

@@ -104,8 +104,8 @@ def interrupted(hook: str, *arguments: object) -> subprocess.CompletedProcess[st
 SPLIT = """
 from fiberscope.geometry.engines.planar.engine import Engine
 split = Engine.split
-def cut(self, *rest):
-    finer = split(self, *rest)
+def cut(self, *rest, **more):
+    finer = split(self, *rest, **more)
     if len(finer.signs) == 2:
         os.kill(os.getpid(), signal.SIGINT)
     return finer

@@ -126,7 +126,7 @@ def test_symmetry_broken_models_and_convolutions() -> None:
 
 def test_bad_input() -> None:
     a, X = small_net(0), torch.randn(5, 4, dtype=torch.float64)
-    with pytest.raises(InputError, match="one architecture"):
+    with pytest.raises(InputError, match=r"layer 0\.weight: expected equal shapes"):
         fs.chord_deviation(a, nn.Sequential(nn.Linear(4, 9), nn.ReLU(), nn.Linear(9, 6)).double(), X, layers=["0"])
     with pytest.raises(InputError, match="layer 7"):
         fs.chord_deviation(a, small_net(1), X, layers=["7"])

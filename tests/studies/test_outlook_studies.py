@@ -15,6 +15,7 @@ from fiberscope.errors import InputError
 from fiberscope.geometry.curves.along import regions_along
 from fiberscope.geometry.curves.curve import Circle
 from fiberscope.geometry.expectation.manifolds import volume_of
+from fiberscope.network.network import Network
 from fiberscope.studies import bound_ratios, concentrating_regions
 from fiberscope.studies.lab.study import Task
 from fiberscope.studies.lab.table import Table
@@ -60,7 +61,7 @@ def test_the_surrogate_counts_kinks_when_the_bump_is_narrow(monkeypatch: pytest.
     monkeypatch.setattr(concentrating_regions, "BUMP", 0.01)
     t = torch.linspace(-pi, pi, 20_001, dtype=torch.float64)[:-1]
     x, way = torch.stack([t.cos(), t.sin()], dim=1), torch.stack([-t.sin(), t.cos()], dim=1)
-    net, _ = concentrating_regions.trained(1, 2, 0.0, 3)
+    net = Network.random((2, 10, 16, 1), 0)
     layers = [(torch.tensor(W), torch.tensor(b)) for W, b in zip(net.weights, net.biases, strict=True)]
     out, crossings = concentrating_regions.forward(layers, x, way)
     assert float(crossings) == pytest.approx(len(regions_along(net, Circle()).breakpoints), abs=1.0)

@@ -120,6 +120,7 @@ def curvature(
         given = real_array(points, "points")
         given = batch(given, int(np.prod(given.shape[1:])), "points")
         first, second = _decoder(manifold, given, run)
+    run.step(len(given), len(given), "points")
     metric, ricci, scalar = from_derivatives(first, second)
     return Curvature(given, metric, ricci, scalar)
 

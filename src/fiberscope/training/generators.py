@@ -141,8 +141,8 @@ def train_generator(
     >>> made = train_generator(load_dataset("digits"), epochs=1, latent=2)
     >>> made.network().widths, made(np.zeros((1, 2))).shape
     ((2, 32, 64, 64), (1, 64))
-    >>> train_generator(load_dataset("digits"), epochs=1, latent=2, channels=(4, 4)).network()
-    Network(2 dense(16) relu transposedconvolution(4x4x4) relu transposedconvolution(1x8x8))
+    >>> train_generator(load_dataset("digits"), epochs=1, latent=2, channels=(4, 4)).network().num_hidden
+    80
     """
     images = _images(data)
     for name, value in (("latent", latent), ("epochs", epochs), ("batch_size", batch_size)):
