@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fiberscope.geometry.curves.chain import polyline_breaks
 from fiberscope.geometry.curves.curve import Polyline
 from fiberscope.geometry.curves.firm import straight_breaks
-from fiberscope.geometry.engines.planar import tracked
+from fiberscope.geometry.engines.planar import chain_bends, tracked
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import ENTRY_FLOOR
 
@@ -79,6 +79,7 @@ def test_within_the_bound_of_the_exact_product(seed: int, kind: str, scale: floa
     net = network(rng, (2, 6, 5, 4, 1), kind)
     points = rng.normal(size=(3, 2)) * 2 * scale
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chain_bends, "WORTH", 0)
         patch.setattr(tracked, "product", checked([]))
         ask(net, Polyline(points))
 
@@ -94,6 +95,7 @@ def test_neurons_with_one_zero_and_many_of_them_in_a_gap() -> None:
     counts: list[int] = []
     for ask in (polyline_breaks, straight_breaks):
         with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(chain_bends, "WORTH", 0)
             patch.setattr(tracked, "product", checked(counts))
             ask(net, Polyline(np.array([[-1.0, 0.0], [1.0, 0.25]])))
     assert max(counts) == len(set(places.tolist()))
@@ -110,6 +112,7 @@ def test_a_wrong_column_would_be_noticed() -> None:
 
     product = tracked.product
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chain_bends, "WORTH", 0)
         patch.setattr(tracked, "product", spoilt)
         patch.setattr(tracked, "product", checked([]))
         with pytest.raises(AssertionError):

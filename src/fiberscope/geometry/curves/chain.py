@@ -13,7 +13,7 @@ from fiberscope.geometry.curves.chain_kernels import cut, scan
 from fiberscope.geometry.curves.curve import Polyline
 from fiberscope.geometry.curves.firm import straight_breaks
 from fiberscope.geometry.engines.planar import tracked as track
-from fiberscope.geometry.engines.planar.chain_bends import Bends
+from fiberscope.geometry.engines.planar.chain_bends import Bends, is_worth
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.numerics.cutoffs import TAME
@@ -82,7 +82,9 @@ def _short(net: Network, chain: Polyline, run: Run) -> Breaks | None:
         if not sure:
             return None
         t, error, maker = new_t, new_error, new_maker
-        bends = _bends(z, counts, part, maker - place.start) if new and index + 1 < len(layers) else None
+        bends = (
+            _bends(z, counts, part, maker - place.start) if index + 1 < len(layers) and is_worth(new, width) else None
+        )
         decisions += z.size + new
     made = maker >= 0  # no neuron vanishes at a given point: signs there are certain
     return _breaks(net, chain, t[made], error[made], maker[made], decisions)

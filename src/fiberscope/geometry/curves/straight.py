@@ -26,7 +26,7 @@ from fiberscope.geometry.curves.curve import Polyline
 from fiberscope.geometry.engines.planar import faces as kernels
 from fiberscope.geometry.engines.planar import tracked as track
 from fiberscope.geometry.engines.planar.arrange import Arranger, sure_signs
-from fiberscope.geometry.engines.planar.chain_bends import Bends
+from fiberscope.geometry.engines.planar.chain_bends import Bends, is_worth
 from fiberscope.geometry.engines.planar.exact import (
     BITS,
     FixedProgram,
@@ -157,7 +157,7 @@ class Cutter(Arranger):
     def _bends(self, cut: Stage, A: IntArray, B: IntArray, z: FloatArray) -> Bends | None:
         """What bends at the new points of a ReLU; none next to old points where floats do not have the right signs."""
         node, found, old = cut.node, cut.crossings, len(cut.signs)
-        if not len(A) or isinstance(node, MaxPool) or node.slopes.any():
+        if not is_worth(len(A), z.shape[1]) or isinstance(node, MaxPool) or node.slopes.any():
             return None
         signs = cut.signs[:, : z.shape[1]]
         told = ((signs != 0) & ((z > 0) == (signs > 0)) & ((z < 0) == (signs < 0))).all(axis=1)

@@ -22,6 +22,14 @@ import numpy as np
 from fiberscope.geometry.engines.compiled import inner, kernel
 from fiberscope.numerics.floats import INFLATE, FloatArray, IntArray, gamma
 
+WORTH = 1 << 22
+"""Multiplications of products for all new points; where there are fewer, arrays cost more than they save."""
+
+
+def is_worth(new: int, width: int) -> bool:
+    """Whether to spare the products of so many new points, behind a layer of this width."""
+    return new * width * width > WORTH
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bends:
