@@ -22,7 +22,7 @@ import numpy as np
 from fiberscope.geometry.engines.compiled import inner, kernel
 from fiberscope.numerics.floats import INFLATE, FloatArray, IntArray, gamma
 
-WORTH = 1 << 22
+WORTH = 1 << 24
 """Multiplications of products for all new points; where there are fewer, arrays cost more than they save."""
 
 
