@@ -191,6 +191,10 @@ def test_a_complex_in_space_turns_zooms_opens_and_answers(opened, tmp_path, plai
 
     def another_picture():
         page.wait_for_timeout(60)
+        for _ in range(50):  # a busy machine draws later
+            if pixels(page) not in seen:
+                break
+            page.wait_for_timeout(100)
         seen.append(pixels(page))
         assert len(set(seen)) == len(seen)
 
