@@ -25,7 +25,7 @@ def collected(stream: RegionStream) -> list[tuple[int, ...]]:
     return sorted(row for batch in stream for row in map(tuple, batch.signs.tolist()))
 
 
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(programs(inputs=st.integers(1, 3), styles=TAME), st.sampled_from([0.25, 0.4883, 0.5]), st.integers(4, 12))
 def test_every_region_is_given_once(net: Network, place: float, most: int) -> None:
     """Also with cuts along folds, and with pieces that are cut again and again."""

@@ -69,7 +69,7 @@ def checked(counts: list[int]) -> Any:
     return compared
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     st.integers(0, 10**6), st.sampled_from(["plain", "twins", "uneven", "integers"]), st.sampled_from(SCALES),
     st.sampled_from([polyline_breaks, straight_breaks]),

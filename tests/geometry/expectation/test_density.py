@@ -69,6 +69,7 @@ def test_lengths_and_corners_in_the_plane() -> None:
     assert_agrees(ensemble, Box.cube(2, -1.5, 1.5), 2, 200, samples=15_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [1, 2])
 def test_lengths_and_corners_on_surfaces(k: int) -> None:
     """Round ones, meshes and surfaces through generators: Theorem 1 for k = 1 and 2."""
