@@ -22,7 +22,7 @@ import numpy as np
 
 from fiberscope.geometry.curves.breakpoints import Breaks
 from fiberscope.geometry.curves.curve import Polyline
-from fiberscope.geometry.curves.straight import Cutter, Edges, Loose, Stage
+from fiberscope.geometry.curves.straight import Cutter, Edges, Loose
 from fiberscope.geometry.engines.compiled import kernel
 from fiberscope.geometry.engines.planar import tracked as track
 from fiberscope.geometry.engines.planar.arrange import sure_signs
@@ -81,10 +81,7 @@ class FirmCutter(Cutter):
         self.ordered = []
         found = self._cross_edges(mesh, value, signs, stage, 0)  # type: ignore[arg-type]  # a stage is a number here
         edge, _, t, _ = found.points
-        A, B = mesh.ends[edge, 0].copy(), mesh.ends[edge, 1].copy()
-        parent = np.repeat(np.arange(len(mesh.ends)), 1 + np.diff(found.point_ptr))
-        self._insert(found, A, B)
-        self.cuts.append(Stage(node, mesh.ends, signs, found, parent, self.ends))
+        A, B = self._keep(node, mesh.ends, signs, found)
         if place is self.layout.places[-1]:
             return
         if len(edge):

@@ -140,10 +140,7 @@ class Cutter(Arranger):
         signs = self._signs(mesh, value, stage, 0, known)  # type: ignore[arg-type]  # a stage is a number here
         found = self._cross_edges(mesh, value, signs, stage, 0)  # type: ignore[arg-type]  # as above
         edge, _, t, d = found.points
-        A, B = mesh.ends[edge, 0].copy(), mesh.ends[edge, 1].copy()
-        parent = np.repeat(np.arange(len(mesh.ends)), 1 + np.diff(found.point_ptr))
-        self._insert(found, A, B)
-        self.cuts.append(Stage(node, mesh.ends, signs, found, parent, self.ends))
+        A, B = self._keep(node, mesh.ends, signs, found)
         if place is self.layout.places[-1]:
             return
         if len(edge):
@@ -153,6 +150,15 @@ class Cutter(Arranger):
         pools = bool(self.layout.pooled[place.stop :].any())
         bends = self._bends(self.cuts[-1], A, B, source.z)
         values[place.index + 1] = replace(track.behind(node, values[node.source], after, reuse, pools), bends=bends)
+
+    def _keep(self, node: Switch, ends: IntArray, signs: SignArray, found: Crossings) -> tuple[IntArray, IntArray]:
+        """Insert the new points and note how they came; the old points before and behind each of them."""
+        edge = found.points[0]
+        A, B = ends[edge, 0].copy(), ends[edge, 1].copy()
+        parent = np.repeat(np.arange(len(ends)), 1 + np.diff(found.point_ptr))
+        self._insert(found, A, B)
+        self.cuts.append(Stage(node, ends, signs, found, parent, self.ends))
+        return A, B
 
     def _bends(self, cut: Stage, A: IntArray, B: IntArray, z: FloatArray) -> Bends | None:
         """What bends at the new points of a ReLU; none next to old points where floats do not have the right signs."""
