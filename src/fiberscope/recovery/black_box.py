@@ -24,7 +24,7 @@ from fiberscope.recovery.isolation import isolated, looked_at_again
 from fiberscope.recovery.later_layers import draw_telling, fit_outputs, next_layer
 from fiberscope.recovery.oracle import Function, Oracle, SpentError, alive, settle
 from fiberscope.recovery.place import place_of
-from fiberscope.recovery.polish import forward, polish, standard_error, weighty
+from fiberscope.recovery.polish import forward, polish, polish_at_once, standard_error, weighty
 from fiberscope.recovery.prefix import Prefix
 from fiberscope.recovery.recovered import Recovery, Unresolved, network_of
 from fiberscope.recovery.signs import over_features, signs_of_parts, solve_signs, solve_with_remainder
@@ -33,14 +33,20 @@ from fiberscope.run import Run
 ATTEMPTS = 3
 """Searches with other lines before a function is given up."""
 
-FURTHER = 300
-"""Points at which an answer that lacks something is tried before it is taken."""
+FURTHER, FURTHER_WHOLE = 300, 100
+"""Points at which an answer that lacks something is tried before it is taken, and one that does not."""
 
 HELD_OUT = 100_000
 """Fresh points at which the result is tried."""
 
-DENSE = 700
-"""Parameters up to which all are polished together; beyond, the first layer is measured again and then fixed."""
+DENSE, AT_ONCE = 700, 5000
+"""Parameters up to which all are polished together, and up to which that is done with one Jacobian.
+
+Beyond, the first layer is measured again and then fixed.
+"""
+
+FRESH = 1.1
+"""Points per parameter that are asked for it."""
 
 POINTS = 2.5
 """Equations per parameter that polishing uses, of those that were asked."""
@@ -99,7 +105,7 @@ class Search:
             self.whole = True
             self.sharpened()
             self.polished = True
-            self.holds = not self.lacks() or self.explains()
+            self.holds = self.explains()
         except StuckError:
             pass
 
@@ -109,10 +115,11 @@ class Search:
         return bool(self.unresolved) or found != list(self.widths[1:])
 
     def explains(self) -> bool:
-        """Whether what was found is the function at further points, although something is missing."""
+        """Whether what was found is the function at further points."""
         theta = [a for pair in zip(self.weights, self.biases, strict=True) for a in pair]
         oracle = self.pool.oracle
-        X = draw_telling(self.pool, Prefix((theta[0],), (theta[1],), self.slope), FURTHER)
+        count = FURTHER if self.lacks() else min(FURTHER_WHOLE, 2 * sum(a.size for a in theta))
+        X = draw_telling(self.pool, Prefix((theta[0],), (theta[1],), self.slope), count)
         Y = oracle.values(X)
         size = max(oracle.scale, float(np.abs(Y).max()))
         return bool(np.abs(forward(theta, X, self.slope)[0] - Y).max() <= RECOVERED * oracle.noise * size)
@@ -144,11 +151,16 @@ class Search:
     def deeper(self, number: int) -> None:
         """Find layer ``number`` and give signs to the one before."""
         last = number == len(self.widths) - 2
-        layer = next_layer(self.pool, self.prefix, self.widths[number], number, last)
+        whole = len(self.weights[-1]) == self.widths[number - 1]
+        layer = next_layer(self.pool, self.prefix, self.widths[number], number, last, whole)
         if not layer.rows:
             why = max(layer.refused, key=lambda text: layer.refused[text], default="no kink is left open")
             raise self.stuck(number, f"none of its neurons was found; {why}")
-        W, b = self.oriented(layer.rows, last=False)
+        if layer.signs is None:
+            W, b = self.oriented(layer.rows, last=False)
+        else:
+            self.weights[-1], self.biases[-1] = layer.signs[:, None] * self.weights[-1], layer.signs * self.biases[-1]
+            W, b = self.signed(layer.rows, over=np.eye(len(layer.signs) + 1))
         size = np.linalg.norm(W, axis=1)
         self.add(W / size[:, None], b / size)
 
@@ -185,13 +197,16 @@ class Search:
         W, b = self.signed(rows, extra)
         return (W, b) if extra is None else self.with_constant(W, b, extra, last)
 
-    def signed(self, rows: list[Row], extra: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+    def signed(self, rows: list[Row], extra: FloatArray | None = None, over: FloatArray | None = None) -> (
+        tuple[FloatArray, FloatArray]
+    ):  # fmt: skip
         """Weights and biases over the activations of a layer that has its signs; what they leave open is named.
 
-        ``extra`` is the row of one more neuron of it, which never switches and has no offset yet.
+        ``extra`` is the row of one more neuron of it, which never switches and has no offset yet; ``over`` says how the
+        features of the rows are made of its activations, where that is not as usual.
         """
         number, (W, b) = len(self.weights), (self.weights[-1], self.biases[-1])
-        T = over_features(W, b, self.slope)
+        T = over_features(W, b, self.slope) if over is None else over
         if extra is not None:
             column = np.concatenate([np.zeros(len(W)), extra, [0.0]])
             T = np.column_stack([T[:, :-1], column, T[:, -1]])
@@ -249,10 +264,13 @@ class Search:
         Where ``i`` is on, ``j`` is either always on, and the weight follows, or always off, and it is only bounded.
         """
         oracle, last = self.pool.oracle, len(self.weights) - 1
-        X = draw_telling(self.pool, Prefix(tuple(self.weights[:1]), tuple(self.biases[:1]), self.slope), 4000)
+        X = draw_telling(self.pool, Prefix(tuple(self.weights[:1]), tuple(self.biases[:1]), self.slope), 20_000)
         before = Prefix(tuple(self.weights[: last - 1]), tuple(self.biases[: last - 1]), self.slope)
         inputs = before.preactivations(X)[-1]
-        X = X[(inputs[:, i] > 0) & (inputs[:, others] <= 0).all(axis=1)][:WEIGHED]
+        seen = (inputs[:, i] > 0) & (inputs[:, others] <= 0).all(axis=1)
+        X, a = X[seen], before.activate(inputs[seen])
+        base = a @ self.weights[last - 1][j] + self.biases[last - 1][j] - self.weights[last - 1][j, i] * a[:, i]
+        X = X[np.argsort(-base / a[:, i])[:WEIGHED]]  # where a smaller weight than elsewhere would let it be on
         if not len(X):
             text = f"the weight of neuron {i} of layer {last - 1} in it was not seen"
             self.unresolved.append(Unresolved(last, j, text))
@@ -285,6 +303,9 @@ class Search:
             if alone is not None:
                 self.keep(alone)
                 return
+        if large and count <= AT_ONCE:
+            self.together(theta, count)
+            return
         if large:
             theta = looked_at_again(oracle, self.pool.place, theta, rng, self.slope)
             count -= theta[0].size + theta[1].size
@@ -304,6 +325,15 @@ class Search:
         self.keep(theta)
         if not large:
             self.accuracy = CONFIDENT * standard_error(theta, X, Y, self.slope, oracle.noise * oracle.scale)
+
+    def together(self, theta: list[FloatArray], count: int) -> None:
+        """Polish many parameters at once, on fresh points and some of those that were asked."""
+        oracle, rng = self.pool.oracle, self.pool.rng
+        X, Y = oracle.log()
+        pick = telling(theta, X, min(len(X), count // oracle.outputs), rng, self.slope)
+        fresh = draw_telling(self.pool, Prefix((theta[0],), (theta[1],), self.slope), int(FRESH * count / oracle.outputs))
+        X, Y = np.concatenate([X[pick], fresh]), np.concatenate([Y[pick], oracle.values(fresh)])
+        self.keep(polish_at_once(theta, X, Y, self.pool.run, self.slope))
 
     def keep(self, theta: list[FloatArray]) -> None:
         self.weights, self.biases = theta[::2], theta[1::2]
