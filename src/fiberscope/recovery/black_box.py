@@ -250,13 +250,39 @@ class Search:
         told = np.setdiff1d(
             np.arange(len(fit.coefficients)), [n + i for i in off]
         )  # silent neurons have no coefficient
-        rows = [Row(Equations(np.eye(len(c))[told], c[told])) for c in fit.coefficients.T]
+        coefficients = fit.coefficients
+        if self.pool.crude and not off and not self.slope:
+            coefficients = self.freed(coefficients)
+        rows = [Row(Equations(np.eye(len(c))[told], c[told])) for c in coefficients.T]
         W, b = self.oriented(rows, last=True, blind=off)
         self.weights.append(W)
         self.biases.append(b)
         for layer, j, i in self.open:
             if layer == last:
                 self.weigh(j, i, [k for k in off if k != i])
+
+    def freed(self, coefficients: FloatArray) -> FloatArray:
+        """Layers and outputs over ``(|z|, a, 1)`` polished together before the signs of the last layer are known.
+
+        Noisy rows are too wrong to tell them. ``|z| = 2 relu(z) - z``, so that the outputs are those of a network with
+        one more neuron for each of them, which is always on and adds what is linear in ``a``.
+        """
+        oracle, (W, b) = self.pool.oracle, (self.weights[-1], self.biases[-1])
+        n, known = len(W), [a for pair in zip(self.weights[:-1], self.biases[:-1], strict=True) for a in pair]
+        u, q, constant = coefficients[:n].T, coefficients[n:-1].T - coefficients[:n].T @ W, coefficients[-1]
+        X, Y = oracle.log()
+        count = sum(a.size for a in known) + W.size + q.size
+        pick = telling([*known, W, b, u, constant], X, int(POINTS_CRUDE * count), self.pool.rng, self.slope)
+        X, Y = X[pick], Y[pick]
+        lift = np.abs(forward([*known, q, np.zeros(len(q))], X)[0]).max(axis=0) * 2 + 1.0
+        theta = [*known, np.concatenate([W, q]), np.concatenate([b, lift]),
+                 np.concatenate([2 * u, np.eye(len(q))], axis=1), constant - u @ b - lift]  # fmt: skip
+        theta = polish(theta, X, Y, self.pool.run, 0, self.slope, oracle.noise * oracle.scale)
+        *known, both, offsets, out, constant = theta
+        self.keep([*known, both[:n], offsets[:n]])
+        u, more = out[:, :n] / 2, out[:, n:]
+        q = more @ both[n:] + u @ both[:n]
+        return np.concatenate([u.T, q.T, (constant + more @ offsets[n:] + u @ offsets[:n])[None]])
 
     def weigh(self, j: int, i: int, others: list[int]) -> None:
         """The weight of a neuron that is off wherever neuron ``j`` of the last hidden layer switches, from values.
