@@ -3,7 +3,8 @@
 ``python benchmarks/recovery_marks.py 10-15-15-1 --seeds 100 --first 2000``; ``--float32`` asks in single precision,
 ``784-20-46-1 --mnist FOLDER`` a network trained to tell even from odd digits, ``6-5-4-3-1 --construction`` that of
 ``fs.identifiable_network`` on its cube, ``--construction --everywhere`` the same in all of space. Of what is not
-recovered the neurons found in each layer are counted. The time is that of the search; the 100,000 held-out points come on top and are shown apart.
+recovered the neurons found in each layer are counted. The time is that of the search; the 100,000 held-out points come
+on top and are not shown.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
 import torch
 
 import fiberscope as fs

@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.numerics.cutoffs import CRUDE, RECOVERED, SPAN
-from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.numerics.cutoffs import FITTED, RECOVERED, SPAN
+from fiberscope.numerics.floats import FloatArray
 from fiberscope.recovery.bent_surfaces import Equations, Row
 from fiberscope.recovery.first_layer import Pool, first_layer
-from fiberscope.recovery.isolation import isolated, looked_at_again
 from fiberscope.recovery.later_layers import draw_telling, fit_outputs, next_layer
 from fiberscope.recovery.oracle import Function, Oracle, SpentError, alive, settle
 from fiberscope.recovery.place import place_of
-from fiberscope.recovery.polish import forward, polish, polish_at_once, standard_error, weighty
+from fiberscope.recovery.polish import forward
 from fiberscope.recovery.prefix import Prefix
 from fiberscope.recovery.recovered import Recovery, Unresolved, network_of
+from fiberscope.recovery.sharpening import AT_ONCE, freed, sharpened
 from fiberscope.recovery.signs import over_features, signs_of_parts, solve_signs, solve_with_remainder
 from fiberscope.run import Run
 
@@ -38,27 +38,6 @@ FURTHER, FURTHER_WHOLE = 300, 100
 
 HELD_OUT = 100_000
 """Fresh points at which the result is tried."""
-
-DENSE, AT_ONCE = 700, 5000
-"""Parameters up to which all are polished together, and up to which that is done with one Jacobian.
-
-Beyond, the first layer is measured again and then fixed.
-"""
-
-FRESH = 1.1
-"""Points per parameter that are asked for it."""
-
-POINTS = 2.5
-"""Equations per parameter that polishing uses, of those that were asked."""
-
-POINTS_CRUDE = 8.0
-"""The same where values are noisy: errors fall with the root of their number."""
-
-CONFIDENT = 10.0
-"""Standard errors that a parameter is said to be known to."""
-
-CANDIDATES = 2000
-"""Points of which those are asked that tell most about the parameters."""
 
 TAKEN = "no kink of it was found, and it is taken to be"
 
@@ -122,7 +101,9 @@ class Search:
         X = draw_telling(self.pool, Prefix((theta[0],), (theta[1],), self.slope), count)
         Y = oracle.values(X)
         size = max(oracle.scale, float(np.abs(Y).max()))
-        return bool(np.abs(forward(theta, X, self.slope)[0] - Y).max() <= RECOVERED * oracle.noise * size)
+        # what is too large to be polished together is known less well, and no other search would mend that
+        allowed = max(RECOVERED * oracle.noise, FITTED if sum(a.size for a in theta) > AT_ONCE else 0.0)
+        return bool(np.abs(forward(theta, X, self.slope)[0] - Y).max() <= allowed * size)
 
     def stuck(self, layer: int, reason: str) -> StuckError:
         self.unresolved.append(Unresolved(layer, None, reason))
@@ -252,7 +233,9 @@ class Search:
         )  # silent neurons have no coefficient
         coefficients = fit.coefficients
         if self.pool.crude and not off and not self.slope:
-            coefficients = self.freed(coefficients)
+            known = [a for pair in zip(self.weights, self.biases, strict=True) for a in pair]
+            known, coefficients = freed(self.pool, known, coefficients)
+            self.keep(known)
         rows = [Row(Equations(np.eye(len(c))[told], c[told])) for c in coefficients.T]
         W, b = self.oriented(rows, last=True, blind=off)
         self.weights.append(W)
@@ -260,29 +243,6 @@ class Search:
         for layer, j, i in self.open:
             if layer == last:
                 self.weigh(j, i, [k for k in off if k != i])
-
-    def freed(self, coefficients: FloatArray) -> FloatArray:
-        """Layers and outputs over ``(|z|, a, 1)`` polished together before the signs of the last layer are known.
-
-        Noisy rows are too wrong to tell them. ``|z| = 2 relu(z) - z``, so that the outputs are those of a network with
-        one more neuron for each of them, which is always on and adds what is linear in ``a``.
-        """
-        oracle, (W, b) = self.pool.oracle, (self.weights[-1], self.biases[-1])
-        n, known = len(W), [a for pair in zip(self.weights[:-1], self.biases[:-1], strict=True) for a in pair]
-        u, q, constant = coefficients[:n].T, coefficients[n:-1].T - coefficients[:n].T @ W, coefficients[-1]
-        X, Y = oracle.log()
-        count = sum(a.size for a in known) + W.size + q.size
-        pick = telling([*known, W, b, u, constant], X, int(POINTS_CRUDE * count), self.pool.rng, self.slope)
-        X, Y = X[pick], Y[pick]
-        lift = np.abs(forward([*known, q, np.zeros(len(q))], X)[0]).max(axis=0) * 2 + 1.0
-        theta = [*known, np.concatenate([W, q]), np.concatenate([b, lift]),
-                 np.concatenate([2 * u, np.eye(len(q))], axis=1), constant - u @ b - lift]  # fmt: skip
-        theta = polish(theta, X, Y, self.pool.run, 0, self.slope, oracle.noise * oracle.scale)
-        *known, both, offsets, out, constant = theta
-        self.keep([*known, both[:n], offsets[:n]])
-        u, more = out[:, :n] / 2, out[:, n:]
-        q = more @ both[n:] + u @ both[:n]
-        return np.concatenate([u.T, q.T, (constant + more @ offsets[n:] + u @ offsets[:n])[None]])
 
     def weigh(self, j: int, i: int, others: list[int]) -> None:
         """The weight of a neuron that is off wherever neuron ``j`` of the last hidden layer switches, from values.
@@ -321,45 +281,8 @@ class Search:
     def sharpened(self) -> None:
         """Polish what is complete."""
         theta = [a for pair in zip(self.weights, self.biases, strict=True) for a in pair]
-        oracle, rng = self.pool.oracle, self.pool.rng
-        count = sum(a.size for a in theta)
-        large = count > DENSE
-        if large and len(theta) == 4 and not self.slope:
-            alone = isolated(oracle, self.pool.place, theta)
-            if alone is not None:
-                self.keep(alone)
-                return
-        if large and count <= AT_ONCE:
-            self.together(theta, count)
-            return
-        if large:
-            theta = looked_at_again(oracle, self.pool.place, theta, rng, self.slope)
-            count -= theta[0].size + theta[1].size
-        most = int((POINTS if oracle.noise <= CRUDE else POINTS_CRUDE) * count / oracle.outputs) + 50
-        first = Prefix((theta[0],), (theta[1],), self.slope)
-        if large:
-            oracle.values(draw_telling(self.pool, first, most * 2 // 3))
-        X, Y = oracle.log()
-        if len(X) > most:
-            pick = telling(theta, X, most, rng, self.slope)
-            X, Y = X[pick], Y[pick]
-        if not large:  # what those points say least about is asked
-            more = draw_telling(self.pool, first, CANDIDATES)
-            more = more[weighty(theta, X, more, most // 3, self.slope)]
-            X, Y = np.concatenate([X, more]), np.concatenate([Y, oracle.values(more)])
-        theta = polish(theta, X, Y, self.pool.run, int(large), self.slope, oracle.noise * oracle.scale)
+        theta, self.accuracy = sharpened(self.pool, theta, self.slope)
         self.keep(theta)
-        if not large:
-            self.accuracy = CONFIDENT * standard_error(theta, X, Y, self.slope, oracle.noise * oracle.scale)
-
-    def together(self, theta: list[FloatArray], count: int) -> None:
-        """Polish many parameters at once, on fresh points and some of those that were asked."""
-        oracle, rng = self.pool.oracle, self.pool.rng
-        X, Y = oracle.log()
-        pick = telling(theta, X, min(len(X), count // oracle.outputs), rng, self.slope)
-        fresh = draw_telling(self.pool, Prefix((theta[0],), (theta[1],), self.slope), int(FRESH * count / oracle.outputs))
-        X, Y = np.concatenate([X[pick], fresh]), np.concatenate([Y[pick], oracle.values(fresh)])
-        self.keep(polish_at_once(theta, X, Y, self.pool.run, self.slope))
 
     def keep(self, theta: list[FloatArray]) -> None:
         self.weights, self.biases = theta[::2], theta[1::2]
@@ -375,19 +298,6 @@ class Search:
             theta += [np.pad(W, ((0, more), (0, before))), np.pad(b, (0, more))]
             before = more
         return theta
-
-
-def telling(theta: list[FloatArray], X: FloatArray, count: int, rng: np.random.Generator,
-            slope: float) -> IntArray:  # fmt: skip
-    """Points for polishing: random ones, and for every neuron some on the side that is rarer."""
-    _, activations = forward(theta, X, slope)
-    order = rng.permutation(len(X))
-    chosen = [order[:count]]
-    for a in activations[1:-1]:
-        on = a[order] > 0
-        rarer = np.where(on.mean(axis=0) > 0.5, ~on, on)
-        chosen += [order[np.flatnonzero(side)[: 2 * a.shape[1]]] for side in rarer.T]
-    return np.unique(np.concatenate(chosen))
 
 
 def black_box(function: Function, widths: tuple[int, ...], domain: Any, max_queries: int | None, seed: int,
@@ -427,6 +337,7 @@ def conclude(search: Search, whole: bool, domain: Any, run: Run) -> Recovery:
     oracle = search.pool.oracle
     planes = tuple(zip(search.weights, search.biases, strict=True))
     if not whole:
+        search.unresolved += unreached(search)
         return Recovery(search.widths, None, np.inf, oracle.scale, oracle.noise, oracle.spent, 0,
                         tuple(search.unresolved), False, domain, planes, slope=search.slope)  # fmt: skip
     theta = search.padded()
@@ -441,6 +352,17 @@ def conclude(search: Search, whole: bool, domain: Any, run: Run) -> Recovery:
                     slope=search.slope, accuracy=accuracy)  # fmt: skip
 
 
+def unreached(search: Search) -> list[Unresolved]:
+    """Layers of which neurons are missing, and the first one that was not looked for."""
+    found, hidden = [len(b) for b in search.biases], search.widths[1:-1]
+    pairs = enumerate(zip(found, hidden, strict=False), 1)
+    items = [Unresolved(k, None, f"{n} of its {width} neurons were found") for k, (n, width) in pairs if n < width]
+    if len(found) < len(hidden):
+        what = "it was" if len(found) + 1 == len(hidden) else f"it and the layers up to {len(hidden)} were"
+        items.append(Unresolved(len(found) + 1, None, f"{what} not reached"))
+    return items
+
+
 def held_out(search: Search, theta: list[FloatArray], run: Run) -> tuple[float, float]:
     """The largest difference at fresh points, which are not counted, and the largest value there."""
     oracle, place, rng = search.pool.oracle, search.pool.place, search.pool.rng
@@ -450,6 +372,7 @@ def held_out(search: Search, theta: list[FloatArray], run: Run) -> tuple[float, 
         X = place.draw(rng, min(step, HELD_OUT - done))
         Y = oracle.uncounted(X)
         off = np.abs(Y - forward(theta, X, search.slope)[0]).max()
-        worst, size, done = max(worst, float(off)), max(size, float(np.abs(Y).max())), done + len(X)
+        worst = float(np.maximum(worst, off))  # NaN stays, and is not close to anything
+        size, done = max(size, float(np.abs(Y).max())), done + len(X)
         run.step(done, HELD_OUT, "held-out points")
     return worst, size

@@ -61,7 +61,7 @@ class Layer:
 
     def orient(self, prefix: Prefix) -> Prefix | None:
         """The signs of the layer before, from neurons that are known; None where these do not tell."""
-        rows, (W, b) = self.matrix, (prefix.weights[-1], prefix.biases[-1])
+        rows, W = self.matrix, prefix.weights[-1]
         leak = (1 - prefix.leak) / (1 + prefix.leak)
         found = solve_signs(rows[:, : len(W)], W, rows[:, len(W) : -1] * leak)
         if found is None or found.choices > 1 or not found.sure.all():

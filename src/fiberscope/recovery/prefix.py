@@ -2,8 +2,8 @@
 
 All known layers but the last have their signs; of the last one only the hyperplanes are known. A neuron of the next
 layer is then linear in the *features* ``(|z|, a, 1)``: the absolute values of the last known preactivations, the
-activations before them and one, because ``relu(s z) = (|z| + s z) / 2``. Nothing need be known about the signs. Once they are known too, the features
-are ``(relu(z), 1)``: about a third as many, so that surfaces need be followed over fewer folds.
+activations before them and one, because ``relu(s z) = (|z| + s z) / 2``. Nothing need be known about the signs.
+Once they are known too, the features are ``(relu(z), 1)``: fewer, so that surfaces are followed over fewer folds.
 """
 
 from __future__ import annotations
