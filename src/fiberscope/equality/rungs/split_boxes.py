@@ -57,6 +57,9 @@ _SHORT = 0.25
 _FEW, _MANY = 64, 512
 """Boxes of the very first try: in products of matrices, and compiled. With many inputs it is the whole box alone."""
 
+_MORE, _SOON = 4096, 1.0
+"""Compiled boxes, and their seconds, that go on before a look at length, which takes longer than these."""
+
 _PROBE, _FAR = 16, 512.0
 """Boxes after which a bound that is so many times the tolerance is not worth more of them before a look at length."""
 
@@ -329,6 +332,8 @@ def by_few_boxes(question: Question) -> Verdict | None:
     far = bool(goal) and question.record.search[1].bound > _FAR * goal
     if few > _PROBE and not far:
         found = _gone_on(question, box, run, few)
+        if found is None and few == _MANY and goal and not run.is_over:
+            found = _gone_on(question, box, run.within(_SOON), _MORE)
     worth = far or (bool(goal) and question.record.gap > _WORTH * goal)
     return _attacked(question, box) if found is None and worth else found  # before what proves equality is tried
 
