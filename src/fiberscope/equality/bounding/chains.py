@@ -83,7 +83,7 @@ class ChainPair:
     inputs: int
     margin: float | None
     back: bool = True
-    """Whether open signs are asked again by going back: a box is tighter, and takes three to five times as long."""
+    """Whether open signs are asked again by going back: a box is often tighter, and takes some four times as long."""
     seconds: float = 0.0
     """About how long a box takes, which nothing can interrupt."""
 
@@ -107,7 +107,7 @@ class ChainPair:
         return cls(packed, a.in_size, margin, back, _SECONDS * _way_forth(left))
 
     def quick(self) -> ChainPair:
-        """By forms alone. Going back saves a quarter of the boxes, which is less than it takes."""
+        """By forms alone. Going back saves a tenth to a half of the boxes, and takes longer than these."""
         return replace(self, back=False)
 
     def bounds(self, low: FloatArray, high: FloatArray) -> Bounds:
