@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from fiberscope.modules.calls import tensors
+from fiberscope.modules.dispatch import Dispatch
 from fiberscope.modules.tracing.axes import (
     ONE,
     Atom,
@@ -70,7 +70,7 @@ class Read:
         self.layer, self.features = layer, features
 
 
-class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Trace(Dispatch):
     """Axes of all tensors that come by while it is active."""
 
     def __init__(
