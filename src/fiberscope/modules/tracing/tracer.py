@@ -40,6 +40,9 @@ Rule = Callable[["Trace", Arguments, Any], Any]
 Watch = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 """Calls an operation with its arguments."""
 
+Layout = tuple[tuple[int, ...], int]
+"""Strides of the axes that have more than one place, and where in the storage the first place is."""
+
 RULES: dict[str, Rule] = {}
 """By the name of the operation, without ``aten::``."""
 
@@ -92,6 +95,8 @@ class Trace(Dispatch):
         self.layers: list[str] = []
         """The modules that are running, the innermost last."""
         self.operation = ""
+        self.layout: Layout | None = None
+        """Of the tensor that the operation is asked of, before it ran: some change it."""
         self.degrees = Degrees()
         self.numbers: Any = WeakTensorKeyDictionary()
         """Tensors by their numbers in ``degrees``."""
@@ -212,6 +217,7 @@ class Trace(Dispatch):
         given = list(flat(arguments.values()))
         for tensor in given:
             self.axes(tensor)
+        self.layout = layout_of(arguments.get("self"))
         output = func(*args, **kwargs) if self.watch is None else self.watch(func, args, kwargs)
         self.operation = name
         out = list(flat([output]))
@@ -268,6 +274,13 @@ class Trace(Dispatch):
         if fixed:
             self.degrees.flat((self.numbers[tensor], k) for k in range(len(axes)))
         return axes
+
+
+def layout_of(value: Any) -> Layout | None:
+    """How the places of a tensor lie in its storage; None of what has none, as a sparse one."""
+    if not isinstance(value, Tensor) or value.layout != torch.strided:
+        return None
+    return tuple(s for s, n in zip(value.stride(), value.shape, strict=True) if n != 1), value.storage_offset()
 
 
 def flat(values: Any) -> Any:
