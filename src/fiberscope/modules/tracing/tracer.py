@@ -280,7 +280,7 @@ def layout_of(value: Any) -> Layout | None:
     """How the places of a tensor lie in its storage; None of what has none, as a sparse one."""
     if not isinstance(value, Tensor) or value.layout != torch.strided:
         return None
-    return tuple(s for s, n in zip(value.stride(), value.shape, strict=True) if n != 1), value.storage_offset()
+    return tuple(s for s, n in zip(value.stride(), value.shape, strict=True) if n != 1), int(value.storage_offset())
 
 
 def flat(values: Any) -> Any:
