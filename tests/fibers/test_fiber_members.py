@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -350,7 +351,8 @@ def test_outside_the_theorems_known_symmetries_are_sampled():
         [rng.normal(size=3), [-1.0, -0.5], [0.5, 0.25], [0.0]],
     )
     found = fiber(net)
-    assert found.dimension is None and not found.complete and found.components[0].dimension == 1
+    assert found.dimension == 1 and not found.complete and found.components[0].dimension == 1
+    found = replace(found, components=found.components[:1])  # without the rows that can be deformed
     before = net.biases[1] / np.abs(net.weights[1]).max(axis=1)
     for other in found.sample(3, 0):
         assert worst_difference(net, other) < LIMIT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from fiberscope.fibers.canonical.matching import match_chains
 from fiberscope.fibers.components import Connection, FiberPath
 from fiberscope.fibers.hidden_hyperplanes import lower_bound
 from fiberscope.fibers.one_layer.layer import DEAD, OneLayer
+from fiberscope.fibers.paths.deformed_paths import matched
 from fiberscope.fibers.paths.layer_paths import Core, join_layers
 from fiberscope.fibers.paths.strata_paths import APART, walk
 from fiberscope.fibers.theorems import Setting
@@ -21,16 +23,19 @@ from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.numerics.ulps import ROWS
 
+if TYPE_CHECKING:
+    from fiberscope.fibers.row_family import Deformation
+
 Move = Callable[[float], Network]
 """A part of a path, from 0 to 1: a chain each."""
 
 
-def connect(setting: Setting, other: Network) -> Connection:
+def connect(setting: Setting, other: Network, families: Sequence[Deformation] = ()) -> Connection:
     """A path from the network of ``setting`` to a member of its fiber, whose neurons are put into an order for it.
 
     Rescalings are joined through powers of the scales, translations of hidden hyperplanes through shorter ones, the
     last hidden layer as :mod:`~fiberscope.fibers.paths.layer_paths` says. Members of different components are not
-    joined, nor are those of networks that no theorem covers, but for rescalings.
+    joined, nor are those of networks that no theorem covers, but for rescalings and the ``families`` of deformed rows.
     """
     chain, tail = setting.chain, split(other).tail
     match = match_chains(chain, tail)
@@ -40,6 +45,8 @@ def connect(setting: Setting, other: Network) -> Connection:
         if not (is_normal(chain) and is_normal(tail)) and not all((x == 1).all() for x in scales):
             return Connection(None, None, "no path is known: numbers between would lose digits below the normal floats")
         return _path(setting, [_rescaling(chain, scales)], tail, orders, "rescaling of neurons")
+    if families and (along := _deformed(setting, tail, families)) is not None:
+        return along
     if setting.kind not in ("one layer", "bottleneck"):
         return Connection(None, None, "no theorem covers the network, and the members are not rescaled copies")
     mine, theirs = balancing(chain), balancing(tail)
@@ -89,6 +96,25 @@ def _path(setting: Setting, moves: Sequence[Move], tail: Network, orders: Sequen
 
 def _rescaling(chain: Network, scales: Sequence[FloatArray]) -> Move:
     return lambda s: Symmetry([np.arange(len(x)) for x in scales], [x**s for x in scales])(chain)
+
+
+def _deformed(setting: Setting, tail: Network, families: Sequence[Deformation]) -> Connection | None:
+    """Rows go straight to those that do the same on the image, then neurons are rescaled."""
+    chain, found = setting.chain, matched(setting.chain, tail, families)
+    if found is None:
+        return None
+    orders, scales = found
+    ordered = _ordered(lambda s: tail, orders)(1.0)
+    goal = _rescaling(ordered, [1 / x for x in scales])(1.0)
+
+    def straight(s: float) -> Network:
+        weights, biases = (
+            [(1 - s) * x + s * y for x, y in zip(one, two, strict=True)]
+            for one, two in ((chain.weights, goal.weights), (chain.biases, goal.biases))
+        )
+        return with_arrays(chain, weights, biases)
+
+    return _path(setting, [straight, _rescaling(goal, scales)], tail, orders, "deformed rows and rescaling of neurons")
 
 
 def _one_layer(setting: Setting, tail: Network) -> Joined | str:
