@@ -140,7 +140,7 @@ class Fiber(Tabular):
         found = self.contains(other)
         if found.contained is not True:
             return Connection(None if found.contained is None else False, None, f"not a member: {found.reason}")
-        return connect(self.setting, other, self.identifiability.families)
+        return connect(self.setting, other, self.identifiability.families, self.complete)
 
     def path(self, other: NetworkLike) -> FiberPath | None:
         """A path inside the fiber from the network to ``other``, or None; :meth:`connection` says why.

@@ -13,7 +13,7 @@ from fiberscope.errors import InputError
 from fiberscope.network.chains import with_arrays
 from fiberscope.network.network import Network
 from fiberscope.numerics.exact_arrays import nearest
-from fiberscope.numerics.exact_linear import column_of, power, random_vector
+from fiberscope.numerics.exact_linear import column_of, matrix_of, power, random_vector
 from fiberscope.numerics.floats import ObjectArray
 from fiberscope.results import Result, hidden
 
@@ -62,7 +62,9 @@ class Deformation(Result):
 
     def drawn(self, rng: np.random.Generator) -> ObjectArray:
         """A random row of the polyhedron, on the scale of the given one."""
-        step = random_vector(rng, len(self.directions)) @ self.directions
+        # integers without a common factor may be long: directions count alike only at one size
+        units = matrix_of([row / power(row) for row in self.directions], len(self.row))
+        step = random_vector(rng, len(units)) @ units
         if not step.any():
             step = self.directions[int(rng.integers(len(self.directions)))]
         low, high = self.interval(step)
