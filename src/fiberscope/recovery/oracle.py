@@ -85,7 +85,7 @@ class Oracle:
             raise InputError(f"function: expected one value or one row for each of {len(X)} inputs, got {raw.shape}")
         if raw.dtype.kind == "f":
             self.coarse = ROUNDING * float(np.finfo(raw.dtype).eps)
-        Y = raw.reshape(len(X), -1).astype(np.float64)
+        Y: FloatArray = raw.reshape(len(X), -1).astype(np.float64)
         self.outputs = self.outputs or Y.shape[1]
         if Y.shape[1] != self.outputs:
             raise InputError(f"function: expected {self.outputs} outputs as before, got {Y.shape[1]}")
