@@ -32,6 +32,7 @@ from fiberscope.geometry.engines.planar.mesh import (
     first_mesh,
     merged,
 )
+from fiberscope.geometry.engines.planar.sharp import sharp_points
 from fiberscope.geometry.engines.planar.tracked import Tracked, TrackedAlgebra
 from fiberscope.network.equal_entries import equal_entries
 from fiberscope.network.layout import Layout
@@ -326,11 +327,16 @@ class Engine:
         """The vertices, and whether there was time for all of them.
 
         Where two lines run nearly side by side, a point that was found along one of them is vague: it is made anew from
-        exact numbers, since sizes of slivers depend on it.
+        pairs of floats, and from exact numbers where these do not tell, since sizes of slivers depend on it.
         """
         value = mesh.values[XY]
         vague = np.flatnonzero(~(value.e2 <= PLACE * np.abs(value.z).max(initial=0.0)))
         points = value.z.copy() if len(vague) else value.z
+        arranger = self.arranger
+        sharp = sharp_points(arranger.oracle, arranger.stages, mesh.defined[vague], arranger.run)
+        if sharp is not None:
+            places, sure = sharp
+            points[vague[sure]], vague = places[sure], vague[~sure]
         for vertex in vague.tolist():
             if self.arranger.run.is_over:
                 return points, False

@@ -29,6 +29,7 @@ from fiberscope.network.walk import Choices, cuts, switches
 from fiberscope.numerics.algebra.base import Algebra
 from fiberscope.numerics.algebra.dyadic import Dyadic, DyadicAlgebra
 from fiberscope.numerics.algebra.twofold import TwofoldAlgebra
+from fiberscope.numerics.arrays import pointers
 from fiberscope.numerics.compensated import Twofold
 from fiberscope.numerics.cutoffs import ROUGH
 from fiberscope.numerics.floats import FloatArray, IntArray, SignArray, U
@@ -159,10 +160,17 @@ class Stage:
 
     def prefix(self, polygon: int) -> list[SignArray]:
         """Sign vector of a polygon, switch by switch."""
-        vertices = self.loop_v[self.indptr[polygon] : self.indptr[polygon + 1]]
+        return [rows[0] for rows in self.prefixes(np.array([polygon]))]
+
+    def prefixes(self, polygons: IntArray) -> list[SignArray]:
+        """Sign vectors of polygons, switch by switch, ``(polygons, num_signs)``."""
+        first = self.indptr[polygons]
+        size = self.indptr[polygons + 1] - first
+        start = pointers(size)
+        vertices = self.loop_v[np.repeat(first - start[:-1], size) + np.arange(start[-1])]
         corners = [signs[vertices] for signs in self.signs]
-        ends = [(rows.min(axis=0, keepdims=True), rows.max(axis=0, keepdims=True)) for rows in corners]
-        return [cell_signs(node, *two)[0] for node, two in zip(self.switches, ends, strict=True)]
+        ends = [[f.reduceat(rows, start[:-1], axis=0) for f in (np.minimum, np.maximum)] for rows in corners]
+        return [cell_signs(node, *two) for node, two in zip(self.switches, ends, strict=True)]
 
 
 class Oracle:
