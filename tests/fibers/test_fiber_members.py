@@ -327,7 +327,7 @@ def test_members_are_joined_or_the_answer_says_why_not(net, seed):
         if answer:
             check_ends_and_members(net, other, answer.path)
         else:
-            assert found.path(other) is None and len(found.components) > 1 or not found.complete, answer
+            assert (found.path(other) is None and len(found.components) > 1) or not found.complete, answer
             assert answer.connected is None or (found.complete and "among generic parameters" in answer.reason)
 
 

@@ -72,8 +72,8 @@ class Connection:
     """Whether two members of a fiber are joined inside it, up to the order of neurons.
 
     True comes with a path; False says that the other network is no member, or that it is shown to lie in another
-    connected component (of all members, or of the generic ones: ``reason`` says which); None that no path is known. ``reason`` says which moves join them, or what stands in the way.
-    True in conditions only where there is a path.
+    connected component (of all members, or of the generic ones: ``reason`` says which); None that no path is known.
+    ``reason`` says which moves join them, or what stands in the way. True in conditions only where there is a path.
     """
 
     connected: bool | None
