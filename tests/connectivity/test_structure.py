@@ -255,6 +255,42 @@ class Escapes(nn.Module):
         return self.b(h) + float(sizes[0])
 
 
+@pytest.mark.parametrize("name", ["mobilenet", "densenet", "convnext", "unet"])
+def test_the_order_in_memory_makes_no_difference(name: str) -> None:
+    """Images with their channels last: torch pools them by other operations."""
+    module, example = built(ZOO[name])
+    last = {"memory_format": torch.channels_last}
+    found = permutation_structure(module.to(**last), example.contiguous(**last))
+    assert sizes(found) == Counter(one if isinstance(one, tuple) else (one, 1) for one in ZOO[name].groups)
+    assert not refused(found) and not found.unknown
+
+
+def test_a_pool_of_few_pixels_pins_nothing() -> None:
+    """At 2 x 2 pixels torch itself puts channels last: the last stream of a ResNet20 was pinned on 8 x 8 images."""
+    found = permutation_structure(fs.resnet20(1), torch.randn(2, 3, 8, 8))
+    assert len(permutations(found)) == 12 and not found.unknown
+
+
+@pytest.mark.parametrize("place", ["windows", "turned", "shifted"])
+def test_other_strides_pin(place: str) -> None:
+    class Strided(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(3, 4), nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            h = torch.relu(self.first(x))
+            if place == "windows":
+                return self.last(h.as_strided((3, 4), (3, 1)))  # four of every five: they overlap
+            if place == "shifted":
+                return self.last(torch.cat([h, h[:1]]).as_strided((len(h), 4), (4, 1), 1))
+            return self.last(h.as_strided((4, 4), (1, 4)))  # points in the place of neurons
+
+    torch.manual_seed(0)
+    found = permutation_structure(Strided(), torch.randn(4, 3))
+    assert not permutations(found) and found.unknown == ("as_strided",)
+
+
 def test_what_no_rule_sees_the_self_check_does() -> None:
     found = permutation_structure(Escapes(), X)
     assert not found.groups

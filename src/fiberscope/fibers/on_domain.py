@@ -1,7 +1,8 @@
 """What a domain says about a parameter: neurons that never switch there free it, chains of bends pin it down.
 
 *No* is from section 7 of the paper on fibers: where bounds and linear programs show that the image of the layers before
-keeps a neuron of any later layer dead or linear, another parameter is the same function on the domain. *Yes* is the
+keeps a neuron of any later layer dead or linear, or does not span what it reads, another parameter is the same function
+on the domain. *Yes* is the
 theorem of Phuong and Lampert (2020): a general and transparent network of non-increasing widths whose dependency graphs
 have a chain of bends from every unit is determined by its function on the domain, among general networks.
 """
@@ -9,13 +10,16 @@ have a chain of bends from every unit is determined by its function on the domai
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
 from fiberscope.errors import FiberscopeError
 from fiberscope.fibers.canonical.matching import same_up_to_symmetry
+from fiberscope.fibers.components import TURNS
+from fiberscope.fibers.deformations import small_deformations
+from fiberscope.fibers.row_family import Deformation, deformed
 from fiberscope.geometry.domains import Box, Domain
 from fiberscope.geometry.folds.bend_chains import SMALL_INPUTS, SMALL_NEURONS, chains_of, with_output
 from fiberscope.geometry.folds.genericity import genericity
@@ -39,7 +43,8 @@ IMAGES = "the image of the layers before keeps a neuron from switching (section 
 class DomainVerdict:
     """Whether a domain determines a parameter, by which theorem, and another parameter where it does not.
 
-    ``dimension`` is a lower bound of that of the fiber, modulo rescaling: one for every neuron that can be shifted.
+    ``dimension`` is a lower bound of that of the fiber, modulo rescaling: one for every neuron that can be shifted, or
+    that of the ``families`` of rows that can be deformed.
     """
 
     identifiable: bool | None
@@ -48,6 +53,7 @@ class DomainVerdict:
     assumptions: tuple[str, ...] = ()
     dimension: int | None = None
     witness: Network | None = None
+    families: tuple[Deformation, ...] = ()
 
 
 def on_domain(net: Network, domain: Domain | None, time_limit: float = 5.0) -> DomainVerdict:
@@ -59,8 +65,24 @@ def on_domain(net: Network, domain: Domain | None, time_limit: float = 5.0) -> D
     """
     if not net.is_chain or any((s != 0).any() for s in slopes_of(net)):
         return DomainVerdict(None, ("expected a plain chain of dense layers and ReLU",), "none")
-    idle = _idle(net, domain, time_limit)
-    return idle if idle is not None else _by_bends(net, domain)
+    idle, families = _idle(net, domain, time_limit), small_deformations(net, domain)
+    turned = _turned(net, families)
+    if idle is None or turned is None:
+        return idle or turned or _by_bends(net, domain)
+    # the families of both may share directions: the outgoing weights of a dead neuron are rows that can be deformed
+    most = max(idle.dimension or 0, turned.dimension or 0)
+    return replace(idle, reasons=idle.reasons + turned.reasons, dimension=most, families=families)
+
+
+def _turned(net: Network, families: tuple[Deformation, ...]) -> DomainVerdict | None:
+    """Neurons whose rows can be deformed, and the other parameter that they allow."""
+    if not families:
+        return None
+    witness = deformed(net, families, np.random.default_rng(0))
+    if same_up_to_symmetry(net, witness).same is not False:
+        return None  # rounded away
+    size = sum(family.dimension for family in families)
+    return DomainVerdict(False, tuple(f.text for f in families), TURNS, (), size, witness, families)
 
 
 def _idle(net: Network, domain: Domain | None, time_limit: float) -> DomainVerdict | None:

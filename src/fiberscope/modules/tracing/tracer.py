@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from fiberscope.modules.calls import tensors
+from fiberscope.modules.dispatch import Dispatch
 from fiberscope.modules.tracing.axes import (
     ONE,
     Atom,
@@ -39,6 +39,9 @@ Rule = Callable[["Trace", Arguments, Any], Any]
 
 Watch = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 """Calls an operation with its arguments."""
+
+Layout = tuple[tuple[int, ...], int]
+"""Strides of the axes that have more than one place, and where in the storage the first place is."""
 
 RULES: dict[str, Rule] = {}
 """By the name of the operation, without ``aten::``."""
@@ -70,7 +73,7 @@ class Read:
         self.layer, self.features = layer, features
 
 
-class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Trace(Dispatch):
     """Axes of all tensors that come by while it is active."""
 
     def __init__(
@@ -92,6 +95,8 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.layers: list[str] = []
         """The modules that are running, the innermost last."""
         self.operation = ""
+        self.layout: Layout | None = None
+        """Of the tensor that the operation is asked of, before it ran: some change it."""
         self.degrees = Degrees()
         self.numbers: Any = WeakTensorKeyDictionary()
         """Tensors by their numbers in ``degrees``."""
@@ -212,6 +217,7 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         given = list(flat(arguments.values()))
         for tensor in given:
             self.axes(tensor)
+        self.layout = layout_of(arguments.get("self"))
         output = func(*args, **kwargs) if self.watch is None else self.watch(func, args, kwargs)
         self.operation = name
         out = list(flat([output]))
@@ -268,6 +274,13 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if fixed:
             self.degrees.flat((self.numbers[tensor], k) for k in range(len(axes)))
         return axes
+
+
+def layout_of(value: Any) -> Layout | None:
+    """How the places of a tensor lie in its storage; None of what has none, as a sparse one."""
+    if not isinstance(value, Tensor) or value.layout != torch.strided:
+        return None
+    return tuple(s for s, n in zip(value.stride(), value.shape, strict=True) if n != 1), int(value.storage_offset())
 
 
 def flat(values: Any) -> Any:

@@ -31,6 +31,9 @@ UP = 1 + 2.0**-30
 FEW = 512
 """At so many points a product may cost six: the errors of early layers, which all later ones inherit, nearly vanish."""
 
+MOST_SLICED = 1 << 22
+"""More entries of a product, as those of images at many points, are not worth it."""
+
 _BLOCK = 1 << 16
 """Numbers that are handled at once."""
 
@@ -186,7 +189,8 @@ def _linear(stage: LinearMap, value: Tracked, offset: FloatArray | None, tight: 
     rows = row_norms(stage)
     r = rows if offset is None else np.hypot(rows, offset) * UP
     frobenius = length(r)
-    sliced = sliced_product(stage, value.z, offset) if tight and len(value.z) <= few else None
+    afford = len(value.z) <= few and len(value.z) * stage.out_size <= MOST_SLICED
+    sliced = sliced_product(stage, value.z, offset) if tight and afford else None
     if sliced is not None:
         return _accurate(*sliced, r, value.e2, stage, frobenius)
     bends = value.bends if stage.stored_matrix is not None else None
