@@ -32,7 +32,7 @@ from fiberscope.geometry.engines.planar.mesh import (
     first_mesh,
     merged,
 )
-from fiberscope.geometry.engines.planar.sharp import sharp_points
+from fiberscope.geometry.engines.planar.sharpening import sharp_points, sharpened
 from fiberscope.geometry.engines.planar.tracked import Tracked, TrackedAlgebra
 from fiberscope.network.equal_entries import equal_entries
 from fiberscope.network.layout import Layout
@@ -256,11 +256,23 @@ class Engine:
     def arrange(self, mesh: Polygons, switch: int) -> Arrangement:
         """All decisions about one switch."""
         step = self.switches[switch]
+        stage = Stage(mesh.indptr, mesh.loop_v, mesh.signs, self.switches[:switch], mesh.root)
+        if self.arranger.stages[-1].is_blurred:
+            self._sharpen(mesh, step.source, stage)
         source = mesh.values[step.source]
         value = cuts(step, source, TrackedAlgebra(tight=False))
-        stage = Stage(mesh.indptr, mesh.loop_v, mesh.signs, self.switches[:switch], mesh.root)
         known = sure_signs(step, source, lambda: self._numbers[step.source])
         return self.arranger.arrange(mesh, value, stage, int(self.offsets[switch]), known)
+
+    def _sharpen(self, mesh: Polygons, key: int, stage: Stage) -> None:
+        """Make the values in front of a switch anew where their bounds have grown; later layers go on from these."""
+        polygon = np.zeros(mesh.num_vertices, dtype=np.int64)
+        polygon[mesh.loop_v] = mesh.owners
+        stages = [*self.arranger.stages, stage]
+        xy, value = mesh.values[XY], mesh.values[key]
+        mesh.values[XY], mesh.values[key] = sharpened(
+            self.arranger.oracle, stages, mesh.defined, polygon, xy, value, self.arranger.run
+        )
 
     # -- results -------------------------------------------------------------------------------------------------
 

@@ -87,6 +87,14 @@ class Tracked:
             zeros = None if zeros is None else np.concatenate([zeros, zeros[A] & zeros[B]])
         return Tracked(z, c, e2, r, zeros)
 
+    def sharper(self, z: FloatArray, error: FloatArray) -> Tracked:
+        """Other values of the same, with bounds entry by entry, at the points where they are known better."""
+        error = np.where(self.r == 0, 0.0, error)  # such columns are zero
+        c, e2 = _relative(error, self.r) + TINY, norms(error) + ENTRY_FLOOR
+        better = ~(self.c <= c) & np.isfinite(c) & np.isfinite(e2)
+        merged = np.where(better[:, None] & (self.r != 0), z, self.z)
+        return replace(self, z=merged, c=np.where(better, c, self.c), e2=np.where(better, e2, self.e2), norm=None)
+
 
 def plane_rows(plane: Affine | None, node: Affine) -> tuple[FloatArray, FloatArray]:
     """A dense layer as rows ``(a, b, c)`` for ``a x + b y + c`` on a plane, and a bound of their error.

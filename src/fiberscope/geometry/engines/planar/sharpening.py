@@ -1,4 +1,4 @@
-"""Many vertices at once in pairs of floats: where two lines meet, almost exactly, with bounds.
+"""Many vertices at once in pairs of floats: where two lines meet and the values there, almost exactly, with bounds.
 
 In a deep network the places of vertices are vague, since every layer finds them along edges whose ends are vague. Their
 definitions are not: a vertex is where two rows of a polygon vanish. Here the rows of many polygons are composed from
@@ -16,16 +16,20 @@ import flint
 import numpy as np
 
 from fiberscope.geometry.engines.planar.exact import Oracle, Stage, TwofoldOracle
+from fiberscope.geometry.engines.planar.tracked import Tracked
 from fiberscope.network.layout import Layout
 from fiberscope.network.walk import switches
 from fiberscope.numerics.algebra import float_pairs as pairs
 from fiberscope.numerics.algebra.twofold import TwofoldAlgebra
 from fiberscope.numerics.compensated import Twofold
-from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, U
+from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, U, round_up
 from fiberscope.run import Run
 
 _BLOCK = 1 << 22
 """Numbers that the rows of one block of cells may be."""
+
+_FEW = 512
+"""Vertices whose values are made at once, so that arrays stay near."""
 
 _LONGEST = 1000
 """Bits of an integer that is a float without doubt."""
@@ -44,23 +48,57 @@ def sharp_points(
     if TwofoldOracle.of(oracle) is None:
         return None
     places, sure = np.zeros((len(defined), 2)), np.zeros(len(defined), dtype=bool)
-    widest = max((place.node.num_signs for place in oracle.layout.places), default=1)
-    step = max(1, _BLOCK // (9 * widest))
-    order = np.lexsort((defined[:, 1], defined[:, 0]))  # neighbours share signs
     with np.errstate(all="ignore"):  # what overflows has an infinite error
-        for first in range(0, len(order), step):
+        for here in _blocks(oracle, defined):
             if run.is_over:
                 break
-            here = order[first : first + step]
-            places[here], sure[here] = _meetings(oracle, stages, defined[here])
+            found = [pairs.nearest(v) for v in _places(oracle, stages, defined[here], None)[0]]
+            places[here] = np.stack([v for v, _ in found], axis=1)
+            sure[here] = found[0][1] & found[1][1]
     return places, sure
 
 
-def _meetings(oracle: Oracle, stages: Sequence[Stage], defined: IntArray) -> tuple[FloatArray, BoolArray]:
-    """The points of one block."""
-    x, y, w = meeting(*_lines(oracle, stages, defined))
-    found = [pairs.nearest(pairs.over(v, w)) for v in (x, y)]
-    return np.stack([v for v, _ in found], axis=1), found[0][1] & found[1][1]
+def sharpened(
+    oracle: Oracle, stages: Sequence[Stage], defined: IntArray, polygon: IntArray, xy: Tracked, value: Tracked, run: Run
+) -> tuple[Tracked, Tracked]:
+    """The coordinates and the functionals of the next switch at all vertices, made anew where that is sharper.
+
+    ``polygon`` is one beside every vertex, of the last of the ``stages``. Bounds of values grow with every layer by the
+    norm of its weights; here they come from the rows of a polygon at a point, both of about 106 bits.
+    """
+    points, place_errors = np.empty_like(xy.z), np.full_like(xy.z, np.inf)
+    values, errors = np.empty_like(value.z), np.full_like(value.z, np.inf)
+    for here in _blocks(oracle, defined):
+        run.check()
+        place, rows = _places(oracle, stages, defined[here], polygon[here])
+        assert rows is not None
+        for k, v in enumerate(place):
+            points[here, k], place_errors[here, k] = v.high, round_up(v.error + np.abs(v.low), 2)
+        for first in range(0, len(here), _FEW):
+            part = slice(first, first + _FEW)
+            x, y = (Twofold(v.high[part, None], v.low[part, None], v.error[part, None]) for v in place)
+            a, b, c = (Twofold(*(array[part, k] for array in rows)) for k in range(3))
+            found = pairs.plus(pairs.plus(pairs.times(a, x), pairs.times(b, y)), c)
+            values[here[part]], errors[here[part]] = found.high, round_up(found.error + np.abs(found.low), 2)
+    return xy.sharper(points, place_errors), value.sharper(values, errors)
+
+
+def _blocks(oracle: Oracle, defined: IntArray) -> Iterator[IntArray]:
+    """The vertices, so many at a time that their rows fit; neighbours, which share signs, come together."""
+    widest = max((place.node.num_signs for place in oracle.layout.places), default=1)
+    step = max(1, _BLOCK // (9 * widest))
+    order = np.lexsort((defined[:, 1], defined[:, 0]))
+    for first in range(0, len(order), step):
+        yield order[first : first + step]
+
+
+def _places(
+    oracle: Oracle, stages: Sequence[Stage], defined: IntArray, polygon: IntArray | None
+) -> tuple[tuple[Twofold, Twofold], list[FloatArray] | None]:
+    """The places of one block, and the rows of polygons of the last stage, ``(n, 3, functionals)`` in three parts."""
+    first, second, rows = _lines(oracle, stages, defined, polygon)
+    x, y, w = meeting(first, second)
+    return (pairs.over(x, w), pairs.over(y, w)), rows
 
 
 def meeting(first: Lines, second: Lines) -> Lines:
@@ -73,10 +111,16 @@ def meeting(first: Lines, second: Lines) -> Lines:
     return x, y, w
 
 
-def _lines(oracle: Oracle, stages: Sequence[Stage], defined: IntArray) -> tuple[Lines, Lines]:
-    """The two lines of every vertex, scaled by powers of two so that the largest of their numbers is near 1."""
-    cells, cell = np.unique(defined[:, :2], axis=0, return_inverse=True)
-    cell = cell.reshape(-1)
+def _lines(
+    oracle: Oracle, stages: Sequence[Stage], defined: IntArray, polygon: IntArray | None
+) -> tuple[Lines, Lines, list[FloatArray] | None]:
+    """The two lines of every vertex, scaled by powers of two so that the largest of their numbers is near 1.
+
+    Also the rows of polygons of the last stage, if these are given; see :func:`_places`.
+    """
+    last = [] if polygon is None else [np.stack([np.full(len(polygon), len(stages) - 1), polygon], axis=1)]
+    cells, cell = np.unique(np.concatenate([defined[:, :2], *last]), axis=0, return_inverse=True)
+    cell, own = np.split(cell.reshape(-1), [len(defined)])
     room = np.zeros((3, 2, 3, len(defined)))  # high, low, error; of which line; a, b, c
     room[2] = np.inf
     for k, side in enumerate(oracle.sides):
@@ -96,7 +140,11 @@ def _lines(oracle: Oracle, stages: Sequence[Stage], defined: IntArray) -> tuple[
     scaled = np.ldexp(room, shift[None])
     scaled[2] += TINY  # more than is lost where a scaled number is subnormal
     first, second = ([Twofold(*scaled[:, which, i]) for i in range(3)] for which in range(2))
-    return (first[0], first[1], first[2]), (second[0], second[1], second[2])
+    found = None
+    if polygon is not None:  # no stage comes further than the last one
+        three = 3 * group[own][:, None] + np.arange(3)
+        found = [part[three] for part in (rows.high, rows.low, rows.error)]
+    return (first[0], first[1], first[2]), (second[0], second[1], second[2]), found
 
 
 def _side(side: Sequence[flint.fmpz]) -> FloatArray:

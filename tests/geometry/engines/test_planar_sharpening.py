@@ -1,6 +1,9 @@
-"""Vertices from pairs of floats against the same from integers."""
+"""Vertices and their values from pairs of floats against the same from integers and fractions."""
 
 from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,8 +11,12 @@ import pytest
 from fiberscope.geometry.domains import Box, Polytope
 from fiberscope.geometry.engines.planar import engine
 from fiberscope.geometry.engines.planar.engine import Engine
-from fiberscope.geometry.engines.planar.sharp import sharp_points
+from fiberscope.geometry.engines.planar.exact import Oracle, Stage
+from fiberscope.geometry.engines.planar.sharpening import sharp_points, sharpened
+from fiberscope.geometry.engines.planar.tracked import Tracked
 from fiberscope.network.network import Network
+from fiberscope.numerics.cutoffs import PLACE
+from fiberscope.numerics.floats import ENTRY_FLOOR, IntArray, U
 from fiberscope.run import ENDLESS
 
 
@@ -89,6 +96,66 @@ def test_the_complex_is_that_of_integers(name: str, monkeypatch: pytest.MonkeyPa
     assert np.array_equal(found.vertex_signs, exact.vertex_signs)
     assert [found.count(k) for k in range(3)] == [exact.count(k) for k in range(3)]
     assert np.array_equal(found.points, exact.points)
+
+
+def preactivations(net: Network, point: tuple[Fraction, Fraction], layers: int) -> list[Fraction]:
+    """What the ReLUs of a layer read at a point."""
+    found = list(point)
+    for k in range(layers):
+        found = [max(x, Fraction(0)) for x in found] if k else found
+        rows = zip(net.weights[k].tolist(), net.biases[k].tolist(), strict=True)
+        found = [sum((Fraction(w) * x for w, x in zip(row, found, strict=True)), Fraction(b)) for row, b in rows]
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_sharpened_values_lie_within_their_bounds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    net, domain = CASES[name]
+    seen = []
+
+    def watched(oracle: Oracle, stages: list[Stage], defined: IntArray, *rest: Any) -> tuple[Tracked, Tracked]:
+        found = sharpened(oracle, stages, defined, *rest)
+        for v in range(0, len(defined), max(1, len(defined) // 12)):
+            number, polygon, *lines = defined[v].tolist()
+            x, y, w = map(int, oracle.point(stages[number], polygon, *lines))
+            point = (Fraction(x, w), Fraction(y, w))
+            xy, value = found
+            largest = float(np.abs(xy.z).max())
+            for z, t in zip(xy.z[v].tolist(), point, strict=True):  # corners of the domain are rounded
+                assert abs(Fraction(z) - t) <= Fraction(xy.e2[v]) + Fraction(U * largest)
+            seen.append(bool(value.c[v] < 2.0**-45 * largest))
+            truth = preactivations(net, point, len(stages) - 1)
+            off = [abs(Fraction(z) - t) if np.isfinite(z) else None for z, t in zip(value.z[v], truth, strict=True)]
+            for error, r in zip(off, value.r.tolist(), strict=True):
+                bound = value.c[v] * r + ENTRY_FLOOR
+                assert not np.isfinite(bound) or (error is not None and error <= Fraction(bound))
+            if np.isfinite(value.e2[v]):
+                assert sum(error**2 for error in off if error is not None) <= Fraction(value.e2[v]) ** 2
+        return found
+
+    monkeypatch.setattr(Stage, "is_blurred", True)  # all values are made anew
+    monkeypatch.setattr(engine, "sharpened", watched)
+    engine.planar_cells(net, domain)
+    assert np.mean(seen) > (0.0 if name in FEW else 0.9)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_sharpened_values_lead_to_the_same_complex(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = engine.planar_cells(*CASES[name])
+    monkeypatch.setattr(Stage, "is_blurred", True)
+    found = engine.planar_cells(*CASES[name])
+    assert np.array_equal(found.vertex_signs, plain.vertex_signs)
+    assert np.array_equal(found.top_signs, plain.top_signs)
+    assert np.abs(found.points - plain.points).max() <= 2 * PLACE * np.abs(plain.points).max()
+    assert int(engine.planar_count(*CASES[name])) == plain.count(2)
+
+
+def test_deep_networks_make_their_values_anew() -> None:
+    work = Engine.on(Network.random((2, *(12,) * 20, 1), 0), SQUARE)
+    work.run(work.start(), ENDLESS)
+    blurred = [stage.blurred for stage in work.arranger.stages]
+    assert any(stage.is_blurred for stage in work.arranger.stages)
+    assert sum(blurred) < 300  # some tens of thousands without
 
 
 def test_programs_with_other_slopes_are_left_to_integers() -> None:
