@@ -276,6 +276,39 @@ def test_images_stored_with_colours_last() -> None:
     assert len(permutations(found)) == 12 and not found.unknown
 
 
+@pytest.mark.parametrize("kind", ["unused", "slice", "sum", "copy", "middle", "columns"])
+def test_what_the_example_does_not_read_stays(kind: str) -> None:
+    """A head that does not run and positions behind the length of the example: a longer input reads them."""
+
+    class Longer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last, self.head = nn.Linear(3, 6), nn.Linear(6, 2), nn.Linear(5, 7)
+            self.p, self.q, self.table = (nn.Parameter(torch.randn(9, *more)) for more in ((), (), (6,)))
+
+        def forward(self, x: Tensor) -> Tensor:
+            h, n = torch.relu(self.first(x)), len(x)
+            if kind == "slice":
+                h = h * self.p[:n, None]
+            elif kind == "sum":
+                h = h * (self.p + self.q)[:n, None]
+            elif kind == "copy":
+                h = h + self.table.to(h.dtype, copy=True)[:n]
+            elif kind == "middle":
+                h = h * self.p[3 : 3 + n].unsqueeze(1)
+            elif kind == "columns":
+                h = h + self.table.T[:, :n].T
+            return self.last(h)
+
+    torch.manual_seed(0)
+    net = Longer().double().eval()
+    found = permutation_structure(net, torch.randn(4, 3, dtype=torch.float64))
+    assert [group.size for group in permutations(found)] == [6]
+    assert {one.tensor for one in found.pinned if "nothing read it" in one.reason} >= {"head.weight", "head.bias"}
+    x = torch.randn(6 if kind == "middle" else 9, 3, dtype=torch.float64)
+    torch.testing.assert_close(found.apply(net, found.random(1))(x), net(x))
+
+
 @pytest.mark.parametrize("place", ["windows", "turned", "shifted"])
 def test_other_strides_pin(place: str) -> None:
     class Strided(nn.Module):
