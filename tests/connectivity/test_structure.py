@@ -265,10 +265,48 @@ def test_the_order_in_memory_makes_no_difference(name: str) -> None:
     assert not refused(found) and not found.unknown
 
 
-def test_a_pool_of_few_pixels_pins_nothing() -> None:
-    """At 2 x 2 pixels torch itself puts channels last: the last stream of a ResNet20 was pinned on 8 x 8 images."""
-    found = permutation_structure(fs.resnet20(1), torch.randn(2, 3, 8, 8))
+def test_images_stored_with_colours_last() -> None:
+    """As most files have them, turned by ``permute``: the last stream of a ResNet20 with batch norm was pinned."""
+    net = fs.resnet20(1)
+    for name, part in list(net.named_modules()):
+        if isinstance(part, nn.GroupNorm):
+            parent, _, own = name.rpartition(".")
+            setattr(net.get_submodule(parent), own, nn.BatchNorm2d(part.num_channels))
+    found = permutation_structure(net.eval(), torch.randn(2, 8, 8, 3).permute(0, 3, 1, 2))
     assert len(permutations(found)) == 12 and not found.unknown
+
+
+@pytest.mark.parametrize("kind", ["unused", "slice", "sum", "copy", "middle", "columns"])
+def test_what_the_example_does_not_read_stays(kind: str) -> None:
+    """A head that does not run and positions behind the length of the example: a longer input reads them."""
+
+    class Longer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last, self.head = nn.Linear(3, 6), nn.Linear(6, 2), nn.Linear(5, 7)
+            self.p, self.q, self.table = (nn.Parameter(torch.randn(9, *more)) for more in ((), (), (6,)))
+
+        def forward(self, x: Tensor) -> Tensor:
+            h, n = torch.relu(self.first(x)), len(x)
+            if kind == "slice":
+                h = h * self.p[:n, None]
+            elif kind == "sum":
+                h = h * (self.p + self.q)[:n, None]
+            elif kind == "copy":
+                h = h + self.table.to(h.dtype, copy=True)[:n]
+            elif kind == "middle":
+                h = h * self.p[3 : 3 + n].unsqueeze(1)
+            elif kind == "columns":
+                h = h + self.table.T[:, :n].T
+            return self.last(h)
+
+    torch.manual_seed(0)
+    net = Longer().double().eval()
+    found = permutation_structure(net, torch.randn(4, 3, dtype=torch.float64))
+    assert [group.size for group in permutations(found)] == [6]
+    assert {one.tensor for one in found.pinned if "nothing read it" in one.reason} >= {"head.weight", "head.bias"}
+    x = torch.randn(6 if kind == "middle" else 9, 3, dtype=torch.float64)
+    torch.testing.assert_close(found.apply(net, found.random(1))(x), net(x))
 
 
 @pytest.mark.parametrize("place", ["windows", "turned", "shifted"])

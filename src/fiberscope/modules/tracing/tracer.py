@@ -48,6 +48,25 @@ RULES: dict[str, Rule] = {}
 
 POINTWISE = torch.Tag.pointwise
 
+MOVES = {
+    *(
+        "view",
+        "_unsafe_view",
+        "reshape",
+        "_reshape_alias",
+        "flatten",
+        "unflatten",
+        "as_strided",
+        "permute",
+        "transpose",
+    ),
+    *("t", "movedim", "numpy_T", "unsqueeze", "squeeze", "expand", "repeat", "cat", "stack", "slice", "select"),
+    *("unbind", "split", "split_with_sizes", "chunk", "unsafe_split", "unsafe_chunk", "tensor_split", "clone", "copy"),
+    *("alias", "detach", "contiguous", "lift_fresh", "lift_fresh_copy", "_to_copy"),
+}
+"""Operations that take entries elsewhere. With these and entry by entry alone nothing is read: what becomes of an axis
+is seen where it is summed over, or looked up, or given."""
+
 MISFITS = (ArithmeticError, AssertionError, AttributeError, LookupError, StopIteration, TypeError, ValueError)
 """What a rule raises on arguments that it was not written for: its operation is then an unknown one."""
 
@@ -89,6 +108,8 @@ class Trace(Dispatch):
         self.where: dict[Atom, dict[Axes, None]] = {}
         """The tensors on whose axes an atom stood when they were seen."""
         self.alone_records: list[Alone] = []
+        self.met: dict[Axes, None] = {}
+        """Of tensors that an operation read, and not only moved."""
         self.unknown: dict[str, str] = {}
         """Operations without a rule, and where each was first met."""
         self.reads: list[Read] = []
@@ -222,6 +243,8 @@ class Trace(Dispatch):
         self.operation = name
         out = list(flat([output]))
         self.linked = set()
+        if POINTWISE not in func.tags and name.removesuffix("_") not in MOVES:
+            self.met.update(dict.fromkeys(map(self.axes, given)))
         ruled = self._ruled(func, name, arguments, output, given, out)
         told = [(self.numbers[t], j) for t in given for j in range(len(self.axes(t)))]
         told += [(len(self.degrees.tensors) + k, j) for k, tensor in enumerate(out) for j in range(tensor.dim())]
