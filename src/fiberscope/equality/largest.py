@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from fiberscope.equality.bounding.attack import looks
 from fiberscope.equality.bounding.branching import Search
+from fiberscope.equality.bounding.chains import ChainPair
 from fiberscope.equality.bounding.pairs import best_pairing
 from fiberscope.equality.interval import interval_of
 from fiberscope.equality.question import Question
@@ -64,7 +65,8 @@ def largest_difference(
     chosen = best_pairing(question, box)
     if chosen is not None:
         with suppress(OutOfTimeError):  # a bound in the middle of a box looks at the clock too
-            _narrow(question, Search(chosen[1], box.low, box.high), ratio)
+            bounder = chosen[1].quick() if isinstance(chosen[1], ChainPair) else chosen[1]
+            _narrow(question, Search(bounder, box.low, box.high), ratio)
     return interval_of(question, Verdict(None, "", question.domain))
 
 

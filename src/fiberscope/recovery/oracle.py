@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fiberscope.errors import InputError
+from fiberscope.errors import FiberscopeError, InputError
 from fiberscope.numerics.cutoffs import ORACLE_CLEAR, ORACLE_NOISE, ORACLE_WORST
 from fiberscope.numerics.floats import BoolArray, FloatArray
 
@@ -76,15 +76,16 @@ class Oracle:
 
     def uncounted(self, X: FloatArray) -> FloatArray:
         """As :meth:`values`, for the check at the end, which is no part of the search."""
-        raw = self.function(X)
-        raw = raw.detach().cpu().numpy() if hasattr(raw, "detach") else np.asarray(raw)
+        raw = self._asked(X)
         if raw.dtype.kind not in "fiu":
             raise InputError(f"function: expected real numbers, got {raw.dtype}")
-        if raw.shape[:1] != (len(X),) or raw.size % max(len(X), 1):
+        if raw.dtype == np.float16:  # too coarse to be seen as noise: most small steps change nothing
+            raise InputError("function: expected values no noisier than float32, got float16")
+        if raw.shape[:1] != (len(X),) or not raw.size:
             raise InputError(f"function: expected one value or one row for each of {len(X)} inputs, got {raw.shape}")
         if raw.dtype.kind == "f":
             self.coarse = ROUNDING * float(np.finfo(raw.dtype).eps)
-        Y = raw.reshape(len(X), -1).astype(np.float64)
+        Y: FloatArray = raw.reshape(len(X), -1).astype(np.float64)
         self.outputs = self.outputs or Y.shape[1]
         if Y.shape[1] != self.outputs:
             raise InputError(f"function: expected {self.outputs} outputs as before, got {Y.shape[1]}")
@@ -94,6 +95,19 @@ class Oracle:
                 f"function: expected finite values, got {Y[row].tolist()} at {np.round(X[row], 3).tolist()}"
             )
         return Y
+
+    def _asked(self, X: FloatArray) -> Any:
+        """What the function says, as an array. It gets a copy, since it may write into its input."""
+        try:
+            raw = self.function(X.copy())
+            return raw.detach().cpu().numpy() if hasattr(raw, "detach") else np.asarray(raw)
+        except (FiberscopeError, MemoryError):
+            raise
+        except Exception as error:
+            first = (str(error).splitlines() or [""])[0][:120]
+            raise InputError(
+                f"function: expected values for {X.shape[0]} x {X.shape[1]} inputs, got {type(error).__name__}: {first}"
+            ) from error
 
     @property
     def mix(self) -> FloatArray:

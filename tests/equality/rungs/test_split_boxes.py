@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import fiberscope as fs
 from fiberscope.equality.bounding.chains import ChainPair
+from fiberscope.equality.bounding.pairs import Pairing
 from fiberscope.equality.bounding.trees import Growing, leaves, tree_of
 from fiberscope.equality.counterexample import exact_outputs
 from fiberscope.equality.question import Question
@@ -51,6 +52,20 @@ def test_the_interval_holds_the_maximum_whatever_the_answer():
         assert 0 < known.low <= known.high and known.high >= most
         gaps = [abs(p - q) for p, q in zip(exact_outputs(NET, known.x), exact_outputs(OTHER, known.x), strict=True)]
         assert known.low <= max(gaps) and known.low >= float(max(gaps)) * (1 - 1e-12)
+
+
+def test_a_leaf_that_only_the_tight_bound_proves_is_accepted():
+    """Older searches went back to the input on every box; the search of today halves the box instead."""
+    low, high = BOX.low[None], BOX.high[None]
+    net = Network.random((3, 12, 12, 12, 12, 1), seed=1)
+    other = noisy(net, 1e-3)
+    pair = ChainPair.of(net, other)
+    tight, quick = (float(p.bounds(low, high).high[0]) for p in (pair, pair.quick()))
+    assert tight < quick
+    question = Question.of(net, other, BOX, 0.5 * (tight + quick), 20.0)
+    assert SplitBoxes((None,), Pairing()).check(question).ok
+    assert len(by_split_boxes(question).evidence.tree) > 1
+    assert not SplitBoxes((None,), Pairing()).check(replace(question, tolerance=0.9 * tight)).ok
 
 
 def test_evidence_is_checked_by_computing_the_bounds_of_its_leaves_again():

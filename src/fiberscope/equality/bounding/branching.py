@@ -17,8 +17,8 @@ from fiberscope.equality.bounding.trees import Growing, Tree, halves, leaves
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.run import Run
 
-BATCH = 32
-"""Boxes that are split between two looks at the clock."""
+BATCH, LARGE_BATCH = 32, 256
+"""Boxes that are split between two looks at the clock, and at points: an eighth of the open ones within these."""
 
 MOST_NODES = 4_000_000
 """Nodes of a tree after which the search stops: more do not fit into memory."""
@@ -146,7 +146,8 @@ class Search:
         numbers: list[int] = []
         lows: list[FloatArray] = []
         highs: list[FloatArray] = []
-        while self.heap and len(numbers) < 2 * BATCH and -self.heap[0][0] > goal:
+        most = 2 * min(max(BATCH, len(self.heap) // 8), LARGE_BATCH)
+        while self.heap and len(numbers) < most and -self.heap[0][0] > goal:
             entry = heapq.heappop(self.heap)
             if self._settled(entry, exactly):
                 continue

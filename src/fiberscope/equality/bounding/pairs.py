@@ -27,12 +27,18 @@ class Pairing:
     method: str = "pair"
     matching: Symmetry | None = None
 
-    def bounder(self, question: Question) -> Bounder | None:
-        """The bounds; None where the pairing does not fit."""
+    def bounder(self, question: Question, quick: bool = True) -> Bounder | None:
+        """The bounds; None where the pairing does not fit.
+
+        The ``quick`` ones are those that decide sooner, by more boxes, where a bound is compared with a tolerance.
+        Where only exact leaves count, or classes, open signs do, and the tight ones are taken in any case.
+        """
         a, b, margin = question.a, question.b, question.margin
         if self.method != "pair":
             return ProgramPair.of(a, b, margin, paired=False, run=question.run)
         found = ChainPair.of(a, b, self.matching, margin)
+        if found is not None and quick and margin is None and question.tolerance:
+            return found.quick()
         return ProgramPair.of(a, b, margin, run=question.run) if found is None and self.matching is None else found
 
 

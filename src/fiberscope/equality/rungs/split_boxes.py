@@ -57,6 +57,9 @@ _SHORT = 0.25
 _FEW, _MANY = 64, 512
 """Boxes of the very first try: in products of matrices, and compiled. With many inputs it is the whole box alone."""
 
+_MORE, _SOON = 4096, 1.0
+"""Compiled boxes, and their seconds, that go on before a look at length, which takes longer than these."""
+
 _PROBE, _FAR = 16, 512.0
 """Boxes after which a bound that is so many times the tolerance is not worth more of them before a look at length."""
 
@@ -92,13 +95,18 @@ class SplitBoxes(Evidence):
         if not isinstance(box, Box):
             return Check(False, "boxes do not cover the domain")
         bounder = self.pairing.bounder(question)
-        if bounder is None:
+        tight = self.pairing.bounder(question, quick=False)
+        if bounder is None or tight is None:
             return Check(False, "the networks do not fit the pairing of their neurons")
         lows, highs = leaves(self.tree, box.low, box.high)
         goal, exact, worst = goal_of(question), ExactLeaves(question), -np.inf
         for start in range(0, len(lows), _LEAVES):
             part = slice(start, start + _LEAVES)
             found = bounder.bounds(lows[part], highs[part])
+            left = np.flatnonzero(~(found.high <= goal))
+            if len(left) and isinstance(tight, ChainPair):  # leaves of a search that went back
+                again = tight.bounds(lows[part][left], highs[part][left])
+                found.high[left], found.opened[left] = again.high, again.opened
             for k in np.flatnonzero(~(found.high <= goal)).tolist():
                 if found.opened[k] or not exact.zero(lows[start + k], highs[start + k]):
                     return Check(False, f"on a box the difference is only bounded by {found.high[k]:.3g}")
@@ -324,6 +332,8 @@ def by_few_boxes(question: Question) -> Verdict | None:
     far = bool(goal) and question.record.search[1].bound > _FAR * goal
     if few > _PROBE and not far:
         found = _gone_on(question, box, run, few)
+        if found is None and few == _MANY and goal and not run.is_over:
+            found = _gone_on(question, box, run.within(_SOON), _MORE)
     worth = far or (bool(goal) and question.record.gap > _WORTH * goal)
     return _attacked(question, box) if found is None and worth else found  # before what proves equality is tried
 
