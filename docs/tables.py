@@ -63,14 +63,20 @@ def findings(folder: Path, options: Mapping[str, Mapping[str, Any]] = MappingPro
     if not files:
         return "No verdict file has been put here yet.\n"
     parts = [section(name, held, options.get(held["provenance"]["study"], {})) for name, held in files.items()]
-    return "\n\n".join([counts(files.values()), *parts]) + "\n"
+    return "\n\n".join([counts(held for held in files.values() if not variant(held)), *parts]) + "\n"
+
+
+def variant(held: dict[str, Any]) -> str:
+    """The architecture of a run that is not the one of its study, and is told but not counted; else nothing."""
+    return str(held["provenance"].get("options", {}).get("net") or "")
 
 
 def section(file: str, held: dict[str, Any], defaults: Mapping[str, Any]) -> str:
     """One verdict file: where it comes from, what repeats it, and every claim."""
     origin = held["provenance"]
     name, version = origin["study"], f", version {origin['study_version']}" if "study_version" in origin else ""
-    head = f"### {name}, {origin['scale']} scale\n\n*{line(origin.get('paper', 'unknown'))}*. "
+    other = f", {variant(held)}" if variant(held) else ""
+    head = f"### {name}, {origin['scale']} scale{other}\n\n*{line(origin.get('paper', 'unknown'))}*. "
     head += f"[The study](studies/{name}.md), {origin['tasks']} tasks{version}; the numbers are from `findings/{file}`."
     if origin.get("missing"):
         head += f" **{len(origin['missing'])} tasks failed**, and the table lacks their rows."

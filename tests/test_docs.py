@@ -148,7 +148,10 @@ def test_findings_are_made_from_verdict_files(tmp_path: Path) -> None:
         "verdicts": [{"text": "It rises | falls.", "ours": "1 < 2", "holds": False}],
     }
     (tmp_path / "energy.json").write_text(json.dumps(held), encoding="utf-8")
+    other = {**held, "provenance": {**held["provenance"], "paper": "P", "options": {"net": "vit"}}}
+    (tmp_path / "other.json").write_text(json.dumps(other), encoding="utf-8")
     page = tables.findings(tmp_path)
+    assert "### energy, quick scale, vit" in page and "| P |" not in page  # told, not counted
     assert "### energy, quick scale" in page and "1 tasks failed" in page and "findings/energy.json" in page
     assert "| It rises \\| falls. |  | 1 &lt; 2 | **does not hold** |" in page
     origin = {"study": "energy", "scale": "paper", "options": {"layers": 4, "runs": [1, 2], "seeds": None}}
@@ -179,7 +182,9 @@ def test_every_verdict_can_be_traced_to_a_claim_of_a_study() -> None:
         origin = held["provenance"]
         study = studies[origin["study"]]
         seen.add(study.name)
-        assert file.name == f"{study.name}-{origin['scale']}.json" and origin["study_version"] == study.version, file
+        other = beside_the_configuration("tables").variant(held)
+        assert file.stem == "-".join(filter(None, (study.name, origin["scale"], other))), file
+        assert origin["study_version"] == study.version, file
         assert origin["tasks"] == len(study.tasks(origin["scale"], origin["options"])), file
         assert [(v["claim"], v["text"], v["where"]) for v in held["verdicts"]] == [
             (claim.name, claim.text, claim.where) for claim in study.claims

@@ -163,6 +163,31 @@ def test_narrowed_configurations_keep_queries_per_key() -> None:
     assert config.hidden_size == 4096
 
 
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"hidden_act": "nonsense"}, r"LlamaForCausalLM cannot be made from its config\.json \(KeyError: 'nonsense'\)"),
+        ({"num_attention_heads": 0}, r"(cannot be made|is no configuration).*\(ZeroDivisionError: "),
+        ({"num_attention_heads": 5}, "(cannot be made|is no configuration|does not run without numbers|fails)"),
+        ({"architectures": ["GPT2LMHeadModel"]}, r"GPT2LMHeadModel cannot be made .*\(AttributeError: "),
+        (
+            {"architectures": ["AutoConfig"]},
+            r"expected the name of an architecture in config\.json, got \['AutoConfig'\]",
+        ),
+        ({"architectures": ["logging"]}, r"expected the name of an architecture in config\.json, got \['logging'\]"),
+    ],
+)
+def test_a_class_that_makes_no_model_from_its_configuration(
+    tmp_path: Path, changed: dict[str, Any], message: str
+) -> None:
+    """The factory of a checkpoint is the class that its configuration names; whatever it raises is one line."""
+    described = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", **LLAMA, **changed}
+    (tmp_path / "config.json").write_text(json.dumps(described))
+    with pytest.raises(FiberscopeError, match=message) as caught:
+        plan_of(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
 def test_bad_folders(tmp_path: Path) -> None:
     a = saved(llama(0), tmp_path / "a")
     other = transformers.LlamaForCausalLM(transformers.LlamaConfig(**{**LLAMA, "intermediate_size": 30}))

@@ -356,3 +356,16 @@ def test_activations_see_heads_and_say_what_they_do_not_see() -> None:
     assert seen | set(found.by_weights) == set(groups) and not seen & set(found.by_weights)
     assert len(found.by_weights) == 2  # queries and keys of two layers
     assert isinstance(structure, Structure)
+
+
+def test_a_parametrised_model_matches_a_plain_one() -> None:
+    """What a structure gives has plain weights; paths between the two are refused in words that say what to do."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(3, 6)), nn.ReLU(), nn.Linear(6, 2)).double()
+    x = torch.randn(5, 3, dtype=torch.float64)
+    structure = fs.permutation_structure(net, x).only(PERMUTATION)
+    moved = structure.apply(net, structure.random(1))
+    for found in (fs.match(net, moved, structure, "weights"), fs.match(net, moved, method="activations", data=x)):
+        assert torch.equal(found.apply(moved)[0].weight, fs.effective_weights(net)[0].weight)
+    with pytest.raises(InputError, match=r"layer 0\.weight: expected it parametrised in both models or in none"):
+        fs.interpolate(net, moved, 0.5)

@@ -180,6 +180,48 @@ def test_repair_of_convolutions_and_transformers() -> None:
         assert fs.repair(fs.interpolate(a, b, 0.5), example, (a, b)) is not a
 
 
+def test_repair_behind_batch_norms() -> None:
+    """A layer behind a batch norm is corrected for what it gets from the repaired norm, not from the old one."""
+
+    def made(seed: int) -> nn.Module:
+        torch.manual_seed(seed)
+        parts = (nn.Linear(5, 6, bias=False), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 2))
+        return fs.repair(nn.Sequential(*parts).double(), X.double())
+
+    a, b, x = made(0), made(1), X.double()
+    found = fs.repair(fs.interpolate(a, b, 0.5), x, (a, b), batch_size=len(x))
+    with torch.no_grad():
+        spreads = [net.eval()[:4](x).std(0, correction=0) for net in (a, b, found)]
+        means = [net.eval()[:4](x).mean(0) for net in (a, b, found)]
+    # running variances are unbiased ones, so a factor sqrt(n / (n - 1)) may be left
+    torch.testing.assert_close(spreads[2], (spreads[0] + spreads[1]) / 2, rtol=1 / len(x), atol=0)
+    torch.testing.assert_close(means[2], (means[0] + means[1]) / 2, rtol=1 / len(x), atol=1 / len(x))
+
+
+def test_repair_with_ends_of_batch_norms_alone() -> None:
+    """Convolutions without biases: the batch norms are repaired, as without ends; then channels are between the ends.
+
+    Mean and deviation of a channel are ``beta`` and ``|gamma|``, here positive.
+    """
+
+    def made(seed: int) -> nn.Module:
+        torch.manual_seed(seed)
+        net = nn.Sequential(nn.Conv1d(1, 3, 2, bias=False), nn.BatchNorm1d(3), nn.Flatten(), nn.Linear(12, 2))
+        nn.init.uniform_(net[1].weight, 0.5, 2.0)
+        nn.init.normal_(net[1].bias)
+        return net.double()
+
+    x = X.double().unsqueeze(1)
+    a, b = (fs.repair(made(seed), x) for seed in (0, 1))
+    middle = fs.interpolate(a, b, 0.5)
+    found, plain = fs.repair(middle, x, (a, b), batch_size=len(x)), fs.repair(middle, x, batch_size=len(x))
+    assert all(torch.equal(value, plain.state_dict()[name]) for name, value in found.state_dict().items())
+    with torch.no_grad():
+        mean, spread = (getattr(found.eval()[:2](x), name)((0, 2)) for name in ("mean", "std"))
+    torch.testing.assert_close(mean, (a[1].bias + b[1].bias) / 2)
+    torch.testing.assert_close(spread, (a[1].weight + b[1].weight) / 2, rtol=1e-3, atol=0)
+
+
 def test_bad_repairs() -> None:
     (net,) = nets(1)
     with pytest.raises(UnsupportedModelError, match="expected batch norms, or ends="):

@@ -173,3 +173,15 @@ def test_examples_that_cannot_be_moved_are_taken_as_they_are() -> None:
 
     structure = fs.permutation_structure(Fixed(), torch.randn(3, 2))
     assert [block.name for block in fs.rotations(structure).blocks] == ["net.0"]
+
+
+def test_norms_of_groups_of_channels_are_not_folded() -> None:
+    """A factor that several channels of a convolution in groups share is not the whole weight of their norm."""
+    torch.manual_seed(0)
+    parts = (nn.Conv2d(3, 4, 3), nn.Conv2d(4, 8, 1, groups=2), nn.BatchNorm2d(8), nn.Conv2d(8, 8, 1, groups=8))
+    net = nn.Sequential(*parts, nn.Conv2d(8, 5, 1), nn.Conv2d(5, 2, 1)).double().eval()
+    x = torch.randn(2, 3, 4, 4, dtype=torch.float64)
+    structure = fs.permutation_structure(net, x)
+    for found in (fs.rotations(structure), fs.linear_groups(structure)):
+        assert any(block.name == "4" for block in found.blocks)
+        torch.testing.assert_close(found.apply(net, found.random(1))(x), net(x))

@@ -255,6 +255,80 @@ class Escapes(nn.Module):
         return self.b(h) + float(sizes[0])
 
 
+@pytest.mark.parametrize("name", ["mobilenet", "densenet", "convnext", "unet"])
+def test_the_order_in_memory_makes_no_difference(name: str) -> None:
+    """Images with their channels last: torch pools them by other operations."""
+    module, example = built(ZOO[name])
+    last = {"memory_format": torch.channels_last}
+    found = permutation_structure(module.to(**last), example.contiguous(**last))
+    assert sizes(found) == Counter(one if isinstance(one, tuple) else (one, 1) for one in ZOO[name].groups)
+    assert not refused(found) and not found.unknown
+
+
+def test_images_stored_with_colours_last() -> None:
+    """As most files have them, turned by ``permute``: the last stream of a ResNet20 with batch norm was pinned."""
+    net = fs.resnet20(1)
+    for name, part in list(net.named_modules()):
+        if isinstance(part, nn.GroupNorm):
+            parent, _, own = name.rpartition(".")
+            setattr(net.get_submodule(parent), own, nn.BatchNorm2d(part.num_channels))
+    found = permutation_structure(net.eval(), torch.randn(2, 8, 8, 3).permute(0, 3, 1, 2))
+    assert len(permutations(found)) == 12 and not found.unknown
+
+
+@pytest.mark.parametrize("kind", ["unused", "slice", "sum", "copy", "middle", "columns"])
+def test_what_the_example_does_not_read_stays(kind: str) -> None:
+    """A head that does not run and positions behind the length of the example: a longer input reads them."""
+
+    class Longer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last, self.head = nn.Linear(3, 6), nn.Linear(6, 2), nn.Linear(5, 7)
+            self.p, self.q, self.table = (nn.Parameter(torch.randn(9, *more)) for more in ((), (), (6,)))
+
+        def forward(self, x: Tensor) -> Tensor:
+            h, n = torch.relu(self.first(x)), len(x)
+            if kind == "slice":
+                h = h * self.p[:n, None]
+            elif kind == "sum":
+                h = h * (self.p + self.q)[:n, None]
+            elif kind == "copy":
+                h = h + self.table.to(h.dtype, copy=True)[:n]
+            elif kind == "middle":
+                h = h * self.p[3 : 3 + n].unsqueeze(1)
+            elif kind == "columns":
+                h = h + self.table.T[:, :n].T
+            return self.last(h)
+
+    torch.manual_seed(0)
+    net = Longer().double().eval()
+    found = permutation_structure(net, torch.randn(4, 3, dtype=torch.float64))
+    assert [group.size for group in permutations(found)] == [6]
+    assert {one.tensor for one in found.pinned if "nothing read it" in one.reason} >= {"head.weight", "head.bias"}
+    x = torch.randn(6 if kind == "middle" else 9, 3, dtype=torch.float64)
+    torch.testing.assert_close(found.apply(net, found.random(1))(x), net(x))
+
+
+@pytest.mark.parametrize("place", ["windows", "turned", "shifted"])
+def test_other_strides_pin(place: str) -> None:
+    class Strided(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(3, 4), nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            h = torch.relu(self.first(x))
+            if place == "windows":
+                return self.last(h.as_strided((3, 4), (3, 1)))  # four of every five: they overlap
+            if place == "shifted":
+                return self.last(torch.cat([h, h[:1]]).as_strided((len(h), 4), (4, 1), 1))
+            return self.last(h.as_strided((4, 4), (1, 4)))  # points in the place of neurons
+
+    torch.manual_seed(0)
+    found = permutation_structure(Strided(), torch.randn(4, 3))
+    assert not permutations(found) and found.unknown == ("as_strided",)
+
+
 def test_what_no_rule_sees_the_self_check_does() -> None:
     found = permutation_structure(Escapes(), X)
     assert not found.groups

@@ -19,8 +19,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from fiberscope.modules.dispatch import Dispatch
 from fiberscope.numerics.drift import LARGEST
 
 Names = frozenset[str]
@@ -54,7 +54,7 @@ class Prints:
         return float(flat @ self.vector[: len(flat)]), length
 
 
-class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Recorder(Dispatch):
     """While it is active, notes what every operation gives; ``own`` are the tensors that are there before."""
 
     def __init__(self, own: Iterable[Tensor]) -> None:
@@ -92,7 +92,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.prints.values += [self.prints.of(tensor) for tensor in written]
 
 
-class Influence(Recorder):  # type: ignore[no-untyped-call]
+class Influence(Recorder):
     """While it is active, follows which groups reach which storages, against the prints of an earlier run."""
 
     def __init__(

@@ -215,12 +215,14 @@ def match(
     """
     run = Run.begin(progress, time_limit)
     _check_question(method, group, data, structure)
-    left, right = (plain(as_torch(model, name)) for model, name in ((a, "a"), (b, "b")))
+    raw = as_torch(a, "a"), as_torch(b, "b")
+    left, right = map(plain, raw)
     for side, module in (("a", left), ("b", right)):
         check_finite(module, side)
     if of_two_widths(left, right):
         return _of_two_widths(left, right, method, data, output, restarts, seed, run)
-    check_comparable(as_torch(a, "a"), as_torch(b, "b"))
+    # Fixed parts are compared where both have them; a structure gives plain models, which match parametrised ones.
+    check_comparable(*(raw if (left is raw[0]) == (right is raw[1]) else (left, right)))
     if structure is None:
         first, data = _first(data) if data is not None else (example_of(left), None)
         structure = permutation_structure(left, first, output=output)

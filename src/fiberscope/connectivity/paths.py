@@ -127,6 +127,11 @@ def check_comparable(a: Any, b: Any) -> None:
     for name in {**left, **right}:  # the first that differs, in the order of the models
         if name not in left or name not in right:
             side = "second" if name in left else "first"
+            if _plain(name) != name and _plain(name) in {**left, **right}:
+                raise InputError(
+                    f"layer {_plain(name)}: expected it parametrised in both models or in none, the {side} has a plain "
+                    "one; take effective_weights of both"
+                )
             raise InputError(
                 f"layer {_plain(name)}: expected two models of one architecture, the {side} has no such tensor"
             )

@@ -8,7 +8,8 @@ such that mean and deviation of every channel of what they give are those betwee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -44,7 +45,9 @@ def repair(
     Running statistics of batch norms become those of the data, in one pass; without ``ends`` that is all. With the two
     models that the module lies between, every other linear layer and convolution that has a bias, but the last that
     runs, is changed too: its channels get the mean and deviation that lie between those of the ends. A channel that is
-    constant on the data stays as it is.
+    constant on the data stays as it is. Where no layer has such a bias, batch norms are all that is repaired: with new
+    statistics their channels have mean ``beta`` and deviation ``|gamma|``, which lie between those of the ends wherever
+    the signs of ``gamma`` agree.
 
     Parameters
     ----------
@@ -82,12 +85,15 @@ def repair(
         check_comparable(copy, side)
         check_finite(side, f"ends[{k}]")
     names = _layers(copy, data)
-    wanted = [_statistics(side, names, data, batch_size, run) for side in sides]
-    aims = {
-        name: Channel(torch.lerp(x.mean, y.mean, t), torch.lerp(x.deviation, y.deviation, t))
-        for name, x, y in ((name, wanted[0][name], wanted[1][name]) for name in names)
-    }
-    _corrected(copy, aims, data, batch_size, run)
+    if not names and not norms:
+        raise UnsupportedModelError("module: expected a hidden layer with a bias, whose activations could be repaired")
+    if names:
+        wanted = [_statistics(side, names, data, batch_size, run) for side in sides]
+        aims = {
+            name: Channel(torch.lerp(x.mean, y.mean, t), torch.lerp(x.deviation, y.deviation, t))
+            for name, x, y in ((name, wanted[0][name], wanted[1][name]) for name in names)
+        }
+        _corrected(copy, aims, norms, data, batch_size, run)
     if norms:
         _renorm(copy, norms, data, batch_size, run)
     return copy
@@ -101,32 +107,37 @@ class Channel:
     deviation: Tensor
 
 
-def _renorm(module: nn.Module, norms: Sequence[_BatchNorm], data: Any, batch_size: int, run: Run) -> None:
-    """Running statistics from one pass in which only batch norms are in training."""
+@contextmanager
+def _estimating(norms: Sequence[_BatchNorm]) -> Iterator[None]:
+    """Batch norms in training: each uses the statistics of its batch, and keeps the mean over all batches."""
     kept = [(norm.momentum, norm.training) for norm in norms]
-    for norm in norms:
-        norm.reset_running_stats()
-        norm.momentum = None  # the mean over all batches
-    seen = 0
     try:
-        with torch.no_grad(), evaluating(module):
-            for norm in norms:
-                norm.train()
-            for done, (inputs, _) in enumerate(batches(data, module, batch_size), start=1):
-                if points(inputs) > 1:
-                    checked_call(module, inputs)
-                    seen += 1
-                run.step(done, None, "repair")
+        for norm in norms:
+            norm.reset_running_stats()
+            norm.momentum = None
+            norm.train()
+        yield
     finally:
         for norm, (momentum, training) in zip(norms, kept, strict=True):
             norm.momentum = momentum
             norm.train(training)
+
+
+def _renorm(module: nn.Module, norms: Sequence[_BatchNorm], data: Any, batch_size: int, run: Run) -> None:
+    """Running statistics from one pass in which only batch norms are in training."""
+    seen = 0
+    with torch.no_grad(), evaluating(module), _estimating(norms):
+        for done, (inputs, _) in enumerate(batches(data, module, batch_size), start=1):
+            if points(inputs) > 1:
+                checked_call(module, inputs)
+                seen += 1
+            run.step(done, None, "repair")
     if not seen:
         raise InputError("data: expected a batch of two points at least, to estimate statistics, got single points")
 
 
 def _layers(module: nn.Module, data: Any) -> list[str]:
-    """Layers that can be corrected, as they run: with a bias, not read by a batch norm alone, and not the last one."""
+    """Layers that can be corrected, as they run: with a bias, and not the last one."""
     ran: dict[str, None] = {}
     known = [name for name, part in module.named_modules() if _is_linear(part)]
 
@@ -135,10 +146,7 @@ def _layers(module: nn.Module, data: Any) -> list[str]:
 
     with torch.no_grad(), evaluating(module), hooked(module, known, keep):
         checked_call(module, next(batches(data, module, 2))[0])
-    found = [name for name in list(ran)[:-1] if getattr(module.get_submodule(name), "bias", None) is not None]
-    if not found:
-        raise UnsupportedModelError("module: expected a hidden layer with a bias, whose activations could be repaired")
-    return found
+    return [name for name in list(ran)[:-1] if getattr(module.get_submodule(name), "bias", None) is not None]
 
 
 def _is_linear(part: nn.Module) -> bool:
@@ -159,16 +167,21 @@ def _watched(
     batch_size: int,
     run: Run,
     change: Callable[[str, nn.Module, Tensor, Channel], Tensor | None],
+    norms: Sequence[_BatchNorm] = (),
 ) -> None:
-    """Run the data through; ``change`` sees what every layer gives with its statistics, and may give it anew."""
+    """Run the data through; ``change`` sees what every layer gives with its statistics, and may give it anew.
+
+    ``norms`` are the batch norms that use the statistics of the batch meanwhile; they take no single points.
+    """
 
     def keep(name: str, layer: nn.Module, inputs: Any, output: Any) -> Any:
         rows = _by_channel(layer, output).double()
         return change(name, layer, output, Channel(rows.mean(0), rows.std(0, correction=0)))
 
-    with torch.no_grad(), evaluating(module), hooked(module, names, keep):
+    with torch.no_grad(), evaluating(module), _estimating(norms), hooked(module, names, keep):
         for done, (inputs, _) in enumerate(batches(data, module, batch_size), start=1):
-            checked_call(module, inputs)
+            if not norms or points(inputs) > 1:
+                checked_call(module, inputs)
             run.step(done, None, "repair")
 
 
@@ -186,8 +199,14 @@ def _mean(found: Sequence[Channel]) -> Channel:
     return Channel(*(torch.stack([getattr(one, key) for one in found]).mean(0) for key in ("mean", "deviation")))
 
 
-def _corrected(module: nn.Module, aims: dict[str, Channel], data: Any, batch_size: int, run: Run) -> None:
-    """One pass in which every layer gives what it should, so that the next one sees it; then written into weights."""
+def _corrected(
+    module: nn.Module, aims: dict[str, Channel], norms: Sequence[_BatchNorm], data: Any, batch_size: int, run: Run
+) -> None:
+    """One pass in which every layer gives what it should, so that the next one sees it; then written into weights.
+
+    Batch norms use new statistics in it: with the old ones, layers behind them would be corrected for inputs that they
+    do not get afterwards.
+    """
     sums: dict[str, list[Channel]] = {name: [] for name in aims}
 
     def change(name: str, layer: nn.Module, output: Tensor, seen: Channel) -> Tensor:
@@ -196,7 +215,9 @@ def _corrected(module: nn.Module, aims: dict[str, Channel], data: Any, batch_siz
         shape = [1, -1, *(1 for _ in output.shape[2:])] if isinstance(layer, _ConvNd) else [-1]
         return (output * factor.reshape(shape) + shift.reshape(shape)).to(output.dtype)
 
-    _watched(module, list(aims), data, batch_size, run, change)
+    _watched(module, list(aims), data, batch_size, run, change, norms)
+    if not all(sums.values()):
+        raise InputError("data: expected a batch of two points at least, to estimate statistics, got single points")
     with torch.no_grad():
         for name, aim in aims.items():
             layer: Any = module.get_submodule(name)

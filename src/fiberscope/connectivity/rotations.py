@@ -173,7 +173,12 @@ def _folds(structure: Structure, group: Group, own: Mapping[str, Tensor]) -> Ite
             continue
         vectors = {axis.power for axis in scaling.axes if own[axis.tensor].dim() == 1}
         matrices = {axis.power for axis in scaling.axes if own[axis.tensor].dim() > 1}
-        named = [axis.tensor for axis in scaling.axes if own[axis.tensor].dim() == 1 and axis.tensor.endswith("weight")]
+        named = [
+            axis.tensor
+            for axis in scaling.axes
+            # a factor for every entry: one that several share, as of a convolution in groups, is not all of the weight
+            if own[axis.tensor].shape == (scaling.copies,) and axis.tensor.endswith("weight")
+        ]
         if len(named) == 1 and len(vectors) == 1 and matrices == {-power for power in vectors}:
             yield Fold(scaling, named[0])
 

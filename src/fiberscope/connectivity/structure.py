@@ -120,7 +120,8 @@ def permutation_structure(module: Any, example: Any, *, output: Selector = None,
         Any ``torch.nn.Module``; of a parametrised one the effective weights are meant. It is not changed.
     example
         Inputs, in any of the forms of :func:`fiberscope.barrier`; a few points are enough. Lengths and image sizes
-        of the example are the ones that the structure is found for.
+        of the example are the ones that the structure is found for. What it does not run is not seen: tensors that
+        nothing reads stay where they are, and are listed.
     output
         Which part of what the module gives is its function, as for :func:`fiberscope.barrier`.
     seed

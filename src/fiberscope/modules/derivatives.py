@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch.func import functional_call, jacrev, vmap
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from fiberscope.errors import InputError, TooLargeError, UnsupportedModelError
+from fiberscope.modules.dispatch import Dispatch
 from fiberscope.run import ENDLESS, Run
 
 CHUNK_BYTES = 1 << 28
@@ -198,7 +198,7 @@ class _Call:
         return torch.stack(rows)
 
 
-class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Operations(Dispatch):
     """Collects the names of the operations that run."""
 
     def __init__(self) -> None:

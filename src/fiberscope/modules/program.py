@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from fiberscope.modules.calls import Inputs, Selector, call, meant, tensors
 from fiberscope.modules.derivatives import evaluating
+from fiberscope.modules.dispatch import Dispatch
 from fiberscope.modules.tracing.groups import own_tensors
 
 
@@ -31,7 +31,7 @@ class Program:
     random: tuple[str, ...]
 
 
-class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Recorder(Dispatch):
     """Writes down every operation that is run while it is active; a tensor is named by where it comes from."""
 
     def __init__(self, named: dict[str, Tensor], inputs: list[Tensor]) -> None:

@@ -78,9 +78,9 @@ def _in_lines(title: str, inches: float) -> str:
 
 
 def _legend(ax: Axes, figure: Figure | None, scale: float) -> None:
-    """In the last panel; below the panels where it has many lines and would cover what it explains."""
+    """In the last panel; below the panels where lines or panels are many and it would cover what it explains."""
     handles, labels = ax.get_legend_handles_labels()
-    if figure is not None and len(labels) > 3:
+    if figure is not None and (len(labels) > 3 or len(figure.axes) > 3):
         longest = max(map(len, labels))
         columns = min(len(labels), max(1, int(12 * figure.get_figwidth() / (longest + 6))))
         rows = -(-len(labels) // columns)

@@ -215,8 +215,8 @@ def load_checkpoint(folder: Path | str) -> Any:
         config = library.AutoConfig.from_pretrained(str(path), local_files_only=True)
         kind = getattr(library, config.architectures[0])
         return kind.from_pretrained(str(path), local_files_only=True).eval()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = str(error).splitlines()[0][:120]
+    except Exception as error:  # it makes a model by code of a library, from a file that says anything
+        reason = " ".join(str(error).split())[:120] or type(error).__name__
         raise InputError(f"{path}: transformers cannot load the model ({reason})") from error
 
 

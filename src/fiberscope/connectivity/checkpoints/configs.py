@@ -50,8 +50,7 @@ class Plan:
 def plan_of(folder: Path) -> Plan:
     """The structure of the model that a folder's ``config.json`` describes, for ``transformers``."""
     kind, config = _described(folder)
-    with torch.device("meta"):
-        large = kind(config).eval()
+    large = _made(folder, kind, config)
     try:
         trace = traced(large, example(large, config, "meta"))
     except (RuntimeError, TypeError, ValueError, LookupError, AssertionError, NotImplementedError) as error:
@@ -89,13 +88,29 @@ def _described(folder: Path) -> tuple[Any, Any]:
     library = transformers()
     try:
         config = library.AutoConfig.from_pretrained(str(folder), local_files_only=True)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{folder}: its config.json is no configuration of a model that transformers know") from error
+    except Exception as error:  # classes of configurations check their values by errors of their own
+        reason = "its config.json is no configuration of a model that transformers know"
+        raise InputError(f"{folder}: {reason} ({_brief(error)})") from error
     names = getattr(config, "architectures", None) or []
     kind = getattr(library, names[0], None) if names else None
-    if kind is None:
+    if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
         raise InputError(f"{folder}: expected the name of an architecture in config.json, got {names}")
     return kind, config
+
+
+def _made(folder: Path, kind: Any, config: Any) -> nn.Module:
+    """The model at its full size, without numbers."""
+    try:
+        with torch.device("meta"):
+            made: nn.Module = kind(config).eval()
+    except Exception as error:  # the class may not fit the configuration, or a value may mean nothing to it
+        raise InputError(f"{folder}: {kind.__name__} cannot be made from its config.json ({_brief(error)})") from error
+    return made
+
+
+def _brief(error: Exception) -> str:
+    """What kind of error, and its words in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
 
 
 def narrowed(config: Any) -> Any:

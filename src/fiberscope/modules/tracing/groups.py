@@ -16,7 +16,7 @@ from fiberscope.modules.action import SCALING, Axis, Group, Loop
 from fiberscope.modules.calls import Inputs, Selector, call, meant, tensors
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.modules.tracing import contractions, pointwise, reductions, shapes
-from fiberscope.modules.tracing.axes import Atom, leaves, pin, settle
+from fiberscope.modules.tracing.axes import Atom, leaves, pin, settle, stiffen
 from fiberscope.modules.tracing.places import Occurrence, occurrences
 from fiberscope.modules.tracing.tracer import RULES, Trace, Watch
 from fiberscope.results import Result
@@ -102,6 +102,7 @@ def groups_of(trace: Trace) -> tuple[Group, ...]:
     """The permutation groups of a trace, parents before what is inside them."""
     for axes in trace.named.values():
         settle(axes)
+    _keep_unread(trace)
     places: dict[Atom, list[tuple[str, Occurrence]]] = {}
     for name, axes in trace.named.items():
         for one in occurrences(axes):
@@ -120,6 +121,23 @@ def groups_of(trace: Trace) -> tuple[Group, ...]:
         copies = prod(p.size for p in chain)
         found.append(Group(names[atom], atom.size, moved, readers.get(atom, ()), copies, parents))
     return tuple(found) + _scalings(trace, chains, beside, names)
+
+
+def _keep_unread(trace: Trace) -> None:
+    """Pin what nothing read: heads that did not run, or positions behind the length of the example.
+
+    No order of them changes what the module gave, but another input may read them.
+    """
+    read = {leaf for axes in trace.met for e in axes for leaf in leaves(e)}
+
+    def is_read(leaf: Atom) -> bool:
+        members = leaf.family[1] if leaf.family is not None else ()
+        return leaf in read or any(is_read(one) for member in members for one in leaves(member))
+
+    for name, axes in trace.named.items():
+        for leaf in (leaf for e in axes for leaf in leaves(e)):
+            if not is_read(leaf):
+                stiffen(leaf, f"{name}: nothing read it on this example")
 
 
 def _scalings(

@@ -23,7 +23,7 @@ from fiberscope.modules.tracing.axes import (
     size_of,
     split,
 )
-from fiberscope.modules.tracing.tracer import Arguments, Trace, UnknownUse, aligned, rule
+from fiberscope.modules.tracing.tracer import Arguments, Trace, UnknownUse, aligned, layout_of, rule
 
 PICKED = "single members are picked out"
 
@@ -44,6 +44,19 @@ def view(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
         raise UnknownUse
     trace.passed(0, range(output.dim()), x, range(x.dim()), (True, True))
     return found
+
+
+@rule("as_strided", "as_strided_")
+def restrided(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
+    """The same places under the same shape: strides of axes with one place mean nothing.
+
+    Torch writes them anew where it pools images in the *channels last* order to one pixel.
+    """
+    x = arguments["self"]
+    if list(map(size_of, trace.axes(x))) != list(output.shape) or layout_of(output) != trace.layout:
+        raise UnknownUse
+    trace.follow(0, x, range(x.dim()))
+    return list(trace.axes(x))
 
 
 @rule("permute", "transpose", "t", "transpose_", "t_", "movedim", "numpy_T")

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from fiberscope.modules.calls import tensors
+from fiberscope.modules.dispatch import Dispatch
 from fiberscope.modules.tracing.axes import (
     ONE,
     Atom,
@@ -40,10 +40,32 @@ Rule = Callable[["Trace", Arguments, Any], Any]
 Watch = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 """Calls an operation with its arguments."""
 
+Layout = tuple[tuple[int, ...], int]
+"""Strides of the axes that have more than one place, and where in the storage the first place is."""
+
 RULES: dict[str, Rule] = {}
 """By the name of the operation, without ``aten::``."""
 
 POINTWISE = torch.Tag.pointwise
+
+MOVES = {
+    *(
+        "view",
+        "_unsafe_view",
+        "reshape",
+        "_reshape_alias",
+        "flatten",
+        "unflatten",
+        "as_strided",
+        "permute",
+        "transpose",
+    ),
+    *("t", "movedim", "numpy_T", "unsqueeze", "squeeze", "expand", "repeat", "cat", "stack", "slice", "select"),
+    *("unbind", "split", "split_with_sizes", "chunk", "unsafe_split", "unsafe_chunk", "tensor_split", "clone", "copy"),
+    *("alias", "detach", "contiguous", "lift_fresh", "lift_fresh_copy", "_to_copy"),
+}
+"""Operations that take entries elsewhere. With these and entry by entry alone nothing is read: what becomes of an axis
+is seen where it is summed over, or looked up, or given."""
 
 MISFITS = (ArithmeticError, AssertionError, AttributeError, LookupError, StopIteration, TypeError, ValueError)
 """What a rule raises on arguments that it was not written for: its operation is then an unknown one."""
@@ -70,7 +92,7 @@ class Read:
         self.layer, self.features = layer, features
 
 
-class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Trace(Dispatch):
     """Axes of all tensors that come by while it is active."""
 
     def __init__(
@@ -86,12 +108,16 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.where: dict[Atom, dict[Axes, None]] = {}
         """The tensors on whose axes an atom stood when they were seen."""
         self.alone_records: list[Alone] = []
+        self.met: dict[Axes, None] = {}
+        """Of tensors that an operation read, and not only moved."""
         self.unknown: dict[str, str] = {}
         """Operations without a rule, and where each was first met."""
         self.reads: list[Read] = []
         self.layers: list[str] = []
         """The modules that are running, the innermost last."""
         self.operation = ""
+        self.layout: Layout | None = None
+        """Of the tensor that the operation is asked of, before it ran: some change it."""
         self.degrees = Degrees()
         self.numbers: Any = WeakTensorKeyDictionary()
         """Tensors by their numbers in ``degrees``."""
@@ -212,10 +238,13 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         given = list(flat(arguments.values()))
         for tensor in given:
             self.axes(tensor)
+        self.layout = layout_of(arguments.get("self"))
         output = func(*args, **kwargs) if self.watch is None else self.watch(func, args, kwargs)
         self.operation = name
         out = list(flat([output]))
         self.linked = set()
+        if POINTWISE not in func.tags and name.removesuffix("_") not in MOVES:
+            self.met.update(dict.fromkeys(map(self.axes, given)))
         ruled = self._ruled(func, name, arguments, output, given, out)
         told = [(self.numbers[t], j) for t in given for j in range(len(self.axes(t)))]
         told += [(len(self.degrees.tensors) + k, j) for k, tensor in enumerate(out) for j in range(tensor.dim())]
@@ -268,6 +297,13 @@ class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if fixed:
             self.degrees.flat((self.numbers[tensor], k) for k in range(len(axes)))
         return axes
+
+
+def layout_of(value: Any) -> Layout | None:
+    """How the places of a tensor lie in its storage; None of what has none, as a sparse one."""
+    if not isinstance(value, Tensor) or value.layout != torch.strided:
+        return None
+    return tuple(s for s, n in zip(value.stride(), value.shape, strict=True) if n != 1), int(value.storage_offset())
 
 
 def flat(values: Any) -> Any:
