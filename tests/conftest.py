@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -46,6 +47,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if own is not None:
             many = max(own.max_examples, min(THOROUGH * own.max_examples, 1000))
             law._hypothesis_internal_use_settings = settings(own, max_examples=many)
+
+
+def pytest_collection_finish() -> None:
+    """Libraries and tests, a million objects that stay, are not looked through again at every collection."""
+    gc.collect()
+    gc.freeze()
 
 
 ROOT = Path(__file__).resolve().parent.parent

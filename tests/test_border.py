@@ -57,6 +57,7 @@ TAKES: dict[str, Call] = {
     "equivalent_around": lambda net: fs.equivalent_around(net, NET, np.zeros((1, NET.in_size)), 0.1).equal,
     "estimate_regions": lambda net: fs.estimate_regions(net, BOX, samples=40, runs=2, points=10, chords=2),
     "fiber": fs.fiber,
+    "deformations": fs.deformations,
     "flip": lambda net: _refusal(fs.flip, net, 0, 0, [1]),
     "fold_set": lambda net: fs.fold_set(net, BOX).pieces,
     "genericity": lambda net: fs.genericity(net, BOX),

@@ -48,7 +48,8 @@ QUESTIONS: dict[str, Callable[[], object]] = {
 def kept() -> Iterator[list[object]]:
     """What only the cyclic collector would have freed, of the objects of this library and of NumPy.
 
-    What was there before is frozen, and is not looked at, garbage or not: in a large process that takes seconds.
+    What was there before is frozen, and is not looked at, garbage or not: in a large process that takes seconds. It
+    stays frozen, as what the collection of tests left behind (conftest).
     """
     found: list[object] = []
     gc.disable()
@@ -61,7 +62,6 @@ def kept() -> Iterator[list[object]]:
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
-        gc.unfreeze()
         gc.enable()
 
 

@@ -102,6 +102,7 @@ WATCHED: dict[str, tuple[Watched, Callable[[Any], bool] | None]] = {
         lambda **w: fs.equivalent_around(NET, OTHER, X, 0.25, tolerance=2.0, **w),
         lambda found: any(verdict.equal is None for verdict in found.verdicts),
     ),
+    "deformations": (lambda **w: fs.deformations(fs.Network.random((2, 3, 2, 1), 0), BOX, **w), RAISES),
     "estimate_regions": (lambda **w: fs.estimate_regions(NET, BOX, samples=40, runs=2, points=10, **w), RAISES),
     "expected_boundary_volume": (lambda **w: fs.expected_boundary_volume(fs.Ensemble.of((2, 3, 1)), BOX, **w), RAISES),
     "explain": (lambda **w: fs.explain(NET, X, **w), RAISES),

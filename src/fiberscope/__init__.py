@@ -121,6 +121,7 @@ _NAMES = {
     "canonical": "fibers.canonical.form",
     "conservation_drift": "fibers.conservation",
     "conserved_quantities": "fibers.conservation",
+    "deformations": "fibers.deformations",
     "drift_order": "fibers.conservation",
     "fiber": "fibers.fiber",
     "flip": "fibers.moves",

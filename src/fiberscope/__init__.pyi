@@ -84,6 +84,7 @@ from .fibers.conservation import drift_order as drift_order
 from .fibers.conservation import translation_obstruction as translation_obstruction
 from .fibers.construction import identifiable_construction as identifiable_construction
 from .fibers.construction import identifiable_network as identifiable_network
+from .fibers.deformations import deformations as deformations
 from .fibers.fiber import Fiber as Fiber
 from .fibers.fiber import fiber as fiber
 from .fibers.identifiability import Identifiability as Identifiability

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import fiberscope as fs
 from fiberscope.cli.app import app
 from fiberscope.dimension.functional import functional_dimension
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, OutOfTimeError
 from fiberscope.network.network import Network
 from fiberscope.plot.spectra import spectrum
 from fiberscope.plot.style import png
@@ -146,3 +146,10 @@ def test_picture_shows_cutoffs_and_rank():
     # no singular value at all above zero, and no exact rank
     flat = functional_dimension(Network([[[1.0]]], [[0.0]]), [[1.0]], exact=False)
     spectrum(flat)
+
+
+@pytest.mark.parametrize("more", [(), ("--explain",), ("--spectrum", 2)])
+def test_the_time_is_up_in_one_line(run, more):
+    invoke, folder = run
+    done = invoke("model.npz", "--data", folder / "X.npy", *more, "--time-limit", 1e-6)
+    assert isinstance(done.exception, OutOfTimeError), done.output

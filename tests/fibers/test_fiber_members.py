@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -225,7 +226,7 @@ def test_what_is_known_where_there_is_no_path():
     flipped = with_signs(3, [[1, -1, -1]], 1, 0)
     other = Network(*flip(flipped.weights, flipped.biases, 0, 0, (1,)))
     answer = fiber(flipped).connection(other)
-    assert answer.path is None and "neuron 1 of layer 1 is reflected" in answer.reason and not answer
+    assert answer.path is None and "neuron 1 of layer 1 is reversed" in answer.reason and not answer
     stranger = fiber(net).connection(Network.random((2, 3, 1), 1))
     assert stranger.connected is False and "not a member" in stranger.reason
     with pytest.raises(InputError, match="from 0 to 1"):
@@ -266,7 +267,8 @@ def test_all_members_of_one_component_are_joined(name, outputs):
     for other in found.sample(8, 1):
         answer = found.connection(other)
         if not answer:
-            assert several and len(found.components) > 1 and "another component" in answer.reason, answer
+            assert several and len(found.components) > 1 and "is reversed" in answer.reason, answer
+            assert (answer.connected is False) == found.complete == ("another component" in answer.reason), answer
             continue
         joined += 1
         check_ends_and_members(net, other, answer.path)
@@ -299,7 +301,7 @@ def test_the_two_orientations_of_a_cone_of_outgoing_weights_are_joined():
         if answer:
             check_ends_and_members(net, other, answer.path)
         else:
-            assert "another component" in answer.reason
+            assert answer.connected is None and answer.reason.endswith("is reversed")
 
 
 def test_paths_of_one_hidden_layer_with_spare_neurons():
@@ -325,8 +327,8 @@ def test_members_are_joined_or_the_answer_says_why_not(net, seed):
         if answer:
             check_ends_and_members(net, other, answer.path)
         else:
-            assert answer.connected is None and found.path(other) is None
-            assert len(found.components) > 1 or not found.complete, answer
+            assert (found.path(other) is None and len(found.components) > 1) or not found.complete, answer
+            assert answer.connected is None or (found.complete and "among generic parameters" in answer.reason)
 
 
 def test_orientations_of_linear_blocks_are_sampled():
@@ -350,7 +352,8 @@ def test_outside_the_theorems_known_symmetries_are_sampled():
         [rng.normal(size=3), [-1.0, -0.5], [0.5, 0.25], [0.0]],
     )
     found = fiber(net)
-    assert found.dimension is None and not found.complete and found.components[0].dimension == 1
+    assert found.dimension == 1 and not found.complete and found.components[0].dimension == 1
+    found = replace(found, components=found.components[:1])  # without the rows that can be deformed
     before = net.biases[1] / np.abs(net.weights[1]).max(axis=1)
     for other in found.sample(3, 0):
         assert worst_difference(net, other) < LIMIT

@@ -95,6 +95,15 @@ def test_a_neuron_too_many_is_named_and_not_invented():
         (lambda X: X[:, :1].astype(complex), "real numbers"),
         (lambda X: np.ones(3), "one value or one row"),
         (lambda X: np.stack([X[:, 0], X[:, 1]], axis=1), "outputs"),
+        (lambda X: np.where(X[:, 0] > 0.2, np.inf, 1.0), "finite"),
+        (lambda X: np.maximum(X[:, 0], 0).astype(np.float16), "no noisier than float32, got float16"),
+        (lambda X: [[1.0]] * (len(X) - 1) + [[1.0, 2.0]], "ValueError"),
+        (lambda X: np.zeros((len(X), 0)), "one value or one row"),
+        (lambda X: 1.0, "one value or one row"),
+        (lambda X: None, "real numbers"),
+        (lambda X: ["a"] * len(X), "real numbers"),
+        (lambda X: X[:, 0] > 0, "real numbers, got bool"),
+        (lambda X: {}[0], "KeyError"),
     ],
 )
 def test_bad_functions_are_refused_in_one_line(function, word):
@@ -105,9 +114,36 @@ def test_bad_functions_are_refused_in_one_line(function, word):
 
 @pytest.mark.parametrize("function", [fs.Network.random((3, 4, 1), 0), lambda X: X[:, :5] @ np.ones(5)])
 def test_another_number_of_inputs_is_refused_in_one_line(function):
-    with pytest.raises((fs.InputError, ValueError)) as caught:
+    with pytest.raises(fs.InputError, match="inputs") as caught:
         fs.recover(function, (4, 3, 1))
     assert "\n" not in str(caught.value)
+
+
+def test_a_function_that_raises_is_quoted_in_one_line():
+    def gone(X):
+        raise RuntimeError("the server is gone\nand more")
+
+    with pytest.raises(fs.InputError, match=r"RuntimeError: the server is gone$") as caught:
+        fs.recover(gone, (2, 3, 1))
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+def test_a_function_that_writes_into_its_input_does_no_harm():
+    truth = random_network((3, 4, 1), 0)
+
+    def writes(X):
+        Y = truth(X)
+        X *= 0.0
+        return Y
+
+    assert fs.recover(writes, (3, 4, 1)).recovered
+
+
+@pytest.mark.parametrize("most", [1, 30, 300])
+def test_a_limit_that_runs_out_is_said(most):
+    found = fs.recover(random_network((3, 4, 2, 1), 0), (3, 4, 2, 1), max_queries=most)
+    assert not found.recovered and found.queries <= most
+    assert f"the limit of {most} queries was reached" in found.unresolved[0].reason
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -130,7 +166,9 @@ def test_a_constant_has_no_kinks_and_its_neurons_are_not_invented():
     "arguments",
     [{"widths": (2, 1)}, {"widths": (2, 0, 1)}, {"widths": (2, 3, 1), "max_queries": 0}, {"widths": (1, 3, 3, 1)},
      {"widths": (2, 3, 1), "seed": -1}, {"widths": (2, 3, 1), "slope": 1.5},
-     {"widths": (2, 3, 1), "domain": fs.Box.cube(3)}],
+     {"widths": (2, 3, 1), "domain": fs.Box.cube(3)}, {"widths": 5}, {"widths": (2.0, 3, 1)}, {"widths": (True, 3, 1)},
+     {"widths": (2, 3, 1), "max_queries": 2.5}, {"widths": (2, 3, 1), "max_queries": "many"},
+     {"widths": (2, 3, 1), "max_queries": float("nan")}, {"widths": (3, 3, 1)}],
 )  # fmt: skip
 def test_bad_arguments(arguments):
     with pytest.raises(fs.InputError, match="expected"):

@@ -11,12 +11,15 @@ from hypothesis import strategies as st
 from planted import random_network
 
 import fiberscope as fs
+from fiberscope.numerics.cutoffs import SIGN_OFF
+from fiberscope.recovery.black_box import Search, held_out
+from fiberscope.recovery.first_layer import Pool
 from fiberscope.recovery.lines import BESIDE, scan
 from fiberscope.recovery.oracle import Oracle, settle
 from fiberscope.recovery.place import place_of
 from fiberscope.recovery.polish import forward, polish
 from fiberscope.recovery.prefix import Prefix
-from fiberscope.recovery.signs import solve_signs
+from fiberscope.recovery.signs import _matched, solve_signs
 from fiberscope.run import Run
 
 
@@ -57,6 +60,33 @@ def test_signs_are_those_of_a_search_over_all(seed, k, n, p):
     found = solve_signs(U, W, (U * s) @ W)
     fits = [t for t in itertools.product([1.0, -1.0], repeat=n) if np.allclose((U * t) @ W, (U * s) @ W, atol=1e-6)]
     assert found is not None and tuple(found.values) in fits
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10_000), st.integers(3, 9), st.integers(1, 3))
+def test_matched_halves_are_all_choices(seed, q, more):
+    rng = np.random.default_rng(seed)
+    free, s = rng.normal(size=(q + more, q)), rng.choice([-1.0, 1.0], q + more)
+    start = s + free @ rng.normal(size=q)
+    pivots = np.arange(q)
+    found = {tuple(t) for t in _matched(start, free, pivots)}
+    fits = set()
+    for t in itertools.product([1.0, -1.0], repeat=q):
+        y = np.linalg.solve(free[:q], np.array(t) - start[:q])
+        if np.abs(np.abs(start + free @ y) - 1).max() <= SIGN_OFF:
+            fits.add(t)
+    assert found == fits and tuple(s[:q]) in found
+
+
+@pytest.mark.parametrize("n", [24, 30])
+def test_signs_of_a_wide_layer_by_halves(n):
+    """One output, few inputs: of 30 signs 25 follow from nothing but that all are +1 or -1."""
+    rng = np.random.default_rng(n)
+    U, W, s = rng.normal(size=(1, n)), rng.normal(size=(n, 5)), rng.choice([-1.0, 1.0], n)
+    found = solve_signs(U, W, (U * s) @ W)
+    assert found is not None
+    assert np.abs((U * found.values) @ W - (U * s) @ W).max() < 0.02 * np.abs((U * s) @ W).max()
+    assert found.choices > 1 or (found.values == s).all()
 
 
 def test_no_signs_fit_what_is_not_there():
@@ -106,3 +136,12 @@ def test_signs_where_every_next_neuron_is_known_in_part(seed):
     assert found.recovered and found.residual < 1e-12
     X = np.random.default_rng(seed).normal(size=(10_000, 4)) * 10
     np.testing.assert_allclose(found.network(X), truth(X), rtol=0, atol=1e-10)
+
+
+def test_parameters_that_are_not_numbers_are_never_close():
+    oracle, place = Oracle(lambda X: X[:, :1], 2), place_of(None, 2)
+    rng = np.random.default_rng(0)
+    settle(oracle, place, rng)
+    search = Search(Pool.begin(oracle, place, rng, Run()), (2, 1, 1))
+    residual, _ = held_out(search, [np.full((1, 2), np.nan), np.zeros(1), np.ones((1, 1)), np.zeros(1)], Run())
+    assert np.isnan(residual)

@@ -119,3 +119,12 @@ def test_bad_input():
         fs.recover(fs.regions(mixed, plane))
     with pytest.raises(fs.InputError, match="widths: expected those"):
         fs.recover(mixed)
+
+
+def test_regions_that_hold_no_float_are_read_by_their_vertices():
+    """Beyond some ten layers a float inside of a region may not exist; signs there were those of a neighbour."""
+    net, box = fs.identifiable_network((2,) * 17 + (1,), fs.Box.cube(2), seed=0), fs.Box.cube(2)
+    complex = fs.regions(net, box)
+    assert not (net.signs(complex.points).signs == complex.sign_vectors).all()
+    found = fs.recover(complex)
+    assert found.recovered and found.proof and not found.unresolved

@@ -313,6 +313,8 @@ ANSWERS: dict[str, Maker] = {
     "Identifiability": lambda: fs.identifiability(NET),
     "IdentifiableFraction": lambda: fs.identifiable_fraction((2, 2, 1, 1)),
     "KnownSymmetry": lambda: KnownSymmetry("dead", 1, (0, 2), 1, True, "neuron <0> is dead"),
+    "Deformation": lambda: fs.deformations(fs.Network.random((1, 3, 2, 1), 0)).families[0],
+    "Deformations": lambda: fs.deformations(fs.Network.random((1, 3, 2, 1), 0)),
     "LocalIdentifiability": lambda: fs.local_identifiability(fs.Network.random((2, 3, 2, 1), 0), BOX),
     "Stratum": lambda: fs.fiber(LINE).topology().strata[0],
     "Topology": lambda: fs.fiber(LINE).topology(),

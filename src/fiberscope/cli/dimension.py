@@ -15,6 +15,7 @@ from rich.table import Table
 import fiberscope as fs
 from fiberscope.cli.array_files import load_array
 from fiberscope.cli.model_options import Loader, ModelFile
+from fiberscope.cli.watched import watched
 from fiberscope.errors import InputError
 
 _REASONS = 3
@@ -43,6 +44,9 @@ def dimension_command(
         typer.Option(help="Name or pattern of parameters, several times; all by default.", show_default=False),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of primes and samples.")] = 0,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Seconds after which it stops.", min=1e-6, show_default=False)
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Functional dimension: exact, numerical and float32 rank of the Jacobian, symmetries, and every bound.
@@ -66,12 +70,19 @@ def dimension_command(
     if spectrum:
         if X is None:
             raise InputError("--spectrum: expected a batch, give --data X.npy")
-        _show_spectrum(model, fs.kernel_spectrum(net, X, spectrum, seed=seed), as_json)
+        with watched("spectrum") as progress:
+            values = fs.kernel_spectrum(net, X, spectrum, seed=seed, time_limit=time_limit, progress=progress)
+        _show_spectrum(model, values, as_json)
         return
     if explain:
-        _show_kernel(model, fs.explain(net, X, seed=seed), as_json)
+        with watched("kernel") as progress:
+            kernel = fs.explain(net, X, seed=seed, time_limit=time_limit, progress=progress)
+        _show_kernel(model, kernel, as_json)
         return
-    result = fs.functional_dimension(net, X, ranks=rank, parameters=parameters, seed=seed)
+    with watched("ranks") as progress:
+        result = fs.functional_dimension(
+            net, X, ranks=rank, parameters=parameters, seed=seed, time_limit=time_limit, progress=progress
+        )
     if as_json:
         print(json.dumps({"model": str(model), **result.to_dict()}, indent=2))
     else:

@@ -58,8 +58,10 @@ def recover(
         found = public.recover(net, sizes, None, max_queries, seed, progress=progress)
     if out is not None and found.network is not None:
         fs.save(found.network, out)
-    if plot is not None:
+    if plot is not None and found.hyperplanes:
         fs.plot.save_figure(found.plot(), plot)
+    elif plot is not None:  # the answer counts more than its picture
+        Console(stderr=True).print(f"{plot}: not drawn, no layer was found", highlight=False, markup=False)
     if as_json:
         print(json.dumps({"model": str(model), **found.to_dict()}, indent=2))
     else:

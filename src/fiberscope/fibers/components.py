@@ -15,8 +15,13 @@ from fiberscope.results import Result, hidden
 
 if TYPE_CHECKING:
     from fiberscope.fibers.one_layer.realisations import Cell
+    from fiberscope.fibers.row_family import Deformation
 
-ComponentKind = Literal["orbit", "orientation", "translation", "reflection", "constant", "known", "assignment"]
+TURNS = "the image of the layers before does not span what a neuron reads (appendix G of the paper on fibers)"
+
+ComponentKind = Literal[
+    "orbit", "orientation", "translation", "reflection", "constant", "known", "assignment", "deformation"
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +31,7 @@ class Component(Result):
     ``theorem`` is where it comes from; ``complete`` whether the listed components are all, among generic parameters.
     ``dimension`` is modulo rescaling. ``flipped`` are the neurons whose orientation is reversed, of the last hidden
     layer for an orientation, of the first one for a translation. ``cell`` is the set of Definition 22, for an
-    assignment.
+    assignment; ``families`` are the rows that can be deformed, for a deformation.
     """
 
     kind: ComponentKind
@@ -36,6 +41,7 @@ class Component(Result):
     flipped: tuple[int, ...] = ()
     text: str = ""
     cell: Cell | None = field(default=None, repr=False, metadata=hidden())
+    families: tuple[Deformation, ...] = field(default=(), repr=False, metadata=hidden())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,8 +72,8 @@ class Connection:
     """Whether two members of a fiber are joined inside it, up to the order of neurons.
 
     True comes with a path; False says that the other network is no member, or that it is shown to lie in another
-    connected component; None that no path is known. ``reason`` says which moves join them, or what stands in the way.
-    True in conditions only where there is a path.
+    connected component (of all members, or of the generic ones: ``reason`` says which); None that no path is known.
+    ``reason`` says which moves join them, or what stands in the way. True in conditions only where there is a path.
     """
 
     connected: bool | None

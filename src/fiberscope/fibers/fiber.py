@@ -11,7 +11,7 @@ from math import factorial
 import numpy as np
 
 from fiberscope.errors import InputError, NotGenericError
-from fiberscope.fibers.components import Component, Connection, FiberPath
+from fiberscope.fibers.components import TURNS, Component, Connection, FiberPath
 from fiberscope.fibers.generic import AMONG
 from fiberscope.fibers.identifiability import (
     ORIENTATIONS,
@@ -68,10 +68,8 @@ class Fiber(Tabular):
     @property
     def dimension(self) -> int | None:
         """Largest known dimension of a part of the fiber, modulo rescaling: at least this, unless it is exact."""
-        if self.domain is not None:
+        if self.domain is not None or self.setting.kind == "outside":
             return self.identifiability.fiber_dimension
-        if self.setting.kind == "outside":
-            return None
         return max(self.degenerate, *(c.dimension for c in self.components))
 
     @property
@@ -142,7 +140,7 @@ class Fiber(Tabular):
         found = self.contains(other)
         if found.contained is not True:
             return Connection(None if found.contained is None else False, None, f"not a member: {found.reason}")
-        return connect(self.setting, other)
+        return connect(self.setting, other, self.identifiability.families, self.complete)
 
     def path(self, other: NetworkLike) -> FiberPath | None:
         """A path inside the fiber from the network to ``other``, or None; :meth:`connection` says why.
@@ -210,7 +208,9 @@ def fiber(net: NetworkLike, domain: Domain | None = None) -> Fiber:
     net = as_network(net)
     if domain is not None and not isinstance(domain, Space):
         found = identifiability(net, domain)
-        return Fiber(net, (_on_domain(found),), found, replace(setting_of(net), kind="outside"), 0, domain)
+        return Fiber(
+            net, (_on_domain(found), *_deformation(found)), found, replace(setting_of(net), kind="outside"), 0, domain
+        )
     found = identifiability(net)
     setting = setting_of(net)
     return Fiber(net, tuple(_components(setting, found)), found, setting, _degenerate(setting))
@@ -224,6 +224,14 @@ def _on_domain(found: Identifiability) -> Component:
     return Component("known", found.theorem, False, found.fiber_dimension or 0, (), text)
 
 
+def _deformation(found: Identifiability) -> list[Component]:
+    """The rows that can be deformed, as one component: no two families are in each other's way."""
+    if not found.families:
+        return []
+    size, text = sum(f.dimension for f in found.families), "; ".join(f.text for f in found.families)
+    return [Component("deformation", TURNS, False, size, (), text, None, found.families)]
+
+
 def _degenerate(setting: Setting) -> int:
     """Largest dimension of a set of Definition 22 behind the first layer of a bottleneck, where they are few."""
     every = every_cell(setting.layer) if setting.kind == "bottleneck" else None
@@ -234,7 +242,7 @@ def _components(setting: Setting, found: Identifiability) -> list[Component]:
     if setting.kind == "outside":
         text = "; ".join(s.text for s in setting.symmetries) or "permutations and rescalings"
         size = known_dimension(setting.symmetries)
-        return [Component("known", "known symmetries, no theorem", False, size, (), text)]
+        return [Component("known", "known symmetries, no theorem", False, size, (), text), *_deformation(found)]
     if setting.kind == "affine":
         return [Component("orbit", "an affine map is its own parameter", True, 0)]
     if setting.kind == "bottleneck":

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from fiberscope.numerics.exact_arrays import fractions
 from fiberscope.numerics.floats import BoolArray
 from fiberscope.numerics.rank import exact_rank
 from fiberscope.results import Result, hidden, named
+
+if TYPE_CHECKING:
+    from fiberscope.fibers.row_family import Deformation
 
 ORIENTATIONS = 10
 """Nonlinear neurons up to which all orientations are enumerated."""
@@ -59,6 +62,7 @@ class Identifiability(Result):
     symmetries: tuple[KnownSymmetry, ...] = field(default=(), repr=False)
     dimension_exact: bool = False
     witness: Network | None = field(default=None, repr=False, metadata=hidden())
+    families: tuple[Deformation, ...] = field(default=(), repr=False, metadata=hidden())
 
     def __repr__(self) -> str:
         word = {True: "identifiable", False: "not identifiable", None: "undecided"}[self.identifiable]
@@ -80,10 +84,10 @@ def identifiability(net: NetworkLike, domain: Domain | None = None) -> Identifia
     where no set of neurons can be reversed together (:mod:`~fiberscope.fibers.one_layer.cancelling`). A parameter that
     is not generic, or has too many submatrices or subsets to look at, is *undecided* unless a symmetry is known. So is
     every other network, with the symmetries that are known, unless the image of some layers keeps a later neuron dead
-    or linear on all of space, which proves *no*.
+    or linear on all of space, or lets its row turn (:mod:`~fiberscope.fibers.deformations`), which proves *no*.
 
     On a ``domain`` the question is about the function there (:mod:`~fiberscope.fibers.on_domain`): *no* where a neuron
-    never switches on it, with another parameter as ``witness``, equal on the domain up to the rounding of its biases;
+    never switches on it, or can be deformed, with another parameter as ``witness``, equal on the domain up to rounding;
     *yes* among general networks of the architecture where the network is general, transparent and bends enough.
 
     >>> from fiberscope.network.network import Network
@@ -123,7 +127,7 @@ def _told(verdict: Any, net: Network, known: tuple[KnownSymmetry, ...] = ()) -> 
     rigid = np.full(net.widths[1] if net.is_chain and len(net.widths) > 2 else 0, verdict.identifiable is True)
     return Identifiability(
         verdict.identifiable, verdict.reasons, verdict.dimension, rigid, verdict.theorem, verdict.assumptions, known,
-        verdict.identifiable is True, verdict.witness,
+        verdict.identifiable is True, verdict.witness, verdict.families,
     )  # fmt: skip
 
 

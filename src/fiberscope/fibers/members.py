@@ -13,6 +13,7 @@ from fiberscope.fibers.components import Component
 from fiberscope.fibers.hidden_hyperplanes import cancelled_hyperplanes, flip, hidden_hyperplane, lower_bound, translate
 from fiberscope.fibers.one_layer.factorisations import random_factors
 from fiberscope.fibers.one_layer.layer import DEAD, LINEAR, OneLayer
+from fiberscope.fibers.row_family import deformed
 from fiberscope.fibers.theorems import Setting
 from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.chains import with_arrays
@@ -38,6 +39,9 @@ def _member(setting: Setting, component: Component, rng: np.random.Generator) ->
         W, b, V, c = (nearest(x) for x in component.cell.member(rng))
         drawn: Arrays = ([*chain.weights[:-2], W, V], [*chain.biases[:-2], b, c])
         return _shuffled(setting, drawn if _finite(drawn) else (list(chain.weights), list(chain.biases)), rng)
+    if component.families:
+        moved = deformed(chain, component.families, rng)
+        return _shuffled(setting, (list(moved.weights), list(moved.biases)), rng)
     even = balancing(chain)(
         chain
     )  # what is drawn then stands beside numbers of its size, and nothing large must cancel

@@ -1,29 +1,36 @@
 """What a domain says about a parameter: neurons that never switch there free it, chains of bends pin it down.
 
 *No* is from section 7 of the paper on fibers: where bounds and linear programs show that the image of the layers before
-keeps a neuron of any later layer dead or linear, another parameter is the same function on the domain. *Yes* is the
-theorem of Phuong and Lampert (2020): a general and transparent network of non-increasing widths whose dependency graphs
-have a chain of bends from every unit is determined by its function on the domain, among general networks.
+keeps a neuron of any later layer dead or linear, or does not span what it reads, another parameter is the same function
+on the domain. *Yes* is the theorem of Phuong and Lampert (2020): a general and transparent network of non-increasing
+widths whose dependency graphs have a chain of bends from every unit is determined by its function on the domain, among
+general networks. Of this network itself generality is asked for activities that occur there, as far as the proof does
+(:mod:`~fiberscope.geometry.folds.truncations`).
 """
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
 from fiberscope.errors import FiberscopeError
 from fiberscope.fibers.canonical.matching import same_up_to_symmetry
+from fiberscope.fibers.components import TURNS
+from fiberscope.fibers.deformations import small_deformations
+from fiberscope.fibers.row_family import Deformation, deformed
 from fiberscope.geometry.domains import Box, Domain
-from fiberscope.geometry.folds.bend_chains import SMALL_INPUTS, SMALL_NEURONS, chains_of, with_output
-from fiberscope.geometry.folds.genericity import genericity
+from fiberscope.geometry.folds.bend_chains import chains_of, with_output
+from fiberscope.geometry.folds.conditions import is_transparent, no_zero_optimum
+from fiberscope.geometry.folds.truncations import general_where_it_occurs
 from fiberscope.geometry.ranges.domain_roles import domain_roles
-from fiberscope.geometry.regions import regions
+from fiberscope.geometry.regions import regions_within
 from fiberscope.network.chains import slopes_of, with_arrays
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import BoolArray
+from fiberscope.run import Run
 
 EXACT_WEIGHTS = 20_000
 """Entries of a weight matrix up to which intervals are propagated in exact arithmetic."""
@@ -32,6 +39,12 @@ BENDS = "general and transparent, with chains of bends from every unit (Phuong a
 OUTPUTS = 4
 """Outputs that are tried, one after the other."""
 
+REGIONS = 1000
+"""Regions up to which chains of bends are looked for."""
+
+SECONDS = 20.0
+"""What that may take, for each output."""
+
 IMAGES = "the image of the layers before keeps a neuron from switching (section 7 of the paper on fibers)"
 
 
@@ -39,7 +52,8 @@ IMAGES = "the image of the layers before keeps a neuron from switching (section 
 class DomainVerdict:
     """Whether a domain determines a parameter, by which theorem, and another parameter where it does not.
 
-    ``dimension`` is a lower bound of that of the fiber, modulo rescaling: one for every neuron that can be shifted.
+    ``dimension`` is a lower bound of that of the fiber, modulo rescaling: one for every neuron that can be shifted, or
+    that of the ``families`` of rows that can be deformed.
     """
 
     identifiable: bool | None
@@ -48,6 +62,7 @@ class DomainVerdict:
     assumptions: tuple[str, ...] = ()
     dimension: int | None = None
     witness: Network | None = None
+    families: tuple[Deformation, ...] = ()
 
 
 def on_domain(net: Network, domain: Domain | None, time_limit: float = 5.0) -> DomainVerdict:
@@ -59,8 +74,24 @@ def on_domain(net: Network, domain: Domain | None, time_limit: float = 5.0) -> D
     """
     if not net.is_chain or any((s != 0).any() for s in slopes_of(net)):
         return DomainVerdict(None, ("expected a plain chain of dense layers and ReLU",), "none")
-    idle = _idle(net, domain, time_limit)
-    return idle if idle is not None else _by_bends(net, domain)
+    idle, families = _idle(net, domain, time_limit), small_deformations(net, domain)
+    turned = _turned(net, families)
+    if idle is None or turned is None:
+        return idle or turned or _by_bends(net, domain)
+    # the families of both may share directions: the outgoing weights of a dead neuron are rows that can be deformed
+    most = max(idle.dimension or 0, turned.dimension or 0)
+    return replace(idle, reasons=idle.reasons + turned.reasons, dimension=most, families=families)
+
+
+def _turned(net: Network, families: tuple[Deformation, ...]) -> DomainVerdict | None:
+    """Neurons whose rows can be deformed, and the other parameter that they allow."""
+    if not families:
+        return None
+    witness = deformed(net, families, np.random.default_rng(0))
+    if same_up_to_symmetry(net, witness).same is not False:
+        return None  # rounded away
+    size = sum(family.dimension for family in families)
+    return DomainVerdict(False, tuple(f.text for f in families), TURNS, (), size, witness, families)
 
 
 def _idle(net: Network, domain: Domain | None, time_limit: float) -> DomainVerdict | None:
@@ -149,15 +180,12 @@ def _moved(net: Network, layer: int, neuron: int, dead: bool) -> Network | None:
 
 
 def _by_bends(net: Network, domain: Domain | None) -> DomainVerdict:
-    """The theorem of Phuong and Lampert, where the complex is small enough to be built."""
+    """The theorem of Phuong and Lampert, where the complex is small enough to be looked at."""
     widths = net.widths
     shape = widths[-2] >= 2 and all(a >= b for a, b in itertools.pairwise(widths[:-1]))
     if not isinstance(domain, Box) or not shape:
         text = "no theorem applies: expected a box, and non-increasing widths of at least 2"
         return DomainVerdict(None, (f"{text}, got {'-'.join(map(str, widths))} on {domain or 'all of space'}",), "none")
-    if widths[0] > SMALL_INPUTS or net.num_hidden > SMALL_NEURONS:
-        text = f"the complex is not built above {SMALL_INPUTS} inputs or {SMALL_NEURONS} hidden neurons"
-        return DomainVerdict(None, (text,), "none")
     verdict = _by_output(net, domain, 0)
     for index in range(1, min(widths[-1], OUTPUTS)):
         if verdict.identifiable is True:
@@ -169,16 +197,26 @@ def _by_bends(net: Network, domain: Domain | None) -> DomainVerdict:
 def _by_output(net: Network, domain: Box, index: int) -> DomainVerdict:
     """By one output: it tells the hidden layers; each unit of the last one has a fold of its own, so that the rows of
     the other outputs follow."""
+    single, run = with_output(net, index), Run.begin(None, SECONDS, REGIONS)
     try:
-        complex = regions(with_output(net, index), domain)
-        found, chains = genericity(complex), chains_of(complex)
+        complex = regions_within(single, domain, run)
+        if not complex.complete:
+            return DomainVerdict(None, (f"chains of bends are looked for up to {REGIONS} regions, got more",), "none")
+        signs = complex.sign_vectors
+        conditions = [
+            is_transparent(single, signs, f"all {len(signs)} regions", exhaustive=True),
+            no_zero_optimum(complex),
+        ]
+        if conditions[0].holds:  # behind a layer that is off everything is constant
+            conditions.append(general_where_it_occurs(single, signs, run))
+        chains = chains_of(complex)
     except FiberscopeError as error:
         return DomainVerdict(None, (f"the complex could not be looked at: {error}",), "none")
     lacking = [f"layer {c.layer}: {len(c.units)} of {c.width} units start a chain of {c.needed} bends" for c in chains
                if not c.enough]  # fmt: skip
-    if found.general is True and found.transparent is True and not lacking:
+    if all(condition.holds is True for condition in conditions) and not lacking:
         among = "among general networks of the architecture, on the domain"
         if net.widths[-1] > 1:
             among = f"among networks of the architecture that are general with output {index} alone, on the domain"
         return DomainVerdict(True, (), BENDS, (among,), 0)
-    return DomainVerdict(None, (*found.reasons, *lacking), "none")
+    return DomainVerdict(None, (*(reason for c in conditions for reason in c.reasons), *lacking), "none")

@@ -192,7 +192,7 @@ def _exact_witness(complex: Subject, region: int, reached: IntArray, run: Run) -
         return None
     own = cells.vertices_of(cells.dimension)[region]
     try:
-        points = _exact_vertices(complex, own, region)
+        points = exact_vertices(complex, own, region)
     except NotGenericError:
         return None
     # In homogeneous coordinates every sum with positive weights is inside, directions at infinity included.
@@ -217,7 +217,7 @@ def _dot(row: Sequence[int], point: Integers) -> int:
     return sum(int(a) * x for a, x in zip(row, point, strict=True))
 
 
-def _exact_vertices(complex: Subject, vertices: IntArray, region: int) -> list[Integers]:
+def exact_vertices(complex: Subject, vertices: IntArray, region: int) -> list[Integers]:
     """Vertices ``(X, t)`` of a region from their equations: neurons that vanish there and not on the region, inputs of
     pooling windows that tie there and lose on the region, sides, and infinity.
     """

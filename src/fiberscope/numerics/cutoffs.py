@@ -163,6 +163,9 @@ GRAM_STRETCH = 2.0**-24
 VAGUE_VERTEX = 2.0**-10
 """Spheres: vertices whose coordinates are known worse than this are computed in fractions."""
 
+VAGUE_END = 2.0**-36
+"""Proven sizes on spheres and cylinders: ends of arcs that are known worse than this are computed in fractions."""
+
 DISAGREE = 1.1
 """Chains of draws: above this ratio of deviations between and within chains they have not met yet."""
 

@@ -29,8 +29,14 @@ PATIENCE = 120
 FAILURES = 8
 """Folds behind which the surface was not found, before it is given up."""
 
+DOUBTS = 3
+"""Failures beyond half of what was found that tell a surface of a later layer, where there are such."""
+
 STEEP = 8.0
 """Largest tangent of the angle by which a surface may turn to be found in the first try."""
+
+
+ELSEWHERE = "its surface is not where known neurons would let it go on"
 
 
 @dataclass
@@ -123,6 +129,12 @@ class Row:
                 both.add(row, factor * value)
         return Row(both)
 
+    def within(self, T: FloatArray) -> Row:
+        """What it knows of ``v``, for coefficients ``T v``."""
+        U, S, V = np.linalg.svd(self.equations.rows @ T, full_matrices=False)
+        kept = SPAN * S[0] < S
+        return Row(Equations(V[kept], (U[:, kept].T @ self.equations.values) / S[kept])).normalised()
+
     def over(self, T: FloatArray) -> tuple[FloatArray, BoolArray]:
         """The coefficients as ``T v`` with a shorter vector ``v``, and which entries of ``v`` that determines."""
         matrix = self.equations.rows @ T
@@ -135,7 +147,9 @@ class Row:
 class Walk:
     """Follows one surface."""
 
-    def __init__(self, oracle: Oracle, place: Place, prefix: Prefix, rng: np.random.Generator) -> None:
+    def __init__(self, oracle: Oracle, place: Place, prefix: Prefix, rng: np.random.Generator,
+                 last: bool = True) -> None:  # fmt: skip
+        self.last = last
         self.oracle, self.place, self.prefix, self.rng = oracle, place, prefix, rng
         self.A, self.b = place.walls
         self.others = np.zeros((0, prefix.num_features))
@@ -148,7 +162,7 @@ class Walk:
         equations, off = Equations.of_cell(cell, g, -float(g @ x))
         if off > OUTSIDE * self.sharp:
             return "its normal is no combination of the known neurons that are active there"
-        state, failures, idle = State(x, g, cell), 0, 0
+        state, failures, idle, found = State(x, g, cell), 0, 0, 0
         blocked: set[tuple[int, bytes]] = set()
         while failures <= self.failures and idle <= PATIENCE and len(equations.rows) < self.prefix.num_features:
             state = self.centred(state)
@@ -167,16 +181,18 @@ class Walk:
             measured = self.measure(state, y, fold)
             if measured is None:
                 failures += 1
+                if not self.last and failures >= DOUBTS + found // 2:
+                    return ELSEWHERE
                 blocked.add((fold, state.cell.pattern[0].tobytes()))
                 continue
             m, state = measured
             equations.add(turn, m)
-            idle = 0
+            found, idle = found + 1, 0
         return self.finished(equations, failures)
 
     def finished(self, equations: Equations, failures: int) -> Row | str:
         if failures > self.failures and len(equations.rows) < 0.9 * self.prefix.num_features:
-            return "its surface is not where known neurons would let it go on"
+            return ELSEWHERE
         return Row(equations)
 
     # -- moving ------------------------------------------------------------------------------------------------

@@ -16,43 +16,28 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.numerics.cutoffs import CRUDE, RECOVERED, SPAN
-from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.numerics.cutoffs import FITTED, RECOVERED, SPAN
+from fiberscope.numerics.floats import FloatArray
 from fiberscope.recovery.bent_surfaces import Equations, Row
 from fiberscope.recovery.first_layer import Pool, first_layer
-from fiberscope.recovery.isolation import isolated, looked_at_again
 from fiberscope.recovery.later_layers import draw_telling, fit_outputs, next_layer
 from fiberscope.recovery.oracle import Function, Oracle, SpentError, alive, settle
 from fiberscope.recovery.place import place_of
-from fiberscope.recovery.polish import forward, polish, standard_error, weighty
+from fiberscope.recovery.polish import forward
 from fiberscope.recovery.prefix import Prefix
 from fiberscope.recovery.recovered import Recovery, Unresolved, network_of
+from fiberscope.recovery.sharpening import AT_ONCE, freed, sharpened
 from fiberscope.recovery.signs import over_features, signs_of_parts, solve_signs, solve_with_remainder
 from fiberscope.run import Run
 
 ATTEMPTS = 3
 """Searches with other lines before a function is given up."""
 
-FURTHER = 300
-"""Points at which an answer that lacks something is tried before it is taken."""
+FURTHER, FURTHER_WHOLE = 300, 100
+"""Points at which an answer that lacks something is tried before it is taken, and one that does not."""
 
 HELD_OUT = 100_000
 """Fresh points at which the result is tried."""
-
-DENSE = 700
-"""Parameters up to which all are polished together; beyond, the first layer is measured again and then fixed."""
-
-POINTS = 2.5
-"""Equations per parameter that polishing uses, of those that were asked."""
-
-POINTS_CRUDE = 8.0
-"""The same where values are noisy: errors fall with the root of their number."""
-
-CONFIDENT = 10.0
-"""Standard errors that a parameter is said to be known to."""
-
-CANDIDATES = 2000
-"""Points of which those are asked that tell most about the parameters."""
 
 TAKEN = "no kink of it was found, and it is taken to be"
 
@@ -99,7 +84,7 @@ class Search:
             self.whole = True
             self.sharpened()
             self.polished = True
-            self.holds = not self.lacks() or self.explains()
+            self.holds = self.explains()
         except StuckError:
             pass
 
@@ -109,13 +94,16 @@ class Search:
         return bool(self.unresolved) or found != list(self.widths[1:])
 
     def explains(self) -> bool:
-        """Whether what was found is the function at further points, although something is missing."""
+        """Whether what was found is the function at further points."""
         theta = [a for pair in zip(self.weights, self.biases, strict=True) for a in pair]
         oracle = self.pool.oracle
-        X = draw_telling(self.pool, Prefix((theta[0],), (theta[1],), self.slope), FURTHER)
+        count = FURTHER if self.lacks() else min(FURTHER_WHOLE, 2 * sum(a.size for a in theta))
+        X = draw_telling(self.pool, Prefix((theta[0],), (theta[1],), self.slope), count)
         Y = oracle.values(X)
         size = max(oracle.scale, float(np.abs(Y).max()))
-        return bool(np.abs(forward(theta, X, self.slope)[0] - Y).max() <= RECOVERED * oracle.noise * size)
+        # what is too large to be polished together is known less well, and no other search would mend that
+        allowed = max(RECOVERED * oracle.noise, FITTED if sum(a.size for a in theta) > AT_ONCE else 0.0)
+        return bool(np.abs(forward(theta, X, self.slope)[0] - Y).max() <= allowed * size)
 
     def stuck(self, layer: int, reason: str) -> StuckError:
         self.unresolved.append(Unresolved(layer, None, reason))
@@ -144,11 +132,16 @@ class Search:
     def deeper(self, number: int) -> None:
         """Find layer ``number`` and give signs to the one before."""
         last = number == len(self.widths) - 2
-        layer = next_layer(self.pool, self.prefix, self.widths[number], number, last)
+        whole = len(self.weights[-1]) == self.widths[number - 1]
+        layer = next_layer(self.pool, self.prefix, self.widths[number], number, last, whole)
         if not layer.rows:
             why = max(layer.refused, key=lambda text: layer.refused[text], default="no kink is left open")
             raise self.stuck(number, f"none of its neurons was found; {why}")
-        W, b = self.oriented(layer.rows, last=False)
+        if layer.signs is None:
+            W, b = self.oriented(layer.rows, last=False)
+        else:
+            self.weights[-1], self.biases[-1] = layer.signs[:, None] * self.weights[-1], layer.signs * self.biases[-1]
+            W, b = self.signed(layer.rows, over=np.eye(len(layer.signs) + 1))
         size = np.linalg.norm(W, axis=1)
         self.add(W / size[:, None], b / size)
 
@@ -185,13 +178,16 @@ class Search:
         W, b = self.signed(rows, extra)
         return (W, b) if extra is None else self.with_constant(W, b, extra, last)
 
-    def signed(self, rows: list[Row], extra: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+    def signed(self, rows: list[Row], extra: FloatArray | None = None, over: FloatArray | None = None) -> (
+        tuple[FloatArray, FloatArray]
+    ):  # fmt: skip
         """Weights and biases over the activations of a layer that has its signs; what they leave open is named.
 
-        ``extra`` is the row of one more neuron of it, which never switches and has no offset yet.
+        ``extra`` is the row of one more neuron of it, which never switches and has no offset yet; ``over`` says how the
+        features of the rows are made of its activations, where that is not as usual.
         """
         number, (W, b) = len(self.weights), (self.weights[-1], self.biases[-1])
-        T = over_features(W, b, self.slope)
+        T = over_features(W, b, self.slope) if over is None else over
         if extra is not None:
             column = np.concatenate([np.zeros(len(W)), extra, [0.0]])
             T = np.column_stack([T[:, :-1], column, T[:, -1]])
@@ -235,7 +231,12 @@ class Search:
         told = np.setdiff1d(
             np.arange(len(fit.coefficients)), [n + i for i in off]
         )  # silent neurons have no coefficient
-        rows = [Row(Equations(np.eye(len(c))[told], c[told])) for c in fit.coefficients.T]
+        coefficients = fit.coefficients
+        if self.pool.crude and not off and not self.slope:
+            known = [a for pair in zip(self.weights, self.biases, strict=True) for a in pair]
+            known, coefficients = freed(self.pool, known, coefficients)
+            self.keep(known)
+        rows = [Row(Equations(np.eye(len(c))[told], c[told])) for c in coefficients.T]
         W, b = self.oriented(rows, last=True, blind=off)
         self.weights.append(W)
         self.biases.append(b)
@@ -249,10 +250,13 @@ class Search:
         Where ``i`` is on, ``j`` is either always on, and the weight follows, or always off, and it is only bounded.
         """
         oracle, last = self.pool.oracle, len(self.weights) - 1
-        X = draw_telling(self.pool, Prefix(tuple(self.weights[:1]), tuple(self.biases[:1]), self.slope), 4000)
+        X = draw_telling(self.pool, Prefix(tuple(self.weights[:1]), tuple(self.biases[:1]), self.slope), 20_000)
         before = Prefix(tuple(self.weights[: last - 1]), tuple(self.biases[: last - 1]), self.slope)
         inputs = before.preactivations(X)[-1]
-        X = X[(inputs[:, i] > 0) & (inputs[:, others] <= 0).all(axis=1)][:WEIGHED]
+        seen = (inputs[:, i] > 0) & (inputs[:, others] <= 0).all(axis=1)
+        X, a = X[seen], before.activate(inputs[seen])
+        base = a @ self.weights[last - 1][j] + self.biases[last - 1][j] - self.weights[last - 1][j, i] * a[:, i]
+        X = X[np.argsort(-base / a[:, i])[:WEIGHED]]  # where a smaller weight than elsewhere would let it be on
         if not len(X):
             text = f"the weight of neuron {i} of layer {last - 1} in it was not seen"
             self.unresolved.append(Unresolved(last, j, text))
@@ -277,33 +281,8 @@ class Search:
     def sharpened(self) -> None:
         """Polish what is complete."""
         theta = [a for pair in zip(self.weights, self.biases, strict=True) for a in pair]
-        oracle, rng = self.pool.oracle, self.pool.rng
-        count = sum(a.size for a in theta)
-        large = count > DENSE
-        if large and len(theta) == 4 and not self.slope:
-            alone = isolated(oracle, self.pool.place, theta)
-            if alone is not None:
-                self.keep(alone)
-                return
-        if large:
-            theta = looked_at_again(oracle, self.pool.place, theta, rng, self.slope)
-            count -= theta[0].size + theta[1].size
-        most = int((POINTS if oracle.noise <= CRUDE else POINTS_CRUDE) * count / oracle.outputs) + 50
-        first = Prefix((theta[0],), (theta[1],), self.slope)
-        if large:
-            oracle.values(draw_telling(self.pool, first, most * 2 // 3))
-        X, Y = oracle.log()
-        if len(X) > most:
-            pick = telling(theta, X, most, rng, self.slope)
-            X, Y = X[pick], Y[pick]
-        if not large:  # what those points say least about is asked
-            more = draw_telling(self.pool, first, CANDIDATES)
-            more = more[weighty(theta, X, more, most // 3, self.slope)]
-            X, Y = np.concatenate([X, more]), np.concatenate([Y, oracle.values(more)])
-        theta = polish(theta, X, Y, self.pool.run, int(large), self.slope, oracle.noise * oracle.scale)
+        theta, self.accuracy = sharpened(self.pool, theta, self.slope)
         self.keep(theta)
-        if not large:
-            self.accuracy = CONFIDENT * standard_error(theta, X, Y, self.slope, oracle.noise * oracle.scale)
 
     def keep(self, theta: list[FloatArray]) -> None:
         self.weights, self.biases = theta[::2], theta[1::2]
@@ -319,19 +298,6 @@ class Search:
             theta += [np.pad(W, ((0, more), (0, before))), np.pad(b, (0, more))]
             before = more
         return theta
-
-
-def telling(theta: list[FloatArray], X: FloatArray, count: int, rng: np.random.Generator,
-            slope: float) -> IntArray:  # fmt: skip
-    """Points for polishing: random ones, and for every neuron some on the side that is rarer."""
-    _, activations = forward(theta, X, slope)
-    order = rng.permutation(len(X))
-    chosen = [order[:count]]
-    for a in activations[1:-1]:
-        on = a[order] > 0
-        rarer = np.where(on.mean(axis=0) > 0.5, ~on, on)
-        chosen += [order[np.flatnonzero(side)[: 2 * a.shape[1]]] for side in rarer.T]
-    return np.unique(np.concatenate(chosen))
 
 
 def black_box(function: Function, widths: tuple[int, ...], domain: Any, max_queries: int | None, seed: int,
@@ -371,6 +337,7 @@ def conclude(search: Search, whole: bool, domain: Any, run: Run) -> Recovery:
     oracle = search.pool.oracle
     planes = tuple(zip(search.weights, search.biases, strict=True))
     if not whole:
+        search.unresolved += unreached(search)
         return Recovery(search.widths, None, np.inf, oracle.scale, oracle.noise, oracle.spent, 0,
                         tuple(search.unresolved), False, domain, planes, slope=search.slope)  # fmt: skip
     theta = search.padded()
@@ -385,6 +352,17 @@ def conclude(search: Search, whole: bool, domain: Any, run: Run) -> Recovery:
                     slope=search.slope, accuracy=accuracy)  # fmt: skip
 
 
+def unreached(search: Search) -> list[Unresolved]:
+    """Layers of which neurons are missing, and the first one that was not looked for."""
+    found, hidden = [len(b) for b in search.biases], search.widths[1:-1]
+    pairs = enumerate(zip(found, hidden, strict=False), 1)
+    items = [Unresolved(k, None, f"{n} of its {width} neurons were found") for k, (n, width) in pairs if n < width]
+    if len(found) < len(hidden):
+        what = "it was" if len(found) + 1 == len(hidden) else f"it and the layers up to {len(hidden)} were"
+        items.append(Unresolved(len(found) + 1, None, f"{what} not reached"))
+    return items
+
+
 def held_out(search: Search, theta: list[FloatArray], run: Run) -> tuple[float, float]:
     """The largest difference at fresh points, which are not counted, and the largest value there."""
     oracle, place, rng = search.pool.oracle, search.pool.place, search.pool.rng
@@ -394,6 +372,7 @@ def held_out(search: Search, theta: list[FloatArray], run: Run) -> tuple[float, 
         X = place.draw(rng, min(step, HELD_OUT - done))
         Y = oracle.uncounted(X)
         off = np.abs(Y - forward(theta, X, search.slope)[0]).max()
-        worst, size, done = max(worst, float(off)), max(size, float(np.abs(Y).max())), done + len(X)
+        worst = float(np.maximum(worst, off))  # NaN stays, and is not close to anything
+        size, done = max(size, float(np.abs(Y).max())), done + len(X)
         run.step(done, HELD_OUT, "held-out points")
     return worst, size

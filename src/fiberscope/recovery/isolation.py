@@ -119,6 +119,7 @@ def _clear_point(place: Place, theta: list[FloatArray], i: int, rng: np.random.G
     step = PROBED * place.size
     here, before, after = (forward(theta, X + s * step * n, slope)[0] for s in (0, -1, 1))
     ahead = after + before - 2 * here
-    score = room * np.abs(ahead).max(axis=1)
+    # values are rounded to a part of what they are made of
+    score = room * np.abs(ahead).max(axis=1) / (1 + sum(np.abs(a).max(axis=1) for a in activations[1:]))
     best = int(score.argmax())
     return (X[best], float(room[best])) if score[best] > 0 else None

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fiberscope.numerics.cutoffs import FITTED, FLAT, LEAST, NEAR_LINES, NOT_ZERO, ORACLE_NOISE, REGRESSION
+from fiberscope.numerics.cutoffs import FITTED, FLAT, LEAST, NEAR_LINES, NOT_ZERO, ORACLE_NOISE, REGRESSION, SPAN
 from fiberscope.numerics.floats import BoolArray, FloatArray
 from fiberscope.recovery.bent_surfaces import Equations, Row, Walk
 from fiberscope.recovery.first_layer import FARTHEST, NEAREST, Pool
 from fiberscope.recovery.prefix import Prefix
 from fiberscope.recovery.probes import locate, normal_of
+from fiberscope.recovery.signs import over_features, solve_signs
 from fiberscope.recovery.tilts import refitted, tilted
 
 MORE_LINES, MORE_BEFORE = 7, 25
@@ -40,11 +41,15 @@ REGRESSIONS, LEFT_OVER = 10, 0.8
 
 @dataclass
 class Layer:
-    """Neurons of one layer over the features of the layers before, and why kinks were left open."""
+    """Neurons of one layer over the features of the layers before, and why kinks were left open.
+
+    ``signs`` are those of the layer before, once they are known; the features are then its activations.
+    """
 
     rows: list[Row] = field(default_factory=list)
     partial: list[Row] = field(default_factory=list)
     refused: dict[str, int] = field(default_factory=dict)
+    signs: FloatArray | None = None
 
     @property
     def matrix(self) -> FloatArray:
@@ -52,13 +57,29 @@ class Layer:
 
     def with_partial(self, width: int) -> Layer:
         """The layer with neurons that are known in part, as far as there is room."""
-        return Layer(self.rows + self.partial[: width - len(self.rows)], [], self.refused)
+        return Layer(self.rows + self.partial[: width - len(self.rows)], [], self.refused, self.signs)
+
+    def orient(self, prefix: Prefix) -> Prefix | None:
+        """The signs of the layer before, from neurons that are known; None where these do not tell."""
+        rows, W = self.matrix, prefix.weights[-1]
+        leak = (1 - prefix.leak) / (1 + prefix.leak)
+        found = solve_signs(rows[:, : len(W)], W, rows[:, len(W) : -1] * leak)
+        if found is None or found.choices > 1 or not found.sure.all():
+            return None
+        self.signs, ahead = found.values, prefix.signed(found.values)
+        T = over_features(ahead.weights[-1], ahead.biases[-1], prefix.leak)
+        self.rows = [row.within(T) for row in self.rows]
+        self.partial = [row.within(T) for row in self.partial]
+        return ahead
 
 
-def next_layer(pool: Pool, prefix: Prefix, width: int, number: int, last: bool) -> Layer:
-    """At most ``width`` neurons of layer ``number`` behind the known ones; ``last`` if no hidden layer comes after."""
+def next_layer(pool: Pool, prefix: Prefix, width: int, number: int, last: bool, whole: bool = False) -> Layer:
+    """At most ``width`` neurons of layer ``number`` behind the known ones; ``last`` if no hidden layer comes after.
+
+    ``whole`` says that the layer before lacks no neuron: its signs are then asked of the first ones that are found.
+    """
     layer = Layer()
-    walk = Walk(pool.oracle, pool.place, prefix, pool.rng)
+    walk = Walk(pool.oracle, pool.place, prefix, pool.rng, last or pool.crude)
     walk.failures *= 3 if pool.crude else 1
     tried: set[tuple[int, int]] = set()
     for turn in range(1 + (MORE_LINES if last else MORE_BEFORE)):
@@ -87,9 +108,43 @@ def next_layer(pool: Pool, prefix: Prefix, width: int, number: int, last: bool) 
             normal = pool.normal(key)
             if normal is not None:
                 _note(pool, prefix, layer, walk, walk.follow(pool.point(key), normal))
-            if len(layer.rows) >= width:
+            if whole and layer.rows and layer.signs is None:
+                ahead = layer.orient(prefix)
+                if ahead is not None:
+                    prefix, failures = ahead, walk.failures
+                    walk = Walk(pool.oracle, pool.place, prefix, pool.rng, last or pool.crude)
+                    walk.failures, walk.others = failures, layer.matrix
+            if len(layer.rows) >= width and (not last or _whole(pool, prefix, layer)):
                 return layer
     return layer.with_partial(width)
+
+
+SUPPORT = 3
+"""Points on either side of a neuron at which the outputs must be what they should be."""
+
+
+def _whole(pool: Pool, prefix: Prefix, layer: Layer) -> bool:
+    """Whether the outputs are linear in the neurons of the last layer; if not, those that nothing supports are dropped.
+
+    A surface that was followed over a fold onto that of another neuron gives a row of both, which is none.
+    """
+    fit = fit_outputs(pool, FreeLayer(prefix, layer.matrix), robust=True)
+    if pool.crude or fit.holds.all() or fit.holds.mean() < 0.5:
+        return True
+    _prune(pool, prefix, layer, fit)
+    return False
+
+
+def _prune(pool: Pool, prefix: Prefix, layer: Layer, fit: Fit) -> None:
+    """Drop rows that are not on both sides of zero where the fit holds, or that it does not use."""
+    z = prefix.features(fit.X[fit.holds]) @ layer.matrix.T
+    used = np.abs(fit.coefficients[: len(layer.rows)]).max(axis=1)
+    kept = (np.minimum((z > 0).sum(axis=0), (z < 0).sum(axis=0)) >= SUPPORT) & (used > SPAN * used.max())
+    if not kept.all():
+        layer.rows = [row for row, good in zip(layer.rows, kept, strict=True) if good]
+        for k in range(len(pool.lines)):
+            pool.explained[k][:] = False
+            _explain_known(pool, prefix, layer, k, 0.1)
 
 
 def _note(pool: Pool, prefix: Prefix, layer: Layer, walk: Walk, found: Row | str) -> bool:
@@ -108,7 +163,7 @@ def _note(pool: Pool, prefix: Prefix, layer: Layer, walk: Walk, found: Row | str
         row = _refitted(pool, prefix, row)
         if any(other.ratio(row, pool.same) is not None for other in layer.rows):
             return False
-    if row.complete and not _confirmed(pool, prefix, row.coefficients):
+    if row.complete and not _confirmed(pool, prefix, row.coefficients, walk.last):
         layer.refused[ASTRAY] = layer.refused.get(ASTRAY, 0) + 1
         return False
     (layer.rows if row.complete else layer.partial).append(row)
@@ -130,7 +185,14 @@ def _refitted(pool: Pool, prefix: Prefix, row: Row) -> Row:
     return row if found is None else Row(Equations(np.eye(len(found)), found)).normalised()
 
 
-def _confirmed(pool: Pool, prefix: Prefix, row: FloatArray) -> bool:
+LOOKED_AT, LOOKED_AT_BEFORE = 4, 8
+"""Places where a neuron switches that are looked at: of the last layer, and of one before others.
+
+Surfaces of a later layer look like one of this layer as far as the neurons between are not met.
+"""
+
+
+def _confirmed(pool: Pool, prefix: Prefix, row: FloatArray, last: bool) -> bool:
     """Whether a neuron switches on the lines where there is a kink, and nowhere else; at new places if that is rare."""
     hits = misses = 0
     for line, done in zip(pool.lines, pool.explained, strict=True):
@@ -139,13 +201,14 @@ def _confirmed(pool: Pool, prefix: Prefix, row: FloatArray) -> bool:
         zero = np.abs(z) <= NEAR_LINES * pool.tolerance * line.length
         hits += int((zero[1:-1] & ~done if pool.crude else zero[1:-1]).sum())
         misses += int(((z[:-1] * z[1:] < 0) & ~zero[:-1] & ~zero[1:]).sum())
-    for _ in range(4):
-        if hits + misses >= 4:
+    looks = LOOKED_AT if last else LOOKED_AT_BEFORE
+    for _ in range(looks):
+        if hits + misses >= looks or (not last and misses > 2 and misses >= hits):
             break
         seen = _switches(pool, prefix, row)
         hits, misses = hits + (seen is True), misses + (seen is False)
     if not pool.crude:
-        return hits >= 2 and hits >= 2 * misses
+        return hits >= 2 and hits >= (2 if last else 4) * misses
     # small kinks drown in the noise, so that a neuron may switch where none is seen; many hits are no accident
     return (hits >= 4 and hits >= 4 * misses) or (hits >= MANY_HITS and 2 * hits >= misses)
 
@@ -294,6 +357,13 @@ def _aimed(pool: Pool, prefix: Prefix, walk: Walk, layer: Layer, width: int) -> 
     fit = fit_outputs(pool, FreeLayer(prefix, matrix), robust=True)
     if fit.holds.mean() < 0.5:
         return None
+    if not layer.partial and not pool.crude and not fit.holds.all():
+        before = len(layer.rows)
+        _prune(pool, prefix, layer, fit)
+        if not layer.rows:
+            return None
+        if len(layer.rows) < before:
+            fit = fit_outputs(pool, FreeLayer(prefix, layer.matrix), robust=True)
     bad, good = fit.X[fit.residual > 10 * fit.tolerance], fit.X[fit.holds]
     for _ in range(TESTS // BATCH):
         if len(bad):

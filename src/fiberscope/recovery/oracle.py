@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fiberscope.errors import InputError
+from fiberscope.errors import FiberscopeError, InputError
 from fiberscope.numerics.cutoffs import ORACLE_CLEAR, ORACLE_NOISE, ORACLE_WORST
 from fiberscope.numerics.floats import BoolArray, FloatArray
 
@@ -17,8 +17,14 @@ if TYPE_CHECKING:
 
 Function = Callable[[FloatArray], Any]
 
+TOLD = 3
+"""Points with second differences that are no accident."""
+
 STEP = 2.0**-12
 """Part of the place that is stepped to see whether a function changes."""
+
+ROUNDING = 0.125
+"""Part of the spacing of floats that typical values are rounded by at least, in parts of the largest."""
 
 LOGGED = 4_000_000
 """Numbers of inputs that are remembered, to be used again when the parameters are polished."""
@@ -33,7 +39,8 @@ class Oracle:
     """``function`` on batches ``(points, inputs)``; ``spent`` rows so far, at most ``limit``.
 
     ``values`` gives ``(points, outputs)``. ``along`` gives one number for every point, a fixed random combination of
-    the outputs, whose kinks are those of all outputs but for accidents. ``noise`` is the relative error of a value.
+    the outputs, whose kinks are those of all outputs but for accidents. ``noise`` is the relative error of a value, and
+    ``coarse`` the least one that their type allows.
     """
 
     function: Function
@@ -45,6 +52,7 @@ class Oracle:
     scale: float = 1.0
     outputs: int = 0
     place: Place | None = None
+    coarse: float = 0.0
     _mix: FloatArray | None = field(default=None, repr=False)
     _log: list[tuple[FloatArray, FloatArray]] = field(default_factory=list, repr=False)
     _logged: int = 0
@@ -68,13 +76,16 @@ class Oracle:
 
     def uncounted(self, X: FloatArray) -> FloatArray:
         """As :meth:`values`, for the check at the end, which is no part of the search."""
-        raw = self.function(X)
-        raw = raw.detach().cpu().numpy() if hasattr(raw, "detach") else np.asarray(raw)
+        raw = self._asked(X)
         if raw.dtype.kind not in "fiu":
             raise InputError(f"function: expected real numbers, got {raw.dtype}")
-        if raw.shape[:1] != (len(X),) or raw.size % max(len(X), 1):
+        if raw.dtype == np.float16:  # too coarse to be seen as noise: most small steps change nothing
+            raise InputError("function: expected values no noisier than float32, got float16")
+        if raw.shape[:1] != (len(X),) or not raw.size:
             raise InputError(f"function: expected one value or one row for each of {len(X)} inputs, got {raw.shape}")
-        Y = raw.reshape(len(X), -1).astype(np.float64)
+        if raw.dtype.kind == "f":
+            self.coarse = ROUNDING * float(np.finfo(raw.dtype).eps)
+        Y: FloatArray = raw.reshape(len(X), -1).astype(np.float64)
         self.outputs = self.outputs or Y.shape[1]
         if Y.shape[1] != self.outputs:
             raise InputError(f"function: expected {self.outputs} outputs as before, got {Y.shape[1]}")
@@ -84,6 +95,19 @@ class Oracle:
                 f"function: expected finite values, got {Y[row].tolist()} at {np.round(X[row], 3).tolist()}"
             )
         return Y
+
+    def _asked(self, X: FloatArray) -> Any:
+        """What the function says, as an array. It gets a copy, since it may write into its input."""
+        try:
+            raw = self.function(X.copy())
+            return raw.detach().cpu().numpy() if hasattr(raw, "detach") else np.asarray(raw)
+        except (FiberscopeError, MemoryError):
+            raise
+        except Exception as error:
+            first = (str(error).splitlines() or [""])[0][:120]
+            raise InputError(
+                f"function: expected values for {X.shape[0]} x {X.shape[1]} inputs, got {type(error).__name__}: {first}"
+            ) from error
 
     @property
     def mix(self) -> FloatArray:
@@ -122,7 +146,8 @@ def settle(oracle: Oracle, place: Place, rng: np.random.Generator) -> None:
     step *= place.size * 2.0**-24 / np.linalg.norm(step, axis=1, keepdims=True)
     line = np.stack([Y, *(oracle.values(place.clip(X + k * step)) for k in (1, 2, 3))])
     second = np.abs(np.diff(line, 2, axis=0)).max(axis=(0, 2))
-    rough = float(np.median(second)) / oracle.scale
+    told = second[second > 0]  # where the function is constant it has no noise, which says nothing about elsewhere
+    rough = max(float(np.median(told)) / oracle.scale if len(told) >= TOLD else 0.0, oracle.coarse)
     if not rough <= ORACLE_WORST:
         raise InputError(f"function: expected values no noisier than float32, got second differences of {rough:.1g}")
     oracle.noise = max(ORACLE_NOISE, rough)

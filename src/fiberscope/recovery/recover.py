@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from fiberscope.errors import InputError
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.folds.fold_set import FoldSet
 from fiberscope.network.border import as_network
+from fiberscope.network.network import Network
 from fiberscope.recovery.black_box import black_box
 from fiberscope.recovery.recovered import Recovery
 from fiberscope.recovery.white_box import white_box
@@ -91,17 +92,26 @@ def recover(
     sizes = _widths(widths)
     if not 0 <= slope < 1:
         raise InputError(f"slope: expected at least 0 and below 1, got {slope}")
-    if max_queries is not None and not max_queries >= 1:
-        raise InputError(f"max_queries: expected a positive number, got {max_queries}")
+    if max_queries is not None and not (_whole(max_queries) and max_queries >= 1):
+        raise InputError(f"max_queries: expected a positive integer, got {max_queries!r}")
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise InputError(f"seed: expected a non-negative integer, got {seed!r}")
     ask = function if callable(function) and not hasattr(function, "state_dict") else as_network(function, "function")
+    if isinstance(ask, Network) and ask.in_size != sizes[0]:
+        raise InputError(f"widths: expected {ask.in_size} inputs, which the function has, got {sizes[0]}")
     return black_box(ask, sizes, domain, max_queries, int(seed), float(slope), run)
 
 
+def _whole(value: Any) -> bool:
+    """Whether it is an integer, and not a truth value."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
 def _widths(widths: Sequence[int]) -> tuple[int, ...]:
+    if not isinstance(widths, Iterable):
+        raise InputError(f"widths: expected at least three positive integers, got {widths!r}")
     sizes = tuple(widths)
-    if len(sizes) < 3 or not all(isinstance(n, int | np.integer) and n >= 1 for n in sizes):
+    if len(sizes) < 3 or not all(_whole(n) and n >= 1 for n in sizes):
         raise InputError(f"widths: expected at least three positive integers, got {list(sizes)}")
     if len(sizes) > 3 and sizes[0] < 2:
         raise InputError(f"widths: expected two inputs or more with several hidden layers, got {sizes[0]}")

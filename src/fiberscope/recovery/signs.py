@@ -16,10 +16,10 @@ import numpy as np
 from scipy.linalg import qr
 
 from fiberscope.numerics.cutoffs import PART_OFF, REMAINDER, SIGN_OFF, SPAN
-from fiberscope.numerics.floats import BoolArray, FloatArray
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
 
-ENUMERATED = 18
-"""Undetermined signs up to which all choices are tried."""
+ENUMERATED, HALVED = 18, 28
+"""Undetermined signs up to which all choices are tried, and up to which halves of them are matched."""
 
 TRIED = 10
 """Neurons up to which all choices of signs are tried where the next neurons are known only in part."""
@@ -124,11 +124,16 @@ def _completed(start: FloatArray, free: FloatArray) -> tuple[FloatArray | None, 
     q = free.shape[1]
     if not q:
         return (start, 1) if np.abs(np.abs(start) - 1).max() <= SIGN_OFF else (None, 0)
-    if q > ENUMERATED:
+    if q > (HALVED if q < len(start) else ENUMERATED):
         return None, 0
     _, _, order = qr(free.T, pivoting=True, mode="economic")
-    pivots = order[:q]
-    tries = np.array(list(itertools.product([1.0, -1.0], repeat=q)))
+    pivots = order[:q].astype(np.int64)
+    if q > ENUMERATED:
+        tries = _matched(start, free, pivots)
+    else:
+        tries = np.array(list(itertools.product([1.0, -1.0], repeat=q)))
+    if not len(tries):
+        return None, 0
     y = np.linalg.solve(free[pivots], (tries - start[pivots]).T)
     all_ = start[:, None] + free @ y
     good = np.abs(np.abs(all_) - 1).max(axis=0) <= SIGN_OFF
@@ -136,6 +141,38 @@ def _completed(start: FloatArray, free: FloatArray) -> tuple[FloatArray | None, 
         return None, 0
     closest = np.abs(np.abs(all_) - 1).max(axis=0).argmin()
     return all_[:, closest], int(good.sum())
+
+
+def _matched(start: FloatArray, free: FloatArray, pivots: IntArray) -> FloatArray:
+    """Choices for the pivots that make one further entry +1 or -1: all halves of them, sorted and matched.
+
+    Of ``2^q`` choices few are left, and all of them are at hand with ``2^(q/2)`` work.
+    """
+    rest = np.setdiff1d(np.arange(len(start)), pivots)
+    M = np.linalg.solve(free[pivots].T, free[rest].T).T  # how the other entries follow from the pivots
+    alpha = start[rest] - M @ start[pivots]
+    row = int(np.abs(M).sum(axis=1).argmax())
+    cut = len(pivots) // 2
+    one, two = (np.array(list(itertools.product([1.0, -1.0], repeat=k))) for k in (cut, len(pivots) - cut))
+    second = two @ M[row, cut:]
+    order = np.argsort(second)
+    found = []
+    for goal in (1.0, -1.0):
+        needed = goal - alpha[row] - one @ M[row, :cut]
+        low = np.searchsorted(second[order], needed - SIGN_OFF)
+        counts = np.searchsorted(second[order], needed + SIGN_OFF) - low
+        left = np.repeat(np.arange(len(one)), counts)
+        right = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(low, counts)
+        for begin in range(0, len(left), MATCHES):
+            part = slice(begin, begin + MATCHES)
+            tries = np.concatenate([one[left[part]], two[order[right[part]]]], axis=1)
+            good = np.abs(np.abs(alpha + tries @ M.T) - 1).max(axis=1) <= SIGN_OFF
+            found.append(tries[good])
+    return np.concatenate(found) if found else np.zeros((0, len(pivots)))
+
+
+MATCHES = 200_000
+"""Matches that are looked at together."""
 
 
 def solve_with_remainder(U: FloatArray, W: FloatArray, Q: FloatArray, bounded: bool) -> NeverSwitching | None:

@@ -23,10 +23,11 @@ from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.folds.dependency import dependency_graph, longest_chains
 from fiberscope.geometry.folds.fold_set import Piece, fold_set_within
 from fiberscope.geometry.folds.hyperplanes import refuse_pooling
+from fiberscope.geometry.verify import exact_vertices
 from fiberscope.network.chains import slopes_of
 from fiberscope.network.network import Network
 from fiberscope.numerics.exact_arrays import fractions, nearest
-from fiberscope.numerics.exact_linear import reduced, unit
+from fiberscope.numerics.exact_linear import matrix_of, reduced, unit
 from fiberscope.numerics.floats import BoolArray, ObjectArray
 from fiberscope.recovery.recovered import Layers, Recovery, Unresolved, network_of
 from fiberscope.run import Run
@@ -66,7 +67,7 @@ class Parts:
             maps.append(rational_output(net, signs))
         start = np.concatenate([unit(net.in_size), fractions(np.zeros((net.in_size, 1)))], axis=1)
         count = complex.num_regions
-        return cls(complex, Fraction(slope), maps, fractions(complex.points), [start] * count, [()] * count)
+        return cls(complex, Fraction(slope), maps, _points_inside(complex, run), [start] * count, [()] * count)
 
     def full_parts(self) -> list[BoolArray]:
         """Masks of the parts of the domain on which the known layers have full rank."""
@@ -96,6 +97,20 @@ class Parts:
             active = tuple(bool(v > 0) for v in z[:, :-1] @ self.points[k] + z[:, -1])
             scale = np.array([Fraction(1) if a else self.slope for a in active], dtype=object)
             self.known[k], self.on[k] = scale[:, None] * z, (*self.on[k], *active)
+
+
+def _points_inside(complex: Complex, run: Run) -> ObjectArray:
+    """A point inside of every region. Beyond some ten layers a region may hold no float: then the mean of its vertices.
+    """
+    points = fractions(complex.points)
+    inside = (complex.net.signs(complex.points).signs == complex.sign_vectors).all(axis=1)
+    for region in np.flatnonzero(~inside).tolist():
+        run.check()
+        own = complex.structure.vertices_of(complex.dimension)[region]
+        vertices = matrix_of(exact_vertices(complex, own, region), complex.dimension + 1)
+        total = sum(row / (row[-1] or 1) for row in vertices)  # directions at infinity end with zero
+        points[region] = total[:-1] / total[-1]
+    return points
 
 
 def white_box(complex: Complex, widths: tuple[int, ...], run: Run) -> Recovery:

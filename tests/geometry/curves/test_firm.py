@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fiberscope.geometry.curves import breakpoints
 from fiberscope.geometry.curves.breakpoints import Breaks
 from fiberscope.geometry.curves.curve import Polyline
-from fiberscope.geometry.curves.firm import FirmCutter, is_firm
+from fiberscope.geometry.curves.firm import FirmCutter, is_firm, straight_breaks
 from fiberscope.geometry.curves.straight import Cutter
 from fiberscope.network.network import Network
 from fiberscope.run import ENDLESS
@@ -58,3 +59,43 @@ def test_bounds_do_not_multiply_with_depth() -> None:
     widest = [float(np.max(found.upper - found.lower)) for found in (firm, plain)]
     assert widest[0] < widest[1] / 10
     assert firm.by_exact <= plain.by_exact
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("most", [1, 40, 200])
+def test_windows_find_what_the_whole_segment_has(kind: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same exact breakpoints, signs and neurons, in however many parts; zeros where parts would meet as well."""
+    rng = np.random.default_rng(most)
+    widths = (2, *[5] * 7, 1)
+    weights = [KINDS[kind](rng.normal(size=(n, m))) for m, n in pairwise(widths)]
+    biases = [KINDS[kind](rng.normal(size=n)) for n in widths[1:]]
+    net, chain = Network(weights, biases), Polyline([[-1.5, 0.5], [1.0, -1.0]])
+    with np.errstate(all="ignore"):
+        whole = told(FirmCutter(net, chain).breaks(ENDLESS))
+    asked = []
+    ask = FirmCutter.breaks
+    monkeypatch.setattr(FirmCutter, "breaks", lambda self, run: asked.append(self.window) or ask(self, run))
+    monkeypatch.setattr(breakpoints, "MOST", most)
+    monkeypatch.setattr(breakpoints, "NARROW", 2.0**-5)
+    assert told(straight_breaks(net, chain)) == whole
+    assert len(asked) > 1 or most > 1  # one value is less than any layer has
+
+
+def test_parts_meet_where_no_neuron_vanishes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neurons that vanish at 5/8, where parts would meet at first."""
+    eye = [[[1.0], [-1.0]], *[[[1.0, 0.0], [0.0, 1.0]]] * 6, [[1.0, 1.0]]]
+    net = Network(eye, [[-0.625, 0.625], *[[0.0, 0.0]] * 6, [0.0]])
+    chain = Polyline([[0.0], [1.0]])
+    whole = told(FirmCutter(net, chain).breaks(ENDLESS))
+    ends = set()
+    make = FirmCutter.__init__
+
+    def noted(self: FirmCutter, net: Network, chain: Polyline, *window: Any) -> None:
+        ends.update(window[0] if window else ())
+        make(self, net, chain, *window)
+
+    monkeypatch.setattr(FirmCutter, "__init__", noted)
+    monkeypatch.setattr(breakpoints, "MOST", 3)
+    monkeypatch.setattr(breakpoints, "NARROW", 0.5)
+    assert told(straight_breaks(net, chain)) == whole
+    assert {0.625, 0.5625} <= ends

@@ -296,3 +296,29 @@ def test_one_functional_is_a_preactivation() -> None:
         for j in range(len(value)):
             a, b, c = near.functional(signs[:layer], 0, j).high[:, 0]
             assert 0.75 * a + 0.25 * b + c == pytest.approx(value[j])
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=25)
+def test_counts_do_not_depend_on_the_parametrisation(seed: int) -> None:
+    """Backwards, or with more vertices: the same breakpoints at other parameters; more neurons lose none."""
+    rng = np.random.default_rng(seed)
+    shapes = [(6, 2), (5, 6), (1, 5)]
+    weights = [np.round(4 * rng.normal(size=shape)) / 4 for shape in shapes]
+    biases = [np.round(4 * rng.normal(size=len(w))) / 4 for w in weights]
+    net, ends = Network(weights, biases), np.round(2 * rng.normal(size=(2, 2)))
+    ends[1] += (ends[0] == ends[1]).all()
+    middle = ends.mean(axis=0)  # of whole numbers: exact
+    places = exact_places(net, ends)
+    assert exact_places(net, ends[::-1])[::-1] == [1 - t for t in places]  # type: ignore[operator]
+    halves = exact_places(net, np.array([ends[0], middle, ends[1]]))
+    assert [t / 2 for t in halves] == places  # type: ignore[operator]
+    weights[0], biases[0] = np.vstack([weights[0], rng.normal(size=2)]), np.append(biases[0], 0.5)
+    weights[1] = np.hstack([weights[1], np.zeros((5, 1))])
+    assert set(places) <= set(exact_places(Network(weights, biases), ends))
+
+
+def exact_places(net: Network, points: FloatArray) -> list[object]:
+    found = straight_breaks(net, Polyline(points))
+    assert found.exact is not None
+    return [found.exact(i) for i in range(len(found.t))]

@@ -149,7 +149,8 @@ def _left(net: Network, middle: FloatArray, ends: FloatArray, own: int) -> Float
     ahead, behind = lead(near), lead(far)
     found, stays = far.copy(), ~(behind < 0)
     for _ in range(_FALSE_POSITIONS):
-        share = near + (far - near) * (ahead / (ahead - behind))
+        with np.errstate(divide="ignore", invalid="ignore"):  # equal leads, after many halvings: the middle is taken
+            share = near + (far - near) * (ahead / (ahead - behind))
         found = np.where((near < share) & (share < far), share, 0.5 * near + 0.5 * far)
         value = lead(found)
         inside = value > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,25 +13,33 @@ from fiberscope.fibers.canonical.matching import match_chains
 from fiberscope.fibers.components import Connection, FiberPath
 from fiberscope.fibers.hidden_hyperplanes import lower_bound
 from fiberscope.fibers.one_layer.layer import DEAD, OneLayer
-from fiberscope.fibers.paths.layer_paths import Core, join_layers
+from fiberscope.fibers.paths.deformed_paths import matched
+from fiberscope.fibers.paths.layer_paths import REVERSED, Core, join_layers
 from fiberscope.fibers.paths.strata_paths import APART, walk
-from fiberscope.fibers.theorems import Setting
+from fiberscope.fibers.theorems import Setting, setting_of
 from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.chains import rows_of, split, with_arrays
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.numerics.ulps import ROWS
 
+if TYPE_CHECKING:
+    from fiberscope.fibers.row_family import Deformation
+
 Move = Callable[[float], Network]
 """A part of a path, from 0 to 1: a chain each."""
 
 
-def connect(setting: Setting, other: Network) -> Connection:
+def connect(
+    setting: Setting, other: Network, families: Sequence[Deformation] = (), complete: bool = False
+) -> Connection:
     """A path from the network of ``setting`` to a member of its fiber, whose neurons are put into an order for it.
 
     Rescalings are joined through powers of the scales, translations of hidden hyperplanes through shorter ones, the
     last hidden layer as :mod:`~fiberscope.fibers.paths.layer_paths` says. Members of different components are not
-    joined, nor are those of networks that no theorem covers, but for rescalings.
+    joined, nor are those of networks that no theorem covers, but for rescalings and the ``families`` of deformed rows.
+    ``complete`` says that a theorem lists all generic members: only then is a reversed neuron of a bottleneck a proof
+    that there is no path.
     """
     chain, tail = setting.chain, split(other).tail
     match = match_chains(chain, tail)
@@ -40,6 +49,8 @@ def connect(setting: Setting, other: Network) -> Connection:
         if not (is_normal(chain) and is_normal(tail)) and not all((x == 1).all() for x in scales):
             return Connection(None, None, "no path is known: numbers between would lose digits below the normal floats")
         return _path(setting, [_rescaling(chain, scales)], tail, orders, "rescaling of neurons")
+    if families and (along := _deformed(setting, tail, families)) is not None:
+        return along
     if setting.kind not in ("one layer", "bottleneck"):
         return Connection(None, None, "no theorem covers the network, and the members are not rescaled copies")
     mine, theirs = balancing(chain), balancing(tail)
@@ -48,6 +59,8 @@ def connect(setting: Setting, other: Network) -> Connection:
         found = (_one_layer if setting.kind == "one layer" else _bottleneck)(even, theirs(tail))
     if isinstance(found, str):
         strata = _by_strata(setting, tail) if setting.kind == "one layer" else found
+        if strata is found and complete and _apart(setting, other, found):
+            return Connection(False, None, f"{found}: that is another component, among generic parameters")
         if isinstance(strata, str):
             apart = strata == APART
             return Connection(False if apart else None, None, APART if apart else f"no path is known: {strata}")
@@ -56,6 +69,19 @@ def connect(setting: Setting, other: Network) -> Connection:
     there, back = (_rescaling(net, element.scales) for net, element in ((chain, mine), (tail, theirs)))
     turned = _ordered(lambda s: back(1 - s), found.orders)
     return _path(setting, [there, *found.moves, turned], tail, found.orders, found.text)
+
+
+def _apart(setting: Setting, other: Network, reason: str) -> bool:
+    """Whether a neuron that is reversed shows two members of a bottleneck to be apart, among generic parameters.
+
+    A theorem says that first-layer rows of generic members are multiples of those given, and that each nonlinear neuron
+    behind them has a hyperplane of its own. Rows of generic parameters do not vanish, nor do their entries. So along a
+    path of generic members no neuron changes its role, its hyperplane, or the side of it that it looks to.
+    """
+    if not reason.endswith(REVERSED) or setting.generic.holds is not True:
+        return False
+    theirs = setting_of(other)
+    return theirs.kind == "bottleneck" and theirs.generic.holds is True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,6 +115,25 @@ def _path(setting: Setting, moves: Sequence[Move], tail: Network, orders: Sequen
 
 def _rescaling(chain: Network, scales: Sequence[FloatArray]) -> Move:
     return lambda s: Symmetry([np.arange(len(x)) for x in scales], [x**s for x in scales])(chain)
+
+
+def _deformed(setting: Setting, tail: Network, families: Sequence[Deformation]) -> Connection | None:
+    """Rows go straight to those that do the same on the image, then neurons are rescaled."""
+    chain, found = setting.chain, matched(setting.chain, tail, families)
+    if found is None:
+        return None
+    orders, scales = found
+    ordered = _ordered(lambda s: tail, orders)(1.0)
+    goal = _rescaling(ordered, [1 / x for x in scales])(1.0)
+
+    def straight(s: float) -> Network:
+        weights, biases = (
+            [(1 - s) * x + s * y for x, y in zip(one, two, strict=True)]
+            for one, two in ((chain.weights, goal.weights), (chain.biases, goal.biases))
+        )
+        return with_arrays(chain, weights, biases)
+
+    return _path(setting, [straight, _rescaling(goal, scales)], tail, orders, "deformed rows and rescaling of neurons")
 
 
 def _one_layer(setting: Setting, tail: Network) -> Joined | str:
@@ -166,11 +211,11 @@ def _first_layer(setting: Setting, tail: Network) -> tuple[IntArray, FloatArray,
     size, their_size = (np.abs(w).max(axis=1) for w in (mine, theirs))
     units, their_units = mine / size[:, None], theirs / their_size[:, None]
     gaps = {sign: np.abs(their_units[:, None] - sign * units[None]).max(axis=2) for sign in (1.0, -1.0)}
-    back = gaps[-1.0].min(axis=1) <= ROWS
-    if back.any():
-        turned = int(gaps[-1.0][int(np.flatnonzero(back)[0])].argmin())
-        return f"neuron {turned} of layer 1 is reflected: that is another component"
-    if not (gaps[1.0].min(axis=1) <= ROWS).all():
+    along, back = (gaps[sign].min(axis=1) <= ROWS for sign in (1.0, -1.0))
+    if (back & ~along).any():
+        turned = int(gaps[-1.0][int(np.flatnonzero(back & ~along)[0])].argmin())
+        return f"neuron {turned} of layer 1 {REVERSED}"
+    if not along.all():
         return "the first layers do not match"
     order = np.argsort(gaps[1.0].argmin(axis=1))
     scale = their_size[order] / size

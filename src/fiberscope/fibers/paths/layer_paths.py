@@ -24,6 +24,9 @@ from fiberscope.numerics.ulps import ROWS
 _PLACES = 17
 """Where a path between linear neurons is looked at."""
 
+REVERSED = "is reversed"
+"""The end of a reason that names a neuron which looks to the other side of its hyperplane."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LayerPath:
@@ -152,7 +155,7 @@ def _matched(a: Core, b: Core) -> dict[int, int] | str:
         for sign in (1.0, -1.0):
             near = [j for j in b.bent if np.abs(b.units[0][j] - sign * row).max() <= SAME_ROWS]
             if near and sign < 0:
-                return f"neuron {i} of the last hidden layer is reversed: that is another component"
+                return f"neuron {i} of the last hidden layer {REVERSED}"
             if near:
                 pairs[i] = near[0]
                 break

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -84,3 +86,79 @@ def changing(parts: tuple[SignArray, SignArray], at: SignArray) -> BoolArray:
     """Which entries vanish at a point and not on both sides of it."""
     left, right = parts
     return np.asarray((at == 0) & ((left != 0) | (right != 0)))
+
+
+# -- a segment in parts that fit into memory --------------------------------------------------------------------------
+#
+# The cutters keep the values of a layer at all breakpoints so far: of a decoder of images with 64 channels these are
+# gigabytes for a few thousand breakpoints. Where they would be too many, the parameters are parted in two, and each one
+# is cut on its own: breakpoints in the inside of a part do not depend on the other one. Parts meet in dyadic numbers at
+# which no neuron begins or ceases to vanish; where one does, all is parted elsewhere.
+
+MOST = 1 << 27
+"""Values of one layer at all points of a part, eight bytes each; a cutter holds some such arrays at once."""
+
+NARROW = Fraction(1, 1 << 36)
+"""Parts of this width are not parted again; their ends are floats as they stand."""
+
+Window = tuple[Fraction, Fraction]
+
+
+class Full(Exception):
+    """The next layer has more values at the points of a part than may be held."""
+
+
+class Meets(Exception):
+    """Some neuron begins or ceases to vanish where two parts meet."""
+
+
+def in_windows(ask: Callable[[Window, int], Breaks]) -> Breaks:
+    """All breakpoints of one segment, from ``ask(window, most)``, which raises :class:`Full` or :class:`Meets`."""
+    for attempt in count():
+        share = Fraction(1, 2) + Fraction(1, 8 << attempt)
+        try:
+            return _joined(list(_parts(ask, (Fraction(0), Fraction(1)), share)))
+        except Meets:  # finitely many places are taken
+            continue
+    raise AssertionError  # pragma: no cover
+
+
+def _parts(ask: Callable[[Window, int], Breaks], window: Window, share: Fraction) -> Iterator[Breaks]:
+    low, high = window
+    if high - low < NARROW:
+        yield ask(window, 0)
+        return
+    try:
+        found = ask(window, MOST)
+    except Full:
+        middle = low + share * (high - low)
+        if int(middle.denominator).bit_length() > 50:  # no float any more
+            yield ask(window, 0)
+            return
+        yield from _parts(ask, (low, middle), share)
+        yield from _parts(ask, (middle, high), share)
+    else:
+        yield found
+
+
+def _joined(parts: list[Breaks]) -> Breaks:
+    """One after the other; the last region of a part is the first one of the next."""
+    if len(parts) == 1:
+        return parts[0]
+    t, lower, upper = (np.concatenate([getattr(part, name) for part in parts]) for name in ("t", "lower", "upper"))
+    sizes = np.concatenate([np.diff(part.neurons.indptr) for part in parts])
+    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    first = np.concatenate([[0], np.cumsum([len(part.t) for part in parts])])
+
+    def signs() -> SignArray:
+        return np.concatenate([part.signs()[k > 0 :] for k, part in enumerate(parts)])
+
+    def exact(i: int) -> object:
+        k = int(np.searchsorted(first, i, side="right")) - 1
+        known = parts[k].exact
+        assert known is not None
+        return known(i - int(first[k]))
+
+    neurons = Incidence(starts, np.concatenate([part.neurons.indices for part in parts]))
+    counts = (sum(part.by_float for part in parts), sum(part.by_exact for part in parts))
+    return Breaks(t, lower, upper, neurons, signs, *counts, exact=exact)

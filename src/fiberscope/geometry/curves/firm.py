@@ -16,11 +16,12 @@ activation zero stands for what is left at the place: so much is added to the no
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fiberscope.geometry.curves.breakpoints import Breaks
+from fiberscope.geometry.curves.breakpoints import Breaks, Full, Meets, Window, in_windows
 from fiberscope.geometry.curves.curve import Polyline
 from fiberscope.geometry.curves.straight import Cutter, Edges, Loose
 from fiberscope.geometry.engines.compiled import kernel
@@ -30,6 +31,7 @@ from fiberscope.geometry.engines.planar.tracked import SMALL, UP, Tracked, Track
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.floats import ENTRY_FLOOR, FEW_ROUNDINGS, FloatArray, IntArray, SignArray, U
+from fiberscope.numerics.points import Triple
 from fiberscope.run import ENDLESS, Run
 
 if TYPE_CHECKING:
@@ -46,6 +48,10 @@ SAFE = 4.0
 """Factor on the bound of a point whose sign was decided exactly: the value may lie on the wrong side of zero."""
 
 
+WHOLE: Window = (Fraction(0), Fraction(1))
+"""All of a segment, and of any other chain."""
+
+
 def is_firm(net: Network) -> bool:
     """Whether the cutter can be used: all switches are activations."""
     return not any(isinstance(place.node, MaxPool) for place in net.layout.places)
@@ -56,7 +62,9 @@ def straight_breaks(net: Network, chain: Polyline, run: Run = ENDLESS) -> Breaks
     with np.errstate(all="ignore"):  # what overflows is left to exact arithmetic
         deep = len(net.layout.places) >= DEEP
         if deep and is_firm(net):
-            return FirmCutter(net, chain).breaks(run)
+            if len(chain.points) > 2:
+                return FirmCutter(net, chain).breaks(run)
+            return in_windows(lambda window, most: FirmCutter(net, chain, window, most).breaks(run))
         try:
             return Cutter(net, chain, tight=deep).breaks(run)
         except Loose:
@@ -64,26 +72,56 @@ def straight_breaks(net: Network, chain: Polyline, run: Run = ENDLESS) -> Breaks
 
 
 class FirmCutter(Cutter):
-    """As the plain one, with the distance of every breakpoint from its place (``away``) beside its values."""
+    """As the plain one, with the distance of every breakpoint from its place (``away``) beside its values.
 
-    def __init__(self, net: Network, chain: Polyline) -> None:
+    A segment may be cut in a ``window`` of its parameters alone, whose ends are floats, with at ``most`` so many values
+    of a layer (0: any number); see :func:`.breakpoints.in_windows`.
+    """
+
+    def __init__(self, net: Network, chain: Polyline, window: Window = WHOLE, most: int = 0) -> None:
         super().__init__(net, chain, tight=True)
+        self.window, self.most = window, most
+        if window != WHOLE:
+            self.t = np.array([float(end) for end in window])
         self.algebra = TrackedAlgebra(tight=True, few=FEW)
         self.away = np.zeros(len(chain.points))
         self.rounded = np.zeros(len(chain.points))
         self.ordered: list[int] = []
+
+    def _start(self) -> Tracked:
+        whole = super()._start()
+        if self.window == WHOLE:
+            return whole
+        both = np.arange(2)
+        joined = whole.extended([(np.zeros(2, dtype=np.int64), np.ones(2, dtype=np.int64), self.t, np.zeros(2))])
+        return joined.rows(2 + both)
+
+    def _exact(self, point: int, chart: int, near: bool = False) -> Triple:
+        if self.window == WHOLE or point >= 2:
+            return super()._exact(point, chart, near)
+        at = self.window[point]
+        return at.denominator - at.numerator, at.numerator, at.denominator
+
+    def _check_ends(self, signs: SignArray) -> None:
+        """Nothing begins or ceases to vanish at ends that are not those of the segment."""
+        for k, beside in ((0, self.order[1]), (1, self.order[-2])):
+            if self.window[k] != k and ((signs[k] == 0) & (signs[beside] != 0)).any():
+                raise Meets
 
     def _split(self, place: Place, values: dict[int, Tracked]) -> None:
         stage, node = len(self.cuts), place.node
         source = values[node.source]
         mesh: Any = Edges(self.ends)
         value, signs = self._decided(mesh, source, stage, place)
+        self._check_ends(signs)
         self.ordered = []
         found = self._cross_edges(mesh, value, signs, stage, 0)  # type: ignore[arg-type]  # a stage is a number here
         edge, _, t, _ = found.points
         A, B = self._keep(node, mesh.ends, signs, found)
         if place is self.layout.places[-1]:
             return
+        if self.most and len(self.t) * self.layout.places[stage + 1].node.num_signs > self.most:
+            raise Full
         if len(edge):
             values.update({key: x.extended([(A, B, t, np.zeros(len(t)))]) for key, x in values.items()})
         after = self.cuts[-1].after = self.cuts[-1].point_signs()

@@ -121,11 +121,15 @@ class Cutter(Arranger):
 
     def breaks(self, run: Run) -> Breaks:
         """Cut by every switch, then read off the breakpoints."""
-        values = {0: Tracked.exact(self.chain.points)}
+        values = {0: self._start()}
         for place in switches(self.layout, values, self.algebra, {}):
             run.step(place.start, self.layout.size, "neurons")
             self._split(place, values)
         return self._result()
+
+    def _start(self) -> Tracked:
+        """The input at the first points."""
+        return Tracked.exact(self.chain.points)
 
     # -- one switch ----------------------------------------------------------------------------------------------
 

@@ -10,12 +10,6 @@ from fiberscope.geometry.folds.fold_set import truncated_fold_sets
 from fiberscope.network.network import Network
 from fiberscope.results import Result
 
-SMALL_INPUTS = 3
-"""Inputs up to which the complex is built and everything is checked on it."""
-
-SMALL_NEURONS = 12
-"""Hidden neurons up to which that is done."""
-
 
 @dataclass(frozen=True, slots=True)
 class Chains(Result):

@@ -14,7 +14,7 @@ all of its edges are outside. The ends of the cylinder are walls of the complex,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -85,6 +85,11 @@ def cut_ball(complex: Complex, run: Run = ENDLESS) -> BallCut:
 def cut_cylinder(complex: Complex, run: Run = ENDLESS) -> BallCut:
     """Where the cylinder meets the edges and faces of a complex with ``x`` and ``y`` up to :data:`REACH`."""
     return _CylinderCutter(complex, run).cut()
+
+
+def corners_of(complex: Complex, run: Run = ENDLESS) -> Callable[[int], Point]:
+    """The vertices of a complex in fractions, each made once when it is asked for."""
+    return _Cutter(complex, run)._point
 
 
 class _Cutter:

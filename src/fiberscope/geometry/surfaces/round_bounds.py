@@ -1,4 +1,4 @@
-"""Proven bounds of areas on spheres and of lengths on cylinders: in balls, from the errors of planes and corners on."""
+"""Proven bounds of lengths on spheres, ellipsoids and cylinders, and of areas on spheres: in balls."""
 
 from __future__ import annotations
 
@@ -9,20 +9,16 @@ from math import inf
 import flint
 import numpy as np
 
-from fiberscope.geometry.surfaces.quadric_sizes import (
+from fiberscope.geometry.surfaces.proven_arcs import (
     BITS,
     Arb,
-    BoundedArc,
-    Known,
+    ProvenArc,
     Vector,
-    balls,
     cross_of,
     dot_of,
-    ellipse_bounds,
+    ends_of,
     off_of,
-    on_sphere,
     root_of,
-    turn_of,
     unit_of,
 )
 from fiberscope.numerics.floats import FloatArray, IntArray, U
@@ -30,15 +26,75 @@ from fiberscope.numerics.floats import FloatArray, IntArray, U
 Ends = tuple[float, float]
 
 
-def ends_of(ball: flint.arb) -> Ends:
-    """Floats around a ball; nothing is known of one that is not finite."""
-    if not ball.is_finite():
-        return -inf, inf
-    return float(np.nextafter(float(ball.lower()), -np.inf)), float(np.nextafter(float(ball.upper()), np.inf))
+def length_bounds(arcs: Iterable[ProvenArc], axes: FloatArray, upright: bool) -> Ends:
+    """Proven bounds of the sum of lengths of arcs under ``u -> u @ axes``; ``upright`` for a cylinder."""
+    low, high = 0.0, 0.0
+    for arc in arcs:
+        least, most = arc_length(arc, axes, upright)
+        low, high = low + least * (1 - 4 * U), high + most * (1 + 4 * U)
+    return low * (1 - 4 * U), float(high * (1 + 4 * U))
+
+
+def arc_length(arc: ProvenArc, axes: FloatArray, upright: bool) -> Ends:
+    """Proven bounds of the length of one arc."""
+    return _cylinder_length(arc, axes) if upright else _length(arc, axes)
+
+
+def _length(arc: ProvenArc, axes: FloatArray) -> Ends:
+    with flint.ctx.workprec(BITS):
+        radius = root_of(1 - arc.height * arc.height)
+        rows = [[Arb(float(v)) for v in row] for row in axes.T]
+        images = [[radius * dot_of(side, row) for row in rows] for side in (arc.begin, cross_of(arc.normal, arc.begin))]
+    return _ellipse_bounds(images[0], images[1], arc.turn)
+
+
+def _cylinder_length(arc: ProvenArc, axes: FloatArray) -> Ends:
+    """Of a part of an ellipse or a straight line."""
+    with flint.ctx.workprec(BITS):
+        rows = [[Arb(float(v)) for v in row] for row in axes.T]
+        n, begin = arc.normal, arc.begin
+        if (arc.straight or arc.steep) and arc.ends is not None:
+            way = [b - a for a, b in zip(*arc.ends, strict=True)]
+            image = [dot_of(way, row) for row in rows]
+            chord = root_of(dot_of(image, image))
+            if arc.steep:  # its height grows or falls all along
+                third, flat = ([row[i] for row in rows] for i in (2, slice(0, 2)))
+                around = sum((dot_of(pair, pair) for pair in flat), Arb(0))
+                chord = chord.union(abs(way[2]) * root_of(dot_of(third, third)) + arc.turn * root_of(around))
+            least, most = ends_of(chord)
+            return max(0.0, least), most
+        if n[2].contains(Arb(0)):
+            return 0.0, inf
+        slope = [-n[0] / n[2], -n[1] / n[2]]
+        one = [begin[0], begin[1], dot_of(slope, begin[:2])]
+        two = [-begin[1], begin[0], slope[1] * begin[0] - slope[0] * begin[1]]
+        images = [[dot_of(side, row) for row in rows] for side in (one, two)]
+    return _ellipse_bounds(images[0], images[1], arc.turn)
+
+
+def _ellipse_bounds(one: Vector, two: Vector, turn: flint.arb) -> Ends:
+    """Proven bounds of the length of ``cos t one + sin t two`` for ``t`` from 0 to ``turn``."""
+    with flint.ctx.workprec(BITS):
+        a, b, c = dot_of(one, one), dot_of(one, two), dot_of(two, two)
+        root = root_of((a - c) * (a - c) + 4 * b * b)
+        long, short = (a + c + root) / 2, (a + c - root) / 2
+        bounds = (root_of(short) * turn).union(root_of(long) * turn)
+        if root > 0:
+            # the velocity is a quarter turn ahead; of both forms, the one away from the cut of the angle
+            shift = Arb.atan2(2 * b, c - a) / 2 if a < c else Arb.pi() / 2 - Arb.atan2(2 * b, a - c) / 2
+            part = flint.acb(1 - short / long)
+            values = [flint.acb.elliptic_e_inc(flint.acb(shift + t), part).real for t in (Arb(0), turn)]
+            length = long.sqrt() * (values[1] - values[0])
+            if length.is_finite() and length.overlaps(bounds):
+                bounds = length.intersection(bounds)
+    if not bounds.is_finite():
+        return 0.0, inf
+    low, high = ends_of(bounds)
+    return max(0.0, low), high
 
 
 def sphere_area_bounds(
-    arcs: Iterable[BoundedArc], corners: IntArray, sides: IntArray, flat: IntArray, radius: float
+    arcs: Iterable[ProvenArc], corners: IntArray, sides: IntArray, flat: IntArray, radius: float
 ) -> tuple[FloatArray, FloatArray]:
     """Lower and upper bounds of the areas of patterns, by Gauss and Bonnet.
 
@@ -49,19 +105,13 @@ def sphere_area_bounds(
     with flint.ctx.workprec(BITS):
         total = [2 * Arb.pi() * int(count) for count in flat]
         meeting: dict[tuple[int, int], list[Vector]] = defaultdict(list)
-        for k, (normal, height, ends) in enumerate(arcs):
-            n, h = unit_of(balls(normal)), Arb(*height)
-            angle = 2 * Arb.pi()
-            if ends is not None:
-                points = [on_sphere(balls(p), balls(q), leaves) for p, q, leaves in ends]
-                one = unit_of(off_of(points[0], n))
-                angle = turn_of(one, cross_of(n, one), points[1], n)
-                for corner, v in zip(corners[k].tolist(), points, strict=True):
-                    tangent = unit_of(off_of(n, v))
-                    for side, sign in zip(sides[k].tolist(), (1, -1), strict=True):
-                        meeting[side, corner].append([sign * x for x in tangent])
-            total[sides[k, 0]] += h * angle
-            total[sides[k, 1]] -= h * angle
+        for k, arc in enumerate(arcs):
+            for corner, v in zip(corners[k].tolist() if arc.ends else [], arc.ends or (), strict=True):
+                tangent = unit_of(off_of(arc.normal, v))
+                for side, sign in zip(sides[k].tolist(), (1, -1), strict=True):
+                    meeting[side, corner].append([sign * x for x in tangent])
+            total[sides[k, 0]] += arc.height * arc.turn
+            total[sides[k, 1]] -= arc.height * arc.turn
         for (side, _), (one, two) in meeting.items():
             across = cross_of(one, two)
             total[side] -= Arb.atan2(root_of(dot_of(across, across)), dot_of(one, two))
@@ -69,51 +119,3 @@ def sphere_area_bounds(
         found = np.array([ends_of(part * square) for part in total]).reshape(-1, 2)
     whole = 4 * np.pi * radius**2 * (1 + 8 * U)
     return np.maximum(found[:, 0], 0.0), np.minimum(found[:, 1], whole)
-
-
-def cylinder_length_bounds(arcs: Iterable[BoundedArc], axes: FloatArray) -> Ends:
-    """Proven bounds of the sum of lengths of arcs on a cylinder: ellipses and straight lines."""
-    low, high = 0.0, 0.0
-    for arc in arcs:
-        least, most = _cylinder_arc(*arc, axes)
-        low, high = low + least * (1 - 4 * U), high + most * (1 + 4 * U)
-    return low * (1 - 4 * U), float(high * (1 + 4 * U))
-
-
-def _cylinder_arc(
-    normal: Known, height: Ends, ends: tuple[tuple[Known, Known, bool], ...] | None, axes: FloatArray
-) -> Ends:
-    with flint.ctx.workprec(BITS):
-        rows = [[Arb(float(v)) for v in row] for row in axes.T]
-        points = None if ends is None else [_on_cylinder(balls(p), balls(q), leaves) for p, q, leaves in ends]
-        n = balls(normal)
-        if points is not None and normal[0][2] == 0 and normal[1] == 0:
-            way = [b - a for a, b in zip(*points, strict=True)]
-            image = [dot_of(way, row) for row in rows]
-            least, most = ends_of(root_of(dot_of(image, image)))
-            return max(0.0, least), most
-        if n[2].contains(Arb(0)):
-            return 0.0, inf
-        slope = [-n[0] / n[2], -n[1] / n[2]]
-        down = bool(n[2] < 0)  # the angle falls along arcs whose normal points down: they are run through backwards
-        begin = [Arb(1), Arb(0)]
-        turn = 2 * Arb.pi()
-        if points is not None:
-            first, last = (points[1], points[0]) if down else (points[0], points[1])
-            begin = unit_of(first[:2])
-            x, y = dot_of(begin, last[:2]), begin[0] * last[1] - begin[1] * last[0]
-            guess = Arb(float(np.arctan2(float(y.mid()), float(x.mid())) % (2 * np.pi)))
-            turn = guess + Arb.atan2(y * guess.cos() - x * guess.sin(), x * guess.cos() + y * guess.sin())
-        one = [begin[0], begin[1], dot_of(slope, begin)]
-        two = [-begin[1], begin[0], slope[1] * begin[0] - slope[0] * begin[1]]
-        images = [[dot_of(side, row) for row in rows] for side in (one, two)]
-    return ellipse_bounds(images[0], images[1], turn)
-
-
-def _on_cylinder(p: Vector, q: Vector, leaves: bool) -> Vector:
-    """Where the line from p to q leaves the unit cylinder, or enters it."""
-    d = [b - a for a, b in zip(p, q, strict=True)]
-    a, b, c = dot_of(d[:2], d[:2]), dot_of(p[:2], d[:2]), dot_of(p[:2], p[:2]) - 1
-    root = root_of(b * b - a * c)
-    t = (root - b) / a if leaves else (-b - root) / a
-    return [x + t * v for x, v in zip(p, d, strict=True)]

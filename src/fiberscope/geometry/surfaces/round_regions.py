@@ -6,7 +6,7 @@ faces meet the ball (:mod:`fiberscope.geometry.surfaces.ball_cut`), twice: by Eu
 cell by cell. A cell's part of the ball is convex, so its boundary is a topological sphere on which ``b`` loops of arcs
 part ``a`` pieces of the round sphere from ``c`` pieces of the cell's own faces, and the pieces form a tree:
 ``a = b + 1 - c``. Areas come from the theorem of Gauss and Bonnet on a sphere, and from integrals along boundaries
-elsewhere (:mod:`fiberscope.geometry.surfaces.quadric_sizes`). The same holds for a cylinder with two discs at its ends.
+elsewhere (:mod:`fiberscope.geometry.surfaces.area_bounds`). The same holds for a cylinder with two discs at its ends.
 """
 
 from __future__ import annotations
@@ -26,20 +26,14 @@ from fiberscope.errors import InputError, TooLargeError
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Box
 from fiberscope.geometry.regions import regions_within
-from fiberscope.geometry.surfaces.ball_cut import REACH, BallCut, cut_ball, cut_cylinder
+from fiberscope.geometry.surfaces.area_bounds import cylinder_area_bounds, ellipsoid_area_bounds
+from fiberscope.geometry.surfaces.ball_cut import REACH, BallCut, corners_of, cut_ball, cut_cylinder
 from fiberscope.geometry.surfaces.cylinder_ways import to_arcs
 from fiberscope.geometry.surfaces.loops import loops_of
-from fiberscope.geometry.surfaces.quadric_sizes import (
-    BoundedArc,
-    Ellipses,
-    bounds_of,
-    cylinder_areas,
-    cylinder_ellipses,
-    ellipsoid_areas,
-    to_arc,
-)
+from fiberscope.geometry.surfaces.proven_arcs import ProvenArc, cylinder_arc, proven_arcs, sphere_arc
+from fiberscope.geometry.surfaces.quadric_sizes import Ellipses, cylinder_ellipses, to_arc
 from fiberscope.geometry.surfaces.quadrics import Cylinder, Ellipsoid
-from fiberscope.geometry.surfaces.round_bounds import cylinder_length_bounds, sphere_area_bounds
+from fiberscope.geometry.surfaces.round_bounds import arc_length, length_bounds, sphere_area_bounds
 from fiberscope.geometry.surfaces.shapes import Sphere
 from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network
@@ -56,7 +50,7 @@ class RoundRegions(Pictured):
     """The regions of a network on a sphere, an ellipsoid or a cylinder; made by :func:`fiberscope.round_regions`.
 
     A region is a maximal connected open set of the surface on which the sign of every neuron is constant, zero
-    allowed. Counts are exact. Sizes are floats; :meth:`length_bounds` has proven ones.
+    allowed. Counts are exact. Sizes are floats; :meth:`length_bounds` and :meth:`area_bounds` have proven ones.
 
     Parameters
     ----------
@@ -214,12 +208,14 @@ class RoundRegions(Pictured):
 
     # -- sizes -----------------------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def lengths(self) -> FloatArray:
         """Length of every arc and circle, ``(arcs,)``: elliptic integrals, in floats."""
         if isinstance(self.surface, Sphere):
             _, height, _, angle = self.arcs
             return np.asarray(self.surface.radius * np.sqrt(1 - height**2) * angle)
+        if isinstance(self.surface, Cylinder):  # planes along its axis, or almost, need more than floats
+            return np.array([np.mean(arc_length(arc, self.surface.axes, True)) for arc in self._proven_arcs()])
         return self.ellipses.lengths(self.surface.axes)
 
     @property
@@ -235,49 +231,39 @@ class RoundRegions(Pictured):
     def length_bounds(self) -> tuple[float, float]:
         """Proven bounds of the length of all boundaries; the axes are taken as exact.
 
-        Planes and corners of the complex are known with bounds of their errors; from there on, balls. Where a corner is
-        known from positions only, the upper bound is infinite; so it is on a cylinder with a plane along its axis.
+        Planes and corners of the complex are known with bounds of their errors; from there on, balls.
 
         >>> cap = Network([[[0.0, 0.0, 1.0]], [[1.0]]], [[-0.5], [0.0]])
         >>> low, high = round_regions(cap, Sphere()).length_bounds()
         >>> low <= np.pi * 3**0.5 <= high, high - low < 1e-9
         (True, True)
         """
-        arcs = (arc for arc, inner in zip(self._bounded_arcs(), self.inner, strict=True) if inner)
-        bounds = cylinder_length_bounds if isinstance(self.surface, Cylinder) else bounds_of
-        return bounds(arcs, self.surface.axes)
+        arcs = (arc for arc, inner in zip(self._proven_arcs(), self.inner, strict=True) if inner)
+        return length_bounds(arcs, self.surface.axes, isinstance(self.surface, Cylinder))
 
     def area_bounds(self) -> tuple[FloatArray, FloatArray]:
-        """Proven lower and upper bounds of the area of every pattern on a sphere, ``(patterns,)`` each.
+        """Proven lower and upper bounds of the area of every pattern, ``(patterns,)`` each.
 
-        By Gauss and Bonnet in balls, from the error bounds of planes and corners on; the sphere is taken as round with
-        its radius exact.
+        In balls, from the error bounds of planes and corners on; radius and axes are taken as exact. On a sphere by
+        Gauss and Bonnet, elsewhere by integrals along the boundaries
+        (:mod:`fiberscope.geometry.surfaces.area_bounds`).
 
         >>> cap = Network([[[0.0, 0.0, 1.0]], [[1.0]]], [[-0.5], [0.0]])
         >>> low, high = round_regions(cap, Sphere()).area_bounds()
         >>> bool(low.min() <= np.pi <= high.min()), bool((high - low).max() < 1e-9)
         (True, True)
         """
-        if not isinstance(self.surface, Sphere):
-            raise InputError(f"area_bounds: expected a Sphere, got a surface of type {type(self.surface).__name__}")
-        flat = 2 * self.counts - self.loops
-        radius = self.surface.radius
-        return sphere_area_bounds(self._bounded_arcs(), self._oriented, self.sides, flat, radius)
+        surface, arcs = self.surface, self._proven_arcs()
+        if isinstance(surface, Cylinder):
+            return cylinder_area_bounds(arcs, self.sides, surface.axes, len(self.patterns))
+        if isinstance(surface, Ellipsoid):
+            return ellipsoid_area_bounds(arcs, self._oriented, self.sides, surface.axes, len(self.patterns))
+        return sphere_area_bounds(arcs, self._oriented, self.sides, 2 * self.counts - self.loops, surface.radius)
 
-    def _bounded_arcs(self) -> Iterator[BoundedArc]:
-        """Planes and ends of all arcs, with bounds of their errors."""
-        facets, points, errors = self.space.facets, self.space.structure.points, self.space.structure.point_errors
-        ends, leaves = self._ends, self._leaves
-        slips = np.full(len(points), np.inf) if errors is None else errors
-        for k, row in enumerate(self._rows[self._faces].tolist()):
-            plane = (facets.normal[row], float(facets.normal_error[row]))
-            height = (float(facets.offset[row]), float(facets.offset_error[row]))
-            if k >= len(self.cut.arcs):
-                yield plane, height, None
-                continue
-            edges = [[(points[p], float(slips[p])) for p in ends[v]] for v in self._oriented[k]]
-            known = [bool(leaves[v]) for v in self._oriented[k]]
-            yield plane, height, tuple((edge[0], edge[1], way) for edge, way in zip(edges, known, strict=True))
+    def _proven_arcs(self) -> Iterator[ProvenArc]:
+        make = cylinder_arc if isinstance(self.surface, Cylinder) else sphere_arc
+        ends = [[(*self._ends[v].tolist(), bool(self._leaves[v])) for v in pair] for pair in self._oriented.tolist()]
+        return proven_arcs(make, self.space, corners_of(self.space), self._faces, ends)
 
     @cached_property
     def areas(self) -> FloatArray:
@@ -285,17 +271,12 @@ class RoundRegions(Pictured):
 
         On a sphere by Gauss and Bonnet: ``2 pi`` times the Euler characteristic, minus the turning of the boundary. On
         the side ``n x < h`` a circle turns by ``-h`` per angle, and at a corner by the angle between its two normals.
-        Elsewhere by integrals along the boundaries, with Gauss's nodes.
+        Elsewhere the middles of :meth:`area_bounds`.
         """
-        surface = self.surface
-        if isinstance(surface, Sphere):
-            return self._round_areas(surface.radius)
-        if isinstance(surface, Cylinder):
-            return cylinder_areas(self.ellipses, self._planes[0], self.sides, surface.axes, len(self.patterns))
-        own, pole, whole = ellipsoid_areas(self.ellipses, *self._planes, self.sides, surface.axes, len(self.patterns))
-        signs = self.net.signs((surface.center + pole @ surface.axes)[None]).signs[0]
-        own[np.flatnonzero((self.patterns == signs).all(axis=1))] += whole
-        return own
+        if isinstance(self.surface, Sphere):
+            return self._round_areas(self.surface.radius)
+        low, high = self.area_bounds()
+        return np.asarray(low + (high - low) / 2)
 
     def _round_areas(self, radius: float) -> FloatArray:
         total = np.zeros(len(self.patterns))

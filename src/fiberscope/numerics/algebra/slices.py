@@ -17,6 +17,10 @@ RANGE = 2.0**-200, 2.0**200
 """Largest numbers between these can be sliced without leaving the range of floats."""
 
 
+_BLOCK = 1 << 19
+"""Numbers that are handled at once."""
+
+
 def sliced_product(stage: LinearMap, X: FloatArray, offset: FloatArray | None) -> tuple[FloatArray, FloatArray] | None:
     """``W x + offset`` for every row of ``X`` and a bound of its error, both ``(rows, out_size)``.
 
@@ -36,8 +40,21 @@ def sliced_product(stage: LinearMap, X: FloatArray, offset: FloatArray | None) -
     if not (RANGE[0] < largest < RANGE[1]) or not (((tops > RANGE[0]) | (tops == 0)) & (tops < RANGE[1])).all():
         return None
     unit = _above(np.array(largest))
-    units = _above(np.where(tops == 0, 1.0, tops))[:, None]
     maps = [stage.with_coefficients(part) for part in _slices(W, unit, bits)]
+    result, error = np.empty((2, len(X), stage.out_size))
+    step = max(1, _BLOCK // max(1, stage.in_size, stage.out_size))
+    for first in range(0, len(X), step):  # blocks that stay near
+        rows = slice(first, first + step)
+        result[rows], error[rows] = _block(maps, X[rows], tops[rows], offset, (terms, float(unit), bits))
+    return result, error
+
+
+def _block(
+    maps: list[LinearMap], X: FloatArray, tops: FloatArray, offset: FloatArray | None, sizes: tuple[int, float, int]
+) -> tuple[FloatArray, FloatArray]:
+    """Some rows, by the slices of the operator; ``sizes`` are products in a sum, its unit, and bits of a slice."""
+    terms, unit, bits = sizes
+    units = _above(np.where(tops == 0, 1.0, tops))[:, None]
     rows = _slices(X, units, bits)
     high = maps[0].apply(rows[0])
     rest = maps[0].apply(rows[2]) + maps[1].apply(rows[1]) + maps[2].apply(rows[0])
@@ -49,7 +66,7 @@ def sliced_product(stage: LinearMap, X: FloatArray, offset: FloatArray | None) -
         high = total
     result = high + rest
     # what was left out: every slice is below half a grid step of the one before; five roundings of the rest
-    scale = terms * units * float(unit)
+    scale = terms * units * unit
     tail = 8 * scale * 2.0 ** (-3 * bits) + 8 * U * (np.abs(rest) + 4 * scale * 2.0**-bits)
     error = (U * np.abs(result) + tail) * (1 + 16 * U)
     return result, np.where(tops[:, None] == 0, 0.0, error)  # of nothing, the offset as it stands

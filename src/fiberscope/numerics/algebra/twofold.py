@@ -17,11 +17,15 @@ from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
 
 
 class TwofoldAlgebra(Algebra[Twofold]):
-    """Rows in pairs of floats; a bias goes into the product itself, which rounds it with all the rest."""
+    """Rows in pairs of floats; a bias goes into the product itself, which rounds it with all the rest.
+
+    With ``every``, rows of many functions stand one below the other, so many rows each.
+    """
 
     constant = Constant.LAST
 
-    def __init__(self) -> None:
+    def __init__(self, every: int | None = None) -> None:
+        self._every = every
         self._matrices: WeakKeyDictionary[LinearMap, FloatArray] = WeakKeyDictionary()
 
     def take(self, values: FloatArray) -> Twofold:
@@ -41,7 +45,7 @@ class TwofoldAlgebra(Algebra[Twofold]):
             self._matrices[stage] = np.ascontiguousarray(stage.dense().T, dtype=np.float64)
         start = np.zeros((len(value.high), stage.out_size))
         if bias is not None:
-            start[-1] = bias
+            start[-1 if self._every is None else slice(self._every - 1, None, self._every)] = bias
         return value.times(self._matrices[stage], start)
 
     def concat(self, values: Sequence[Twofold], order: IntArray | None) -> Twofold:

@@ -85,7 +85,9 @@ class Arranger:
         if self.twofold is not None:
             try:
                 line = self.twofold.line(stage, polygon, number)
-                return self.twofold.sign_at(line, self._point(self.twofold, mesh, vertex, chart))
+                found = self.twofold.sign_at(line, self._point(self.twofold, mesh, vertex, chart))
+                stage.blurred += 1
+                return found
             except Unclear:
                 pass
         self._note(1)
@@ -153,7 +155,10 @@ class Arranger:
         """Order of functionals of a polygon between two points, and where they vanish; see :func:`ranks_between`."""
         if self.twofold is not None:
             try:
-                return self.twofold.ranks([self.twofold.line(stage, polygon, j) for j in numbers], *ends(self.twofold))
+                lines = [self.twofold.line(stage, polygon, j) for j in numbers]
+                found = self.twofold.ranks(lines, *ends(self.twofold))
+                stage.blurred += 1
+                return found
             except Unclear:
                 pass
         self.run.check()

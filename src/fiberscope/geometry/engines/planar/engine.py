@@ -32,6 +32,7 @@ from fiberscope.geometry.engines.planar.mesh import (
     first_mesh,
     merged,
 )
+from fiberscope.geometry.engines.planar.sharpening import sharp_points, sharpened
 from fiberscope.geometry.engines.planar.tracked import Tracked, TrackedAlgebra
 from fiberscope.network.equal_entries import equal_entries
 from fiberscope.network.layout import Layout
@@ -255,11 +256,23 @@ class Engine:
     def arrange(self, mesh: Polygons, switch: int) -> Arrangement:
         """All decisions about one switch."""
         step = self.switches[switch]
+        stage = Stage(mesh.indptr, mesh.loop_v, mesh.signs, self.switches[:switch], mesh.root)
+        if self.arranger.stages[-1].is_blurred:
+            self._sharpen(mesh, step.source, stage)
         source = mesh.values[step.source]
         value = cuts(step, source, TrackedAlgebra(tight=False))
-        stage = Stage(mesh.indptr, mesh.loop_v, mesh.signs, self.switches[:switch], mesh.root)
         known = sure_signs(step, source, lambda: self._numbers[step.source])
         return self.arranger.arrange(mesh, value, stage, int(self.offsets[switch]), known)
+
+    def _sharpen(self, mesh: Polygons, key: int, stage: Stage) -> None:
+        """Make the values in front of a switch anew where their bounds have grown; later layers go on from these."""
+        polygon = np.zeros(mesh.num_vertices, dtype=np.int64)
+        polygon[mesh.loop_v] = mesh.owners
+        stages = [*self.arranger.stages, stage]
+        xy, value = mesh.values[XY], mesh.values[key]
+        mesh.values[XY], mesh.values[key] = sharpened(
+            self.arranger.oracle, stages, mesh.defined, polygon, xy, value, self.arranger.run
+        )
 
     # -- results -------------------------------------------------------------------------------------------------
 
@@ -326,11 +339,16 @@ class Engine:
         """The vertices, and whether there was time for all of them.
 
         Where two lines run nearly side by side, a point that was found along one of them is vague: it is made anew from
-        exact numbers, since sizes of slivers depend on it.
+        pairs of floats, and from exact numbers where these do not tell, since sizes of slivers depend on it.
         """
         value = mesh.values[XY]
         vague = np.flatnonzero(~(value.e2 <= PLACE * np.abs(value.z).max(initial=0.0)))
         points = value.z.copy() if len(vague) else value.z
+        arranger = self.arranger
+        sharp = sharp_points(arranger.oracle, arranger.stages, mesh.defined[vague], arranger.run)
+        if sharp is not None:
+            places, sure = sharp
+            points[vague[sure]], vague = places[sure], vague[~sure]
         for vertex in vague.tolist():
             if self.arranger.run.is_over:
                 return points, False

@@ -23,12 +23,13 @@ import flint
 import numpy as np
 
 from fiberscope.geometry.cells import cell_signs
-from fiberscope.geometry.engines.planar.faces import compare_windows
+from fiberscope.geometry.engines.planar.faces import compare_windows, lowest_signs
 from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear, Switch
 from fiberscope.network.walk import Choices, cuts, switches
 from fiberscope.numerics.algebra.base import Algebra
 from fiberscope.numerics.algebra.dyadic import Dyadic, DyadicAlgebra
 from fiberscope.numerics.algebra.twofold import TwofoldAlgebra
+from fiberscope.numerics.arrays import pointers
 from fiberscope.numerics.compensated import Twofold
 from fiberscope.numerics.cutoffs import ROUGH
 from fiberscope.numerics.floats import FloatArray, IntArray, SignArray, U
@@ -47,6 +48,9 @@ BITS = 128
 
 _DENSE = 1 << 20
 """Entries of a matrix up to which an operator is taken as a matrix."""
+
+_BLURRED = 256
+"""Values are made anew where floats left one decision open for so many polygons."""
 
 _MOST_ROWS = 1 << 21
 """How many numbers the states of a program may hold before they are dropped."""
@@ -150,8 +154,15 @@ class Stage:
     signs: list[SignArray]
     switches: Sequence[Switch]
     root: IntArray | None = None
+    blurred: int = 0
+    """Decisions that floats left open and pairs of floats made."""
     rows: dict[tuple[type[Oracle], int], list[Any]] = field(default_factory=dict)
     points: dict[tuple[type[Oracle], int, int, int], Triple] = field(default_factory=dict)
+
+    @property
+    def is_blurred(self) -> bool:
+        """Whether the bounds of floats have grown too large for the layers to come."""
+        return self.blurred * _BLURRED > len(self.indptr)
 
     def chart(self, polygon: int) -> int:
         """The chart of a polygon."""
@@ -159,10 +170,25 @@ class Stage:
 
     def prefix(self, polygon: int) -> list[SignArray]:
         """Sign vector of a polygon, switch by switch."""
-        vertices = self.loop_v[self.indptr[polygon] : self.indptr[polygon + 1]]
+        return [rows[0] for rows in self.prefixes(np.array([polygon]))]
+
+    def prefixes(self, polygons: IntArray) -> list[SignArray]:
+        """Sign vectors of polygons, switch by switch, ``(polygons, num_signs)``."""
+        first = self.indptr[polygons]
+        size = self.indptr[polygons + 1] - first
+        start = pointers(size)
+        vertices = self.loop_v[np.repeat(first - start[:-1], size) + np.arange(start[-1])]
         corners = [signs[vertices] for signs in self.signs]
-        ends = [(rows.min(axis=0, keepdims=True), rows.max(axis=0, keepdims=True)) for rows in corners]
-        return [cell_signs(node, *two)[0] for node, two in zip(self.switches, ends, strict=True)]
+        return [cell_signs(node, *_extremes(start, rows)) for node, rows in zip(self.switches, corners, strict=True)]
+
+
+def _extremes(start: IntArray, rows: SignArray) -> tuple[SignArray, SignArray]:
+    """The least and the largest signs of stretches of rows."""
+    low, high = (np.empty((len(start) - 1, rows.shape[1]), dtype=np.int8) for _ in range(2))
+    order = np.arange(len(rows))
+    lowest_signs(start, order, rows, low)
+    lowest_signs(start, order, -rows, high)
+    return low, -high
 
 
 class Oracle:

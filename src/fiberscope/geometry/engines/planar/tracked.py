@@ -31,6 +31,9 @@ UP = 1 + 2.0**-30
 FEW = 512
 """At so many points a product may cost six: the errors of early layers, which all later ones inherit, nearly vanish."""
 
+MOST_SLICED = 1 << 22
+"""More entries of a product, as those of images at many points, are not worth it."""
+
 _BLOCK = 1 << 16
 """Numbers that are handled at once."""
 
@@ -83,6 +86,14 @@ class Tracked:
             # between two points of one polygon a value is affine: it vanishes if it does at both
             zeros = None if zeros is None else np.concatenate([zeros, zeros[A] & zeros[B]])
         return Tracked(z, c, e2, r, zeros)
+
+    def sharper(self, z: FloatArray, error: FloatArray) -> Tracked:
+        """Other values of the same, with bounds entry by entry, at the points where they are known better."""
+        error = np.where(self.r == 0, 0.0, error)  # such columns are zero
+        c, e2 = _relative(error, self.r) + TINY, norms(error) + ENTRY_FLOOR
+        better = ~(self.c <= c) & np.isfinite(c) & np.isfinite(e2)
+        merged = np.where(better[:, None] & (self.r != 0), z, self.z)
+        return replace(self, z=merged, c=np.where(better, c, self.c), e2=np.where(better, e2, self.e2), norm=None)
 
 
 def plane_rows(plane: Affine | None, node: Affine) -> tuple[FloatArray, FloatArray]:
@@ -178,7 +189,8 @@ def _linear(stage: LinearMap, value: Tracked, offset: FloatArray | None, tight: 
     rows = row_norms(stage)
     r = rows if offset is None else np.hypot(rows, offset) * UP
     frobenius = length(r)
-    sliced = sliced_product(stage, value.z, offset) if tight and len(value.z) <= few else None
+    afford = len(value.z) <= few and len(value.z) * stage.out_size <= MOST_SLICED
+    sliced = sliced_product(stage, value.z, offset) if tight and afford else None
     if sliced is not None:
         return _accurate(*sliced, r, value.e2, stage, frobenius)
     bends = value.bends if stage.stored_matrix is not None else None

@@ -1,0 +1,108 @@
+"""Which points, and which way of polishing, sharpen the parameters that a search has found."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fiberscope.numerics.cutoffs import CRUDE
+from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.recovery.first_layer import Pool
+from fiberscope.recovery.isolation import isolated, looked_at_again
+from fiberscope.recovery.later_layers import draw_telling
+from fiberscope.recovery.polish import Parameters, forward, polish, polish_at_once, standard_error, weighty
+from fiberscope.recovery.prefix import Prefix
+
+DENSE, AT_ONCE = 700, 5000
+"""Parameters up to which all are polished together, and up to which that is done with one Jacobian.
+
+Beyond, the first layer is measured again and then fixed.
+"""
+
+FRESH = 1.1
+"""Points per parameter that are asked for it."""
+
+POINTS = 2.5
+"""Equations per parameter that polishing uses, of those that were asked."""
+
+POINTS_CRUDE = 8.0
+"""The same where values are noisy: errors fall with the root of their number."""
+
+CONFIDENT = 10.0
+"""Standard errors that a parameter is said to be known to."""
+
+CANDIDATES = 2000
+"""Points of which those are asked that tell most about the parameters."""
+
+
+def sharpened(pool: Pool, theta: Parameters, slope: float) -> tuple[Parameters, float | None]:
+    """Polished parameters, and how well they are known where all were polished together and are not too many."""
+    oracle, rng = pool.oracle, pool.rng
+    count = sum(a.size for a in theta)
+    large = count > DENSE
+    alone = isolated(oracle, pool.place, theta) if large and len(theta) == 4 and not slope else None
+    if alone is not None:
+        return alone, None
+    if large and count <= AT_ONCE:
+        return together(pool, theta, slope), None
+    if large:
+        theta = looked_at_again(oracle, pool.place, theta, rng, slope)
+        count -= theta[0].size + theta[1].size
+    most = int((POINTS if oracle.noise <= CRUDE else POINTS_CRUDE) * count / oracle.outputs) + 50
+    first = Prefix((theta[0],), (theta[1],), slope)
+    X, Y = oracle.log()
+    if len(X) > most:
+        pick = telling(theta, X, most, rng, slope)
+        X, Y = X[pick], Y[pick]
+    more = draw_telling(pool, first, int(FRESH * count / oracle.outputs) + 50 if large else CANDIDATES)
+    if not large:  # what those points say least about is asked
+        more = more[weighty(theta, X, more, most // 3, slope)]
+    X, Y = np.concatenate([X, more]), np.concatenate([Y, oracle.values(more)])
+    noise = oracle.noise * oracle.scale
+    theta = polish(theta, X, Y, pool.run, int(large), slope, noise)
+    return theta, None if large else CONFIDENT * standard_error(theta, X, Y, slope, noise)
+
+
+def together(pool: Pool, theta: Parameters, slope: float) -> Parameters:
+    """Many parameters polished at once, on fresh points and some of those that were asked."""
+    oracle, count = pool.oracle, sum(a.size for a in theta)
+    X, Y = oracle.log()
+    pick = telling(theta, X, min(len(X), count // oracle.outputs), pool.rng, slope)
+    fresh = draw_telling(pool, Prefix((theta[0],), (theta[1],), slope), int(FRESH * count / oracle.outputs))
+    X, Y = np.concatenate([X[pick], fresh]), np.concatenate([Y[pick], oracle.values(fresh)])
+    return polish_at_once(theta, X, Y, pool.run, slope)
+
+
+def freed(pool: Pool, known: Parameters, coefficients: FloatArray) -> tuple[Parameters, FloatArray]:
+    """Layers ``known`` and outputs over ``(|z|, a, 1)``, polished together before the signs of the last one are known.
+
+    Noisy rows are too wrong to tell them. ``|z| = 2 relu(z) - z``, so that the outputs are those of a network with
+    one more neuron for each of them, which is always on and adds what is linear in ``a``.
+    """
+    oracle, (*before, W, b) = pool.oracle, known
+    n, u, constant = len(W), coefficients[: len(W)].T, coefficients[-1]
+    q = coefficients[n:-1].T - u @ W
+    X, Y = oracle.log()
+    count = sum(a.size for a in known) + q.size
+    pick = telling([*known, u, constant], X, int(POINTS_CRUDE * count), pool.rng, 0.0)
+    X, Y = X[pick], Y[pick]
+    lift = np.abs(forward([*before, q, np.zeros(len(q))], X)[0]).max(axis=0) * 2 + 1.0
+    theta = [*before, np.concatenate([W, q]), np.concatenate([b, lift]),
+             np.concatenate([2 * u, np.eye(len(q))], axis=1), constant - u @ b - lift]  # fmt: skip
+    theta = polish(theta, X, Y, pool.run, 0, 0.0, oracle.noise * oracle.scale)
+    *before, both, offsets, out, constant = theta
+    u, more = out[:, :n] / 2, out[:, n:]
+    q, constant = more @ both[n:] + u @ both[:n], constant + more @ offsets[n:] + u @ offsets[:n]
+    return [*before, both[:n], offsets[:n]], np.concatenate([u.T, q.T, constant[None]])
+
+
+def telling(theta: Parameters, X: FloatArray, count: int, rng: np.random.Generator,
+            slope: float) -> IntArray:  # fmt: skip
+    """Points for polishing: random ones, and for every neuron some on the side that is rarer."""
+    _, activations = forward(theta, X, slope)
+    order = rng.permutation(len(X))
+    chosen = [order[:count]]
+    for a in activations[1:-1]:
+        on = a[order] > 0
+        rarer = np.where(on.mean(axis=0) > 0.5, ~on, on)
+        chosen += [order[np.flatnonzero(side)[: 2 * a.shape[1]]] for side in rarer.T]
+    return np.unique(np.concatenate(chosen))
