@@ -18,6 +18,10 @@ import fiberscope as fs
 WORDS = {True: "holds", False: "does not hold", None: "undecided"}
 
 
+NOT_RUN = "not run"
+"""In the place of an error, of tasks that were left out of a run that was kept before its end."""
+
+
 def line(text: str) -> str:
     return " ".join(str(text).split()).replace("|", "\\|").replace("<", "&lt;")
 
@@ -78,8 +82,11 @@ def section(file: str, held: dict[str, Any], defaults: Mapping[str, Any]) -> str
     other = f", {variant(held)}" if variant(held) else ""
     head = f"### {name}, {origin['scale']} scale{other}\n\n*{line(origin.get('paper', 'unknown'))}*. "
     head += f"[The study](studies/{name}.md), {origin['tasks']} tasks{version}; the numbers are from `findings/{file}`."
-    if origin.get("missing"):
-        head += f" **{len(origin['missing'])} tasks failed**, and the table lacks their rows."
+    missing = [one.get("error") == NOT_RUN for one in origin.get("missing", ())]
+    told = {"failed": missing.count(False), "were not run": missing.count(True)}
+    if missing:
+        words = " and ".join(f"**{n} tasks {what}**" for what, n in told.items() if n)
+        head += f" {words}, and the table lacks their rows."
     head += f"\n\n```console\n$ {command(origin, defaults)}\n```"
     rows = [
         f"| {line(v['text'])} | {line(v.get('where', ''))} | {line(v['ours'])} | **{word(v)}** |"

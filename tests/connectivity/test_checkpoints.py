@@ -231,6 +231,8 @@ def test_bad_folders(tmp_path: Path) -> None:
     assert not (tmp_path / "out.partial").exists()
     with pytest.raises(InputError, match="expected a folder that does not exist yet"):
         fs.align_checkpoints(a, a, b)
+    with pytest.raises(InputError, match=r"none\.json: expected a file that align wrote, found none"):
+        fs.apply_alignment(a, tmp_path / "none.json", out)
     (tmp_path / "e.json").write_text('{"element": {"model.layers.9": {"permutations": [[1, 0]]}}}')
     with pytest.raises(InputError, match=r"element: no group 'model\.layers\.9'"):
         fs.apply_alignment(a, tmp_path / "e.json", out)

@@ -195,6 +195,8 @@ def merge_checkpoints(
 
 def read_element(path: Path) -> Element:
     """The element in a JSON file."""
+    if not path.is_file():
+        raise InputError(f"{path}: expected a file that align wrote, found none")
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
