@@ -1,6 +1,6 @@
 """From the values of a network back to its parameters: what a few queries tell, and what all that are needed do.
 
-A network of four inputs and two hidden layers is asked as a black box. A limit of queries ends the search half-way: what
+A network of four inputs and two hidden layers is asked as a black box. A limit of queries ends the search early: what
 was found until then is given. The picture is a plane through the inputs: every line is where a neuron switches.
 """
 

@@ -152,8 +152,11 @@ def deformations(
         return Deformations(net, domain, (), False, f"more than {limit} regions")
     image = _Image(front, complex, run)
     try:
-        found = [image.family(layer, neuron) for layer in range(2, len(net.widths) - 1)
-                 for neuron in range(net.widths[layer])]  # fmt: skip
+        later = [(layer, neuron) for layer in range(2, len(net.widths) - 1) for neuron in range(net.widths[layer])]
+        found = []
+        for done, (layer, neuron) in enumerate(later):
+            run.step(done, len(later), f"neuron {neuron} of layer {layer}")
+            found.append(image.family(layer, neuron))
     except NotGenericError as error:
         return Deformations(net, domain, (), False, str(error))
     return Deformations(net, domain, tuple(f for f in found if f is not None))
