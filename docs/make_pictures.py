@@ -29,6 +29,7 @@ DRAWING = (
     "barrier.py",
     "merging.py",
     "break_symmetry.py",
+    "recovery.py",
 )
 
 

@@ -43,3 +43,9 @@ def test_a_limit_that_runs_out_and_other_inputs_have_their_codes(run, tmp_path):
     for widths, words in (("4-4-2-1", "expected 3 inputs"), ("3-4-2-2", "expected 1 outputs"), ("3", "at least three")):
         done = run("recover", tmp_path / "model.npz", "--widths", widths)
         assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_time_that_is_up_is_undecided(run, tmp_path):
+    fs.save(fs.Network.random((3, 4, 2, 1), seed=3), tmp_path / "model.npz")
+    done = run("recover", tmp_path / "model.npz", "--widths", "3-4-2-1", "--time-limit", "0.0001")
+    assert done.returncode == 3 and "undecided:" in done.stderr and "Traceback" not in done.stderr

@@ -145,3 +145,12 @@ def test_parameters_that_are_not_numbers_are_never_close():
     search = Search(Pool.begin(oracle, place, rng, Run()), (2, 1, 1))
     residual, _ = held_out(search, [np.full((1, 2), np.nan), np.zeros(1), np.ones((1, 1)), np.zeros(1)], Run())
     assert np.isnan(residual)
+
+
+def test_later_folds_of_leaky_networks_are_drawn_where_they_are():
+    planes = ((np.eye(2), np.zeros(2)), (np.ones((1, 2)), np.array([-1.0])))
+    found = fs.Recovery((2, 2, 1, 1), None, np.inf, 0.0, 0.0, 0, 0, (), False, None, planes, slope=0.5)
+    ax = fs.plot.recovered(found, reach=3.0, resolution=201)
+    points = ax.collections[-1].get_paths()[0].vertices
+    value = np.where(points > 0, points, 0.5 * points).sum(axis=1) - 1
+    assert points.min() < -2 and np.abs(value).max() < 1e-2

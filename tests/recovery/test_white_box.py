@@ -122,9 +122,17 @@ def test_bad_input():
 
 
 def test_regions_that_hold_no_float_are_read_by_their_vertices():
-    """Beyond some ten layers a float inside of a region may not exist; signs there were those of a neighbour."""
-    net, box = fs.identifiable_network((2,) * 17 + (1,), fs.Box.cube(2), seed=0), fs.Box.cube(2)
+    """Far from zero, as behind some ten layers, there may be no float inside of a region: signs were a neighbour's."""
+    box = fs.Box([2.0**44] * 2, [2.0**44 + 1] * 2)
+    net = fs.identifiable_network((2, 2, 2, 2, 2, 1), box, seed=0)
     complex = fs.regions(net, box)
     assert not (net.signs(complex.points).signs == complex.sign_vectors).all()
     found = fs.recover(complex)
     assert found.recovered and found.proof and not found.unresolved
+
+
+@pytest.mark.slow
+def test_twenty_layers_of_two_come_back_in_fractions():
+    net = fs.identifiable_network((2,) * 21 + (1,), fs.Box.cube(2), seed=0)
+    assert fs.recover(fs.regions(net, fs.Box.cube(2))).recovered
+    assert fs.identifiability(net, fs.Box.cube(2)).identifiable is True

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import fiberscope as fs
 from fiberscope.cli.model_options import Loader, ModelFile
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, OutOfTimeError
 
 CODES = {True: 0, False: 3}
 """Exit codes: recovered, or something is left unresolved."""
@@ -24,6 +24,9 @@ def recover(
     widths: Annotated[str, typer.Option(help="The widths to look for, such as 10-15-15-1.", show_default=False)],
     max_queries: Annotated[int | None, typer.Option(help="The most inputs to ask.", min=1, show_default=False)] = None,
     seed: Annotated[int, typer.Option(help="Seed of the lines that are searched.", min=0)] = 0,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Seconds after which to give up.", min=0.0, show_default=False)
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="File for the network that was found.", show_default=False)] = None,
     plot: Annotated[Path | None, typer.Option(help="File for a picture of the folds.", show_default=False)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
@@ -38,7 +41,9 @@ def recover(
 
       fiberscope recover model.onnx --widths 5-8-8-2 --max-queries 20000 --out found.npz --plot folds.png
 
-    Exit codes: 0 recovered, 2 bad input, 3 something is unresolved.
+      fiberscope recover model.npz --widths 20-15-15-1 --time-limit 60 --json
+
+    Exit codes: 0 recovered, 2 bad input, 3 something is unresolved or the time is up.
     """
     try:
         sizes = [int(text) for text in widths.split("-")]
@@ -55,7 +60,12 @@ def recover(
         def progress(done: int, total: int | None, text: str) -> None:
             bar.update(task, completed=done, total=total, description=text)
 
-        found = public.recover(net, sizes, None, max_queries, seed, progress=progress)
+        try:
+            found = public.recover(net, sizes, None, max_queries, seed, progress=progress, time_limit=time_limit)
+        except OutOfTimeError as error:
+            bar.stop()
+            Console(stderr=True).print(f"undecided: {error}", highlight=False, markup=False)
+            raise typer.Exit(CODES[False]) from error
     if out is not None and found.network is not None:
         fs.save(found.network, out)
     if plot is not None and found.hyperplanes:

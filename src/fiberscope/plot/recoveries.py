@@ -47,7 +47,7 @@ def recovered(
             shown.append(
                 Line2D([], [], color=color, label=f"layer {layer + 1}: {len(W)} of {result.widths[layer + 1]}")
             )
-            a = np.maximum(z, 0.0)
+            a = np.where(z > 0, z, result.slope * z)
         ax.legend(handles=shown, loc="upper right", frameon=True)
         state = "recovered" if result.recovered else "not recovered as a whole"
         ax.set_title(f"{'-'.join(map(str, result.widths))}: {state}, {result.queries:,} queries")

@@ -250,7 +250,7 @@ class Walk:
         if not good.any():
             return None
         angle = np.abs((E * folds[first]).sum(axis=1)) / np.maximum(np.linalg.norm(folds[first], axis=1), NOT_ZERO)
-        room = np.minimum(t2 - t1, self.place.size) * angle
+        room = np.where(good, np.minimum(t2 - np.where(good, t1, 0.0), self.place.size) * angle, 0.0)
         score = np.where(good, room, -1.0) + np.where(good & fresh[first], self.place.size * 2, 0.0)
         if not (good & fresh[first]).any():  # wander, rather towards what is missing
             score = np.where(good, self.rng.random(len(E)), -1.0)

@@ -19,7 +19,7 @@ from fiberscope.errors import InputError
 from fiberscope.numerics.cutoffs import FITTED, RECOVERED, SPAN
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.recovery.bent_surfaces import Equations, Row
-from fiberscope.recovery.first_layer import Pool, first_layer
+from fiberscope.recovery.first_layer import Pool, first_layer, stacked, taken_over
 from fiberscope.recovery.later_layers import draw_telling, fit_outputs, next_layer
 from fiberscope.recovery.oracle import Function, Oracle, SpentError, alive, settle
 from fiberscope.recovery.place import place_of
@@ -68,6 +68,7 @@ class Search:
     polished: bool = False
     accuracy: float | None = None
     holds: bool = False
+    earlier: Pool | None = None
 
     @property
     def prefix(self) -> Prefix:
@@ -114,8 +115,10 @@ class Search:
     def run(self) -> None:
         """All layers, the outputs last; raises :class:`StuckError` where it cannot go on."""
         hidden = self.widths[1:-1]
-        W, b = first_layer(self.pool, hidden[0], len(hidden) > 1)
-        self.add(W, b)
+        if self.earlier is not None and len(self.earlier.planes) == hidden[0]:
+            self.add(*taken_over(self.pool, self.earlier))
+        else:
+            self.add(*first_layer(self.pool, hidden[0], len(hidden) > 1))
         for number in range(2, len(hidden) + 1):
             self.deeper(number)
         self.outputs()
@@ -317,7 +320,10 @@ def black_box(function: Function, widths: tuple[int, ...], domain: Any, max_quer
             raise InputError(f"widths: expected {oracle.outputs} outputs, which the function has, got {widths[-1]}")
         place = oracle.place = alive(oracle, place, rng)
         for turn in range(ATTEMPTS):
-            search = Search(Pool.begin(oracle, place, rng, run, patient=turn > 0), widths, slope=slope)
+            pool = Pool.begin(oracle, place, rng, run, patient=turn > 0)
+            # a first layer that is whole was measured well, unless even a second search behind it fails
+            earlier = best.pool if turn == 1 and len(widths) > 3 and not pool.crude else None
+            search = Search(pool, widths, slope=slope, earlier=earlier)
             try:
                 search.attempt()
             finally:
@@ -329,6 +335,9 @@ def black_box(function: Function, widths: tuple[int, ...], domain: Any, max_quer
             "; the parameters are not polished" if best.whole and not best.polished else ""
         )
         best.unresolved.append(Unresolved(len(best.weights) + (not best.whole), None, text))
+        if not best.weights and best.pool.planes:
+            W, b = stacked(best.pool.planes, widths[0])
+            best.weights, best.biases = [W], [b]
     return conclude(best, best.whole, domain, run)
 
 

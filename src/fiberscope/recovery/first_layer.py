@@ -46,9 +46,16 @@ ENOUGH, ENOUGH_CRUDE = 3, 6
 """Kinks that must be where a hyperplane predicts them; more where a place is known less well."""
 
 
+ASKED_TO_LOOK = 20
+"""Values that it takes to see that a surface bends, about; gradients that cost less are measured at once."""
+
+
 @dataclass
 class Pool:
-    """Lines with their kinks, those of them that are explained by known neurons, and normals that were measured."""
+    """Lines with their kinks, those of them that are explained by known neurons, and normals that were measured.
+
+    ``planes`` are the hyperplanes of the first layer that were found so far.
+    """
 
     oracle: Oracle
     place: Place
@@ -60,6 +67,7 @@ class Pool:
     normals: dict[tuple[int, int], FloatArray] = field(default_factory=dict)
     points: dict[tuple[int, int], FloatArray] = field(default_factory=dict)
     slopes: dict[tuple[int, int], FloatArray | None] = field(default_factory=dict)
+    planes: list[tuple[FloatArray, float]] = field(default_factory=list)
     patient: bool = False
 
     @classmethod
@@ -86,6 +94,8 @@ class Pool:
         """Scan further segments; the numbers of the lines."""
         first = len(self.lines)
         self.lines += scan(self.oracle, starts, ends, self.run)
+        if len(self.place.low) > ASKED_TO_LOOK:  # gradients cost so much that the first line should tell the most
+            self.lines[first:] = sorted(self.lines[first:], key=lambda line: -len(line.kinks))
         self.explained += [np.zeros(len(line.kinks), dtype=bool) for line in self.lines[first:]]
         return range(first, len(self.lines))
 
@@ -154,7 +164,7 @@ def first_layer(pool: Pool, width: int, deep: bool = True) -> tuple[FloatArray, 
     kinks of the first line are all looked at, or after some more lines.
     """
     pool.search(*pool.place.lines(pool.rng, LINES))
-    found: list[tuple[FloatArray, float]] = []
+    found = pool.planes
     edges: list[tuple[FloatArray, float]] = []
     bent: set[tuple[int, int]] = set()
     for turn in range(LINES + ROUNDS + MORE):
@@ -166,6 +176,8 @@ def first_layer(pool: Pool, width: int, deep: bool = True) -> tuple[FloatArray, 
                 pool.explain(np.array([n for n, _ in found]), np.array([b for _, b in found]))
         for key in [key for key in pool.open() if key[0] == turn]:
             if pool.explained[key[0]][key[1]] or key in bent:
+                continue
+            if deep and turn and bends_nearby(pool, key):
                 continue
             pool.run.step(pool.oracle.spent, pool.oracle.limit, f"layer 1: {len(found)} of {width} neurons")
             n = pool.normal(key)
@@ -190,7 +202,22 @@ def first_layer(pool: Pool, width: int, deep: bool = True) -> tuple[FloatArray, 
         found = [found[i] for i in range(len(found)) if not _bends(pool, found, i)]
     if pool.crude and deep and found:
         found = _measured_again(pool, found)
-    return np.array([n for n, _ in found]).reshape(-1, len(pool.place.low)), np.array([b for _, b in found])
+    pool.planes = found
+    return stacked(found, len(pool.place.low))
+
+
+def taken_over(pool: Pool, earlier: Pool) -> tuple[FloatArray, FloatArray]:
+    """The first layer of another search, on new lines."""
+    pool.planes, pool.gradients = earlier.planes, earlier.gradients
+    pool.search(*pool.place.lines(pool.rng, LINES))
+    W, b = stacked(pool.planes, len(pool.place.low))
+    pool.explain(W, b)
+    return W, b
+
+
+def stacked(planes: list[tuple[FloatArray, float]], inputs: int) -> tuple[FloatArray, FloatArray]:
+    """Hyperplanes as rows and offsets."""
+    return np.array([n for n, _ in planes]).reshape(-1, inputs), np.array([b for _, b in planes])
 
 
 def _measured_again(pool: Pool, found: list[tuple[FloatArray, float]]) -> list[tuple[FloatArray, float]]:
@@ -245,6 +272,36 @@ def straight(pool: Pool, n: FloatArray, b: float, own: int, deep: bool = True) -
     if hits >= 2 and hits >= 3 * misses:
         return True
     return False if edges + hits >= 2 and edges + hits >= 3 * misses else None
+
+
+SIDEWAYS = 0.02
+"""How far beside a line its kink is met again, in parts of the way to the next one."""
+
+AWAY = 0.1
+"""How far away the surface is looked for then, in parts of the place."""
+
+
+def bends_nearby(pool: Pool, key: tuple[int, int]) -> bool:
+    """Whether the surface of a kink is seen to bend, for fewer values than its normal costs.
+
+    Within a plane through the line a surface of the first layer is straight: met twice, it is met again elsewhere.
+    """
+    if pool.crude or pool.gradients.basis.shape[1] <= ASKED_TO_LOOK:
+        return False
+    line, x = pool.lines[key[0]], pool.point(key)
+    gaps = np.diff(np.concatenate([[0.0], line.kinks, [1.0]]))[key[1] : key[1] + 2]
+    gap, u = float(gaps.min()) * line.length, (line.end - line.start) / line.length
+    v = pool.gradients.basis @ pool.rng.normal(size=pool.gradients.basis.shape[1])
+    v = v - u * (u @ v)
+    v /= np.linalg.norm(v)
+    met = locate(pool.oracle, x + SIDEWAYS * gap * v, u, 0.5 * gap)
+    if met is None:
+        return False
+    e = SIDEWAYS * gap * v + met[0] * u
+    e /= np.linalg.norm(e)
+    across = v * (u @ e) - u * (v @ e)
+    x = x + AWAY * pool.place.size * e
+    return _kink_at(pool, x, across, pool.place.size / (64 * len(line.kinks) + 64)) is False
 
 
 def _is_constant(pool: Pool, x: FloatArray) -> bool:

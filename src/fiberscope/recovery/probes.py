@@ -22,13 +22,15 @@ class Gradients:
 
     ``basis`` spans all gradients so far. Behind a narrow first layer its rank stays that of the layer, and a gradient
     costs that many values and three more: the centre, one direction outside the span, and one point that must lie on
-    the plane through the others.
+    the plane through the others. A direction that was seen as a small part of a gradient is known less well than
+    others: where that shows, the span is taken anew from all that were ``seen`` whole, in units of their errors.
     """
 
     oracle: Oracle
     rng: np.random.Generator
     basis: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     fresh: bool = True
+    seen: list[FloatArray] = field(default_factory=list, repr=False)
 
     def at(self, x: FloatArray, radius: float) -> FloatArray | None:
         """The gradient at ``x``, or None where no ball is found in which the function is affine."""
@@ -87,13 +89,17 @@ class Gradients:
         slopes, error = (Y[1:-1] - Y[0]) / radius, self._error(Y)
         if np.abs(Y[-1] - Y[0] - radius * (spread @ slopes)).max() > error * (1 + np.abs(spread).sum()):
             return None
+        known = self.basis.shape[1]
         for row in slopes.T:
+            self.seen.append(row * radius / error)
             left = row - self.basis @ (self.basis.T @ row)
             left = left - self.basis @ (self.basis.T @ left)
             size = np.linalg.norm(left)
             if size > 64 * error / radius * np.sqrt(n):
                 self.basis = np.column_stack([self.basis, left / size])
                 self.fresh = True
+        if 0 < known == self.basis.shape[1] < n:
+            self.basis = np.linalg.svd(np.array(self.seen), full_matrices=False)[2][:known].T
         return np.asarray(slopes.T)
 
 

@@ -31,7 +31,13 @@ CONFIDENT = 10.0
 """Standard errors that a parameter is said to be known to."""
 
 CANDIDATES = 2000
-"""Points of which those are asked that tell most about the parameters."""
+"""Points of which those are asked that tell most about the parameters, and as many near those that were asked."""
+
+NEAR = (0.003, 0.01, 0.03)
+"""How near, in parts of the place."""
+
+WEIGHED = 2000
+"""Parameters up to which these are looked for."""
 
 
 def sharpened(pool: Pool, theta: Parameters, slope: float) -> tuple[Parameters, float | None]:
@@ -55,6 +61,7 @@ def sharpened(pool: Pool, theta: Parameters, slope: float) -> tuple[Parameters, 
         X, Y = X[pick], Y[pick]
     more = draw_telling(pool, first, int(FRESH * count / oracle.outputs) + 50 if large else CANDIDATES)
     if not large:  # what those points say least about is asked
+        more = np.concatenate([more, near_asked(pool)])
         more = more[weighty(theta, X, more, most // 3, slope)]
     X, Y = np.concatenate([X, more]), np.concatenate([Y, oracle.values(more)])
     noise = oracle.noise * oracle.scale
@@ -67,9 +74,20 @@ def together(pool: Pool, theta: Parameters, slope: float) -> Parameters:
     oracle, count = pool.oracle, sum(a.size for a in theta)
     X, Y = oracle.log()
     pick = telling(theta, X, min(len(X), count // oracle.outputs), pool.rng, slope)
-    fresh = draw_telling(pool, Prefix((theta[0],), (theta[1],), slope), int(FRESH * count / oracle.outputs))
+    need, first = int(FRESH * count / oracle.outputs), Prefix((theta[0],), (theta[1],), slope)
+    fresh = draw_telling(pool, first, need)
+    if count <= WEIGHED:  # half of them those that tell most
+        more = np.concatenate([draw_telling(pool, first, CANDIDATES), near_asked(pool)])
+        fresh = np.concatenate([fresh[: need - need // 2], more[weighty(theta, X[pick], more, need // 2, slope)]])
     X, Y = np.concatenate([X[pick], fresh]), np.concatenate([Y[pick], oracle.values(fresh)])
     return polish_at_once(theta, X, Y, pool.run, slope)
+
+
+def near_asked(pool: Pool) -> FloatArray:
+    """Points near those that were asked: many of these lie where rare neurons are on, which random ones seldom do."""
+    place, rng, (X, _) = pool.place, pool.rng, pool.oracle.log()
+    steps = rng.normal(size=(CANDIDATES, X.shape[1])) * (place.high - place.low) * rng.choice(NEAR, (CANDIDATES, 1))
+    return place.pulled(place.clip(X[rng.integers(len(X), size=CANDIDATES)] + steps))
 
 
 def freed(pool: Pool, known: Parameters, coefficients: FloatArray) -> tuple[Parameters, FloatArray]:

@@ -100,7 +100,7 @@ class Parts:
 
 
 def _points_inside(complex: Complex, run: Run) -> ObjectArray:
-    """A point inside of every region. Beyond some ten layers a region may hold no float: then the mean of its vertices."""
+    """A point inside of every region: the mean of its vertices where, beyond some ten layers, it holds no float."""
     points = fractions(complex.points)
     inside = (complex.net.signs(complex.points).signs == complex.sign_vectors).all(axis=1)
     for region in np.flatnonzero(~inside).tolist():
