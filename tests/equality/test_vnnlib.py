@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import fiberscope as fs
 from fiberscope.equality.vnnlib import read_domain, read_query
 from fiberscope.network.network import Network
-
-SHARED = Path(os.environ.get("FIBERSCOPE_SHARED", "/nonexistent"))
 
 HEAD = """(vnnlib-version <2.0>) ; a comment (with brackets
 (declare-network f (declare-input X_f real [2]) (declare-output Y_f real [1]))
@@ -84,9 +79,8 @@ def test_a_contradiction_is_said_and_not_mended_silently(tmp_path):
     assert fs.answer_query(query.intended(), NET, LOWER).result == "sat"
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="FIBERSCOPE_SHARED names no folder")
-def test_the_first_instance_of_the_public_track():
-    query = read_query(SHARED / "nets" / "acasxu" / "isomorphic_2_2.vnnlib")
+def test_the_first_instance_of_the_public_track(shared_nets):
+    query = read_query(shared_nets / "acasxu" / "isomorphic_2_2.vnnlib")
     assert query.impossible and query.sizes == (5, 5) and query.networks == ("f", "g")
     assert not query.intended().impossible and len(query.constraints.comparisons()) == 10
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -38,15 +37,14 @@ from fiberscope.studies.lab.table import Table
 from fiberscope.training.track import track
 
 STUDIES = [module.STUDY for module in (univariate, weight_decay, bivariate, energy, regions_vs_dimension)]
-SHARED = Path(os.environ.get("FIBERSCOPE_SHARED", Path(__file__).resolve().parents[3] / "shared"))
-BUILDINGS = SHARED / "data" / "ENB2012_data.csv"
 
 
 @pytest.fixture
-def buildings(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not BUILDINGS.is_file():
-        pytest.skip(f"the building data are not there: {BUILDINGS}")
-    monkeypatch.setenv("FIBERSCOPE_DATA", str(BUILDINGS.parent))
+def buildings(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = shared_folder / "data"
+    if not (data / "ENB2012_data.csv").is_file():
+        pytest.skip(f"the building data are not in {data}")
+    monkeypatch.setenv("FIBERSCOPE_DATA", str(data))
 
 
 # -- the settings are the paper's --------------------------------------------------------------------------------
