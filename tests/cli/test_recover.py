@@ -34,11 +34,11 @@ def test_a_limit_that_runs_out_and_other_inputs_have_their_codes(run, tmp_path):
     fs.save(fs.Network.random((3, 4, 2, 1), seed=3), tmp_path / "model.npz")
     picture = tmp_path / "folds.png"
     done = run(
-        "recover", tmp_path / "model.npz", "--widths", "3-4-2-1", "--max-queries", "700", "--plot", picture, "--json"
+        "recover", tmp_path / "model.npz", "--widths", "3-4-2-1", "--max-queries", "400", "--plot", picture, "--json"
     )
     assert done.returncode == 3, done.stderr
     found = json.loads(done.stdout)
-    assert "the limit of 700 queries was reached" in found["unresolved"][0]["reason"] and found["queries"] <= 700
+    assert "the limit of 400 queries was reached" in found["unresolved"][0]["reason"] and found["queries"] <= 400
     assert not picture.exists() and "not drawn, no layer was found" in " ".join(done.stderr.split())
     for widths, words in (("4-4-2-1", "expected 3 inputs"), ("3-4-2-2", "expected 1 outputs"), ("3", "at least three")):
         done = run("recover", tmp_path / "model.npz", "--widths", widths)
