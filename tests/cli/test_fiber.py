@@ -35,7 +35,7 @@ def models(tmp_path):
     nets = {
         "hidden": fs.Network([first, [[1.0, -2.0]], [[1.0]]], [[0.5, 0.25], [-1.0], [0.0]]),
         "plain": fs.Network.random((2, 3, 1), 0),
-        "deep": fs.Network.random((2, 3, 3, 3, 1), 4),
+        "deep": fs.Network.random((2, 3, 3, 3, 1), 6),
         "idle": fs.Network.random((2, 3, 3, 3, 1), 0),
     }
     for name, net in nets.items():
