@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 import fiberscope as fs
 from fiberscope.cli import inspect as command
+from fiberscope.errors import OutOfTimeError
 
 Run = Callable[..., CompletedProcess[str]]
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,6 +40,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
 CASES: list[tuple[BaseException, int, str]] = [
     (fs.InputError("weights: expected numbers, got [letters]"), 2, "error: weights: expected numbers, got [letters]"),
     (fs.TooLargeError("two\nlines"), 2, "error: two lines"),
+    (OutOfTimeError("the time is up; [more]"), 3, "undecided: the time is up; [more]"),
     (OSError(errno.ENOSPC, "No space left on device", "out/[a].json"), 2, "error: out/[a].json: No space left"),
     (OSError(errno.EACCES, "Permission denied"), 2, "error: Permission denied"),
     (OSError("no number"), 2, "error: no number"),
@@ -83,6 +86,18 @@ def test_usage_errors_and_help_stay_as_they_were(run: Run) -> None:
     text = " ".join(shown.stdout.split())
     for code in ("2 bad input (or a full disk)", "3 undecided", "70 an unforeseen failure", "130 interrupted"):
         assert code in text
+
+
+@pytest.mark.parametrize("width", [60, 110])
+def test_help_flows_at_any_width(run: Run, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    """No line of a paragraph ends early because a line of the docstring did; examples keep lines of their own."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = [line.strip() for line in run("regions", "--help").stdout.splitlines()]
+    first = next(i for i, line in enumerate(lines) if line.startswith("Ctrl-C ends"))
+    paragraph = lines[first : lines.index("", first)]
+    for line, following in itertools.pairwise(paragraph):
+        assert len(line) + 1 + len(following.split()[0]) > width - 4
+    assert "fiberscope regions wide.onnx --count --jobs 2" in lines
 
 
 def test_the_page_documents_every_exit_code() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from inspect import signature
+from inspect import cleandoc, signature
 from typing import Annotated, Any
 
 import typer
@@ -28,10 +28,10 @@ from fiberscope.cli.reproduce import reproduce
 from fiberscope.cli.simplify import simplify
 from fiberscope.cli.tour.command import tour
 from fiberscope.cli.verify import verify
-from fiberscope.errors import FiberscopeError
+from fiberscope.errors import FiberscopeError, OutOfTimeError
 
-BAD_INPUT, UNFORESEEN, INTERRUPTED = 2, 70, 130
-"""Exit codes of failures; 70 is EX_SOFTWARE of sysexits.h, 130 what shells give for Ctrl-C."""
+BAD_INPUT, UNDECIDED, UNFORESEEN, INTERRUPTED = 2, 3, 70, 130
+"""Exit codes of failures; 3 where the time is up, 70 is EX_SOFTWARE of sysexits.h, 130 what shells give for Ctrl-C."""
 
 app = typer.Typer(
     name="fiberscope",
@@ -56,7 +56,7 @@ def _whole(command: Callable[..., None]) -> Callable[..., None]:
         options = {parameter.name: given.pop(parameter.name) for parameter in extra}
         command(**given, load=loader(**options))
 
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__name__ = command.__name__
     parameters = [*own, *extra]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__signature__ = told.replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -88,8 +88,21 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 """By name, in the order of the help."""
 
+
+def _flowing(text: str) -> str:
+    """A docstring whose paragraphs have one line each, so that a terminal of any width breaks them; examples stay.
+
+    >>> _flowing("What it does.\\n\\nExamples:\\n\\n  fiberscope tour\\n\\nExit code 1\\nfor no.")
+    'What it does.\\n\\nExamples:\\n\\n  fiberscope tour\\n\\nExit code 1 for no.'
+    """
+    blocks = cleandoc(text).split("\n\n")
+    return "\n\n".join(block if block.startswith(" ") else " ".join(block.split()) for block in blocks)
+
+
 for _name, _command in COMMANDS.items():
-    app.command(_name, no_args_is_help=_command not in (explore, reproduce, tour))(_whole(_command))
+    app.command(
+        _name, help=_flowing(_command.__doc__ or ""), no_args_is_help=_command not in (explore, reproduce, tour)
+    )(_whole(_command))
 
 
 def _print_version(wanted: bool) -> None:
@@ -113,8 +126,9 @@ def options(
 def main() -> None:
     """Run the command line. A failure is one line on standard error, and the traceback before it with ``--debug``.
 
-    What has a name, and what the machine refuses (a full disk, a folder that may not be written), ends with exit
-    code 2; anything else is a defect of ours and ends with 70.
+    A time limit that ended the work before there was an answer leaves it undecided: exit code 3. What has a name, and
+    what the machine refuses (a full disk, a folder that may not be written), ends with exit code 2; anything else is a
+    defect of ours and ends with 70.
     """
     arguments, debug = _without_debug(sys.argv[1:])
     try:
@@ -125,6 +139,8 @@ def main() -> None:
         raise
     except KeyboardInterrupt:
         _fail("interrupted", INTERRUPTED, debug)
+    except OutOfTimeError as error:
+        _fail(f"undecided: {_plain(error)}", UNDECIDED, debug)
     except FiberscopeError as error:
         _fail(f"[bold red]error:[/] {_plain(error)}", BAD_INPUT, debug)
     except (OSError, MemoryError) as error:

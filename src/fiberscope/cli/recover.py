@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import fiberscope as fs
 from fiberscope.cli.model_options import Loader, ModelFile
-from fiberscope.errors import InputError, OutOfTimeError
+from fiberscope.errors import InputError
 
 CODES = {True: 0, False: 3}
 """Exit codes: recovered, or something is left unresolved."""
@@ -51,21 +51,15 @@ def recover(
         raise InputError(f"--widths: expected numbers such as 10-15-15-1, got {widths!r}") from error
     public: Any = fs  # names load lazily
     net = load(model)
-    console = Console(stderr=as_json)
     with Progress(
-        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console, transient=True
+        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=Console(stderr=True), transient=True
     ) as bar:
         task = bar.add_task("queries", total=None)
 
         def progress(done: int, total: int | None, text: str) -> None:
             bar.update(task, completed=done, total=total, description=text)
 
-        try:
-            found = public.recover(net, sizes, None, max_queries, seed, progress=progress, time_limit=time_limit)
-        except OutOfTimeError as error:
-            bar.stop()
-            Console(stderr=True).print(f"undecided: {error}", highlight=False, markup=False)
-            raise typer.Exit(CODES[False]) from error
+        found = public.recover(net, sizes, None, max_queries, seed, progress=progress, time_limit=time_limit)
     if out is not None and found.network is not None:
         fs.save(found.network, out)
     if plot is not None and found.hyperplanes:

@@ -271,8 +271,10 @@ def _module(path: Path, table: dict[str, str]) -> str:
     hint = f" (closest: {close[0]})" if close else ""
     if ending in _PICKLES:
         hint = "; pickles are not opened, since they can run code: load it yourself and give the object to fs.load"
-    known = ", ".join(sorted(table))
-    raise InputError(f"{path}: expected a file ending in {known}, got {ending or 'no ending'!r}{hint}")
+    known, got = ", ".join(sorted(table)), repr(ending or "no ending")
+    if path.is_dir():
+        got, hint = "a folder", "; folders of checkpoints are for align, merge and diff"
+    raise InputError(f"{path}: expected a file ending in {known}, got {got}{hint}")
 
 
 def _check_file(path: Path) -> None:

@@ -50,6 +50,7 @@ def test_wrong_paths(tmp_path: Path) -> None:
     refused(tmp_path / "net.onx", r"got '.onx' \(closest: .onnx\)")
     refused(tmp_path / "net.safetensor", r"\(closest: .safetensors\)")
     refused(tmp_path / "net", "got 'no ending'")
+    refused(tmp_path, "got a folder; folders of checkpoints are for align, merge and diff")
     refused(tmp_path / "empty.pt", "the file is empty")
     for source in (None, 3, [1.0], {"w": np.ones(2)}):
         refused(source, "source: expected a Network, a torch module, a scikit-learn MLP or the path of a")

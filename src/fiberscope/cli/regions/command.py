@@ -230,10 +230,9 @@ def regions(
     _check_options(domain, count, plot, color, save)
     compiling = import_module("fiberscope.geometry.engines.compiled").compile_times
     has_faces = import_module("fiberscope.geometry.engines.choose").has_faces
-    console = Console(stderr=as_json)
     result: dict[str, Any] = {"model": str(model), "domain": repr(domain)}
     with Progress(
-        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console, transient=True
+        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=Console(stderr=True), transient=True
     ) as bar:
         task = bar.add_task("regions", total=None)
 

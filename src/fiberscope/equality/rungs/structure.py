@@ -82,6 +82,20 @@ def by_structure(question: Question) -> Verdict | None:
     return None
 
 
+def layers_apart(question: Question, box: Box) -> float:
+    """A bound of the difference on a box that costs no search; infinite where the layers do not match."""
+    try:
+        pair = skeletons(question)
+        alignment = aligned(*pair, question.rounding, run=question.run)
+    except OutOfTimeError:
+        raise
+    except FiberscopeError:
+        return np.inf
+    if alignment is None:
+        return np.inf
+    return 0.0 if alignment.exact else largest_difference(question.a, question.b, pair, alignment, box)
+
+
 def judged(question: Question, pair: tuple[Skeleton, Skeleton], found: Alignment) -> Check:
     """What an alignment proves, for each kind of equality; on a box with a bound of the difference."""
     if found.exact:

@@ -15,7 +15,7 @@ from fiberscope.fibers.simplify.reductions import Layers, Neuron
 from fiberscope.geometry.domains import Domain, domain_of
 from fiberscope.geometry.ranges.domain_roles import DomainRoles, domain_roles
 from fiberscope.network.border import NetworkLike, as_network
-from fiberscope.network.chains import slopes_of, split, try_split
+from fiberscope.network.chains import slopes_of, try_split
 from fiberscope.network.convolutions import Convolving
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, PiecewiseLinear
@@ -148,8 +148,10 @@ def _start(net: Network, roles: DomainRoles) -> tuple[Layers, Any, tuple[int, ..
     if parts is None:
         layers = _multiplied(net)
         if layers is None:
-            split(net)  # raises with the reason
-            raise AssertionError("unreachable")
+            raise UnsupportedModelError(
+                f"simplify: expected dense layers and activations in a row, got {net.architecture[:80]}, whose neurons "
+                "cannot be taken out one by one; net.as_mlp() gives dense layers with the same function"
+            )
         weights, biases, slopes = layers
         shape: tuple[int, ...] = (net.in_size,)
         prefix = None

@@ -39,7 +39,7 @@ def check(net: Network) -> None:
         node = net.layout.at(int(net.layout.pooled.argmax())).index
         raise UnsupportedModelError(
             f"node {node}: max pooling is not supported by traversal; take net.as_mlp(), which has other neurons, "
-            "or a two-dimensional slice (Plane)"
+            "or a two-dimensional slice (Plane, or --slice on the command line)"
         )
 
 
