@@ -200,5 +200,14 @@ UPRIGHT = 1e-12
 """Cylinders: the cosine between lines and ends below which they are taken for orthogonal; distances
 are off by as much."""
 
+ARRIVED = 2.0**-44
+"""Ways on ellipsoids, whose longest half-axis is one: nearer than this to a boundary they have met it."""
+
+AS_SHORT = 2.0**-12
+"""Ways on ellipsoids: of directions whose ways may be shorter by less than this part no others are looked for."""
+
+KNOWN = 0.99
+"""Ways on ellipsoids: where no way is proven to be shorter by less than this part, there is no answer."""
+
 COLLAPSED = 1e-12
 """Surfaces through generators: pieces whose area shrinks by more than this, beside others, are taken for flattened."""

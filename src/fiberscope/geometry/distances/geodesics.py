@@ -1,7 +1,8 @@
 """Distances within the built-in manifolds.
 
-Curves: arc length. Sphere: the great circle. Meshes, and with them the torus: the shortest way on the mesh, by windows
-(:mod:`fiberscope.geometry.surfaces.window_kernels`).
+Curves: arc length. Sphere: the great circle. Cylinder: the straight way when it is unrolled. Ellipsoid: geodesics in
+all directions (:mod:`fiberscope.geometry.surfaces.ways.ellipsoid_ways`). Meshes, and with them the torus: the shortest
+way on the mesh, by windows (:mod:`fiberscope.geometry.surfaces.window_kernels`).
 """
 
 from __future__ import annotations
@@ -14,30 +15,34 @@ import numpy as np
 from fiberscope.errors import InputError
 from fiberscope.geometry.curves.curve import Path
 from fiberscope.geometry.surfaces.locate import Located, at_weights, locate
+from fiberscope.geometry.surfaces.quadrics import Cylinder, Ellipsoid
 from fiberscope.geometry.surfaces.shapes import Mesh, Sphere, Torus
 from fiberscope.geometry.surfaces.unfolding import Unfolding
+from fiberscope.geometry.surfaces.ways.round_ways import between
 from fiberscope.numerics.arrays import batch, ranks_within
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.results import Tabular
 from fiberscope.run import Progress, Run
 
-Shape = Path | Sphere | Torus | Mesh
+Shape = Path | Sphere | Ellipsoid | Cylinder | Torus | Mesh
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GeodesicDistance(Tabular):
     """Distances of pairs of points within a manifold.
 
-    ``kind`` is ``"exact"`` (up to rounding), or ``"exact on the mesh"`` where that stands for a round surface.
-    ``moved`` ``(pairs, 2)`` is how far the points ``a`` and ``b`` were from the manifold: the distance is that of the
-    places to which they were moved.
+    ``kind`` is ``"exact"`` (up to rounding), ``"exact on the mesh"`` where that stands for a round surface, or
+    ``"geodesics"`` on an ellipsoid: ``distance`` is then the length of a way, and no way is shorter than ``lower``, up
+    to rounding. Elsewhere both are the same. ``moved`` ``(pairs, 2)`` is how far the points ``a`` and ``b`` were from
+    the manifold: the distance is that of the places to which they were moved.
     """
 
     distance: FloatArray
     kind: str
     moved: FloatArray = field(repr=False)
+    lower: FloatArray = field(repr=False)
 
-    frame = ("distance", "moved")
+    frame = ("distance", "moved", "lower")
 
     def __repr__(self) -> str:
         far = float(self.moved.max(initial=0.0))
@@ -53,12 +58,14 @@ def geodesic_distance(
     Parameters
     ----------
     shape
-        A curve, a :class:`Sphere`, a :class:`Torus` or a :class:`Mesh`.
+        A curve, a :class:`Sphere`, an :class:`Ellipsoid`, a :class:`Cylinder` whose ends are at right angles to its
+        lines, a :class:`Torus` or a :class:`Mesh`.
     a, b
-        On a curve, parameters; otherwise points ``(pairs, n)``. On a sphere they are moved to it along rays from its
-        centre, on a mesh to the nearest point of the nearest triangle; ``moved`` says how far. Where several triangles
-        are about as near, as where sheets of a surface meet or a point lies between two, it is the largest of their
-        distances. On a mesh also ``(triangles, weights)``: numbers ``(pairs,)`` and barycentric weights ``(pairs, 3)``.
+        On a curve, parameters; otherwise points ``(pairs, n)``. On a sphere or ellipsoid they are moved to it along
+        rays from its centre, on a cylinder in its axes' coordinates, on a mesh to the nearest point of the nearest
+        triangle; ``moved`` says how far. Where several triangles are about as near, as where sheets of a surface meet
+        or a point lies between two, it is the largest of their distances. On a mesh also ``(triangles, weights)``:
+        numbers ``(pairs,)`` and barycentric weights ``(pairs, 3)``.
     progress, time_limit
         Called as ``progress(done, total, text)`` before every pair; after so many seconds an ``OutOfTimeError``.
 
@@ -70,6 +77,13 @@ def geodesic_distance(
     >>> geodesic_distance(Sphere(), [[1.0, 0.0, 0.0]], [[0.0, 1.0, 0.0]]).distance.round(4)
     array([1.5708])
 
+    From the end of the longest axis of an ellipsoid to that of the shortest one it is a quarter of an ellipse:
+
+    >>> from scipy.special import ellipe
+    >>> found = geodesic_distance(Ellipsoid([3.0, 2.0, 1.0]), [[3.0, 0.0, 0.0]], [[0.0, 0.0, 1.0]])
+    >>> found, bool(np.isclose(found.distance[0], 3 * ellipe(1 - 1 / 9), rtol=1e-13))
+    (GeodesicDistance(1 pairs, geodesics), True)
+
     A sheet of paper folded in half: through the gap it is .09, within the paper 1.8.
 
     >>> lines = [(0.0, 0.0), (1.0, 0.0), (0.0, 0.1)]
@@ -79,19 +93,26 @@ def geodesic_distance(
     """
     if isinstance(shape, Path):
         found = shape.geodesic(a, b)
-        return GeodesicDistance(found, "exact", np.zeros((len(found), 2)))
-    if not isinstance(shape, Mesh | Sphere | Torus):
-        raise InputError(f"shape: expected a curve, Sphere, Torus or Mesh, got {type(shape).__name__}")
-    if isinstance(shape, Sphere):
+        return GeodesicDistance(found, "exact", np.zeros((len(found), 2)), found)
+    if not isinstance(shape, Mesh | Sphere | Ellipsoid | Cylinder | Torus):
+        raise InputError(
+            f"shape: expected a curve, Sphere, Ellipsoid, Cylinder, Torus or Mesh, got {type(shape).__name__}"
+        )
+    if isinstance(shape, Sphere | Ellipsoid | Cylinder):
         one, two = (batch(points, shape.ambient, name) for points, name in ((a, "a"), (b, "b")))
         _same_count(len(one), len(two))
-        return _great_circle(shape, one, two)
+        if isinstance(shape, Sphere):
+            return _great_circle(shape, one, two)
+        (low, high), off = between(shape, one, two, Run.begin(progress, time_limit))
+        name = "geodesics" if isinstance(shape, Ellipsoid) else "exact"
+        return GeodesicDistance(high, name, np.stack(off, axis=1), low)
     first, last = (_located(shape.mesh, points, name) for points, name in ((a, "a"), (b, "b")))
     _same_count(len(first.off), len(last.off))
     moved = np.stack([first.off, last.off], axis=1)
     kind = "exact on the mesh" if isinstance(shape, Torus) else "exact"
     run = Run.begin(progress, time_limit)
-    return GeodesicDistance(_on_mesh(shape.mesh, first, last, run), kind, moved)
+    found = _on_mesh(shape.mesh, first, last, run)
+    return GeodesicDistance(found, kind, moved, found)
 
 
 def _same_count(one: int, two: int) -> None:
@@ -117,7 +138,7 @@ def _great_circle(sphere: Sphere, a: FloatArray, b: FloatArray) -> GeodesicDista
     way = 2 * sphere.radius * np.arctan2(np.linalg.norm(u - v, axis=1), np.linalg.norm(u + v, axis=1))
     places = (sphere.center + sphere.radius * (x @ sphere.frame) for x in (u, v))
     moved = np.stack([np.linalg.norm(x - y, axis=1) for x, y in zip((a, b), places, strict=True)], axis=1)
-    return GeodesicDistance(np.asarray(way), "exact", moved)
+    return GeodesicDistance(np.asarray(way), "exact", moved, np.asarray(way))
 
 
 def _on_mesh(mesh: Mesh, a: Located, b: Located, run: Run) -> FloatArray:

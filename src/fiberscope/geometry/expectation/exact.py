@@ -15,13 +15,13 @@ from fiberscope.geometry.distances.nearest_visible import visible_boundary_dista
 from fiberscope.geometry.domains import Box
 from fiberscope.geometry.expectation.manifolds import Manifold, tangent_sample
 from fiberscope.geometry.regions import regions
-from fiberscope.geometry.surfaces.cylinder_ways import is_upright
 from fiberscope.geometry.surfaces.generated import GeneratorSurfaceRegions
 from fiberscope.geometry.surfaces.quadrics import Cylinder, Ellipsoid
 from fiberscope.geometry.surfaces.regions_on import regions_on
 from fiberscope.geometry.surfaces.round_regions import RoundRegions, round_regions
 from fiberscope.geometry.surfaces.shapes import Sphere
 from fiberscope.geometry.surfaces.surface_regions import SurfaceRegions
+from fiberscope.geometry.surfaces.ways.cylinder_ways import is_upright
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import BoolArray, IntArray, SignArray
 
@@ -53,8 +53,8 @@ def boundary_and_distance(
 ) -> tuple[float, float | None]:
     """The same, and the mean distance within the manifold to a visible boundary.
 
-    Infinite without any, None where no shortest ways are known: on ellipsoids, on cylinders with oblique ends, and
-    where a generator flattens a part of its surface. In a box it is the distance to boundaries anywhere in its span.
+    Infinite without any, None where no shortest ways are known: on cylinders with oblique ends, and where a
+    generator flattens a part of its surface. In a box it is the distance to boundaries anywhere in its span.
     """
     return _measured(net, manifold, k, rng)
 
@@ -76,16 +76,18 @@ def _measured(net: Network, manifold: Manifold, k: int, rng: np.random.Generator
     if rng is None or _has_no_ways(found):
         return size, None
     at = tangent_sample(manifold, rng, _POINTS)
-    near = found.distance(at.points, visible=True)
+    if isinstance(found, RoundRegions):
+        near = found.distance_range(at.points, visible=True)[1]
+    else:
+        near = found.distance(at.points, visible=True)
     return size, float(np.average(near, weights=at.weights)) if np.isfinite(near).all() else inf
 
 
 def _has_no_ways(found: RoundRegions | SurfaceRegions) -> bool:
-    """On ellipsoids, cylinders with oblique ends, and where a generator flattens a piece."""
+    """On cylinders with oblique ends, and where a generator flattens a piece."""
     if isinstance(found, SurfaceRegions):
         return isinstance(found, GeneratorSurfaceRegions) and found.collapsed
-    surface = found.surface
-    return isinstance(surface, Ellipsoid) or (isinstance(surface, Cylinder) and not is_upright(surface.axes))
+    return isinstance(found.surface, Cylinder) and not is_upright(found.surface.axes)
 
 
 def _on_curve(net: Network, curve: Path, rng: np.random.Generator | None) -> tuple[float, float | None]:

@@ -1,4 +1,4 @@
-"""Arcs on spheres, ellipsoids and cylinders: their lengths, and distances to them, in floats.
+"""Arcs on spheres, ellipsoids and cylinders: their lengths, areas and distances on spheres, in floats.
 
 A plane meets a quadric in an ellipse ``x(t) = middle + cos t one + sin t two``, and an affine map takes ellipses to
 ellipses: lengths of arcs are Legendre's integrals of the second kind.
@@ -6,13 +6,14 @@ ellipses: lengths of arcs are Legendre's integrals of the second kind.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from math import pi
 
 import numpy as np
 
 from fiberscope.geometry.measures import ellipse_arcs
-from fiberscope.numerics.floats import BoolArray, FloatArray
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,6 +70,34 @@ def cylinder_ellipses(normal: FloatArray, height: FloatArray, ends: FloatArray) 
     middle[lines], way[lines] = ends[lines, 0], ends[lines, 1] - ends[lines, 0]
     begin[lines], end[lines] = 0.0, 0.0
     return Ellipses(middle, one, two, begin, end, way)
+
+
+def sphere_areas(
+    arcs: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
+    corners: IntArray,
+    ends: FloatArray,
+    sides: IntArray,
+    flat: IntArray,
+) -> FloatArray:
+    """Areas of patterns on the unit sphere, ``(patterns,)``, by Gauss and Bonnet.
+
+    ``corners (arcs, 2)`` numbers the places ``ends (arcs, 2, 3)``; ``sides (all, 2)`` has the patterns beside arcs and
+    circles, ``flat (patterns,)`` the Euler characteristics of their regions.
+    """
+    normal, height, _, angle = arcs
+    total = np.zeros(len(flat))
+    np.add.at(total, sides[:, 0], height * angle)
+    np.add.at(total, sides[:, 1], -height * angle)
+    meeting: dict[tuple[int, int], list[FloatArray]] = defaultdict(list)
+    for k, names in enumerate(corners.tolist()):
+        for corner, v in zip(names, ends[k], strict=True):
+            tangent = normal[k] - (normal[k] @ v) * v
+            tangent /= np.linalg.norm(tangent)
+            for side, turn in zip(sides[k].tolist(), (1.0, -1.0), strict=True):
+                meeting[side, corner].append(turn * tangent)
+    for (side, _), (one, two) in meeting.items():
+        total[side] -= np.arctan2(np.linalg.norm(np.cross(one, two)), one @ two)
+    return np.asarray(total + 2 * pi * flat)
 
 
 # --- distances on the sphere -----------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ elsewhere (:mod:`fiberscope.geometry.surfaces.area_bounds`). The same holds for 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -28,18 +27,20 @@ from fiberscope.geometry.domains import Box
 from fiberscope.geometry.regions import regions_within
 from fiberscope.geometry.surfaces.area_bounds import cylinder_area_bounds, ellipsoid_area_bounds
 from fiberscope.geometry.surfaces.ball_cut import REACH, BallCut, corners_of, cut_ball, cut_cylinder
-from fiberscope.geometry.surfaces.cylinder_ways import to_arcs
 from fiberscope.geometry.surfaces.loops import loops_of
 from fiberscope.geometry.surfaces.proven_arcs import ProvenArc, cylinder_arc, proven_arcs, sphere_arc
-from fiberscope.geometry.surfaces.quadric_sizes import Ellipses, cylinder_ellipses, to_arc
+from fiberscope.geometry.surfaces.quadric_sizes import Ellipses, cylinder_ellipses, sphere_areas
 from fiberscope.geometry.surfaces.quadrics import Cylinder, Ellipsoid
 from fiberscope.geometry.surfaces.round_bounds import arc_length, length_bounds, sphere_area_bounds
 from fiberscope.geometry.surfaces.shapes import Sphere
+from fiberscope.geometry.surfaces.ways.cylinder_ways import to_arcs
+from fiberscope.geometry.surfaces.ways.round_ways import on_cylinder, to_boundaries
 from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, moved
 from fiberscope.network.operators import Dense
 from fiberscope.numerics.arrays import batch
+from fiberscope.numerics.cutoffs import KNOWN
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.results import Pictured, hidden
 from fiberscope.run import Progress, Run
@@ -274,35 +275,22 @@ class RoundRegions(Pictured):
         Elsewhere the middles of :meth:`area_bounds`.
         """
         if isinstance(self.surface, Sphere):
-            return self._round_areas(self.surface.radius)
+            if not len(self.cut.arc_face) and not len(self.cut.circle_face):
+                return np.array([4 * pi * self.surface.radius**2])
+            ends = self.unit_vertices[self.cut.arcs] if len(self.cut.arcs) else np.zeros((0, 2, 3))
+            flat = 2 * self.counts - self.loops
+            return self.surface.radius**2 * sphere_areas(self.arcs, self.cut.arcs, ends, self.sides, flat)
         low, high = self.area_bounds()
         return np.asarray(low + (high - low) / 2)
 
-    def _round_areas(self, radius: float) -> FloatArray:
-        total = np.zeros(len(self.patterns))
-        if not len(self.cut.arc_face) and not len(self.cut.circle_face):
-            return np.array([4 * pi * radius**2])
-        normal, height, _, angle = self.arcs
-        np.add.at(total, self.sides[:, 0], height * angle)
-        np.add.at(total, self.sides[:, 1], -height * angle)
-        corners: dict[tuple[int, int], list[FloatArray]] = defaultdict(list)
-        for k, ends in enumerate(self.cut.arcs.tolist()):
-            for vertex in ends:
-                v = self.unit_vertices[vertex]
-                tangent = normal[k] - (normal[k] @ v) * v
-                tangent /= np.linalg.norm(tangent)
-                for side, turn in zip(self.sides[k].tolist(), (1.0, -1.0), strict=True):
-                    corners[side, vertex].append(turn * tangent)
-        for (side, _), (one, two) in corners.items():
-            total[side] -= np.arctan2(np.linalg.norm(np.cross(one, two)), one @ two)
-        return np.asarray((total + 2 * pi * (2 * self.counts - self.loops)) * radius**2)
-
-    def distance(self, points: Any, *, visible: bool = False) -> FloatArray:
+    def distance(self, points: Any, *, visible: bool = False, time_limit: float | None = None) -> FloatArray:
         """Length of the shortest way on the surface from its points to a boundary, ``(points,)``; floats.
 
         On a sphere ways are great circles, and points are moved to it along the radius first. On a cylinder ways are
-        straight when it is unrolled; points are moved to its axes' coordinates, the angle and the height. Infinite if
-        there is no boundary; with ``visible`` only those where the function bends.
+        straight when it is unrolled; points are moved to its axes' coordinates, the angle and the height. On an
+        ellipsoid, to which points are moved along rays from its centre, they are geodesics; where the shortest one is
+        not known to one part in a hundred, :class:`~fiberscope.errors.TooLargeError` says between which lengths it
+        lies. Infinite if there is no boundary; with ``visible`` only those where the function bends.
 
         >>> net = Network([[[0.0, 0.0, 1.0]], [[1.0]]], [[0.0], [0.0]])
         >>> found = round_regions(net, Sphere())
@@ -311,28 +299,40 @@ class RoundRegions(Pictured):
         >>> upright = Network([[[1.0, 0.0, 0.0]], [[1.0]]], [[0.0], [0.0]])
         >>> round_regions(upright, Cylinder([2.0, 2.0, 1.0])).distance([[2.0, 0.0, 0.3]]).round(4)  # a quarter turn
         array([3.1416])
+        >>> round_regions(upright, Ellipsoid([1.0, 2.0, 2.0])).distance([[0.8, 1.2, 0.0]]).round(4)
+        array([1.1993])
+        """
+        least, ways = self.distance_range(points, visible=visible, time_limit=time_limit)
+        open_to = np.flatnonzero(least < ways * KNOWN)
+        if len(open_to):
+            row = int(open_to[0])
+            raise TooLargeError(
+                f"distance: the way of point {row} is known between {least[row]:.6g} and {ways[row]:.6g} only, since "
+                "too many directions lead there; distance_range has both"
+            )
+        return ways
+
+    def distance_range(
+        self, points: Any, *, visible: bool = False, time_limit: float | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Two lengths for every point, ``(points,)`` each: no way to a boundary is shorter than the first, up to
+        rounding; the second is that of a way. They are the same but for ellipsoids; there the first is usually
+        one or two parts in ten thousand below (:mod:`fiberscope.geometry.surfaces.ways.ellipsoid_ways`).
+
+        >>> net = Network([[[0.0, 0.0, 1.0]], [[1.0]]], [[0.0], [0.0]])
+        >>> low, high = round_regions(net, Ellipsoid([1.0, 1.0, 1.0])).distance_range([[0.6, 0.0, 0.8]])
+        >>> angle = np.arcsin(0.8)
+        >>> bool(low[0] <= angle), bool(low[0] > angle * (1 - 1e-3)), bool(np.isclose(high[0], angle, rtol=1e-12))
+        (True, True, True)
         """
         given = batch(points, self.net.in_size, "points")
         asked = self.inner & self.visible if visible else self.inner
-        if isinstance(self.surface, Ellipsoid):
-            raise InputError(
-                "distance: expected a Sphere or a Cylinder, got an Ellipsoid; fs.regions_on measures on a mesh of it"
-            )
-        inverse = np.linalg.pinv(self.surface.axes)
-        x = (given - self.surface.center) @ inverse
+        run = Run.begin(None, time_limit)
         if isinstance(self.surface, Cylinder):
-            if not x[:, :2].any(axis=1).all():
-                raise InputError("points: expected points off the axis of the cylinder, got one on it")
-            places = np.stack([np.arctan2(x[:, 1], x[:, 0]), np.clip(x[:, 2], 0.0, 1.0)], axis=1)
-            return to_arcs(self.surface.axes, self.ellipses, asked, places)
-        size = np.linalg.norm(x, axis=1, keepdims=True)
-        if not (size > 0).all():
-            raise InputError("points: expected points other than the centre of the sphere, got the centre")
-        x = x / size
-        best = np.full(len(x), np.inf)
-        for n, h, begin, turn in zip(*(part[asked] for part in self.arcs), strict=True):
-            best = np.minimum(best, to_arc(x, n, float(h), begin, float(turn)))
-        return np.asarray(self.surface.radius * best)
+            places = on_cylinder(self.surface, given, "points")
+            ways = to_arcs(self.surface.axes, self.ellipses, asked, places, run)
+            return ways, ways
+        return to_boundaries(self.surface, given, self.arcs, asked, run)
 
     def __repr__(self) -> str:
         regions, patterns, arcs, circles = (

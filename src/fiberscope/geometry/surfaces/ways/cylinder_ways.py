@@ -93,6 +93,13 @@ def to_arcs(axes: FloatArray, arcs: Ellipses, which: BoolArray, at: FloatArray, 
     return found
 
 
+def between(axes: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
+    """Distances between places ``(count, 2)``, angle and height from 0 to 1, pair by pair."""
+    sheet = Sheet.of(axes)
+    aside = np.abs(sheet.along(a[:, 0]) - sheet.along(b[:, 0]))
+    return np.asarray(np.hypot(np.minimum(aside, sheet.around - aside), (a[:, 1] - b[:, 1]) * sheet.height))
+
+
 def _parts(arcs: Ellipses, which: IntArray) -> FloatArray:
     """Middles, half widths and numbers of short parts of the arcs, ``(parts, 3)``."""
     low, high = np.minimum(arcs.begin, arcs.end)[which], np.maximum(arcs.begin, arcs.end)[which]

@@ -1,0 +1,1 @@
+"""Shortest ways on spheres, ellipsoids and cylinders."""
