@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import fiberscope as fs
+from fiberscope.connectivity.influence import Influence
 from fiberscope.connectivity.selfcheck import Drift, Probe
 from fiberscope.connectivity.structure import Structure, permutation_structure
 from fiberscope.errors import InputError
@@ -276,7 +277,7 @@ def test_images_stored_with_colours_last() -> None:
     assert len(permutations(found)) == 12 and not found.unknown
 
 
-@pytest.mark.parametrize("kind", ["unused", "slice", "sum", "copy", "middle", "columns"])
+@pytest.mark.parametrize("kind", ["unused", "slice", "sum", "copy", "middle", "columns", "padded"])
 def test_what_the_example_does_not_read_stays(kind: str) -> None:
     """A head that does not run and positions behind the length of the example: a longer input reads them."""
 
@@ -298,6 +299,8 @@ def test_what_the_example_does_not_read_stays(kind: str) -> None:
                 h = h * self.p[3 : 3 + n].unsqueeze(1)
             elif kind == "columns":
                 h = h + self.table.T[:, :n].T
+            elif kind == "padded":
+                h = h + F.pad(self.table, (0, 0, 0, 3))[:n]
             return self.last(h)
 
     torch.manual_seed(0)
@@ -307,6 +310,110 @@ def test_what_the_example_does_not_read_stays(kind: str) -> None:
     assert {one.tensor for one in found.pinned if "nothing read it" in one.reason} >= {"head.weight", "head.bias"}
     x = torch.randn(6 if kind == "middle" else 9, 3, dtype=torch.float64)
     torch.testing.assert_close(found.apply(net, found.random(1))(x), net(x))
+
+
+class Experts(nn.Module):
+    """Every token goes to two of four; the answers are added where they came from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.router, self.last = nn.Linear(5, 6), nn.Linear(6, 4), nn.Linear(6, 2)
+        self.experts = nn.ModuleList(nn.Sequential(nn.Linear(6, 7), nn.GELU(), nn.Linear(7, 6)) for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.first(x)
+        weights, chosen = self.router(h).softmax(-1).topk(2, -1)
+        found = torch.zeros_like(h)
+        for k, expert in enumerate(self.experts):
+            rows, slot = torch.where(chosen == k)
+            found.index_add_(0, rows, expert(h[rows]) * weights[rows, slot, None])
+        return self.last(h + found)
+
+
+class Grouped(nn.Module):
+    """As mixtures of experts in ``transformers`` have it: rows sorted by expert, one product, rows put back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.router, self.last = nn.Linear(5, 8), nn.Linear(8, 3), nn.Linear(8, 2)
+        self.up, self.down = nn.Parameter(torch.randn(3, 8, 16)), nn.Parameter(torch.randn(3, 16, 8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.first(x)
+        expert, order = self.router(h).argmax(-1).sort()
+        ends = torch.stack([(expert <= k).sum() for k in range(3)]).int()
+        y = torch._grouped_mm(torch.relu(torch._grouped_mm(h[order], self.up, offs=ends)), self.down, offs=ends)
+        back = torch.empty_like(y)
+        back[order] = y
+        return self.last(h + back)
+
+
+def test_experts_in_one_product() -> None:
+    torch.manual_seed(0)
+    net, x = Grouped().eval(), torch.randn(32, 5)
+    found = permutation_structure(net, x[:7])
+    assert sorted(group.size for group in permutations(found)) == [8, 16] and not found.unknown
+    torch.testing.assert_close(found.apply(net, found.random(1))(x), net(x), atol=1e-4, rtol=1e-4)
+
+
+class Scripted(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.log(torch.tensor(3.0))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+def test_compiled_parts() -> None:
+    """They take no hooks."""
+    half = torch.jit.script(Scripted())
+    net = nn.Sequential(nn.Linear(5, 2), half, nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2)).double()
+    found = permutation_structure(net, X.double())
+    assert [group.size for group in permutations(found)] == [2, 2]
+
+
+def test_a_check_that_is_cut_off_tries_groups_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter of TorchScript raises an error of its own in the place of that of the self-check."""
+    layers = [part for width in (5, 2, 2, 2) for part in (nn.Linear(width, 2), nn.Tanh())]
+    net = nn.Sequential(*layers).double()
+    before, asked = permutation_structure(net, X.double()), []
+
+    def step(*arguments: Any) -> None:
+        asked.append(1)
+        raise RuntimeError("The following operation failed in the TorchScript interpreter.")
+
+    monkeypatch.setattr(Influence, "step", step)
+    assert permutation_structure(net, X.double()).groups == before.groups and asked
+
+
+def test_experts() -> None:
+    """Those that no token of the example was sent to stay as they are; the stream goes through all others."""
+    torch.manual_seed(0)
+    net, many = Experts().double().eval(), torch.randn(64, 5, dtype=torch.float64)
+    found = permutation_structure(net, many)
+    assert sorted(group.size for group in permutations(found)) == [6, 7, 7, 7, 7] and not found.unknown
+    few = permutation_structure(net, many[:1])
+    assert sorted(group.size for group in permutations(few)) == [7, 7]
+    for one in (found, few):
+        torch.testing.assert_close(one.apply(net, one.random(1))(many), net(many))
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_one_step_of_a_recurrent_layer_is_not_all_of_them(kind: Any) -> None:
+    """The state is zeros then, and the matrix that reads it could have any order."""
+
+    class Sequence(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell, self.last = kind(3, 5, batch_first=True, bidirectional=True), nn.Linear(10, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(self.cell(x)[0])
+
+    torch.manual_seed(0)
+    net, x = Sequence().double().eval(), torch.randn(2, 4, 3, dtype=torch.float64)
+    for example in (x[:, :1], x):
+        found = permutation_structure(net, example)
+        torch.testing.assert_close(found.apply(net, found.random(1))(x), net(x))
+    assert [group.size for group in permutations(found)] == [5, 5]
 
 
 @pytest.mark.parametrize("place", ["windows", "turned", "shifted"])
@@ -397,6 +504,22 @@ def test_parametrised_modules_move_by_their_effective_weights() -> None:
     assert all(torch.equal(value, before[key]) for key, value in net.state_dict().items())
     weighted = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(5, 6)), nn.ReLU(), nn.Linear(6, 2))
     assert [group.size for group in permutations(permutation_structure(weighted, X))] == [6]
+
+
+@pytest.mark.parametrize("norm", [torch.nn.utils.weight_norm, torch.nn.utils.spectral_norm])
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_weights_that_are_computed_before_every_call(norm: Any) -> None:
+    """The way of torch before there were parametrisations: such modules keep tensors that torch does not copy."""
+    torch.manual_seed(0)
+    net, x = nn.Sequential(norm(nn.Linear(5, 6)), nn.ReLU(), nn.Linear(6, 2)).double().eval(), X.double()
+    before = net(x)
+    found = permutation_structure(net, x)
+    assert [group.size for group in permutations(found)] == [6]
+    moved = found.apply(net, found.random(1))
+    assert list(moved.state_dict()) == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    torch.testing.assert_close(moved(x), before)
+    assert torch.equal(net(x), before) and "0.weight" not in dict(net.named_parameters())
+    assert torch.equal(fs.interpolate(net, net, 0.5)(x), before)
 
 
 def test_the_caller_sees_nothing() -> None:

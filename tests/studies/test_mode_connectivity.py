@@ -41,6 +41,13 @@ def test_a_task_trains_pairs() -> None:
         study.STUDY.tasks("quick", {"width": 0})
 
 
+def test_the_last_pairs_are_the_tasks_of_the_whole() -> None:
+    """Their results fit into the folder of the whole study."""
+    assert study.STUDY.tasks("paper", {"first": 3}) == study.STUDY.tasks("paper", {})[12:]
+    with pytest.raises(InputError, match="option first: expected one of the pairs 0 to 4, got 5"):
+        study.STUDY.tasks("paper", {"first": 5})
+
+
 @pytest.mark.parametrize(("net", "width"), [("resnet20", 1), ("vit", 8)])
 def test_residual_networks_and_transformers(net: str, width: int) -> None:
     """Every kind starts from other weights and the same fixed parts; one of them is trained and measured."""

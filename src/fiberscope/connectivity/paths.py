@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from copy import deepcopy
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fiberscope.errors import InputError
-from fiberscope.modules.parametrisations import FixedPart, Gate, fixed_parts
+from fiberscope.modules.parametrisations import FixedPart, Gate, copied, fixed_parts
 from fiberscope.network.border import as_model
 from fiberscope.network.comparison import identical
 from fiberscope.network.network import Network
@@ -62,7 +61,7 @@ def interpolate(a: Any, b: Any, t: Place) -> Any:
 
 def with_state(module: nn.Module, state: Mapping[str, Tensor]) -> nn.Module:
     """A copy of a module with other numbers in some of its tensors."""
-    copy = deepcopy(module)
+    copy = copied(module)
     target = tensors_of(copy)
     with torch.no_grad():
         for name, value in state.items():

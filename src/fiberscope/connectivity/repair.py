@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +23,7 @@ from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.modules.batches import BATCH, batches
 from fiberscope.modules.calls import checked_call, points
 from fiberscope.modules.derivatives import evaluating
-from fiberscope.modules.parametrisations import plain
+from fiberscope.modules.parametrisations import copied, plain
 from fiberscope.modules.recording import hooked
 from fiberscope.network.border import as_torch
 from fiberscope.run import Progress, Run
@@ -68,7 +67,7 @@ def repair(
     run = Run.begin(progress, time_limit)
     given = as_torch(module, "module")
     copy = plain(given)
-    copy = deepcopy(given) if copy is given else copy
+    copy = copied(given) if copy is given else copy
     check_finite(copy, "module")
     norms = [part for part in copy.modules() if isinstance(part, _BatchNorm) and part.running_mean is not None]
     if ends is None:

@@ -11,7 +11,6 @@ Tied embeddings behind a norm with weights are such a case: the norm cannot be f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,7 +22,7 @@ from fiberscope.connectivity.selfcheck import Drift, Probe, spread
 from fiberscope.connectivity.structure import Structure
 from fiberscope.errors import InputError
 from fiberscope.modules.action import PERMUTATION, SCALING, Axis, Group, members
-from fiberscope.modules.parametrisations import plain
+from fiberscope.modules.parametrisations import copied, plain
 from fiberscope.modules.tracing.groups import own_tensors
 from fiberscope.results import Result
 
@@ -80,7 +79,7 @@ class Rotations(Result):
     def apply(self, module: nn.Module, matrices: Matrices) -> nn.Module:
         """A new module with its norms folded and its blocks turned: the same function, up to rounding."""
         copy = plain(module)
-        copy = deepcopy(module) if copy is module else copy
+        copy = copied(module) if copy is module else copy
         own, _ = own_tensors(copy)
         with torch.no_grad():
             for name, value in self.act(self.folded(own), matrices).items():

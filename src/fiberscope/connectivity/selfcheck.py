@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +20,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from fiberscope.connectivity.influence import Influence, Names, Recorder, Unclear
 from fiberscope.modules.calls import Inputs, Selector, call, meant, moved, points
 from fiberscope.modules.derivatives import evaluating
+from fiberscope.modules.parametrisations import copied
 from fiberscope.modules.tracing.groups import plain_kernels, traced
 from fiberscope.modules.tracing.tracer import Trace
 from fiberscope.numerics.drift import FINE, allowed_drift, relative_drift
@@ -59,9 +59,9 @@ class Probe:
 
     def _begin(self, module: nn.Module, inputs: Inputs, seed: int | None) -> None:
         try:
-            self._start(deepcopy(module).double(), inputs, seed)
+            self._start(copied(module).double(), inputs, seed)
         except RuntimeError:  # layers of a type of their own, say: torch does not multiply matrices of two types
-            self._start(deepcopy(module), inputs, seed)
+            self._start(copied(module), inputs, seed)
 
     def _start(self, module: nn.Module, inputs: Inputs, seed: int | None) -> None:
         self.module = module
@@ -100,7 +100,7 @@ class Probe:
         try:
             with self._holding(together):
                 after = self._outputs(seen)
-        except Unclear:
+        except (Unclear, RuntimeError):  # a compiled part of a module raises one of its own in the place of the first
             return set(), set()
         ok = Drift("", relative_drift(self.before, after), self.allowed).ok
         return (set(changes).difference(*seen.met), seen.met) if ok else (set(), set())

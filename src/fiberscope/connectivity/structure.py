@@ -8,7 +8,6 @@ is :func:`permutation_structure`, from the operations that a module really runs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from math import lgamma, log
 from typing import Any
@@ -22,7 +21,7 @@ from fiberscope.errors import InputError
 from fiberscope.modules.action import PERMUTATION, SCALING, Group, act, check_fits
 from fiberscope.modules.batches import batches
 from fiberscope.modules.calls import Inputs, Selector, told
-from fiberscope.modules.parametrisations import plain
+from fiberscope.modules.parametrisations import copied, plain
 from fiberscope.modules.tracing.groups import Pinned, fused_scalings, groups_of, own_tensors, pinned_of
 from fiberscope.network.action.element import Element
 from fiberscope.network.border import as_torch
@@ -81,7 +80,7 @@ class Structure(Result):
         A parametrised module becomes one with plain, effective weights.
         """
         changed = plain(module)
-        changed = deepcopy(module) if changed is module else changed
+        changed = copied(module) if changed is module else changed
         own, _ = own_tensors(changed)
         with torch.no_grad():
             for name, value in self.act(own, element).items():

@@ -12,7 +12,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parametrize
+from torch.nn.utils import parametrize, remove_spectral_norm, remove_weight_norm
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
 
 from fiberscope.errors import InputError
 
@@ -111,7 +113,8 @@ def effective_weights(module: Any) -> nn.Module:
     Parameters
     ----------
     module
-        Any ``torch.nn.Module``; one without parametrisations is merely copied.
+        Any ``torch.nn.Module``; one without parametrisations is merely copied. The older functions ``weight_norm`` and
+        ``spectral_norm`` of ``torch.nn.utils``, which compute a weight before every call, count as parametrisations.
 
     Examples
     --------
@@ -123,17 +126,37 @@ def effective_weights(module: Any) -> nn.Module:
     """
     if not isinstance(module, nn.Module):
         raise InputError(f"module: expected a torch.nn.Module, got {type(module).__name__}")
-    copy = deepcopy(module)
+    copy = copied(module)
     for part in list(copy.modules()):
         if parametrize.is_parametrized(part):
             _make_plain(part)
+        for hook in _weight_hooks(part):
+            _settle_hook(part, hook)
     return copy
 
 
 def plain(module: nn.Module) -> nn.Module:
     """The module itself, or one with effective weights where it has parametrised tensors."""
-    broken = any(parametrize.is_parametrized(part) for part in module.modules())
+    broken = any(parametrize.is_parametrized(part) or _weight_hooks(part) for part in module.modules())
     return effective_weights(module) if broken else module
+
+
+def copied(module: nn.Module) -> nn.Module:
+    """A deep copy, also of a module that keeps tensors which it computed: torch does not copy these by itself."""
+    computed = (v for part in module.modules() for v in vars(part).values() if isinstance(v, Tensor) and not v.is_leaf)
+    return deepcopy(module, {id(value): value.detach().clone() for value in computed})
+
+
+def _weight_hooks(part: nn.Module) -> list[WeightNorm | SpectralNorm]:
+    """What computes a weight anew before every call, the way of torch before there were parametrisations."""
+    return [hook for hook in part._forward_pre_hooks.values() if isinstance(hook, WeightNorm | SpectralNorm)]
+
+
+def _settle_hook(part: nn.Module, hook: WeightNorm | SpectralNorm) -> None:
+    others = [name for name in part._parameters if not name.startswith(f"{hook.name}_")]
+    (remove_weight_norm if isinstance(hook, WeightNorm) else remove_spectral_norm)(part, hook.name)
+    for name in others:  # a weight stands before its bias
+        part._parameters[name] = part._parameters.pop(name)
 
 
 def _make_plain(part: nn.Module) -> None:

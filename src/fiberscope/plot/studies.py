@@ -24,7 +24,7 @@ from fiberscope.studies.lab.table import Table
 QUANTITY = "quantity"
 """The column that tells several ``y`` apart."""
 
-STYLES = ("mean", "curve", "share", "points", "surface")
+STYLES = ("mean", "curve", "share", "points", "surface", "map")
 
 
 def study_figure(table: Table, picture: Picture, *, panels: Sequence[Axes] | None = None) -> list[Axes]:
@@ -59,7 +59,10 @@ def study_figure(table: Table, picture: Picture, *, panels: Sequence[Axes] | Non
         for ax, ((name,), part) in zip(axes, parts.items(), strict=True):
             if picture.behind:
                 _grey(ax, table.where(**picture.behind, **_same_panel(picture, name)), picture)
-            (_surface if picture.style == "surface" else _panel)(ax, part, picture)
+            if picture.style == "map":
+                _map(ax, part, picture, _reach(shown, picture))
+            else:
+                (_surface if picture.style == "surface" else _panel)(ax, part, picture)
             known = picture.panels if picture.panels in picture.words else ""
             whole = ax.get_figure(root=True)
             own = ax.get_position().width * whole.get_figwidth() if whole is not None else 0.0
@@ -250,6 +253,25 @@ def _surface(ax: Axes, table: Table, picture: Picture) -> None:
     figure = ax.get_figure(root=True)
     if figure is not None:
         figure.colorbar(found, ax=ax, shrink=0.7)
+
+
+def _reach(table: Table, picture: Picture) -> float:
+    """The largest number of a map without its sign: all panels have the same colours."""
+    return max((abs(v) for v in table.column(picture.colour) if v is not None and not isnan(v)), default=0.0) or 1.0
+
+
+def _map(ax: Axes, table: Table, picture: Picture, reach: float) -> None:
+    """A square of colour for every pair ``(x, y)`` of whole numbers; white where there is no number."""
+    columns = (picture.y, picture.x, picture.colour)
+    found = [row for row in zip(*map(table.column, map(str, columns)), strict=True) if row[2] is not None]
+    cells = np.full([1 + max((row[k] for row in found), default=0) for k in (0, 1)], np.nan)
+    for row, column, value in found:
+        cells[row, column] = value
+    image = ax.imshow(cells, cmap=FUNCTION, vmin=-reach, vmax=reach, interpolation="nearest")
+    _finish(ax, picture)
+    figure = ax.get_figure(root=True)
+    if figure is not None:
+        figure.colorbar(image, ax=ax, shrink=0.7)
 
 
 def _points(part: Table, picture: Picture) -> tuple[list[Any], list[float]]:

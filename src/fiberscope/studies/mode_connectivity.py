@@ -47,8 +47,12 @@ POINTS, MIDDLE = 9, 0.5
 
 
 def plan(scale: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One task for every pair of every architecture; an interrupted run has seen all architectures early."""
+    """One task for every pair of every architecture; an interrupted run has seen all architectures early.
+
+    ``first``: the pairs from this one on, so that several machines may share the work. A pair's task is the same.
+    """
     sizes = SIZES[scale] | {name: value for name, value in options.items() if value is not None}
+    first = sizes.pop("first", 0)
     for name in ("pairs", "epochs", "width"):
         if not isinstance(sizes[name], int) or sizes[name] < 1:
             raise InputError(f"option {name}: expected a positive integer, got {sizes[name]!r}")
@@ -56,8 +60,10 @@ def plan(scale: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
         raise InputError(f"option net: expected one of {', '.join(NETS)}, got {sizes['net']!r}")
     if sizes.get("limit") is not None and (not isinstance(sizes["limit"], int) or sizes["limit"] < 1):
         raise InputError(f"option limit: expected a positive integer, got {sizes['limit']!r}")
+    if not isinstance(first, int) or not 0 <= first < sizes["pairs"]:
+        raise InputError(f"option first: expected one of the pairs 0 to {sizes['pairs'] - 1}, got {first!r}")
     kinds = (*KINDS, COUPLED) if sizes.get("net") == "vit" else KINDS
-    return [{"kind": kind, "pair": pair, **sizes} for pair in range(sizes["pairs"]) for kind in kinds]
+    return [{"kind": kind, "pair": pair, **sizes} for pair in range(first, sizes["pairs"]) for kind in kinds]
 
 
 def run_task(task: Task) -> list[dict[str, Any]]:
@@ -164,7 +170,7 @@ STUDY = Study(
         Claim("identified", "Large fixed weights and static noise remove it without alignment.", "Q1", identified),
     ),
     cost={"quick": 120.0, "paper": 20_000.0},
-    options={"pairs": None, "epochs": None, "width": None, "data": None, "net": None, "limit": None},
+    options={"pairs": None, "epochs": None, "width": None, "data": None, "net": None, "limit": None, "first": None},
     pictures=(
         Picture(
             "barriers",

@@ -268,27 +268,33 @@ def signed_root(values: FloatArray) -> FloatArray:
 
 def ridge_rows(net: nn.Module, X: Tensor, swaps: int) -> list[dict[str, Any]]:
     """Disjoint consecutive pairs of neurons: the swap cost on the subspace, and with a ridge and the norm inside."""
-    if not isinstance(net, nn.Sequential):
-        raise InputError(f"module: expected a chain of layers, got {type(net).__name__}")
-    net.eval()
-    names = [name for name, _ in net.named_children()]
     inputs = record_inputs(net, [f"linear{i}" for i in range(HIDDEN)], X)
     pairs = np.arange(2 * swaps).reshape(-1, 2)
     asked = np.concatenate([pairs, pairs[:, ::-1], *(pairs[:, [side, side]] for side in (0, 1))])
     rows = []
     for i in range(HIDDEN):
-        layer, norm = net.get_submodule(f"linear{i}"), net.get_submodule(f"norm{i}")
-        with torch.no_grad():
-            before = net[: names.index(f"linear{i}")](X[:RIDGE_POINTS]).double().numpy()
-        costs = neuron_classes(layer, inputs[f"linear{i}"], name=f"linear{i}").swap_costs()
-        found = relaxed_cost(layer, before, asked, beta=BETA, activation="gelu", normalisation=norm, name=f"linear{i}")
-        at, _, relaxed = found.swaps()
-        if relaxed is None:
-            raise InputError("relaxed costs: expected values by descent, got none")
-        for (a, b), value in zip(at, relaxed, strict=True):
+        costs = neuron_classes(net.get_submodule(f"linear{i}"), inputs[f"linear{i}"], name=f"linear{i}").swap_costs()
+        for (a, b), value in zip(*ridge_swaps(net, X, i, asked), strict=True):
             row = {"record": "ridge", "layer": i + 1, "neuron": int(a), "swap": float(signed_root(costs[a, b]))}
             rows.append(row | {"ridge_swap": float(signed_root(np.asarray(value)))})
     return rows
+
+
+def ridge_swaps(net: nn.Module, X: Tensor, layer: int, asked: np.ndarray) -> tuple[np.ndarray, FloatArray]:
+    """Relaxed swap costs by descent in a hidden layer: pairs of neurons of which all four costs are asked for."""
+    if not isinstance(net, nn.Sequential):
+        raise InputError(f"module: expected a chain of layers, got {type(net).__name__}")
+    net.eval()
+    name, norm = f"linear{layer}", net.get_submodule(f"norm{layer}")
+    place = [child for child, _ in net.named_children()].index(name)
+    with torch.no_grad():
+        before = net[:place](X[:RIDGE_POINTS]).double().numpy()
+    part = net.get_submodule(name)
+    found = relaxed_cost(part, before, asked, beta=BETA, activation="gelu", normalisation=norm, name=name)
+    at, _, relaxed = found.swaps()
+    if relaxed is None:
+        raise InputError("relaxed costs: expected values by descent, got none")
+    return at, relaxed
 
 
 def summarise(table: Table) -> Table:

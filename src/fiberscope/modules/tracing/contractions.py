@@ -69,6 +69,29 @@ def _multiplied(trace: Trace, x: Tensor, w: Tensor) -> tuple[list[Expr], Expr]:
     return [*left[:-1], *columns], k
 
 
+@rule("_grouped_mm", "grouped_mm_fallback", "transformers::grouped_mm_fallback")
+def experts(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
+    """Rows ``(n, k)``, sorted by expert, each times the matrix ``(k, m)`` of its own; neurons go alike in all experts.
+
+    Where an expert begins is a number of rows, so both the rows and the experts are told apart.
+    """
+    names = ("self", "mat2") if "mat2" in arguments else ("input", "weight")
+    x, w = (arguments[name] for name in names)
+    if x.dim() != 2 or w.dim() != 3 or arguments.get("bias") is not None:
+        raise UnknownUse
+    (rows, k), (matrices_of, j, m) = trace.axes(x), trace.axes(w)
+    trace.pin("rows are sorted by expert", rows, matrices_of)
+    trace.unify(k, j)
+    trace.alone([k, m], [rows, matrices_of])
+    trace.summed([k], [rows, m], [matrices_of])
+    trace.level(x, [0])
+    trace.level(w, [0])
+    trace.balance((1, x, 1), (1, w, 1))
+    trace.level(0, [0])
+    trace.balance((1, 0, 1), (-1, w, 2))
+    return [rows, m]
+
+
 @rule("convolution", "_convolution", "conv1d", "conv2d", "conv3d", "mkldnn_convolution")
 def convolution(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
     """Channels are contracted group by group; places are pinned, since a kernel knows left from right.

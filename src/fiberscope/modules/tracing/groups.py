@@ -86,6 +86,8 @@ def _followed(module: nn.Module, trace: Trace) -> Iterator[None]:
     """While it lasts, the trace knows which layer runs."""
     with ExitStack() as stack:
         for name, part in module.named_modules():
+            if isinstance(part, torch.jit.ScriptModule):
+                continue  # it takes no hooks
 
             def enter(part: nn.Module, inputs: Any, options: Any, name: str = name) -> None:
                 trace.layers.append(name)
@@ -126,7 +128,8 @@ def groups_of(trace: Trace) -> tuple[Group, ...]:
 def _keep_unread(trace: Trace) -> None:
     """Pin what nothing read: heads that did not run, or positions behind the length of the example.
 
-    No order of them changes what the module gave, but another input may read them.
+    No order of them changes what the module gave, but another input may read them. The same of matrices of which some
+    axis met nothing but zeros, as those of a recurrent layer at the first of its steps.
     """
     read = {leaf for axes in trace.met for e in axes for leaf in leaves(e)}
 
@@ -134,6 +137,10 @@ def _keep_unread(trace: Trace) -> None:
         members = leaf.family[1] if leaf.family is not None else ()
         return leaf in read or any(is_read(one) for member in members for one in leaves(member))
 
+    for axes in trace.idle:
+        if not all(is_read(leaf) for e in axes for leaf in leaves(e)):
+            for e in axes:
+                stiffen(e, "a matrix that met only zeros on this example")
     for name, axes in trace.named.items():
         for leaf in (leaf for e in axes for leaf in leaves(e)):
             if not is_read(leaf):

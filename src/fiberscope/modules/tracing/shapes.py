@@ -292,6 +292,45 @@ def _indexed(trace: Trace, x: Tensor, indices: list[Any], output: Tensor) -> lis
     return [*axes[: given[0]], *places, *axes[given[0] + taken :]]
 
 
+@rule("index_add", "index_copy")
+def added_at(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
+    """Rows are added to those of a tensor that an index names: rows are told apart, what they hold goes along."""
+    x, rows = arguments["self"], arguments["source"]
+    dim = axis_of(arguments, x)
+    axes, others = trace.axes(x), trace.axes(rows)
+    if not all(is_pinned(e) for e in trace.axes(arguments["index"])):
+        raise UnknownUse
+    trace.pin("entries are put where an index says", axes[dim], others[dim])
+    rest = [k for k in range(x.dim()) if k != dim]
+    for k in rest:
+        trace.unify(axes[k], others[k])
+    trace.alone([axes[k] for k in rest], [axes[dim], others[dim]])
+    trace.level(x, [dim])
+    trace.level(rows, [dim])
+    for tensor in (x, rows):
+        trace.follow(0, tensor, [None if k == dim else k for k in range(x.dim())])
+    return list(axes)
+
+
+@rule("index_put")
+def put_at(trace: Trace, arguments: Arguments, output: Any) -> list[Expr]:
+    """Rows are written, or added, where index tensors say, along the first axes."""
+    x, values, indices = arguments["self"], arguments["values"], list(arguments["indices"])
+    if any(one is None or str(one.dtype) == "torch.bool" for one in indices):
+        raise UnknownUse
+    if not all(is_pinned(e) for one in indices for e in trace.axes(one)):
+        raise UnknownUse
+    axes, others = trace.axes(x), trace.axes(values)
+    rest = list(axes[len(indices) :])
+    lead = others[: max(0, len(others) - len(rest))]
+    trace.pin("entries are put where an index says", *axes[: len(indices)], *lead)
+    for back, e in enumerate(reversed(others[len(lead) :]), start=1):
+        if size_of(e) == size_of(rest[-back]):
+            trace.unify(e, rest[-back])
+    trace.alone(rest, [*axes[: len(indices)], *lead])
+    return list(axes)
+
+
 @rule("flip", "roll", "cumsum", "cumprod", "logcumsumexp", "cummax", "sort", "topk", "tril", "triu")
 def ordered(trace: Trace, arguments: Arguments, output: Any) -> Any:
     """The order along some axes matters: they are pinned, and nothing else may depend on them."""

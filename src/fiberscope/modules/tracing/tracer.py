@@ -62,10 +62,13 @@ MOVES = {
     ),
     *("t", "movedim", "numpy_T", "unsqueeze", "squeeze", "expand", "repeat", "cat", "stack", "slice", "select"),
     *("unbind", "split", "split_with_sizes", "chunk", "unsafe_split", "unsafe_chunk", "tensor_split", "clone", "copy"),
-    *("alias", "detach", "contiguous", "lift_fresh", "lift_fresh_copy", "_to_copy"),
+    *("alias", "detach", "contiguous", "lift_fresh", "lift_fresh_copy", "_to_copy", "constant_pad_nd"),
 }
 """Operations that take entries elsewhere. With these and entry by entry alone nothing is read: what becomes of an axis
 is seen where it is summed over, or looked up, or given."""
+
+ZEROS = {"zeros", "zeros_like", "new_zeros"}
+"""Operations that make zeros, as the state of a recurrent layer at its beginning. A product with them reads nothing."""
 
 MISFITS = (ArithmeticError, AssertionError, AttributeError, LookupError, StopIteration, TypeError, ValueError)
 """What a rule raises on arguments that it was not written for: its operation is then an unknown one."""
@@ -110,6 +113,12 @@ class Trace(Dispatch):
         self.alone_records: list[Alone] = []
         self.met: dict[Axes, None] = {}
         """Of tensors that an operation read, and not only moved."""
+        self.idle: dict[Axes, None] = {}
+        """Of tensors that were multiplied by zeros that the module made."""
+        self.blank: Any = WeakTensorKeyDictionary()
+        """Such zeros: a list that holds True until somebody writes into the tensor or a view of it."""
+        self.contracted = False
+        """Whether the operation that runs is a sum of products."""
         self.unknown: dict[str, str] = {}
         """Operations without a rule, and where each was first met."""
         self.reads: list[Read] = []
@@ -172,6 +181,7 @@ class Trace(Dispatch):
         kept, and the batch, in one order. Usually the axes that are gone say so themselves; not if an index set is both
         summed over and kept, as by a square matrix in a residual stream.
         """
+        self.contracted = True
         self.alone(over, kept)
         self.alone([*kept, *batch], over)
 
@@ -243,9 +253,9 @@ class Trace(Dispatch):
         self.operation = name
         out = list(flat([output]))
         self.linked = set()
-        if POINTWISE not in func.tags and name.removesuffix("_") not in MOVES:
-            self.met.update(dict.fromkeys(map(self.axes, given)))
+        self.contracted = False
         ruled = self._ruled(func, name, arguments, output, given, out)
+        self._note_reading(func, name, given, out)
         told = [(self.numbers[t], j) for t in given for j in range(len(self.axes(t)))]
         told += [(len(self.degrees.tensors) + k, j) for k, tensor in enumerate(out) for j in range(tensor.dim())]
         self.degrees.flat(place for place in told if place not in self.linked)
@@ -256,6 +266,20 @@ class Trace(Dispatch):
                 self.degrees.balances += [((1, self.place(k, j)), (-1, (old, j))) for j in range(both)]
         self._record(out, ruled)
         return output
+
+    def _note_reading(self, func: Any, name: str, given: list[Tensor], out: list[Tensor]) -> None:
+        """What the operation read, if it did: not where there is nothing in its result, or nothing but zeros in it."""
+        blank = [self.blank[tensor] for tensor in given if tensor in self.blank]
+        if func._schema.is_mutable:
+            for flag in blank:
+                flag[0] = False
+        elif name in ZEROS or (name in MOVES and len(blank) == len(given) > 0):
+            self.blank.update((tensor, blank[0] if blank else [True]) for tensor in out)
+        full = [tensor for tensor in given if tensor.numel()] if any(tensor.numel() for tensor in out) else []
+        if self.contracted and any(flag[0] for flag in blank):
+            self.idle.update(dict.fromkeys(self.axes(tensor) for tensor in full if tensor in self.weights))
+        elif POINTWISE not in func.tags and name.removesuffix("_") not in MOVES:
+            self.met.update(dict.fromkeys(map(self.axes, full)))
 
     def _ruled(
         self, func: Any, name: str, arguments: Arguments, output: Any, given: list[Tensor], out: list[Tensor]

@@ -73,8 +73,9 @@ class Picture:
 
     ``where`` keeps only the rows with these entries; ``each`` names the column by which single runs are told apart, and
     every run becomes a thin line of its own. ``style`` is ``"mean"``, ``"curve"`` (no spread), ``"share"`` (of true
-    entries, with intervals), ``"points"`` (a scatter) or ``"surface"`` (colours of the column ``colour`` over ``x`` and
-    ``y``); ``behind`` selects rows that are drawn as grey points behind the lines. ``equal`` gives both axes one unit.
+    entries, with intervals), ``"points"`` (a scatter), ``"surface"`` (colours of the column ``colour`` over ``x`` and
+    ``y``) or ``"map"`` (the same over whole numbers, as squares); ``behind`` selects rows that are drawn as grey points
+    behind the lines. ``equal`` gives both axes one unit.
     ``words`` replaces names of columns and entries in legends.
     """
 
