@@ -8,7 +8,8 @@ STAMP  := $(VENV)/.installed
 
 # Small matrices everywhere: threads inside a process only fight with the processes beside it.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
-PYTEST     := $(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m pytest -n auto --maxprocesses=8 --dist worksteal
+# Compiled files are kept, whatever the caller says: tests start hundreds of processes that read the same modules.
+PYTEST     := PYTHONDONTWRITEBYTECODE= $(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m pytest -n auto --maxprocesses=8 --dist worksteal
 LINTED     := src tests examples benchmarks docs fuzz
 
 # Lint with types and the documentation take one core each.

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import fiberscope as fs
 from fiberscope.connectivity.checkpoints.configs import narrowed, plan_of
@@ -152,6 +153,32 @@ def test_the_structure_is_the_one_of_the_live_model(tmp_path: Path) -> None:
     live = fs.permutation_structure(model, {"input_ids": torch.randint(3, 50, (1, 6))})
     assert set(plan.structure.groups) == set(live.only("permutation").groups)
     assert plan.aliases["lm_head.weight"] == plan.aliases["transformer.wte.weight"] == "transformer.wte.weight"
+
+
+def test_other_names_in_the_files_are_those_of_the_model(tmp_path: Path) -> None:
+    """Transformers writes ViT under older names than its modules have; the first GPT-2 lack the name of the body."""
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "image_size": 8, "patch_size": 4}
+    torch.manual_seed(0)
+    config = transformers.ViTConfig(num_hidden_layers=2, num_channels=1, **sizes)
+    vit = draw_in(transformers.ViTForImageClassification(config))
+    gpt = draw_in(transformers.GPT2LMHeadModel(transformers.GPT2Config(n_embd=16, n_head=2, n_layer=2, **SIZES)))
+    folders = [saved(vit, tmp_path / "vit"), saved(gpt, tmp_path / "gpt", shards=False)]
+    bare = {name.removeprefix("transformer."): value for name, value in tensors(folders[1]).items()}
+    save_file(bare, folders[1] / "model.safetensors", {"format": "pt"})
+    assert not set(tensors(folders[0])) <= set(vit.state_dict()) and "h.0.ln_1.weight" in bare
+    for model, folder in zip((vit, gpt), folders, strict=True):
+        moved = planted(folder, tmp_path / f"moved-{folder.name}")
+        found = fs.align_checkpoints(folder, moved, tmp_path / f"back-{folder.name}")
+        assert found.distances[0] > 0.1 and found.distances[1] == 0
+        other = type(model).from_pretrained(moved).eval()
+        given = {"pixel_values": torch.rand(2, 1, 8, 8)} if model is vit else {"input_ids": torch.tensor([[3, 4, 5]])}
+        with torch.no_grad():
+            torch.testing.assert_close(other(**given).logits, model.eval()(**given).logits)
+
+
+def draw_in(model: Any) -> Any:
+    draw(model, 0)
+    return model
 
 
 def test_narrowed_configurations_keep_queries_per_key() -> None:

@@ -389,7 +389,8 @@ def _in_order(name: str) -> list[tuple[int, str]]:
 
 def _names(shards: Shards, plan: Plan) -> dict[str, str]:
     """From the names of tensors in the files to those of the groups; every tensor that moves must be there."""
-    found = {name: plan.aliases[name] for name in shards.files if name in plan.aliases}
+    owned = {name: plan.renamed(name) for name in shards.files}
+    found = {name: plan.aliases[own] for name, own in owned.items() if own in plan.aliases}
     for name, own in found.items():
         if plan.shapes[own] != shards.shapes[name]:
             sizes = f"{plan.shapes[own]}, got {shards.shapes[name]}"

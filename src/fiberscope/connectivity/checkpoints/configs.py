@@ -7,7 +7,7 @@ which has numbers: every group of the large one must be one of the small one tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +45,8 @@ class Plan:
     aliases: Mapping[str, str]
     """From every name of a tensor to the one that the groups use."""
     shapes: Mapping[str, tuple[int, ...]]
+    renamed: Callable[[str], str]
+    """The name in the model of a tensor that goes by another name in the files."""
 
 
 def plan_of(folder: Path) -> Plan:
@@ -65,7 +67,28 @@ def plan_of(folder: Path) -> Plan:
     tied = {**dict(large.named_parameters(remove_duplicate=False)), **dict(large.named_buffers(remove_duplicate=False))}
     aliases = {name: first[id(value)] for name, value in tied.items()}
     shapes = {name: tuple(value.shape) for name, value in names.items()}
-    return Plan(Structure(groups, pinned_of(trace), tuple(trace.unknown)), aliases, shapes)
+    return Plan(Structure(groups, pinned_of(trace), tuple(trace.unknown)), aliases, shapes, _renaming(large, aliases))
+
+
+def _renaming(model: Any, known: Collection[str]) -> Callable[[str], str]:
+    """Names in files as names in the model: without or with the name of its body, or older ones that are still written.
+
+    What ``transformers`` converts while it loads (joins, splits) keeps its name, so that it is missed by name.
+    """
+    try:
+        older = import_module("transformers.conversion_mapping").get_model_conversion_mapping(model)
+    except (ImportError, AttributeError):  # of before these names were changed
+        older = []
+    renames = [one for one in older or () if not hasattr(one, "operations")]
+    body = f"{getattr(model, 'base_model_prefix', '')}."
+
+    def renamed(name: str) -> str:
+        now = name
+        for one in renames:
+            now = one.rename_source_key(now)[0]
+        return next((own for own in (name, now, body + now, now.removeprefix(body)) if own in known), name)
+
+    return renamed
 
 
 def example(module: nn.Module, config: Any, device: str) -> dict[str, Any]:
