@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ def test_independent_trainings_come_closer_and_keep_their_functions(tmp_path: Pa
 
 
 def interrupt_writing(done: int, total: int | None, text: str) -> None:
-    if text.startswith("writing") and done == 1:
+    if text.startswith(("writing", "merge")) and done == 1:
         raise KeyboardInterrupt
 
 
@@ -124,6 +125,23 @@ def test_what_is_interrupted_goes_on(tmp_path: Path) -> None:
         fs.align_checkpoints(a, b, tmp_path / "e")
     with pytest.raises(OutOfTimeError):
         fs.align_checkpoints(a, b, tmp_path / "d", time_limit=1e-9)
+
+
+def test_another_question_does_not_go_on_with_the_files_of_an_interrupted_one(tmp_path: Path) -> None:
+    """The files that stand already were made by the other element, or the other rule."""
+    a, b = (saved(llama(seed), tmp_path / str(seed)) for seed in range(2))
+    structure = plan_of(a).structure
+    asked: list[Callable[..., Path]] = [
+        *(partial(fs.apply_alignment, a, structure.random(seed)) for seed in range(2)),
+        *(partial(fs.merge_checkpoints, [a, b], weights=weights) for weights in (None, [3, 1])),
+        partial(fs.merge_checkpoints, [a, b], method="slerp"),
+    ]
+    for k, ask in enumerate(asked):
+        with pytest.raises(KeyboardInterrupt):
+            asked[k - 1](out=tmp_path / f"d{k}", progress=interrupt_writing)
+        assert list((tmp_path / f"d{k}.partial").glob("*.safetensors"))
+        found, expected = tensors(ask(out=tmp_path / f"d{k}")), tensors(ask(out=tmp_path / f"e{k}"))
+        assert all(torch.equal(value, expected[name]) for name, value in found.items())
 
 
 def test_merging_tensor_by_tensor(tmp_path: Path) -> None:
@@ -228,7 +246,9 @@ def test_bad_folders(tmp_path: Path) -> None:
     nan = saved(broken, tmp_path / "nan2")
     with pytest.raises(InputError, match=r"expected finite weights, got NaN or infinity in model\.norm\.weight"):
         fs.align_checkpoints(a, nan, out)
-    assert not (tmp_path / "out.partial").exists()
+    with pytest.raises(InputError, match=r"expected finite weights, got NaN or infinity in model\.norm\.weight"):
+        fs.merge_checkpoints([a, nan], out)
+    assert not out.exists() and not (tmp_path / "out.partial").exists()
     with pytest.raises(InputError, match="expected a folder that does not exist yet"):
         fs.align_checkpoints(a, a, b)
     with pytest.raises(InputError, match=r"none\.json: expected a file that align wrote, found none"):
