@@ -131,16 +131,15 @@ def test_another_question_does_not_go_on_with_the_files_of_an_interrupted_one(tm
     """The files that stand already were made by the other element, or the other rule."""
     a, b = (saved(llama(seed), tmp_path / str(seed)) for seed in range(2))
     structure = plan_of(a).structure
-    asked: list[Callable[..., Path]] = [
-        *(partial(fs.apply_alignment, a, structure.random(seed)) for seed in range(2)),
-        *(partial(fs.merge_checkpoints, [a, b], weights=weights) for weights in (None, [3, 1])),
-        partial(fs.merge_checkpoints, [a, b], method="slerp"),
+    questions: list[tuple[Callable[..., Path], ...]] = [
+        tuple(partial(fs.apply_alignment, a, structure.random(seed)) for seed in range(2)),
+        tuple(partial(fs.merge_checkpoints, [a, b], weights=weights) for weights in (None, [3, 1])),
     ]
-    for k, ask in enumerate(asked):
+    for k, (first, second) in enumerate(questions):
         with pytest.raises(KeyboardInterrupt):
-            asked[k - 1](out=tmp_path / f"d{k}", progress=interrupt_writing)
+            first(out=tmp_path / f"d{k}", progress=interrupt_writing)
         assert list((tmp_path / f"d{k}.partial").glob("*.safetensors"))
-        found, expected = tensors(ask(out=tmp_path / f"d{k}")), tensors(ask(out=tmp_path / f"e{k}"))
+        found, expected = (tensors(second(out=tmp_path / f"{name}{k}")) for name in "de")
         assert all(torch.equal(value, expected[name]) for name, value in found.items())
 
 
@@ -170,6 +169,20 @@ def test_the_structure_is_the_one_of_the_live_model(tmp_path: Path) -> None:
     live = fs.permutation_structure(model, {"input_ids": torch.randint(3, 50, (1, 6))})
     assert set(plan.structure.groups) == set(live.only("permutation").groups)
     assert plan.aliases["lm_head.weight"] == plan.aliases["transformer.wte.weight"] == "transformer.wte.weight"
+
+
+@pytest.mark.parametrize("kind", ["ViTForImageClassification", "GPTNeoXForCausalLM"])
+def test_names_that_are_others_in_files(kind: str, tmp_path: Path) -> None:
+    """What transformers renames when it saves a model is found under both names."""
+    sizes = {"hidden_size": 24, "num_attention_heads": 6, "intermediate_size": 32, "num_hidden_layers": 2}
+    sizes |= {"image_size": 16, "patch_size": 4} if kind.startswith("ViT") else SIZES
+    model = getattr(transformers, kind)(getattr(transformers, kind.split("For", maxsplit=1)[0] + "Config")(**sizes))
+    draw(model, 0)
+    folder = saved(model.eval(), tmp_path / "a", shards=False)
+    assert set(Shards.open(folder).files) != set(model.state_dict())
+    found = fs.align_checkpoints(folder, planted(folder, tmp_path / "b"), tmp_path / "c", verify=True)
+    assert found.ok and found.distances[1] == 0 < found.distances[0]
+    assert all(torch.equal(value, tensors(tmp_path / "c")[name]) for name, value in tensors(folder).items())
 
 
 def test_narrowed_configurations_keep_queries_per_key() -> None:

@@ -63,9 +63,22 @@ def plan_of(folder: Path) -> Plan:
     names = dict(large.named_parameters()) | dict(large.named_buffers())
     first = {id(value): name for name, value in reversed(names.items())}
     tied = {**dict(large.named_parameters(remove_duplicate=False)), **dict(large.named_buffers(remove_duplicate=False))}
-    aliases = {name: first[id(value)] for name, value in tied.items()}
+    aliases = {name: first[id(value)] for name, value in {**_stored(large), **tied}.items() if id(value) in first}
     shapes = {name: tuple(value.shape) for name, value in names.items()}
     return Plan(Structure(groups, pinned_of(trace), tuple(trace.unknown)), aliases, shapes)
+
+
+def _stored(module: nn.Module) -> dict[str, Any]:
+    """Tensors by the names that they have in files: ``transformers`` renames some of them when it saves a model.
+
+    What it takes apart for that, as experts that are one tensor in the model, is another object and nobody's alias.
+    """
+    try:
+        saving = import_module("transformers.core_model_loading", "reading a config.json")
+        found: dict[str, Any] = saving.revert_weight_conversion(module, module.state_dict(keep_vars=True))
+    except Exception:  # a version without it, or a class that its rules do not fit: the names are those of the model
+        return {}
+    return found
 
 
 def example(module: nn.Module, config: Any, device: str) -> dict[str, Any]:
