@@ -87,6 +87,8 @@ def section(file: str, held: dict[str, Any], defaults: Mapping[str, Any]) -> str
     if missing:
         words = " and ".join(f"**{n} tasks {what}**" for what, n in told.items() if n)
         head += f" {words}, and the table lacks their rows."
+    if origin.get("pooled"):
+        head += f" {line(origin['pooled'])}"
     head += f"\n\n```console\n$ {command(origin, defaults)}\n```"
     rows = [
         f"| {line(v['text'])} | {line(v.get('where', ''))} | {line(v['ours'])} | **{word(v)}** |"

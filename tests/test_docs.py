@@ -148,10 +148,12 @@ def test_findings_are_made_from_verdict_files(tmp_path: Path) -> None:
         "verdicts": [{"text": "It rises | falls.", "ours": "1 < 2", "holds": False}],
     }
     (tmp_path / "energy.json").write_text(json.dumps(held), encoding="utf-8")
+    held["provenance"]["pooled"] = "Two runs | one table."
     missing = [{"error": "not run"}, {"error": "ValueError"}, {"error": "not run"}]
     other = {**held, "provenance": {**held["provenance"], "paper": "P", "options": {"net": "vit"}, "missing": missing}}
     (tmp_path / "other.json").write_text(json.dumps(other), encoding="utf-8")
     page = tables.findings(tmp_path)
+    assert page.count("Two runs \\| one table.") == 1
     assert "### energy, quick scale, vit" in page and "| P |" not in page  # told, not counted
     assert "**1 tasks failed** and **2 tasks were not run**, and the table" in page
     assert "### energy, quick scale" in page and "1 tasks failed" in page and "findings/energy.json" in page

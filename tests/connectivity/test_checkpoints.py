@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ def test_independent_trainings_come_closer_and_keep_their_functions(tmp_path: Pa
 
 
 def interrupt_writing(done: int, total: int | None, text: str) -> None:
-    if text.startswith("writing") and done == 1:
+    if text.startswith(("writing", "merge")) and done == 1:
         raise KeyboardInterrupt
 
 
@@ -127,6 +128,22 @@ def test_what_is_interrupted_goes_on(tmp_path: Path) -> None:
         fs.align_checkpoints(a, b, tmp_path / "d", time_limit=1e-9)
 
 
+def test_another_question_does_not_go_on_with_the_files_of_an_interrupted_one(tmp_path: Path) -> None:
+    """The files that stand already were made by the other element, or the other rule."""
+    a, b = (saved(llama(seed), tmp_path / str(seed)) for seed in range(2))
+    structure = plan_of(a).structure
+    questions: list[tuple[Callable[..., Path], ...]] = [
+        tuple(partial(fs.apply_alignment, a, structure.random(seed)) for seed in range(2)),
+        tuple(partial(fs.merge_checkpoints, [a, b], weights=weights) for weights in (None, [3, 1])),
+    ]
+    for k, (first, second) in enumerate(questions):
+        with pytest.raises(KeyboardInterrupt):
+            first(out=tmp_path / f"d{k}", progress=interrupt_writing)
+        assert list((tmp_path / f"d{k}.partial").glob("*.safetensors"))
+        found, expected = (tensors(second(out=tmp_path / f"{name}{k}")) for name in "de")
+        assert all(torch.equal(value, expected[name]) for name, value in found.items())
+
+
 def test_merging_tensor_by_tensor(tmp_path: Path) -> None:
     models = [llama(seed) for seed in range(3)]
     folders = [saved(model, tmp_path / str(k)) for k, model in enumerate(models)]
@@ -155,30 +172,30 @@ def test_the_structure_is_the_one_of_the_live_model(tmp_path: Path) -> None:
     assert plan.aliases["lm_head.weight"] == plan.aliases["transformer.wte.weight"] == "transformer.wte.weight"
 
 
-def test_other_names_in_the_files_are_those_of_the_model(tmp_path: Path) -> None:
-    """Transformers writes ViT under older names than its modules have; the first GPT-2 lack the name of the body."""
-    sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "image_size": 8, "patch_size": 4}
-    torch.manual_seed(0)
-    config = transformers.ViTConfig(num_hidden_layers=2, num_channels=1, **sizes)
-    vit = draw_in(transformers.ViTForImageClassification(config))
-    gpt = draw_in(transformers.GPT2LMHeadModel(transformers.GPT2Config(n_embd=16, n_head=2, n_layer=2, **SIZES)))
-    folders = [saved(vit, tmp_path / "vit"), saved(gpt, tmp_path / "gpt", shards=False)]
-    bare = {name.removeprefix("transformer."): value for name, value in tensors(folders[1]).items()}
-    save_file(bare, folders[1] / "model.safetensors", {"format": "pt"})
-    assert not set(tensors(folders[0])) <= set(vit.state_dict()) and "h.0.ln_1.weight" in bare
-    for model, folder in zip((vit, gpt), folders, strict=True):
-        moved = planted(folder, tmp_path / f"moved-{folder.name}")
-        found = fs.align_checkpoints(folder, moved, tmp_path / f"back-{folder.name}")
-        assert found.distances[0] > 0.1 and found.distances[1] == 0
-        other = type(model).from_pretrained(moved).eval()
-        given = {"pixel_values": torch.rand(2, 1, 8, 8)} if model is vit else {"input_ids": torch.tensor([[3, 4, 5]])}
-        with torch.no_grad():
-            torch.testing.assert_close(other(**given).logits, model.eval()(**given).logits)
-
-
-def draw_in(model: Any) -> Any:
+@pytest.mark.parametrize("kind", ["ViTForImageClassification", "GPTNeoXForCausalLM"])
+def test_names_that_are_others_in_files(kind: str, tmp_path: Path) -> None:
+    """What transformers renames when it saves a model is found under both names."""
+    sizes = {"hidden_size": 24, "num_attention_heads": 6, "intermediate_size": 32, "num_hidden_layers": 2}
+    sizes |= {"image_size": 16, "patch_size": 4} if kind.startswith("ViT") else SIZES
+    model = getattr(transformers, kind)(getattr(transformers, kind.split("For", maxsplit=1)[0] + "Config")(**sizes))
     draw(model, 0)
-    return model
+    folder = saved(model.eval(), tmp_path / "a", shards=False)
+    assert set(Shards.open(folder).files) != set(model.state_dict())
+    found = fs.align_checkpoints(folder, planted(folder, tmp_path / "b"), tmp_path / "c", verify=True)
+    assert found.ok and found.distances[1] == 0 < found.distances[0]
+    assert all(torch.equal(value, tensors(tmp_path / "c")[name]) for name, value in tensors(folder).items())
+
+
+def test_the_name_of_the_body_may_be_missing(tmp_path: Path) -> None:
+    """The first GPT-2 checkpoints lack it."""
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(n_embd=16, n_head=2, n_layer=2, **SIZES))
+    draw(model, 0)
+    folder = saved(model.eval(), tmp_path / "a", shards=False)
+    bare = {name.removeprefix("transformer."): value for name, value in tensors(folder).items()}
+    save_file(bare, folder / "model.safetensors", {"format": "pt"})
+    assert "h.0.ln_1.weight" in bare
+    found = fs.align_checkpoints(folder, planted(folder, tmp_path / "b"), tmp_path / "c", verify=True)
+    assert found.ok and found.distances[1] == 0 < found.distances[0]
 
 
 def test_narrowed_configurations_keep_queries_per_key() -> None:
@@ -255,7 +272,9 @@ def test_bad_folders(tmp_path: Path) -> None:
     nan = saved(broken, tmp_path / "nan2")
     with pytest.raises(InputError, match=r"expected finite weights, got NaN or infinity in model\.norm\.weight"):
         fs.align_checkpoints(a, nan, out)
-    assert not (tmp_path / "out.partial").exists()
+    with pytest.raises(InputError, match=r"expected finite weights, got NaN or infinity in model\.norm\.weight"):
+        fs.merge_checkpoints([a, nan], out)
+    assert not out.exists() and not (tmp_path / "out.partial").exists()
     with pytest.raises(InputError, match="expected a folder that does not exist yet"):
         fs.align_checkpoints(a, a, b)
     with pytest.raises(InputError, match=r"none\.json: expected a file that align wrote, found none"):

@@ -185,3 +185,16 @@ def test_norms_of_groups_of_channels_are_not_folded() -> None:
     for found in (fs.rotations(structure), fs.linear_groups(structure)):
         assert any(block.name == "4" for block in found.blocks)
         torch.testing.assert_close(found.apply(net, found.random(1))(x), net(x))
+
+
+def test_heads_are_not_mixed_where_one_token_sees_itself_alone() -> None:
+    """Attention weights are all one then, and any map of the values of all heads would do."""
+    torch.manual_seed(0)
+    net = nn.TransformerEncoderLayer(8, 2, 12, batch_first=True).double().eval()
+    draw(net, 0)
+    structure = fs.permutation_structure(net, torch.randn(1, 1, 8, dtype=torch.float64))
+    x = torch.randn(2, 5, 8, dtype=torch.float64)
+    for find in (fs.rotations, fs.linear_groups):
+        found = find(structure)
+        assert any("holds other groups" in reason for reason in found.refused.values())
+        assert torch.allclose(found.apply(net, found.random(0))(x), net(x), atol=1e-8)

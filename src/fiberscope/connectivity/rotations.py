@@ -123,7 +123,12 @@ def searched(structure: Structure, seed: int, search: Search) -> tuple[Rotations
     blocks: list[Group] = []
     folds: list[Fold] = []
     refused: dict[str, str] = {}
-    for group in structure.only(PERMUTATION).groups:
+    groups = structure.only(PERMUTATION).groups
+    outside = {name for group in groups for name in group.parents}
+    for group in groups:
+        if group.name in outside:  # one token has no other to attend to: there heads could be mixed
+            refused[group.name] = "it holds other groups, as heads hold their dimensions: such blocks only permute"
+            continue
         found, reason = search(structure, group, probe, source)
         if found is None:
             refused[group.name] = reason

@@ -269,6 +269,8 @@ def _map(ax: Axes, table: Table, picture: Picture, reach: float) -> None:
         cells[row, column] = value
     image = ax.imshow(cells, cmap=FUNCTION, vmin=-reach, vmax=reach, interpolation="nearest")
     _finish(ax, picture)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(MaxNLocator("auto", integer=True))
     figure = ax.get_figure(root=True)
     if figure is not None:
         figure.colorbar(image, ax=ax, shrink=0.7)

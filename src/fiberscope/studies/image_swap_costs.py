@@ -160,7 +160,7 @@ STUDY = Study(
         *(
             Picture(
                 name,
-                f"Signed roots of swap costs {words}, first layer",
+                f"Swap costs {words}, first layer",
                 x="j",
                 y="i",
                 panels="kind",

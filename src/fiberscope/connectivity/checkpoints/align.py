@@ -107,7 +107,7 @@ def align_checkpoints(
     _check_alike(left, right)
     plan = plan_of(right.folder)
     names = _names(right, plan)
-    stage = _stage(target, left, right)
+    stage = _stage(target, "align", left, right)
     try:
         element, distances = _matched(left, right, plan, names, stage, rounds, run)
     except InputError:  # these files will not do: there is nothing to go on with
@@ -144,7 +144,7 @@ def apply_alignment(
     plan = plan_of(source.folder)
     _check_element(found, plan.structure)
     found = found.inverse() if inverse else found
-    stage = _stage(target, source, source)
+    stage = _stage(target, found.to_dict(), source)
     _write_moved(source, plan, found, stage, run)
     _finish(stage, target, found)
     return target
@@ -183,12 +183,17 @@ def merge_checkpoints(
         first = [Shards.open(base)]
         _check_alike(shards[0], first[0])
     target = _free(out)
-    stage = _stage(target, *first, *shards)
+    parts = None if weights is None else [float(one) for one in weights]
+    stage = _stage(target, [method, parts, keep, len(first)], *first, *shards)
 
     def made(name: str) -> Tensor:
-        return rounded([one.read(name) for one in (*first, *shards)], rule)
+        return rounded([_finite(one, name) for one in (*first, *shards)], rule)
 
-    _write(shards[0], made, stage, run, "merge")
+    try:
+        _write(shards[0], made, stage, run, "merge")
+    except InputError:  # as above
+        shutil.rmtree(stage)
+        raise
     _finish(stage, target, None)
     return target
 
@@ -335,10 +340,11 @@ def _free(out: Path | str) -> Path:
     return target
 
 
-def _stage(target: Path, *sources: Shards) -> Path:
-    """The folder of the work; what another question had left in it is taken away."""
+def _stage(target: Path, question: Any, *sources: Shards) -> Path:
+    """The folder of the work; what another question had left in it is taken away: its files are not ours."""
     stage = target.with_name(f"{target.name}.partial")
-    mark = sha256(json.dumps([_described(one) for one in sources]).encode()).hexdigest()
+    described = [question, *(_described(one) for one in sources)]
+    mark = sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
     label = stage / SOURCE
     if stage.is_dir() and not label.is_file() and any(stage.iterdir()):
         raise InputError(f"{stage}: expected no such folder, or one of an interrupted run")
