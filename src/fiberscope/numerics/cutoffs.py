@@ -200,11 +200,15 @@ UPRIGHT = 1e-12
 """Cylinders: the cosine between lines and ends below which they are taken for orthogonal; distances
 are off by as much."""
 
+MET = 2.0**-50
+"""Ways on ellipsoids, whose longest half-axis is one: nearer than this to the plane of a boundary they have met it."""
+
 ARRIVED = 2.0**-44
-"""Ways on ellipsoids, whose longest half-axis is one: nearer than this to a boundary they have met it."""
+"""Ways between points of ellipsoids: of directions whose ways may be shorter by less than this part no others are
+looked for."""
 
 AS_SHORT = 2.0**-12
-"""Ways on ellipsoids: of directions whose ways may be shorter by less than this part no others are looked for."""
+"""The same of ways to boundaries, which take more directions."""
 
 KNOWN = 0.99
 """Ways on ellipsoids: where no way is proven to be shorter by less than this part, there is no answer."""

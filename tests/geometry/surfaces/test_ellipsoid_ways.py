@@ -160,6 +160,17 @@ def test_corners_stand_out() -> None:
     np.testing.assert_allclose(found.distance(points, visible=True), same.distance(points, visible=True), rtol=1e-9)
 
 
+@pytest.mark.parametrize("depth", [1e-3, 1e-9, 1e-13])
+def test_tiny_caps(depth: float) -> None:
+    """Planes that almost touch: nearly all directions miss the cap, and its border is far from the pole on the way."""
+    net = planes([[0.0, 0.0, 1.0, depth - 1.0]])
+    points = [[0.6, 0.0, 0.8], [0.0, 0.0, 1.0]]
+    _, high = fs.round_regions(net, fs.Ellipsoid([1.0, 1.0, 1.0])).distance_range(points)
+    np.testing.assert_allclose(
+        high, fs.round_regions(net, fs.Sphere()).distance(points), rtol=1e-2 * depth**0.5 + 1e-6, atol=4e-8
+    )
+
+
 def test_what_is_refused() -> None:
     shape = fs.Ellipsoid([1.0, 1.0, 2.0])
     found = fs.round_regions(planes([[1.0, 0.0, 0.0, 0.0]]), shape)

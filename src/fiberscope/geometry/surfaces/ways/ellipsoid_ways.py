@@ -17,7 +17,7 @@ from math import inf, pi
 import numpy as np
 
 from fiberscope.geometry.surfaces.ways.geodesic_kernels import TERMS, follow
-from fiberscope.numerics.cutoffs import ARRIVED, AS_SHORT
+from fiberscope.numerics.cutoffs import ARRIVED, AS_SHORT, MET
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.run import ENDLESS, Run
 
@@ -60,12 +60,11 @@ class HalfAxes:
         half = angle[:, None] / 2
         middle = np.cos(half) * flat + np.sin(half) * np.cross(normal, flat)  # from the circle's centre
         radius = np.linalg.norm(flat, axis=1)
-        radius = np.where(radius > 0, radius, 1.0)
-        whole = angle >= 2 * pi
         plane = np.concatenate([normal @ self.turn, height[:, None]], axis=1)
         side = np.concatenate([middle @ self.turn, (radius**2 * np.cos(angle / 2))[:, None]], axis=1)
-        goals = [part / np.linalg.norm(part[:, :3] / self.size, axis=1)[:, None] for part in (plane, side)]
-        goals[1][whole] = 0.0
+        side[angle >= 2 * pi] = 0.0  # a whole circle has no ends
+        steep = [np.linalg.norm(part[:, :3] / self.size, axis=1) for part in (plane, side)]
+        goals = [part / np.where(size > 0, size, 1.0)[:, None] for part, size in zip((plane, side), steep, strict=True)]
         return np.concatenate(goals, axis=1)
 
 
@@ -98,7 +97,7 @@ class _Search:
             part = slice(first, first + _CHUNK)
             follow(
                 self.start, velocity[part], slopes[part], self.frame.size, self.frame.size**-2.0, self.goals,
-                self.target, horizon, ARRIVED, *self._work, found[part],
+                self.target, horizon, MET, *self._work, found[part],
             )  # fmt: skip
         k = int(found[:, 1].argmin())
         if found[k, 1] < self.best:
@@ -115,6 +114,8 @@ class _Search:
 
     def shortest(self) -> tuple[float, float]:
         """No way is shorter than the first length; the second is one's."""
+        if len(self.target) and (self.target == self.start).all():
+            return 0.0, 0.0
         half, floor, looked = pi / _FIRST, inf, 0
         angles = np.asarray(half * np.arange(1, 2 * _FIRST, 2), dtype=np.float64)
         seen: list[tuple[FloatArray, FloatArray]] = []
@@ -164,17 +165,23 @@ def _beside(angles: FloatArray, half: float) -> FloatArray:
     return np.asarray((angles[:, None] + np.array([-half, half])).reshape(-1))
 
 
-def to_boundaries(frame: HalfAxes, goals: FloatArray, start: FloatArray, run: Run = ENDLESS) -> tuple[float, float]:
-    """Bounds of the length of the shortest way from a point ``(3,)`` of the frame to the goals."""
+def to_boundaries(
+    frame: HalfAxes, goals: FloatArray, places: FloatArray, start: FloatArray, run: Run = ENDLESS
+) -> tuple[float, float]:
+    """Bounds of the length of the shortest way from a point ``(3,)`` of the frame to the goals.
+
+    ``places`` are points of the goals: of boundaries so small that all directions miss them, one of these is the end.
+    """
     if not len(goals):
         return inf, inf
     low, high = _Search(frame, start, goals, np.empty(0), run).shortest()
-    return low * frame.unit, high * frame.unit
+    if low < high * (1 - 2 * AS_SHORT):
+        near = np.argsort(np.linalg.norm((places - start) * frame.size, axis=1), kind="stable")[:_POLISHED]
+        high = min(high, *(_Search(frame, start, np.empty((0, 8)), end, run).shortest()[1] for end in places[near]))
+    return min(low, high) * frame.unit, high * frame.unit
 
 
 def to_point(frame: HalfAxes, start: FloatArray, end: FloatArray, run: Run = ENDLESS) -> tuple[float, float]:
     """Bounds of the length of the shortest way between two points of the frame."""
-    if (start == end).all():
-        return 0.0, 0.0
     low, high = _Search(frame, start, np.empty((0, 8)), end, run).shortest()
     return low * frame.unit, high * frame.unit

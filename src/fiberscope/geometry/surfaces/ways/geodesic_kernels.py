@@ -8,8 +8,9 @@ so the coefficients of ``y`` and ``q`` follow from each other by products of ser
 coefficients are below rounding.
 
 Goals, a row ``(n, h, e, g)`` each. An arc is where ``n y = h`` and ``e y >= g``; both forms change by 1 at most per
-length on the ellipsoid, so that the larger of ``|n y - h|`` and ``g - e y`` is no more than the way to the arc. A way
-may therefore go on by that much before it is looked at again, and no arc is passed unseen.
+length on the ellipsoid, so that the larger of ``|n y - h|`` and ``g - e y`` is no more than the way to the arc. Along a
+geodesic their second derivatives are at most its curvature, which the series bounds within a step: so a way goes on as
+far as one of the two forms cannot vanish before it is looked at again, and no arc is passed unseen.
 
 Work: ``y, v (3, K)`` are the series of place and velocity, ``w, p, q (K,)`` those of the
 denominator, the numerator and their quotient.
@@ -82,13 +83,47 @@ def _place(series: Any, t: float, i: int) -> float:
 
 
 @inner
-def _gap(a: float, b: float, c: float, goals: Any) -> float:
-    """No more than the way from a point to the nearest of the goals."""
+def _bend(size: Any, y: Any, reach: float) -> float:
+    """No less than the curvature of the geodesic within a step."""
+    square = 0.0
+    for i in range(3):
+        most = 0.0
+        for k in range(y.shape[1] - 1, 1, -1):
+            most = most * reach + k * (k - 1) * abs(y[i, k])
+        square += (size[i] * most) ** 2
+    return math.sqrt(square)
+
+
+@inner
+def _until(gap: float, rate: float, bend: float) -> float:
+    """How far a positive form is positive, whose second derivative is at most ``bend``."""
+    if gap <= 0.0:
+        return 0.0
+    root = math.sqrt(rate * rate + 2.0 * bend * gap)
+    if rate < 0.0:
+        return 2.0 * gap / (root - rate)
+    return (rate + root) / bend if bend > 0.0 else math.inf
+
+
+@inner
+def _advance(
+    a: float, b: float, c: float, da: float, db: float, dc: float, bend: float, slack: float, slope: float,
+    touch: float, goals: Any,
+) -> float:  # fmt: skip
+    """How far a way keeps more than the slack, which grows by the slope, from all goals; below zero if it does not."""
     least = math.inf
     for row in range(len(goals)):
-        off = abs(goals[row, 0] * a + goals[row, 1] * b + goals[row, 2] * c - goals[row, 3])
-        if off < least:
-            least = min(least, max(off, goals[row, 7] - goals[row, 4] * a - goals[row, 5] * b - goals[row, 6] * c))
+        form = goals[row, 0] * a + goals[row, 1] * b + goals[row, 2] * c - goals[row, 3]
+        rate = goals[row, 0] * da + goals[row, 1] * db + goals[row, 2] * dc
+        side = goals[row, 7] - goals[row, 4] * a - goals[row, 5] * b - goals[row, 6] * c - slack
+        off = abs(form) - slack
+        if off <= touch and side <= touch:
+            return -1.0
+        far = _until(off, (rate if form > 0.0 else -rate) - slope, bend)
+        if side > 0.0 and far < least:
+            rate = -goals[row, 4] * da - goals[row, 5] * db - goals[row, 6] * dc
+            far = max(far, _until(side, rate - slope, bend))
+        least = min(least, far)
     return least
 
 
@@ -129,23 +164,30 @@ def follow(
             y[i, 0], v[i, 0] = start[i], ways[row, i]
         while so_far <= horizon and not done:
             reach = _expand(inverse, y, v, w, p, q)
+            bend = _bend(size, y, reach)
             t = 0.0
             while t <= reach and so_far + t <= horizon:
                 a, b, c = _place(y, t, 0), _place(y, t, 1), _place(y, t, 2)
-                gap = _chord(a, b, c, size, target) if len(target) else _gap(a, b, c, goals)
-                free = gap - slope * (so_far + t)
-                if free <= touch and found[row, 0] == math.inf:
-                    found[row, 0] = so_far + t
-                    slope, free = 0.0, gap
-                    if len(target):
+                if len(target):
+                    free = _chord(a, b, c, size, target) - slope * (so_far + t)
+                    if free <= touch:
+                        found[row, 0] = so_far + t
                         found[row, 1] = so_far + t + _detour(a, b, c, size, target)
                         done = True
                         break
-                if free <= touch:
+                    t += free / (1.0 + slope)
+                    continue
+                da, db, dc = _place(v, t, 0), _place(v, t, 1), _place(v, t, 2)
+                free = _advance(a, b, c, da, db, dc, bend, slope * (so_far + t), slope, touch, goals)
+                if free >= 0.0:
+                    t += free
+                elif found[row, 0] == math.inf:
+                    found[row, 0] = so_far + t
+                    slope = 0.0
+                else:
                     found[row, 1] = so_far + t
                     done = True
                     break
-                t += free / (1.0 + slope)
             if done or not reach > 0.0:
                 break
             so_far += reach

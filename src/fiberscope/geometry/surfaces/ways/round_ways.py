@@ -24,10 +24,11 @@ def to_boundaries(surface: Sphere | Ellipsoid, points: FloatArray, arcs: Arcs, w
     parts = [part[which] for part in arcs]
     if isinstance(surface, Ellipsoid):
         frame = HalfAxes.of(surface.axes)
-        goals, low, high = frame.arcs(*parts), np.empty(len(x)), np.empty(len(x))
+        goals, places = frame.arcs(*parts), parts[2] @ frame.turn
+        low, high = np.empty(len(x)), np.empty(len(x))
         for row, start in enumerate(x @ frame.turn):
             run.step(row, len(x), "distances")
-            low[row], high[row] = ellipsoid_ways.to_boundaries(frame, goals, start, run)
+            low[row], high[row] = ellipsoid_ways.to_boundaries(frame, goals, places, start, run)
         return low, high
     best = np.full(len(x), np.inf)
     for n, h, begin, turn in zip(*parts, strict=True):
