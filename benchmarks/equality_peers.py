@@ -10,9 +10,12 @@ floats with tolerances: what they say is no proof, and is compared with nothing 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import re
+import sys
 import time
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -115,10 +118,34 @@ def by_milp(a: Network, b: Network, box: fs.Box, tolerance: float | None, second
     return {"low": found, "high": bound}
 
 
+def restore_old_names() -> None:
+    """What auto_LiRPA 0.3 looks for where NumPy 2 and a torch of today do not have it any more.
+
+    Names alone: where a set function of NumPy stands, its type of truth values, the setter of the version of operators
+    and the access to attributes of nodes in a traced graph. It wants ``appdirs`` and ``tqdm`` besides.
+    """
+    from torch import _C
+    from torch.onnx._internal.torchscript_exporter._globals import GLOBALS
+
+    if "numpy.lib.arraysetops" not in sys.modules:
+        sets: Any = types.ModuleType("numpy.lib.arraysetops")
+        sets.isin = np.isin
+        sys.modules["numpy.lib.arraysetops"] = sets
+    if not hasattr(np, "bool"):
+        np.bool = np.bool_
+    symbolic_helper: Any = importlib.import_module("torch.onnx.symbolic_helper")  # the attribute is another module
+    if not hasattr(symbolic_helper, "_set_opset_version"):
+        symbolic_helper._set_opset_version = lambda version: setattr(GLOBALS, "export_onnx_opset_version", version)
+    if not hasattr(_C.Node, "__getitem__"):
+        _C.Node.__getitem__ = lambda node, key: getattr(node, node.kindOf(key))(key)
+
+
 def by_crown(a: Network, b: Network, box: fs.Box, tolerance: float | None, seconds: float) -> dict[str, Any]:
     """The bound of auto_LiRPA on the difference of both as one module."""
     try:
         import torch
+
+        restore_old_names()
         from auto_LiRPA import BoundedModule, BoundedTensor, PerturbationLpNorm
     except ImportError as error:
         return {"note": f"not installed, or it does not import ({error})"}
