@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fiberscope as fs
+from fiberscope.equality import checker
 from fiberscope.equality.question import Question
 from fiberscope.equality.rungs.gradients import climb
 from fiberscope.equality.rungs.symmetry import Carried, difference_bound
@@ -198,7 +200,7 @@ def test_bounds_of_matched_networks_count_their_slopes(case, radius, seed):
 
 @pytest.mark.parametrize("slopes", [(0.0, 0.5), (0.5, 0.0), (0.01, 0.0), (3.0, -1.0)])
 @pytest.mark.parametrize("tolerance", [1e-3, 0.1, 0.4])
-def test_other_activations_are_another_function(slopes, tolerance):
+def test_other_activations_are_another_function(tmp_path, slopes, tolerance):
     """The same weights, and slopes that nobody compared: called equal within whatever was asked."""
     weights, biases = [[[1.0], [-1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]]
     a, b = (Network(weights, biases, "leaky_relu", slope=s) for s in slopes)
@@ -206,6 +208,8 @@ def test_other_activations_are_another_function(slopes, tolerance):
     verdict = fs.equivalent(a, b, fs.Box([-1.0], [1.0]), tolerance)
     assert verdict.equal is (apart <= tolerance)
     assert verdict.interval.high >= apart * (1 - 1e-12)
+    verdict.save(tmp_path / "proof.json")
+    checker.check(json.loads((tmp_path / "proof.json").read_text()))  # raises where it does not hold
 
 
 @settings(max_examples=150)
