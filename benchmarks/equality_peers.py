@@ -26,7 +26,7 @@ from scipy.sparse import lil_matrix
 
 import fiberscope as fs
 from equality_marks import PROPERTIES, SHARED, Limits, acas, apart, asked, noisy, unsatisfiable
-from fiberscope.network.chains import try_split
+from fiberscope.equality.bounding.chains import layers_of
 from fiberscope.network.formats.float_types import rounded
 from fiberscope.network.network import Network
 from fiberscope.testing.pairs import pair
@@ -50,9 +50,22 @@ def pairs() -> Iterator[Pair]:
 
 
 def layers(net: Network) -> tuple[list[np.ndarray], list[np.ndarray]] | None:
-    """Weights and biases of a chain of ReLUs; None for other networks."""
-    chain = try_split(net)
-    return None if chain is None or chain.prefix else (list(chain.tail.weights), list(chain.tail.biases))
+    """Weights and biases of a chain of ReLUs, affine maps in a row as one; None for other networks."""
+    found = layers_of(net)
+    weights: list[np.ndarray] = []
+    biases: list[np.ndarray] = []
+    bent = True
+    for layer in found or ():
+        weight, bias = layer.matrix, layer.offset
+        if not bent:
+            last = weights.pop()
+            weight, bias = layer.matrix @ last, layer.matrix @ biases.pop() + bias
+        weights.append(weight)
+        biases.append(bias)
+        bent = layer.slopes is not None
+        if layer.slopes is not None and layer.slopes.any():
+            return None
+    return (weights, biases) if weights else None
 
 
 def ours(a: Network, b: Network, box: fs.Box, tolerance: float | None, seconds: float) -> dict[str, Any]:
