@@ -10,9 +10,12 @@ floats with tolerances: what they say is no proof, and is compared with nothing 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import re
+import sys
 import time
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +26,7 @@ from scipy.sparse import lil_matrix
 
 import fiberscope as fs
 from equality_marks import PROPERTIES, SHARED, Limits, acas, apart, asked, noisy, unsatisfiable
-from fiberscope.network.chains import try_split
+from fiberscope.equality.bounding.chains import layers_of
 from fiberscope.network.formats.float_types import rounded
 from fiberscope.network.network import Network
 from fiberscope.testing.pairs import pair
@@ -47,9 +50,22 @@ def pairs() -> Iterator[Pair]:
 
 
 def layers(net: Network) -> tuple[list[np.ndarray], list[np.ndarray]] | None:
-    """Weights and biases of a chain of ReLUs; None for other networks."""
-    chain = try_split(net)
-    return None if chain is None or chain.prefix else (list(chain.tail.weights), list(chain.tail.biases))
+    """Weights and biases of a chain of ReLUs, affine maps in a row as one; None for other networks."""
+    found = layers_of(net)
+    weights: list[np.ndarray] = []
+    biases: list[np.ndarray] = []
+    bent = True
+    for layer in found or ():
+        weight, bias = layer.matrix, layer.offset
+        if not bent:
+            last = weights.pop()
+            weight, bias = layer.matrix @ last, layer.matrix @ biases.pop() + bias
+        weights.append(weight)
+        biases.append(bias)
+        bent = layer.slopes is not None
+        if layer.slopes is not None and layer.slopes.any():
+            return None
+    return (weights, biases) if weights else None
 
 
 def ours(a: Network, b: Network, box: fs.Box, tolerance: float | None, seconds: float) -> dict[str, Any]:
@@ -115,10 +131,34 @@ def by_milp(a: Network, b: Network, box: fs.Box, tolerance: float | None, second
     return {"low": found, "high": bound}
 
 
+def restore_old_names() -> None:
+    """What auto_LiRPA 0.3 looks for where NumPy 2 and a torch of today do not have it any more.
+
+    Names alone: where a set function of NumPy stands, its type of truth values, the setter of the version of operators
+    and the access to attributes of nodes in a traced graph. It wants ``appdirs`` and ``tqdm`` besides.
+    """
+    from torch import _C
+    from torch.onnx._internal.torchscript_exporter._globals import GLOBALS
+
+    if "numpy.lib.arraysetops" not in sys.modules:
+        sets: Any = types.ModuleType("numpy.lib.arraysetops")
+        sets.isin = np.isin
+        sys.modules["numpy.lib.arraysetops"] = sets
+    if not hasattr(np, "bool"):
+        np.bool = np.bool_
+    symbolic_helper: Any = importlib.import_module("torch.onnx.symbolic_helper")  # the attribute is another module
+    if not hasattr(symbolic_helper, "_set_opset_version"):
+        symbolic_helper._set_opset_version = lambda version: setattr(GLOBALS, "export_onnx_opset_version", version)
+    if not hasattr(_C.Node, "__getitem__"):
+        _C.Node.__getitem__ = lambda node, key: getattr(node, node.kindOf(key))(key)
+
+
 def by_crown(a: Network, b: Network, box: fs.Box, tolerance: float | None, seconds: float) -> dict[str, Any]:
     """The bound of auto_LiRPA on the difference of both as one module."""
     try:
         import torch
+
+        restore_old_names()
         from auto_LiRPA import BoundedModule, BoundedTensor, PerturbationLpNorm
     except ImportError as error:
         return {"note": f"not installed, or it does not import ({error})"}
@@ -146,7 +186,10 @@ def by_crown(a: Network, b: Network, box: fs.Box, tolerance: float | None, secon
     middle = (low + high) / 2
     bounded = BoundedModule(Difference(), middle)
     ball = PerturbationLpNorm(norm=np.inf, x_L=low, x_U=high)
-    lower, upper = bounded.compute_bounds(x=(BoundedTensor(middle, ball),), method="CROWN-Optimized")
+    try:
+        lower, upper = bounded.compute_bounds(x=(BoundedTensor(middle, ball),), method="CROWN-Optimized")
+    except RuntimeError as error:
+        return {"note": f"it raises {' '.join(str(error).split())[:100]}"}
     return {"high": float(torch.maximum(lower.abs(), upper.abs()).max())}
 
 

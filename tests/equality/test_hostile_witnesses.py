@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fiberscope as fs
+from fiberscope.equality import checker
 from fiberscope.equality.question import Question
 from fiberscope.equality.rungs.gradients import climb
 from fiberscope.equality.rungs.symmetry import Carried, difference_bound
@@ -18,6 +20,7 @@ from fiberscope.fibers.canonical.matching import carries, residual_of
 from fiberscope.geometry.ranges.intervals import ranges
 from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.network import Network
+from fiberscope.network.nodes import PiecewiseLinear
 from fiberscope.testing import fraction_values
 from fiberscope.testing.hostile import hostile_chains, programs
 
@@ -164,6 +167,49 @@ def test_bounds_of_matched_networks_bound(case, radius):
         x = np.full(a.in_size, share * radius)
         gaps = [abs(p - q) for p, q in zip(fraction_values(a, x)[-1], fraction_values(b, x)[-1], strict=True)]
         assert bound == np.inf or max(gaps) <= Fraction(bound)
+
+
+SLOPES = (0.0, 0.0, 0.01, 0.5, 1.0, 3.0, -1.0, -2.0)
+
+
+def with_slopes(net, rng):
+    """A copy whose neurons bend otherwise, some of them more steeply below zero than above."""
+    nodes = [
+        PiecewiseLinear(node.source, rng.choice(SLOPES, len(node.slopes)), node.shape)
+        if isinstance(node, PiecewiseLinear)
+        else node
+        for node in net.nodes
+    ]
+    return Network.from_nodes(nodes, net.input_shape)
+
+
+@settings(max_examples=100)
+@given(claimed(), st.sampled_from([1e-3, 1.0, 1e200]), st.integers(0, 2**32 - 1))
+def test_bounds_of_matched_networks_count_their_slopes(case, radius, seed):
+    """Steep activations pass more on than they are given, and neurons that are matched may bend otherwise."""
+    a, element, b = case
+    rng = np.random.default_rng(seed)
+    a, b = with_slopes(a, rng), with_slopes(b, rng)
+    box = fs.Box(np.full(a.in_size, -radius), np.full(a.in_size, radius))
+    bound = difference_bound(a, b, element, box)
+    for share in (-1.0, -0.5, 0.0, 1.0):
+        x = np.full(a.in_size, share * radius)
+        gaps = [abs(p - q) for p, q in zip(fraction_values(a, x)[-1], fraction_values(b, x)[-1], strict=True)]
+        assert bound == np.inf or max(gaps) <= Fraction(bound)
+
+
+@pytest.mark.parametrize("slopes", [(0.0, 0.5), (0.5, 0.0), (0.01, 0.0), (3.0, -1.0)])
+@pytest.mark.parametrize("tolerance", [1e-3, 0.1, 0.4])
+def test_other_activations_are_another_function(tmp_path, slopes, tolerance):
+    """The same weights, and slopes that nobody compared: called equal within whatever was asked."""
+    weights, biases = [[[1.0], [-1.0]], [[1.0, 1.0]]], [[0.0, 0.0], [0.0]]
+    a, b = (Network(weights, biases, "leaky_relu", slope=s) for s in slopes)
+    apart = abs(slopes[0] - slopes[1])
+    verdict = fs.equivalent(a, b, fs.Box([-1.0], [1.0]), tolerance)
+    assert verdict.equal is (apart <= tolerance)
+    assert verdict.interval.high >= apart * (1 - 1e-12)
+    verdict.save(tmp_path / "proof.json")
+    checker.check(json.loads((tmp_path / "proof.json").read_text()))  # raises where it does not hold
 
 
 @settings(max_examples=150)

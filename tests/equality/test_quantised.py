@@ -253,3 +253,89 @@ def test_stored_codes_are_plain_weights(tmp_path):
     plain = [np.round(w / s[:, None]).astype(np.int8) * s[:, None] for w, s in zip(weights, scales, strict=True)]
     assert fs.equivalent(net, fs.Network(plain, biases)).equal is True
     assert not is_quantised(path) and is_quantised(str(path)) is False
+
+
+def graph_file(path, nodes, opset=21, **constants):
+    """Inputs ``(N, 4)``; ``W`` and ``b`` of a layer at the end, a scale ``s`` and an int8 zero point ``z``."""
+    given = {"s": np.float32(0.01), "z": np.int8(0), "W": np.float32([[1, -2, 3, 4], [0, 1, 0, -1]]), **constants}
+    inits = [v if isinstance(v, TensorProto) else numpy_helper.from_array(np.asarray(v), k) for k, v in given.items()]
+    graph = helper.make_graph(
+        nodes, "q", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], inits,
+    )  # fmt: skip
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)]), path)
+    return path
+
+
+def node(kind, inputs, output, **options):
+    return helper.make_node(kind, inputs.split(), [output], **options)
+
+
+def ending(name="d"):
+    return node("Gemm", f"{name} W", "y", transB=1)
+
+
+def quantised_by(inputs, written, read="d", **options):
+    return [node("QuantizeLinear", inputs, "q", **options), node("DequantizeLinear", written, read, **options)]
+
+
+TWO = np.float32([0.01, 0.2])
+SHAPES = {"there": np.array([-1, 2, 2]), "back": np.array([-1, 4]), "s": TWO, "z": np.zeros(2, np.int8)}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "constants", "text"),
+    [
+        ([node("QuantizeLinear", "x s z", "q"), node("Cast", "q", "d", to=1), ending()], {}, r"by node 'd' \(Cast"),
+        ([node("QuantizeLinear", "x s z", "y")], {}, "read by the output"),
+        ([*quantised_by("x s z", "q s z"), node("Cast", "q", "c", to=1), node("Add", "d c", "y")], {}, "'c'"),
+        (
+            [
+                node("Reshape", "x there", "x2"),
+                node("QuantizeLinear", "x2 s z", "q", axis=1),
+                node("DequantizeLinear", "q s z", "d2", axis=2),
+                node("Reshape", "d2 back", "d"),
+                ending(),
+            ],
+            SHAPES,
+            "along another axis",
+        ),
+        ([*quantised_by("x s z", "q s z", axis=0), ending()], {"s": np.full(4, 0.1, np.float32)}, "batch axis"),
+        ([*quantised_by("x s", "q s", output_dtype=TensorProto.INT16), ending()], {}, "int16"),
+        ([*quantised_by("x s z", "q s z"), ending()], {"z": np.zeros(4, np.int8)}, "one number, or one for each of 1"),
+        ([*quantised_by("x s z", "q s z", block_size=2), ending()], {"s": TWO[None], "z": np.int8([[0, 0]])}, "blocks"),
+    ],
+)  # fmt: skip
+def test_other_uses_of_codes_are_refused(tmp_path, nodes, constants, text):
+    path = graph_file(tmp_path / "q.onnx", nodes, **constants)
+    with pytest.raises(fs.FiberscopeError, match=text):
+        load_quantised(path)
+
+
+@pytest.mark.parametrize("kind", [TensorProto.INT8, TensorProto.UINT8, None])
+def test_the_type_of_codes_without_a_zero_point(tmp_path, kind):
+    """It says where values are clipped, and may be told by an attribute alone."""
+    nodes = quantised_by("x s", "q s")
+    nodes[0] = node("QuantizeLinear", "x s", "q", **({} if kind is None else {"output_dtype": kind}))
+    path = graph_file(tmp_path / "q.onnx", [*nodes, ending()])
+    found, x = load_quantised(path), np.random.default_rng(0).uniform(-3, 3, (50, 4)).astype(np.float32)
+    real = ReferenceEvaluator(str(path)).run(None, {"x": x})[0]
+    assert (np.abs(real - found.network(x.astype(np.float64))) <= found.drift + 1e-5).all()
+
+
+@pytest.mark.parametrize("kind", ["FLOAT8E4M3FN", "FLOAT8E5M2", "INT4", "INT8"])
+def test_constants_of_any_codes(tmp_path, kind):
+    """Codes of eight bits may be floats: half is no zero."""
+    numbers = [0.5, -1.25, 3.0, 0.125, 2.0, 7.0, -6.0, -0.75]
+    values = [int(v) for v in numbers] if kind.startswith("INT") else numbers
+    codes = helper.make_tensor("w", getattr(TensorProto, kind), [2, 4], values)
+    nodes = [node("DequantizeLinear", "w s", "wd"), node("Gemm", "x wd", "y", transB=1)]
+    net = fs.load(graph_file(tmp_path / "w.onnx", nodes, w=codes, s=np.float32(0.25)))
+    assert (net.weights[0] == np.reshape(values, (2, 4)) * 0.25).all()
+
+
+def test_a_constant_that_is_quantised_without_a_zero_point(tmp_path):
+    nodes = [node("QuantizeLinear", "w s", "q", output_dtype=TensorProto.INT8), node("DequantizeLinear", "q s", "wd")]
+    w = np.float32([[0.5, -0.25, 3, -0.1], [-2, -40, 40, 0]])
+    made = graph_file(tmp_path / "w.onnx", [*nodes, node("Gemm", "x wd", "y", transB=1)], w=w, s=np.float32(0.25))
+    assert (fs.load(made).weights[0] == np.clip(np.rint(w / 0.25), -128, 127) * 0.25).all()

@@ -528,7 +528,11 @@ def by_matches(case: Case) -> str:
     except Fails:
         if not case.tolerance:
             raise
-    return f"{how}, {within(case, paired(found), [case.place.box()])}"
+    try:
+        bounding = paired(found)
+    except Fails:  # activations with other slopes
+        bounding = unpaired(case)
+    return f"{how}, {within(case, bounding, [case.place.box()])}"
 
 
 def by_identity(case: Case) -> str:

@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fiberscope as fs
-from fiberscope.equality.bounding.chains import ChainPair
+from fiberscope.equality.bounding.branching import Search
+from fiberscope.equality.bounding.chains import Bounds, ChainPair
+from fiberscope.equality.bounding.form_kernels import shared
 from fiberscope.equality.bounding.pairs import Pairing
 from fiberscope.equality.bounding.trees import Growing, leaves, tree_of
 from fiberscope.equality.counterexample import exact_outputs
@@ -19,6 +21,7 @@ from fiberscope.equality.question import Question
 from fiberscope.equality.rungs.split_boxes import SplitBoxes, by_split_boxes
 from fiberscope.errors import InputError
 from fiberscope.network.network import Network
+from fiberscope.run import Run
 
 BOX = fs.Box.cube(3)
 
@@ -201,3 +204,30 @@ def test_no_box_is_begun_that_takes_longer_than_the_time_that_is_left(monkeypatc
 
     monkeypatch.setattr(ChainPair, "bounds", refuse)
     assert fs.equivalent(net, other, fs.Box.cube(8), tolerance, time_limit=0.2).equal is not True
+
+
+def test_inputs_count_through_the_neurons_that_they_open():
+    """``|x| + y / 100`` has no coefficient of ``x`` to see, and moves with it all the same."""
+    forms = np.array([[0.5, 0.0, 0.01, 0.5, -0.5], [3.0, 0.0, 0.0, 0.0, 0.0]])  # centre, x, y, relu(x), relu(-x)
+    known, found = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 0.0]]), np.full((2, 2), -1.0)
+    for row in (0, 1):
+        getattr(shared, "py_func", shared)(forms, row, known, found, row)  # compiled for kernels alone
+    assert np.allclose(found, [[1 / 1.01, 0.01 / 1.01], [0.0, 0.0]])
+
+
+def test_boxes_that_take_long_come_in_small_batches():
+    """Nothing looks at the clock while boxes are bounded."""
+
+    class Slow:
+        def __init__(self, seconds):
+            self.seconds, self.counts = seconds, []
+
+        def bounds(self, low, high):
+            self.counts.append(len(low))
+            ones = np.ones(len(low))
+            return Bounds(ones, np.zeros(len(low), dtype=int), np.zeros(len(low), dtype=int), low)
+
+    for seconds, most in ((0.1, 6), (100.0, 2)):
+        bounder = Slow(seconds)
+        Search(bounder, np.zeros(1), np.ones(1)).go(0.5, Run.begin(), most=200)
+        assert max(bounder.counts) == most

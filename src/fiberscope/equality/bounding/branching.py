@@ -20,6 +20,9 @@ from fiberscope.run import Run
 BATCH, LARGE_BATCH = 32, 256
 """Boxes that are split between two looks at the clock, and at points: an eighth of the open ones within these."""
 
+_ROUND = 0.5
+"""Seconds that the boxes between two looks at the clock may take, but for two of them."""
+
 MOST_NODES = 4_000_000
 """Nodes of a tree after which the search stops: more do not fit into memory."""
 
@@ -51,6 +54,8 @@ class Search:
         self.boxes = 0
         self.stuck = -np.inf
         """The largest bound of a box that cannot be split any more."""
+        seconds = getattr(bounder, "seconds", 0.0)  # of a box, where nothing interrupts the work on it
+        self._at_once = max(2, int(_ROUND / seconds)) if seconds else 2 * LARGE_BATCH
         self._first_points = np.zeros((0, low.size))
         numbers = self.tree.graft(0, tree)
         lows, highs = leaves(tree, low, high)
@@ -146,7 +151,7 @@ class Search:
         numbers: list[int] = []
         lows: list[FloatArray] = []
         highs: list[FloatArray] = []
-        most = 2 * min(max(BATCH, len(self.heap) // 8), LARGE_BATCH)
+        most = min(2 * min(max(BATCH, len(self.heap) // 8), LARGE_BATCH), self._at_once)
         while self.heap and len(numbers) < most and -self.heap[0][0] > goal:
             entry = heapq.heappop(self.heap)
             if self._settled(entry, exactly):

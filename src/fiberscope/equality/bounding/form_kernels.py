@@ -155,10 +155,23 @@ def uncertain(radius, unit, size):
 
 
 @inner
-def shared(forms, row, shares, place):
-    """The shares of the inputs in how far a form reaches through them, into row ``place`` of ``shares``."""
+def shared(forms, row, known, shares, place):
+    """The shares of the inputs in how far a form reaches, into row ``place`` of ``shares``.
+
+    A generator reaches as far through an input as the neuron that made it, which ``known`` tells: where what an input
+    does straight away cancels, a box as long as ever would else seem to be short in it.
+    """
+    inputs = shares.shape[1]
     whole = 0.0
-    for t in range(shares.shape[1]):
-        whole += abs(forms[row, 1 + t])
-    for t in range(shares.shape[1]):
-        shares[place, t] = abs(forms[row, 1 + t]) / whole if whole > 0.0 else 0.0
+    found = np.zeros(inputs)
+    for t in range(inputs):
+        found[t] = abs(forms[row, 1 + t])
+    for g in range(forms.shape[1] - 1 - inputs):
+        size = abs(forms[row, 1 + inputs + g])
+        if size > 0.0:
+            for t in range(inputs):
+                found[t] += size * known[g, t]
+    for t in range(inputs):
+        whole += found[t]
+    for t in range(inputs):
+        shares[place, t] = found[t] / whole if whole > 0.0 else 0.0

@@ -199,7 +199,7 @@ def one_box(  # noqa: PLR0915 -- cut up, one pass through both networks would ha
                 middle, half = 0.5 * down + 0.5 * up, (0.5 * up - 0.5 * down) * (1.0 + EPS) + TINY
                 column = next_a
                 next_a += 1
-                shared(za, i, share_a, num_a)
+                shared(za, i, share_a, share_a, num_a)
                 num_a += 1
             if not (a == 1 and s == 0.0):
                 for g in range(ga):
@@ -264,7 +264,7 @@ def one_box(  # noqa: PLR0915 -- cut up, one pass through both networks would ha
                 hc[kd, 0] += 0.5 * down + 0.5 * up
                 ho[kd, next_d] = (0.5 * up - 0.5 * down) * (1.0 + EPS) + TINY
                 next_d += 1
-                shared(za, i, share_d, num_d)
+                shared(za, i, share_a, share_d, num_d)
                 num_d += 1
             id_[kd] = i
             kd += 1

@@ -176,7 +176,7 @@ class Looker:
         question = self.question
         gaps = excess(question, points)
         top = float(gaps.max(initial=-np.inf))
-        if top > self.best and np.isfinite(top):  # a new best point is worth a few steps uphill
+        if top > self.best and np.isfinite(top) and self._near(top):  # a new best point is worth a few steps uphill
             self.best = top
             order = np.argsort(-gaps, kind="stable")[:4]
             better, values = climb(question, self.box, points[order], 12)
@@ -191,6 +191,11 @@ class Looker:
             if self.example is not None:
                 return True
         return False
+
+    def _near(self, gap: float) -> bool:
+        """Whether a few steps uphill may end above the tolerance: most boxes are proven in less time than they take."""
+        question = self.question
+        return question.margin is not None or not gap < _WORTH * (question.tolerance or 0.0)
 
     def _above(self, gap: float) -> bool:
         if self.question.margin is not None or self.question.tolerance:

@@ -15,7 +15,7 @@ from fiberscope.fibers.canonical.matching import Match, carries, match_chains, r
 from fiberscope.geometry.domains import Box
 from fiberscope.geometry.ranges.intervals import Range, RangeArithmetic, ranges
 from fiberscope.network.action.chain import Symmetry
-from fiberscope.network.chains import Split, try_split
+from fiberscope.network.chains import Split, slopes_of, try_split
 from fiberscope.network.layout import Layout
 from fiberscope.network.network import Network
 from fiberscope.network.walk import all_values
@@ -131,10 +131,12 @@ def difference_bound(a: Network, b: Network, element: Symmetry, box: Box) -> flo
     """An upper bound of ``max |a - b|`` on a box, for chains of the same widths whose neurons ``element`` matches.
 
     Layer by layer ``|s_i a_i - b_i| <= sum_j |s_i W_ij / s_j| |s_j a_j - b_j| + sum_j |s_i W_ij / s_j - V_ij| |b_j|``,
-    plus the same for the biases, with all rounding included: first match, then bound the differences. Infinite where a
-    product leaves the range of floats.
+    plus the same for the biases, with all rounding included: first match, then bound the differences. Activations pass
+    this on: with slopes ``s`` and ``t``, ``|f_s(u) - f_t(v)| <= max(1, |s|) |u - v| + |s - t| max(0, -v)``. Infinite
+    where a product leaves the range of floats.
     """
     found = ranges(b, box)
+    bends = slopes_of(a), slopes_of(b)
     gap = np.zeros(a.in_size)
     order, divisor = np.arange(a.in_size), np.ones(a.in_size)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -149,6 +151,11 @@ def difference_bound(a: Network, b: Network, element: Symmetry, box: Box) -> flo
             _, plain = _entries_apart(bias[rows], scale, np.ones(len(bias)), b.biases[layer])
             n = w.shape[1]
             gap = round_up(moved @ gap + off @ size + plain + 2 * n * TINY, 2 * n + 8)
+            if layer < len(element.scales):
+                mine, theirs = bends[0][layer][rows], bends[1][layer]
+                below = np.maximum(0.0, -found[2 * layer + 1].low)
+                apart = np.where(mine == theirs, 0.0, np.abs(mine - theirs) * below)
+                gap = round_up(np.maximum(1.0, np.abs(mine)) * gap + apart + 4 * TINY, 8)
             order, divisor = rows, scale
     bound = float(gap.max(initial=0.0))
     return bound if bound >= 0 else np.inf  # not a number: no bound

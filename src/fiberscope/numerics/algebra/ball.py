@@ -97,7 +97,7 @@ EXACT_ROWS = BallAlgebra(EXACT, Constant.LAST)
 
 def balls(array: FloatArray) -> ObjectArray:
     """The floats as exact Arb numbers (radius zero), in an object array of the same shape."""
-    return np.asarray(_TO_BALL(array), dtype=object)
+    return np.asarray(_TO_BALL(np.asarray(array, dtype=np.float64)), dtype=object)
 
 
 def nearest_floats(value: ObjectArray) -> FloatArray:
@@ -161,7 +161,7 @@ def _largest(values: list[Any]) -> Any:
     return best
 
 
-_TO_BALL = np.frompyfunc(lambda x: flint.arb(float(x)), 1, 1)
+_TO_BALL = np.frompyfunc(flint.arb, 1, 1)
 _TO_FLOAT = np.frompyfunc(float, 1, 1)
 _PIECE = np.frompyfunc(_piece, 2, 1)
 _SIGN = np.frompyfunc(_ball_sign, 1, 1)

@@ -15,6 +15,7 @@ from onnx.reference import ReferenceEvaluator
 
 from fiberscope.errors import TooLargeError, UnsupportedModelError
 from fiberscope.network.formats.onnx.graph import Attributes, Graph
+from fiberscope.network.formats.onnx.quantisers import first_code
 from fiberscope.network.formats.onnx.stored_constants import FLOATS, Constant, array_of
 
 _LIMIT = 1 << 24
@@ -62,15 +63,14 @@ def folded(graph: Graph, node: Any) -> list[Constant] | None:
 def _stored(node: Any, arrays: list[Any]) -> Any:
     """Codes of a constant, or the constant of codes, with a scale for all or for every entry of an axis."""
     value, scale = arrays[:2]
-    zero = arrays[2] if len(arrays) > 2 else np.zeros((), np.uint8)
-    if Attributes(node).integer("block_size", 0):
-        raise UnsupportedModelError("scales in blocks are not supported")
+    first = first_code(node, scale)
+    zero = arrays[2] if len(arrays) > 2 else first
     if np.size(scale) > 1:
         column = [1] * value.ndim
         column[Attributes(node).integer("axis", 1)] = -1
         scale, zero = scale.reshape(column), zero.reshape(column) if zero.size > 1 else zero.reshape(())
     if node.op_type == "DequantizeLinear":
-        return (value.astype(np.int64) - zero.astype(np.int64)).astype(scale.dtype) * scale
+        return (value.astype(np.float64) - zero.astype(np.float64)).astype(scale.dtype) * scale  # codes may be floats
     limits = np.iinfo(zero.dtype)
     return np.clip(np.rint(value / scale) + zero, limits.min, limits.max).astype(zero.dtype)
 
