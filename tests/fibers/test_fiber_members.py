@@ -21,7 +21,7 @@ from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.fibers.fiber import fiber
 from fiberscope.fibers.hidden_hyperplanes import flip, flip_matrix, hidden_hyperplane, hiding, lower_bound, translate
 from fiberscope.fibers.members import _above
-from fiberscope.fibers.spare import without_spare
+from fiberscope.fibers.nearby import without_spare
 from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine

@@ -23,12 +23,11 @@ from fiberscope.fibers.identifiability import (
 )
 from fiberscope.fibers.members import member
 from fiberscope.fibers.membership import Membership
-from fiberscope.fibers.nearby import distance
+from fiberscope.fibers.nearby import distance, without_spare
 from fiberscope.fibers.one_layer.assignments import LIMIT
 from fiberscope.fibers.one_layer.layer import DEAD, LINEAR, NONLINEAR, nonnegative_rank
 from fiberscope.fibers.one_layer.realisations import Cell, cells
 from fiberscope.fibers.paths.connect import connect
-from fiberscope.fibers.spare import without_spare
 from fiberscope.fibers.theorems import Setting, known_dimension, setting_of
 from fiberscope.fibers.topology import Topology, topology_of_layer
 from fiberscope.geometry.domains import Domain, Space
