@@ -109,7 +109,8 @@ def without_spare(chain: Network, near: float) -> Network:
 def _firsts(rows: FloatArray, V: FloatArray, alive: list[int], near: float) -> list[int]:
     """The first of every group of multiples, which gets the outgoing weights of all."""
     sizes = np.abs(rows).max(axis=1)
-    units, found = rows / np.where(sizes > 0, sizes, 1.0)[:, None], []
+    units = rows / np.where(sizes > 0, sizes, 1.0)[:, None]
+    found: list[int] = []
     for i in alive:
         same = next((j for j in found if np.abs(units[i] - units[j]).max() <= near), None)
         if same is None:
