@@ -21,8 +21,12 @@ from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.fibers.fiber import fiber
 from fiberscope.fibers.hidden_hyperplanes import flip, flip_matrix, hidden_hyperplane, hiding, lower_bound, translate
 from fiberscope.fibers.members import _above
+from fiberscope.fibers.nearby import without_spare
 from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.network import Network
+from fiberscope.network.nodes import Affine
+from fiberscope.network.nodes import behind as nodes_behind
+from fiberscope.network.operators import Dense
 from fiberscope.testing.assertions import assert_same_function, fraction_values
 from fiberscope.testing.cases import case
 from fiberscope.testing.strategies import chains
@@ -513,3 +517,26 @@ def test_reversing_one_of_two_neurons_on_a_hyperplane_keeps_the_function(seed):
     X = np.random.default_rng(seed).normal(size=(50, 2))
     for member in fiber(net).sample(12, seed):
         np.testing.assert_allclose(member(X), net(X), atol=1e-9)
+
+
+def test_a_tolerance_does_not_reach_what_stands_before_the_chain():
+    """The first of two affine maps in a row is no part of the chain: it must be the same, and not only the chain."""
+    front, W = np.array([[1.0, 0.5], [0.0, 1.0]]), [[[1.0, 2.0], [0.5, -1.0]], [[1.0, 3.0]]]
+
+    def behind(matrix):
+        tail = Network(W, [[0.25, 0.5], [0.0]])
+        return Network.from_nodes([Affine(0, Dense(matrix)), *nodes_behind(tail.nodes, 1)], (2,))
+
+    mine = fiber(behind(front))
+    assert mine.contains(behind(front), tolerance=1e-6)
+    assert mine.contains(behind(front + np.eye(2)), tolerance=1e-6).contained is False
+
+
+def test_neurons_that_add_nothing_are_left_out_of_a_comparison():
+    one = Network([[[1.0], [3.0], [0.0]], [[1.0, 2.0, 5.0]], [[1.0]]], [[0.5, 1.5, 2.0], [0.0], [0.0]])
+    two = Network([[[1.0], [0.0], [0.0]], [[7.0, 0.0, 1.0]], [[1.0]]], [[0.5, -1.0, 10.0], [0.0], [0.0]])
+    X = np.linspace(-3, 3, 31)[:, None]
+    assert np.array_equal(one(X), two(X)) and fiber(one).contains(two, tolerance=1e-9)
+    assert np.abs(without_spare(one, 1e-9)(X) - one(X)).max() < 1e-12
+    other = Network([[[1.0], [0.0], [0.0]], [[7.5, 0.0, 1.0]], [[1.0]]], two.biases)
+    assert fiber(one).contains(other, tolerance=1e-9).contained is False

@@ -119,6 +119,18 @@ def test_another_number_of_inputs_is_refused_in_one_line(function):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("calls", [20, 60])
+def test_a_function_that_changes_later_is_seen(calls):
+    net, asked = random_network((4, 5, 3, 1), 3), []
+
+    def changes(X):
+        asked.append(len(X))
+        return net(X) * (1.0 if len(asked) < calls else 1.0001)
+
+    with pytest.raises(fs.InputError, match="the same values for the same inputs"):
+        fs.recover(changes, (4, 5, 3, 1))
+
+
 def test_a_function_that_raises_is_quoted_in_one_line():
     def gone(X):
         raise RuntimeError("the server is gone\nand more")

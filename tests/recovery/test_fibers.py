@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from planted import random_network
+from planted import distance, random_network
 
 import fiberscope as fs
 
@@ -69,3 +69,28 @@ def test_a_hidden_hyperplane_is_never_given_a_place_as_if_it_were_known():
         found = fs.recover(hidden_hyperplane((6, 4, 3, 1), seed), (6, 4, 3, 1), seed=seed)
         assert not found.recovered and found.unresolved
         assert found.network is None or found.residual > 1e-9 or found.fiber.dimension == 1
+
+
+@pytest.mark.parametrize("spoil", ["dead", "alike"])
+def test_behind_two_layers_the_fiber_holds_a_truth_with_neurons_that_add_nothing(spoil):
+    net = random_network((6, 5, 4, 1), 101)
+    W, b = [w.copy() for w in net.weights], [c.copy() for c in net.biases]
+    if spoil == "dead":
+        W[0][0], b[0][0] = 0.0, -1.0
+    else:
+        W[0][-1], b[0][-1] = 1.5 * W[0][0], 1.5 * b[0][0]
+    truth = fs.Network(W, b)
+    found = fs.recover(truth, truth.widths, seed=101)
+    assert not found.recovered and found.residual <= 1e-10 * found.size
+    assert found.fiber.contains(truth, tolerance=1e-9)
+    W[1] = W[1] + 1e-3
+    assert found.fiber.contains(fs.Network(W, b), tolerance=1e-9).contained is False
+
+
+@pytest.mark.parametrize(("widths", "seed"), [((6, 5, 4, 3, 1), 5), ((5, 4, 3, 2, 1), 2)])
+def test_the_construction_comes_back_from_its_box(widths, seed):
+    """Pieces of later surfaces are short there, and look straight on all lines that meet them."""
+    truth = fs.identifiable_network(widths, fs.Box.cube(widths[0]), seed=seed)
+    found = fs.recover(truth, widths, fs.Box.cube(widths[0]), seed=seed)
+    assert found.recovered and found.residual <= 1e-12 * found.size
+    assert distance(truth, found.network) <= found.accuracy <= 1e-7

@@ -13,11 +13,11 @@ from planted import random_network
 import fiberscope as fs
 from fiberscope.numerics.cutoffs import SIGN_OFF
 from fiberscope.recovery.black_box import Search, held_out
-from fiberscope.recovery.first_layer import Pool
 from fiberscope.recovery.lines import BESIDE, scan
 from fiberscope.recovery.oracle import Oracle, settle
 from fiberscope.recovery.place import place_of
 from fiberscope.recovery.polish import forward, polish
+from fiberscope.recovery.pool import Pool
 from fiberscope.recovery.prefix import Prefix
 from fiberscope.recovery.signs import _matched, solve_signs
 from fiberscope.run import Run

@@ -30,7 +30,7 @@ from fiberscope.errors import InputError, NotGenericError, OutOfTimeError, TooLa
 from fiberscope.fibers.row_family import Deformation, deformed
 from fiberscope.geometry.affine_forms import ExactRegion
 from fiberscope.geometry.complex import Complex
-from fiberscope.geometry.domains import Domain, Space
+from fiberscope.geometry.domains import Domain, Space, domain_of
 from fiberscope.geometry.regions import regions_within
 from fiberscope.geometry.verify import exact_vertices
 from fiberscope.network.border import NetworkLike, as_network
@@ -139,8 +139,7 @@ def deformations(
     net, run = as_network(net), Run.begin(progress, time_limit, limit)
     if not net.is_chain or any((s != 0).any() for s in slopes_of(net)):
         raise InputError(f"net: expected a chain of dense layers and ReLU, got {net.architecture[:60]}")
-    domain = Space(net.in_size) if domain is None else domain
-    domain.check(net)
+    domain = domain_of(net, domain)
     if len(net.widths) < 4:
         return Deformations(net, domain, ())
     front = _narrowed(net) if isinstance(domain, Space) else net

@@ -23,7 +23,7 @@ from fiberscope.fibers.identifiability import (
 )
 from fiberscope.fibers.members import member
 from fiberscope.fibers.membership import Membership
-from fiberscope.fibers.nearby import distance
+from fiberscope.fibers.nearby import distance, without_spare
 from fiberscope.fibers.one_layer.assignments import LIMIT
 from fiberscope.fibers.one_layer.layer import DEAD, LINEAR, NONLINEAR, nonnegative_rank
 from fiberscope.fibers.one_layer.realisations import Cell, cells
@@ -32,6 +32,8 @@ from fiberscope.fibers.theorems import Setting, known_dimension, setting_of
 from fiberscope.fibers.topology import Topology, topology_of_layer
 from fiberscope.geometry.domains import Domain, Space
 from fiberscope.network.border import NetworkLike, as_network
+from fiberscope.network.chains import split
+from fiberscope.network.comparison import identical
 from fiberscope.network.network import Network, Seed
 from fiberscope.results import Tabular, hidden
 
@@ -123,11 +125,21 @@ class Fiber(Tabular):
     def _nearly(self, other: Network, tolerance: float) -> Membership | None:
         if not tolerance >= 0:
             raise InputError(f"tolerance: expected a number that is not negative, got {tolerance}")
-        if tolerance and self.setting.kind != "affine" and self.net.architecture == other.architecture:
-            apart = distance(self.setting, other, tolerance)
-            if apart <= tolerance:
-                return Membership(True, f"a member has rows that differ by {apart:.2g} where the largest entry is 1")
-        return None
+        if not tolerance or self.setting.kind == "affine" or self.net.architecture != other.architecture:
+            return None
+        there, text = split(other), ""
+        both = (self.setting.parts, there)
+        fronts = [Network.from_nodes(part.prefix, part.input_shape) for part in both if part.prefix]
+        if fronts and not identical(*fronts):  # what stands before the chain is compared by its function
+            return None
+        apart = distance(self.setting, other, tolerance)
+        if not apart <= tolerance:
+            mine, theirs = (without_spare(chain, tolerance) for chain in (self.setting.chain, there.tail))
+            if mine.widths == theirs.widths != self.setting.chain.widths:
+                apart, text = distance(setting_of(mine), theirs, tolerance), ", but for neurons that add nothing,"
+        if not apart <= tolerance:
+            return None
+        return Membership(True, f"a member{text} has rows that differ by {apart:.2g} where the largest entry is 1")
 
     def _member(self, other: Network) -> Membership:
         ask = import_module("fiberscope.equality.membership").membership

@@ -18,7 +18,7 @@ from fiberscope.fibers.one_layer.layer import LINEAR, NONLINEAR, OneLayer
 from fiberscope.fibers.one_layer.realisations import Cell, cells
 from fiberscope.fibers.one_layer.representation import opposite, primitive
 from fiberscope.fibers.theorems import KnownSymmetry, Setting, setting_of
-from fiberscope.geometry.domains import Domain, Space
+from fiberscope.geometry.domains import Domain, Space, domain_of
 from fiberscope.network.border import NetworkLike, as_network
 from fiberscope.network.network import Network
 from fiberscope.numerics.exact_arrays import fractions
@@ -97,9 +97,8 @@ def identifiability(net: NetworkLike, domain: Domain | None = None) -> Identifia
     neuron of layer 2: it can be moved by any t > -0.5)
     """
     net = as_network(net)
-    if domain is not None and not isinstance(domain, Space):
-        domain.check(net)
-        return _told(_on_domain(net, domain), net)
+    if not isinstance(where := domain_of(net, domain), Space):
+        return _told(_on_domain(net, where), net)
     setting = setting_of(net)
     known = setting.symmetries
     first = setting.chain.widths[1] if setting.kind != "affine" else 0

@@ -109,6 +109,9 @@ SPAN = 1e-7
 SIGN_OFF = 0.02
 """Recovery: solutions of a linear system for signs may be off by this; wrong systems give anything."""
 
+SIGNS_ALIKE = 1e3
+"""Recovery: a choice of signs that is off by more than so many times the best one is not counted beside it."""
+
 PART_OFF = 1e-4
 """Recovery: equations for parts of neurons are solved by a choice of signs if they are off by no more, relatively."""
 

@@ -19,11 +19,12 @@ from fiberscope.errors import InputError
 from fiberscope.numerics.cutoffs import FITTED, RECOVERED, SPAN
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.recovery.bent_surfaces import Equations, Row
-from fiberscope.recovery.first_layer import Pool, first_layer, stacked, taken_over
+from fiberscope.recovery.first_layer import first_layer, stacked, taken_over
 from fiberscope.recovery.later_layers import draw_telling, fit_outputs, next_layer
 from fiberscope.recovery.oracle import Function, Oracle, SpentError, alive, settle
 from fiberscope.recovery.place import place_of
 from fiberscope.recovery.polish import forward
+from fiberscope.recovery.pool import Pool
 from fiberscope.recovery.prefix import Prefix
 from fiberscope.recovery.recovered import Recovery, Unresolved, network_of
 from fiberscope.recovery.sharpening import AT_ONCE, freed, sharpened
@@ -33,7 +34,7 @@ from fiberscope.run import Run
 ATTEMPTS = 3
 """Searches with other lines before a function is given up."""
 
-FURTHER, FURTHER_WHOLE = 300, 100
+FURTHER, FURTHER_WHOLE = 3000, 100
 """Points at which an answer that lacks something is tried before it is taken, and one that does not."""
 
 HELD_OUT = 100_000
@@ -98,7 +99,8 @@ class Search:
         """Whether what was found is the function at further points."""
         theta = [a for pair in zip(self.weights, self.biases, strict=True) for a in pair]
         oracle = self.pool.oracle
-        count = FURTHER if self.lacks() else min(FURTHER_WHOLE, 2 * sum(a.size for a in theta))
+        few = min(FURTHER_WHOLE, 2 * sum(a.size for a in theta))
+        count = FURTHER if self.lacks() else few
         X = draw_telling(self.pool, Prefix((theta[0],), (theta[1],), self.slope), count)
         Y = oracle.values(X)
         size = max(oracle.scale, float(np.abs(Y).max()))
@@ -320,7 +322,7 @@ def black_box(function: Function, widths: tuple[int, ...], domain: Any, max_quer
             raise InputError(f"widths: expected {oracle.outputs} outputs, which the function has, got {widths[-1]}")
         place = oracle.place = alive(oracle, place, rng)
         for turn in range(ATTEMPTS):
-            pool = Pool.begin(oracle, place, rng, run, patient=turn > 0)
+            pool = Pool.begin(oracle, place, rng, run, effort=turn)
             # a first layer that is whole was measured well, unless even a second search behind it fails
             earlier = best.pool if turn == 1 and len(widths) > 3 and not pool.crude else None
             search = Search(pool, widths, slope=slope, earlier=earlier)
@@ -345,6 +347,8 @@ def conclude(search: Search, whole: bool, domain: Any, run: Run) -> Recovery:
     """Try the result at fresh points and say what it is worth."""
     oracle = search.pool.oracle
     planes = tuple(zip(search.weights, search.biases, strict=True))
+    if not search.holds:
+        oracle.same_as_before()
     if not whole:
         search.unresolved += unreached(search)
         return Recovery(search.widths, None, np.inf, oracle.scale, oracle.noise, oracle.spent, 0,

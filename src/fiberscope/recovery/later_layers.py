@@ -10,7 +10,7 @@ import numpy as np
 from fiberscope.numerics.cutoffs import FITTED, FLAT, LEAST, NEAR_LINES, NOT_ZERO, ORACLE_NOISE, REGRESSION, SPAN
 from fiberscope.numerics.floats import BoolArray, FloatArray
 from fiberscope.recovery.bent_surfaces import Equations, Row, Walk
-from fiberscope.recovery.first_layer import FARTHEST, NEAREST, Pool
+from fiberscope.recovery.pool import FARTHEST, HARDER, NEAREST, Pool
 from fiberscope.recovery.prefix import Prefix
 from fiberscope.recovery.probes import locate, normal_of
 from fiberscope.recovery.signs import over_features, solve_signs
@@ -82,7 +82,7 @@ def next_layer(pool: Pool, prefix: Prefix, width: int, number: int, last: bool, 
     walk = Walk(pool.oracle, pool.place, prefix, pool.rng, last or pool.crude)
     walk.failures *= 3 if pool.crude else 1
     tried: set[tuple[int, int]] = set()
-    for turn in range(1 + (MORE_LINES if last else MORE_BEFORE)):
+    for turn in pool.turns(1 + (MORE_LINES if last else MORE_BEFORE)):
         if turn > 2 and last and len(layer.rows) + len(layer.partial) >= width:
             break
         if turn == 1:  # once more from where it failed, and nothing is explained that is only near
@@ -364,8 +364,10 @@ def _aimed(pool: Pool, prefix: Prefix, walk: Walk, layer: Layer, width: int) -> 
             return None
         if len(layer.rows) < before:
             fit = fit_outputs(pool, FreeLayer(prefix, layer.matrix), robust=True)
+            if fit.holds.mean() < 0.5:
+                return None
     bad, good = fit.X[fit.residual > 10 * fit.tolerance], fit.X[fit.holds]
-    for _ in range(TESTS // BATCH):
+    for _ in range(TESTS // BATCH * HARDER**pool.effort):
         if len(bad):
             break
         X = draw_telling(pool, prefix, BATCH)

@@ -200,6 +200,7 @@ def scan(oracle: Oracle, starts: FloatArray, ends: FloatArray, run: Run) -> list
         found = sum(len(t) for _, t, _, _ in search.found)
         run.step(oracle.spent, oracle.limit, f"lines: {found} kinks")
         if search.lost > max(50, found) or found > MOST_KINKS * len(starts):
+            oracle.same_as_before()
             raise InputError(
                 "function: expected a piecewise linear one, but its slope keeps changing on ever smaller intervals: "
                 f"{search.lost} intervals of length {SHORTEST_PIECE:.0e} of a line are not straight"

@@ -122,10 +122,22 @@ class Oracle:
         Y = self.values(X)
         return np.asarray(Y @ self.mix)
 
+    def same_as_before(self) -> None:
+        """Raise unless the first points that were asked still have their values; they are not counted."""
+        if self._log:
+            X, Y = self._log[0]
+            _compare(Y, self.uncounted(X))
+
     def log(self) -> tuple[FloatArray, FloatArray]:
         """All points that were asked and remembered, and the values there."""
         X = np.concatenate([x for x, _ in self._log]) if self._log else np.zeros((0, self.inputs))
         return X, np.concatenate([y for _, y in self._log]) if self._log else np.zeros((0, self.outputs))
+
+
+def _compare(Y: FloatArray, again: FloatArray) -> None:
+    if not np.array_equal(Y, again):
+        worst = np.abs(Y - again).max()
+        raise InputError(f"function: expected the same values for the same inputs, got a difference of {worst:.2g}")
 
 
 def settle(oracle: Oracle, place: Place, rng: np.random.Generator) -> None:
@@ -137,10 +149,7 @@ def settle(oracle: Oracle, place: Place, rng: np.random.Generator) -> None:
     oracle.place = place
     X = place.draw(rng, 12)
     Y = oracle.values(X)
-    again = oracle.values(X)
-    if not np.array_equal(Y, again):
-        worst = np.abs(Y - again).max()
-        raise InputError(f"function: expected the same values for the same inputs, got a difference of {worst:.2g}")
+    _compare(Y, oracle.values(X))
     oracle.scale = max(float(np.abs(Y).max()), np.finfo(float).tiny)
     step = rng.normal(size=X.shape)
     step *= place.size * 2.0**-24 / np.linalg.norm(step, axis=1, keepdims=True)

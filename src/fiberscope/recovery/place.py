@@ -108,6 +108,8 @@ def place_of(domain: Any, inputs: int) -> Place:
     """The place for a domain; None and :class:`Space` are all of space, of which a box around zero is searched."""
     none = np.zeros((0, inputs)), np.zeros(0)
     far = np.full(inputs, FAR)
+    if domain is not None and not isinstance(domain, Box | Orthant | Polytope | Space):
+        raise InputError(f"domain: expected a box, an orthant, a bounded polytope or all of space, got {domain!r:.60}")
     if domain is not None and domain.ambient != inputs:
         raise InputError(f"domain: expected dimension {inputs}, the first of the widths, got {domain}")
     if domain is None or isinstance(domain, Space):
@@ -118,9 +120,7 @@ def place_of(domain: Any, inputs: int) -> Place:
         return Place(domain.low, domain.high, *none, (domain.low + domain.high) / 2, True)
     if isinstance(domain, Orthant):
         return Place(np.zeros(inputs), far, *none, far / 4, True)
-    if isinstance(domain, Polytope):
-        low, high = domain.bounds()
-        if not (np.isfinite(low).all() and np.isfinite(high).all()):
-            raise InputError(f"domain: expected a bounded polytope, got {domain}")
-        return Place(low, high, domain.A, domain.b, domain._inner_point(), True)
-    raise InputError(f"domain: expected a box, an orthant, a bounded polytope or all of space, got {domain}")
+    low, high = domain.bounds()
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        raise InputError(f"domain: expected a bounded polytope, got {domain}")
+    return Place(low, high, domain.A, domain.b, domain._inner_point(), True)

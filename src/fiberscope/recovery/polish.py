@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
 
 from fiberscope.numerics.cutoffs import RIDGE
 from fiberscope.numerics.floats import FloatArray, IntArray
@@ -124,20 +124,39 @@ def unit_rows(theta: Parameters) -> Parameters:
 def standard_error(theta: Parameters, X: FloatArray, Y: FloatArray, leak: float, noise: float) -> float:
     """The largest standard error of a parameter, where hidden rows have norm one: from residuals at points of a fit.
 
-    Least squares give ``s^2 (J^T J)^+`` for independent errors of size ``s``, which is that of the residuals, and at
-    least ``noise``. Rescalings of neurons, which no value tells, are no error. Roundings are not independent, and what
-    a fit does not see it does not count: this is an estimate.
+    Least squares give ``s^2 (J^T J)^-1`` for independent errors of size ``s``, which is that of the residuals, and at
+    least ``noise``; ``J`` is by the directions in which hidden rows turn, since their norms are fixed. It is used by
+    its triangular factor: columns differ by many orders of magnitude, and squares of them would drown the small ones.
+    Roundings are not independent, and what a fit does not see it does not count: this is an estimate.
     """
     theta = unit_rows(theta)
     values, activations = forward(theta, X, leak)
-    J = _jacobian(activations[:-1], backward(theta, activations, leak))
-    hidden = sum(len(b) for b in theta[1:-1:2])
-    free = max(J.shape[0] - J.shape[1] + hidden, 1)
-    size = max(float(np.sqrt(((Y - values) ** 2).sum() / free)), noise)
-    sizes, vectors = np.linalg.eigh(J.T @ J)
-    kept = slice(hidden, None)  # in increasing order
-    least = np.finfo(float).eps * sizes[-1]
-    return size * float(np.sqrt((vectors[:, kept] ** 2 / np.maximum(sizes[kept], least)).sum(axis=1).max()))
+    turns = _turning(theta)
+    J = _jacobian(activations[:-1], backward(theta, activations, leak)) @ turns
+    scale = np.linalg.norm(J, axis=0)
+    if not (scale > 0).all() or len(J) < J.shape[1]:
+        return np.inf
+    size = max(float(np.sqrt(((Y - values) ** 2).sum() / max(len(J) - J.shape[1], 1))), noise)
+    try:
+        inverse = solve_triangular(np.linalg.qr(J / scale, mode="r"), np.eye(J.shape[1]))
+    except LinAlgError:
+        return np.inf
+    worst = float(np.linalg.norm((turns / scale) @ inverse, axis=1).max())
+    return size * worst if np.isfinite(worst) else np.inf
+
+
+def _turning(theta: Parameters) -> FloatArray:
+    """Orthonormal directions of all parameters, as columns, in which hidden rows ``(W | b)`` keep their norms."""
+    units = [np.zeros(a.shape) for a in theta]
+    columns = []
+    for k in range(0, len(theta), 2):
+        for j, row in enumerate(np.column_stack(theta[k : k + 2])):
+            free = np.linalg.svd(row[None])[2][1:] if k + 2 < len(theta) else np.eye(len(row))
+            for direction in free:
+                units[k][j], units[k + 1][j] = direction[:-1], direction[-1]
+                columns.append(np.concatenate([a.ravel() for a in units]))
+            units[k][j], units[k + 1][j] = 0.0, 0.0
+    return np.array(columns).T
 
 
 def weighty(theta: Parameters, X: FloatArray, more: FloatArray, count: int, leak: float = 0.0) -> IntArray:

@@ -6,10 +6,10 @@ import numpy as np
 
 from fiberscope.numerics.cutoffs import CRUDE
 from fiberscope.numerics.floats import FloatArray, IntArray
-from fiberscope.recovery.first_layer import Pool
 from fiberscope.recovery.isolation import isolated, looked_at_again
 from fiberscope.recovery.later_layers import draw_telling
 from fiberscope.recovery.polish import Parameters, forward, polish, polish_at_once, standard_error, weighty
+from fiberscope.recovery.pool import Pool
 from fiberscope.recovery.prefix import Prefix
 
 DENSE, AT_ONCE = 700, 5000

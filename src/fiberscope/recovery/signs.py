@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import qr
 
-from fiberscope.numerics.cutoffs import PART_OFF, REMAINDER, SIGN_OFF, SPAN
+from fiberscope.numerics.cutoffs import PART_OFF, REMAINDER, SIGN_OFF, SIGNS_ALIKE, SPAN
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
 
 ENUMERATED, HALVED = 18, 28
@@ -139,8 +139,9 @@ def _completed(start: FloatArray, free: FloatArray) -> tuple[FloatArray | None, 
     good = np.abs(np.abs(all_) - 1).max(axis=0) <= SIGN_OFF
     if not good.any():
         return None, 0
-    closest = np.abs(np.abs(all_) - 1).max(axis=0).argmin()
-    return all_[:, closest], int(good.sum())
+    off = np.abs(np.abs(all_) - 1).max(axis=0)
+    # choices that are as good as the best one are no accident; of many that are tried some come near
+    return all_[:, off.argmin()], int((good & (off <= max(SIGNS_ALIKE * float(off.min()), SPAN))).sum())
 
 
 def _matched(start: FloatArray, free: FloatArray, pivots: IntArray) -> FloatArray:
