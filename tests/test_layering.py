@@ -132,6 +132,7 @@ LAZY: dict[tuple[str, str], str] = {
     ("backends.py", "ray"): "the extra may not be installed",
     ("geometry/persistence.py", "gudhi"): "the extra may not be installed",
     ("connectivity/checkpoints/configs.py", "transformers"): "an extra that many users do not have",
+    ("connectivity/checkpoints/configs.py", "transformers.core_model_loading"): "an extra that many users do not have",
     ("studies/lab/registry.py", "fiberscope.studies.*"): "studies are found by looking at the folder",
     ("extras.py", "*"): "loads by name what the caller asks for",
     ("results.py", "rich*"): "only a terminal needs it, and then it is loaded already",
