@@ -136,11 +136,13 @@ def learn(given: Way, b: nn.Module, start: Turned, seed: int, run: Run) -> Turne
     with evaluating(way.a):
         first, lowest, chosen = way.mean(raw, PLACES), way.mean(theirs, PLACES), {}
         rule = torch.optim.Adam(angles.values(), lr=RATE)
+        rate = torch.optim.lr_scheduler.CosineAnnealingLR(rule, way.steps)  # large steps at the end leave noise
         for step, batch in way.batches(run, "learning of rotations"):
             rule.zero_grad()
             turned = turns.rotations.act(theirs, _maps(turns.rotations, angles))
             way.slope(way.state(turned, float(rng.uniform(*WAY))), batch)
             rule.step()
+            rate.step()
             if way.is_look(step, LOOKS):
                 maps = {name: value.detach() for name, value in _maps(turns.rotations, angles).items()}
                 if (value := way.mean(turns.rotations.act(theirs, maps), PLACES)) < lowest:
