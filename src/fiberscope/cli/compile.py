@@ -35,7 +35,7 @@ def ask() -> None:
         domain = fs.Box.cube(size)
         fs.count_regions(net, domain)
         found = fs.regions(net, domain)
-        _ = found.volumes
+        _ = found.volumes, found.sign_vectors
     wide = fs.Network.random((20, 16, 16, 16, 3), 0)
     points = rng.normal(size=(3, 20))
     for net in (wide, fs.Network.random((20, *(8,) * 8, 1), 0)):

@@ -174,7 +174,7 @@ got = []
 for size in (2, 3, 4):
     net = fs.Network.random((size, 7, 7, 1), size)
     found = fs.regions(net, fs.Box.cube(size))
-    got += [int(fs.count_regions(net, fs.Box.cube(size))), found.sign_vectors, found.cells.points]
+    got += [int(fs.count_regions(net, fs.Box.cube(size))), found.sign_vectors, found.volumes]
 wide = fs.Network.random((20, 12, 12, 12, 2), 0)
 along = fs.regions_along(wide, fs.Segment(*rng.normal(size=(2, 20))))
 got += [along.num_regions, along.breakpoints]

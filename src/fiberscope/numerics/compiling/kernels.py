@@ -228,7 +228,7 @@ def extension(folder: Path) -> tuple[Any, dict[str, Any]] | None:
     try:
         listing = json.loads((folder / LISTING).read_text(encoding="utf-8"))
         made_for, sources, file = listing["surroundings"], listing["sources"], listing["file"]
-        fits = made_for == surroundings() and all(_digest(folder / name) == told for name, told in sources.items())
+        fits = made_for == surroundings() and all(_digest(FOLDER / name) == told for name, told in sources.items())
         if not fits or _digest(folder / file) != listing["digest"]:
             return None
         return _loaded(folder / file), dict(listing["entries"])
