@@ -164,10 +164,9 @@ import numpy as np
 import fiberscope as fs
 from fiberscope.numerics.compiling import kernels
 if len(sys.argv) > 2:
-    ours, kernels.functions = kernels.functions, lambda key: entries(key)
-    found = kernels.extension(Path(sys.argv[2]))
+    kernels.functions = lambda key: entries(key)
+    module, told = kernels.extension(Path(sys.argv[2]))
     def entries(key):
-        module, told = found
         return {kernels._told_kind(kinds): getattr(module, symbol) for kinds, symbol in told.get(key, ())}
 rng = np.random.default_rng(1)
 got = []
