@@ -77,10 +77,10 @@ def walks() -> dict[str, tuple[list[str], list[str]]]:
     return found
 
 
-MOST = {"A count of regions": 40, "A verdict of equality, with its certificate": 49, "A functional dimension": 48}
+MOST = {"A count of regions": 40, "A verdict of equality, with its certificate": 49, "A functional dimension": 49}
 """Modules that each walk enters, down to the last check of an array."""
 
-HAND_ON = {"A count of regions": 28, "A verdict of equality, with its certificate": 36, "A functional dimension": 34}
+HAND_ON = {"A count of regions": 29, "A verdict of equality, with its certificate": 36, "A functional dimension": 35}
 """Those of them that call others: a reader has to follow these. The rest are leaves, read one by one or not at all."""
 
 BOTH_WAYS = {"A count of regions": 0, "A verdict of equality, with its certificate": 0, "A functional dimension": 4}

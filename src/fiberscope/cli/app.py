@@ -14,6 +14,7 @@ from rich.console import Console
 import fiberscope as fs
 from fiberscope.cli.canon import canon
 from fiberscope.cli.checkpoints import align, apply, barrier, merge
+from fiberscope.cli.compile import compile_kernels
 from fiberscope.cli.dimension import dimension_command
 from fiberscope.cli.distance import distance, theory
 from fiberscope.cli.equal import diff, equal, vnncomp
@@ -85,6 +86,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "explore": explore,
     "reproduce": reproduce,
     "tour": tour,
+    "compile": compile_kernels,
 }
 """By name, in the order of the help."""
 
@@ -100,9 +102,8 @@ def _flowing(text: str) -> str:
 
 
 for _name, _command in COMMANDS.items():
-    app.command(
-        _name, help=_flowing(_command.__doc__ or ""), no_args_is_help=_command not in (explore, reproduce, tour)
-    )(_whole(_command))
+    asks = _command not in (explore, reproduce, tour, compile_kernels)
+    app.command(_name, help=_flowing(_command.__doc__ or ""), no_args_is_help=asks)(_whole(_command))
 
 
 def _print_version(wanted: bool) -> None:

@@ -13,7 +13,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import scipy.linalg
+import scipy  # its parts are loaded when they are used
 
 from fiberscope.dimension.use_gradients import add_block, size_of
 from fiberscope.dimension.uses import Use, uses

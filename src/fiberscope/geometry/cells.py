@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, assert_never
 
-import numba
 import numpy as np
 
 from fiberscope.network.nodes import MaxPool, PiecewiseLinear, Switch
 from fiberscope.numerics.arrays import pointers, ranks_within
+from fiberscope.numerics.compiling.kernels import strict
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ def _vertices(outer: Incidence, inner: Incidence, count: int) -> Incidence:
     return Incidence(indptr, indices)
 
 
-@numba.njit(cache=True)
+@strict
 def _gather(
     outer_ptr: Any, outer: Any, inner_ptr: Any, inner: Any, seen: Any, indptr: Any, indices: Any
 ) -> None:  # fmt: skip
@@ -233,7 +233,7 @@ def _gather(
             indptr[c + 1] = end
 
 
-@numba.njit(cache=True)
+@strict
 def _join_signs(indptr: Any, indices: Any, facet_signs: Any, signs: Any) -> None:
     """The one non-zero sign among the facets of every cell; -1 and 1 never meet, so their bits can be joined."""
     for c in range(len(indptr) - 1):

@@ -17,8 +17,8 @@ import numpy as np
 from fiberscope.errors import InputError
 from fiberscope.geometry.complex import Complex
 from fiberscope.geometry.domains import Solid
-from fiberscope.geometry.engines.compiled import kernel
 from fiberscope.numerics.arrays import batch
+from fiberscope.numerics.compiling.kernels import kernel
 from fiberscope.numerics.floats import INFLATE, TINY, FloatArray, IntArray, U, gamma
 
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
-from scipy.special import ellipeinc
+import scipy  # its parts are loaded when they are used
 
 from fiberscope.geometry.cells import Cells
+from fiberscope.numerics.compiling.kernels import inlined, strict
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.run import ENDLESS, Run
 
@@ -55,7 +55,7 @@ def metrics(cells: Cells, lowest: int, run: Run = ENDLESS) -> dict[int, Metrics]
     return found
 
 
-@numba.njit(cache=True)
+@strict
 def _measure(
     indptr: Any, indices: Any, facet_points: Any, facet_bases: Any, facet_volumes: Any, facet_far: Any, points: Any,
     bases: Any, volumes: Any, far: Any,
@@ -105,7 +105,7 @@ def _measure(
                 bases[c, k - 1, j] = best[j] / height
 
 
-@numba.njit(cache=True, inline="always")
+@inlined
 def _remove(vector: Any, basis: Any) -> None:
     """Take the components along the basis out of the vector."""
     for h in range(basis.shape[0]):
@@ -129,4 +129,6 @@ def ellipse_arcs(grams: FloatArray, start: FloatArray, end: FloatArray) -> Float
     q, p = np.maximum(size, 0.0).T
     shift = np.arctan2(direction[:, 0, 1], direction[:, 1, 1])
     part = np.where(p > 0, 1 - q / np.where(p > 0, p, 1.0), 0.0)
-    return np.asarray(np.sqrt(p) * (ellipeinc(end + shift, part) - ellipeinc(start + shift, part)))
+    return np.asarray(
+        np.sqrt(p) * (scipy.special.ellipeinc(end + shift, part) - scipy.special.ellipeinc(start + shift, part))
+    )

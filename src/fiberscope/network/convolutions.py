@@ -8,7 +8,7 @@ from math import gcd, prod
 from typing import Any, Self
 
 import numpy as np
-from scipy import sparse as sp
+import scipy  # its parts are loaded when they are used
 
 from fiberscope.errors import InputError
 from fiberscope.network.operators import Operator, Shape
@@ -152,7 +152,7 @@ class Convolution(_Sliding):
         rows = np.broadcast_to(outputs, shape).reshape(-1)
         keep = columns < self.in_size
         entries = (values[keep], (rows[keep], columns[keep]))
-        return sp.csr_array(sp.coo_array(entries, shape=(self.out_size, self.in_size)))
+        return scipy.sparse.csr_array(scipy.sparse.coo_array(entries, shape=(self.out_size, self.in_size)))
 
 
 class TransposedConvolution(_Sliding):
@@ -203,7 +203,7 @@ class TransposedConvolution(_Sliding):
         return self.transpose.apply(Y)
 
     def sparse(self) -> Any:
-        return sp.csr_array(self.transpose.sparse().T)
+        return scipy.sparse.csr_array(self.transpose.sparse().T)
 
 
 Convolving = Convolution | TransposedConvolution

@@ -12,7 +12,7 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse as sp
+import scipy  # its parts are loaded when they are used
 
 from fiberscope.errors import TooLargeError
 from fiberscope.network.network import Network
@@ -73,13 +73,13 @@ def _tournament(node: MaxPool, source: int, made: int) -> list[Node]:
             break
         count = len(pairs)
         kept = [b for _, _, b in pairs] + [a for _, a in byes]
-        select = sp.lil_array((count + len(kept), size))
+        select = scipy.sparse.lil_array((count + len(kept), size))
         for row, (_, a, b) in enumerate(pairs):
             select[row, a], select[row, b] = 1.0, -1.0
         for row, value in enumerate(kept):
             select[count + row, value] = 1.0
         slopes = np.concatenate([np.zeros(count), np.ones(len(kept))])
-        join = sp.lil_array((len(kept), count + len(kept)))
+        join = scipy.sparse.lil_array((len(kept), count + len(kept)))
         for row in range(len(kept)):
             join[row, count + row] = 1.0
             if row < count:
@@ -94,7 +94,7 @@ def _tournament(node: MaxPool, source: int, made: int) -> list[Node]:
         for position, owner in enumerate(owners):
             players[owner].append(position)
         size = len(kept)
-    final = sp.lil_array((len(players), size))
+    final = scipy.sparse.lil_array((len(players), size))
     for row, (winner,) in enumerate(players):
         final[row, winner] = 1.0
     value = source if not nodes else made + len(nodes)

@@ -15,7 +15,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from scipy import sparse as sp
+import scipy  # its parts are loaded when they are used
 
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.numerics.algebra.ball import balls
@@ -211,7 +211,7 @@ class Dense(Operator):
         return self.matrix
 
     def sparse(self) -> Any:
-        return sp.csr_array(self.matrix)
+        return scipy.sparse.csr_array(self.matrix)
 
     def dense(self, memory: int = 1 << 32) -> FloatArray:
         return self.matrix
@@ -221,7 +221,7 @@ class Sparse(Operator):
     """A SciPy sparse matrix ``(out, in)``: pooling by averages, selections, masked layers."""
 
     def __init__(self, matrix: Any, in_shape: Shape | None = None, out_shape: Shape | None = None) -> None:
-        self.matrix = sp.csr_array(matrix, dtype=np.float64)
+        self.matrix = scipy.sparse.csr_array(matrix, dtype=np.float64)
         self.matrix.sum_duplicates()
         real_array(self.matrix.data, "weight")
         self.in_shape = in_shape if in_shape is not None else (self.matrix.shape[1],)
@@ -239,7 +239,7 @@ class Sparse(Operator):
 
     def with_coefficients(self, coefficients: FloatArray) -> Sparse:
         structure = (np.asarray(coefficients), self.matrix.indices, self.matrix.indptr)
-        return Sparse(sp.csr_array(structure, shape=self.matrix.shape), self.in_shape, self.out_shape)
+        return Sparse(scipy.sparse.csr_array(structure, shape=self.matrix.shape), self.in_shape, self.out_shape)
 
     def apply(self, X: FloatArray) -> FloatArray:
         return np.ascontiguousarray((self.matrix @ X.T).T)
@@ -266,7 +266,7 @@ def checked_csr(structure: tuple[Any, Any, Any], in_shape: tuple[int, ...], out_
         raise InputError(f"sparse matrix: expected {rows} rows that share {len(data)} values among them")
     if len(indices) and not (indices.min() >= 0 and indices.max() < columns):
         raise InputError(f"sparse matrix: expected columns from 0 to {columns - 1}, got another one")
-    return sp.csr_array((data, indices, indptr), shape=(rows, columns))
+    return scipy.sparse.csr_array((data, indices, indptr), shape=(rows, columns))
 
 
 class Scale(Operator):
@@ -305,7 +305,7 @@ class Scale(Operator):
         return self._vector
 
     def sparse(self) -> Any:
-        return sp.csr_array(sp.diags_array(self._vector))
+        return scipy.sparse.csr_array(scipy.sparse.diags_array(self._vector))
 
 
 class Gather(Operator):
@@ -364,7 +364,7 @@ class Gather(Operator):
     def sparse(self) -> Any:
         starts = pointers((self.index >= 0).astype(np.int64))
         structure = (self.coefficients, self.index[self.index >= 0], starts)
-        return sp.csr_array(structure, shape=(self.out_size, self.in_size))
+        return scipy.sparse.csr_array(structure, shape=(self.out_size, self.in_size))
 
 
 class Composition(Operator):
@@ -417,4 +417,4 @@ class Composition(Operator):
         matrix = self.operators[0].sparse()
         for operator in self.operators[1:]:
             matrix = operator.sparse() @ matrix
-        return sp.csr_array(matrix)
+        return scipy.sparse.csr_array(matrix)

@@ -16,13 +16,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 
+from fiberscope.numerics.compiling.kernels import strict
 from fiberscope.numerics.floats import SPLITTER, TINY, FloatArray, U, gamma, round_up
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def _dot2(A: Any, B: Any, start: Any, out: Any) -> None:
     for i in range(A.shape[0]):
         for j in range(B.shape[1]):
@@ -112,7 +112,7 @@ def row_products(A: FloatArray, W: FloatArray, start: FloatArray) -> Twofold:
     return Twofold(high, low, np.where(np.isfinite(high + low) & np.isfinite(error), error, np.inf))
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def _row_dots(A: Any, W: Any, high: Any, low: Any, size: Any) -> None:
     for i in range(A.shape[0]):
         for j in range(W.shape[0]):
@@ -135,7 +135,7 @@ def _row_dots(A: Any, W: Any, high: Any, low: Any, size: Any) -> None:
             high[i, j], low[i, j] = new, (total - (new - part)) + (rest - part)
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def _twofold_dot(A: Any, rest: Any, B: Any, top: Any, bottom: Any, high: Any, low: Any) -> None:
     for i in range(A.shape[0]):
         for k in range(A.shape[1]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-import scipy.linalg
+import scipy  # its parts are loaded when they are used
 
 from fiberscope.numerics.floats import BoolArray, FloatArray
 from fiberscope.numerics.rank import rank_cutoff

@@ -12,56 +12,28 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
+
+from fiberscope.numerics.compiling.kernels import Later, inlined, strict
 
 BLOCK = 64
 """Products of two residues whose sum fits into 128 bits; also the width of a panel of the elimination."""
 
 
-# --- 64 x 64 -> 128 bits ---------------------------------------------------------------------------------
+mulhi, mul_add = (
+    Later("fiberscope.numerics.compiling.machine_words", "mulhi"),
+    Later("fiberscope.numerics.compiling.machine_words", "mul_add"),
+)
 
 
-@intrinsic
-def mulhi(typingctx: Any, a: Any, b: Any) -> Any:
-    """High 64 bits of the product of two uint64."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        wide = ir.IntType(128)
-        product = builder.mul(builder.zext(args[0], wide), builder.zext(args[1], wide))
-        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
-
-    return types.uint64(types.uint64, types.uint64), codegen
-
-
-@intrinsic
-def mul_add(typingctx: Any, high: Any, low: Any, a: Any, b: Any) -> Any:
-    """``(high, low) + a b`` as a pair of uint64, modulo 2^128."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        wide, word = ir.IntType(128), ir.IntType(64)
-        shift = ir.Constant(wide, 64)
-        total = builder.or_(builder.shl(builder.zext(args[0], wide), shift), builder.zext(args[1], wide))
-        product = builder.mul(builder.zext(args[2], wide), builder.zext(args[3], wide))
-        total = builder.add(total, product)
-        parts = [builder.trunc(builder.lshr(total, shift), word), builder.trunc(total, word)]
-        return context.make_tuple(builder, signature.return_type, parts)
-
-    u = types.uint64
-    return types.UniTuple(u, 2)(u, u, u, u), codegen
-
-
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def reduce(high: Any, low: Any, p: Any, inverse: Any) -> Any:
     """``(2^64 high + low) / 2^64`` modulo p, for ``high < p``; ``inverse`` is ``1/p`` modulo 2^64."""
     take = mulhi(low * inverse, p)
     return high - take if high >= take else high - take + p
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def reduce_wide(high: Any, low: Any, p: Any, inverse: Any) -> Any:
     """As ``reduce`` for any ``high``, which four conditional subtractions bring below p > 2^60."""
     for shift in (3, 2, 1, 0):
@@ -71,13 +43,13 @@ def reduce_wide(high: Any, low: Any, p: Any, inverse: Any) -> Any:
     return reduce(high, low, p, inverse)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def product(a: Any, b: Any, p: Any, inverse: Any) -> Any:
     """Montgomery product ``a b / 2^64`` modulo p."""
     return reduce(mulhi(a, b), a * b, p, inverse)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def plus(a: Any, b: Any, p: Any) -> Any:
     total = a + b
     return total - p if total >= p else total
@@ -86,7 +58,7 @@ def plus(a: Any, b: Any, p: Any) -> Any:
 # --- kernels ---------------------------------------------------------------------------------------------
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def residues_kernel(bits: Any, powers: Any, constants: Any, out: Any) -> bool:
     """Residues of floats given by their bit patterns; ``powers[k]`` is ``2^(k - 1074 + 64)`` modulo p."""
     p, inverse, _, _ = constants
@@ -106,21 +78,21 @@ def residues_kernel(bits: Any, powers: Any, constants: Any, out: Any) -> bool:
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def scale_kernel(a: Any, factor: Any, constants: Any, out: Any) -> None:
     p, inverse, _, _ = constants
     for i in range(a.size):
         out[i] = product(a[i], factor, p, inverse)
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def multiply_kernel(a: Any, b: Any, constants: Any, out: Any) -> None:
     p, inverse, _, square = constants
     for i in range(a.size):
         out[i] = product(product(a[i], square, p, inverse), b[i], p, inverse)
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def outer_kernel(a: Any, b: Any, constants: Any, out: Any) -> None:
     p, inverse, _, square = constants
     for k in range(a.shape[0]):
@@ -130,7 +102,7 @@ def outer_kernel(a: Any, b: Any, constants: Any, out: Any) -> None:
                 out[k, i, j] = product(factor, b[k, j], p, inverse)
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def update(c: Any, left: Any, right: Any, span: Any, constants: Any) -> None:
     """``c[i, j] += sum left[i, k] right[j, k] / 2^64`` over k in a span of at most 64, in 2 x 2 tiles."""
     p, inverse, _, _ = constants
@@ -160,7 +132,7 @@ def update(c: Any, left: Any, right: Any, span: Any, constants: Any) -> None:
             c[i, j] = plus(c[i, j], reduce_wide(high, low, p, inverse), p)
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def sparse_kernel(rows: Any, starts: Any, places: Any, forms: Any, constants: Any, out: Any) -> None:
     """``out[r, i] = sum rows[r, places[k]] forms[k] / 2^64`` over k from ``starts[i]`` to ``starts[i + 1]``."""
     p, inverse, _, _ = constants
@@ -177,7 +149,7 @@ def sparse_kernel(rows: Any, starts: Any, places: Any, forms: Any, constants: An
             out[r, i] = plus(total, reduce_wide(high, low, p, inverse), p)
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def split_kernel(a: Any, half: Any, p: Any, high: Any, low: Any) -> None:
     """Residues as ``high 2^23 + low`` of floats, balanced: below ``2^22`` in absolute value, for ``p < 2^46``."""
     for i in range(a.shape[0]):
@@ -188,7 +160,7 @@ def split_kernel(a: Any, half: Any, p: Any, high: Any, low: Any) -> None:
             low[i, j] = np.float64(value - (top << np.int64(23)))
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def balance_kernel(a: Any, half: Any, p: Any, out: Any) -> None:
     """Residues as floats between ``-p/2`` and ``p/2``."""
     for i in range(a.shape[0]):
@@ -197,7 +169,7 @@ def balance_kernel(a: Any, half: Any, p: Any, out: Any) -> None:
             out[i, j] = np.float64(value - np.int64(p) if a[i, j] > half else value)
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def combine_kernel(c: Any, parts: Any, offset: Any, constants: Any) -> None:
     """``c += (parts[0] 2^46 + parts[1] 2^23 + parts[2]) / 2^64`` for integers up to ``2^53`` in floats, of either sign.
 
@@ -218,7 +190,7 @@ def combine_kernel(c: Any, parts: Any, offset: Any, constants: Any) -> None:
             c[i, j] = plus(plus(c[i, j], offset, p), reduce(h, l, p, inverse), p)
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def combine_small_kernel(c: Any, part: Any, offset: Any, constants: Any) -> None:
     """``c += part / 2^64`` for integers up to ``2^53`` in floats; ``offset`` is ``-2^53 / 2^64`` modulo p."""
     p, inverse, _, _ = constants
@@ -230,7 +202,7 @@ def combine_small_kernel(c: Any, part: Any, offset: Any, constants: Any) -> None
             )
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def invert(a: Any, constants: Any) -> Any:
     """Montgomery inverse by Fermat: ``a^(p-2)`` in Montgomery form."""
     p, inverse, one, _ = constants
@@ -243,7 +215,7 @@ def invert(a: Any, constants: Any) -> Any:
     return result
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def scatter_kernel(out: Any, rows: Any, places: Any, factors: Any, constants: Any) -> None:
     """``out[places[i, t]] += factors[i, t] rows[i]``, factors in Montgomery form; a negative place is left out."""
     p, inverse, _, _ = constants
@@ -258,7 +230,7 @@ def scatter_kernel(out: Any, rows: Any, places: Any, factors: Any, constants: An
 # --- elimination -----------------------------------------------------------------------------------------
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def panel_kernel(m: Any, order: Any, pivots: Any, corner: Any, constants: Any) -> Any:
     """Eliminate in columns ``left:right`` from row ``top`` on, in place, where ``corner = (top, left, right)``.
 
@@ -295,7 +267,7 @@ def panel_kernel(m: Any, order: Any, pivots: Any, corner: Any, constants: Any) -
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def lower_kernel(lower: Any, rows: Any, constants: Any) -> None:
     """``rows[s] += sum lower[s, q] rows[q]`` over ``q < s``, in this order, at most :data:`BLOCK` rows, in place."""
     p, inverse, _, _ = constants
@@ -310,7 +282,7 @@ def lower_kernel(lower: Any, rows: Any, constants: Any) -> None:
             rows[s, j] = column[s]
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def upper_kernel(upper: Any, rows: Any, constants: Any) -> None:
     """``rows = upper^-1 rows`` in Montgomery forms for an upper triangle of at most :data:`BLOCK` rows, in place."""
     p, inverse, _, _ = constants

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import flint
 import numpy as np
-import scipy.linalg
+import scipy  # its parts are loaded when they are used
 
 from fiberscope.errors import InputError
 from fiberscope.numerics.elimination import rank_mod

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import pi, sqrt
 
 import numpy as np
-from scipy.special import erfc
+import scipy  # its parts are loaded when they are used
 
 from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.floats import TINY, FloatArray, gamma, round_up
@@ -65,7 +65,7 @@ def _silu_slope(x: FloatArray) -> FloatArray:
 
 def _below(x: FloatArray) -> FloatArray:
     """The normal distribution function."""
-    return np.asarray(erfc(-x / sqrt(2)) / 2)
+    return np.asarray(scipy.special.erfc(-x / sqrt(2)) / 2)
 
 
 def _gelu_slope(x: FloatArray) -> FloatArray:

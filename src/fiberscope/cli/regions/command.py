@@ -22,6 +22,7 @@ from fiberscope.cli.regions.curves import Asked, curve_of, show_curve
 from fiberscope.cli.regions.surfaces import show_surface, slice_through, surface_of
 from fiberscope.errors import InputError
 from fiberscope.extras import import_module
+from fiberscope.numerics.compiling.kernels import compile_times
 
 COLORS = ("mosaic", "value", "slope")
 
@@ -228,7 +229,6 @@ def regions(
         return
     domain = _domain(net, box, plane, axes, at) if cut is None else slice_through(net, cut, plane or axes or at)
     _check_options(domain, count, plot, color, save)
-    compiling = import_module("fiberscope.geometry.engines.compiled").compile_times
     has_faces = import_module("fiberscope.geometry.engines.choose").has_faces
     result: dict[str, Any] = {"model": str(model), "domain": repr(domain)}
     with Progress(
@@ -239,7 +239,7 @@ def regions(
         def progress(done: int, total: int | None, text: str) -> None:
             bar.update(task, completed=done, total=total, description=text)
 
-        with compiling() as times:
+        with compile_times() as times:
             if count or not has_faces(domain):
                 ask = partial(fs.count_regions, limit=limit, jobs=jobs, cluster=cluster)
                 steps = _counted(ask, net, domain, progress)

@@ -11,10 +11,10 @@ a row that has a column has the cheapest one, ``cost - v``, up to rounding, so a
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from scipy.optimize import linear_sum_assignment
 
 from fiberscope.errors import InputError
+from fiberscope.numerics.compiling.kernels import strict
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.run import ENDLESS, Run
 
@@ -56,7 +56,7 @@ def _one(matrix: FloatArray) -> IntArray:
     return np.asarray(_jonker_volgenant(-np.ascontiguousarray(matrix, dtype=np.float32)), dtype=np.int64)
 
 
-@njit(cache=True)
+@strict
 def _jonker_volgenant(cost):  # type: ignore[no-untyped-def]
     """The permutation ``x`` with the smallest ``sum_i cost[i, x[i]]``.
 
@@ -84,7 +84,7 @@ def _jonker_volgenant(cost):  # type: ignore[no-untyped-def]
     return x
 
 
-@njit(cache=True)
+@strict
 def _bid(cost, x, y, v):  # type: ignore[no-untyped-def]
     """Every row without a column takes its cheapest one, whose price falls until the second cheapest is as cheap."""
     n = cost.shape[0]
@@ -113,7 +113,7 @@ def _bid(cost, x, y, v):  # type: ignore[no-untyped-def]
             i = out
 
 
-@njit(cache=True)
+@strict
 def _augment(cost, x, y, v):  # type: ignore[no-untyped-def]
     """Shortest augmenting paths (Dijkstra over the columns) from every row that has no column yet."""
     n = cost.shape[0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fiberscope.geometry.engines.compiled import adding, inner
+from fiberscope.numerics.compiling.kernels import adding, inner
 from fiberscope.numerics.floats import EPS, TINY
 
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fiberscope.geometry.engines.compiled import adding, inner
 from fiberscope.numerics.algebra.bounded import SMALL
+from fiberscope.numerics.compiling.kernels import adding, inner
 from fiberscope.numerics.floats import EPS, TINY
 
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 import numpy as np
 
 from fiberscope.equality.bounding.form_kernels import chord, enclosed
-from fiberscope.geometry.engines.compiled import adding
 from fiberscope.numerics.algebra.bounded import SMALL
+from fiberscope.numerics.compiling.kernels import adding
 from fiberscope.numerics.floats import EPS, LOST, TINY
 
 

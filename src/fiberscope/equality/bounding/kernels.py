@@ -42,7 +42,7 @@ from fiberscope.equality.bounding.form_kernels import (
     untouched,
 )
 from fiberscope.equality.bounding.going_back import back_bound
-from fiberscope.geometry.engines.compiled import inner, kernel
+from fiberscope.numerics.compiling.kernels import inner, kernel
 from fiberscope.numerics.floats import EPS, TINY
 
 VALUES, CLASSES = 0, 1

@@ -20,8 +20,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fiberscope.geometry.engines.compiled import inner, kernel
 from fiberscope.geometry.engines.planar.kernels import _ratio, _sort
+from fiberscope.numerics.compiling.kernels import inner, kernel
 from fiberscope.numerics.floats import FEW_ROUNDINGS, INFLATE, SQUARES_FLOOR, TINY, U
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from fiberscope.geometry.curves.root_kernels import OPEN, TRACTRIX, x_of, y_of, zeros_inside
-from fiberscope.geometry.engines.compiled import inner, kernel
+from fiberscope.numerics.compiling.kernels import inner, kernel
 from fiberscope.numerics.floats import INFLATE, MULTIPLES, TINY, U
 
 

@@ -24,12 +24,12 @@ import numpy as np
 from fiberscope.geometry.curves.breakpoints import Breaks, Full, Meets, Window, in_windows
 from fiberscope.geometry.curves.curve import Polyline
 from fiberscope.geometry.curves.straight import Cutter, Edges, Loose
-from fiberscope.geometry.engines.compiled import kernel
 from fiberscope.geometry.engines.planar import tracked as track
 from fiberscope.geometry.engines.planar.arrange import sure_signs
 from fiberscope.geometry.engines.planar.tracked import SMALL, UP, Tracked, TrackedAlgebra
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool
+from fiberscope.numerics.compiling.kernels import kernel
 from fiberscope.numerics.floats import ENTRY_FLOOR, FEW_ROUNDINGS, FloatArray, IntArray, SignArray, U
 from fiberscope.numerics.points import Triple
 from fiberscope.run import ENDLESS, Run

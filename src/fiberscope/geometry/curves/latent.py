@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from scipy.integrate import quad
+import scipy  # its parts are loaded when they are used
 
 from fiberscope.geometry.curves.breakpoints import Breaks
 from fiberscope.geometry.curves.curve import Circle, Path, Planar, Polyline
@@ -80,7 +80,7 @@ class PlanarImage:
             return float(np.sqrt(max(velocity @ self.grams[piece] @ velocity, 0.0)))
 
         marks = sorted({start, end, *(x for x in turns if start < x < end)})
-        return float(sum(quad(speed, a, b)[0] for a, b in pairwise(marks)))
+        return float(sum(scipy.integrate.quad(speed, a, b)[0] for a, b in pairwise(marks)))
 
 
 @dataclass(frozen=True, slots=True)

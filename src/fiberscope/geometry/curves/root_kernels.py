@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fiberscope.geometry.engines.compiled import inner, kernel
+from fiberscope.numerics.compiling.kernels import inner, kernel
 from fiberscope.numerics.floats import INFLATE, TINY, U
 
 CIRCLE, TRACTRIX = 0, 1

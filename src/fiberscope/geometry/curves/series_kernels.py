@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fiberscope.geometry.engines.compiled import inner, kernel
+from fiberscope.numerics.compiling.kernels import inner, kernel
 from fiberscope.numerics.cutoffs import SHORTEST
 from fiberscope.numerics.floats import INFLATE, TINY, U
 

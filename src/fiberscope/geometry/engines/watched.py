@@ -7,14 +7,13 @@ the flag.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
-import numba
 import numpy as np
 
+from fiberscope.numerics.compiling.kernels import threads
 from fiberscope.run import ENDLESS, STOPPED, Run
 
 _LOOK = 0.1
@@ -34,7 +33,7 @@ class Workers:
 
     def __init__(self, run: Run = ENDLESS) -> None:
         self.run = run
-        self.count = max(1, min(int(numba.config.NUMBA_NUM_THREADS), os.cpu_count() or 1))
+        self.count = threads()
         self.stop = np.zeros(1, dtype=np.bool_)
         self._pool = ThreadPoolExecutor(self.count)
 

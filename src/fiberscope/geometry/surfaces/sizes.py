@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fiberscope.geometry.cells import Incidence
-from fiberscope.geometry.engines.compiled import inner, kernel
+from fiberscope.numerics.compiling.kernels import inner, kernel
 from fiberscope.numerics.floats import FloatArray
 
 _LARGE = 200

@@ -7,7 +7,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from scipy import sparse as sp
+import scipy  # its parts are loaded when they are used
 
 from fiberscope.numerics.algebra.base import Constant, LinearMap, Ring, on_rows
 from fiberscope.numerics.floats import FloatArray, IntArray
@@ -63,7 +63,7 @@ class ModularAlgebra(Ring):
         return sparse_mod(rows, matrix, forms, self.prime)
 
     def _compressed(self, stage: LinearMap, kind: str) -> tuple[Any, Residues]:
-        matrix = stage.sparse() if kind == "rows" else sp.csr_array(stage.sparse().T)
+        matrix = stage.sparse() if kind == "rows" else scipy.sparse.csr_array(stage.sparse().T)
         return matrix, scale_mod(self.take(matrix.data), 1 << 64, self.prime)
 
     def _wide(self, summed: Any) -> Residues:

@@ -18,9 +18,9 @@ from functools import partial
 from typing import Any
 
 import highspy
-import numba
 import numpy as np
 
+from fiberscope.numerics.compiling.kernels import strict
 from fiberscope.numerics.floats import TINY, FloatArray, SignArray
 from fiberscope.numerics.lp.rational import CAP, Constraints, Proposal, Sense
 
@@ -31,7 +31,7 @@ _PULLS = 0.5 ** np.array([44.0, 36.0, 28.0, 20.0, 12.0, 6.0])
 # --- float computations with error bounds ------------------------------------------------------------
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def _largest(r: Any, low: Any, high: Any) -> Any:
     """``sup r x`` over ``low <= x <= high``."""
     if r == 0.0:
@@ -39,7 +39,7 @@ def _largest(r: Any, low: Any, high: Any) -> Any:
     return r * high if r > 0.0 else r * low
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def safe_bound(rows: Any, box: Any, c: Any, y: Any, small: Any) -> Any:
     """An upper bound of ``c x``, all rounding included, from multipliers; those of the wrong sign become zero."""
     a, b, sense = rows
@@ -66,7 +66,7 @@ def safe_bound(rows: Any, box: Any, c: Any, y: Any, small: Any) -> Any:
     return bound if bound < np.inf else np.inf
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def inside(rows: Any, box: Any, x: Any, small: Any) -> bool:
     """True if x certainly satisfies all inequalities strictly; equations are never certain."""
     a, b, sense = rows
@@ -86,7 +86,7 @@ def inside(rows: Any, box: Any, x: Any, small: Any) -> bool:
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def pull_inside(rows: Any, box: Any, x: Any, inner: Any, small: Any) -> bool:
     """Move x towards an inner point until it is certainly feasible, in place."""
     start = x.copy()
@@ -98,7 +98,7 @@ def pull_inside(rows: Any, box: Any, x: Any, inner: Any, small: Any) -> bool:
     return False
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def value_bounds(c: Any, x: Any, small: Any) -> Any:
     """``c x`` from below and from above, rounding included."""
     value, size = 0.0, TINY

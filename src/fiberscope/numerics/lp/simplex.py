@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 
+from fiberscope.numerics.compiling.kernels import strict
 from fiberscope.numerics.floats import FloatArray, IntArray, SignArray
 from fiberscope.numerics.lp.rational import CAP, Constraints, Proposal
 
@@ -30,7 +30,7 @@ _ACCEPT = 1e-11  # violations and multipliers below this, relative to the data, 
 _PIVOT = 1e-11  # smaller pivots are not trusted
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def _row(table: Any, member: Any, out: Any) -> Any:
     """Left side of a member of the basis, to ``out``, and its right side; ``-1 - j`` is ``x_j = 0``."""
     rows, sides, signs = table
@@ -46,7 +46,7 @@ def _row(table: Any, member: Any, out: Any) -> Any:
     return signs[member] * sides[member]
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def _invert_basis(table: Any, basis: Any, inverse: Any, right: Any) -> bool:
     """Inverse of the basis by Gauss-Jordan, and its right sides; False if it looks singular."""
     d = basis.size
@@ -79,7 +79,7 @@ def _invert_basis(table: Any, basis: Any, inverse: Any, right: Any) -> bool:
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def _most_violated(table: Any, x: Any, accept: Any) -> Any:
     """The row that x violates most, or -1."""
     rows, sides, signs = table
@@ -97,7 +97,7 @@ def _most_violated(table: Any, x: Any, accept: Any) -> Any:
     return best
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def _weights(row: Any, inverse: Any, out: Any) -> None:
     for i in range(row.size):
         out[i] = 0.0
@@ -107,7 +107,7 @@ def _weights(row: Any, inverse: Any, out: Any) -> None:
                 out[i] += row[j] * inverse[j, i]
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def _valid(y: Any, basis: Any) -> bool:
     """Multipliers of rows are not negative, those of auxiliaries are zero, up to rounding."""
     top = 0.0
@@ -120,7 +120,7 @@ def _valid(y: Any, basis: Any) -> bool:
     return result
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def _most_wrong(y: Any, basis: Any) -> Any:
     place, worst = 0, 0.0
     for i in range(basis.size):
@@ -130,7 +130,7 @@ def _most_wrong(y: Any, basis: Any) -> Any:
     return place
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def _leaving(y: Any, share: Any, basis: Any) -> Any:
     """The place that becomes free for an entering row with these shares, or -1."""
     best, ratio, size = -1, np.inf, 0.0
@@ -145,7 +145,7 @@ def _leaving(y: Any, share: Any, basis: Any) -> Any:
     return best
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def _blocking(table: Any, x: Any, direction: Any) -> Any:
     """The first row met when moving from x along the direction, or -1."""
     rows, sides, signs = table
@@ -168,7 +168,7 @@ def _blocking(table: Any, x: Any, direction: Any) -> Any:
     return best
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def _exchange(inverse: Any, share: Any, place: Any) -> bool:
     """Update the inverse when a row with these shares takes the place; False if the pivot is too small."""
     d = share.size
@@ -182,7 +182,7 @@ def _exchange(inverse: Any, share: Any, place: Any) -> bool:
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def run_simplex(table: Any, c: Any, basis: Any, x: Any, y: Any) -> Any:
     """Maximise ``c x`` over the rows ``signs (rows x - sides) <= 0`` from a basis, which is updated.
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.geometry.engines.compiled import inner, kernel
+from fiberscope.numerics.compiling.kernels import inner, kernel
 from fiberscope.numerics.floats import TINY, U
 
 BLOCK = 32

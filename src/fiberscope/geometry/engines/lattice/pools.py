@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
+import scipy  # its parts are loaded when they are used
 
 from fiberscope.geometry.cells import Cells, Incidence, pool_layout
 from fiberscope.geometry.engines.lattice import kernels
@@ -52,10 +52,10 @@ def compared(net: Network) -> tuple[Network, tuple[Pooling, ...]]:
     return found, tuple(Pooling(node, slice(at.start - node.num_cuts, at.start), at.columns) for at, node in pools)
 
 
-def _differences(pairs: IntArray, size: int) -> sp.csr_array:
+def _differences(pairs: IntArray, size: int) -> scipy.sparse.csr_array:
     count = len(pairs)
     values = np.tile([1.0, -1.0], count)
-    return sp.csr_array((values, (np.repeat(np.arange(count), 2), pairs.ravel())), shape=(count, size))
+    return scipy.sparse.csr_array((values, (np.repeat(np.arange(count), 2), pairs.ravel())), shape=(count, size))
 
 
 def coarsened(cells: Cells, net: Network, pools: Sequence[Pooling], reached: int) -> Cells:

@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError, NotGenericError, TooLargeError
-from fiberscope.geometry.engines.compiled import kernel
 from fiberscope.geometry.engines.lattice import kernels
 from fiberscope.geometry.engines.lattice.exact import Start
 from fiberscope.geometry.engines.lattice.layers import LayerStep, LayerWalk, deferred_interrupt
 from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import grown
+from fiberscope.numerics.compiling.kernels import kernel
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma, round_up
 from fiberscope.numerics.points import to_dyadic
 from fiberscope.run import ENDLESS, Run

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.geometry.engines.compiled import inner, kernel
+from fiberscope.numerics.compiling.kernels import inner, kernel
 from fiberscope.numerics.floats import INFLATE, FloatArray, IntArray, gamma
 
 WORTH = 1 << 24

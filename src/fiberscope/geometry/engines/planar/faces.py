@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.geometry.engines.compiled import inner, kernel, sums
+from fiberscope.numerics.compiling.kernels import inner, kernel, sums
 from fiberscope.numerics.floats import INFLATE, SQUARES_FLOOR, FloatArray, IntArray, SignArray, U
 
 

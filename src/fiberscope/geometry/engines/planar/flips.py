@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.geometry.engines.compiled import sums
 from fiberscope.geometry.engines.planar.tracked import (
     UP,
     Tracked,
@@ -32,6 +31,7 @@ from fiberscope.geometry.engines.planar.tracked import (
 )
 from fiberscope.network.layout import Layout
 from fiberscope.network.nodes import Affine, PiecewiseLinear
+from fiberscope.numerics.compiling.kernels import sums
 from fiberscope.numerics.floats import ENTRY_FLOOR, FloatArray, IntArray, SignArray, gamma
 
 LARGE = 2.0**64

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.geometry.engines.compiled import inner, kernel
+from fiberscope.numerics.compiling.kernels import inner, kernel
 from fiberscope.numerics.floats import FEW_ROUNDINGS, TINY, U
 
 POOR = 2.0**-3

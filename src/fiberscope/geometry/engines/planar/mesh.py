@@ -14,18 +14,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cmp_to_key
-from importlib import import_module
 from typing import Any
 
 import flint
-import numba
 import numpy as np
-from scipy.sparse import coo_array
+import scipy  # its parts are loaded when they are used
 
 from fiberscope.errors import InputError
 from fiberscope.geometry.engines.planar.faces import lowest_signs, same_losers
 from fiberscope.geometry.engines.planar.tracked import Tracked
 from fiberscope.numerics.arrays import pointers
+from fiberscope.numerics.compiling.kernels import strict
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, U
 from fiberscope.numerics.points import Triple, cross, dot, integer_rows, quotient, sign
 
@@ -294,7 +293,7 @@ def _twins(mesh: Polygons) -> tuple[IntArray, IntArray]:
     return twin, beside
 
 
-@numba.njit(cache=True, nogil=True)
+@strict
 def _outlines(edge: Any, following: Any, twin: Any, spurious: Any) -> tuple[Any, Any]:
     """Loops of the entries that stay, going round the spurious edges.
 
@@ -326,8 +325,8 @@ def _compressed(
     both = np.concatenate([pieces, pieces])[straight[at]]
     order = np.argsort(at[straight[at]], kind="stable")
     first, second = both[order][0::2], both[order][1::2]
-    links = coo_array((np.ones(len(first)), (first, second)), shape=(len(mesh.ends),) * 2)
-    group = import_module("scipy.sparse.csgraph").connected_components(links, directed=False)[1]  # dear to load
+    links = scipy.sparse.coo_array((np.ones(len(first)), (first, second)), shape=(len(mesh.ends),) * 2)
+    group = scipy.sparse.csgraph.connected_components(links, directed=False)[1]
     keep = ~straight[mesh.loop_v[entries]]
     owner = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))[keep]
     loop_v = mesh.loop_v[entries[keep]]

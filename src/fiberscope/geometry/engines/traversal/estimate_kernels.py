@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.geometry.engines.compiled import inner, kernel
 from fiberscope.geometry.engines.traversal.kernels import ABSENT, FACET, OPEN, UNASKED, by_box, prove_rows
+from fiberscope.numerics.compiling.kernels import inner, kernel
 from fiberscope.numerics.cutoffs import NOISE
 from fiberscope.numerics.floats import TINY, U
 

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from fiberscope.geometry.engines.compiled import inner, kernel, once
+from fiberscope.numerics.compiling.kernels import inner, kernel, once
 from fiberscope.numerics.cutoffs import NOISE, PIVOT, STRICT
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, SignArray, gamma
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fiberscope.geometry.engines.compiled import inner, kernel
 from fiberscope.geometry.engines.traversal.kernels import SKIP, WANTED
+from fiberscope.numerics.compiling.kernels import inner, kernel
 from fiberscope.numerics.floats import BoolArray, IntArray, SignArray
 
 Words = npt.NDArray[np.uint64]
