@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fiberscope.geometry.engines.compiled import adding, inner, kernel
+from fiberscope.numerics.compiling.kernels import adding, inner, kernel
 
 TERMS = 24
 """Of the series."""
