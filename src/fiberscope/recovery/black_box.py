@@ -230,6 +230,8 @@ class Search:
         last = len(self.weights)
         off = sorted({i for layer, _, i in self.open if layer == last})
         fit = fit_outputs(self.pool, self.prefix, len(self.weights[-1]) < self.widths[-2], off)
+        if not len(fit.X):
+            raise self.stuck(last, "no point is known at which the neurons without a kink are off")
         if not fit.holds.mean() > 0.5 and len(self.weights[-1]) < self.widths[-2]:
             raise self.stuck(last, "the outputs are no linear function of the neurons that were found")
         n = len(self.weights[-1])

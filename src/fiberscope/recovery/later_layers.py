@@ -276,7 +276,7 @@ class Fit:
 def fit_outputs(pool: Pool, prefix: Prefix | FreeLayer, robust: bool, silent: Sequence[int] = ()) -> Fit:
     """The last layer by linear regression on the points that were asked; robustly where neurons are missing.
 
-    Only points where the neurons ``silent`` of the last layer but one are off are used.
+    Only points where the neurons ``silent`` of the last layer but one are off are used; there may be none.
     """
     oracle = pool.oracle
     # the log is dense on few lines, so that some fresh points are needed
@@ -292,6 +292,8 @@ def fit_outputs(pool: Pool, prefix: Prefix | FreeLayer, robust: bool, silent: Se
         X, Y = X[pick], Y[pick]
     X, Y = np.concatenate([X, fresh]), np.concatenate([Y, values])
     features = prefix.features(X)
+    if not len(X):
+        return Fit(prefix, np.zeros((features.shape[1], Y.shape[1])), X, np.zeros(0), 0.0)
     tolerance = FITTED * max(oracle.scale, float(np.abs(Y).max())) * max(1.0, oracle.noise / ORACLE_NOISE) ** 0.5
     least = LEAST * oracle.noise * max(oracle.scale, float(np.abs(Y).max()))
     coefficients = _least_squares(features, Y)

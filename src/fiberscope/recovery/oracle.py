@@ -123,10 +123,10 @@ class Oracle:
         return np.asarray(Y @ self.mix)
 
     def same_as_before(self) -> None:
-        """Raise unless the first points that were asked still have their values; they are not counted."""
-        if self._log:
+        """Raise unless the first points that were asked still have their values, where the limit lets them be asked."""
+        if self._log and (self.limit is None or self.spent + len(self._log[0][0]) <= self.limit):
             X, Y = self._log[0]
-            _compare(Y, self.uncounted(X))
+            _compare(Y, self.values(X, keep=False))
 
     def log(self) -> tuple[FloatArray, FloatArray]:
         """All points that were asked and remembered, and the values there."""

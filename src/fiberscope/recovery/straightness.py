@@ -122,7 +122,8 @@ def bends(pool: Pool, planes: list[tuple[FloatArray, float]], i: int) -> bool:
         e = e - n * (n @ e)
         with np.errstate(divide="ignore", invalid="ignore"):
             t = -(N @ x + c) / (N @ e)
-        t = np.sort(np.delete(t, i)[np.delete(t, i) > 0])
+        t = np.delete(t, i)
+        t = np.sort(t[(t > 0) & np.isfinite(t)])  # of a point, the hyperplane of one input, no way leads anywhere
         if not len(t):
             continue
         step = NEAR * min(t[0], t[1] - t[0] if len(t) > 1 else t[0])
