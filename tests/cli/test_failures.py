@@ -104,8 +104,8 @@ def test_the_page_documents_every_exit_code() -> None:
     page = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
     for code in (0, 1, 2, 3, 70, 130):
         assert f"\n| {code} | " in page
-    for name in [registered.callback.__name__ for registered in _commands()]:
-        assert f"`{name.removesuffix('_command')}`" in page
+    for name in [registered.name for registered in _commands()]:
+        assert f"`{name}`" in page
 
 
 def _commands() -> list[Any]:

@@ -25,6 +25,7 @@ COMMANDS = {
     "report": ("--out", "{folder}/report.html"),
 }
 WITHOUT = {"verify", "theory", "reproduce", "tour", "align", "apply", "barrier", "merge", "diff", "vnncomp", "explore"}
+WITHOUT |= {"compile"}
 """Commands that take no model, those of a certificate, checkpoints as they are, the files of a query, or that stay
 until they are stopped (tests/cli/test_explore.py)."""
 
