@@ -25,8 +25,8 @@ QUESTIONS = {
     "tangent kernel": "fs.ntk(net(20, 600, 600, 1), X(15000, 20), time_limit=LIMIT)",
     "spectrum": "fs.kernel_spectrum(net(20, 400, 400, 1), X(5000, 20), 200, time_limit=LIMIT)",
     "distance": "fs.boundary_distance(net(60, 200, 200, 200, 1), X(20000, 60), time_limit=LIMIT)",
-    "fold-set": "fs.fold_set(net(3, 60, 60, 1), fs.Box.cube(3), time_limit=LIMIT)",
-    "genericity": "fs.genericity(net(3, 50, 50, 1), fs.Box.cube(3), time_limit=LIMIT)",
+    "fold-set": "fs.fold_set(net(3, 160, 160, 1), fs.Box.cube(3), time_limit=LIMIT)",
+    "genericity": "fs.genericity(net(3, 160, 160, 1), fs.Box.cube(3), time_limit=LIMIT)",
     "curve": "fs.regions_along(net(2, 400, 400, 400, 400, 1), fs.Circle(radius=3.0), time_limit=LIMIT)",
     "constants": "fs.theory_constants(fs.Ensemble.of((9, 60, 60, 1)), fs.Box.cube(9), samples=99999, time_limit=LIMIT)",
 }  # fmt: skip
