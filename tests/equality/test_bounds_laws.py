@@ -17,10 +17,11 @@ from fiberscope.equality.bounding.lines import uppers
 from fiberscope.equality.bounding.programs import ProgramPair
 from fiberscope.equality.counterexample import exact_outputs
 from fiberscope.errors import OutOfTimeError
+from fiberscope.network.commute import pools_first
 from fiberscope.network.compose import difference_network
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, MaxPool, PiecewiseLinear
-from fiberscope.network.operators import Dense, Gather
+from fiberscope.network.nodes import Add, Affine, MaxPool, PiecewiseLinear, moved
+from fiberscope.network.operators import Dense, Gather, Scale
 from fiberscope.run import Run
 from fiberscope.testing import cases
 from fiberscope.testing.hostile import NUMBERS, TAME, hostile_chains, programs
@@ -115,6 +116,45 @@ def test_bounds_of_hostile_programs(net, kind, seed):
     other, box = noisy(net, kind, seed), boxes(seed, net.in_size)
     for pair in pairs(net, other, None):
         check(net, other, box, pair, seed)
+
+
+FACTORS = (1.0, 0.5, 1.0 + 2.0**-52, 0.999, -1.0, 1e-3)
+
+
+def with_scales(net: Network, seed: int, some: Any = FACTORS, shifts: Any = (0.0, 1e-3, 2.0**-1074, 0.3)) -> Network:
+    """A copy that scales and shifts behind some of its affine maps, as batch normalisation does that is not folded."""
+    rng, nodes, place = np.random.default_rng(seed), [], [0]
+    for node in net.nodes:
+        nodes.append(moved(node, tuple(place[s] for s in node.sources)))
+        if isinstance(node, Affine) and rng.random() < 0.7:
+            shape = node.shape
+            factors, shift = rng.choice(some, int(np.prod(shape))), rng.choice(shifts, shape)
+            nodes.append(
+                Affine(len(nodes), Scale(factors.reshape(shape), shape), shift if rng.random() < 0.7 else None)
+            )
+        place.append(len(nodes))
+    return Network.from_nodes(nodes, net.input_shape)
+
+
+@given(programs(), st.sampled_from(sorted(NOISE)), st.integers(0, 10**6))
+@settings(max_examples=60)
+def test_bounds_where_affine_maps_are_cut_elsewhere(net, kind, seed):
+    one, other, box = with_scales(net, seed + 1), with_scales(noisy(net, kind, seed), seed), boxes(seed, net.in_size)
+    assert ProgramPair.of(one, other, None) is not None
+    for pair in pairs(one, other, None):
+        check(one, other, box, pair, seed)
+
+
+def test_what_is_not_folded_corresponds_all_the_same():
+    net = cases.convolutional(0)
+    other = with_scales(noisy(net, "small", 1), 3, [1.0, 0.999], [0.0])
+    assert len(other.nodes) > len(net.nodes)
+    box = fs.Box.cube(net.in_size, 0.0, 1.0)
+    paired, folded = ProgramPair.of(net, other, None), ProgramPair.of(net, pools_first(other), None)
+    alone = ProgramPair.of(net, other, None, paired=False)
+    assert paired is not None and folded is not None and alone is not None
+    bounds = [float(pair.bounds(box.low[None], box.high[None]).high[0]) for pair in (paired, folded, alone)]
+    assert 10 * bounds[0] < bounds[2] and 10 * bounds[1] < bounds[2]
 
 
 @pytest.mark.parametrize("kind", sorted(NOISE))

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from fiberscope.equality.bounding.programs import corresponding
+from fiberscope.equality.bounding.correspondence import corresponding
 from fiberscope.equality.roundings import OUTPUTS, QUANTISERS, RoundingInputs
 from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Box
@@ -153,7 +153,8 @@ def _alike(net: Network, steps: Sequence[Step]) -> list[Step]:
     """A float model with nothing added where the other one rounds, so that their nodes correspond; or as it is."""
     plain, _ = _without_noise(steps)
     fits = len(plain) == len(net.nodes) and all(isinstance(node, Node) for node in plain)
-    if not fits or not corresponding(net, Network.from_nodes(plain, net.input_shape)):
+    runs = corresponding(net, Network.from_nodes(plain, net.input_shape)) if fits else None
+    if runs is None or not all(both.alike for both in runs.values()):
         return list(net.nodes)
     own, made = iter(net.nodes), list[Step]()
     for step in steps:

@@ -1,19 +1,20 @@
 """Bounds of the difference of two programs of any nodes on boxes, in products of matrices.
 
-The same forms as in :mod:`fiberscope.equality.bounding.kernels`, for programs whose nodes correspond to each other one
-by one. Without a correspondence each network has forms of its own, which share the inputs only.
+The same forms as in :mod:`fiberscope.equality.bounding.kernels`, for programs that correspond to each other as
+:mod:`fiberscope.equality.bounding.correspondence` says. If they do not, each has forms of its own, which share the
+inputs only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from math import prod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from fiberscope.equality.bounding.chains import Bounds, Layer, layers_of
+from fiberscope.equality.bounding.correspondence import AffineRuns, corresponding
 from fiberscope.equality.bounding.lines import settled
 from fiberscope.equality.bounding.zonotopes import (
     Form,
@@ -23,17 +24,18 @@ from fiberscope.equality.bounding.zonotopes import (
     enclosed,
     padded,
     pooled,
+    rivals,
     shifted,
     side_by_side,
     started,
     summed,
     through,
     widened,
-    winners,
 )
+from fiberscope.network.commute import pools_first
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Add, Affine, Concat, MaxPool, Node, PiecewiseLinear
-from fiberscope.network.operators import Gather, Operator, Sparse
+from fiberscope.network.nodes import Affine
+from fiberscope.network.operators import Operator
 from fiberscope.network.walk import walk
 from fiberscope.numerics.algebra.base import LinearMap
 from fiberscope.numerics.floats import EPS, TINY, BoolArray, FloatArray, IntArray, U
@@ -70,19 +72,25 @@ class ProgramPair:
     """Looked at between nodes: one of a wide network may take a second."""
     chains: tuple[list[Layer], list[Layer]] | None = None
     """Both as dense layers, where classes are asked about and they are chains."""
+    runs: Mapping[int, AffineRuns] = field(default_factory=dict)
+    """The affine maps of both by the last node of ``a``, where the two correspond."""
 
     @classmethod
     def of(
         cls, a: Network, b: Network, margin: float | None, paired: bool = True, run: Run = ENDLESS
     ) -> ProgramPair | None:
         """The pair, None where nodes do not correspond and should."""
-        if paired and not corresponding(a, b):
+        runs = corresponding(a, b) if paired else {}
+        if runs is None:  # exporters may put a pool before the activation that it reads
+            a, b = pools_first(a), pools_first(b)
+            runs = corresponding(a, b)
+        if runs is None:
             return None
         left, right = (None, None) if margin is None else (layers_of(a), layers_of(b))
         chains = None
         if left is not None and right is not None and left[-1].slopes is None is right[-1].slopes:
             chains = (left, right)
-        return cls(a, b, margin, paired, run, chains)
+        return cls(a, b, margin, paired, run, chains, runs)
 
     def bounds(self, low: FloatArray, high: FloatArray) -> Bounds:
         """Bounds on boxes, ``(count, inputs)`` each."""
@@ -135,9 +143,10 @@ class ProgramPair:
         values = {0: Twin(start, Form(start.rows * 0.0, start.radius * 0.0), np.zeros((0, start.rows.shape[1])))}
         for index in walk(self.a.layout, values, Twins(len(start.rows))):
             self.run.check()
-            one, two = self.a.nodes[index], self.b.nodes[index]
-            if isinstance(one, Affine) and isinstance(two, Affine):  # the only node that the two do not share
-                values[index + 1] = affine_pair(one, two, values[one.source])
+            node = self.a.nodes[index]
+            if isinstance(node, Affine):  # the only node that the two do not share; a run is taken at its end
+                runs, twin = self.runs.get(index), values[node.source]
+                values[index + 1] = twin if runs is None else affine_pair(runs, twin)
         return values[len(self.a.nodes)]
 
 
@@ -169,43 +178,6 @@ def worst_pair(twin: Twin, margin: float) -> tuple[float, FloatArray]:
 
 
 # -- two programs side by side -----------------------------------------------------------------------------------------
-
-
-def corresponding(a: Network, b: Network) -> bool:
-    """Whether the nodes of two programs are of the same kinds, shapes and wiring, and their activations the same."""
-    if len(a.nodes) != len(b.nodes):
-        return False
-    return all(_same_kind(one, two) for one, two in zip(a.nodes, b.nodes, strict=True))
-
-
-def _same_kind(one: Node, two: Node) -> bool:
-    if one.sources != two.sources or prod(one.shape) != prod(two.shape):
-        return False
-    match one, two:
-        case Affine(), Affine():
-            stages = one.operator.stages(), two.operator.stages()
-            return len(stages[0]) == len(stages[1]) and all(map(_same_stage, *stages))
-        case PiecewiseLinear(), PiecewiseLinear():
-            return np.array_equal(one.slopes, two.slopes)
-        case MaxPool(), MaxPool():
-            return np.array_equal(one.windows, two.windows)
-        case Concat(), Concat():
-            return one.shapes == two.shapes and one.axis == two.axis
-        case Add(), Add():
-            return True
-        case _:
-            return False
-
-
-def _same_stage(one: Operator, two: Operator) -> bool:
-    if type(one) is not type(two) or one.in_shape != two.in_shape or one.out_shape != two.out_shape:
-        return False
-    if isinstance(one, Gather) and isinstance(two, Gather):
-        return np.array_equal(one.index, two.index)
-    if isinstance(one, Sparse) and isinstance(two, Sparse):
-        ours, theirs = one.matrix, two.matrix
-        return np.array_equal(ours.indptr, theirs.indptr) and np.array_equal(ours.indices, theirs.indices)
-    return one.coefficients.shape == two.coefficients.shape and repr(one) == repr(two)
 
 
 class Twins:
@@ -248,11 +220,35 @@ def _split(a: Form, whole: Form) -> Twin:
     return Twin(a, Form(whole.rows[:count], whole.radius), whole.rows[count:])
 
 
-def affine_pair(one: Affine, two: Affine, twin: Twin) -> Twin:
-    """Behind two affine maps with the same stages."""
-    for left, right in zip(one.operator.stages(), two.operator.stages(), strict=True):
-        twin = _stage(left, right, twin)
-    return Twin(shifted(twin.a, one.offset), shifted(twin.d, _offset_gap(one, two)), twin.own)
+def affine_pair(runs: AffineRuns, twin: Twin) -> Twin:
+    """Behind the affine maps of both: ``B d + (A - B) a``."""
+    if not runs.alike:
+        return _unlike(runs, twin)
+    for one, two in zip(runs.one, runs.two, strict=True):
+        for left, right in zip(one.operator.stages(), two.operator.stages(), strict=True):
+            twin = _stage(left, right, twin)
+        twin = Twin(shifted(twin.a, one.offset), shifted(twin.d, _offset_gap(one, two)), twin.own)
+    return twin
+
+
+def _unlike(runs: AffineRuns, twin: Twin) -> Twin:
+    """The same where the stages are others: both are applied to ``a``, and rounding is all that this costs."""
+    one, two = (_behind(run, twin.a) for run in runs)
+    whole = _behind(runs.two, Form(np.concatenate([twin.d.rows, twin.own]), twin.d.radius), shifts=False)
+    count = len(twin.d.rows)
+    gap = one.rows - two.rows
+    rows = whole.rows[:count] + gap
+    lost = EPS * (np.abs(one.rows) + np.abs(two.rows) + np.abs(gap) + np.abs(rows)).sum(axis=0)
+    radius = (whole.radius + one.radius + two.radius) * (1 + 4 * EPS) + lost * (1 + count * EPS) + TINY
+    return Twin(one, Form(rows, radius), whole.rows[count:])
+
+
+def _behind(run: Sequence[Affine], form: Form, shifts: bool = True) -> Form:
+    for node in run:
+        for stage in node.operator.stages():
+            form = through(stage, form)
+        form = shifted(form, node.offset if shifts else None)
+    return form
 
 
 def _offset_gap(one: Affine, two: Affine) -> FloatArray | None:
@@ -357,10 +353,10 @@ def _pooled_pair(twin: Twin, windows: IntArray, common: int, made: int) -> Twin:
     low, high = twin.a.ends()
     lb, ub = twin.other()
     a = pooled(twin.a, windows, common)
-    index, above = winners(low, high, twin.a.rows[0], windows)
+    index, _, rival = rivals(low, high, windows)
     absent = windows < 0
     top = np.where(absent | (windows == index[:, None]), -np.inf, ub[windows]).max(axis=1)
-    sure = (above == 0) & (top <= lb[index])
+    sure = (rival <= low[index]) & (top <= lb[index])
     dl, du = twin.ends()
     least = np.where(_beaten(lb, ub, windows), np.inf, dl[windows]).min(axis=1)
     most = np.where(_beaten(low, high, windows), -np.inf, du[windows]).max(axis=1)

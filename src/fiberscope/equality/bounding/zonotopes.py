@@ -155,29 +155,41 @@ class Bent(NamedTuple):
 
 
 def pooled(form: Form, windows: IntArray, count: int) -> Form:
-    """The largest of every window: the entry with the largest centre, and how far another one may be above it."""
+    """The largest of every window: a multiple of its likeliest entry, and what is left between two ends.
+
+    For an entry ``x`` in ``[l, u]`` and the largest ``r`` of the others in ``[s, t]``, ``max(x, r) - c x`` is convex in
+    ``x`` with ``r`` at its top, and smallest at the ``x`` next to ``s`` with ``r`` at its bottom. ``c`` is the slope of
+    the line through the ends, as for a ReLU, where ``s = t = 0``.
+    """
     low, high = form.ends()
-    index, above = winners(low, high, form.rows[0], windows)
-    rows, radius = form.rows[:, index].copy(), form.radius[index]
-    open_ = above > 0
-    half = np.where(open_, 0.5 * above * (1 + EPS) + TINY, 0.0)
-    rows[0] += half
-    return widened(rows, radius + np.where(open_, EPS * (np.abs(rows[0]) + half), 0.0), half, open_, count)
+    index, bottom, top = rivals(low, high, windows)
+    l, u = low[index], high[index]
+    sure = top <= l
+    with np.errstate(all="ignore"):
+        factor = np.where(sure, 1.0, np.clip(np.nan_to_num((u - top) / (u - l), nan=0.0), 0.0, 1.0))
+        least = np.clip(bottom, l, u)
+        down = np.maximum(least, bottom) - factor * least
+        up = np.maximum(np.maximum(l, top) - factor * l, np.maximum(u, top) - factor * u)
+        slack = 2 * EPS * (np.abs(l) + np.abs(u) + np.abs(down) + np.abs(up)) + TINY
+        middle, half = 0.5 * down + 0.5 * up, (0.5 * up - 0.5 * down + slack) * (1 + EPS)
+    middle, half = np.where(sure, 0.0, middle), np.where(sure, 0.0, np.where(half >= 0, half, np.inf))
+    rows = np.where(factor == 0, 0.0, form.rows[:, index] * factor)
+    rows[0] += middle
+    radius = np.where(factor == 0, 0.0, form.radius[index] * factor * (1 + EPS))
+    size = np.maximum(np.abs(l), np.abs(u)) + form.size()[index]
+    radius = radius + np.where(sure, 0.0, EPS * (np.where(factor == 0, 0.0, factor * size) + np.abs(middle)) + TINY)
+    return widened(rows, radius, half, ~sure, count)
 
 
-def winners(low: FloatArray, high: FloatArray, centre: FloatArray, windows: IntArray) -> tuple[IntArray, FloatArray]:
-    """For every window an entry, and a bound of how far the maximum is above it; 0 where none can be."""
+def rivals(low: FloatArray, high: FloatArray, windows: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
+    """For every window the entry that reaches highest, and the ends of the largest other one; -inf without others."""
     absent = windows < 0
-    at = np.where(absent, -np.inf, centre[windows])
+    at = np.where(absent, -np.inf, high[windows])
     own = np.arange(len(windows)), at.argmax(axis=1)
     index = windows[own]
-    top = np.where(absent, -np.inf, high[windows])
-    top[own] = -np.inf
-    rival = top.max(axis=1, initial=-np.inf)
-    above = (rival - low[index]) * (1 + EPS) + EPS * (
-        np.abs(low[index]) + np.where(rival > -np.inf, np.abs(rival), 0.0)
-    )
-    return index, np.where(rival <= low[index], 0.0, np.where(above > 0, above, np.where(above <= 0, 0.0, np.inf)))
+    at[own] = -np.inf
+    bottom = np.where(absent | (windows == index[:, None]), -np.inf, low[windows]).max(axis=1, initial=-np.inf)
+    return index, bottom, at.max(axis=1, initial=-np.inf)
 
 
 def summed(forms: Sequence[Form]) -> Form:
