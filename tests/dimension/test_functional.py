@@ -323,3 +323,8 @@ def test_seed_changes_primes_and_not_the_answer():
     a, b = functional_dimension(net, X, seed=1), functional_dimension(net, X, seed=2)
     assert a.exact == b.exact
     assert a.primes != b.primes
+
+
+def test_a_decisive_set_on_what_is_no_domain():
+    with pytest.raises(InputError, match="expected a Box, Plane, Polytope, Orthant or Space, got str"):
+        decisive_set(Network.random((2, 3, 1), seed=0), "box")

@@ -22,7 +22,7 @@ from fiberscope.dimension.symmetries import acts_freely_on, rescaling_rank
 from fiberscope.errors import InputError, NotGenericError
 from fiberscope.geometry.affine_forms import neuron_forms
 from fiberscope.geometry.complex import Complex
-from fiberscope.geometry.domains import Domain, Space
+from fiberscope.geometry.domains import Domain, Space, domain_of
 from fiberscope.geometry.regions import regions_within
 from fiberscope.network.border import as_network
 from fiberscope.network.network import Network
@@ -113,7 +113,7 @@ def decisive_set(
     net = with_own_parameters(net)
     check_memory(memory)
     if domain is not None:
-        domain.check(net)
+        domain = domain_of(net, domain)
         if domain.dimension < net.in_size:
             raise InputError(f"domain: expected one of all {net.in_size} dimensions of the inputs, got {domain!r}")
     return decide(net, domain, seed, memory, Run.begin(progress, time_limit))
