@@ -6,8 +6,10 @@ An ``ImportError`` is shown as *not installed*; any other trouble of a peer is s
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import io
-from typing import Any
+import os
+import weakref
 
 import numpy as np
 
@@ -30,25 +32,38 @@ def relucent_regions(net: Network) -> Runner:
     return run
 
 
-def _syrenn_network(net: Network) -> Any:
-    """The network as SyReNN's client has it; its server must run (see SyReNN's own pages), else it raises."""
-    import pysyrenn
+class _Syrenn:
+    """A network for SyReNN's own C++, in float32; how its library is made stands in ``syrenn_kernels.cc``."""
 
-    if not pysyrenn.Network.has_connection():
-        raise RuntimeError("pysyrenn finds no server")
-    layers: list[Any] = []
-    for weight, bias in zip(net.weights, net.biases, strict=True):
-        layers += [pysyrenn.FullyConnectedLayer(weight.T, bias), pysyrenn.ReluLayer()]
-    return pysyrenn.Network(layers[:-1])
+    def __init__(self, net: Network) -> None:
+        path = os.environ.get("SYRENN_LIBRARY")
+        if not path:
+            raise ImportError("SYRENN_LIBRARY names no library, see benchmarks/syrenn_kernels.cc")
+        self.library = ctypes.CDLL(path)
+        self.library.network_new.restype = ctypes.c_void_p
+        self.network = ctypes.c_void_p(self.library.network_new())
+        weakref.finalize(self, self.library.network_free, self.network)
+        last = len(net.weights) - 1
+        for k, (weight, bias) in enumerate(zip(net.weights, net.biases, strict=True)):
+            matrix, shift = _float32(weight.T), _float32(bias)
+            self.library.network_add(self.network, *matrix.shape, _at(matrix), _at(shift), int(k < last))
+
+
+def _float32(x: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(x, dtype=np.float32)
+
+
+def _at(x: np.ndarray) -> ctypes.c_void_p:
+    return x.ctypes.data_as(ctypes.c_void_p)
 
 
 def syrenn_segment(net: Network, a: np.ndarray, b: np.ndarray) -> Runner:
-    """Regions along a segment by SyReNN: one less than the endpoints that it lists."""
-    other = _syrenn_network(net)
-    return lambda: len(other.exactline(a, b, compute_preimages=False, include_post=False)) - 1
+    """Regions along a segment by SyReNN."""
+    other, ends = _Syrenn(net), _float32(np.array([a, b]))
+    return lambda: int(other.library.segment(other.network, ends.shape[1], _at(ends)))
 
 
 def syrenn_plane(net: Network, corners: np.ndarray) -> Runner:
     """Regions on a polygon by SyReNN."""
-    other = _syrenn_network(net)
-    return lambda: len(other.transform_plane(corners, compute_preimages=True, include_post=False))
+    other, points = _Syrenn(net), _float32(corners)
+    return lambda: int(other.library.plane(other.network, *points.shape, _at(points)))
