@@ -44,7 +44,7 @@ _AGAIN = 3
 """After so many updates per neuron ``M`` is made anew, so that its error stays in proportion to the width."""
 
 _BITS = 16
-"""Finer than that, vertices are taken in any order."""
+"""Finer than that, vertices are taken in any order; few of them in coarser squares, some sixteen for each."""
 
 _ONES = np.uint64(0x0101010101010101)
 
@@ -119,9 +119,10 @@ def _near_order(z: FloatArray) -> IntArray:
     if len(z) == 0:
         return np.zeros(0, dtype=np.int64)
     low, size = z.min(axis=0), np.ptp(z, axis=0)
-    x, y = ((z - low) * ((2**_BITS - 1) / np.where(size > 0, size, 1.0))).astype(np.int64).T
+    bits = min(_BITS, len(z).bit_length() // 2 + 2)
+    x, y = ((z - low) * ((2**bits - 1) / np.where(size > 0, size, 1.0))).astype(np.int64).T
     place = np.zeros(len(z), dtype=np.int64)
-    for side in (1 << np.arange(_BITS))[::-1].tolist():  # of four squares, which one, and how the curve lies in it
+    for side in (1 << np.arange(bits))[::-1].tolist():  # of four squares, which one, and how the curve lies in it
         right, upper = (x & side) > 0, (y & side) > 0
         place = 4 * place + np.where(upper, 1 + right, 3 * right)
         turned = right & ~upper

@@ -245,9 +245,9 @@ def corner_values(mesh: Polygons, points: FloatArray, sides: FloatArray) -> Trac
     """The corners as values of the program: exact where they are floats, else rounded once."""
     rows = integer_rows(sides)
     exact = []
-    for point, (_, _, first, second) in zip(points, mesh.defined.tolist(), strict=True):
+    places = integer_rows(np.column_stack([points, np.ones(len(points))]))
+    for where, (_, _, first, second) in zip(places, mesh.defined.tolist(), strict=True):
         x, y, w = cross(tuple(rows[-1 - first]), tuple(rows[-1 - second]))
-        where = integer_rows(np.array([[point[0], point[1], 1.0]]))[0]
         exact.append(x * where[2] == w * where[0] and y * where[2] == w * where[1])
     error = np.where(exact, 0.0, 2 * U)
     r = np.maximum(np.abs(points).max(axis=0), np.abs(points).max() * 2.0**-40)
